@@ -1,0 +1,143 @@
+# The build's vocabulary: options, flags, and one function for each kind of artefact.
+#
+#   rg_component(dir)                 a top-level folder, if it is wanted and there
+#   rg_layer(name SOURCES … DEPENDS …)      a static library that other artefacts are made of
+#   rg_loadable(name SOURCES … DEPENDS … EXPORTS map [OUTPUT_NAME n] [SUBDIR d])
+#                                     a shared library that is loaded by path; only what the map names leaves it
+#   rg_program(name SOURCES … DEPENDS …)    an executable that is installed in bin/
+#   rg_unit_test(name SOURCES … DEPENDS …)  a Criterion test program
+#   rg_plain_test(name SOURCES … DEPENDS …) a test program without a framework (runs under every sanitizer)
+#
+# Everything is built into one tree that mirrors the installed one (RG_STAGE: bin/, lib/remote-gpu/…), so
+# programs find their parts in the same relative places before and after installation.
+
+include(GNUInstallDirs)
+
+option(RG_TESTS "build the tests" ON)
+option(RG_WERROR "treat warnings as errors" OFF)
+set(RG_SANITIZE "" CACHE STRING "sanitizers to build with (address,undefined or thread)")
+set(RG_COMPONENTS "" CACHE STRING "top-level folders to build (empty: all)")
+set(RG_CUDA_ROOT "" CACHE PATH "CUDA toolkit (headers; nvcc for examples); empty: search")
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(Python3 3.8 REQUIRED COMPONENTS Interpreter)
+
+find_program(RG_CCACHE ccache)
+if(RG_CCACHE)
+    set(CMAKE_C_COMPILER_LAUNCHER ${RG_CCACHE})
+endif()
+
+# CUDA headers: an installed toolkit, else what scripts/setup put into .deps/cuda.
+find_path(RG_CUDA_INCLUDE cuda.h
+          HINTS ${RG_CUDA_ROOT} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda ${CMAKE_SOURCE_DIR}/.deps/cuda
+          PATH_SUFFIXES include targets/x86_64-linux/include)
+if(NOT RG_CUDA_INCLUDE)
+    message(FATAL_ERROR "CUDA headers (cuda.h) not found: run scripts/setup, or set RG_CUDA_ROOT")
+endif()
+find_program(RG_NVCC nvcc
+             HINTS ${RG_CUDA_ROOT} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda ${CMAKE_SOURCE_DIR}/.deps/cuda
+             PATH_SUFFIXES bin)
+
+set(RG_STAGE ${CMAKE_BINARY_DIR}/stage)
+set(RG_STAGE_BIN ${RG_STAGE}/bin)
+set(RG_STAGE_LIB ${RG_STAGE}/lib/remote-gpu)
+set(RG_LIBDIR lib/remote-gpu)
+
+add_library(rg_options INTERFACE)
+target_compile_options(rg_options INTERFACE
+    -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wpointer-arith -Wwrite-strings
+    -fvisibility=hidden -fno-strict-aliasing -fno-omit-frame-pointer)
+target_compile_definitions(rg_options INTERFACE _GNU_SOURCE __CUDA_API_VERSION_INTERNAL
+    RG_VERSION="${PROJECT_VERSION}")
+target_include_directories(rg_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_include_directories(rg_options SYSTEM INTERFACE ${RG_CUDA_INCLUDE})
+target_link_libraries(rg_options INTERFACE Threads::Threads)
+if(RG_WERROR)
+    target_compile_options(rg_options INTERFACE -Werror)
+endif()
+if(RG_SANITIZE)
+    target_compile_options(rg_options INTERFACE -fsanitize=${RG_SANITIZE} -fno-sanitize-recover=undefined)
+    target_link_options(rg_options INTERFACE -fsanitize=${RG_SANITIZE})
+    target_compile_definitions(rg_options INTERFACE RG_SANITIZED="${RG_SANITIZE}")
+endif()
+
+function(rg_component dir)
+    if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${dir}/CMakeLists.txt)
+        return()
+    endif()
+    if(RG_COMPONENTS AND NOT dir IN_LIST RG_COMPONENTS)
+        return()
+    endif()
+    add_subdirectory(${CMAKE_SOURCE_DIR}/${dir})
+endfunction()
+
+function(rg_layer name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(${name} PUBLIC rg_options ${ARG_DEPENDS})
+endfunction()
+
+function(rg_loadable name)
+    cmake_parse_arguments(ARG "" "EXPORTS;OUTPUT_NAME;SUBDIR;SONAME" "SOURCES;DEPENDS" ${ARGN})
+    add_library(${name} MODULE ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE rg_options ${ARG_DEPENDS})
+    if(NOT ARG_OUTPUT_NAME)
+        set(ARG_OUTPUT_NAME ${name}.so)
+    endif()
+    get_filename_component(out ${ARG_OUTPUT_NAME} NAME)
+    set_target_properties(${name} PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME ${out}
+                          LIBRARY_OUTPUT_DIRECTORY ${RG_STAGE_LIB}/${ARG_SUBDIR})
+    target_link_options(${name} PRIVATE -Wl,--version-script=${ARG_EXPORTS} -Wl,-Bsymbolic -Wl,--exclude-libs,ALL
+                        -Wl,-z,now -Wl,-z,relro)
+    if(NOT RG_SANITIZE)
+        target_link_options(${name} PRIVATE -Wl,-z,defs)
+    endif()
+    if(ARG_SONAME)
+        target_link_options(${name} PRIVATE -Wl,-soname,${ARG_SONAME})
+    endif()
+    set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS ${ARG_EXPORTS})
+    install(TARGETS ${name} LIBRARY DESTINATION ${RG_LIBDIR}/${ARG_SUBDIR})
+endfunction()
+
+function(rg_program name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE rg_options ${ARG_DEPENDS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${RG_STAGE_BIN})
+    install(TARGETS ${name} RUNTIME DESTINATION bin)
+endfunction()
+
+# Sanitizer reports fail a test even where the runner's exit status would hide them.
+set(RG_TEST_FAIL "ERROR: AddressSanitizer;ERROR: LeakSanitizer;WARNING: ThreadSanitizer;runtime error:")
+
+function(rg_unit_test name)
+    if(NOT RG_TESTS OR RG_SANITIZE MATCHES "thread")
+        return()  # Criterion aborts at start under the thread sanitizer
+    endif()
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+    pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE rg_options ${ARG_DEPENDS} PkgConfig::CRITERION)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    add_test(NAME ${name} COMMAND ${name} --jobs 2)
+    set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "${RG_TEST_FAIL}" TIMEOUT 600)
+endfunction()
+
+function(rg_plain_test name)
+    if(NOT RG_TESTS)
+        return()
+    endif()
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;ARGS" ${ARGN})
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE rg_options ${ARG_DEPENDS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
+    set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "${RG_TEST_FAIL}" TIMEOUT 600)
+endfunction()

@@ -1,0 +1,87 @@
+/*
+ * compiler.h - PTX text to machine code for the host.
+ *
+ * sg_program_create parses and checks a whole PTX module (every instruction must be known: what it does not
+ * know is an error that names instruction and line; nothing is skipped). Code is generated and optimised a kernel
+ * at a time, when the kernel is first asked for. Thread-safe: any thread may ask for code.
+ */
+#ifndef SG_COMPILER_H
+#define SG_COMPILER_H
+
+#include "softgpu/kernel_abi.h"
+
+#include <stdbool.h>
+
+struct sg_program;
+
+/** Text for CU_JIT_ERROR_LOG_BUFFER / CU_JIT_INFO_LOG_BUFFER; grows as needed, always NUL-terminated. */
+struct sg_text {
+    char *data;
+    size_t size;
+};
+void sg_text_fini(struct sg_text *text);
+
+enum sg_compile_status {
+    SG_COMPILE_OK = 0,
+    SG_COMPILE_INVALID_PTX,     /* CUDA_ERROR_INVALID_PTX: syntax, unknown instruction, type error */
+    SG_COMPILE_UNSUPPORTED_PTX, /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION: .version newer than known */
+    SG_COMPILE_NO_BINARY,       /* CUDA_ERROR_NO_BINARY_FOR_GPU: .target above the device's capability */
+    SG_COMPILE_UNRESOLVED,      /* CUDA_ERROR_NOT_FOUND style: extern symbol without definition; log names it */
+    SG_COMPILE_NO_MEMORY,
+};
+
+struct sg_param {
+    uint32_t offset, size, align;
+};
+
+struct sg_kernel {
+    const char *name;
+    uint32_t n_params;
+    const struct sg_param *params;
+    uint32_t params_size;
+    uint32_t shared_static;   /* bytes of static .shared the kernel (and what it calls) uses; dynamic starts here,
+                                 aligned to 16 */
+    uint32_t local_size;      /* bytes of .local a thread needs, as far as known */
+    uint32_t max_threads;     /* .maxntid product, or 1024 */
+    uint32_t required_ntid[3];/* .reqntid, zeros if none */
+    bool thread_form;         /* needs fibers: see kernel_abi.h */
+    bool cooperative;         /* uses grid-wide synchronisation (reads %envreg1/2 or the grid workspace) */
+};
+
+/** A module-scope variable in .global or .const space that the driver must place in device memory. */
+struct sg_variable {
+    const char *name;
+    uint64_t size;
+    uint32_t align;
+    bool constant; /* .const */
+    bool external; /* .extern: no definition here */
+    bool visible;  /* .visible / .weak / .common: found by cuModuleGetGlobal */
+};
+
+/**
+ * Parses and checks `ptx` (`size` bytes without the NUL). On failure `log` tells why ("ptx:LINE: …") and *out is
+ * untouched. `capability` is the device's (120 for 12.0).
+ */
+enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t capability, struct sg_text *log,
+                                         struct sg_program **out);
+void sg_program_destroy(struct sg_program *program);
+
+/** Kernels (.entry) and variables, in order of the text; NULL past the end. Owned by the program. */
+const struct sg_kernel *sg_program_kernel(const struct sg_program *program, size_t index);
+const struct sg_variable *sg_program_variable(const struct sg_program *program, size_t index);
+
+/**
+ * Tells where variable `index` lives: `size` bytes at `address`, all writable by the host. Must be called for every
+ * variable before sg_program_initialise and before any code is asked for.
+ */
+void sg_program_place(struct sg_program *program, size_t index, void *address);
+/** Writes initial values (zeros where there are none, addresses resolved) to all placed variables. */
+enum sg_compile_status sg_program_initialise(struct sg_program *program, struct sg_text *log);
+
+/**
+ * The machine code of kernel `index`: an sg_block_code or, if kernel->thread_form, an sg_thread_code. Compiles on
+ * first use. Valid until the program is destroyed.
+ */
+enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log, void **code);
+
+#endif

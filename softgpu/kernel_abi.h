@@ -1,0 +1,124 @@
+/*
+ * kernel_abi.h - the contract between generated code (softgpu/compiler) and the engine that runs it
+ * (softgpu/exec): what a kernel's machine code is given, and which functions it may call.
+ *
+ * A block runs on one OS thread from start to end. A kernel comes in one of two forms:
+ *
+ *   block form   for kernels in which no thread waits for another (no barrier, no warp-wide operation, no spinning
+ *                on memory): code(block, params) runs all threads of the block in a loop, which LLVM may vectorise.
+ *   thread form  for all others: code(thread, params) runs one CUDA thread and is called on a fiber of its own;
+ *                the sg_rt_* functions marked [switches] may run other threads of the block before they return.
+ *
+ * Addresses: generic and global addresses are host virtual addresses. A .shared address is a byte offset into
+ * block->shared (so 32-bit shared addresses work); generic = block->shared + offset. A .local address is a host
+ * address. .const variables live in device memory; their addresses are host addresses. Kernel parameters are read
+ * from `params` (which is readable for the size the kernel declares, 16-byte aligned).
+ *
+ * The structures are read by generated code through the offsets below: change both sides together
+ * (compiler/abi.c asserts them).
+ */
+#ifndef SG_KERNEL_ABI_H
+#define SG_KERNEL_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sg_grid; /* the engine's: one launch */
+
+/** One block in execution. Immutable while its threads run, but for the engine's own part. */
+struct sg_block {
+    uint32_t ctaid[3];
+    uint32_t ntid[3];
+    uint32_t nctaid[3];
+    uint32_t n_threads;      /* ntid[0] * ntid[1] * ntid[2] */
+    unsigned char *shared;   /* base of the shared window, 1024-byte aligned; static part first, then dynamic */
+    uint32_t shared_static;  /* bytes of static shared memory: the dynamic part's offset, aligned to 16 */
+    uint32_t shared_total;   /* static + dynamic */
+    struct sg_grid *grid;
+    uint64_t grid_id;
+    uint32_t sm_id;          /* %smid: the OS worker that runs the block */
+    uint32_t n_sm;
+    void *engine;            /* exec's own */
+};
+
+/** One CUDA thread in execution. */
+struct sg_thread {
+    uint32_t tid[3];
+    uint32_t linear;         /* tid.x + tid.y*ntid.x + tid.z*ntid.x*ntid.y */
+    struct sg_block *block;
+    void *engine;            /* exec's fiber in thread form; NULL in block form */
+};
+
+typedef void (*sg_block_code)(struct sg_block *block, const unsigned char *params);
+typedef void (*sg_thread_code)(struct sg_thread *thread, const unsigned char *params);
+
+enum sg_fault {
+    SG_FAULT_NONE = 0,
+    SG_FAULT_ILLEGAL_ADDRESS,     /* CUDA_ERROR_ILLEGAL_ADDRESS */
+    SG_FAULT_MISALIGNED,          /* CUDA_ERROR_MISALIGNED_ADDRESS */
+    SG_FAULT_ILLEGAL_INSTRUCTION, /* CUDA_ERROR_ILLEGAL_INSTRUCTION */
+    SG_FAULT_TRAP,                /* trap: CUDA_ERROR_LAUNCH_FAILED */
+    SG_FAULT_ASSERT,              /* CUDA_ERROR_ASSERT */
+    SG_FAULT_STACK,               /* stack overflow: CUDA_ERROR_LAUNCH_FAILED */
+    SG_FAULT_DEADLOCK,            /* every thread of the block waits: CUDA_ERROR_LAUNCH_TIMEOUT */
+    SG_FAULT_INVALID_PC,          /* call through a bad function pointer: CUDA_ERROR_INVALID_PC */
+};
+
+/* --- what generated code may call ---------------------------------------------------------------------
+ * Defined in softgpu/exec; the compiler resolves the names through sg_rt_symbols(). All take the thread first.
+ * In block form only those without [switches] are used.
+ */
+
+/** Ends this thread; does not return. Thread form only. [switches] */
+__attribute__((noreturn)) void sg_rt_exit(struct sg_thread *t);
+/** Ends the launch with a fault; does not return (both forms). */
+__attribute__((noreturn)) void sg_rt_fault(struct sg_thread *t, uint32_t fault);
+/** Lets other threads of the block run: in loops that wait on memory, and for nanosleep. [switches] */
+void sg_rt_yield(struct sg_thread *t);
+
+/** bar.sync / barrier.sync: barrier `id` (0..15) for `count` threads (0: all of the block). [switches] */
+void sg_rt_barrier_sync(struct sg_thread *t, uint32_t id, uint32_t count);
+/** bar.arrive: counts this thread as arrived and goes on. */
+void sg_rt_barrier_arrive(struct sg_thread *t, uint32_t id, uint32_t count);
+/** bar.red: op 0 popc, 1 and, 2 or, over `predicate` of the threads; returns the count or 0/1. [switches] */
+uint32_t sg_rt_barrier_red(struct sg_thread *t, uint32_t id, uint32_t count, uint32_t op, uint32_t predicate);
+
+/** bar.warp.sync [switches] */
+void sg_rt_warp_sync(struct sg_thread *t, uint32_t mask);
+/** activemask: lanes of the warp that have not exited (a superset of those converged with the caller). */
+uint32_t sg_rt_activemask(struct sg_thread *t);
+/**
+ * shfl.sync; mode 0 up, 1 down, 2 bfly, 3 idx; b the lane or delta, c the packed clamp and segment mask as in PTX.
+ * Returns the value in bits 0..31 and the predicate in bit 32. [switches]
+ */
+uint64_t sg_rt_shfl(struct sg_thread *t, uint32_t mode, uint32_t value, uint32_t b, uint32_t c, uint32_t mask);
+/** vote.sync; mode 0 all, 1 any, 2 uni, 3 ballot. [switches] */
+uint32_t sg_rt_vote(struct sg_thread *t, uint32_t mode, uint32_t predicate, uint32_t mask);
+/** match.any.sync (returns the mask); value of 32 or 64 bits. [switches] */
+uint32_t sg_rt_match_any(struct sg_thread *t, uint64_t value, uint32_t mask);
+/** match.all.sync: the mask in bits 0..31 (0 if not all equal), the predicate in bit 32. [switches] */
+uint64_t sg_rt_match_all(struct sg_thread *t, uint64_t value, uint32_t mask);
+/** redux.sync; op 0 add, 1 min.s32, 2 max.s32, 3 min.u32, 4 max.u32, 5 and, 6 or, 7 xor. [switches] */
+uint32_t sg_rt_redux(struct sg_thread *t, uint32_t op, uint32_t value, uint32_t mask);
+
+/** vprintf(format, argument buffer) as nvcc calls it; returns the number of arguments or -1. */
+int32_t sg_rt_vprintf(struct sg_thread *t, const char *format, const void *arguments);
+/** __assertfail */
+__attribute__((noreturn)) void sg_rt_assertfail(struct sg_thread *t, const char *expression, const char *file,
+                                                uint32_t line, const char *function, uint64_t char_size);
+/** Device-side malloc and free (the heap is limited by CU_LIMIT_MALLOC_HEAP_SIZE). */
+void *sg_rt_malloc(struct sg_thread *t, uint64_t size);
+void sg_rt_free(struct sg_thread *t, void *pointer);
+
+/** clock, clock64, globaltimer: nanoseconds resp. counts at 1 GHz. */
+uint64_t sg_rt_clock(struct sg_thread *t);
+uint64_t sg_rt_globaltimer(struct sg_thread *t);
+
+struct sg_rt_symbol {
+    const char *name; /* "sg_rt_barrier_sync", … */
+    void *address;
+};
+/** The table of all functions above, ended by a NULL name; the compiler links generated code against it. */
+const struct sg_rt_symbol *sg_rt_symbols(void);
+
+#endif
