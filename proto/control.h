@@ -1,0 +1,210 @@
+/*
+ * control.h - control messages: the handshake of a session, inventory, refusals, the end of a session.
+ *
+ * A control message is a struct rg_message_header (kind RG_MESSAGE_CONTROL) and a protobuf `Control`
+ * (control.proto). This layer turns typed structs into bytes and back; transport/control.h sends and receives
+ * them. Unpacking checks every length, count and enum against the limits below before anything is believed,
+ * and cleans text: what people get to see holds no control characters and is valid UTF-8.
+ *
+ * Happy path: client packs RG_CONTROL_CLIENT_HELLO; the server answers RG_CONTROL_SERVER_HELLO (a session),
+ * RG_CONTROL_INVENTORY (a question), or RG_CONTROL_REFUSAL. Failures: RG_ERR_PROTOCOL (not a control message,
+ * or malformed), RG_ERR_LIMIT (a string or a count too long), RG_ERR_NO_MEMORY. Any thread; there is no
+ * state.
+ */
+#ifndef RG_PROTO_CONTROL_H
+#define RG_PROTO_CONTROL_H
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "proto/wire.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Limits of control messages; a text's includes its NUL. */
+#define RG_CONTROL_TEXT       256  /* names, hosts, commands */
+#define RG_CONTROL_REASON     1024 /* a sentence for people */
+#define RG_CONTROL_CREDENTIAL 4096
+#define RG_CONTROL_TRANSPORTS 8
+#define RG_CONTROL_SESSIONS   1024 /* sessions listed in an inventory */
+#define RG_CONTROL_OPCODES    8192
+#define RG_CONTROL_OPCODE     128 /* an operation's name */
+#define RG_DIGEST_SIZE        32
+
+enum rg_control_kind {
+    RG_CONTROL_CLIENT_HELLO = 1,
+    RG_CONTROL_SERVER_HELLO,
+    RG_CONTROL_REFUSAL,
+    RG_CONTROL_INVENTORY,
+    RG_CONTROL_SESSION_END,
+};
+
+enum rg_purpose {
+    RG_PURPOSE_SESSION = 1,
+    RG_PURPOSE_INVENTORY, /* devices and limits */
+    RG_PURPOSE_STATUS,    /* the same, and the sessions that run */
+};
+
+enum rg_refusal_code {
+    RG_REFUSAL_UNKNOWN,
+    RG_REFUSAL_VERSION,
+    RG_REFUSAL_FULL,
+    RG_REFUSAL_NO_SUCH_GPU,
+    RG_REFUSAL_SHUTTING_DOWN,
+    RG_REFUSAL_DRIVER,
+    RG_REFUSAL_UNAUTHORISED,
+    RG_REFUSAL_MALFORMED,
+    RG_REFUSAL_UNSUPPORTED,
+    RG_REFUSAL_INTERNAL,
+};
+
+/* ClientHello and ServerHello: `capabilities`. None yet; unknown bits are ignored. */
+
+struct rg_identity {
+    char host[RG_CONTROL_TEXT];
+    char user[RG_CONTROL_TEXT];
+    char command[RG_CONTROL_TEXT];
+    uint32_t pid;
+};
+
+struct rg_device_info {
+    uint32_t ordinal; /* on the server */
+    char name[RG_CONTROL_TEXT];
+    uint8_t uuid[16];
+    uint32_t compute_major, compute_minor;
+    uint64_t memory_total;
+    uint64_t memory_free;
+    bool memory_free_known;
+    char pci[32];
+};
+
+struct rg_driver_info {
+    char kind[16]; /* "nvidia", "soft", "other" */
+    char path[RG_CONTROL_REASON];
+    uint32_t version; /* cuDriverGetVersion */
+};
+
+struct rg_limits_info {
+    uint32_t message_bytes;
+    uint32_t bulk_bytes;
+    uint32_t sessions;
+};
+
+struct rg_session_info {
+    uint64_t id;
+    struct rg_identity identity;
+    uint64_t since_unix;
+    uint32_t n_devices;
+    uint32_t devices[RG_DEVICES_MAX];
+    char peer[RG_CONTROL_TEXT];
+};
+
+struct rg_transport_list {
+    uint32_t n;
+    char names[RG_CONTROL_TRANSPORTS][16];
+};
+
+struct rg_client_hello {
+    uint32_t protocol_major, protocol_minor;
+    char software[RG_CONTROL_TEXT];
+    uint8_t api_digest[RG_DIGEST_SIZE]; /* zeros: none */
+    enum rg_purpose purpose;
+    uint32_t gpus; /* how many; 0: all */
+    uint32_t n_gpu_indices;
+    uint32_t gpu_indices[RG_DEVICES_MAX];
+    uint64_t memory_bytes;
+    uint32_t memory_millionths;
+    struct rg_identity identity;
+    uint64_t capabilities;
+    uint32_t credential_size;
+    uint8_t credential[RG_CONTROL_CREDENTIAL];
+    struct rg_transport_list transports;
+};
+
+struct rg_server_hello {
+    uint32_t protocol_major, protocol_minor;
+    char software[RG_CONTROL_TEXT];
+    uint8_t api_digest[RG_DIGEST_SIZE];
+    uint32_t n_opcode_names;   /* 0 if the digests are equal */
+    const char **opcode_names; /* by the server's opcode; "": not in use */
+    uint32_t n_devices;
+    struct rg_device_info *devices;
+    struct rg_driver_info driver;
+    struct rg_limits_info limits;
+    uint64_t session;
+    struct rg_transport_list transports;
+    uint64_t capabilities;
+};
+
+struct rg_refusal {
+    enum rg_refusal_code code;
+    char reason[RG_CONTROL_REASON];
+    char software[RG_CONTROL_TEXT];
+    uint32_t protocol_major, protocol_minor;
+};
+
+struct rg_inventory {
+    char software[RG_CONTROL_TEXT];
+    char host[RG_CONTROL_TEXT];
+    uint32_t protocol_major, protocol_minor;
+    struct rg_driver_info driver;
+    uint32_t n_devices;
+    struct rg_device_info *devices;
+    uint32_t n_sessions; /* listed */
+    struct rg_session_info *sessions;
+    uint32_t sessions_running;
+    struct rg_limits_info limits;
+};
+
+struct rg_session_end {
+    char reason[RG_CONTROL_REASON];
+};
+
+/** One control message. Pointers inside one that was unpacked belong to `storage`; rg_control_fini frees
+ * them. */
+struct rg_control {
+    enum rg_control_kind kind;
+    union {
+        struct rg_client_hello client_hello;
+        struct rg_server_hello server_hello;
+        struct rg_refusal refusal;
+        struct rg_inventory inventory;
+        struct rg_session_end session_end;
+    };
+    void *storage;
+};
+
+/**
+ * Packs `message` with its header into memory that the caller frees. Texts must end within their fields.
+ * RG_ERR_LIMIT: a count is above its limit or the whole would not fit into RG_MESSAGE_MAX.
+ */
+RG_MUST_CHECK enum rg_status rg_control_pack(const struct rg_control *message, void **data, size_t *size);
+
+/**
+ * Takes apart `size` bytes that begin with the message header. On success `out` is to be released by
+ * rg_control_fini; on failure it holds nothing. Logs nothing: the caller knows whose bytes these were.
+ */
+RG_MUST_CHECK enum rg_status rg_control_unpack(const void *data, size_t size, struct rg_control *out);
+void rg_control_fini(struct rg_control *message); /* a zeroed one is fine */
+
+/** Fills in this software's protocol version and name, and who this process is (host, user, pid, command
+ * line). */
+void rg_client_hello_init(struct rg_control *message, enum rg_purpose purpose);
+void rg_server_hello_init(struct rg_control *message);
+/** A refusal with its sentence. */
+void rg_refusal_init(struct rg_control *message, enum rg_refusal_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void rg_session_end_init(struct rg_control *message, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/** "version", "full", …: for logs and JSON. Static storage. */
+const char *rg_refusal_name(enum rg_refusal_code code);
+
+/**
+ * Copies text of `size` bytes into field (field_size bytes with the NUL), replacing control characters and
+ * what is not UTF-8 by '?'. Cuts at a character's boundary if it is too long.
+ */
+void rg_control_text(char *field, size_t field_size, const char *text, size_t size);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * control.h - control messages (proto/control.h) over a connection.
+ *
+ * Two functions, for the handshake and the end of a session. Failures are those of the connection and of
+ * packing. Threads: as rg_conn_send and rg_conn_recv.
+ */
+#ifndef RG_TRANSPORT_CONTROL_H
+#define RG_TRANSPORT_CONTROL_H
+
+#include "proto/control.h"
+#include "transport/transport.h"
+
+#include <stdlib.h>
+
+/** Packs and sends one control message. */
+RG_MUST_CHECK static inline enum rg_status rg_control_send(struct rg_conn *conn,
+                                                           const struct rg_control *message)
+{
+    void *data;
+    size_t size;
+    enum rg_status status = rg_control_pack(message, &data, &size);
+    if (status != RG_OK)
+        return status;
+    struct iovec part = {.iov_base = data, .iov_len = size};
+    status = rg_conn_send(conn, &part, 1, NULL, 0);
+    free(data);
+    return status;
+}
+
+/**
+ * Receives one control message; rg_control_fini releases it. RG_ERR_PROTOCOL: another kind of message came,
+ * or one with bulk data; the connection is of no further use. RG_ERR_TIMEOUT: nothing came in time.
+ */
+RG_MUST_CHECK static inline enum rg_status rg_control_receive(struct rg_conn *conn, int timeout_ms,
+                                                              struct rg_control *out)
+{
+    struct rg_message message;
+    enum rg_status status = rg_conn_recv(conn, timeout_ms, &message);
+    if (status != RG_OK)
+        return status;
+    if (message.bulk_size != 0)
+        return RG_ERR_PROTOCOL;
+    return rg_control_unpack(message.data, message.size, out);
+}
+
+#endif
