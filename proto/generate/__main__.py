@@ -1,0 +1,31 @@
+"""Generates code and documentation from the API specification.
+
+usage: python3 proto/generate --spec proto/api --out BUILD/generated [--coverage FILE]
+"""
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from generate import client, coverage, model, server, tables  # noqa: E402
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--spec", required=True, help="folder of symbols.txt and *.api")
+    parser.add_argument("--out", help="folder for generated code")
+    parser.add_argument("--coverage", help="file for the coverage page")
+    arguments = parser.parse_args()
+    try:
+        specification = model.read(arguments.spec)
+    except model.SpecError as error:
+        sys.exit(str(error))
+    if arguments.out:
+        for emitter in (tables, client, server):
+            emitter.emit(specification, arguments.out)
+    if arguments.coverage:
+        coverage.emit(specification, arguments.coverage)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Emits the client's side: for each operation an encoder rg_op_NAME and, unless it is hand-written, the API function."""
+from .model import WIDTH
+from .text import HEAD, write
+
+KIND_ERROR = {"CONTEXT": "CUDA_ERROR_INVALID_CONTEXT"}
+
+
+def size_of(operation):
+    fixed, variable = 0, []
+    for p in operation.parameters:
+        if p.role in ("value",):
+            fixed += WIDTH[p.wire]
+        elif p.role in ("handle", "new", "found", "del", "number"):
+            fixed += 8
+        elif p.role == "in":
+            fixed += 4 if p.optional else 0
+            variable.append(f"({p.name} ? sizeof *{p.name} : 0)" if p.optional else f"sizeof *{p.name}")
+        elif p.role == "string":
+            variable.append(f"rg_size_of_string({p.name})")
+        elif p.role == "in-array":
+            fixed += 8
+            variable.append(f"(size_t)({p.count}) * sizeof *{p.name}")
+        elif p.role == "bytes":
+            fixed += 8
+            variable.append(f"(size_t)({p.count})")
+    return " + ".join([str(fixed)] + variable)
+
+
+def encode(p):
+    w = "&call.writer"
+    if p.role == "value":
+        if p.wire == "f32":
+            return [f"rg_put_f32({w}, {p.name});"]
+        return [f"rg_put_{p.wire}({w}, ({'uint32_t' if p.wire == 'u32' else 'uint64_t'}){p.name});"]
+    if p.role in ("handle", "del", "number"):
+        return [f"rg_put_u64({w}, (uint64_t){p.name});"]
+    if p.role in ("new", "found"):
+        return [f"rg_put_u64({w}, (uint64_t)*{p.name});"]
+    if p.role == "in":
+        if p.optional:
+            return [f"rg_put_u32({w}, {p.name} != NULL);", f"if ({p.name})",
+                    f"    rg_put({w}, {p.name}, sizeof *{p.name});"]
+        return [f"rg_put({w}, {p.name}, sizeof *{p.name});"]
+    if p.role == "string":
+        return [f"rg_put_string({w}, {p.name});"]
+    if p.role == "in-array":
+        return [f"rg_put_u64({w}, (uint64_t)({p.count}));",
+                f"rg_put({w}, {p.name}, (size_t)({p.count}) * sizeof *{p.name});"]
+    if p.role == "bytes":
+        return [f"rg_put_u64({w}, (uint64_t)({p.count}));", f"rg_put({w}, {p.name}, (size_t)({p.count}));"]
+    return []
+
+
+def decode(p):
+    r = "&call.reply"
+    if p.role == "out":
+        if p.optional:
+            return [f"rg_call_output(&call, {p.name}, sizeof *{p.name});"]
+        return [f"rg_get_into({r}, {p.name}, sizeof *{p.name});"]
+    if p.role == "out-array":
+        return [f"rg_get_into({r}, {p.name}, (size_t)({p.count}) * sizeof *{p.name});"]
+    if p.role == "outbytes":
+        return [f"rg_get_into({r}, {p.name}, (size_t)({p.count}));"]
+    if p.role == "found":
+        return [f"*{p.name} = ({p.pointee})rg_get_u64({r});"]
+    return []
+
+
+def op_declaration(operation):
+    declaration = operation.declaration
+    if operation.raw_reply:
+        declaration = ("" if declaration == "void" else declaration + ", ") + "struct rg_call *reply"
+    return f"CUresult rg_op_{operation.name}({declaration})"
+
+
+def flags(operation):
+    return "RG_CALL_CONTEXT" if operation.needs_context else "0"
+
+
+def encoder(operation):
+    lines = [op_declaration(operation), "{"]
+    if operation.raw_reply:
+        lines += ["    struct rg_call call;"]
+    else:
+        lines += ["    struct rg_call call;"]
+    lines += [f"    CUresult status = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {flags(operation)});",
+              "    if (status != CUDA_SUCCESS)", "        return status;"]
+    for p in operation.parameters:
+        lines += ["    " + line for line in encode(p)]
+    if operation.cls == "async":
+        lines += ["    return rg_call_post(&call);", "}"]
+        return lines
+    lines.append("    status = rg_call_wait(&call);")
+    if operation.raw_reply:
+        lines += ["    *reply = call;", "    return status;", "}"]
+        return lines
+    outputs = [line for p in operation.parameters for line in decode(p)]
+    if outputs:
+        lines.append("    if (status == CUDA_SUCCESS) {")
+        lines += ["        " + line for line in outputs]
+        lines += ["        status = rg_call_outputs_read(&call);", "    }"]
+    lines += ["    rg_call_done(&call);", "    return status;", "}"]
+    return lines
+
+
+def checks(operation):
+    """What the API function verifies before anything is sent."""
+    lines = []
+    pointers = [p.name for p in operation.parameters
+                if p.role in ("in", "out", "string", "new", "found") and not p.optional]
+    lines += [f"    if ({' || '.join('!' + name for name in pointers)})", "        return rg_invalid_value();"] \
+        if pointers else []
+    for p in operation.parameters:
+        if p.role in ("in-array", "out-array", "bytes", "outbytes"):
+            lines += [f"    if (!{p.name} && ({p.count}) != 0)", "        return rg_invalid_value();"]
+        if p.role in ("handle", "del"):
+            lines += [f"    if (!rg_handle_known(RG_KIND_{p.kind}, (uint64_t){p.name}))",
+                      f"        return rg_bad_handle({KIND_ERROR.get(p.kind, 'CUDA_ERROR_INVALID_HANDLE')});"]
+    return lines
+
+
+def api_function(operation):
+    lines = [f"CUresult {operation.name}({operation.declaration})", "{"]
+    check = checks(operation)
+    if check:
+        lines += ["    CUresult usable = rg_call_allowed(" + flags(operation) + ");",
+                  "    if (usable != CUDA_SUCCESS)", "        return usable;"] + check
+    fresh = [p for p in operation.parameters if p.role in ("new", "found")]
+    gone = [p for p in operation.parameters if p.role == "del"]
+    if not fresh and not gone:
+        lines += [f"    return rg_op_{operation.name}({operation.arguments});", "}"]
+        return lines
+    arguments = ", ".join("&rg_new_" + p.name if p in fresh else p.name for p in operation.parameters)
+    for p in fresh:
+        lines += [f"    {p.pointee} rg_new_{p.name} = ({p.pointee})rg_handle_create(RG_KIND_{p.kind});",
+                  f"    if (!rg_new_{p.name})", "        return CUDA_ERROR_OUT_OF_MEMORY;"]
+        if p.role == "found":
+            lines.append(f"    const uint64_t rg_proposed_{p.name} = (uint64_t)rg_new_{p.name};")
+    lines.append(f"    CUresult status = rg_op_{operation.name}({arguments});")
+    for p in fresh:
+        if p.role == "new":
+            lines += ["    if (status == CUDA_SUCCESS)", f"        *{p.name} = rg_new_{p.name};", "    else",
+                      f"        rg_handle_delete(RG_KIND_{p.kind}, (uint64_t)rg_new_{p.name});"]
+        else:
+            lines += [f"    status = rg_handle_found(RG_KIND_{p.kind}, rg_proposed_{p.name}, (uint64_t)rg_new_{p.name}, status);",
+                      "    if (status == CUDA_SUCCESS)", f"        *{p.name} = rg_new_{p.name};"]
+    for p in gone:
+        lines += ["    if (status == CUDA_SUCCESS)", f"        rg_handle_delete(RG_KIND_{p.kind}, (uint64_t){p.name});"]
+    lines += ["    return status;", "}"]
+    return lines
+
+
+def per_thread_call(symbol):
+    """The body of a _ptsz/_ptds form: the base function with the default stream meaning the per-thread one."""
+    streams = [p.name for p in symbol.parameters if p.type == "CUstream"]
+    if streams:
+        arguments = ", ".join(f"({p.name} ? {p.name} : CU_STREAM_PER_THREAD)" if p.type == "CUstream" else p.name
+                              for p in symbol.parameters)
+        return [f"    return {symbol.base}({arguments});"]
+    return ["    const bool before = rg_per_thread_default_stream;", "    rg_per_thread_default_stream = true;",
+            f"    CUresult status = {symbol.base}({symbol.arguments});",
+            "    rg_per_thread_default_stream = before;", "    return status;"]
+
+
+def emit(specification, out):
+    names = {operation.name: operation for operation in specification.operations}
+    for group in specification.groups:
+        lines = [HEAD, '#include "client/call.h"', '#include "client/handle.h"', '#include "generated/client/operations.h"', ""]
+        for operation in group.operations:
+            if operation.on_wire:
+                lines += encoder(operation) + [""]
+                if operation.is_call and not operation.client_custom:
+                    lines += api_function(operation) + [""]
+        write(f"{out}/client/{group.name}.c", "\n".join(lines))
+
+    header = [HEAD, "/* One encoder an operation: sends the call and, for those that wait, returns its result and outputs.",
+              " * Handles that the call creates are passed in as the id to use (*handle). For operations with a raw",
+              " * reply the caller reads reply->reply and must call rg_call_done(reply), whatever was returned. */",
+              "#ifndef RG_GENERATED_CLIENT_OPERATIONS_H", "#define RG_GENERATED_CLIENT_OPERATIONS_H",
+              '#include <cuda.h>', '#include <stdint.h>', "struct rg_call;", ""]
+    header += [op_declaration(operation) + ";" for operation in specification.wire_operations]
+    header += ["", "#endif", ""]
+    write(f"{out}/client/operations.h", "\n".join(header))
+
+    rest = [HEAD, '#include "client/call.h"', '#include "proto/interop_types.h"', ""]
+    for symbol in specification.base_symbols():
+        operation = names.get(symbol.name)
+        if operation and operation.cls != "unsupported":
+            continue
+        rest += [f"{symbol.result} {symbol.name}({symbol.declaration})", "{"]
+        rest += [f"    (void){p.name};" for p in symbol.parameters]
+        rest += [f'    return rg_unsupported("{symbol.name}");', "}", ""]
+    rest += ["/* Per-thread default stream forms. */"]
+    for symbol in specification.per_thread_symbols():
+        rest += [f"CUresult {symbol.name}({symbol.declaration})", "{"] + per_thread_call(symbol) + ["}", ""]
+    write(f"{out}/client/rest.c", "\n".join(rest))
+
+    table = [HEAD, '#include "proto/interop_types.h"', '#include "generated/proto/api_table.h"', "",
+             "void *const rg_client_api[RG_API_COUNT] = {"]
+    table += [f"    (void *){symbol.name}," for symbol in specification.symbols.values()]
+    table += ["};", ""]
+    write(f"{out}/client/table.c", "\n".join(table))

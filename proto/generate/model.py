@@ -1,0 +1,302 @@
+"""The specification in memory: symbols.txt and the *.api files, parsed and checked.
+
+Any mistake ends with SpecError("file:line: what is wrong"). All policy is in the specification; the emitters in this
+package only look at the objects below.
+"""
+import glob
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field
+
+CLASSES = ("local", "custom", "async", "sync", "wait", "unsupported")
+
+# Handle types: kind on the wire and in the handle tables.
+HANDLES = {
+    "CUcontext": "CONTEXT", "CUstream": "STREAM", "CUevent": "EVENT", "CUmodule": "MODULE", "CUlibrary": "LIBRARY",
+    "CUkernel": "KERNEL", "CUfunction": "FUNCTION", "CUmemoryPool": "POOL",
+}
+# C types passed by value: how they travel. Enumerations (any other CU* type) travel as u32.
+SCALARS = {
+    "int": "u32", "unsigned int": "u32", "unsigned": "u32", "unsigned short": "u32", "unsigned char": "u32",
+    "cuuint32_t": "u32", "CUdevice": "u32", "size_t": "u64", "unsigned long long": "u64", "cuuint64_t": "u64",
+    "CUdeviceptr": "u64", "CUdeviceptr_v2": "u64", "float": "f32",
+}
+WIDTH = {"u32": 4, "u64": 8, "f32": 4}
+
+
+class SpecError(Exception):
+    pass
+
+
+@dataclass
+class Parameter:
+    """One parameter of a call. `role` is how it travels:
+    value, handle, in, out, in-array, out-array, bytes, outbytes, string, new, found, del, number (pointer as a number),
+    zero (not sent)."""
+    name: str
+    type: str          # C type as declared
+    role: str = ""
+    optional: bool = False
+    count: str = ""    # arrays: the parameter or number that counts them
+
+    @property
+    def pointee(self):
+        return re.sub(r"\bconst\b", "", self.type.rsplit("*", 1)[0]).strip()
+
+    @property
+    def kind(self):
+        """Handle kind, for handles and pointers to handles."""
+        return HANDLES.get(self.type) or HANDLES.get(self.pointee if "*" in self.type else "")
+
+    @property
+    def wire(self):
+        """u32, u64 or f32 for values."""
+        return SCALARS.get(self.type, "u32")
+
+    @property
+    def declaration(self):
+        return self.type + ("" if self.type.endswith("*") else " ") + self.name
+
+
+@dataclass
+class Symbol:
+    """A function that libcuda exports."""
+    name: str
+    look_up: str       # the name that cuGetProcAddress is asked for
+    since: int
+    stream: str        # legacy, ptsz, ptds
+    result: str
+    parameters: list
+    index: int = 0
+
+    @property
+    def base(self):
+        return re.sub(r"_(ptsz|ptds)$", "", self.name)
+
+    @property
+    def declaration(self):
+        return ", ".join(p.declaration for p in self.parameters) or "void"
+
+    @property
+    def arguments(self):
+        return ", ".join(p.name for p in self.parameters)
+
+
+@dataclass
+class Operation:
+    """A line of an .api file: a driver function, or (name rg…) an operation of the wire alone."""
+    name: str
+    group: str
+    cls: str
+    parameters: list
+    where: str
+    result: str = "CUresult"
+    flags: set = field(default_factory=set)
+    options: dict = field(default_factory=dict)
+    number: int = 0    # on the wire; 0: none
+
+    @property
+    def on_wire(self):
+        return self.cls in ("async", "sync", "wait")
+
+    @property
+    def is_call(self):
+        return self.name.startswith("cu")
+
+    @property
+    def client_custom(self):
+        return self.options.get("client") == "custom"
+
+    @property
+    def server_custom(self):
+        return self.options.get("server") == "custom"
+
+    @property
+    def raw_reply(self):
+        return self.options.get("reply") == "raw"
+
+    @property
+    def needs_context(self):
+        return self.options.get("context") != "none"
+
+    @property
+    def declaration(self):
+        return ", ".join(p.declaration for p in self.parameters) or "void"
+
+    @property
+    def arguments(self):
+        return ", ".join(p.name for p in self.parameters)
+
+
+@dataclass
+class Group:
+    name: str
+    title: str
+    operations: list = field(default_factory=list)
+
+
+@dataclass
+class Specification:
+    version: int
+    symbols: dict
+    groups: list
+    digest: str = ""
+
+    @property
+    def operations(self):
+        return [operation for group in self.groups for operation in group.operations]
+
+    @property
+    def wire_operations(self):
+        return [operation for operation in self.operations if operation.on_wire]
+
+    def base_symbols(self):
+        return [symbol for symbol in self.symbols.values() if symbol.stream == "legacy"]
+
+    def per_thread_symbols(self):
+        return [symbol for symbol in self.symbols.values() if symbol.stream != "legacy"]
+
+
+def parse_parameters(text, where):
+    if text.strip() in ("", "void"):
+        return []
+    parameters = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(.*?)\s*(\w+)\s*(\[\s*\d*\s*\])?\s*", part)
+        if not match:
+            raise SpecError(f"{where}: cannot read the parameter '{part.strip()}'")
+        c_type, name, array = match[1], match[2], match[3]
+        if array:
+            c_type += " *"
+        c_type = re.sub(r"\s*\*\s*", " *", c_type).replace("* *", "**").strip()
+        c_type = re.sub(r"\s+\*", " *", c_type)
+        parameters.append(Parameter(name, c_type))
+    return parameters
+
+
+def read_symbols(path):
+    symbols, version = {}, 0
+    with open(path) as lines:
+        for number, line in enumerate(lines, 1):
+            where = f"{path}:{number}"
+            line = line.strip()
+            if not line or line.startswith("#"):
+                continue
+            if line.startswith("version "):
+                version = int(line.split()[1])
+                continue
+            match = re.fullmatch(r"(cu\w+) \| (\w+) (\d+) (legacy|ptsz|ptds) \| (\w+) \((.*)\)", line)
+            if not match:
+                raise SpecError(f"{where}: not a symbol line")
+            name, look_up, since, stream, result, parameters = match.groups()
+            if name in symbols:
+                raise SpecError(f"{where}: {name} is there twice")
+            symbols[name] = Symbol(name, look_up, int(since), stream, result, parse_parameters(parameters, where),
+                                   len(symbols))
+    return symbols, version
+
+
+ROLES = {"in", "out", "string", "bytes", "outbytes", "new", "found", "del", "value", "zero"}
+
+
+def annotate(operation, notes):
+    by_name = {p.name: p for p in operation.parameters}
+    for name, note in notes:
+        where = operation.where
+        if name not in by_name:
+            raise SpecError(f"{where}: {operation.name} has no parameter '{name}'")
+        match = re.fullmatch(r"(\w+)(?:\[(\w+)\])?(\?)?", note)
+        if not match or match[1] not in ROLES:
+            raise SpecError(f"{where}: unknown note '{note}'")
+        parameter, role = by_name[name], match[1]
+        if match[2]:
+            if role in ("in", "out"):
+                role += "-array"
+            elif role not in ("bytes", "outbytes"):
+                raise SpecError(f"{where}: '{note}' takes no count")
+            if not match[2].isdigit() and match[2] not in by_name:
+                raise SpecError(f"{where}: {operation.name} has no parameter '{match[2]}'")
+        parameter.role = "number" if role == "value" else role
+        parameter.count, parameter.optional = match[2] or "", bool(match[3])
+    for parameter in operation.parameters:
+        if parameter.role:
+            continue
+        if parameter.type in HANDLES:
+            parameter.role = "handle"
+        elif "*" not in parameter.type:
+            parameter.role = "value"
+        elif operation.on_wire:
+            raise SpecError(f"{operation.where}: {operation.name}: pointer '{parameter.name}' needs a note")
+    if operation.on_wire and operation.cls == "async":
+        for parameter in operation.parameters:
+            if parameter.role.startswith("out") or parameter.role == "found":
+                raise SpecError(f"{operation.where}: {operation.name} is async but returns '{parameter.name}'")
+
+
+def read_group(path, symbols):
+    group = None
+    with open(path) as lines:
+        for number, line in enumerate(lines, 1):
+            where = f"{path}:{number}"
+            line = line.split("#", 1)[0].strip()
+            if not line:
+                continue
+            match = re.fullmatch(r'group (\w+) "([^"]+)"', line)
+            if match:
+                if group or match[1] != os.path.basename(path)[:-4]:
+                    raise SpecError(f"{where}: a file holds the one group that it is named after")
+                group = Group(*match.groups())
+                continue
+            if not group:
+                raise SpecError(f"{where}: 'group' must come first")
+            match = re.fullmatch(r"op (rg\w+)\s+(\w+)\s+\((.*?)\)(.*)", line)
+            if match:
+                name, cls, parameters = match[1], match[2], parse_parameters(match[3], where)
+                rest, result = match[4].split(), "CUresult"
+            else:
+                words = line.split()
+                name, cls, rest = words[0], words[1] if len(words) > 1 else "", words[2:]
+                if name not in symbols:
+                    raise SpecError(f"{where}: libcuda exports no function '{name}'")
+                symbol = symbols[name]
+                if symbol.stream != "legacy":
+                    raise SpecError(f"{where}: per-thread forms are generated; specify {symbol.base}")
+                parameters = [Parameter(p.name, p.type) for p in symbol.parameters]
+                result = symbol.result
+            if cls not in CLASSES:
+                raise SpecError(f"{where}: unknown class '{cls}'")
+            operation = Operation(name, group.name, cls, parameters, where, result)
+            notes = []
+            for word in rest:
+                if re.fullmatch(r"(client|server|context|reply)=\w+", word):
+                    key, value = word.split("=")
+                    operation.options[key] = value
+                elif ":" in word:
+                    notes.append(word.split(":", 1))
+                elif word in ("blocks", "bulk"):
+                    operation.flags.add(word)
+                else:
+                    raise SpecError(f"{where}: cannot read '{word}'")
+            annotate(operation, notes)
+            group.operations.append(operation)
+    if not group:
+        raise SpecError(f"{path}: empty")
+    return group
+
+
+def read(folder):
+    symbols, version = read_symbols(os.path.join(folder, "symbols.txt"))
+    groups = [read_group(path, symbols) for path in sorted(glob.glob(os.path.join(folder, "*.api")))]
+    specification = Specification(version, symbols, groups)
+    seen, canonical = {}, []
+    for operation in specification.operations:
+        if operation.name in seen:
+            raise SpecError(f"{operation.where}: {operation.name} is also at {seen[operation.name]}")
+        seen[operation.name] = operation.where
+    for number, operation in enumerate(specification.wire_operations, 1):
+        operation.number = number
+        canonical.append(f"{operation.name}({';'.join(f'{p.type}:{p.role}:{p.count}' for p in operation.parameters)})"
+                         f"{operation.cls}")
+    specification.digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
+    return specification

@@ -1,0 +1,176 @@
+"""Emits the worker's side: for each operation a function that decodes, checks, calls the driver (or the hand-written
+rg_serve_NAME) and encodes the outputs; the table of operations; the table of the driver's functions."""
+from .text import HEAD, write
+
+
+def server_type(p):
+    """The C type under which a hand-written rg_serve_ function gets the parameter."""
+    if p.role in ("new", "found"):
+        return "uint64_t"
+    if p.role == "string":
+        return "const char *"
+    if p.role in ("bytes",):
+        return "const void *"
+    return p.type if p.type.endswith("*") else p.type
+
+
+def serve_declaration(operation):
+    parameters = ["struct rg_job *job"]
+    for p in operation.parameters:
+        c_type = server_type(p)
+        parameters.append(c_type + ("" if c_type.endswith("*") else " ") + p.name)
+    return f"CUresult rg_serve_{operation.name}({', '.join(parameters)})"
+
+
+def element(p):
+    return p.pointee
+
+
+def decode(p):
+    r = "&job->in"
+    if p.role == "value":
+        if p.wire == "f32":
+            return [f"{p.type} {p.name} = rg_get_f32({r});"]
+        return [f"{p.type} {p.name} = ({p.type})rg_get_{p.wire}({r});"]
+    if p.role in ("handle", "del"):
+        lines = []
+        if p.role == "del":
+            lines.append(f"const uint64_t id_{p.name} = rg_get_u64({r});")
+            source = f"id_{p.name}"
+        else:
+            source = f"rg_get_u64({r})"
+        if p.kind == "STREAM":
+            return lines + [f"{p.type} {p.name} = rg_job_stream(job, {source});"]
+        return lines + [f"{p.type} {p.name} = rg_job_object(job, RG_KIND_{p.kind}, {source});"]
+    if p.role == "number":
+        return [f"{p.type} {p.name} = ({p.type})(uintptr_t)rg_get_u64({r});"]
+    if p.role in ("new", "found"):
+        return [f"const uint64_t {p.name} = rg_get_u64({r});"]
+    if p.role == "in":
+        lines = [f"{element(p)} value_{p.name};", f"{element(p)} *{p.name} = &value_{p.name};"]
+        if p.optional:
+            return lines + [f"if (rg_get_u32({r}))", f"    rg_get_into({r}, {p.name}, sizeof *{p.name});", "else",
+                            f"    {p.name} = NULL;"]
+        return lines + [f"rg_get_into({r}, {p.name}, sizeof *{p.name});"]
+    if p.role == "string":
+        return [f"const char *{p.name} = rg_get_string({r}, RG_NAME_MAX);"]
+    if p.role == "in-array":
+        return [f"{element(p)} *{p.name} = rg_job_array_in(job, (uint64_t)({p.count}), sizeof(*{p.name}));"]
+    if p.role == "bytes":
+        return [f"const void *{p.name} = rg_job_bytes_in(job, (uint64_t)({p.count}));"]
+    if p.role == "out":
+        return [f"{element(p)} value_{p.name};", f"{element(p)} *{p.name} = &value_{p.name};",
+                f"memset({p.name}, 0, sizeof *{p.name});"]
+    if p.role == "out-array":
+        return [f"{element(p)} *{p.name} = rg_job_array_out(job, (uint64_t)({p.count}), sizeof(*{p.name}));"]
+    if p.role == "outbytes":
+        return [f"void *{p.name} = rg_job_array_out(job, (uint64_t)({p.count}), 1);"]
+    if p.role == "zero":
+        return [f"{p.type} {p.name} = 0;"]
+    raise AssertionError(p.role)
+
+
+def encode(p):
+    if p.role == "out":
+        return [f"rg_job_output(job, {p.name}, sizeof *{p.name});"]
+    if p.role == "out-array":
+        return [f"rg_job_output(job, {p.name}, (size_t)({p.count}) * sizeof *{p.name});"]
+    if p.role == "outbytes":
+        return [f"rg_job_output(job, {p.name}, (size_t)({p.count}));"]
+    return []
+
+
+def driver_call(operation):
+    """Lines that call the driver's function of the same name and register or drop handles."""
+    lines, after, arguments = [], [], []
+    for p in operation.parameters:
+        if p.role in ("new", "found"):
+            lines.append(f"    {p.pointee} made_{p.name} = NULL;")
+            arguments.append(f"&made_{p.name}")
+            if p.role == "new":
+                after.append(f"rg_job_new(job, RG_KIND_{p.kind}, {p.name}, made_{p.name});")
+            else:
+                after.append(f"rg_job_found(job, RG_KIND_{p.kind}, {p.name}, made_{p.name});")
+        else:
+            arguments.append(p.name)
+            if p.role == "del":
+                after.append(f"rg_job_delete(job, RG_KIND_{p.kind}, id_{p.name});")
+    lines += [f"    if (!rg_driver.{operation.name}) {{", "        job->result = CUDA_ERROR_NOT_SUPPORTED;",
+              "        return;", "    }",
+              f"    job->result = rg_driver.{operation.name}({', '.join(arguments)});"]
+    return lines, after
+
+
+def serve(operation):
+    lines = [f"static void serve_{operation.name}(struct rg_job *job)", "{"]
+    for p in operation.parameters:
+        lines += ["    " + line for line in decode(p)]
+    lines += [f"    if (!rg_job_enter(job, {'true' if operation.needs_context else 'false'}))", "        return;"]
+    if operation.server_custom:
+        arguments = ", ".join(["job"] + [p.name for p in operation.parameters])
+        lines.append(f"    job->result = rg_serve_{operation.name}({arguments});")
+        after = [f"rg_job_delete(job, RG_KIND_{p.kind}, id_{p.name});" for p in operation.parameters if p.role == "del"]
+    else:
+        call, after = driver_call(operation)
+        lines += call
+    after += [line for p in operation.parameters for line in encode(p)]
+    if after:
+        lines.append("    if (job->result == CUDA_SUCCESS) {")
+        lines += ["        " + line for line in after]
+        lines.append("    }")
+    lines += ["}", ""]
+    return lines
+
+
+def emit(specification, out):
+    for group in specification.groups:
+        lines = [HEAD, '#include "generated/server/serve.h"', "", "#include <string.h>", ""]
+        for operation in group.operations:
+            if operation.on_wire:
+                lines += serve(operation)
+        lines.append(f"void rg_register_{group.name}(struct rg_operation *table)")
+        lines.append("{")
+        lines.append("    (void)table;")
+        for operation in group.operations:
+            if operation.on_wire:
+                flags = [flag for flag, on in [("RG_OPERATION_WAITS", operation.cls == "wait"),
+                                               ("RG_OPERATION_BLOCKS", "blocks" in operation.flags),
+                                               ("RG_OPERATION_BULK", "bulk" in operation.flags)] if on]
+                lines.append(f'    table[RG_OP_{operation.name}] = (struct rg_operation){{"{operation.name}", '
+                             f'serve_{operation.name}, {" | ".join(flags) or "0"}}};')
+        lines += ["}", ""]
+        write(f"{out}/server/{group.name}.c", "\n".join(lines))
+
+    header = [HEAD, "#ifndef RG_GENERATED_SERVER_SERVE_H", "#define RG_GENERATED_SERVER_SERVE_H",
+              '#include "generated/proto/ops.h"', '#include "generated/server/driver.h"', '#include "server/job.h"', "",
+              "/* Hand-written operations. Called with decoded, checked parameters in the lane's context; a handle to be",
+              " * created comes as the client's id (register it with rg_job_new or rg_job_found). Outputs are encoded by",
+              " * the caller if CUDA_SUCCESS is returned; for raw replies the function itself calls rg_job_output. */"]
+    header += [serve_declaration(operation) + ";" for operation in specification.wire_operations if operation.server_custom]
+    header += ["", "/* Fill the table, indexed by operation number. */"]
+    header += [f"void rg_register_{group.name}(struct rg_operation *table);" for group in specification.groups]
+    header += ["static inline void rg_register_all(struct rg_operation *table)", "{"]
+    header += [f"    rg_register_{group.name}(table);" for group in specification.groups]
+    header += ["}", "", "#endif", ""]
+    write(f"{out}/server/serve.h", "\n".join(header))
+
+    driver = [HEAD, "/* The functions of the driver that the worker has loaded; NULL where it has none. */",
+              "#ifndef RG_GENERATED_SERVER_DRIVER_H", "#define RG_GENERATED_SERVER_DRIVER_H", '#include <cuda.h>',
+              '#include <cudaProfiler.h>', "", "struct rg_driver_table {"]
+    interop = ("cuGraphicsGL", "cuGL", "cuVDPAU", "cuEGL", "cuGraphicsEGL")
+    usable = [symbol for symbol in specification.base_symbols() if not symbol.name.startswith(interop)]
+    driver += [f"    {symbol.result} (*{symbol.name})({symbol.declaration});" for symbol in usable]
+    driver += ["};", "extern struct rg_driver_table rg_driver;",
+               "/** Fills rg_driver by dlsym from `library`; returns how many functions were found. */",
+               "unsigned rg_driver_resolve(void *library);", "", "#endif", ""]
+    write(f"{out}/server/driver.h", "\n".join(driver))
+    source = [HEAD, '#include "generated/server/driver.h"', "", "#include <dlfcn.h>", "#include <stddef.h>", "",
+              "struct rg_driver_table rg_driver;", "",
+              "static const struct {", "    const char *name;", "    size_t offset;", "} functions[] = {"]
+    source += [f'    {{"{symbol.name}", offsetof(struct rg_driver_table, {symbol.name})}},' for symbol in usable]
+    source += ["};", "", "unsigned rg_driver_resolve(void *library)", "{", "    unsigned found = 0;",
+               "    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {",
+               "        void *address = dlsym(library, functions[i].name);",
+               "        *(void **)((char *)&rg_driver + functions[i].offset) = address;",
+               "        found += address != NULL;", "    }", "    return found;", "}", ""]
+    write(f"{out}/server/driver.c", "\n".join(source))

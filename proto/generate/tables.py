@@ -1,0 +1,86 @@
+"""Emits what both sides share: operation numbers and names, the API's symbols, the look-up table of cuGetProcAddress;
+the exports of the stand-in library; the defaults of the software device."""
+from .client import per_thread_call
+from .text import HEAD, wrap, write
+
+
+def operations(specification, out):
+    wire = specification.wire_operations
+    header = [HEAD, "#ifndef RG_GENERATED_PROTO_OPS_H", "#define RG_GENERATED_PROTO_OPS_H", "",
+              "/* Operations of the wire. Numbers are this build's; peers of other builds agree by name at hello. */",
+              "enum rg_op {", "    RG_OP_NONE = 0,"]
+    header += [f"    RG_OP_{operation.name} = {operation.number}," for operation in wire]
+    header += [f"    RG_OP_COUNT = {len(wire) + 1}", "};", "",
+               "/** Names by number, RG_OP_COUNT of them. */", "extern const char *const rg_op_names[RG_OP_COUNT];",
+               "/** SHA-256 over all operations and their parameters: equal digests mean equal numbers and layouts. */",
+               "extern const unsigned char rg_api_digest[32];", "", "#endif", ""]
+    write(f"{out}/proto/ops.h", "\n".join(header))
+    digest = [f"0x{specification.digest[i:i + 2]}" for i in range(0, 64, 2)]
+    source = [HEAD, '#include "generated/proto/ops.h"', "", "const char *const rg_op_names[RG_OP_COUNT] = {", '    "none",']
+    source += [f'    "{operation.name}",' for operation in wire]
+    source += ["};", "", "const unsigned char rg_api_digest[32] = {", "    " + wrap(digest, "    "), "};", ""]
+    write(f"{out}/proto/ops.c", "\n".join(source))
+
+
+def look_up(specification, out):
+    symbols = list(specification.symbols.values())
+    header = [HEAD, "#ifndef RG_GENERATED_PROTO_API_TABLE_H", "#define RG_GENERATED_PROTO_API_TABLE_H", "",
+              f"#define RG_API_VERSION {specification.version} /* CUDA version of the imported API */",
+              f"#define RG_API_COUNT {len(symbols)}", "", "/* Index of each exported function in tables of the API. */", "enum rg_api {"]
+    header += [f"    RG_API_{symbol.name}," for symbol in symbols]
+    header += ["};", "", "/** Exported names by index. */", "extern const char *const rg_api_names[RG_API_COUNT];", "", "#endif", ""]
+    write(f"{out}/proto/api_table.h", "\n".join(header))
+    order = sorted(symbols, key=lambda s: (s.look_up, s.stream != "legacy", s.since))
+    source = [HEAD, '#include "generated/proto/api_table.h"', '#include "proto/proc_address.h"', "",
+              "const char *const rg_api_names[RG_API_COUNT] = {"]
+    source += [f'    "{symbol.name}",' for symbol in symbols]
+    source += ["};", "", "/* By name, then stream, then version. */", "const struct rg_proc_entry rg_proc_entries[RG_API_COUNT] = {"]
+    source += [f'    {{"{symbol.look_up}", {symbol.since}, {"false" if symbol.stream == "legacy" else "true"}, '
+               f"RG_API_{symbol.name}}}," for symbol in order]
+    source += ["};", ""]
+    write(f"{out}/proto/api_table.c", "\n".join(source))
+
+
+def export_map(specification, path):
+    lines = ["{", "  global:"] + [f"    {name};" for name in specification.symbols] + ["  local: *;", "};", ""]
+    write(path, "\n".join(lines))
+
+
+def interpose(specification, out):
+    export_map(specification, f"{out}/interpose/exports.map")
+    lines = [HEAD, "/* The exported functions: each jumps through the client core's table (interpose/load.c). */",
+             '#include "proto/interop_types.h"', '#include "interpose/load.h"', ""]
+    for symbol in specification.symbols.values():
+        types = ", ".join(p.type for p in symbol.parameters) or "void"
+        lines += [f"RG_EXPORT {symbol.result} {symbol.name}({symbol.declaration})", "{",
+                  f"    return ((({symbol.result} (*)({types}))rg_entry(RG_API_{symbol.name})))({symbol.arguments});", "}", ""]
+    write(f"{out}/interpose/exports.c", "\n".join(lines))
+
+
+def softgpu(specification, out):
+    export_map(specification, f"{out}/softgpu/exports.map")
+    lines = [HEAD, "/* What the software device does not have: weak, so that a definition in softgpu/driver wins. */",
+             '#include "proto/interop_types.h"', '#include "softgpu/driver/driver.h"', ""]
+    for symbol in specification.base_symbols():
+        lines += [f"__attribute__((weak, visibility(\"default\"))) {symbol.result} {symbol.name}({symbol.declaration})", "{"]
+        lines += [f"    (void){p.name};" for p in symbol.parameters]
+        lines += [f'    return sg_unsupported("{symbol.name}");', "}", ""]
+    write(f"{out}/softgpu/unsupported.c", "\n".join(lines).replace('"proto/interop_types.h"', '"proto/interop_types.h"'))
+    lines = [HEAD, '#include "proto/interop_types.h"', '#include "softgpu/driver/driver.h"', ""]
+    for symbol in specification.per_thread_symbols():
+        lines += [f"__attribute__((visibility(\"default\"))) CUresult {symbol.name}({symbol.declaration})", "{"]
+        lines += [line.replace("rg_per_thread_default_stream", "sg_per_thread_default_stream")
+                  for line in per_thread_call(symbol)] + ["}", ""]
+    write(f"{out}/softgpu/per_thread.c", "\n".join(lines))
+    lines = [HEAD, '#include "generated/proto/api_table.h"', '#include "proto/interop_types.h"', "",
+             "extern void *const sg_api[RG_API_COUNT];", "void *const sg_api[RG_API_COUNT] = {"]
+    lines += [f"    (void *){symbol.name}," for symbol in specification.symbols.values()]
+    lines += ["};", ""]
+    write(f"{out}/softgpu/table.c", "\n".join(lines))
+
+
+def emit(specification, out):
+    operations(specification, out)
+    look_up(specification, out)
+    interpose(specification, out)
+    softgpu(specification, out)

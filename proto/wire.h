@@ -1,0 +1,108 @@
+/*
+ * wire.h - what travels between client core and worker once the control conversation (control.h) is over.
+ *
+ * Everything is little-endian with fixed widths. Each transport message begins with struct rg_message_header:
+ *
+ *   client → worker   BATCH   `count` records, each a call: struct rg_record, then its parameters, padded to 8 bytes.
+ *                             Bulk data, if any, belongs to the batch's last record.
+ *                     ANSWER  struct rg_answer: the client's part of something the worker asked for by a NOTICE
+ *   worker → client   REPLY   struct rg_reply and the outputs of one call that waits; bulk: data copied to the host
+ *                     NOTICE  struct rg_notice: something that no call waits for
+ *   both              CONTROL protobuf-c messages (control.h); after the handshake only "session ends"
+ *
+ * Order: records are executed in the order of their sequence numbers (the header's `seq` is that of its first
+ * record). Replies come in any order. `ack` is the last sequence number of the peer that this side has executed
+ * (client: the last reply or notice it has handled); it is what a resumed session will start from.
+ */
+#ifndef RG_PROTO_WIRE_H
+#define RG_PROTO_WIRE_H
+
+#include <assert.h>
+#include <stdint.h>
+
+/* Raised when this file changes incompatibly; refused at hello if it differs. */
+#define RG_PROTOCOL_MAJOR 1
+/* Raised when something is added. */
+#define RG_PROTOCOL_MINOR 0
+
+enum rg_message_kind {
+    RG_MESSAGE_CONTROL = 1,
+    RG_MESSAGE_BATCH = 2,
+    RG_MESSAGE_REPLY = 3,
+    RG_MESSAGE_NOTICE = 4,
+    RG_MESSAGE_ANSWER = 5,
+};
+
+struct rg_message_header {
+    uint16_t kind;    /* enum rg_message_kind */
+    uint16_t version; /* RG_PROTOCOL_MAJOR */
+    uint32_t count;   /* BATCH: records; others: 1 */
+    uint64_t seq;
+    uint64_t ack;
+};
+static_assert(sizeof(struct rg_message_header) == 24, "wire layout");
+
+/** One call. `size` counts this header, the parameters and the padding; a multiple of 8. */
+struct rg_record {
+    uint32_t size;
+    uint16_t op;    /* the server's number of the operation */
+    uint16_t flags; /* none yet; must be 0 */
+    uint32_t lane;  /* the client thread: see "lanes" below */
+    uint32_t token; /* names the reply that the caller waits for; 0: nobody waits */
+};
+static_assert(sizeof(struct rg_record) == 16, "wire layout");
+
+/*
+ * Lanes. A lane stands for a client thread that has called CUDA. Its first record creates it; op rgLaneEnd ends it.
+ * The worker keeps for each lane the current context (op rgLaneSetContext) and the per-thread default streams.
+ *
+ * Handles are 64-bit ids that the client chose; 0 is NULL. Streams: 1 is the legacy default stream, 2 the
+ * per-thread default stream of the record's lane in its current context, as CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
+ *
+ * A failure of a call that nobody waits for is kept by the worker (the first one) and reported once, in
+ * `async_result` of the next reply or, if nobody waits by then, by RG_NOTICE_ERROR.
+ */
+
+struct rg_reply {
+    uint32_t token;
+    int32_t result;       /* CUresult of the call */
+    int32_t async_result; /* CUresult of an earlier call that nobody waited for, or 0 */
+    uint16_t async_op;    /* which call that was */
+    uint16_t flags;
+    uint64_t size;        /* bytes of outputs that follow */
+};
+static_assert(sizeof(struct rg_reply) == 24, "wire layout");
+
+enum rg_notice_type {
+    RG_NOTICE_ERROR = 1,     /* arg0: CUresult, arg1: op: an asynchronous error */
+    RG_NOTICE_HOST_CALL = 2, /* id: a host function or stream callback is due; arg0: CUresult for a callback.
+                                The client runs it and answers RG_ANSWER_HOST_DONE. */
+    RG_NOTICE_LANDING = 3,   /* id: a transfer to the host; arg0: offset, arg1: bytes; the data is the bulk part.
+                                arg2: 1 with the last part of the transfer */
+    RG_NOTICE_PULL = 4,      /* id: a transfer from the host that reads its source now; arg0: offset, arg1: bytes.
+                                The client answers RG_ANSWER_DATA. */
+    RG_NOTICE_OUTPUT = 5,    /* device printf; arg0: 1 stdout, 2 stderr; the text follows, arg1 bytes */
+};
+
+struct rg_notice {
+    uint32_t type;
+    uint32_t reserved;
+    uint64_t id;
+    uint64_t arg[3];
+};
+static_assert(sizeof(struct rg_notice) == 40, "wire layout");
+
+enum rg_answer_type {
+    RG_ANSWER_HOST_DONE = 1, /* id of the notice */
+    RG_ANSWER_DATA = 2,      /* id; arg0: offset, arg1: bytes; the data is the bulk part */
+};
+
+struct rg_answer {
+    uint32_t type;
+    uint32_t reserved;
+    uint64_t id;
+    uint64_t arg[3];
+};
+static_assert(sizeof(struct rg_answer) == 40, "wire layout");
+
+#endif

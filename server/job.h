@@ -1,0 +1,86 @@
+/*
+ * job.h - one record in execution: what generated and hand-written operations (rg_serve_*) work with.
+ *
+ * A job is made by the dispatcher for each record, lives on one thread, and ends when its operation returns. Anything
+ * wrong with the bytes makes the whole session end (rg_job_violation); anything wrong with the call makes only
+ * the call fail (job->result).
+ */
+#ifndef RG_SERVER_JOB_H
+#define RG_SERVER_JOB_H
+
+#include "common/status.h"
+#include "generated/proto/ops.h"
+#include "proto/codec.h"
+#include "proto/kinds.h"
+#include "proto/wire.h"
+
+#include <cuda.h>
+#include <stdbool.h>
+
+struct rg_worker;
+struct rg_lane;
+
+struct rg_job {
+    struct rg_worker *worker;
+    struct rg_lane *lane;
+    struct rg_reader in; /* the record's parameters */
+    uint16_t op;
+    uint32_t token; /* 0: nobody waits for the answer */
+    CUresult result;
+    bool violated;  /* the session must end */
+    size_t bulk_left; /* bytes of bulk data of this record not yet taken */
+    /* outputs and temporary arrays; the dispatcher owns the memory */
+    unsigned char *out;
+    size_t out_size, out_capacity;
+    void *arena; /* list of temporary blocks, freed with the job */
+    /* bulk data for the reply, set by an operation; must stay valid until the reply is sent */
+    const void *reply_bulk;
+    size_t reply_bulk_size;
+};
+
+enum {
+    RG_OPERATION_WAITS = 1,  /* may block on the GPU; others' calls go on meanwhile */
+    RG_OPERATION_BLOCKS = 2, /* may block on the GPU, but stays in order */
+    RG_OPERATION_BULK = 4,   /* the record may carry bulk data */
+};
+
+struct rg_operation {
+    const char *name;
+    void (*serve)(struct rg_job *job);
+    unsigned flags;
+};
+
+/**
+ * The driver's object behind a handle of the client; NULL for 0. An unknown handle sets job->result to the
+ * driver's error for it (rg_job_enter then returns false). RG_KIND_FUNCTION also finds kernels.
+ */
+void *rg_job_object(struct rg_job *job, enum rg_kind kind, uint64_t handle);
+/** The same for streams: 0 and 1 the legacy stream, 2 the lane's per-thread stream (made on first use). */
+CUstream rg_job_stream(struct rg_job *job, uint64_t handle);
+/** An array / bytes from the record, copied to aligned temporary memory; bad if longer than limits or the record. */
+void *rg_job_array_in(struct rg_job *job, uint64_t count, size_t size);
+const void *rg_job_bytes_in(struct rg_job *job, uint64_t count);
+/** Zeroed temporary memory for outputs; a violation if over RG_REPLY_INLINE bytes. */
+void *rg_job_array_out(struct rg_job *job, uint64_t count, size_t size);
+
+/**
+ * Called once all parameters are decoded: false (with result or violation set) if any was bad or a handle unknown,
+ * else makes the lane's context current on this thread (if `context`) and returns true.
+ */
+bool rg_job_enter(struct rg_job *job, bool context);
+
+/** Adds to the outputs. */
+void rg_job_output(struct rg_job *job, const void *data, size_t size);
+/** Registers a driver object under the client's new handle. A handle in use already is a violation. */
+void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *object);
+/** As rg_job_new, but an object that already has a handle keeps it; outputs the u64 handle that counts. */
+void rg_job_found(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void *object);
+void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle);
+
+/** Takes `size` bytes of the record's bulk data into `buffer` (NULL: discards). RG_ERR_*: the session is over. */
+RG_MUST_CHECK enum rg_status rg_job_recv_bulk(struct rg_job *job, void *buffer, size_t size);
+
+/** Ends the session: logs `format` with op and client; the dispatcher tells the client and stops. */
+void rg_job_violation(struct rg_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif
