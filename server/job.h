@@ -57,7 +57,10 @@ struct rg_operation {
 void *rg_job_object(struct rg_job *job, enum rg_kind kind, uint64_t handle);
 /** The same for streams: 0 and 1 the legacy stream, 2 the lane's per-thread stream (made on first use). */
 CUstream rg_job_stream(struct rg_job *job, uint64_t handle);
-/** An array / bytes from the record, copied to aligned temporary memory; bad if longer than limits or the record. */
+/**
+ * An array / bytes from the record, copied to aligned temporary memory. On the wire a u64 count stands before the
+ * elements; it must equal `count` (which another parameter gave), be within limits and within the record.
+ */
 void *rg_job_array_in(struct rg_job *job, uint64_t count, size_t size);
 const void *rg_job_bytes_in(struct rg_job *job, uint64_t count);
 /** Zeroed temporary memory for outputs; a violation if over RG_REPLY_INLINE bytes. */

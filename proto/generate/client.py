@@ -85,7 +85,7 @@ def encoder(operation):
         lines += ["    struct rg_call call;"]
     lines += [f"    CUresult status = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {flags(operation)});",
               "    if (status != CUDA_SUCCESS)", "        return status;"]
-    for p in operation.parameters:
+    for p in operation.wire_order:
         lines += ["    " + line for line in encode(p)]
     if operation.cls == "async":
         lines += ["    return rg_call_post(&call);", "}"]

@@ -128,6 +128,11 @@ class Operation:
     def arguments(self):
         return ", ".join(p.name for p in self.parameters)
 
+    @property
+    def wire_order(self):
+        """Parameters as they travel: plain values first, since arrays are counted by them."""
+        return sorted(self.parameters, key=lambda p: p.role != "value")
+
 
 @dataclass
 class Group:

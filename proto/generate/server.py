@@ -103,7 +103,7 @@ def driver_call(operation):
 
 def serve(operation):
     lines = [f"static void serve_{operation.name}(struct rg_job *job)", "{"]
-    for p in operation.parameters:
+    for p in operation.wire_order:
         lines += ["    " + line for line in decode(p)]
     lines += [f"    if (!rg_job_enter(job, {'true' if operation.needs_context else 'false'}))", "        return;"]
     if operation.server_custom:
