@@ -8,6 +8,8 @@
 #ifndef RG_COMMON_STATUS_H
 #define RG_COMMON_STATUS_H
 
+#include <stddef.h>
+
 #define RG_MUST_CHECK __attribute__((warn_unused_result))
 
 enum rg_status {
@@ -32,5 +34,11 @@ enum rg_status {
 
 /** A short English phrase for `status`; static storage. */
 const char *rg_status_string(enum rg_status status);
+
+/**
+ * Writes the reason of a failure, for a person to read, into `why` (`why_size` bytes; cut if too long). A NULL `why`
+ * or a size of 0 means that nobody asked. No newline, no full stop: "connection refused".
+ */
+void rg_explain(char *why, size_t why_size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -34,7 +34,7 @@ struct rg_listener;
 
 /** A received message. `data` stays valid until the next rg_conn_recv on the connection. */
 struct rg_message {
-    const void *data;
+    const void *data; /* aligned to 16 bytes */
     size_t size;
     size_t bulk_size; /* bytes that must be taken by rg_conn_recv_bulk before the next rg_conn_recv */
 };
@@ -48,7 +48,9 @@ struct rg_transport_options {
 enum {
     RG_CAP_ZERO_COPY_SEND = 1u << 0, /* bulk leaves from the caller's memory without a copy in user space */
     RG_CAP_ZERO_COPY_RECV = 1u << 1,
-    RG_CAP_FD = 1u << 2, /* rg_conn_fd returns a descriptor that polls readable when a message is due */
+    /* rg_conn_fd returns a descriptor that polls readable when a message is due; after rg_conn_set_read_ahead a
+     * message may already be here: poll only when rg_conn_recv with timeout 0 has returned RG_ERR_TIMEOUT */
+    RG_CAP_FD = 1u << 2,
 };
 
 /* --- making connections ------------------------------------------------------------------------------- */
@@ -72,8 +74,9 @@ void rg_listener_destroy(struct rg_listener *listener); /* NULL is fine */
 
 /**
  * Makes a connection of transport tcp of an already connected stream socket (a worker gets its session's socket
- * by inheritance). Takes ownership of `fd` on success. No byte of the stream may have been read ahead: a
- * transport never reads past the end of the message it returns.
+ * by inheritance). Takes ownership of `fd` on success. No byte of the stream may have been read ahead: until
+ * rg_conn_set_read_ahead, a connection never reads past the end of the message it returns. Filters keep messages
+ * of their own: whoever hands a descriptor on makes the connection with filters "", and the new owner names them.
  */
 RG_MUST_CHECK enum rg_status rg_transport_adopt_fd(int fd, const struct rg_transport_options *options,
                                                    struct rg_conn **out);
@@ -99,7 +102,15 @@ RG_MUST_CHECK enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, 
  * connection is still good.
  */
 RG_MUST_CHECK enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
-/** Makes every present and later send and recv return RG_ERR_CLOSED. Any thread, any number of times. */
+/**
+ * Lets the connection read beyond the message it returns, which saves a system call a message. For good, once the
+ * descriptor will not be handed on any more (see rg_transport_adopt_fd); by the receiver.
+ */
+void rg_conn_set_read_ahead(struct rg_conn *conn);
+/**
+ * Makes every present and later send and recv return RG_ERR_CLOSED; the peer sees the connection end, in order if
+ * no message was under way. Any thread, any number of times.
+ */
 void rg_conn_interrupt(struct rg_conn *conn);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
 unsigned rg_conn_caps(const struct rg_conn *conn);
@@ -107,7 +118,10 @@ unsigned rg_conn_caps(const struct rg_conn *conn);
 const char *rg_conn_transport(const struct rg_conn *conn);
 /** The peer's address for messages to people, e.g. "10.0.0.7:7600". Owned by the connection. */
 const char *rg_conn_peer(const struct rg_conn *conn);
-/** Closes and frees; NULL is fine. No other call may be in progress. */
+/**
+ * Closes and frees; NULL is fine. No other call may be in progress. What was sent is still delivered. A connection
+ * that does not read ahead may have been handed on: only this process's descriptor of it is closed.
+ */
 void rg_conn_destroy(struct rg_conn *conn);
 /**
  * After fork, in the child: drops this process's copies of descriptors without a word to the peer and without

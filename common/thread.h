@@ -1,0 +1,18 @@
+/*
+ * thread.h - threads of our own inside somebody else's process.
+ *
+ * The application's signals are not ours to handle: such a thread starts with all signals blocked, so that a
+ * handler of the application's never runs on it.
+ */
+#ifndef RG_COMMON_THREAD_H
+#define RG_COMMON_THREAD_H
+
+#include "common/status.h"
+
+#include <pthread.h>
+
+/** Starts a thread, named `name` (up to 15 bytes) for debuggers. RG_ERR_NO_MEMORY. */
+RG_MUST_CHECK enum rg_status rg_thread_create(pthread_t *out, const char *name, void *(*run)(void *),
+                                              void *arg);
+
+#endif

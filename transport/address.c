@@ -1,0 +1,129 @@
+/* address.c - taking addresses apart. No look-ups here: a name is resolved by the transport that connects. */
+#include "transport/address.h"
+
+#include "common/limits.h"
+#include "common/parse.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum rg_status copy_field(char *field, size_t size, const char *text, size_t length, const char *what,
+                                 char *why, size_t why_size)
+{
+    if (length == 0 || length >= size) {
+        rg_explain(why, why_size, length ? "the %s is too long" : "the %s is missing", what);
+        return RG_ERR_INVALID;
+    }
+    memcpy(field, text, length);
+    field[length] = '\0';
+    return RG_OK;
+}
+
+static bool is_scheme(const char *text, size_t length)
+{
+    if (length == 0 || length >= sizeof((struct rg_address *)0)->scheme)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if (!((text[i] >= 'a' && text[i] <= 'z') || (i > 0 && text[i] >= '0' && text[i] <= '9')))
+            return false;
+    return true;
+}
+
+static enum rg_status parse_host_port(const char *text, struct rg_address *out, char *why, size_t why_size)
+{
+    const char *host = text, *port = NULL;
+    size_t host_length;
+    if (*text == '[') {
+        const char *end = strchr(text, ']');
+        if (!end || (end[1] != '\0' && end[1] != ':')) {
+            rg_explain(why, why_size, "'%s' is not an address: expected [ADDRESS] or [ADDRESS]:PORT", text);
+            return RG_ERR_INVALID;
+        }
+        host++;
+        host_length = (size_t)(end - host);
+        port = end[1] == ':' ? end + 2 : NULL;
+    } else {
+        const char *colon = strchr(text, ':');
+        if (colon && strchr(colon + 1, ':')) {
+            rg_explain(why, why_size, "'%s': an IPv6 address is written in brackets, as in [::1]:%d", text,
+                       RG_DEFAULT_PORT);
+            return RG_ERR_INVALID;
+        }
+        host_length = colon ? (size_t)(colon - text) : strlen(text);
+        port = colon ? colon + 1 : NULL;
+    }
+    enum rg_status status = copy_field(out->host, sizeof out->host, host, host_length, "host", why, why_size);
+    if (status != RG_OK)
+        return status;
+    if (strpbrk(out->host, "/ \t\n")) {
+        rg_explain(why, why_size, "'%s' is not a host name", out->host);
+        return RG_ERR_INVALID;
+    }
+    out->port = RG_DEFAULT_PORT;
+    if (port) {
+        int64_t number;
+        if (rg_parse_integer(port, 0, 65535, &number, NULL, 0) != RG_OK || *port == '-') {
+            rg_explain(why, why_size, "'%s' is not a port number", port);
+            return RG_ERR_INVALID;
+        }
+        out->port = (uint16_t)number;
+    }
+    return RG_OK;
+}
+
+enum rg_status rg_address_parse(const char *text, struct rg_address *out, char *why, size_t why_size)
+{
+    struct rg_address address = {0};
+    if (!text || !*text) {
+        rg_explain(why, why_size, "the address is empty");
+        return RG_ERR_INVALID;
+    }
+    /* "SCHEME://" is always a scheme; "SCHEME:" only those that cannot be taken for HOST:PORT */
+    const char *rest = text;
+    size_t length = strcspn(text, ":");
+    bool scheme = strncmp(text + length, "://", 3) == 0;
+    bool opaque =
+        (length == 4 && strncmp(text, "unix", 4) == 0) || (length == 3 && strncmp(text, "mem", 3) == 0);
+    if (text[length] == ':' && (scheme || opaque)) {
+        if (!is_scheme(text, length)) {
+            rg_explain(why, why_size, "'%.*s' is not the name of a transport", (int)length, text);
+            return RG_ERR_INVALID;
+        }
+        memcpy(address.scheme, text, length);
+        rest = text + length + 1;
+        if (!opaque)
+            rest += 2;
+        else if (strncmp(rest, "//", 2) == 0) /* unix:///run/x, mem://x */
+            rest += 2;
+    } else {
+        strcpy(address.scheme, "tcp");
+    }
+    bool is_unix = strcmp(address.scheme, "unix") == 0;
+    strcpy(address.transport, is_unix ? "tcp" : address.scheme);
+
+    enum rg_status status;
+    if (strcmp(address.scheme, "tcp") == 0) {
+        status = parse_host_port(rest, &address, why, why_size);
+    } else {
+        status = copy_field(address.name, sizeof address.name, rest, strlen(rest), is_unix ? "path" : "name",
+                            why, why_size);
+        if (status == RG_OK && is_unix && rest[0] != '/' && (rest[0] != '@' || rest[1] == '\0')) {
+            rg_explain(why, why_size, "'%s' is neither an absolute path nor @NAME", rest);
+            status = RG_ERR_INVALID;
+        }
+    }
+    if (status == RG_OK)
+        *out = address;
+    return status;
+}
+
+void rg_address_format(const struct rg_address *address, char *out, size_t size)
+{
+    bool brackets = strchr(address->host, ':') != NULL;
+    if (strcmp(address->scheme, "tcp") == 0)
+        snprintf(out, size, "tcp://%s%s%s:%u", brackets ? "[" : "", address->host, brackets ? "]" : "",
+                 address->port);
+    else
+        snprintf(out, size, "%s:%s", address->scheme, address->name);
+}

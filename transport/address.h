@@ -1,0 +1,30 @@
+/*
+ * address.h - addresses of transports, taken apart.
+ *
+ *   tcp://HOST:PORT  HOST:PORT  HOST  [V6]:PORT  [V6]  *:PORT (to listen on every interface)
+ *   unix:/PATH  unix:@NAME
+ *   SCHEME:NAME or SCHEME://NAME   of any other transport (mem:NAME)
+ */
+#ifndef RG_TRANSPORT_ADDRESS_H
+#define RG_TRANSPORT_ADDRESS_H
+
+#include "common/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rg_address {
+    char scheme[16];    /* "tcp", "unix", "mem", … */
+    char transport[16]; /* whose table serves the scheme: "tcp" for unix, else the scheme itself */
+    char host[256];     /* tcp: name or number, without brackets */
+    uint16_t port;      /* tcp */
+    char name[256];     /* all others: what stands after the scheme */
+};
+
+/** Takes `text` apart. RG_ERR_INVALID with the reason in `why`. */
+RG_MUST_CHECK enum rg_status rg_address_parse(const char *text, struct rg_address *out, char *why,
+                                              size_t why_size);
+/** Writes "tcp://HOST:PORT" (with brackets where needed), "unix:…" and so on. */
+void rg_address_format(const struct rg_address *address, char *out, size_t size);
+
+#endif

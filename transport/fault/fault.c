@@ -1,0 +1,302 @@
+/*
+ * fault.c - filter fault: a connection that fails at a chosen message, for tests.
+ *
+ * Options name the message by its number, counted from 1 in each direction:
+ *   send_close_after=N   N messages are sent; then this side ends the connection: RG_ERR_CLOSED, in order for
+ * the peer recv_close_after=N   the same, after N messages received send_lost_at=N       the N-th send, and
+ * every later one, finds the connection broken; the peer never sees it recv_lost_at=N       the N-th receive,
+ * and every later one, finds the connection broken send_fault_at=N      the bulk data of the N-th message is
+ * zeros, and its send returns RG_ERR_FAULT send_corrupt_at=N    one byte of the N-th message sent is inverted
+ * ... recv_corrupt_at=N    ... or of the N-th received: byte=K               byte K of it (default 0; counted
+ * from the message's end if it is shorter) send_delay_at=N      the N-th send takes `pause` longer
+ *   pause=DURATION       (default 100ms)
+ * and these, which write to the socket below by themselves, for transports with a descriptor (tcp, unix):
+ *   truncate_at=N        the N-th message is cut in its middle and the connection ended
+ *   bad_magic_at=N       the N-th message's frame is not a frame
+ *   oversize_at=N        the N-th message's frame announces more than the limit
+ * After the last three the sender gets RG_ERR_LOST.
+ *
+ * Without options everything passes. Counters are the sender's and the receiver's; no threads.
+ */
+#include "common/parse.h"
+#include "transport/operations.h"
+#include "transport/tcp/frame.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct fault_options {
+    uint64_t send_close_after, recv_close_after;
+    uint64_t send_lost_at, recv_lost_at;
+    uint64_t send_fault_at;
+    uint64_t send_corrupt_at, recv_corrupt_at, byte;
+    uint64_t send_delay_at, pause;
+    uint64_t truncate_at, bad_magic_at, oversize_at;
+};
+
+static const struct {
+    const char *key;
+    size_t offset;
+} option_table[] = {
+#define OPTION(name)                                                                                         \
+    {                                                                                                        \
+#name, offsetof(struct fault_options, name)                                                          \
+    }
+    OPTION(send_close_after), OPTION(recv_close_after),
+    OPTION(send_lost_at),     OPTION(recv_lost_at),
+    OPTION(send_fault_at),    OPTION(send_corrupt_at),
+    OPTION(recv_corrupt_at),  OPTION(byte),
+    OPTION(send_delay_at),    OPTION(pause),
+    OPTION(truncate_at),      OPTION(bad_magic_at),
+    OPTION(oversize_at),
+#undef OPTION
+};
+enum { N_OPTIONS = sizeof option_table / sizeof option_table[0] };
+
+struct fault_conn {
+    struct rg_conn head;
+    struct rg_conn *next;
+    struct fault_options options;
+    uint64_t n_sent;      /* sender */
+    uint64_t n_received;  /* receiver */
+    unsigned char *copy;  /* receiver: of a message that was corrupted */
+    unsigned char *outgo; /* sender: the same */
+};
+
+static enum rg_status set_option(struct fault_options *options, const struct rg_option *option, char *why,
+                                 size_t why_size)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (strcmp(option_table[i].key, option->key) != 0)
+            continue;
+        uint64_t *field = (uint64_t *)((char *)options + option_table[i].offset);
+        if (field == &options->pause)
+            return rg_parse_duration(option->value, field, why, why_size);
+        int64_t number;
+        enum rg_status status = rg_parse_integer(option->value, 0, INT64_MAX, &number, why, why_size);
+        if (status == RG_OK)
+            *field = (uint64_t)number;
+        return status;
+    }
+    rg_explain(why, why_size, "there is no option '%s'", option->key);
+    return RG_ERR_INVALID;
+}
+
+static enum rg_status parse_options(const char *text, struct fault_options *out, char *why, size_t why_size)
+{
+    /* "close after 0" is a close before the first, so these count as off with another value */
+    struct fault_options options = {
+        .send_close_after = UINT64_MAX, .recv_close_after = UINT64_MAX, .pause = 100000000u};
+    struct rg_option option;
+    enum rg_status status;
+    for (const char *cur = text; rg_option_next(&cur, &option, &status, why, why_size);) {
+        status = set_option(&options, &option, why, why_size);
+        if (status != RG_OK)
+            return status;
+    }
+    if (status == RG_OK)
+        *out = options;
+    return status;
+}
+
+static enum rg_status fault_check(const char *text, char *why, size_t why_size)
+{
+    struct fault_options options;
+    return parse_options(text, &options, why, why_size);
+}
+
+/* --- sending
+ * ------------------------------------------------------------------------------------------------ */
+
+static void gather(unsigned char *to, const struct iovec *parts, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (parts[i].iov_len > 0)
+            memcpy(to, parts[i].iov_base, parts[i].iov_len);
+        to += parts[i].iov_len;
+    }
+}
+
+static void invert_byte(unsigned char *data, size_t size, uint64_t byte)
+{
+    if (size > 0)
+        data[byte < size ? byte : size - 1] ^= 0xff;
+}
+
+/* Writes a frame of our own making, and `size` bytes after it, to the socket below; then ends the connection.
+ */
+static enum rg_status send_raw(struct fault_conn *c, struct rg_frame frame, const void *data, size_t size)
+{
+    int fd = rg_conn_fd(c->next);
+    if (fd < 0) {
+        rg_error("filter fault: transport %s has no descriptor to write a broken frame to",
+                 c->next->transport);
+        return RG_ERR_UNSUPPORTED;
+    }
+    struct iovec parts[2] = {{&frame, sizeof frame}, {(void *)(uintptr_t)data, size}};
+    struct msghdr mh = {.msg_iov = parts, .msg_iovlen = 2};
+    /* a socket buffer takes this much; what it does not take is cut off as well */
+    if (sendmsg(fd, &mh, MSG_NOSIGNAL) < 0)
+        rg_debug("filter fault: %m");
+    shutdown(fd, SHUT_WR);
+    return RG_ERR_LOST;
+}
+
+static enum rg_status send_with_copy(struct fault_conn *c, const struct rg_outgoing *m)
+{
+    free(c->outgo);
+    c->outgo = malloc(m->msg_size + 1);
+    if (!c->outgo)
+        return RG_ERR_NO_MEMORY;
+    gather(c->outgo, m->msg, m->n_msg);
+    const struct iovec whole = {c->outgo, m->msg_size};
+    if (c->n_sent == c->options.truncate_at)
+        return send_raw(c, rg_frame_encode(m->msg_size, m->bulk_size), c->outgo, m->msg_size / 2);
+    invert_byte(c->outgo, m->msg_size, c->options.byte);
+    return rg_conn_send(c->next, &whole, 1, m->bulk, m->n_bulk);
+}
+
+static enum rg_status send_zero_bulk(struct fault_conn *c, const struct rg_outgoing *m)
+{
+    void *zeros = calloc(1, m->bulk_size + 1);
+    if (!zeros)
+        return RG_ERR_NO_MEMORY;
+    const struct iovec bulk = {zeros, m->bulk_size};
+    enum rg_status status = rg_conn_send(c->next, m->msg, m->n_msg, &bulk, m->bulk_size > 0);
+    free(zeros);
+    return status == RG_OK ? RG_ERR_FAULT : status;
+}
+
+static enum rg_status fault_send(struct rg_conn *conn, const struct rg_outgoing *m)
+{
+    struct fault_conn *c = (struct fault_conn *)conn;
+    const struct fault_options *o = &c->options;
+    if (c->n_sent >= o->send_close_after) {
+        rg_conn_interrupt(c->next);
+        return RG_ERR_CLOSED;
+    }
+    uint64_t n = ++c->n_sent;
+    if (o->send_lost_at > 0 && n >= o->send_lost_at)
+        return RG_ERR_LOST;
+    if (n == o->send_delay_at)
+        poll(NULL, 0, (int)(o->pause / 1000000u));
+    struct rg_frame frame = rg_frame_encode(m->msg_size, m->bulk_size);
+    if (n == o->bad_magic_at) {
+        frame.magic = ~frame.magic;
+        return send_raw(c, frame, NULL, 0);
+    }
+    if (n == o->oversize_at) {
+        frame.msg_size = htole32(RG_MESSAGE_MAX + 1);
+        return send_raw(c, frame, NULL, 0);
+    }
+    if (n == o->truncate_at || n == o->send_corrupt_at)
+        return send_with_copy(c, m);
+    if (n == o->send_fault_at)
+        return send_zero_bulk(c, m);
+    return rg_conn_send(c->next, m->msg, m->n_msg, m->bulk, m->n_bulk);
+}
+
+/* --- receiving
+ * ---------------------------------------------------------------------------------------------- */
+
+static enum rg_status fault_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
+{
+    struct fault_conn *c = (struct fault_conn *)conn;
+    const struct fault_options *o = &c->options;
+    if (c->n_received >= o->recv_close_after) {
+        rg_conn_interrupt(c->next);
+        return RG_ERR_CLOSED;
+    }
+    if (o->recv_lost_at > 0 && c->n_received + 1 >= o->recv_lost_at)
+        return RG_ERR_LOST;
+    enum rg_status status = rg_conn_recv(c->next, timeout_ms, out);
+    if (status != RG_OK)
+        return status;
+    if (++c->n_received != o->recv_corrupt_at)
+        return RG_OK;
+    free(c->copy);
+    c->copy = malloc(out->size + 1);
+    if (!c->copy)
+        return RG_ERR_LOST;
+    memcpy(c->copy, out->data, out->size);
+    invert_byte(c->copy, out->size, o->byte);
+    out->data = c->copy;
+    return RG_OK;
+}
+
+static enum rg_status fault_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
+{
+    return rg_conn_recv_bulk(((struct fault_conn *)conn)->next, buffer, size);
+}
+
+/* --- the rest
+ * ------------------------------------------------------------------------------------------------- */
+
+static void fault_interrupt(struct rg_conn *conn)
+{
+    rg_conn_interrupt(((struct fault_conn *)conn)->next);
+}
+
+static void fault_destroy(struct rg_conn *conn)
+{
+    struct fault_conn *c = (struct fault_conn *)conn;
+    rg_conn_destroy(c->next);
+    free(c->copy);
+    free(c->outgo);
+    free(c);
+}
+
+static void fault_set_read_ahead(struct rg_conn *conn)
+{
+    rg_conn_set_read_ahead(((struct fault_conn *)conn)->next);
+}
+
+static int fault_fd(const struct rg_conn *conn)
+{
+    return rg_conn_fd(((const struct fault_conn *)conn)->next);
+}
+
+static void fault_abandon(struct rg_conn *conn)
+{
+    rg_conn_abandon(((struct fault_conn *)conn)->next);
+}
+
+static enum rg_status fault_wrap(struct rg_conn *next, const char *text, struct rg_conn **out)
+{
+    struct fault_conn *c = calloc(1, sizeof *c);
+    if (!c)
+        return RG_ERR_NO_MEMORY;
+    char why[64];
+    enum rg_status status = parse_options(text, &c->options, why, sizeof why);
+    if (status != RG_OK) {
+        free(c);
+        return status;
+    }
+    c->next = next;
+    c->head.caps = next->caps;
+    *out = &c->head;
+    return RG_OK;
+}
+
+static struct rg_transport_ops fault_ops = {
+    .name = "fault",
+    .send = fault_send,
+    .recv = fault_recv,
+    .recv_bulk = fault_recv_bulk,
+    .interrupt = fault_interrupt,
+    .destroy = fault_destroy,
+    .set_read_ahead = fault_set_read_ahead,
+    .fd = fault_fd,
+    .abandon = fault_abandon,
+};
+
+const struct rg_filter rg_filter_fault = {
+    .name = "fault",
+    .ops = &fault_ops,
+    .check = fault_check,
+    .wrap = fault_wrap,
+};

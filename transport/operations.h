@@ -1,0 +1,120 @@
+/*
+ * operations.h - what a transport is made of: one table of operations, and the heads of its objects.
+ *
+ * Internal to transport/. A transport fills a table by designated initialisers and hands it to
+ * rg_transport_register (built in) or exports it from a loadable part (RG_TRANSPORT_PART). Registration
+ * asserts the mandatory slots once and puts "not supported" functions into the optional ones left empty, so
+ * that nobody has to test a slot for NULL. Filters use the same table for the connections they wrap, without
+ * the slots that make connections.
+ *
+ * The front (transport.c) has checked every argument before an operation sees it: sizes are within the
+ * limits, a receive comes after all bulk data of the last message was taken, bulk is not taken beyond its
+ * size.
+ */
+#ifndef RG_TRANSPORT_OPERATIONS_H
+#define RG_TRANSPORT_OPERATIONS_H
+
+#include "common/log.h"
+#include "transport/address.h"
+#include "transport/filter.h"
+#include "transport/transport.h"
+
+/** One message to send, with the sums of its parts. */
+struct rg_outgoing {
+    const struct iovec *msg;
+    int n_msg;
+    const struct iovec *bulk;
+    int n_bulk;
+    size_t msg_size;
+    size_t bulk_size;
+};
+
+struct rg_transport_ops {
+    const char *name;
+
+    /* making connections; `options` is never NULL and its connect_timeout_ms never 0 */
+    enum rg_status (*connect)(const struct rg_address *address, const struct rg_transport_options *options,
+                              char *why, size_t why_size, struct rg_conn **out);
+    enum rg_status (*listen)(const struct rg_address *address, const struct rg_transport_options *options,
+                             char *why, size_t why_size, struct rg_listener **out);
+    enum rg_status (*adopt_fd)(int fd, const struct rg_transport_options *options,
+                               struct rg_conn **out); /* optional */
+
+    /* a listener */
+    enum rg_status (*accept)(struct rg_listener *listener, int timeout_ms, struct rg_conn **out);
+    void (*listener_interrupt)(struct rg_listener *listener);
+    void (*listener_destroy)(struct rg_listener *listener);
+    int (*listener_fd)(const struct rg_listener *listener); /* optional */
+
+    /* a connection */
+    enum rg_status (*send)(struct rg_conn *conn, const struct rg_outgoing *message);
+    enum rg_status (*recv)(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
+    enum rg_status (*recv_bulk)(struct rg_conn *conn, void *buffer, size_t size);
+    void (*interrupt)(struct rg_conn *conn);
+    void (*destroy)(struct rg_conn *conn);
+    void (*set_read_ahead)(struct rg_conn *conn); /* optional */
+    int (*fd)(const struct rg_conn *conn);        /* optional */
+    void (*abandon)(struct rg_conn *conn);        /* optional */
+};
+
+/** Head of every connection: a transport's own structure starts with it. */
+struct rg_conn {
+    const struct rg_transport_ops *ops;
+    unsigned caps;
+    size_t bulk_left; /* of the current message; the receiver's */
+    char transport[48];
+    char peer[160];
+};
+
+/** Head of every listener. The front copies the filters in: they are applied to each connection accepted. */
+struct rg_listener {
+    const struct rg_transport_ops *ops;
+    struct rg_filter_chain filters;
+    char address[320];
+};
+
+/** A filter makes a connection of a connection. On failure `next` stays the caller's. */
+struct rg_filter {
+    const char *name;
+    struct rg_transport_ops *ops;
+    enum rg_status (*check)(const char *options, char *why, size_t why_size);
+    enum rg_status (*wrap)(struct rg_conn *next, const char *options, struct rg_conn **out);
+};
+
+/* --- registry ----------------------------------------------------------------------------------------- */
+
+/** Makes `ops` known under its name, completing the table in place. A name already known keeps its first
+ * table. */
+void rg_transport_register(struct rg_transport_ops *ops);
+
+/** Checks the mandatory slots of a table (abort: a bug of the transport) and fills the optional ones. */
+void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter);
+
+/* --- loadable parts ------------------------------------------------------------------------------------- */
+
+/*
+ * A transport with libraries or size of its own is a loadable part: lib/remote-gpu/transport/NAME.so, opened
+ * with RTLD_LOCAL when an address first asks for it. It exports the one function below. The part carries its
+ * own copy of common/, so it is told the host's log settings. Host and part are of one build, or the part is
+ * refused.
+ */
+struct rg_transport_host {
+    size_t size;         /* of this structure */
+    size_t ops_size;     /* of struct rg_transport_ops */
+    const char *version; /* RG_VERSION */
+    const char *log_name;
+    enum rg_log_level log_level;
+};
+/** Returns the part's table, or NULL if `host` is of another build. */
+struct rg_transport_ops *rg_transport_part(const struct rg_transport_host *host);
+typedef struct rg_transport_ops *(*rg_transport_part_fn)(const struct rg_transport_host *);
+#define RG_TRANSPORT_PART_SYMBOL "rg_transport_part"
+
+/* --- built in ------------------------------------------------------------------------------------------- */
+
+extern struct rg_transport_ops rg_transport_mem_ops;
+extern const struct rg_filter rg_filter_delay, rg_filter_fault;
+/** Of transport tcp, for programs that link it (target transport_tcp) instead of loading it. */
+extern struct rg_transport_ops rg_transport_tcp_ops;
+
+#endif

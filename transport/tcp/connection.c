@@ -1,0 +1,534 @@
+/*
+ * connection.c - messages over one stream socket, TCP or unix.
+ *
+ * Sending is one sendmsg of frame header, message and bulk data, straight from the caller's memory; what the
+ * socket does not take at once is sent on from where it stopped. Receiving goes through one buffer: header
+ * and message are read into it, in exact mode no byte more than they have, after set_read_ahead some
+ * kilobytes more, so that a small message costs one system call. Bulk data is received straight into the
+ * caller's memory, except for what had been read ahead of it (at most READ_AHEAD bytes).
+ *
+ * The socket is in blocking mode, so that waiting for ever is one system call; it may be shared with a
+ * process that set O_NONBLOCK, so EAGAIN is met with poll everywhere. A wait ends now and then for a look at
+ * the peer's health (socket.c). An interrupt sets a flag and shuts the socket down, which wakes whoever is
+ * inside.
+ *
+ * Failures are for good: a receiver (sender) that has failed returns the same from then on. The two sides
+ * fail on their own, so that the peer's last words can be read after a send found the connection broken.
+ * Memory that the kernel cannot access (EFAULT) is not a failure of the connection: zeros are sent in its
+ * place, or the bytes are received to nowhere.
+ *
+ * Threads: fields are the receiver's or the sender's as marked; `interrupted` is anyone's.
+ */
+#include "transport/tcp/frame.h"
+#include "transport/tcp/socket.h"
+
+#include "common/clock.h"
+#include "common/copy.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    READ_AHEAD = 8192,
+    BUFFER_SIZE = sizeof(struct rg_frame) + RG_MESSAGE_MAX + READ_AHEAD,
+    SCRATCH_SIZE = 32768, /* for bulk data that no one wants */
+    WINDOW_PARTS = 64,    /* parts given to one sendmsg */
+    SPINS_PER_CHECK = 64, /* polls between looks at the clock */
+    DRAIN_READS = 64,     /* at a close */
+};
+
+struct tcp_conn {
+    struct rg_conn head;
+    int fd;
+    bool is_tcp;
+    bool spin;
+    atomic_bool interrupted;
+
+    enum rg_status send_failed; /* sender */
+
+    enum rg_status recv_failed; /* receiver, with all that follows */
+    bool read_ahead;
+    unsigned char *buffer; /* [start, end) is filled */
+    size_t start, end;
+    size_t held; /* bytes at start that belong to the message last returned */
+};
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+static bool is_interrupted(struct tcp_conn *c)
+{
+    return atomic_load_explicit(&c->interrupted, memory_order_acquire);
+}
+
+/* Milliseconds until `deadline` for poll, rounded up, at most the time to the next look at the peer's health.
+ */
+static int poll_time(uint64_t deadline)
+{
+    if (deadline == UINT64_MAX)
+        return RG_TCP_HEALTH_MS;
+    uint64_t now = rg_now_ns();
+    uint64_t left = now >= deadline ? 0 : (deadline - now + 999999u) / 1000000u;
+    return left < RG_TCP_HEALTH_MS ? (int)left : RG_TCP_HEALTH_MS;
+}
+
+static enum rg_status lost(struct tcp_conn *c, int error, const char *doing)
+{
+    if (is_interrupted(c))
+        return RG_ERR_CLOSED;
+    if (error)
+        rg_debug("%s: %s: %s", c->head.peer, doing, strerror(error));
+    return RG_ERR_LOST;
+}
+
+/* --- sending
+ * ------------------------------------------------------------------------------------------------ */
+
+/* Where a message stands on its way out: header, message parts, bulk parts, counted in one sequence. */
+struct cursor {
+    const struct rg_outgoing *message;
+    struct rg_frame frame;
+    int part;      /* 0: the header */
+    size_t offset; /* within it */
+    bool one_part; /* after EFAULT: one part a call, to find the one that is at fault */
+    bool zeros;    /* the rest of this part is replaced */
+};
+
+static char zero_bytes[16384];
+
+static int n_parts(const struct cursor *cur)
+{
+    return 1 + cur->message->n_msg + cur->message->n_bulk;
+}
+
+static bool in_bulk(const struct cursor *cur)
+{
+    return cur->part > cur->message->n_msg;
+}
+
+static struct iovec part_at(const struct cursor *cur, int part)
+{
+    const struct rg_outgoing *m = cur->message;
+    if (part == 0)
+        return (struct iovec){(void *)(uintptr_t)&cur->frame, sizeof cur->frame};
+    return part <= m->n_msg ? m->msg[part - 1] : m->bulk[part - 1 - m->n_msg];
+}
+
+/* Moves on by `size` bytes, and over parts of no size. */
+static void advance(struct cursor *cur, size_t size)
+{
+    while (cur->part < n_parts(cur)) {
+        size_t left = part_at(cur, cur->part).iov_len - cur->offset;
+        if (size < left) {
+            cur->offset += size;
+            return;
+        }
+        size -= left;
+        cur->part++;
+        cur->offset = 0;
+        cur->zeros = false;
+    }
+}
+
+/* The parts for the next call; returns their number. */
+static int fill_window(const struct cursor *cur, struct iovec window[WINDOW_PARTS])
+{
+    struct iovec first = part_at(cur, cur->part);
+    first.iov_base = (char *)first.iov_base + cur->offset;
+    first.iov_len -= cur->offset;
+    if (cur->zeros) {
+        first.iov_base = zero_bytes;
+        if (first.iov_len > sizeof zero_bytes)
+            first.iov_len = sizeof zero_bytes;
+    }
+    window[0] = first;
+    int n = 1;
+    if (!cur->one_part)
+        while (n < WINDOW_PARTS && cur->part + n < n_parts(cur)) {
+            window[n] = part_at(cur, cur->part + n);
+            n++;
+        }
+    return n;
+}
+
+/* Waits until the socket takes more. */
+static enum rg_status wait_writable(struct tcp_conn *c)
+{
+    if (is_interrupted(c))
+        return RG_ERR_CLOSED;
+    if (!rg_tcp_peer_alive(c->fd))
+        return lost(c, ETIMEDOUT, "send");
+    struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+    poll(&p, 1, RG_TCP_HEALTH_MS);
+    return RG_OK;
+}
+
+static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fault)
+{
+    while (cur->part < n_parts(cur)) {
+        struct iovec window[WINDOW_PARTS];
+        int n = fill_window(cur, window);
+        struct msghdr mh = {.msg_iov = window, .msg_iovlen = (size_t)n};
+        bool more = cur->zeros || cur->part + n < n_parts(cur);
+        ssize_t sent = sendmsg(c->fd, &mh, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+        if (sent >= 0) {
+            advance(cur, (size_t)sent);
+            continue;
+        }
+        enum rg_status status = RG_OK;
+        switch (errno) {
+        case EINTR:
+            break;
+        case EAGAIN:
+            status = wait_writable(c);
+            break;
+        case EFAULT:
+            if (n > 1) {
+                cur->one_part = true;
+            } else if (in_bulk(cur) && !cur->zeros) {
+                cur->zeros = *fault = true;
+            } else {
+                rg_error("a message to %s is not in readable memory", c->head.peer);
+                status = RG_ERR_LOST;
+            }
+            break;
+        default:
+            status = lost(c, errno, "send");
+        }
+        if (status != RG_OK)
+            return status;
+    }
+    return RG_OK;
+}
+
+static enum rg_status tcp_send(struct rg_conn *conn, const struct rg_outgoing *message)
+{
+    struct tcp_conn *c = (struct tcp_conn *)conn;
+    if (is_interrupted(c))
+        return RG_ERR_CLOSED;
+    if (c->send_failed != RG_OK)
+        return c->send_failed;
+    struct cursor cur = {.message = message, .frame = rg_frame_encode(message->msg_size, message->bulk_size)};
+    bool fault = false;
+    enum rg_status status = send_all(c, &cur, &fault);
+    if (status != RG_OK) {
+        c->send_failed = status;
+        shutdown(c->fd, SHUT_WR); /* the peer must not wait for the rest of the message */
+        return status;
+    }
+    return fault ? RG_ERR_FAULT : RG_OK;
+}
+
+/* --- receiving
+ * ---------------------------------------------------------------------------------------------- */
+
+/* Waits until there may be something to read. */
+static enum rg_status wait_readable(struct tcp_conn *c, uint64_t deadline, unsigned *spins)
+{
+    if (is_interrupted(c))
+        return RG_ERR_CLOSED;
+    if (c->spin) {
+        relax();
+        if (++*spins % SPINS_PER_CHECK == 0 && deadline != UINT64_MAX && rg_now_ns() >= deadline)
+            return RG_ERR_TIMEOUT;
+        if (*spins % (1u << 24) == 0 && !rg_tcp_peer_alive(c->fd))
+            return lost(c, ETIMEDOUT, "receive");
+        return RG_OK;
+    }
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    int n = poll(&p, 1, poll_time(deadline));
+    if (n != 0)
+        return RG_OK;
+    if (deadline != UINT64_MAX && rg_now_ns() >= deadline)
+        return RG_ERR_TIMEOUT;
+    return rg_tcp_peer_alive(c->fd) ? RG_OK : lost(c, ETIMEDOUT, "receive");
+}
+
+/*
+ * Receives 1 to `size` bytes by `deadline` (0: what is there; UINT64_MAX: whenever it comes). `all`: `size`
+ * at once is what is wanted. RG_ERR_CLOSED with *got 0 is the end of the stream.
+ */
+static enum rg_status receive_some(struct tcp_conn *c, void *to, size_t size, bool all, uint64_t deadline,
+                                   size_t *got)
+{
+    unsigned spins = 0;
+    bool may_sleep = deadline == UINT64_MAX && !c->spin;
+    int flags = may_sleep ? (all ? MSG_WAITALL : 0) : MSG_DONTWAIT;
+    for (;;) {
+        ssize_t n = recv(c->fd, to, size, flags);
+        if (n > 0) {
+            *got = (size_t)n;
+            return RG_OK;
+        }
+        if (n == 0)
+            return RG_ERR_CLOSED;
+        if (errno == EINTR)
+            continue;
+        if (errno == EFAULT)
+            return RG_ERR_FAULT;
+        if (errno != EAGAIN)
+            return lost(c, errno, "receive");
+        if (deadline == 0)
+            return RG_ERR_TIMEOUT;
+        enum rg_status status = wait_readable(c, deadline, &spins);
+        if (status != RG_OK)
+            return status;
+    }
+}
+
+/* Moves what is unread to the front of the buffer: to make room, or to align a message. */
+static void compact(struct tcp_conn *c)
+{
+    memmove(c->buffer, c->buffer + c->start, c->end - c->start);
+    c->end -= c->start;
+    c->start = 0;
+}
+
+/* Sees to it that `need` bytes from start are in the buffer. */
+static enum rg_status fill(struct tcp_conn *c, size_t need, uint64_t deadline)
+{
+    if (c->start + need > BUFFER_SIZE || c->start % 16 != 0)
+        compact(c);
+    while (c->end - c->start < need) {
+        size_t missing = need - (c->end - c->start), want = missing;
+        if (c->read_ahead && want < READ_AHEAD)
+            want = READ_AHEAD;
+        if (want > BUFFER_SIZE - c->end)
+            want = BUFFER_SIZE - c->end;
+        size_t got;
+        enum rg_status status = receive_some(c, c->buffer + c->end, want, want == missing, deadline, &got);
+        if (status == RG_ERR_CLOSED && c->end > c->start)
+            return lost(c, 0, NULL); /* in the middle of a message */
+        if (status != RG_OK)
+            return status;
+        c->end += got;
+    }
+    return RG_OK;
+}
+
+static enum rg_status receive_message(struct tcp_conn *c, uint64_t deadline, struct rg_message *out)
+{
+    enum rg_status status = fill(c, sizeof(struct rg_frame), deadline);
+    if (status != RG_OK)
+        return status;
+    struct rg_frame frame;
+    memcpy(&frame, c->buffer + c->start, sizeof frame);
+    size_t msg_size, bulk_size;
+    status = rg_frame_decode(&frame, &msg_size, &bulk_size);
+    if (status != RG_OK) {
+        rg_error("%s sent %s", c->head.peer,
+                 status == RG_ERR_LIMIT ? "a message beyond the limits"
+                                        : "something that is not remote-gpu's");
+        return status;
+    }
+    status = fill(c, sizeof frame + msg_size, deadline);
+    if (status != RG_OK)
+        return status;
+    *out = (struct rg_message){
+        .data = c->buffer + c->start + sizeof frame, .size = msg_size, .bulk_size = bulk_size};
+    c->held = sizeof frame + msg_size;
+    return RG_OK;
+}
+
+static enum rg_status tcp_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
+{
+    struct tcp_conn *c = (struct tcp_conn *)conn;
+    if (is_interrupted(c))
+        return RG_ERR_CLOSED;
+    if (c->recv_failed != RG_OK)
+        return c->recv_failed;
+    c->start += c->held;
+    c->held = 0;
+    if (c->start == c->end)
+        c->start = c->end = 0;
+    uint64_t deadline = timeout_ms < 0    ? UINT64_MAX
+                        : timeout_ms == 0 ? 0
+                                          : rg_now_ns() + (uint64_t)timeout_ms * 1000000u;
+    enum rg_status status = receive_message(c, deadline, out);
+    if (status != RG_OK && status != RG_ERR_TIMEOUT)
+        c->recv_failed = status;
+    return status;
+}
+
+/* Receives `size` bytes to nowhere. */
+static enum rg_status discard(struct tcp_conn *c, size_t size)
+{
+    char scratch[SCRATCH_SIZE];
+    while (size > 0) {
+        size_t got;
+        enum rg_status status =
+            receive_some(c, scratch, size < sizeof scratch ? size : sizeof scratch, true, UINT64_MAX, &got);
+        if (status != RG_OK)
+            return status;
+        size -= got;
+    }
+    return RG_OK;
+}
+
+static enum rg_status receive_bulk(struct tcp_conn *c, unsigned char *to, size_t size)
+{
+    bool fault = false;
+    size_t buffered = c->end - c->start - c->held;
+    if (buffered > 0) {
+        size_t taken = buffered < size ? buffered : size;
+        fault = to && !rg_copy_to(to, c->buffer + c->start + c->held, taken);
+        c->held += taken;
+        size -= taken;
+        if (to)
+            to += taken;
+    }
+    while (size > 0 && to && !fault) {
+        size_t got;
+        enum rg_status status = receive_some(c, to, size, true, UINT64_MAX, &got);
+        if (status == RG_ERR_FAULT) {
+            fault = true;
+            break;
+        }
+        if (status != RG_OK)
+            return status;
+        to += got;
+        size -= got;
+    }
+    enum rg_status status = discard(c, size);
+    return status == RG_OK && fault ? RG_ERR_FAULT : status;
+}
+
+static enum rg_status tcp_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
+{
+    struct tcp_conn *c = (struct tcp_conn *)conn;
+    if (is_interrupted(c))
+        return RG_ERR_CLOSED;
+    if (c->recv_failed != RG_OK)
+        return c->recv_failed;
+    enum rg_status status = receive_bulk(c, buffer, size);
+    if (status == RG_ERR_CLOSED)
+        status = lost(c, 0, NULL);
+    if (status != RG_OK && status != RG_ERR_FAULT)
+        c->recv_failed = status;
+    return status;
+}
+
+/* --- the rest
+ * ------------------------------------------------------------------------------------------------- */
+
+static void tcp_set_read_ahead(struct rg_conn *conn)
+{
+    ((struct tcp_conn *)conn)->read_ahead = true;
+}
+
+static void tcp_interrupt(struct rg_conn *conn)
+{
+    struct tcp_conn *c = (struct tcp_conn *)conn;
+    atomic_store_explicit(&c->interrupted, true, memory_order_release);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+static int tcp_fd(const struct rg_conn *conn)
+{
+    return ((const struct tcp_conn *)conn)->fd;
+}
+
+static void tcp_destroy(struct rg_conn *conn)
+{
+    struct tcp_conn *c = (struct tcp_conn *)conn;
+    if (c->fd >= 0 && c->read_ahead) {
+        /* Closing a socket with unread data resets the connection, and the peer may lose our last words with
+         * it. In exact mode another process may have the socket now, and neither its data nor its end is
+         * ours. */
+        shutdown(c->fd, SHUT_WR);
+        char scratch[SCRATCH_SIZE];
+        for (int i = 0; i < DRAIN_READS && recv(c->fd, scratch, sizeof scratch, MSG_DONTWAIT) > 0; i++)
+            ;
+    }
+    if (c->fd >= 0)
+        close(c->fd);
+    free(c->buffer);
+    free(c);
+}
+
+static void tcp_abandon(struct rg_conn *conn)
+{
+    close(((struct tcp_conn *)conn)->fd);
+}
+
+enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *options, struct rg_conn **out)
+{
+    struct tcp_conn *c = calloc(1, sizeof *c);
+    if (!c)
+        return RG_ERR_NO_MEMORY;
+    c->fd = -1;
+    c->buffer = malloc(BUFFER_SIZE); /* aligned to 16; pages appear as messages need them */
+    if (!c->buffer) {
+        tcp_destroy(&c->head);
+        return RG_ERR_NO_MEMORY;
+    }
+    c->fd = fd;
+    c->spin = options->spin;
+    c->is_tcp = rg_tcp_tune(fd);
+    c->head.caps = RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_FD;
+    strcpy(c->head.transport, c->is_tcp ? "tcp" : "unix");
+    rg_tcp_peer_name(fd, c->head.peer, sizeof c->head.peer);
+    *out = &c->head;
+    return RG_OK;
+}
+
+static enum rg_status tcp_connect(const struct rg_address *address,
+                                  const struct rg_transport_options *options, char *why, size_t why_size,
+                                  struct rg_conn **out)
+{
+    int fd = rg_tcp_connect_socket(address, options->connect_timeout_ms, why, why_size);
+    if (fd < 0)
+        return RG_ERR_UNREACHABLE;
+    enum rg_status status = rg_tcp_conn_create(fd, options, out);
+    if (status != RG_OK) {
+        rg_explain(why, why_size, "%s", rg_status_string(status));
+        close(fd);
+        return status;
+    }
+    /* who connects does not hand the socket on */
+    tcp_set_read_ahead(*out);
+    return RG_OK;
+}
+
+static enum rg_status tcp_adopt_fd(int fd, const struct rg_transport_options *options, struct rg_conn **out)
+{
+    int type = 0;
+    socklen_t size = sizeof type;
+    struct sockaddr_storage peer;
+    socklen_t peer_size = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM ||
+        getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0) {
+        rg_error("descriptor %d is not a connected stream socket", fd);
+        return RG_ERR_INVALID;
+    }
+    return rg_tcp_conn_create(fd, options, out);
+}
+
+struct rg_transport_ops rg_transport_tcp_ops = {
+    .name = "tcp",
+    .connect = tcp_connect,
+    .listen = rg_tcp_listen,
+    .adopt_fd = tcp_adopt_fd,
+    .accept = rg_tcp_accept,
+    .listener_interrupt = rg_tcp_listener_interrupt,
+    .listener_destroy = rg_tcp_listener_destroy,
+    .listener_fd = rg_tcp_listener_fd,
+    .send = tcp_send,
+    .recv = tcp_recv,
+    .recv_bulk = tcp_recv_bulk,
+    .interrupt = tcp_interrupt,
+    .destroy = tcp_destroy,
+    .set_read_ahead = tcp_set_read_ahead,
+    .fd = tcp_fd,
+    .abandon = tcp_abandon,
+};

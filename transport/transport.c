@@ -1,0 +1,401 @@
+/*
+ * transport.c - the front of all transports: the registry, and the checks that every operation relies on.
+ *
+ * An address names a transport; `mem` is built in, any other is looked for among those registered and then in
+ * lib/remote-gpu/transport/NAME.so, which is opened once and never closed. The daemon, the worker and the
+ * client core each have this file linked in and find the same part relative to themselves (common/path.h); a
+ * program that lies elsewhere either names the folder (REMOTE_GPU_LIBDIR) or links the transport and
+ * registers its table.
+ *
+ * What can fail is explained in `why` for whoever asked to connect; once connected, operations pass on what
+ * the transport returns. The registry has a lock; everything else is as the callers' threads are
+ * (transport.h).
+ */
+#include "transport/transport.h"
+
+#include "common/path.h"
+#include "transport/operations.h"
+
+#include <assert.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TRANSPORTS_MAX = 8, CONNECT_TIMEOUT_MS = 10000 };
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static const struct rg_transport_ops *registry[TRANSPORTS_MAX]; /* registry_lock */
+
+/* --- operations that a transport does not have ---------------------------------------------------------- */
+
+static enum rg_status no_adopt_fd(int fd, const struct rg_transport_options *options, struct rg_conn **out)
+{
+    (void)fd, (void)options, (void)out;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static int no_listener_fd(const struct rg_listener *listener)
+{
+    (void)listener;
+    return -1;
+}
+
+static int no_fd(const struct rg_conn *conn)
+{
+    (void)conn;
+    return -1;
+}
+
+/* right for a connection that holds no descriptor (abandon) or never reads ahead (set_read_ahead) */
+static void nothing_to_do(struct rg_conn *conn)
+{
+    (void)conn;
+}
+
+/* An empty mandatory slot is a bug that no caller can do anything about; it shows at the first use of the
+ * transport. */
+#define REQUIRE(slot)                                                                                        \
+    do {                                                                                                     \
+        if (!ops->slot) {                                                                                    \
+            rg_error("transport %s has no operation " #slot, ops->name);                                     \
+            abort();                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
+{
+    if (!is_filter) {
+        REQUIRE(connect);
+        REQUIRE(listen);
+        REQUIRE(accept);
+        REQUIRE(listener_interrupt);
+        REQUIRE(listener_destroy);
+    }
+    REQUIRE(send);
+    REQUIRE(recv);
+    REQUIRE(recv_bulk);
+    REQUIRE(interrupt);
+    REQUIRE(destroy);
+    if (!ops->adopt_fd)
+        ops->adopt_fd = no_adopt_fd;
+    if (!ops->listener_fd)
+        ops->listener_fd = no_listener_fd;
+    if (!ops->set_read_ahead)
+        ops->set_read_ahead = nothing_to_do;
+    if (!ops->fd)
+        ops->fd = no_fd;
+    if (!ops->abandon)
+        ops->abandon = nothing_to_do;
+}
+
+/* --- registry ---------------------------------------------------------------------------------------------
+ */
+
+static const struct rg_transport_ops *find_registered(const char *name)
+{
+    for (int i = 0; i < TRANSPORTS_MAX && registry[i]; i++)
+        if (strcmp(registry[i]->name, name) == 0)
+            return registry[i];
+    return NULL;
+}
+
+static const struct rg_transport_ops *add_locked(struct rg_transport_ops *ops)
+{
+    const struct rg_transport_ops *known = find_registered(ops->name);
+    if (known)
+        return known;
+    for (int i = 0; i < TRANSPORTS_MAX; i++) {
+        if (!registry[i]) {
+            rg_transport_complete(ops, false);
+            registry[i] = ops;
+            return ops;
+        }
+    }
+    return NULL;
+}
+
+void rg_transport_register(struct rg_transport_ops *ops)
+{
+    pthread_mutex_lock(&registry_lock);
+    if (!add_locked(ops))
+        rg_error("transport %s: more than %d transports", ops->name, TRANSPORTS_MAX);
+    pthread_mutex_unlock(&registry_lock);
+}
+
+/* Opens lib/remote-gpu/transport/NAME.so; `name` is letters and digits only (address.c). */
+static struct rg_transport_ops *load_part(const char *name, char *why, size_t why_size)
+{
+    char relative[64], path[PATH_MAX];
+    snprintf(relative, sizeof relative, "transport/%s.so", name);
+    if (rg_path_library(relative, path, sizeof path) != RG_OK) {
+        rg_explain(why, why_size, "cannot find lib/remote-gpu, where transport %s should be", name);
+        return NULL;
+    }
+    void *part = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!part) {
+        if (access(path, F_OK) != 0)
+            rg_explain(why, why_size, "there is no transport %s (%s does not exist)", name, path);
+        else
+            rg_explain(why, why_size, "transport %s cannot be loaded: %s", name, dlerror());
+        return NULL;
+    }
+    rg_transport_part_fn enter = (rg_transport_part_fn)(uintptr_t)dlsym(part, RG_TRANSPORT_PART_SYMBOL);
+    struct rg_transport_host host = {
+        .size = sizeof host,
+        .ops_size = sizeof(struct rg_transport_ops),
+        .version = RG_VERSION,
+        .log_name = rg_log_get_name(),
+        .log_level = rg_log_get_level(),
+    };
+    struct rg_transport_ops *ops = enter ? enter(&host) : NULL;
+    if (!ops || strcmp(ops->name, name) != 0) {
+        rg_explain(why, why_size, "%s is not of this build of remote-gpu (%s)", path, RG_VERSION);
+        dlclose(part);
+        return NULL;
+    }
+    return ops;
+}
+
+static const struct rg_transport_ops *find_transport(const char *name, char *why, size_t why_size)
+{
+    pthread_mutex_lock(&registry_lock);
+    add_locked(&rg_transport_mem_ops);
+    const struct rg_transport_ops *ops = find_registered(name);
+    if (!ops) {
+        struct rg_transport_ops *loaded = load_part(name, why, why_size);
+        ops = loaded ? add_locked(loaded) : NULL;
+    }
+    pthread_mutex_unlock(&registry_lock);
+    return ops;
+}
+
+/* --- making connections -----------------------------------------------------------------------------------
+ */
+
+/* The caller's options made whole, and the chain that they or the environment name. */
+static enum rg_status prepare(const struct rg_transport_options *given, struct rg_transport_options *options,
+                              struct rg_filter_chain *chain, char *why, size_t why_size)
+{
+    *options = given ? *given : (struct rg_transport_options){0};
+    if (options->connect_timeout_ms <= 0)
+        options->connect_timeout_ms = CONNECT_TIMEOUT_MS;
+    const char *filters = options->filters ? options->filters : getenv("REMOTE_GPU_FILTER");
+    return rg_filter_chain_parse(filters, chain, why, why_size);
+}
+
+enum rg_status rg_transport_connect(const char *address, const struct rg_transport_options *given, char *why,
+                                    size_t why_size, struct rg_conn **out)
+{
+    struct rg_address parsed;
+    struct rg_transport_options options;
+    struct rg_filter_chain chain;
+    enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
+    if (status == RG_OK)
+        status = prepare(given, &options, &chain, why, why_size);
+    if (status != RG_OK)
+        return status;
+    const struct rg_transport_ops *ops = find_transport(parsed.transport, why, why_size);
+    if (!ops)
+        return RG_ERR_UNREACHABLE;
+    struct rg_conn *conn = NULL;
+    status = ops->connect(&parsed, &options, why, why_size, &conn);
+    if (status != RG_OK)
+        return status == RG_ERR_INVALID ? status : RG_ERR_UNREACHABLE;
+    conn->ops = ops;
+    status = rg_filter_chain_apply(&chain, &conn);
+    if (status != RG_OK) {
+        rg_explain(why, why_size, "a filter failed: %s", rg_status_string(status));
+        return RG_ERR_UNREACHABLE;
+    }
+    *out = conn;
+    return RG_OK;
+}
+
+enum rg_status rg_transport_listen(const char *address, const struct rg_transport_options *given, char *why,
+                                   size_t why_size, struct rg_listener **out)
+{
+    struct rg_address parsed;
+    struct rg_transport_options options;
+    struct rg_filter_chain chain;
+    enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
+    if (status == RG_OK)
+        status = prepare(given, &options, &chain, why, why_size);
+    if (status != RG_OK)
+        return status;
+    const struct rg_transport_ops *ops = find_transport(parsed.transport, why, why_size);
+    if (!ops)
+        return RG_ERR_UNREACHABLE;
+    struct rg_listener *listener = NULL;
+    status = ops->listen(&parsed, &options, why, why_size, &listener);
+    if (status != RG_OK)
+        return status == RG_ERR_INVALID ? status : RG_ERR_UNREACHABLE;
+    listener->ops = ops;
+    listener->filters = chain;
+    *out = listener;
+    return RG_OK;
+}
+
+enum rg_status rg_transport_adopt_fd(int fd, const struct rg_transport_options *given, struct rg_conn **out)
+{
+    struct rg_transport_options options;
+    struct rg_filter_chain chain;
+    char why[256];
+    if (prepare(given, &options, &chain, why, sizeof why) != RG_OK) {
+        rg_error("%s", why);
+        return RG_ERR_INVALID;
+    }
+    const struct rg_transport_ops *ops = find_transport("tcp", why, sizeof why);
+    if (!ops) {
+        rg_error("%s", why);
+        return RG_ERR_NOT_FOUND;
+    }
+    struct rg_conn *conn = NULL;
+    enum rg_status status = ops->adopt_fd(fd, &options, &conn);
+    if (status != RG_OK)
+        return status;
+    conn->ops = ops;
+    status = rg_filter_chain_apply(&chain, &conn);
+    if (status == RG_OK)
+        *out = conn;
+    return status;
+}
+
+enum rg_status rg_listener_accept(struct rg_listener *listener, int timeout_ms, struct rg_conn **out)
+{
+    struct rg_conn *conn = NULL;
+    enum rg_status status = listener->ops->accept(listener, timeout_ms, &conn);
+    if (status != RG_OK)
+        return status;
+    conn->ops = listener->ops;
+    status = rg_filter_chain_apply(&listener->filters, &conn);
+    if (status == RG_OK)
+        *out = conn;
+    return status;
+}
+
+const char *rg_listener_address(const struct rg_listener *listener)
+{
+    return listener->address;
+}
+
+int rg_listener_fd(const struct rg_listener *listener)
+{
+    return listener->ops->listener_fd(listener);
+}
+
+void rg_listener_interrupt(struct rg_listener *listener)
+{
+    listener->ops->listener_interrupt(listener);
+}
+
+void rg_listener_destroy(struct rg_listener *listener)
+{
+    if (listener)
+        listener->ops->listener_destroy(listener);
+}
+
+/* --- using them
+ * --------------------------------------------------------------------------------------------- */
+
+/* Sum of the parts' sizes, or SIZE_MAX if it is beyond `limit`. */
+static size_t sum_parts(const struct iovec *parts, int count, size_t limit)
+{
+    size_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        if (parts[i].iov_len > limit - sum)
+            return SIZE_MAX;
+        sum += parts[i].iov_len;
+    }
+    return sum;
+}
+
+enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
+                            const struct iovec *bulk, int n_bulk)
+{
+    struct rg_outgoing message = {
+        .msg = msg,
+        .n_msg = n_msg,
+        .bulk = bulk,
+        .n_bulk = n_bulk,
+        .msg_size = sum_parts(msg, n_msg, RG_MESSAGE_MAX),
+        .bulk_size = sum_parts(bulk, n_bulk, RG_BULK_MAX),
+    };
+    if (message.msg_size == SIZE_MAX || message.bulk_size == SIZE_MAX) {
+        rg_error("a message is larger than the limits of %u bytes, %u bytes of bulk data", RG_MESSAGE_MAX,
+                 RG_BULK_MAX);
+        return RG_ERR_INVALID;
+    }
+    return conn->ops->send(conn, &message);
+}
+
+enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
+{
+    if (conn->bulk_left > 0) {
+        rg_error("%zu bytes of bulk data were not taken before the next message", conn->bulk_left);
+        return RG_ERR_INVALID;
+    }
+    struct rg_message message;
+    enum rg_status status = conn->ops->recv(conn, timeout_ms, &message);
+    if (status != RG_OK)
+        return status;
+    conn->bulk_left = message.bulk_size;
+    *out = message;
+    return RG_OK;
+}
+
+enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
+{
+    if (size > conn->bulk_left) {
+        rg_error("%zu bytes of bulk data were asked for where %zu are left", size, conn->bulk_left);
+        return RG_ERR_INVALID;
+    }
+    if (size == 0)
+        return RG_OK;
+    conn->bulk_left -= size;
+    return conn->ops->recv_bulk(conn, buffer, size);
+}
+
+void rg_conn_set_read_ahead(struct rg_conn *conn)
+{
+    conn->ops->set_read_ahead(conn);
+}
+
+void rg_conn_interrupt(struct rg_conn *conn)
+{
+    conn->ops->interrupt(conn);
+}
+
+int rg_conn_fd(const struct rg_conn *conn)
+{
+    return conn->ops->fd(conn);
+}
+
+unsigned rg_conn_caps(const struct rg_conn *conn)
+{
+    return conn->caps;
+}
+
+const char *rg_conn_transport(const struct rg_conn *conn)
+{
+    return conn->transport;
+}
+
+const char *rg_conn_peer(const struct rg_conn *conn)
+{
+    return conn->peer;
+}
+
+void rg_conn_destroy(struct rg_conn *conn)
+{
+    if (conn)
+        conn->ops->destroy(conn);
+}
+
+void rg_conn_abandon(struct rg_conn *conn)
+{
+    conn->ops->abandon(conn);
+}
