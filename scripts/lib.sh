@@ -60,7 +60,7 @@ cuda_include() {
     return 1
 }
 
-# configure PRESET [ARGUMENT…]: configures the build unless nothing that matters has changed since.
+# configure PRESET [ARGUMENT…]: configures the build with the toolkit that setup chose (takes a second if it was configured).
 configure() {
     local preset=$1 toolkit include log
     shift

@@ -1,0 +1,289 @@
+"""Runs programs against the software device and against servers: what the demo, the tests and gpu-check share.
+
+A Build names a build folder's staged tree and examples. A Server is a running remote-gpud with its own socket; it
+is stopped when its `with` block ends, however that ends. Programs run by one of the Build's ways (directly on the
+software device, under `remote-gpu run`, or with LD_LIBRARY_PATH alone) and give back a Result, never an exception;
+a program that outlasts its time is killed with all its children and counts as hung.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+
+class Failure(Exception):
+    """Something that makes a trial impossible or failed, in words for the user."""
+
+
+class Result:
+    """What one run of a program gave."""
+
+    def __init__(self, command, status, output, errors, seconds, hung, stats=None):
+        self.command = command
+        self.status = status
+        self.output = output
+        self.errors = errors
+        self.seconds = seconds
+        self.hung = hung
+        self.stats = stats or {}
+
+    @property
+    def crashed(self):
+        """Ended by a signal, its own or as a shell reports it."""
+        return not self.hung and (self.status < 0 or self.status > 128)
+
+    def describe(self):
+        """The end of the run in a few words."""
+        if self.hung:
+            return "no end after %.0f s" % self.seconds
+        if self.status < 0:
+            return "killed by %s" % signal.Signals(-self.status).name
+        return "exit status %d" % self.status
+
+    def report(self):
+        """All there is to know, for a failed test's log."""
+        return "$ %s\n%s (%.1f s)\n--- stdout\n%s--- stderr\n%s---" % (
+            " ".join(self.command), self.describe(), self.seconds, self.output, self.errors)
+
+
+def run_program(command, environment=None, timeout=120, while_running=None):
+    """Runs `command` to its end; `while_running(process)` is called once it has started."""
+    full = dict(os.environ)
+    full.update(environment or {})
+    started = time.monotonic()
+    hung = False
+    try:
+        process = subprocess.Popen(command, env=full, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, start_new_session=True)
+    except OSError as error:
+        raise Failure("%s cannot be started: %s" % (command[0], error.strerror))
+    try:
+        if while_running:
+            while_running(process)
+        output, errors = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        hung = True
+        end_group(process.pid)
+        output, errors = process.communicate()
+    finally:
+        end_group(process.pid)
+    return Result(command, process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"),
+                  time.monotonic() - started, hung)
+
+
+def end_group(leader):
+    """Kills what is left of the process group that a program of ours led."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def wait_until(condition, seconds, step=0.02):
+    """Waits until `condition()` is true; whether it became so in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(step)
+    return True
+
+
+def children_of(pid):
+    """The process ids of a process's children."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open("/proc/%s/stat" % entry) as file:
+                    # The name, in parentheses, may hold anything; the parent is the second field behind it.
+                    fields = file.read().rpartition(")")[2].split()
+                    if int(fields[1]) == pid and fields[0] != "Z":
+                        found.append(int(entry))
+            except (OSError, IndexError):
+                pass
+    return found
+
+
+class Build:
+    """A build folder: the staged tree, the examples, and the ways to run a program."""
+
+    def __init__(self, folder):
+        self.folder = os.path.abspath(folder)
+        self.stage = os.path.join(self.folder, "stage")
+        self.library_dir = os.path.join(self.stage, "lib", "remote-gpu")
+        self.soft_dir = os.path.join(self.library_dir, "soft")
+        self.example_dir = os.path.join(self.folder, "examples")
+        self.command = os.path.join(self.stage, "bin", "remote-gpu")
+        self.daemon = os.path.join(self.stage, "bin", "remote-gpud")
+
+    def check(self):
+        """Fails unless the programs are built."""
+        for path in (self.command, self.daemon):
+            if not os.access(path, os.X_OK):
+                raise Failure("%s is not built" % path)
+
+    def examples(self):
+        """The names of the examples that were built."""
+        if not os.path.isdir(self.example_dir):
+            return []
+        return sorted(name for name in os.listdir(self.example_dir)
+                      if os.path.isfile(os.path.join(self.example_dir, name))
+                      and os.access(os.path.join(self.example_dir, name), os.X_OK) and "." not in name)
+
+    def example(self, name):
+        """The path of an example."""
+        return os.path.join(self.example_dir, name)
+
+    def run_direct(self, command, driver_dir=None, environment=None, **options):
+        """Runs a program on the software device itself, or on the driver in `driver_dir` ('' for the system's)."""
+        directory = self.soft_dir if driver_dir is None else driver_dir
+        environment = dict(environment or {})
+        if directory:
+            environment["LD_LIBRARY_PATH"] = prepend(directory)
+        return run_program(command, environment, **options)
+
+    def run_remote(self, command, address, arguments=(), environment=None, **options):
+        """Runs a program under `remote-gpu run`, and reads the statistics that it leaves."""
+        handle, stats_path = tempfile.mkstemp(prefix="remote-gpu-stats-")
+        os.close(handle)
+        try:
+            result = run_program([self.command, "run", "-s", address, "--stats=" + stats_path, *arguments, "--",
+                                  *command], environment, **options)
+            result.stats = read_stats(stats_path)
+        finally:
+            os.unlink(stats_path)
+        return result
+
+    def run_by_path(self, command, address, environment=None, **options):
+        """Runs a program remotely with LD_LIBRARY_PATH alone: without the command and without a preload."""
+        environment = dict(environment or {})
+        environment["LD_LIBRARY_PATH"] = prepend(self.library_dir)
+        environment["REMOTE_GPU_SERVER"] = address
+        return run_program(command, environment, **options)
+
+
+def prepend(directory):
+    """LD_LIBRARY_PATH with `directory` in front."""
+    rest = os.environ.get("LD_LIBRARY_PATH")
+    return directory + (":" + rest if rest else "")
+
+
+def read_stats(path):
+    """The sum of the statistics that the processes of a run left, one JSON object a line."""
+    total = {}
+    with open(path) as file:
+        for line in file:
+            try:
+                for key, value in json.loads(line).items():
+                    if isinstance(value, (int, float)) and not isinstance(value, bool):
+                        total[key] = total.get(key, 0) + value
+            except (ValueError, AttributeError):
+                raise Failure("the statistics hold a line that is no JSON object: %r" % line)
+    return total
+
+
+class Server:
+    """A remote-gpud of our own on a private unix socket or a free port of the loopback interface."""
+
+    def __init__(self, build, driver="soft", tcp=False, arguments=(), environment=None):
+        self.build = build
+        self.folder = tempfile.mkdtemp(prefix="remote-gpu-")
+        if tcp:
+            self.address = "127.0.0.1:%d" % free_port()
+        else:
+            self.address = "unix:" + os.path.join(self.folder, "socket")
+        self.log_path = os.path.join(self.folder, "log")
+        self.command = [build.daemon, "--listen", self.address, "--driver", driver, *arguments]
+        self.environment = environment
+        self.process = None
+        self.stopped = False
+        self.log_text = ""
+
+    def __enter__(self):
+        full = dict(os.environ)
+        full.update(self.environment or {})
+        try:
+            with open(self.log_path, "wb") as log:
+                self.process = subprocess.Popen(self.command, env=full, stdin=subprocess.DEVNULL,
+                                                stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
+        except OSError as error:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise Failure("%s cannot be started: %s" % (self.command[0], error.strerror))
+        if not wait_until(lambda: self.process.poll() is not None or self.answers(), 30):
+            self.__exit__()
+            raise Failure("the server does not listen after 30 s:\n" + self.log_text)
+        if self.process.poll() is not None:
+            log = self.log()
+            self.__exit__()
+            raise Failure("the server ended at once, with status %d:\n%s" % (self.process.returncode, log))
+        return self
+
+    def __exit__(self, *_):
+        self.log_text = self.log()
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def answers(self):
+        """Whether something accepts connections at the address."""
+        family = socket.AF_UNIX if self.address.startswith("unix:") else socket.AF_INET
+        host, _, port = self.address.rpartition(":")
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1)
+            try:
+                probe.connect(self.address[5:] if family == socket.AF_UNIX else (host, int(port)))
+                return True
+            except OSError:
+                return False
+
+    def log(self):
+        """What the server and its workers have written so far."""
+        try:
+            with open(self.log_path, errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    def workers(self):
+        """The process ids of the server's workers."""
+        return children_of(self.process.pid)
+
+    def stop(self, patience=15):
+        """Ends the server as a service manager would; kills what is left. Returns its exit status."""
+        if self.stopped:
+            return self.process.returncode
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(patience)
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+        return self.process.returncode
+
+    def kill(self):
+        """Ends the server and its workers at once, without any chance to say good-bye."""
+        self.stopped = True
+        end_group(self.process.pid)
+        self.process.wait()
+
+
+def free_port():
+    """A TCP port of the loopback interface that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def bytes_text(count):
+    """A number of bytes as people read it."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return "%d B" % count if unit == "B" else "%.1f %s" % (count, unit)
+        count /= 1000
+    return ""

@@ -1,0 +1,264 @@
+"""The tests of running programs remotely that are no comparisons: several clients, exit statuses, and faults.
+
+Each test_… function takes the Build and raises Failure, with what was seen, if something is not as it must be.
+A fault must always end the same way: the program gets a CUDA error in reasonable time and ends by itself (no signal,
+no hang), and standard error has a line of remote-gpu's own that says what happened.
+"""
+
+import os
+import signal
+import tempfile
+import threading
+import time
+
+from trial import Failure, Server, children_of, free_port, wait_until
+
+# A program that works until it is stopped: one thread, more rounds than anyone waits for.
+ENDLESS = ["host_threads", "1", "100000", "1000"]
+# How long a program may take to notice that its session is lost.
+NOTICE = 30
+
+
+def run(build, name):
+    """Runs one test; whether it passed."""
+    test = globals().get("test_" + name.replace("-", "_"))
+    if test is None:
+        raise Failure("there is no test %s" % name)
+    try:
+        test(build)
+    except Failure as failure:
+        print("FAILED %s: %s" % (name, failure))
+        return False
+    print("%s: ok" % name)
+    return True
+
+
+def expect(condition, what, *results):
+    """Fails with the runs' whole story unless the condition holds."""
+    if not condition:
+        raise Failure("\n".join([what, *(result if isinstance(result, str) else result.report() for result in results)]))
+
+
+def expect_lost(result, server_log=""):
+    """The program failed by a CUDA error that it got, and remote-gpu said why."""
+    expect(not result.hung, "the program hangs", result, server_log)
+    expect(not result.crashed, "the program crashed", result, server_log)
+    expect(result.status != 0, "the program succeeded without a server", result, server_log)
+    expect("cudaError" in result.errors or "CUDA_ERROR" in result.errors, "the program got no CUDA error", result)
+    lines = [line for line in result.errors.splitlines() if line.startswith("remote-gpu:")]
+    expect(lines, "remote-gpu said nothing", result, server_log)
+    expect(len(lines) <= 3, "remote-gpu said too much", result)
+
+
+def endless(build):
+    """The command line of a program that runs until something happens to it."""
+    return [build.example(ENDLESS[0]), *ENDLESS[1:]]
+
+
+def when_working(server, action):
+    """For run_program: waits until the program's session has worked for a while, then does `action(worker)`."""
+
+    def watch(_):
+        def go():
+            if wait_until(server.workers, 20):
+                time.sleep(1.5)
+                workers = server.workers()
+                if workers:
+                    action(workers[0])
+
+        threading.Thread(target=go, daemon=True).start()
+
+    return watch
+
+
+# ---- clients ----
+
+def test_two_clients(build):
+    """Two programs at once share a server, each with a worker of its own, and get what they would get alone."""
+    command = [build.example("host_threads")]
+    alone = build.run_direct(command)
+    results = [None, None]
+    most = [0]
+    with Server(build) as server:
+        def client(index):
+            results[index] = build.run_remote(command, server.address)
+
+        threads = [threading.Thread(target=client, args=(index,)) for index in range(2)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            most[0] = max(most[0], len(server.workers()))
+            time.sleep(0.005)
+        for thread in threads:
+            thread.join()
+        expect(wait_until(lambda: not server.workers(), 10), "workers outlive their clients", server.log())
+    for result in results:
+        expect(result.status == 0 and result.output == alone.output, "a client got something else", alone, result)
+    expect(most[0] >= 2, "the clients did not have a worker each (at most %d at once)" % most[0])
+
+
+def test_exit_status(build):
+    """`remote-gpu run` ends as its command does, and as a shell would where there is no command to run."""
+    with Server(build) as server:
+        for command, status in ((["true"], 0), (["false"], 1), (["sh", "-c", "exit 7"], 7),
+                                (["sh", "-c", "exit 125"], 125), (["/no/such/program"], 127),
+                                (["/etc/passwd"], 126), ([build.example("errors"), "nonsense"], 2)):
+            result = build.run_remote(command, server.address)
+            expect(result.status == status, "expected exit status %d" % status, result)
+        result = build.run_remote(["sh", "-c", "kill -TERM $$"], server.address)
+        expect(result.status in (-signal.SIGTERM, 128 + signal.SIGTERM), "the signal did not come through", result)
+
+
+def test_streams_apart(build):
+    """Standard output is the program's alone, to the byte."""
+    with Server(build) as server:
+        result = build.run_remote(["sh", "-c", "printf 'no newline'; printf warning >&2"], server.address)
+        expect(result.output == "no newline", "something was added to standard output", result)
+        expect(result.errors == "warning", "something was added to standard error", result)
+
+
+def test_local(build):
+    """`remote-gpu run --local` brings its own server, and leaves nothing of it behind."""
+    from trial import run_program
+    result = run_program([build.command, "run", "--local", "--", build.example("vector_add")])
+    direct = build.run_direct([build.example("vector_add")])
+    expect(result.status == 0 and result.output == direct.output, "the output differs", direct, result)
+    expect(not children_of(os.getpid()), "processes are left")
+
+
+# ---- figures ----
+
+def test_round_trips(build):
+    """10,000 launches over 5 ms of delay wait for the answers that the program asks for, not for the launches."""
+    with Server(build) as server:
+        result = build.run_remote([build.example("many_launches")], server.address,
+                                  environment={"REMOTE_GPU_FILTER": "delay:oneway=5ms"})
+        expect(result.status == 0, "the example failed", result, server.log())
+        expect(result.stats.get("calls", 0) >= 10000, "the calls were not counted: %s" % result.stats, result)
+        more = result.stats["round_trips"]
+        base = build.run_remote([build.example("many_launches"), "10"], server.address,
+                                environment={"REMOTE_GPU_FILTER": "delay:oneway=5ms"})
+        expect(base.status == 0, "the example failed", base)
+        print("%d round trips with 10,000 launches, %d with 10" % (more, base.stats["round_trips"]))
+        expect(more <= base.stats["round_trips"] + 2, "launches cost round trips", result)
+
+
+def test_big_copy_delayed(build):
+    """100 MB arrive intact over 5 ms of delay."""
+    with Server(build) as server:
+        result = build.run_remote([build.example("big_copy")], server.address,
+                                  environment={"REMOTE_GPU_FILTER": "delay:oneway=5ms"})
+        expect(result.status == 0, "the copy is not intact", result, server.log())
+
+
+# ---- faults ----
+
+def test_refused_connection(build):
+    """Nobody listens at the address."""
+    address = "127.0.0.1:%d" % free_port()
+    expect_lost(build.run_by_path([build.example("vector_add")], address, timeout=60))
+    result = build.run_remote([build.example("vector_add")], address, timeout=60)
+    expect(not result.hung and not result.crashed and result.status != 0, "no failure", result)
+    expect("remote-gpu:" in result.errors and address in result.errors, "the message does not name the server", result)
+
+
+def test_wrong_address(build):
+    """Addresses that cannot be meant: refused as such, before or at the first call."""
+    for address in ("127.0.0.1:99999", "unix:/no/such/socket", "no-such-transport://x", "host:port"):
+        result = build.run_remote([build.example("vector_add")], address, timeout=60)
+        expect(not result.hung and not result.crashed, "no clean end for %s" % address, result)
+        expect(result.status != 0, "success with the address %s" % address, result)
+        expect("remote-gpu:" in result.errors, "no message for the address %s" % address, result)
+
+
+def test_not_a_server(build):
+    """Something else listens at the address and answers nonsense, or nothing."""
+    import socket
+    for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 4096, b""):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(4)
+            stop = threading.Event()
+
+            def serve():
+                listener.settimeout(0.2)
+                while not stop.is_set():
+                    try:
+                        connection, _ = listener.accept()
+                    except OSError:
+                        continue
+                    with connection:
+                        connection.sendall(answer)
+
+            thread = threading.Thread(target=serve, daemon=True)
+            thread.start()
+            result = build.run_by_path([build.example("vector_add")], "127.0.0.1:%d" % listener.getsockname()[1],
+                                       timeout=90)
+            stop.set()
+            thread.join()
+            expect_lost(result)
+
+
+def test_killed_worker(build):
+    """The worker dies in the middle: its program gets an error, the next one a new session."""
+    with Server(build) as server:
+        result = build.run_remote(endless(build), server.address, timeout=NOTICE + 30,
+                                  while_running=when_working(server, lambda pid: os.kill(pid, signal.SIGKILL)))
+        expect_lost(result, server.log())
+        after = build.run_remote([build.example("vector_add")], server.address)
+        expect(after.status == 0, "the server does not serve any more", after, server.log())
+
+
+def test_killed_server(build):
+    """Server and worker die in the middle, without a word."""
+    with Server(build) as server:
+        result = build.run_remote(endless(build), server.address, timeout=NOTICE + 30,
+                                  while_running=when_working(server, lambda _: server.kill()))
+        expect_lost(result)
+
+
+def test_stopped_server(build):
+    """The server is told to end: it gives its sessions a while, then ends them and says so to their clients."""
+    with Server(build) as server:
+        result = build.run_remote(endless(build), server.address, timeout=NOTICE + 60,
+                                  while_running=when_working(server, lambda _: server.stop(NOTICE + 15)))
+        expect_lost(result, server.log())
+        expect(wait_until(lambda: server.process.poll() is not None, 10), "the server does not end", server.log())
+
+
+def test_vanished_client(build):
+    """A client that is killed leaves no worker behind; a server at rest uses no processor time."""
+    with Server(build) as server:
+        def kill_client(process):
+            if not wait_until(server.workers, 20):
+                raise Failure("the program got no worker\n" + server.log())
+            time.sleep(1)
+            os.killpg(process.pid, signal.SIGKILL)
+
+        build.run_remote(endless(build), server.address, while_running=kill_client)
+        expect(wait_until(lambda: not server.workers(), 15), "the worker outlives its client", server.log())
+        before = processor_time(server.process.pid)
+        time.sleep(3)
+        used = processor_time(server.process.pid) - before
+        expect(used <= 0.02, "the server at rest used %.2f s of processor time in 3 s" % used)
+        after = build.run_remote([build.example("vector_add")], server.address)
+        expect(after.status == 0, "the server does not serve any more", after, server.log())
+
+
+def processor_time(pid):
+    """The processor time in seconds that a process has used so far."""
+    with open("/proc/%d/stat" % pid) as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_fork(build):
+    """A program that starts others after CUDA is up keeps its session; the others have theirs."""
+    with Server(build) as server, tempfile.TemporaryDirectory() as folder:
+        script = os.path.join(folder, "script")
+        with open(script, "w") as file:
+            file.write("#!/bin/sh\n%s && %s 5000 && echo both\n" % (build.example("vector_add"),
+                                                                  build.example("histogram")))
+        os.chmod(script, 0o755)
+        result = build.run_remote([script], server.address)
+        expect(result.status == 0 and result.output.endswith("both\n"), "a program of the script failed", result)

@@ -1,0 +1,96 @@
+"""Runs examples directly on the software device and remotely, and fails where the two differ.
+
+usage: run.py BUILD_FOLDER compare EXAMPLE VARIANT… [-- ARGUMENT…]
+       run.py BUILD_FOLDER TEST
+
+`compare` runs the example once directly and once in each variant, against one server of its own; standard output
+and exit status must be the same, the example must say ok, and remote-gpu must not complain. The other tests are the
+functions named test_… in cases.py. The exit status is 1 if anything differs, with the outputs on stdout.
+"""
+
+import difflib
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
+sys.path.insert(0, HERE)
+
+import cases  # noqa: E402
+from trial import Build, Failure, Server  # noqa: E402
+
+# How a variant runs: by the command (preload) or LD_LIBRARY_PATH alone, and with which environment.
+VARIANTS = {
+    "preload": ("command", {}),
+    "path": ("path", {}),
+    "plain": ("command", {"REMOTE_GPU_OPT": "-all"}),
+    "plain-path": ("path", {"REMOTE_GPU_OPT": "-all"}),
+    "delay-0": ("command", {"REMOTE_GPU_FILTER": "delay:oneway=0"}),
+    "delay-2ms": ("command", {"REMOTE_GPU_FILTER": "delay:oneway=2ms"}),
+    "delay-2ms-plain": ("command", {"REMOTE_GPU_FILTER": "delay:oneway=2ms", "REMOTE_GPU_OPT": "-all"}),
+    "tcp": ("command", {}),
+}
+
+
+def difference(direct, remote):
+    """What the remote run did otherwise than the direct one; empty if nothing."""
+    found = []
+    if direct.status != remote.status or remote.hung:
+        found.append("directly: %s; remotely: %s" % (direct.describe(), remote.describe()))
+    if direct.output != remote.output:
+        found.extend(difflib.unified_diff(direct.output.splitlines(), remote.output.splitlines(), "direct", "remote",
+                                          lineterm=""))
+    if "remote-gpu:" in remote.errors:
+        found.append("remote-gpu complained")
+    return found
+
+
+def compare(build, name, variants, arguments):
+    """Runs an example directly and in the variants; returns whether all is the same."""
+    command = [build.example(name), *arguments]
+    direct = build.run_direct(command)
+    good = direct.status == 0
+    print("%s directly: %s, %.2f s" % (name, direct.describe(), direct.seconds))
+    if not good:
+        print(direct.report())
+    with Server(build, tcp=variants == ["tcp"]) as server:
+        for variant in variants:
+            way, environment = VARIANTS[variant]
+            if way == "command":
+                remote = build.run_remote(command, server.address, environment=environment)
+            else:
+                remote = build.run_by_path(command, server.address, environment=environment)
+            found = difference(direct, remote)
+            print("%s %s: %s, %.2f s %s" % (name, variant, remote.describe(), remote.seconds, remote.stats or ""))
+            if found:
+                good = False
+                print("\n".join(found))
+                print(remote.report())
+        if not good:
+            print("--- the server's log\n%s---" % server.log())
+    return good
+
+
+def main():
+    """Runs what the command line names."""
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    build = Build(sys.argv[1])
+    arguments = sys.argv[2:]
+    try:
+        build.check()
+        if arguments[0] == "compare":
+            extra = []
+            if "--" in arguments:
+                extra = arguments[arguments.index("--") + 1:]
+                arguments = arguments[:arguments.index("--")]
+            good = compare(build, arguments[1], arguments[2:], extra)
+        else:
+            good = cases.run(build, arguments[0])
+    except Failure as failure:
+        sys.exit("error: %s" % failure)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
