@@ -62,6 +62,7 @@ enum sg_fault {
     SG_FAULT_STACK,               /* stack overflow: CUDA_ERROR_LAUNCH_FAILED */
     SG_FAULT_DEADLOCK,            /* every thread of the block waits: CUDA_ERROR_LAUNCH_TIMEOUT */
     SG_FAULT_INVALID_PC,          /* call through a bad function pointer: CUDA_ERROR_INVALID_PC */
+    SG_FAULT_OUT_OF_RESOURCES,    /* no memory for stacks or shared: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES */
 };
 
 /* --- what generated code may call ---------------------------------------------------------------------

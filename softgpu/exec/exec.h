@@ -37,6 +37,8 @@ enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report
 void sg_exec_set_output(void (*write)(void *user, const char *text, size_t size), void *user);
 /** Passes on all output produced so far (synchronising calls do this). */
 void sg_exec_flush_output(void);
+/** Bytes of output kept between flushes (CU_LIMIT_PRINTF_FIFO_SIZE, 1 MiB at first); the oldest is dropped. */
+void sg_exec_set_output_limit(uint64_t bytes);
 
 /** Device heap for in-kernel malloc, bytes. */
 void sg_exec_set_heap_limit(uint64_t bytes);

@@ -1,0 +1,209 @@
+/*
+ * engine.h - the engine's own structures; see exec.h for what it does.
+ *
+ *   slot   the place where one OS thread runs blocks (an "SM"): fibers, block runs and buffers kept for reuse, and
+ *          the scheduler's context. A thread owns a slot while it works on a grid.
+ *   grid   one launch, on the stack of the thread that called sg_exec_run.
+ *   run    one block of a thread-form grid in execution: its ready queue, barriers and warps.
+ *   fiber  a stack and the CUDA thread that runs on it. A fiber takes the next thread of its block that has not
+ *          begun, runs it to its end, takes the next, and parks itself in the slot when there is none.
+ *
+ * Everything but the atomics of a grid is touched by one OS thread only. Fibers switch to each other directly; they
+ * leave to the slot's scheduler (grid.c) when the block has ended, cannot go on, or its turn is over.
+ */
+#ifndef SG_EXEC_ENGINE_H
+#define SG_EXEC_ENGINE_H
+
+#include "softgpu/exec/context.h"
+#include "softgpu/exec/exec.h"
+#include "softgpu/exec/sanitize.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+
+#define SG_WARP_SIZE     32u
+#define SG_BARRIERS      16u
+#define SG_THREADS_MAX   1024u        /* of a block */
+#define SG_STACK_BASE    (64u << 10)  /* bytes of the smallest stack */
+#define SG_STACK_CLASSES 14u          /* stacks of SG_STACK_BASE << class bytes */
+#define SG_BLOCK_STACK   (1u << 20)   /* bytes of stack for block form, beyond launch->stack_size */
+#define SG_SHARED_MAX    (64u << 20)  /* bytes of shared memory of one block */
+#define SG_STACK_GUARD   (64u << 10)  /* unmapped bytes below each stack and above shared memory */
+#define SG_RESIDENT_MAX  64u          /* blocks a slot begins because the earlier ones only spin */
+#define SG_TURN_SWITCHES 65536u       /* waits in one turn of a block */
+
+#define sg_likely(x)   __builtin_expect(!!(x), 1)
+#define sg_unlikely(x) __builtin_expect(!!(x), 0)
+
+/** Why control came back from a block's fibers to the slot's scheduler. */
+enum sg_leave {
+    SG_LEAVE_ENDED,    /* the last thread has ended */
+    SG_LEAVE_TURN,     /* all threads that can run have yielded */
+    SG_LEAVE_DEADLOCK, /* no thread can run */
+    SG_LEAVE_STOPPED,  /* the grid has a fault, here or elsewhere */
+};
+
+struct sg_slot;
+struct sg_run;
+
+struct sg_fiber {
+    struct sg_context context;
+    struct sg_fiber *next; /* in the ready queue, in a barrier's list, or in the slot's pool */
+    struct sg_run *run;
+    uint64_t result; /* of the operation it waits for */
+    /* operands of the warp operation it waits in (warp.c), or of the barrier reduction (barrier.c) */
+    uint64_t value;
+    uint32_t operation, b, c;
+    bool in_thread; /* the thread has begun and not ended */
+    uint8_t stack_class;
+    struct sg_thread thread;
+    jmp_buf *exit_point;  /* where sg_rt_exit goes */
+    unsigned char *stack; /* lowest usable address */
+    size_t stack_size;    /* without the coloured top */
+    struct sg_sanitize sanitize;
+};
+
+struct sg_barrier {
+    uint32_t arrived;
+    uint32_t count;      /* 0: all threads of the block that have not exited */
+    uint32_t n_red, sum; /* threads that wait in a reduction, and how many predicates were true */
+    struct sg_fiber *first, *last;
+};
+
+struct sg_warp_group {
+    uint32_t mask, arrived;
+};
+
+struct sg_warp {
+    uint32_t alive;   /* lanes that exist and have not exited */
+    uint32_t started; /* lanes that have begun: lanes[] is valid */
+    uint32_t n_groups;
+    struct sg_fiber *lanes[SG_WARP_SIZE];
+    struct sg_warp_group groups[SG_WARP_SIZE]; /* lanes that wait, by mask */
+};
+
+struct sg_run {
+    struct sg_block block;
+    struct sg_grid *grid;
+    struct sg_slot *slot;
+    struct sg_fiber *ready_first, *ready_last;
+    uint32_t started, live; /* threads begun; threads not ended */
+    uint32_t next_tid[3];   /* of the thread to begin next */
+    uint32_t yields;        /* in this turn */
+    uint32_t switches_left; /* of this turn */
+    uint64_t first, end;    /* block form: the range of blocks */
+    bool progress;          /* something other than yields happened in this turn */
+    uint32_t whole_waiting; /* barriers (bits) in which threads wait for the whole block */
+    struct sg_barrier barriers[SG_BARRIERS];
+    struct sg_warp *warps;
+    uint32_t warps_capacity;
+    unsigned char *shared_map; /* mapping of shared_capacity bytes and a guard */
+    size_t shared_capacity;
+    struct sg_run *next; /* in the slot's pool, or in the ring of resident blocks */
+};
+
+struct sg_slot {
+    uint32_t index, sm_id;
+    volatile bool in_kernel; /* a fiber runs: a fault is the kernel's */
+    enum sg_leave leave;
+    struct sg_fiber *current; /* while in_kernel */
+    struct sg_context scheduler;
+    struct sg_sanitize scheduler_sanitize;
+    struct sg_fiber *fibers[SG_STACK_CLASSES]; /* parked */
+    struct sg_run *runs;                       /* free */
+    uint32_t n_fibers;                         /* ever made: colours the stacks */
+    char *text;                                /* for formatting device printf */
+    size_t text_capacity;
+    struct sg_slot *next_free;
+};
+
+struct sg_grid {
+    const struct sg_launch *launch;
+    const unsigned char *params;
+    uint64_t n_blocks;
+    uint32_t n_threads, n_warps;
+    uint32_t chunk;    /* blocks taken at a time */
+    uint32_t resident; /* blocks a slot may hold at once when they yield … */
+    uint32_t resident_max; /* … and when they have done nothing else for long */
+    unsigned stack_class;
+    _Atomic uint64_t next_block;
+    _Atomic bool stop;          /* there is a fault: begin nothing, leave soon */
+    _Atomic bool fault_claimed; /* whoever sets it writes the report */
+    struct sg_fault_report report;
+    /* the pool's, under its lock */
+    bool listed;
+    _Atomic unsigned workers; /* threads that work on it */
+    struct sg_grid *next, *previous;
+    pthread_cond_t finished;
+};
+
+/* --- fiber.c: stacks and fibers ---------------------------------------------------------------------- */
+
+/** The class of stack for `size` bytes; SG_STACK_CLASSES if there is none that large. */
+unsigned sg_stack_class(uint64_t size);
+/** A parked fiber with a stack of that class, made if need be; NULL if memory ran out. */
+struct sg_fiber *sg_fiber_acquire(struct sg_slot *slot, unsigned stack_class);
+/** Puts a fiber back that is suspended between two pieces of work. */
+void sg_fiber_park(struct sg_slot *slot, struct sg_fiber *fiber);
+/** Puts a fiber back whose frames are given up. */
+void sg_fiber_abandon(struct sg_slot *slot, struct sg_fiber *fiber);
+/** Whether `address` is in the guard below the fiber's stack. */
+bool sg_fiber_overflowed(const struct sg_fiber *fiber, uintptr_t address);
+
+/* --- block.c: one block's threads ---------------------------------------------------------------------- */
+
+/** The body of all fibers. */
+void sg_fiber_main(void *fiber);
+/** Makes ready a run of block `index`; NULL if memory ran out. */
+struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64_t index);
+void sg_run_release(struct sg_run *run);
+/** Gives up all threads of the block. */
+void sg_run_abandon(struct sg_run *run);
+/** Sets the block index from its linear number. */
+void sg_block_set_index(struct sg_block *block, uint64_t index);
+/** Runs the block's threads until one of the reasons to leave. */
+enum sg_leave sg_run_turn(struct sg_run *run);
+/** Runs blocks [first, end) of a block-form grid on `fiber`; SG_LEAVE_ENDED or _STOPPED. */
+enum sg_leave sg_run_blocks(struct sg_run *run, struct sg_fiber *fiber, uint64_t first, uint64_t end);
+
+/* --- barrier.c, warp.c: what the end of a thread means to those that wait -------------------------------- */
+
+void sg_barriers_thread_ended(struct sg_run *run);
+/** Counts exited threads as arrived where nothing else can run; true if that made a thread ready. */
+bool sg_barriers_rescue(struct sg_run *run);
+void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp);
+
+/* --- grid.c ----------------------------------------------------------------------------------------------- */
+
+/**
+ * Runs blocks of the grid in the slot until none is left to begin; with `may_leave`, or until another grid has
+ * nobody to work on it. The slot's scheduler.
+ */
+void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave);
+
+/* --- pool.c ----------------------------------------------------------------------------------------------- */
+
+/** True if a grid waits that nobody works on: those who can choose should go there. */
+bool sg_pool_starving(void);
+
+/* --- fault.c ---------------------------------------------------------------------------------------------- */
+
+/** Installs the signal handlers (once a process). */
+void sg_fault_install(void);
+/** Prepares the calling thread for running kernels: alternate signal stack, signals unblocked. False: no memory. */
+bool sg_fault_thread_init(void);
+/** The slot in which the calling thread works; what a signal handler looks at. */
+extern __thread struct sg_slot *sg_current_slot __attribute__((tls_model("initial-exec")));
+/** Records the grid's first fault and stops the grid. `tid` may be NULL. */
+void sg_grid_fault(struct sg_grid *grid, enum sg_fault fault, const uint32_t ctaid[3], const uint32_t *tid,
+                   uint64_t address);
+/** Bounds of the calling thread's stack, for the sanitizers. */
+void sg_thread_stack(const void **stack, size_t *size);
+
+/* --- output.c: the printf FIFO ------------------------------------------------------------------------------ */
+
+/** Appends one message; the oldest are dropped where the FIFO is full. */
+void sg_output_append(const char *text, size_t size);
+
+#endif

@@ -1,0 +1,205 @@
+/*
+ * grid.c - a slot's work on one grid: takes blocks, gives them turns, ends what has a fault.
+ *
+ * Block form: a range of blocks at a time, each one call. Thread form: usually one block at a time. When all blocks
+ * that the slot has begun only spin (yield), it begins further ones, so that grids whose blocks wait for each other
+ * come to an end however few threads work on them; a cooperative grid is spread over the slots in equal shares
+ * first. A slot that only spins gives up the processor to others, and after a while sleeps between the turns.
+ */
+#include "softgpu/exec/schedule.h"
+
+#include "common/log.h"
+
+#include <sched.h>
+#include <time.h>
+
+#define IDLE_ROUNDS_EXTRA 32u   /* rounds without progress after which a further block is begun */
+#define IDLE_ROUNDS_SLEEP 2000u /* … after which the slot sleeps between rounds */
+#define IDLE_SLEEP_NS     50000
+
+static void report_deadlock(const struct sg_run *run)
+{
+    const struct sg_block *block = &run->block;
+    unsigned barrier = SG_BARRIERS, in_barriers = 0;
+    for (unsigned i = SG_BARRIERS; i-- > 0;) {
+        if (run->barriers[i].first) {
+            barrier = i;
+            for (const struct sg_fiber *fiber = run->barriers[i].first; fiber; fiber = fiber->next)
+                in_barriers++;
+        }
+    }
+    if (barrier < SG_BARRIERS)
+        rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait, %u of them in barriers "
+                 "(barrier %u has %u of %u arrivals), the others in warp operations",
+                 run->grid->launch->kernel_name, block->ctaid[0], block->ctaid[1], block->ctaid[2], run->live,
+                 in_barriers, barrier, run->barriers[barrier].arrived,
+                 run->barriers[barrier].count ? run->barriers[barrier].count : run->live);
+    else
+        rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait in warp operations",
+                 run->grid->launch->kernel_name, block->ctaid[0], block->ctaid[1], block->ctaid[2], run->live);
+}
+
+/** The thread to name in a deadlock's report: the first that waits. */
+static const uint32_t *first_waiting(const struct sg_run *run)
+{
+    for (uint32_t w = 0; w < run->grid->n_warps; w++) {
+        uint32_t lanes = run->warps[w].alive & run->warps[w].started;
+        if (lanes)
+            return run->warps[w].lanes[__builtin_ctz(lanes)]->thread.tid;
+    }
+    return NULL;
+}
+
+static bool stopped(const struct sg_grid *grid)
+{
+    return atomic_load_explicit(&grid->stop, memory_order_relaxed);
+}
+
+static void out_of_memory(struct sg_grid *grid)
+{
+    rg_error("kernel %s: no memory to begin a block", grid->launch->kernel_name);
+    sg_grid_fault(grid, SG_FAULT_OUT_OF_RESOURCES, (const uint32_t[3]){0, 0, 0}, NULL, 0);
+}
+
+/* --- block form ------------------------------------------------------------------------------------------------ */
+
+static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
+{
+    struct sg_run *run = NULL;
+    struct sg_fiber *fiber = NULL;
+
+    while (!stopped(grid)) {
+        uint64_t first = atomic_fetch_add_explicit(&grid->next_block, grid->chunk, memory_order_relaxed);
+        if (first >= grid->n_blocks)
+            break;
+        uint64_t end = grid->n_blocks - first < grid->chunk ? grid->n_blocks : first + grid->chunk;
+        if (!run) {
+            run = sg_run_acquire(slot, grid, first);
+            fiber = run ? sg_fiber_acquire(slot, grid->stack_class) : NULL;
+            if (!fiber) {
+                out_of_memory(grid);
+                break;
+            }
+            fiber->run = run;
+        }
+        if (sg_run_blocks(run, fiber, first, end) == SG_LEAVE_STOPPED) {
+            sg_fiber_abandon(slot, fiber);
+            fiber = NULL;
+            break;
+        }
+        if (may_leave && sg_pool_starving())
+            break;
+    }
+    if (fiber)
+        sg_fiber_park(slot, fiber);
+    if (run)
+        sg_run_release(run);
+}
+
+/* --- thread form ------------------------------------------------------------------------------------------------ */
+
+/** The blocks that a slot has begun and not ended, in a ring; `last->next` has the next turn. */
+struct residents {
+    struct sg_run *last;
+    uint32_t count;
+    uint32_t idle; /* turns in a row in which nothing but yields happened */
+};
+
+static void add_resident(struct residents *r, struct sg_run *run)
+{
+    if (r->last) {
+        run->next = r->last->next;
+        r->last->next = run;
+    } else {
+        run->next = run;
+    }
+    r->last = run;
+    r->count++;
+}
+
+static struct sg_run *remove_next(struct residents *r)
+{
+    struct sg_run *run = r->last->next;
+    if (run == r->last)
+        r->last = NULL;
+    else
+        r->last->next = run->next;
+    r->count--;
+    return run;
+}
+
+/** Takes the grid's next block into the ring; false if there is none, or no memory for it. */
+static bool begin_block(struct sg_slot *slot, struct sg_grid *grid, struct residents *r)
+{
+    if (atomic_load_explicit(&grid->next_block, memory_order_relaxed) >= grid->n_blocks)
+        return false;
+    uint64_t index = atomic_fetch_add_explicit(&grid->next_block, 1, memory_order_relaxed);
+    if (index >= grid->n_blocks)
+        return false;
+    struct sg_run *run = sg_run_acquire(slot, grid, index);
+    if (!run) {
+        out_of_memory(grid);
+        return false;
+    }
+    add_resident(r, run);
+    return true;
+}
+
+/** All resident blocks only spin: begin another, or let others have the processor. */
+static void idle_round(struct sg_slot *slot, struct sg_grid *grid, struct residents *r)
+{
+    uint32_t rounds = r->idle / r->count;
+    bool more = r->count < grid->resident || (rounds >= IDLE_ROUNDS_EXTRA && r->count < grid->resident_max);
+    if (more && begin_block(slot, grid, r)) {
+        r->idle = 0;
+        return;
+    }
+    if (rounds < IDLE_ROUNDS_SLEEP)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = IDLE_SLEEP_NS}, NULL);
+}
+
+static void work_threads(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
+{
+    struct residents r = {0};
+
+    while (!stopped(grid)) {
+        if (!r.count && !begin_block(slot, grid, &r))
+            break;
+        struct sg_run *run = r.last->next;
+        enum sg_leave leave = sg_run_turn(run);
+        if (leave == SG_LEAVE_TURN) {
+            r.last = run;
+            r.idle = run->progress ? 0 : r.idle + 1;
+            if (r.idle ? r.idle % r.count == 0 : r.count < grid->resident)
+                idle_round(slot, grid, &r);
+        } else if (leave == SG_LEAVE_ENDED) {
+            sg_run_release(remove_next(&r));
+            r.idle = 0;
+            if (!r.count && may_leave && sg_pool_starving())
+                break;
+        } else if (leave == SG_LEAVE_DEADLOCK) {
+            report_deadlock(run);
+            sg_grid_fault(grid, SG_FAULT_DEADLOCK, run->block.ctaid, first_waiting(run), 0);
+        }
+    }
+    while (r.count) {
+        struct sg_run *run = remove_next(&r);
+        sg_run_abandon(run);
+        sg_run_release(run);
+    }
+}
+
+void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
+{
+    unsigned float_control = sg_float_control();
+    sg_set_float_control(SG_FLOAT_CONTROL_DEFAULT);
+    sg_current_slot = slot;
+    if (grid->launch->thread_form)
+        work_threads(slot, grid, may_leave);
+    else
+        work_blocks(slot, grid, may_leave);
+    sg_current_slot = NULL;
+    sg_set_float_control(float_control);
+}
