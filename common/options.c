@@ -435,24 +435,24 @@ enum rg_status rg_options_load_file(struct rg_options *options, const char *path
  */
 static void print_wrapped(FILE *out, const char *text, int column, int indent)
 {
-    fprintf(out, "%*s", indent > column ? indent - column : 1, "");
-    int at = indent > column ? indent : column + 1;
+    if (column >= indent) {
+        fputc('\n', out);
+        column = 0;
+    }
+    fprintf(out, "%*s", indent - column, "");
+    int at = indent;
     while (*text) {
         int size = (int)strcspn(text, " ");
-        if (at + size > 100 && at > indent) {
+        if (at > indent && at + 1 + size > 100) {
             fprintf(out, "\n%*s", indent, "");
             at = indent;
+        } else if (at > indent) {
+            fputc(' ', out);
+            at++;
         }
         fprintf(out, "%.*s", size, text);
         at += size;
-        text += size;
-        if (*text == ' ') {
-            text++;
-            if (at + 1 + (int)strcspn(text, " ") <= 100) {
-                fputc(' ', out);
-                at++;
-            }
-        }
+        text += size + strspn(text + size, " ");
     }
     fputc('\n', out);
 }
@@ -469,7 +469,7 @@ void rg_options_help(const struct rg_options *options, FILE *out)
             column += fprintf(out, row->type == RG_OPTION_OPTIONAL_TEXT ? "[=%s]" : " %s", row->argument);
         char text[1024];
         int size = snprintf(text, sizeof text, "%s", row->help);
-        if (row->value && row->type != RG_OPTION_FLAG && size < (int)sizeof text)
+        if (row->value && row->type != RG_OPTION_FLAG && row->value[0] != '-' && size < (int)sizeof text)
             size += snprintf(text + size, sizeof text - (size_t)size, " (default: %s)", row->value);
         if (row->environment && size < (int)sizeof text)
             snprintf(text + size, sizeof text - (size_t)size, " [%s]", row->environment);

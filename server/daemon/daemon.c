@@ -1,0 +1,369 @@
+/*
+ * daemon.c - the main thread of remote-gpud.
+ *
+ * Start: find a driver, open the listeners, say that it is ready. Then one poll(2) over listeners, signals
+ * and finished handshakes, without a timeout while nothing is pending: an idle server never wakes up. Stop:
+ * the first SIGTERM or SIGINT closes the listeners and waits for the running sessions; after the grace time
+ * or a second signal the workers get SIGTERM (each tells its client), two seconds later SIGKILL.
+ */
+#include "server/daemon/daemon.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/path.h"
+#include "server/daemon/driver.h"
+#include "server/daemon/handshake.h"
+#include "server/daemon/sessions.h"
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define LISTENERS_MAX     16
+#define KILL_AFTER_NS     2000000000ull
+#define ACCEPT_PAUSE_NS   200000000ull
+#define EXIT_CANNOT_START 125
+
+enum phase {
+    SERVING,
+    WAITING, /* asked to stop; sessions may finish */
+    ENDING,  /* workers have SIGTERM */
+    KILLING, /* workers have SIGKILL */
+};
+
+struct daemon {
+    const struct rg_daemon_settings *settings;
+    struct rg_driver driver;
+    struct rg_sessions sessions;
+    struct rg_handshakes handshakes;
+    struct rg_listener *listeners[LISTENERS_MAX];
+    int n_listeners;
+    int signals;
+    enum phase phase;
+    uint64_t phase_ends_ns;   /* WAITING, ENDING: when the next one begins */
+    uint64_t accept_again_ns; /* out of descriptors or memory: no accepting until then */
+};
+
+/* --- start -------------------------------------------------------------------------------------------------
+ */
+
+static bool listen_on(struct daemon *daemon, const char *address, bool required)
+{
+    char why[256] = "";
+    bool local = false;
+    if (daemon->n_listeners == LISTENERS_MAX) {
+        rg_error("more than %d addresses to listen on", LISTENERS_MAX);
+        return false;
+    }
+    if (rg_daemon_address_is_local(address, &local, why, sizeof why) != RG_OK) {
+        rg_error("cannot listen on '%s': %s", address, why);
+        return false;
+    }
+    if (!local && !daemon->settings->allow_unauthenticated) {
+        rg_error("will not listen on %s: other machines can reach it, and no credentials are configured, so "
+                 "anybody "
+                 "who reaches the port could run code here; use a loopback address or a unix socket, or "
+                 "accept the "
+                 "risk with --allow-unauthenticated",
+                 address);
+        return false;
+    }
+    /* Filters would keep part of the conversation to themselves, and the worker takes the socket over. */
+    const struct rg_transport_options options = {.filters = ""};
+    struct rg_listener *listener;
+    if (rg_transport_listen(address, &options, why, sizeof why, &listener) != RG_OK) {
+        if (required)
+            rg_error("cannot listen on %s: %s; --listen ADDRESS chooses another address or port", address,
+                     why);
+        else
+            rg_debug("not listening on %s: %s", address, why);
+        return !required;
+    }
+    daemon->listeners[daemon->n_listeners++] = listener;
+    rg_info("listening on %s", rg_listener_address(listener));
+    if (!local)
+        rg_warn("%s is open to everybody who can reach it (--allow-unauthenticated)",
+                rg_listener_address(listener));
+    return true;
+}
+
+static bool open_listeners(struct daemon *daemon)
+{
+    const struct rg_text_list *wanted = &daemon->settings->listen;
+    for (size_t i = 0; i < wanted->n; i++)
+        if (!listen_on(daemon, wanted->items[i], true))
+            return false;
+    if (wanted->n == 0)
+        return listen_on(daemon, "127.0.0.1", true) && listen_on(daemon, "[::1]", false);
+    return true;
+}
+
+static void write_addresses(const struct daemon *daemon, FILE *out)
+{
+    for (int i = 0; i < daemon->n_listeners; i++)
+        fprintf(out, "%s\n", rg_listener_address(daemon->listeners[i]));
+}
+
+/* Whoever waits for the file sees all of it or nothing. */
+static bool write_ready_file(const struct daemon *daemon, const char *path)
+{
+    char temporary[PATH_MAX];
+    int size = snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid());
+    FILE *out = size < (int)sizeof temporary ? fopen(temporary, "we") : NULL;
+    if (out) {
+        write_addresses(daemon, out);
+        if (fclose(out) == 0 && rename(temporary, path) == 0)
+            return true;
+        unlink(temporary);
+    }
+    rg_error("cannot write %s: %s", path, strerror(errno));
+    return false;
+}
+
+static bool say_ready(const struct daemon *daemon)
+{
+    const struct rg_daemon_settings *settings = daemon->settings;
+    if (settings->ready_fd >= 0) {
+        FILE *out = fdopen((int)settings->ready_fd, "w");
+        if (!out) {
+            rg_error("--ready-fd %d: %s", (int)settings->ready_fd, strerror(errno));
+            return false;
+        }
+        write_addresses(daemon, out);
+        fclose(out); /* a reader that has gone does not matter */
+    }
+    return !settings->ready_file || write_ready_file(daemon, settings->ready_file);
+}
+
+static bool open_signals(struct daemon *daemon)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &set, NULL); /* all threads come from this one */
+    signal(SIGPIPE, SIG_IGN);
+    daemon->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (daemon->signals < 0)
+        rg_error("signalfd: %s", strerror(errno));
+    return daemon->signals >= 0;
+}
+
+/* Sessions and handshakes each take descriptors; the soft limit is often low for the sake of select(2) alone.
+ */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max < 65536 ? limit.rlim_max : 65536;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static const char *worker_path(const struct rg_daemon_settings *settings, char *buffer, size_t size)
+{
+    const char *path = settings->worker;
+    if (!path) {
+        if (rg_path_library("worker", buffer, size) != RG_OK) {
+            rg_error("remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");
+            return NULL;
+        }
+        path = buffer;
+    }
+    if (access(path, X_OK) != 0) {
+        rg_error("the worker program %s cannot be run: %s; the installation is incomplete", path,
+                 strerror(errno));
+        return NULL;
+    }
+    return path;
+}
+
+/* --- serving -----------------------------------------------------------------------------------------------
+ */
+
+static void accept_all(struct daemon *daemon, struct rg_listener *listener)
+{
+    for (;;) {
+        struct rg_conn *conn;
+        enum rg_status status = rg_listener_accept(listener, 0, &conn);
+        if (status == RG_ERR_TIMEOUT || status == RG_ERR_CLOSED)
+            return;
+        if (status != RG_OK) {
+            /* the listener stays readable: without a pause this would be a busy loop */
+            rg_warn("cannot accept a connection now: %s", rg_status_string(status));
+            daemon->accept_again_ns = rg_now_ns() + ACCEPT_PAUSE_NS;
+            return;
+        }
+        rg_handshakes_start(&daemon->handshakes, conn);
+        if (daemon->handshakes.n > RG_HANDSHAKES_MAX)
+            return; /* those cut off finish first */
+    }
+}
+
+static void close_listeners(struct daemon *daemon)
+{
+    for (int i = 0; i < daemon->n_listeners; i++)
+        rg_listener_destroy(daemon->listeners[i]);
+    daemon->n_listeners = 0;
+}
+
+static void enter(struct daemon *daemon, enum phase phase)
+{
+    uint64_t now = rg_now_ns();
+    uint32_t running = rg_sessions_running(&daemon->sessions);
+    daemon->phase = phase;
+    switch (phase) {
+    case SERVING:
+        break;
+    case WAITING:
+        close_listeners(daemon);
+        if (running)
+            rg_info("stopping: no new sessions; waiting up to %.0f s for %u running (a second signal ends "
+                    "them now)",
+                    (double)daemon->settings->grace_ns / 1e9, running);
+        daemon->phase_ends_ns = now + daemon->settings->grace_ns;
+        break;
+    case ENDING:
+        if (running)
+            rg_info("ending %u sessions", running);
+        rg_sessions_signal(&daemon->sessions, SIGTERM);
+        daemon->phase_ends_ns = now + KILL_AFTER_NS;
+        break;
+    case KILLING:
+        if (running)
+            rg_warn("killing %u workers that did not end", running);
+        rg_sessions_signal(&daemon->sessions, SIGKILL);
+        daemon->phase_ends_ns = UINT64_MAX;
+        break;
+    }
+}
+
+static void handle_signals(struct daemon *daemon)
+{
+    struct signalfd_siginfo info;
+    while (read(daemon->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        switch (info.ssi_signo) {
+        case SIGCHLD:
+            rg_sessions_reap(&daemon->sessions);
+            break;
+        case SIGHUP:
+            rg_info("SIGHUP is ignored: settings are read at the start only");
+            break;
+        default:
+            if (daemon->phase == SERVING) {
+                rg_info("%s", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT");
+                enter(daemon, WAITING);
+            } else if (daemon->phase == WAITING) {
+                enter(daemon, ENDING);
+            }
+        }
+    }
+}
+
+/* Milliseconds until something is due without any event, or -1. */
+static int next_timeout(struct daemon *daemon, bool accepting)
+{
+    int timeout = rg_handshakes_expire(&daemon->handshakes);
+    uint64_t due = UINT64_MAX, now = rg_now_ns();
+    if (daemon->phase != SERVING)
+        due = daemon->phase_ends_ns;
+    else if (!accepting && daemon->accept_again_ns > now)
+        due = daemon->accept_again_ns;
+    if (due == UINT64_MAX)
+        return timeout;
+    uint64_t left = due > now ? (due - now) / 1000000u + 1 : 0;
+    if (left > INT_MAX)
+        left = INT_MAX;
+    return timeout < 0 || (int)left < timeout ? (int)left : timeout;
+}
+
+/* One round: wait, then handle everything that is due. */
+static void serve_once(struct daemon *daemon)
+{
+    struct pollfd fds[2 + LISTENERS_MAX] = {
+        {.fd = daemon->signals, .events = POLLIN},
+        {.fd = daemon->handshakes.wake, .events = POLLIN},
+    };
+    bool accepting = daemon->handshakes.n <= RG_HANDSHAKES_MAX && rg_now_ns() >= daemon->accept_again_ns;
+    int n = 2;
+    for (int i = 0; accepting && i < daemon->n_listeners; i++)
+        fds[n++] = (struct pollfd){.fd = rg_listener_fd(daemon->listeners[i]), .events = POLLIN};
+    if (poll(fds, (nfds_t)n, next_timeout(daemon, accepting)) < 0 && errno != EINTR) {
+        rg_error("poll: %s", strerror(errno));
+        daemon->accept_again_ns = rg_now_ns() + ACCEPT_PAUSE_NS;
+        return;
+    }
+    if (fds[1].revents)
+        rg_handshakes_finish(&daemon->handshakes, daemon->phase != SERVING);
+    for (int i = 2; i < n; i++)
+        if (fds[i].revents)
+            accept_all(daemon, daemon->listeners[i - 2]);
+    if (fds[0].revents)
+        handle_signals(daemon);
+    if (daemon->phase != SERVING && daemon->phase != KILLING && rg_now_ns() >= daemon->phase_ends_ns)
+        enter(daemon, daemon->phase + 1);
+}
+
+static void serve(struct daemon *daemon)
+{
+    while (daemon->phase == SERVING || rg_sessions_running(&daemon->sessions) > 0)
+        serve_once(daemon);
+    rg_info("stopped");
+}
+
+static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size)
+{
+    const struct rg_daemon_settings *settings = daemon->settings;
+    char why[RG_CONTROL_REASON] = "";
+    const char *worker = worker_path(settings, worker_buffer, worker_size);
+    if (!worker || !open_signals(daemon))
+        return false;
+    raise_descriptor_limit();
+    /* Addresses first: a mistake there should not have to wait for a driver. Nobody is accepted before
+     * serving. */
+    if (!open_listeners(daemon))
+        return false;
+    if (rg_driver_find(settings->driver, &daemon->driver, why, sizeof why) != RG_OK) {
+        rg_error("%s", why);
+        return false;
+    }
+    if (rg_sessions_init(&daemon->sessions, (uint32_t)settings->max_sessions, worker) != RG_OK)
+        return false;
+    if (rg_handshakes_init(&daemon->handshakes, &daemon->driver, &daemon->sessions,
+                           settings->allow_unauthenticated) != RG_OK)
+        return false;
+    return say_ready(daemon);
+}
+
+int rg_daemon_run(const struct rg_daemon_settings *settings)
+{
+    struct daemon *daemon = calloc(1, sizeof *daemon);
+    if (!daemon)
+        return EXIT_CANNOT_START;
+    daemon->settings = settings;
+    daemon->signals = -1;
+    char worker[PATH_MAX];
+    bool started = start(daemon, worker, sizeof worker);
+    if (started)
+        serve(daemon);
+    close_listeners(daemon);
+    if (daemon->handshakes.driver)
+        rg_handshakes_fini(&daemon->handshakes);
+    if (daemon->sessions.entries)
+        rg_sessions_fini(&daemon->sessions);
+    if (daemon->signals >= 0)
+        close(daemon->signals);
+    free(daemon);
+    return started ? 0 : EXIT_CANNOT_START;
+}

@@ -1,0 +1,321 @@
+/*
+ * handshake.c - see handshake.h.
+ *
+ * Life of a handshake: the main thread creates it and puts it into `running`; its thread receives one message
+ * and answers or sets `wants_session`, then moves it to `done` and writes the eventfd; the main thread joins
+ * the thread, acts, and destroys it. Only the main thread touches `running` and the deadline;
+ * rg_conn_interrupt is how it cuts the thread off, wherever that is.
+ */
+#include "server/daemon/handshake.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "transport/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A hello is small; what is larger is not worth taking apart. */
+#define HELLO_SIZE_MAX 16384
+/* How long a refused client may take to read why before its connection is closed under it. */
+#define LINGER_MS 1000
+
+struct rg_handshake {
+    struct rg_handshake *next, *next_done;
+    struct rg_handshakes *owner;
+    struct rg_conn *conn;
+    pthread_t thread;
+    uint64_t deadline_ns;
+    bool cut;           /* main thread: interrupted already */
+    bool wants_session; /* set by its thread before it is done */
+    struct rg_control hello;
+};
+
+enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_driver *driver,
+                                  struct rg_sessions *sessions, bool allow_unauthenticated)
+{
+    *handshakes = (struct rg_handshakes){
+        .driver = driver, .sessions = sessions, .allow_unauthenticated = allow_unauthenticated};
+    pthread_mutex_init(&handshakes->lock, NULL);
+    handshakes->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (handshakes->wake < 0) {
+        rg_error("eventfd: %s", strerror(errno));
+        return RG_ERR_NO_MEMORY;
+    }
+    return RG_OK;
+}
+
+/* --- the thread of one handshake ---------------------------------------------------------------------------
+ */
+
+/* Sends a refusal, then waits for the client to close first: data that it has sent and that nobody read would
+ * make the kernel reset the connection, and the refusal would be lost with it. */
+static void refuse(struct rg_conn *conn, const struct rg_control *refusal)
+{
+    rg_info("%s: refused: %s", rg_conn_peer(conn), refusal->refusal.reason);
+    if (rg_control_send(conn, refusal) != RG_OK)
+        return;
+    int fd = rg_conn_fd(conn);
+    if (fd < 0 || shutdown(fd, SHUT_WR) != 0)
+        return;
+    uint64_t deadline = rg_now_ns() + LINGER_MS * 1000000ull;
+    for (uint64_t now; (now = rg_now_ns()) < deadline;) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        char rest[4096];
+        if (poll(&wait, 1, (int)((deadline - now) / 1000000u) + 1) <= 0 ||
+            recv(fd, rest, sizeof rest, MSG_DONTWAIT) <= 0)
+            return;
+    }
+}
+
+static void answer_inventory(struct rg_handshake *handshake)
+{
+    struct rg_handshakes *owner = handshake->owner;
+    const struct rg_driver *driver = owner->driver;
+    struct rg_device_info *devices = calloc(driver->n_devices, sizeof *devices);
+    struct rg_session_info *sessions = calloc(RG_CONTROL_SESSIONS, sizeof *sessions);
+    struct rg_control *answer = calloc(1, sizeof *answer);
+    if (devices && sessions && answer) {
+        answer->kind = RG_CONTROL_INVENTORY;
+        struct rg_inventory *inventory = &answer->inventory;
+        snprintf(inventory->software, sizeof inventory->software, "remote-gpu %s", RG_VERSION);
+        if (gethostname(inventory->host, sizeof inventory->host - 1) != 0)
+            inventory->host[0] = 0;
+        inventory->protocol_major = RG_PROTOCOL_MAJOR;
+        inventory->protocol_minor = RG_PROTOCOL_MINOR;
+        inventory->driver = driver->info;
+        rg_driver_devices(owner->driver, devices);
+        inventory->n_devices = driver->n_devices;
+        inventory->devices = devices;
+        inventory->sessions_running = rg_sessions_running(owner->sessions);
+        inventory->sessions = sessions;
+        if (handshake->hello.client_hello.purpose == RG_PURPOSE_STATUS)
+            inventory->n_sessions = rg_sessions_list(owner->sessions, sessions, RG_CONTROL_SESSIONS);
+        inventory->limits = (struct rg_limits_info){
+            .message_bytes = RG_MESSAGE_MAX, .bulk_bytes = RG_BULK_MAX, .sessions = owner->sessions->max};
+        enum rg_status status;
+        /* what does not fit into a message is left out; the count stays true */
+        while ((status = rg_control_send(handshake->conn, answer)) == RG_ERR_LIMIT &&
+               inventory->n_sessions > 0)
+            inventory->n_sessions /= 2;
+        if (status != RG_OK)
+            rg_debug("%s: inventory not sent: %s", rg_conn_peer(handshake->conn), rg_status_string(status));
+    }
+    free(devices);
+    free(sessions);
+    free(answer);
+}
+
+/* A unix socket without permissions (an abstract one) is reachable for every local user: let in this one and
+ * root. */
+static bool peer_is_trusted(const struct rg_handshake *handshake)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    if (handshake->owner->allow_unauthenticated || strcmp(rg_conn_transport(handshake->conn), "unix") != 0)
+        return true;
+    int fd = rg_conn_fd(handshake->conn);
+    if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+        return false;
+    return peer.uid == 0 || peer.uid == geteuid();
+}
+
+/* Receives the hello. False: the connection is of no use, or was refused. */
+static bool receive_hello(struct rg_handshake *handshake)
+{
+    struct rg_conn *conn = handshake->conn;
+    struct rg_control refusal;
+    struct rg_message message;
+    enum rg_status status = rg_conn_recv(conn, RG_HELLO_TIMEOUT_MS, &message);
+    if (status == RG_OK)
+        status = message.bulk_size != 0 ? RG_ERR_PROTOCOL
+                 : message.size > HELLO_SIZE_MAX
+                     ? RG_ERR_LIMIT
+                     : rg_control_unpack(message.data, message.size, &handshake->hello);
+    if (status == RG_OK && handshake->hello.kind == RG_CONTROL_CLIENT_HELLO)
+        return true;
+    if (status == RG_OK || status == RG_ERR_PROTOCOL || status == RG_ERR_LIMIT) {
+        rg_refusal_init(
+            &refusal, RG_REFUSAL_MALFORMED,
+            "this is a remote-gpu server, and what was sent is no greeting of a remote-gpu client; "
+            "check which program was pointed at this address");
+        refuse(conn, &refusal);
+    } else if (status == RG_ERR_CLOSED || status == RG_ERR_LOST) {
+        rg_debug("%s: left before the handshake", rg_conn_peer(conn));
+    } else {
+        rg_info("%s: no greeting came: %s", rg_conn_peer(conn), rg_status_string(status));
+    }
+    return false;
+}
+
+static void converse(struct rg_handshake *handshake)
+{
+    struct rg_control refusal;
+    if (!receive_hello(handshake))
+        return;
+    const struct rg_client_hello *hello = &handshake->hello.client_hello;
+    if (hello->protocol_major != RG_PROTOCOL_MAJOR) {
+        rg_refusal_init(
+            &refusal, RG_REFUSAL_VERSION,
+            "the client (%s) speaks version %u of the protocol and the server (remote-gpu %s) version %u; "
+            "install the same release on both sides",
+            hello->software, hello->protocol_major, RG_VERSION, RG_PROTOCOL_MAJOR);
+        refuse(handshake->conn, &refusal);
+    } else if (!peer_is_trusted(handshake)) {
+        rg_refusal_init(
+            &refusal, RG_REFUSAL_UNAUTHORISED,
+            "this server's socket is for the user who started it; run your own, or have it started with "
+            "--allow-unauthenticated");
+        refuse(handshake->conn, &refusal);
+    } else if (hello->purpose != RG_PURPOSE_SESSION) {
+        answer_inventory(handshake);
+    } else {
+        handshake->wants_session = true;
+    }
+}
+
+static void *handshake_main(void *argument)
+{
+    struct rg_handshake *handshake = argument;
+    struct rg_handshakes *owner = handshake->owner;
+    converse(handshake);
+    pthread_mutex_lock(&owner->lock);
+    handshake->next_done = owner->done;
+    owner->done = handshake;
+    pthread_mutex_unlock(&owner->lock);
+    uint64_t one = 1;
+    if (write(owner->wake, &one, sizeof one) < 0)
+        rg_error("eventfd: %s", strerror(errno)); /* cannot be: the counter does not overflow */
+    return NULL;
+}
+
+/* --- main thread -------------------------------------------------------------------------------------------
+ */
+
+/* The oldest is the last of the list. */
+static void cut_oldest(struct rg_handshakes *handshakes)
+{
+    struct rg_handshake *oldest = NULL;
+    for (struct rg_handshake *at = handshakes->running; at; at = at->next)
+        if (!at->cut)
+            oldest = at;
+    if (oldest) {
+        oldest->cut = true;
+        rg_conn_interrupt(oldest->conn);
+    }
+}
+
+void rg_handshakes_start(struct rg_handshakes *handshakes, struct rg_conn *conn)
+{
+    if (handshakes->n >= RG_HANDSHAKES_MAX)
+        cut_oldest(handshakes);
+    struct rg_handshake *handshake = calloc(1, sizeof *handshake);
+    pthread_attr_t attributes;
+    if (!handshake || pthread_attr_init(&attributes) != 0) {
+        rg_error("%s: no memory for a handshake", rg_conn_peer(conn));
+        free(handshake);
+        rg_conn_destroy(conn);
+        return;
+    }
+    handshake->owner = handshakes;
+    handshake->conn = conn;
+    handshake->deadline_ns = rg_now_ns() + RG_HELLO_TIMEOUT_MS * 1000000ull;
+    (void)pthread_attr_setstacksize(&attributes, 512 * 1024);
+    int error = pthread_create(&handshake->thread, &attributes, handshake_main, handshake);
+    pthread_attr_destroy(&attributes);
+    if (error != 0) {
+        rg_error("%s: no thread for a handshake: %s", rg_conn_peer(conn), strerror(error));
+        rg_conn_destroy(conn);
+        free(handshake);
+        return;
+    }
+    handshake->next = handshakes->running;
+    handshakes->running = handshake;
+    handshakes->n++;
+}
+
+/* The client asked for a session: give the connection to a worker, or say why not. */
+static void start_session(struct rg_handshake *handshake, bool stopping)
+{
+    struct rg_conn *conn = handshake->conn;
+    struct rg_control refusal;
+    if (stopping) {
+        rg_refusal_init(&refusal, RG_REFUSAL_SHUTTING_DOWN,
+                        "the server is shutting down; use another, or try later");
+    } else if (rg_sessions_start(handshake->owner->sessions, handshake->owner->driver, &handshake->hello,
+                                 rg_conn_peer(conn), rg_conn_fd(conn), &refusal) == RG_OK) {
+        return;
+    }
+    rg_info("%s: refused: %s", rg_conn_peer(conn), refusal.refusal.reason);
+    /* The client waits for the answer and has sent nothing else, and an answer this small never blocks. */
+    if (rg_control_send(conn, &refusal) != RG_OK)
+        rg_debug("%s: left before it was refused", rg_conn_peer(conn));
+}
+
+static void destroy(struct rg_handshakes *handshakes, struct rg_handshake *handshake)
+{
+    struct rg_handshake **link = &handshakes->running;
+    while (*link != handshake)
+        link = &(*link)->next;
+    *link = handshake->next;
+    handshakes->n--;
+    rg_conn_destroy(handshake->conn);
+    rg_control_fini(&handshake->hello);
+    free(handshake);
+}
+
+void rg_handshakes_finish(struct rg_handshakes *handshakes, bool stopping)
+{
+    uint64_t count;
+    if (read(handshakes->wake, &count, sizeof count) < 0)
+        return; /* nobody is done */
+    pthread_mutex_lock(&handshakes->lock);
+    struct rg_handshake *done = handshakes->done;
+    handshakes->done = NULL;
+    pthread_mutex_unlock(&handshakes->lock);
+    while (done) {
+        struct rg_handshake *handshake = done;
+        done = handshake->next_done;
+        pthread_join(handshake->thread, NULL);
+        if (handshake->wants_session && !handshake->cut)
+            start_session(handshake, stopping);
+        destroy(handshakes, handshake);
+    }
+}
+
+int rg_handshakes_expire(struct rg_handshakes *handshakes)
+{
+    uint64_t now = rg_now_ns(), next = UINT64_MAX;
+    for (struct rg_handshake *at = handshakes->running; at; at = at->next) {
+        if (at->cut)
+            continue;
+        if (at->deadline_ns <= now) {
+            at->cut = true;
+            rg_conn_interrupt(at->conn);
+        } else if (at->deadline_ns < next) {
+            next = at->deadline_ns;
+        }
+    }
+    return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000u) + 1;
+}
+
+void rg_handshakes_fini(struct rg_handshakes *handshakes)
+{
+    for (struct rg_handshake *at = handshakes->running; at; at = at->next)
+        rg_conn_interrupt(at->conn);
+    while (handshakes->running) {
+        struct rg_handshake *handshake = handshakes->running;
+        pthread_join(handshake->thread, NULL);
+        destroy(handshakes, handshake);
+    }
+    if (handshakes->wake >= 0)
+        close(handshakes->wake);
+    pthread_mutex_destroy(&handshakes->lock);
+}

@@ -1,0 +1,40 @@
+/*
+ * main.c - program remote-gpud: the server.
+ *
+ * Processes: this one listens, answers questions and starts one worker by exec for each session; it never
+ * loads a CUDA driver and never reads a session's data. Workers end when it dies. See daemon.c for its life.
+ */
+#include "common/log.h"
+#include "server/daemon/daemon.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A server started from within "remote-gpu run" must not hand its drivers and workers the client library. */
+static void drop_client_environment(void)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    if (preload && strstr(preload, "/remote-gpu/libcuda.so.1"))
+        unsetenv("LD_PRELOAD");
+    unsetenv("REMOTE_GPU_SERVER");
+}
+
+int main(int argc, char **argv)
+{
+    rg_log_name("remote-gpud");
+    struct rg_daemon_settings settings;
+    int status = 0;
+    switch (rg_daemon_settings_load(&settings, argc, argv)) {
+    case RG_DAEMON_SERVE:
+        drop_client_environment();
+        status = rg_daemon_run(&settings);
+        break;
+    case RG_DAEMON_EXIT_OK:
+        break;
+    case RG_DAEMON_EXIT_FAILURE:
+        status = 125;
+        break;
+    }
+    rg_daemon_settings_fini(&settings);
+    return status;
+}

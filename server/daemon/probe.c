@@ -1,0 +1,243 @@
+/*
+ * probe.c - program lib/remote-gpu/probe: loads a CUDA driver, looks at its devices, reports, ends.
+ *
+ *   probe --driver LIBRARY      the report goes to descriptor 3: an Inventory, or a Refusal with the reason
+ *
+ * A driver that crashes or hangs takes only this process with it. Nothing of the driver is linked: every
+ * function is looked up, so that the software device, old drivers and stubs are all tried the same way. Free
+ * memory comes from NVML where there is one, which unlike the driver API needs no context (some hundred
+ * megabytes on a GPU).
+ */
+#include "common/log.h"
+#include "common/path.h"
+#include "proto/control.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REPORT_FD 3
+
+struct driver {
+    void *library;
+    CUresult (*init)(unsigned);
+    CUresult (*version)(int *);
+    CUresult (*count)(int *);
+    CUresult (*get)(CUdevice *, int);
+    CUresult (*name)(char *, int, CUdevice);
+    CUresult (*uuid)(CUuuid *, CUdevice);
+    CUresult (*memory)(size_t *, CUdevice);
+    CUresult (*attribute)(int *, CUdevice_attribute, CUdevice);
+    CUresult (*pci)(char *, int, CUdevice);
+    CUresult (*error_name)(CUresult, const char **);
+    CUresult (*retain)(CUcontext *, CUdevice);
+    CUresult (*release)(CUdevice);
+    CUresult (*set_current)(CUcontext);
+    CUresult (*memory_info)(size_t *, size_t *);
+};
+
+/* NVML's own header is not needed for three functions. */
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+struct nvml {
+    int (*init)(void);
+    int (*by_uuid)(const char *, void **);
+    int (*memory)(void *, struct nvml_memory *);
+};
+
+static _Noreturn void report(const struct rg_control *message)
+{
+    void *data;
+    size_t size;
+    if (rg_control_pack(message, &data, &size) != RG_OK)
+        _exit(1);
+    for (size_t done = 0; done < size;) {
+        ssize_t wrote = write(REPORT_FD, (char *)data + done, size - done);
+        if (wrote <= 0)
+            _exit(1);
+        done += (size_t)wrote;
+    }
+    /* no destructors: a driver's may hang, and nothing of this process is left to save */
+    _exit(0);
+}
+
+static _Noreturn void refuse(const char *reason, const char *detail)
+{
+    struct rg_control message;
+    rg_refusal_init(&message, RG_REFUSAL_DRIVER, "%s%s", reason, detail);
+    report(&message);
+}
+
+static void *look_up(void *library, const char *name)
+{
+    void *function = dlsym(library, name);
+    if (!function)
+        refuse("it has no function ", name);
+    return function;
+}
+
+static void check(const struct driver *driver, CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    const char *name = NULL;
+    if (!driver->error_name || driver->error_name(result, &name) != CUDA_SUCCESS || !name)
+        name = "unknown error";
+    char text[256];
+    snprintf(text, sizeof text, ": %s (%d)", name, (int)result);
+    refuse(call, text);
+}
+
+/* Where the library came from; that of remote-gpu's own client would only lead back here. */
+static void find_path(struct driver *driver, const char *given, char *path, size_t size)
+{
+    Dl_info info;
+    char full[PATH_MAX], own[PATH_MAX], own_full[PATH_MAX];
+    if (!dladdr((void *)driver->init, &info) || !info.dli_fname || !realpath(info.dli_fname, full))
+        snprintf(full, sizeof full, "%s", given);
+    if (rg_path_library("libcuda.so.1", own, sizeof own) == RG_OK && realpath(own, own_full) &&
+        strcmp(full, own_full) == 0)
+        refuse("the libcuda.so.1 found is remote-gpu's own client library, ", full);
+    rg_control_text(path, size, full, strlen(full));
+}
+
+static void load(struct driver *driver, const char *library, char *path, size_t path_size)
+{
+    driver->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!driver->library)
+        refuse(dlerror(), "");
+    driver->init = look_up(driver->library, "cuInit");
+    find_path(driver, library, path, path_size);
+    driver->version = look_up(driver->library, "cuDriverGetVersion");
+    driver->count = look_up(driver->library, "cuDeviceGetCount");
+    driver->get = look_up(driver->library, "cuDeviceGet");
+    driver->name = look_up(driver->library, "cuDeviceGetName");
+    driver->memory = look_up(driver->library, "cuDeviceTotalMem_v2");
+    driver->attribute = look_up(driver->library, "cuDeviceGetAttribute");
+    /* a device is usable without these */
+    driver->uuid = dlsym(driver->library, "cuDeviceGetUuid_v2");
+    if (!driver->uuid)
+        driver->uuid = dlsym(driver->library, "cuDeviceGetUuid");
+    driver->pci = dlsym(driver->library, "cuDeviceGetPCIBusId");
+    driver->error_name = dlsym(driver->library, "cuGetErrorName");
+    driver->retain = dlsym(driver->library, "cuDevicePrimaryCtxRetain");
+    driver->release = dlsym(driver->library, "cuDevicePrimaryCtxRelease_v2");
+    driver->set_current = dlsym(driver->library, "cuCtxSetCurrent");
+    driver->memory_info = dlsym(driver->library, "cuMemGetInfo_v2");
+}
+
+/* NVML beside the driver, or by name. All zero without it. */
+static struct nvml load_nvml(const char *driver_path)
+{
+    struct nvml nvml = {0};
+    char path[PATH_MAX];
+    const char *slash = strrchr(driver_path, '/');
+    snprintf(path, sizeof path, "%.*slibnvidia-ml.so.1", slash ? (int)(slash - driver_path + 1) : 0,
+             driver_path);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return nvml;
+    nvml.init = dlsym(library, "nvmlInit_v2");
+    nvml.by_uuid = dlsym(library, "nvmlDeviceGetHandleByUUID");
+    nvml.memory = dlsym(library, "nvmlDeviceGetMemoryInfo");
+    if (!nvml.init || !nvml.by_uuid || !nvml.memory || nvml.init() != 0)
+        memset(&nvml, 0, sizeof nvml);
+    return nvml;
+}
+
+static bool free_by_nvml(const struct nvml *nvml, struct rg_device_info *device)
+{
+    if (!nvml->init)
+        return false;
+    const uint8_t *u = device->uuid;
+    char text[64];
+    snprintf(text, sizeof text, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+             u[15]);
+    void *handle = NULL;
+    struct nvml_memory memory = {0};
+    if (nvml->by_uuid(text, &handle) != 0 || nvml->memory(handle, &memory) != 0)
+        return false;
+    device->memory_free = memory.free;
+    return true;
+}
+
+/* Only for the software device: on a GPU a context takes memory and time. */
+static bool free_by_context(const struct driver *driver, CUdevice handle, struct rg_device_info *device)
+{
+    CUcontext context = NULL;
+    size_t available = 0, total = 0;
+    if (!driver->retain || !driver->release || !driver->set_current || !driver->memory_info ||
+        driver->retain(&context, handle) != CUDA_SUCCESS)
+        return false;
+    bool known = driver->set_current(context) == CUDA_SUCCESS &&
+                 driver->memory_info(&available, &total) == CUDA_SUCCESS;
+    device->memory_free = available;
+    (void)driver->release(handle);
+    return known;
+}
+
+static void look_at(const struct driver *driver, const struct nvml *nvml, bool soft, int ordinal,
+                    struct rg_device_info *device)
+{
+    CUdevice handle;
+    check(driver, driver->get(&handle, ordinal), "cuDeviceGet");
+    device->ordinal = (uint32_t)ordinal;
+    char name[RG_CONTROL_TEXT] = "";
+    check(driver, driver->name(name, sizeof name - 1, handle), "cuDeviceGetName");
+    rg_control_text(device->name, sizeof device->name, name, strlen(name));
+    size_t total = 0;
+    check(driver, driver->memory(&total, handle), "cuDeviceTotalMem");
+    device->memory_total = total;
+    int major = 0, minor = 0;
+    check(driver, driver->attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle),
+          "cuDeviceGetAttribute");
+    check(driver, driver->attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle),
+          "cuDeviceGetAttribute");
+    device->compute_major = (uint32_t)major;
+    device->compute_minor = (uint32_t)minor;
+    CUuuid uuid;
+    if (driver->uuid && driver->uuid(&uuid, handle) == CUDA_SUCCESS)
+        memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
+    char pci[32] = "";
+    if (driver->pci && driver->pci(pci, sizeof pci - 1, handle) == CUDA_SUCCESS)
+        rg_control_text(device->pci, sizeof device->pci, pci, strlen(pci));
+    device->memory_free_known = soft ? free_by_context(driver, handle, device) : free_by_nvml(nvml, device);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3 || strcmp(argv[1], "--driver") != 0) {
+        rg_error("probe is a part of remote-gpud; usage: probe --driver LIBRARY");
+        return 125;
+    }
+    static struct rg_device_info devices[RG_DEVICES_MAX];
+    static struct rg_control message;
+    message.kind = RG_CONTROL_INVENTORY;
+    struct rg_inventory *inventory = &message.inventory;
+    inventory->devices = devices;
+
+    struct driver driver = {0};
+    load(&driver, argv[2], inventory->driver.path, sizeof inventory->driver.path);
+    check(&driver, driver.init(0), "cuInit");
+    int version = 0, count = 0;
+    check(&driver, driver.version(&version), "cuDriverGetVersion");
+    inventory->driver.version = (uint32_t)version;
+    check(&driver, driver.count(&count), "cuDeviceGetCount");
+    if (count <= 0)
+        refuse("it has no device", "");
+    if (count > RG_DEVICES_MAX)
+        count = RG_DEVICES_MAX;
+
+    struct nvml nvml = load_nvml(inventory->driver.path);
+    bool soft = !nvml.init && strstr(inventory->driver.path, "/soft/") != NULL;
+    for (int i = 0; i < count; i++)
+        look_at(&driver, &nvml, soft, i, &devices[i]);
+    inventory->n_devices = (uint32_t)count;
+    report(&message);
+}

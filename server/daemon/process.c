@@ -1,0 +1,114 @@
+/*
+ * process.c - fork and exec, with a pipe that carries the reason if exec fails (it closes by itself if not).
+ *
+ * Other threads may be running, so the child calls nothing between fork and exec that is not
+ * async-signal-safe.
+ */
+#include "server/daemon/process.h"
+
+#include "common/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Closes every descriptor from `first` on. Old kernels have no close_range: then up to the limit, one by one.
+ */
+static void close_from(int first)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, (unsigned)first, ~0u, 0u) == 0)
+        return;
+#endif
+    long limit = sysconf(_SC_OPEN_MAX);
+    for (long fd = first; fd < (limit > 0 && limit < 65536 ? limit : 65536); fd++)
+        close((int)fd);
+}
+
+/* In the child. Moves the descriptors to their places by way of numbers that are out of the way of all of
+ * them. */
+static int place_descriptors(const struct rg_process *process, int *failure)
+{
+    enum { ASIDE = 3 + RG_PROCESS_FDS + 1 };
+    int aside[RG_PROCESS_FDS];
+    for (int i = 0; i < process->n_fds; i++)
+        if ((aside[i] = fcntl(process->fds[i], F_DUPFD_CLOEXEC, ASIDE)) < 0)
+            return -1;
+    int failure_aside = fcntl(*failure, F_DUPFD_CLOEXEC, ASIDE);
+    if (failure_aside < 0)
+        return -1;
+    for (int i = 0; i < process->n_fds; i++)
+        if (dup2(aside[i], 3 + i) < 0)
+            return -1;
+    if (dup3(failure_aside, 3 + process->n_fds, O_CLOEXEC) < 0)
+        return -1;
+    *failure = 3 + process->n_fds;
+    close_from(*failure + 1);
+    return 0;
+}
+
+/* In the child: never returns. */
+static _Noreturn void become(const struct rg_process *process, pid_t parent, int failure)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    for (int number = 1; number < NSIG; number++)
+        (void)sigaction(number, &standard, NULL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+
+    if (process->death_signal) {
+        prctl(PR_SET_PDEATHSIG, process->death_signal);
+        if (getppid() != parent)
+            _exit(125); /* it died before the line above */
+    }
+    if (place_descriptors(process, &failure) == 0)
+        execve(process->path, process->arguments, process->environment);
+    int error = errno;
+    while (write(failure, &error, sizeof error) < 0 && errno == EINTR)
+        ;
+    _exit(127);
+}
+
+enum rg_status rg_process_start(const struct rg_process *process, pid_t *pid, char *why, size_t why_size)
+{
+    int failure[2];
+    if (pipe2(failure, O_CLOEXEC) != 0) {
+        rg_explain(why, why_size, "no pipe: %s", strerror(errno));
+        return RG_ERR_NO_MEMORY;
+    }
+    /* No signal may find the child with this process's handlers. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid_t parent = getpid();
+    pid_t child = fork();
+    if (child == 0)
+        become(process, parent, failure[1]);
+    int fork_error = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    close(failure[1]);
+    if (child < 0) {
+        close(failure[0]);
+        rg_explain(why, why_size, "no new process: %s", strerror(fork_error));
+        return RG_ERR_NO_MEMORY;
+    }
+    int error = 0;
+    ssize_t got;
+    while ((got = read(failure[0], &error, sizeof error)) < 0 && errno == EINTR)
+        ;
+    close(failure[0]);
+    if (got == (ssize_t)sizeof error) {
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+            ;
+        rg_explain(why, why_size, "%s: %s", process->path, strerror(error));
+        return error == ENOENT ? RG_ERR_NOT_FOUND : RG_ERR_IO;
+    }
+    *pid = child;
+    return RG_OK;
+}

@@ -1,0 +1,29 @@
+/*
+ * process.h - starting the daemon's child processes with exactly what they are meant to have.
+ */
+#ifndef RG_SERVER_DAEMON_PROCESS_H
+#define RG_SERVER_DAEMON_PROCESS_H
+
+#include "common/status.h"
+
+#include <sys/types.h>
+
+#define RG_PROCESS_FDS 4
+
+struct rg_process {
+    const char *path;
+    char *const *arguments;
+    char *const *environment;
+    int fds[RG_PROCESS_FDS]; /* become 3, 4, …; 0, 1, 2 are inherited, all others are closed */
+    int n_fds;
+    int death_signal; /* what the child gets when the calling thread ends; 0: nothing */
+};
+
+/**
+ * Starts a child by exec. RG_ERR_NOT_FOUND, RG_ERR_IO: `why` says why the program could not be executed. The
+ * caller reaps *pid. With a death signal the caller must be a thread that lives as long as the process.
+ */
+RG_MUST_CHECK enum rg_status rg_process_start(const struct rg_process *process, pid_t *pid, char *why,
+                                              size_t why_size);
+
+#endif

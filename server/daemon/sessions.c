@@ -1,0 +1,305 @@
+/*
+ * sessions.c - admission, and one worker process a session.
+ *
+ * A worker is started as
+ *   worker --fd 3 --hello-fd 4 --driver PATH --driver-kind soft|nvidia --devices 0,1 --session ID
+ * --max-sessions N Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker
+ * answers it. --devices are the server's ordinals. For NVIDIA's driver CUDA_VISIBLE_DEVICES names the same
+ * devices in the same order, so that the worker sees them, and no others, as 0, 1, …. The worker gets SIGTERM
+ * when the daemon dies, however it dies.
+ */
+#include "server/daemon/sessions.h"
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/daemon/process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum rg_status rg_sessions_init(struct rg_sessions *sessions, uint32_t max, const char *worker)
+{
+    *sessions = (struct rg_sessions){.max = max, .next_id = 1, .worker = worker};
+    pthread_mutex_init(&sessions->lock, NULL);
+    sessions->entries = calloc(max, sizeof sessions->entries[0]);
+    return sessions->entries ? RG_OK : RG_ERR_NO_MEMORY;
+}
+
+void rg_sessions_fini(struct rg_sessions *sessions)
+{
+    for (uint32_t i = 0; i < sessions->n; i++)
+        free(sessions->entries[i]);
+    free(sessions->entries);
+    pthread_mutex_destroy(&sessions->lock);
+    *sessions = (struct rg_sessions){0};
+}
+
+uint32_t rg_sessions_running(struct rg_sessions *sessions)
+{
+    pthread_mutex_lock(&sessions->lock);
+    uint32_t n = sessions->n;
+    pthread_mutex_unlock(&sessions->lock);
+    return n;
+}
+
+uint32_t rg_sessions_list(struct rg_sessions *sessions, struct rg_session_info *out, uint32_t max)
+{
+    pthread_mutex_lock(&sessions->lock);
+    uint32_t n = sessions->n < max ? sessions->n : max;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = sessions->entries[i]->info;
+    pthread_mutex_unlock(&sessions->lock);
+    return n;
+}
+
+/* --- admission ---------------------------------------------------------------------------------------------
+ */
+
+/* Which devices the client gets, in its order; false with the refusal set. */
+static bool grant_devices(const struct rg_driver *driver, const struct rg_client_hello *hello,
+                          struct rg_session_info *info, struct rg_control *refusal)
+{
+    for (uint32_t i = 0; i < hello->n_gpu_indices; i++) {
+        uint32_t wanted = hello->gpu_indices[i];
+        if (wanted >= driver->n_devices) {
+            rg_refusal_init(
+                refusal, RG_REFUSAL_NO_SUCH_GPU,
+                "GPU %u was asked for, but this server's GPUs are 0 to %u; 'remote-gpu list' shows them",
+                wanted, driver->n_devices - 1);
+            return false;
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (hello->gpu_indices[j] == wanted) {
+                rg_refusal_init(refusal, RG_REFUSAL_NO_SUCH_GPU, "GPU %u was asked for twice; name each once",
+                                wanted);
+                return false;
+            }
+        }
+        info->devices[i] = wanted;
+    }
+    info->n_devices = hello->n_gpu_indices;
+    if (info->n_devices > 0)
+        return true;
+    if (hello->gpus > driver->n_devices) {
+        rg_refusal_init(refusal, RG_REFUSAL_NO_SUCH_GPU,
+                        "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
+                        hello->gpus, driver->n_devices);
+        return false;
+    }
+    info->n_devices = hello->gpus ? hello->gpus : driver->n_devices;
+    for (uint32_t i = 0; i < info->n_devices; i++)
+        info->devices[i] = i;
+    return true;
+}
+
+static bool admit(struct rg_sessions *sessions, const struct rg_driver *driver,
+                  const struct rg_client_hello *hello, struct rg_session_info *info,
+                  struct rg_control *refusal)
+{
+    if (sessions->n >= sessions->max) {
+        rg_refusal_init(
+            refusal, RG_REFUSAL_FULL,
+            "the server runs %u sessions and takes no more at once; try again later, or raise its "
+            "--max-sessions",
+            sessions->n);
+        return false;
+    }
+    if (hello->memory_bytes || hello->memory_millionths) {
+        rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
+                        "this server cannot share a GPU by memory yet; run without a memory limit");
+        return false;
+    }
+    return grant_devices(driver, hello, info, refusal);
+}
+
+/* --- starting ----------------------------------------------------------------------------------------------
+ */
+
+/* A file that holds the packed hello, at its beginning. */
+static int hello_file(const struct rg_control *hello)
+{
+    void *data;
+    size_t size;
+    if (rg_control_pack(hello, &data, &size) != RG_OK)
+        return -1;
+    int fd = memfd_create("client-hello", MFD_CLOEXEC);
+    if (fd >= 0 && (write(fd, data, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET) != 0)) {
+        close(fd);
+        fd = -1;
+    }
+    free(data);
+    return fd;
+}
+
+static void format_devices(const struct rg_session_info *info, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (uint32_t i = 0; i < info->n_devices && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%u", i ? "," : "", info->devices[i]);
+}
+
+/* "CUDA_VISIBLE_DEVICES=GPU-…,GPU-…" */
+static void format_visible(const struct rg_driver *driver, const struct rg_session_info *info, char *out,
+                           size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "CUDA_VISIBLE_DEVICES=");
+    for (uint32_t i = 0; i < info->n_devices && used < size; i++) {
+        const uint8_t *u = driver->devices[info->devices[i]].uuid;
+        used += (size_t)snprintf(out + used, size - used,
+                                 "%sGPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                                 i ? "," : "", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9],
+                                 u[10], u[11], u[12], u[13], u[14], u[15]);
+    }
+}
+
+/* The daemon's environment with one variable replaced or added; the array alone is to be freed. */
+static char **environment_with(char *assignment)
+{
+    size_t name = strcspn(assignment, "=") + 1, n = 0;
+    while (environ[n])
+        n++;
+    char **out = calloc(n + 2, sizeof *out);
+    if (!out)
+        return NULL;
+    size_t used = 0;
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], assignment, name) != 0)
+            out[used++] = environ[i];
+    out[used] = assignment;
+    return out;
+}
+
+static enum rg_status start_worker(const struct rg_sessions *sessions, const struct rg_driver *driver,
+                                   const struct rg_control *hello, const struct rg_session_info *info, int fd,
+                                   pid_t *pid, char *why, size_t why_size)
+{
+    RG_CLEANUP_FD int file = hello_file(hello);
+    if (file < 0) {
+        rg_explain(why, why_size, "no memory for its start: %s", strerror(errno));
+        return RG_ERR_NO_MEMORY;
+    }
+    char devices[RG_DEVICES_MAX * 4], id[24], max[24], visible[64 + RG_DEVICES_MAX * 48];
+    format_devices(info, devices, sizeof devices);
+    format_visible(driver, info, visible, sizeof visible);
+    snprintf(id, sizeof id, "%llu", (unsigned long long)info->id);
+    snprintf(max, sizeof max, "%u", sessions->max);
+    const char *arguments[] = {"worker",
+                               "--fd",
+                               "3",
+                               "--hello-fd",
+                               "4",
+                               "--driver",
+                               driver->info.path,
+                               "--driver-kind",
+                               driver->info.kind,
+                               "--devices",
+                               devices,
+                               "--session",
+                               id,
+                               "--max-sessions",
+                               max,
+                               NULL};
+    bool real = strcmp(driver->info.kind, "nvidia") == 0;
+    RG_CLEANUP_FREE char **environment = real ? environment_with(visible) : NULL;
+    if (real && !environment)
+        return RG_ERR_NO_MEMORY;
+    struct rg_process process = {
+        .path = sessions->worker,
+        .arguments = (char *const *)(uintptr_t)arguments,
+        .environment = real ? environment : environ,
+        .fds = {fd, file},
+        .n_fds = 2,
+        .death_signal = SIGTERM,
+    };
+    return rg_process_start(&process, pid, why, why_size);
+}
+
+enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
+                                 const struct rg_control *hello, const char *peer, int fd,
+                                 struct rg_control *refusal)
+{
+    RG_CLEANUP_FREE struct rg_session_entry *entry = calloc(1, sizeof *entry);
+    if (!entry) {
+        rg_refusal_init(refusal, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+        return RG_ERR_NO_MEMORY;
+    }
+    struct rg_session_info *info = &entry->info;
+    const struct rg_client_hello *client = &hello->client_hello;
+    if (!admit(sessions, driver, client, info, refusal))
+        return RG_ERR_REFUSED;
+    info->id = sessions->next_id++;
+    info->identity = client->identity;
+    info->since_unix = (uint64_t)time(NULL);
+    rg_control_text(info->peer, sizeof info->peer, peer, strlen(peer));
+    entry->started_ns = rg_now_ns();
+
+    char why[512] = "";
+    enum rg_status status = start_worker(sessions, driver, hello, info, fd, &entry->pid, why, sizeof why);
+    if (status != RG_OK) {
+        rg_error("session %llu: no worker: %s", (unsigned long long)info->id, why);
+        rg_refusal_init(refusal, RG_REFUSAL_INTERNAL,
+                        "the server could not start a worker (%s); its log says more", why);
+        return status;
+    }
+    char devices[RG_DEVICES_MAX * 4];
+    format_devices(info, devices, sizeof devices);
+    rg_info("session %llu starts: %s@%s, process %u, from %s, GPU %s, worker %d: %s",
+            (unsigned long long)info->id, info->identity.user, info->identity.host, info->identity.pid,
+            info->peer, devices, (int)entry->pid, info->identity.command);
+    pthread_mutex_lock(&sessions->lock);
+    sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
+    pthread_mutex_unlock(&sessions->lock);
+    return RG_OK;
+}
+
+/* --- ending ------------------------------------------------------------------------------------------------
+ */
+
+static void say_end(const struct rg_session_entry *entry, int end)
+{
+    double seconds = (double)(rg_now_ns() - entry->started_ns) / 1e9;
+    unsigned long long id = entry->info.id;
+    if (WIFSIGNALED(end))
+        rg_log(WTERMSIG(end) == SIGTERM || WTERMSIG(end) == SIGKILL ? RG_LOG_INFO : RG_LOG_WARN,
+               "session %llu ended after %.1f s: its worker was killed by signal %d (%s)", id, seconds,
+               WTERMSIG(end), strsignal(WTERMSIG(end)));
+    else if (WEXITSTATUS(end) != 0)
+        rg_warn("session %llu ended after %.1f s: its worker failed with status %d", id, seconds,
+                WEXITSTATUS(end));
+    else
+        rg_info("session %llu ended after %.1f s", id, seconds);
+}
+
+void rg_sessions_reap(struct rg_sessions *sessions)
+{
+    /* By process id, never by -1: the probes of other threads are theirs to reap. */
+    for (uint32_t i = 0; i < sessions->n;) {
+        struct rg_session_entry *entry = sessions->entries[i];
+        int end = 0;
+        pid_t got = waitpid(entry->pid, &end, WNOHANG);
+        if (got == 0 || (got < 0 && errno == EINTR)) {
+            i++;
+            continue;
+        }
+        say_end(entry, end);
+        pthread_mutex_lock(&sessions->lock);
+        sessions->entries[i] = sessions->entries[--sessions->n];
+        pthread_mutex_unlock(&sessions->lock);
+        free(entry);
+    }
+}
+
+void rg_sessions_signal(struct rg_sessions *sessions, int signal)
+{
+    for (uint32_t i = 0; i < sessions->n; i++)
+        kill(sessions->entries[i]->pid, signal);
+}

@@ -1,0 +1,211 @@
+/*
+ * settings.c - the options of remote-gpud; see settings.h.
+ */
+#include "server/daemon/settings.h"
+
+#include "common/limits.h"
+#include "common/log.h"
+#include "transport/address.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SYSTEM_CONFIG "/etc/remote-gpu/remote-gpud.conf"
+#define AT(field)     offsetof(struct rg_daemon_settings, field)
+#define TEXT_OF(x)    TEXT_OF_(x)
+#define TEXT_OF_(x)   #x
+
+/* The manual page remote-gpud.8 lists the same rows; a test compares them. */
+static const struct rg_option table[] = {
+    {.name = "listen",
+     .letter = 'l',
+     .type = RG_OPTION_LIST,
+     .offset = AT(listen),
+     .argument = "ADDRESS",
+     .help =
+         "listen on ADDR:PORT, [V6]:PORT, unix:/PATH or unix:@NAME; may be given several times. Without it: "
+         "loopback, port " TEXT_OF(RG_DEFAULT_PORT)},
+    {.name = "driver",
+     .letter = 'd',
+     .type = RG_OPTION_TEXT,
+     .offset = AT(driver),
+     .argument = "auto|soft|PATH",
+     .value = "auto",
+     .help = "the CUDA driver sessions run on: NVIDIA's if it works, else the software device (auto); the "
+             "software "
+             "device (soft); or a libcuda.so.1"},
+    {.name = "max-sessions",
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(max_sessions),
+     .argument = "N",
+     .value = TEXT_OF(RG_SESSIONS_DEFAULT),
+     .min = 1,
+     .max = 4096,
+     .help = "sessions at once"},
+    {.name = "grace",
+     .type = RG_OPTION_SECONDS,
+     .offset = AT(grace_ns),
+     .argument = "SECONDS",
+     .value = "30",
+     .help = "when asked to stop, wait this long for running sessions"},
+    {.name = "allow-unauthenticated",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(allow_unauthenticated),
+     .help = "listen on addresses other machines can reach although no credentials are configured: whoever "
+             "reaches the port can run code on the GPUs"},
+    {.name = "log",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(log),
+     .argument = "error|warn|info|debug",
+     .value = "info",
+     .help = "how much is said on stderr",
+     .environment = "REMOTE_GPU_LOG"},
+    {.name = "ready-fd",
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(ready_fd),
+     .argument = "FD",
+     .value = "-1",
+     .min = -1,
+     .max = 1 << 20,
+     .not_in_file = true,
+     .help = "when listening, write the addresses to this descriptor, one a line, and close it"},
+    {.name = "ready-file",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(ready_file),
+     .argument = "PATH",
+     .not_in_file = true,
+     .help = "the same into a file, which appears complete"},
+    {.name = "config",
+     .letter = 'c',
+     .type = RG_OPTION_TEXT,
+     .offset = AT(config),
+     .argument = "FILE",
+     .not_in_file = true,
+     .help = "settings of the form 'max-sessions = 8'; a flag beats the file. Without it: " SYSTEM_CONFIG
+             ", if there is one"},
+    {.name = "worker", .type = RG_OPTION_TEXT, .offset = AT(worker), .argument = "PATH", .not_in_file = true},
+    {.name = "foreground",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(foreground),
+     .not_in_file = true,
+     .help = "stay in the foreground; it always does"},
+    {.name = "help",
+     .letter = 'h',
+     .type = RG_OPTION_FLAG,
+     .offset = AT(help),
+     .not_in_file = true,
+     .help = "show this"},
+    {.name = "version",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(version),
+     .not_in_file = true,
+     .help = "show the version"},
+};
+
+static void print_help(const struct rg_options *options)
+{
+    printf("Usage: remote-gpud [OPTION…]\n"
+           "Lets CUDA programs of other machines run on this machine's GPUs.\n\nOptions:\n");
+    rg_options_help(options, stdout);
+    printf("\nSignals: SIGTERM or SIGINT stops (a second one at once).\n"
+           "Exit status: 0 stopped by a signal, 125 could not start.\n");
+}
+
+static enum rg_status load_config(struct rg_daemon_settings *settings, char *why, size_t why_size)
+{
+    enum rg_status status = rg_options_load_file(
+        &settings->options, settings->config ? settings->config : SYSTEM_CONFIG, why, why_size);
+    if (status == RG_ERR_NOT_FOUND && !settings->config)
+        return RG_OK;
+    return status;
+}
+
+static void apply_log_level(const char *name)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            rg_log_set_level((enum rg_log_level)i);
+}
+
+enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings, int argc, char **argv)
+{
+    memset(settings, 0, sizeof *settings);
+    struct rg_options *options = &settings->options;
+    rg_options_init(options, table, sizeof table / sizeof table[0], settings, 0);
+    char why[512] = "";
+    int next = argc;
+    if (rg_options_load_arguments(options, argc, argv, &next, why, sizeof why) != RG_OK) {
+        rg_error("%s; see remote-gpud --help", why);
+        return RG_DAEMON_EXIT_FAILURE;
+    }
+    if (settings->help) {
+        print_help(options);
+        return RG_DAEMON_EXIT_OK;
+    }
+    if (settings->version) {
+        printf("remote-gpud %s\n", RG_VERSION);
+        return RG_DAEMON_EXIT_OK;
+    }
+    if (next < argc) {
+        rg_error("'%s' is no option; see remote-gpud --help", argv[next]);
+        return RG_DAEMON_EXIT_FAILURE;
+    }
+    if (rg_options_load_environment(options, why, sizeof why) != RG_OK ||
+        load_config(settings, why, sizeof why) != RG_OK) {
+        rg_error("%s", why);
+        return RG_DAEMON_EXIT_FAILURE;
+    }
+    apply_log_level(settings->log);
+    return RG_DAEMON_SERVE;
+}
+
+void rg_daemon_settings_fini(struct rg_daemon_settings *settings)
+{
+    rg_options_fini(&settings->options);
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+        return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+    }
+    if (address->sa_family == AF_INET6) {
+        const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+    }
+    return false;
+}
+
+enum rg_status rg_daemon_address_is_local(const char *address, bool *local, char *why, size_t why_size)
+{
+    struct rg_address parsed;
+    enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
+    if (status != RG_OK)
+        return status;
+    *local = true;
+    if (strcmp(parsed.scheme, "unix") == 0)
+        return RG_OK;
+    if (strcmp(parsed.scheme, "tcp") != 0) {
+        rg_explain(why, why_size, "a server listens on TCP or unix sockets, not '%s:'", parsed.scheme);
+        return RG_ERR_INVALID;
+    }
+    if (strcmp(parsed.host, "*") == 0 || parsed.host[0] == 0) {
+        *local = false;
+        return RG_OK;
+    }
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
+    int error = getaddrinfo(parsed.host, NULL, &hints, &found);
+    if (error != 0) {
+        rg_explain(why, why_size, "%s: %s", parsed.host, gai_strerror(error));
+        return RG_ERR_INVALID;
+    }
+    for (const struct addrinfo *at = found; at; at = at->ai_next)
+        *local = *local && is_loopback(at->ai_addr);
+    freeaddrinfo(found);
+    return RG_OK;
+}

@@ -1,0 +1,49 @@
+/*
+ * settings.h - what remote-gpud is told: one row an option in settings.c gives flag, file key and help.
+ */
+#ifndef RG_SERVER_DAEMON_SETTINGS_H
+#define RG_SERVER_DAEMON_SETTINGS_H
+
+#include "common/options.h"
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rg_daemon_settings {
+    struct rg_text_list listen; /* empty: loopback, default port */
+    char *driver;               /* "auto", "soft" or a path */
+    char *config;
+    bool allow_unauthenticated;
+    int64_t max_sessions;
+    uint64_t grace_ns;
+    char *log;
+    int64_t ready_fd; /* -1: none */
+    char *ready_file;
+    char *worker; /* NULL: lib/remote-gpu/worker */
+    bool foreground;
+    bool help;
+    bool version;
+    struct rg_options options;
+};
+
+/** What main does after rg_daemon_settings_load: serve, or exit with a status. */
+enum rg_daemon_start { RG_DAEMON_SERVE, RG_DAEMON_EXIT_OK, RG_DAEMON_EXIT_FAILURE };
+
+/**
+ * Loads command line, then configuration file. Answers --help and --version itself, on stdout; says what is
+ * wrong with a setting through the log.
+ */
+RG_MUST_CHECK enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings, int argc,
+                                                           char **argv);
+void rg_daemon_settings_fini(struct rg_daemon_settings *settings);
+
+/**
+ * Whether `address` (as given to --listen) can be reached from this machine alone: a unix socket, or a name
+ * all of whose addresses are loopback. RG_ERR_INVALID with the reason in `why`: malformed, or the name is not
+ * known.
+ */
+RG_MUST_CHECK enum rg_status rg_daemon_address_is_local(const char *address, bool *local, char *why,
+                                                        size_t why_size);
+
+#endif
