@@ -7,11 +7,12 @@ no hang), and standard error has a line of remote-gpu's own that says what happe
 
 import os
 import signal
+import socket
 import tempfile
 import threading
 import time
 
-from trial import Failure, Server, children_of, free_port, wait_until
+from trial import Failure, Server, free_port, run_program, wait_until
 
 # A program that works until it is stopped: one thread, more rounds than anyone waits for.
 ENDLESS = ["host_threads", "1", "100000", "1000"]
@@ -119,11 +120,26 @@ def test_streams_apart(build):
 
 def test_local(build):
     """`remote-gpu run --local` brings its own server, and leaves nothing of it behind."""
-    from trial import run_program
-    result = run_program([build.command, "run", "--local", "--", build.example("vector_add")])
+    mark = "trial-%d" % os.getpid()
+    result = run_program([build.command, "run", "--local", "--", build.example("vector_add")],
+                         {"REMOTE_GPU_TRIAL": mark})
     direct = build.run_direct([build.example("vector_add")])
     expect(result.status == 0 and result.output == direct.output, "the output differs", direct, result)
-    expect(not children_of(os.getpid()), "processes are left")
+    expect(wait_until(lambda: not marked_processes(mark), 10), "processes are left: %s" % marked_processes(mark))
+
+
+def marked_processes(mark):
+    """The process ids of all processes that inherited the mark in their environment."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open("/proc/%s/environ" % entry, "rb") as file:
+                    if ("REMOTE_GPU_TRIAL=%s" % mark).encode() in file.read().split(b"\0"):
+                        found.append(int(entry))
+            except OSError:
+                pass
+    return found
 
 
 # ---- figures ----
@@ -173,7 +189,6 @@ def test_wrong_address(build):
 
 def test_not_a_server(build):
     """Something else listens at the address and answers nonsense, or nothing."""
-    import socket
     for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 4096, b""):
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
