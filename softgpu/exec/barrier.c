@@ -1,10 +1,11 @@
 /*
  * barrier.c - the sixteen barriers of a block: sync, arrive, and reductions.
  *
- * Threads that wait hang in the barrier's list; whoever completes the barrier makes the whole list ready at once and
- * goes on without a switch. A barrier for the whole block completes when all threads that have not exited wait in
- * it; one with an explicit count completes at that count, and exited threads are counted only when nothing else in
- * the block can run (programs may give the whole block's count for one of which threads have left).
+ * Threads that wait hang in the barrier's list; whoever completes the barrier makes the whole list ready at
+ * once and goes on without a switch. A barrier for the whole block completes when all threads that have not
+ * exited wait in it; one with an explicit count completes at that count, and exited threads are counted only
+ * when nothing else in the block can run (programs may give the whole block's count for one of which threads
+ * have left).
  *
  * A barrier number above 15 is an illegal instruction.
  */

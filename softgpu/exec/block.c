@@ -1,9 +1,9 @@
 /*
  * block.c - the threads of one block: their beginning, yield, exit and end.
  *
- * A run is acquired for a block, given turns by the slot's scheduler until its threads have ended, and released.
- * In a turn the fibers switch among themselves (schedule.h). Block-form code is one call a block, on a fiber as
- * well, so that a fault or an overflow in it is dealt with in the same way.
+ * A run is acquired for a block, given turns by the slot's scheduler until its threads have ended, and
+ * released. In a turn the fibers switch among themselves (schedule.h). Block-form code is one call a block,
+ * on a fiber as well, so that a fault or an overflow in it is dealt with in the same way.
  *
  * Memory that runs out fails sg_run_acquire. Slot's thread only.
  */
@@ -19,8 +19,8 @@ static bool reserve_shared(struct sg_run *run, size_t size)
     if (size <= run->shared_capacity)
         return true;
     size_t capacity = (size + (64u << 10) - 1) & ~(size_t)((64u << 10) - 1);
-    unsigned char *map = mmap(NULL, capacity + SG_STACK_GUARD, PROT_NONE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *map =
+        mmap(NULL, capacity + SG_STACK_GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
         return false;
     if (mprotect(map, capacity, PROT_READ | PROT_WRITE) != 0) {
@@ -130,7 +130,8 @@ void sg_run_abandon(struct sg_run *run)
     }
 }
 
-/* --- fibers ------------------------------------------------------------------------------------------------ */
+/* --- fibers ------------------------------------------------------------------------------------------------
+ */
 
 /** Gives the fiber the block's next thread; false if all have begun. */
 static inline bool begin_next_thread(struct sg_fiber *fiber)
@@ -254,7 +255,8 @@ enum sg_leave sg_run_blocks(struct sg_run *run, struct sg_fiber *fiber, uint64_t
     return enter(run->slot, fiber);
 }
 
-/* --- what threads call ---------------------------------------------------------------------------------------- */
+/* --- what threads call
+ * ---------------------------------------------------------------------------------------- */
 
 void sg_rt_exit(struct sg_thread *t)
 {
@@ -275,7 +277,8 @@ void sg_rt_yield(struct sg_thread *t)
     }
     struct sg_fiber *next = sg_next_fiber(run);
     if (next == fiber) {
-        slot->leave = SG_LEAVE_TURN; /* the only one that can run: whatever it waits for is not in this block */
+        slot->leave =
+            SG_LEAVE_TURN; /* the only one that can run: whatever it waits for is not in this block */
         sg_ready_append(run, fiber);
         sg_leave(slot, fiber);
     } else if (next) {

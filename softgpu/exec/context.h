@@ -1,9 +1,10 @@
 /*
  * context.h - a suspended flow of control and the switch between two of them.
  *
- * On x86-64 the switch saves the six callee-saved registers on the stack and exchanges stack pointers: about a
- * dozen instructions. Elsewhere ucontext does it (a system call each time). The floating-point control registers
- * are not switched: all fibers of a thread share them, and the engine sets them when it enters and leaves a grid.
+ * On x86-64 the switch saves the six callee-saved registers on the stack and exchanges stack pointers: about
+ * a dozen instructions. Elsewhere ucontext does it (a system call each time). The floating-point control
+ * registers are not switched: all fibers of a thread share them, and the engine sets them when it enters and
+ * leaves a grid.
  */
 #ifndef SG_EXEC_CONTEXT_H
 #define SG_EXEC_CONTEXT_H
@@ -22,19 +23,19 @@ _Static_assert(sizeof(struct sg_context) == 8 && offsetof(struct sg_context, sp)
 void sg_context_entry(void);
 
 /** Prepares `context` to call entry(argument) on the stack [stack, stack + size) when first switched to. */
-static inline void sg_context_make(struct sg_context *context, void *stack, size_t size, void (*entry)(void *),
-                                   void *argument)
+static inline void sg_context_make(struct sg_context *context, void *stack, size_t size,
+                                   void (*entry)(void *), void *argument)
 {
     void **top = (void **)(((__UINTPTR_TYPE__)stack + size) & ~(__UINTPTR_TYPE__)15);
     *--top = NULL; /* ends the chain of frames; keeps sg_context_entry's stack 16-byte aligned */
     *--top = NULL;
     *--top = (void *)(__UINTPTR_TYPE__)sg_context_entry;
-    *--top = NULL;                              /* rbp */
-    *--top = NULL;                              /* rbx */
-    *--top = argument;                          /* r12 */
-    *--top = (void *)(__UINTPTR_TYPE__)entry;   /* r13 */
-    *--top = NULL;                              /* r14 */
-    *--top = NULL;                              /* r15 */
+    *--top = NULL;                            /* rbp */
+    *--top = NULL;                            /* rbx */
+    *--top = argument;                        /* r12 */
+    *--top = (void *)(__UINTPTR_TYPE__)entry; /* r13 */
+    *--top = NULL;                            /* r14 */
+    *--top = NULL;                            /* r15 */
     context->sp = top;
 }
 
@@ -48,7 +49,8 @@ void sg_context_switch(struct sg_context *from, const struct sg_context *to);
 struct sg_context {
     ucontext_t state;
 };
-void sg_context_make(struct sg_context *context, void *stack, size_t size, void (*entry)(void *), void *argument);
+void sg_context_make(struct sg_context *context, void *stack, size_t size, void (*entry)(void *),
+                     void *argument);
 void sg_context_switch(struct sg_context *from, const struct sg_context *to);
 
 #endif

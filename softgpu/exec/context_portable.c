@@ -1,4 +1,5 @@
-/* context_portable.c - the context switch by ucontext, for machines without hand-written code; see context.h. */
+/* context_portable.c - the context switch by ucontext, for machines without hand-written code; see context.h.
+ */
 #include "softgpu/exec/context.h"
 
 #include <stdint.h>
@@ -13,7 +14,8 @@ static void start(unsigned entry_high, unsigned entry_low, unsigned argument_hig
     abort(); /* entries do not return */
 }
 
-void sg_context_make(struct sg_context *context, void *stack, size_t size, void (*entry)(void *), void *argument)
+void sg_context_make(struct sg_context *context, void *stack, size_t size, void (*entry)(void *),
+                     void *argument)
 {
     uint64_t e = (uintptr_t)entry, a = (uintptr_t)argument;
     getcontext(&context->state);

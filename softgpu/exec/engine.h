@@ -1,15 +1,16 @@
 /*
  * engine.h - the engine's own structures; see exec.h for what it does.
  *
- *   slot   the place where one OS thread runs blocks (an "SM"): fibers, block runs and buffers kept for reuse, and
- *          the scheduler's context. A thread owns a slot while it works on a grid.
- *   grid   one launch, on the stack of the thread that called sg_exec_run.
- *   run    one block of a thread-form grid in execution: its ready queue, barriers and warps.
- *   fiber  a stack and the CUDA thread that runs on it. A fiber takes the next thread of its block that has not
- *          begun, runs it to its end, takes the next, and parks itself in the slot when there is none.
+ *   slot   the place where one OS thread runs blocks (an "SM"): fibers, block runs and buffers kept for
+ * reuse, and the scheduler's context. A thread owns a slot while it works on a grid. grid   one launch, on
+ * the stack of the thread that called sg_exec_run. run    one block of a thread-form grid in execution: its
+ * ready queue, barriers and warps. fiber  a stack and the CUDA thread that runs on it. A fiber takes the next
+ * thread of its block that has not begun, runs it to its end, takes the next, and parks itself in the slot
+ * when there is none.
  *
- * Everything but the atomics of a grid is touched by one OS thread only. Fibers switch to each other directly; they
- * leave to the slot's scheduler (grid.c) when the block has ended, cannot go on, or its turn is over.
+ * Everything but the atomics of a grid is touched by one OS thread only. Fibers switch to each other
+ * directly; they leave to the slot's scheduler (grid.c) when the block has ended, cannot go on, or its turn
+ * is over.
  */
 #ifndef SG_EXEC_ENGINE_H
 #define SG_EXEC_ENGINE_H
@@ -24,14 +25,14 @@
 
 #define SG_WARP_SIZE     32u
 #define SG_BARRIERS      16u
-#define SG_THREADS_MAX   1024u        /* of a block */
-#define SG_STACK_BASE    (64u << 10)  /* bytes of the smallest stack */
-#define SG_STACK_CLASSES 14u          /* stacks of SG_STACK_BASE << class bytes */
-#define SG_BLOCK_STACK   (1u << 20)   /* bytes of stack for block form, beyond launch->stack_size */
-#define SG_SHARED_MAX    (64u << 20)  /* bytes of shared memory of one block */
-#define SG_STACK_GUARD   (64u << 10)  /* unmapped bytes below each stack and above shared memory */
-#define SG_RESIDENT_MAX  64u          /* blocks a slot begins because the earlier ones only spin */
-#define SG_TURN_SWITCHES 65536u       /* waits in one turn of a block */
+#define SG_THREADS_MAX   1024u       /* of a block */
+#define SG_STACK_BASE    (64u << 10) /* bytes of the smallest stack */
+#define SG_STACK_CLASSES 14u         /* stacks of SG_STACK_BASE << class bytes */
+#define SG_BLOCK_STACK   (1u << 20)  /* bytes of stack for block form, beyond launch->stack_size */
+#define SG_SHARED_MAX    (64u << 20) /* bytes of shared memory of one block */
+#define SG_STACK_GUARD   (64u << 10) /* unmapped bytes below each stack and above shared memory */
+#define SG_RESIDENT_MAX  64u         /* blocks a slot begins because the earlier ones only spin */
+#define SG_TURN_SWITCHES 65536u      /* waits in one turn of a block */
 
 #define sg_likely(x)   __builtin_expect(!!(x), 1)
 #define sg_unlikely(x) __builtin_expect(!!(x), 0)
@@ -123,8 +124,8 @@ struct sg_grid {
     const unsigned char *params;
     uint64_t n_blocks;
     uint32_t n_threads, n_warps;
-    uint32_t chunk;    /* blocks taken at a time */
-    uint32_t resident; /* blocks a slot may hold at once when they yield … */
+    uint32_t chunk;        /* blocks taken at a time */
+    uint32_t resident;     /* blocks a slot may hold at once when they yield … */
     uint32_t resident_max; /* … and when they have done nothing else for long */
     unsigned stack_class;
     _Atomic uint64_t next_block;
@@ -167,31 +168,36 @@ enum sg_leave sg_run_turn(struct sg_run *run);
 /** Runs blocks [first, end) of a block-form grid on `fiber`; SG_LEAVE_ENDED or _STOPPED. */
 enum sg_leave sg_run_blocks(struct sg_run *run, struct sg_fiber *fiber, uint64_t first, uint64_t end);
 
-/* --- barrier.c, warp.c: what the end of a thread means to those that wait -------------------------------- */
+/* --- barrier.c, warp.c: what the end of a thread means to those that wait --------------------------------
+ */
 
 void sg_barriers_thread_ended(struct sg_run *run);
 /** Counts exited threads as arrived where nothing else can run; true if that made a thread ready. */
 bool sg_barriers_rescue(struct sg_run *run);
 void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp);
 
-/* --- grid.c ----------------------------------------------------------------------------------------------- */
+/* --- grid.c -----------------------------------------------------------------------------------------------
+ */
 
 /**
- * Runs blocks of the grid in the slot until none is left to begin; with `may_leave`, or until another grid has
- * nobody to work on it. The slot's scheduler.
+ * Runs blocks of the grid in the slot until none is left to begin; with `may_leave`, or until another grid
+ * has nobody to work on it. The slot's scheduler.
  */
 void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave);
 
-/* --- pool.c ----------------------------------------------------------------------------------------------- */
+/* --- pool.c -----------------------------------------------------------------------------------------------
+ */
 
 /** True if a grid waits that nobody works on: those who can choose should go there. */
 bool sg_pool_starving(void);
 
-/* --- fault.c ---------------------------------------------------------------------------------------------- */
+/* --- fault.c ----------------------------------------------------------------------------------------------
+ */
 
 /** Installs the signal handlers (once a process). */
 void sg_fault_install(void);
-/** Prepares the calling thread for running kernels: alternate signal stack, signals unblocked. False: no memory. */
+/** Prepares the calling thread for running kernels: alternate signal stack, signals unblocked. False: no
+ * memory. */
 bool sg_fault_thread_init(void);
 /** The slot in which the calling thread works; what a signal handler looks at. */
 extern __thread struct sg_slot *sg_current_slot __attribute__((tls_model("initial-exec")));
@@ -201,7 +207,8 @@ void sg_grid_fault(struct sg_grid *grid, enum sg_fault fault, const uint32_t cta
 /** Bounds of the calling thread's stack, for the sanitizers. */
 void sg_thread_stack(const void **stack, size_t *size);
 
-/* --- output.c: the printf FIFO ------------------------------------------------------------------------------ */
+/* --- output.c: the printf FIFO
+ * ------------------------------------------------------------------------------ */
 
 /** Appends one message; the oldest are dropped where the FIFO is full. */
 void sg_output_append(const char *text, size_t size);

@@ -1,12 +1,13 @@
 /*
  * fault.c - what a kernel does wrong: recorded once a grid, with place and address; signals of the processor.
  *
- * The handlers for SIGSEGV, SIGBUS, SIGFPE and SIGILL are installed when the engine first runs and stay. In a thread
- * whose slot runs a fiber, the signal is the kernel's: the fault is recorded and control goes, out of the handler,
- * to the slot's scheduler, which gives up the block's fibers; the handler's alternate stack is left behind as it is.
- * Any other signal goes to the handler that was there before.
+ * The handlers for SIGSEGV, SIGBUS, SIGFPE and SIGILL are installed when the engine first runs and stay. In a
+ * thread whose slot runs a fiber, the signal is the kernel's: the fault is recorded and control goes, out of
+ * the handler, to the slot's scheduler, which gives up the block's fibers; the handler's alternate stack is
+ * left behind as it is. Any other signal goes to the handler that was there before.
  *
- * An application that installs handlers of its own later, without passing signals on, takes these ones out of action.
+ * An application that installs handlers of its own later, without passing signals on, takes these ones out of
+ * action.
  */
 #include "softgpu/exec/schedule.h"
 
@@ -121,7 +122,8 @@ void sg_fault_install(void)
     }
 }
 
-/* --- the thread's part ------------------------------------------------------------------------------------------- */
+/* --- the thread's part
+ * ------------------------------------------------------------------------------------------- */
 
 static pthread_key_t signal_stack_key;
 static pthread_once_t signal_stack_once = PTHREAD_ONCE_INIT;

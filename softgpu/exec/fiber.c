@@ -2,10 +2,10 @@
  * fiber.c - stacks and fibers, made in batches and kept in the slot for ever after.
  *
  * A batch is one mapping: under each stack lies a guard that faults, so an overflow is told from other bad
- * addresses. Guards cost no mapping of their own where the kernel has guard regions (Linux 6.13); elsewhere they are
- * made with mprotect, which splits the mapping, and only so many that the process keeps room for its own mappings.
- * The tops of the stacks are offset by a few hundred bytes each ("coloured"), or the hot frames of all fibers would
- * compete for the same lines of the first-level cache.
+ * addresses. Guards cost no mapping of their own where the kernel has guard regions (Linux 6.13); elsewhere
+ * they are made with mprotect, which splits the mapping, and only so many that the process keeps room for its
+ * own mappings. The tops of the stacks are offset by a few hundred bytes each ("coloured"), or the hot frames
+ * of all fibers would compete for the same lines of the first-level cache.
  *
  * Memory that runs out makes sg_fiber_acquire return NULL. Slot's thread only.
  */
@@ -24,7 +24,8 @@
 #define COLOUR_STEP  320u
 #define GUARDS_MAX   12000 /* made with mprotect: two mappings each, of 65530 that Linux allows by default */
 
-/** Makes [address, address + SG_STACK_GUARD) fault; without effect where that would take too many mappings. */
+/** Makes [address, address + SG_STACK_GUARD) fault; without effect where that would take too many mappings.
+ */
 static void install_guard(unsigned char *address)
 {
     static _Atomic bool no_guard_regions;

@@ -1,10 +1,11 @@
 /*
  * grid.c - a slot's work on one grid: takes blocks, gives them turns, ends what has a fault.
  *
- * Block form: a range of blocks at a time, each one call. Thread form: usually one block at a time. When all blocks
- * that the slot has begun only spin (yield), it begins further ones, so that grids whose blocks wait for each other
- * come to an end however few threads work on them; a cooperative grid is spread over the slots in equal shares
- * first. A slot that only spins gives up the processor to others, and after a while sleeps between the turns.
+ * Block form: a range of blocks at a time, each one call. Thread form: usually one block at a time. When all
+ * blocks that the slot has begun only spin (yield), it begins further ones, so that grids whose blocks wait
+ * for each other come to an end however few threads work on them; a cooperative grid is spread over the slots
+ * in equal shares first. A slot that only spins gives up the processor to others, and after a while sleeps
+ * between the turns.
  */
 #include "softgpu/exec/schedule.h"
 
@@ -36,7 +37,8 @@ static void report_deadlock(const struct sg_run *run)
                  run->barriers[barrier].count ? run->barriers[barrier].count : run->live);
     else
         rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait in warp operations",
-                 run->grid->launch->kernel_name, block->ctaid[0], block->ctaid[1], block->ctaid[2], run->live);
+                 run->grid->launch->kernel_name, block->ctaid[0], block->ctaid[1], block->ctaid[2],
+                 run->live);
 }
 
 /** The thread to name in a deadlock's report: the first that waits. */
@@ -61,7 +63,8 @@ static void out_of_memory(struct sg_grid *grid)
     sg_grid_fault(grid, SG_FAULT_OUT_OF_RESOURCES, (const uint32_t[3]){0, 0, 0}, NULL, 0);
 }
 
-/* --- block form ------------------------------------------------------------------------------------------------ */
+/* --- block form
+ * ------------------------------------------------------------------------------------------------ */
 
 static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
 {
@@ -96,7 +99,8 @@ static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_lea
         sg_run_release(run);
 }
 
-/* --- thread form ------------------------------------------------------------------------------------------------ */
+/* --- thread form
+ * ------------------------------------------------------------------------------------------------ */
 
 /** The blocks that a slot has begun and not ended, in a ring; `last->next` has the next turn. */
 struct residents {

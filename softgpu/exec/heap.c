@@ -1,12 +1,13 @@
 /*
  * heap.c - malloc and free of kernels.
  *
- * The heap is one mapping of the limit's size, in pages of 4 KiB. Requests up to 1 KiB are slots of a page that
- * holds one size only; larger ones are runs of pages. What is in use is noted outside of the mapping, so a kernel
- * that writes past its memory spoils its own data but not the allocator. A full heap gives NULL; freeing what is not
- * the start of an allocation is an illegal address.
+ * The heap is one mapping of the limit's size, in pages of 4 KiB. Requests up to 1 KiB are slots of a page
+ * that holds one size only; larger ones are runs of pages. What is in use is noted outside of the mapping, so
+ * a kernel that writes past its memory spoils its own data but not the allocator. A full heap gives NULL;
+ * freeing what is not the start of an allocation is an illegal address.
  *
- * Any thread, under one lock that no kernel's fault can leave taken: nothing in here reads the kernel's memory.
+ * Any thread, under one lock that no kernel's fault can leave taken: nothing in here reads the kernel's
+ * memory.
  */
 #include "softgpu/exec/engine.h"
 

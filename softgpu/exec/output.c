@@ -1,9 +1,9 @@
 /*
  * output.c - the FIFO of device printf and assertion messages.
  *
- * Messages are kept as (length, text) records in a ring of limited size; where it is full the oldest are dropped, as
- * a GPU's FIFO overwrites them. A flush hands all text to the writer in one piece, outside the FIFO's lock, so that
- * kernels go on printing meanwhile; flushes are one at a time, which keeps the order.
+ * Messages are kept as (length, text) records in a ring of limited size; where it is full the oldest are
+ * dropped, as a GPU's FIFO overwrites them. A flush hands all text to the writer in one piece, outside the
+ * FIFO's lock, so that kernels go on printing meanwhile; flushes are one at a time, which keeps the order.
  *
  * Memory for the ring that cannot be had drops messages, with one warning. Any thread.
  */
@@ -79,8 +79,8 @@ void sg_output_append(const char *text, size_t size)
         fifo.used += sizeof(length) + size;
     } else if (!warned) {
         warned = true;
-        rg_warn("device printf: a message of %zu bytes does not fit into the FIFO of %zu and is dropped", size,
-                fifo.capacity);
+        rg_warn("device printf: a message of %zu bytes does not fit into the FIFO of %zu and is dropped",
+                size, fifo.capacity);
     }
     pthread_mutex_unlock(&fifo.lock);
 }

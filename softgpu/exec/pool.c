@@ -1,16 +1,17 @@
 /*
  * pool.c - the engine as a whole: slots, worker threads, the list of grids; sg_exec_run.
  *
- * A thread needs a slot to run blocks, and there is one a core. The thread that calls sg_exec_run takes a slot if one
- * is free and works on its own grid; a grid of more than one block is also put into the list, from which worker
- * threads (made when first needed, at most one a core) help the grid with the fewest helpers. Waking spreads: each
- * worker that finds blocks left wakes the next. Everybody without work sleeps on a condition variable.
+ * A thread needs a slot to run blocks, and there is one a core. The thread that calls sg_exec_run takes a
+ * slot if one is free and works on its own grid; a grid of more than one block is also put into the list,
+ * from which worker threads (made when first needed, at most one a core) help the grid with the fewest
+ * helpers. Waking spreads: each worker that finds blocks left wakes the next. Everybody without work sleeps
+ * on a condition variable.
  *
- * A caller that finds all slots taken waits for a worker to come to its grid. After a short time it makes an extra
- * slot for itself: the blocks that hold the others may be waiting for just this grid.
+ * A caller that finds all slots taken waits for a worker to come to its grid. After a short time it makes an
+ * extra slot for itself: the blocks that hold the others may be waiting for just this grid.
  *
- * Threads that cannot be made are done without: the caller's own suffices. A process that forks keeps a usable engine
- * in the parent only.
+ * Threads that cannot be made are done without: the caller's own suffices. A process that forks keeps a
+ * usable engine in the parent only.
  */
 #include "softgpu/exec/engine.h"
 
@@ -79,7 +80,8 @@ bool sg_pool_starving(void)
     return atomic_load_explicit(&engine.n_starving, memory_order_relaxed) != 0;
 }
 
-/* --- slots (under the lock) ---------------------------------------------------------------------------------- */
+/* --- slots (under the lock)
+ * ---------------------------------------------------------------------------------- */
 
 /** A free slot, made if there are fewer than cores (or `extra`); NULL if there is none. */
 static struct sg_slot *take_slot(bool extra)
@@ -114,7 +116,8 @@ static void bind_slot(struct sg_slot *slot)
     sg_sanitize_thread(&slot->scheduler_sanitize, stack, size);
 }
 
-/* --- the list of grids (under the lock) ------------------------------------------------------------------------- */
+/* --- the list of grids (under the lock)
+ * ------------------------------------------------------------------------- */
 
 static void list_grid(struct sg_grid *grid)
 {
@@ -181,7 +184,8 @@ static struct sg_grid *choose_grid(void)
     return best;
 }
 
-/* --- workers ------------------------------------------------------------------------------------------------------ */
+/* --- workers
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void *work(void *unused);
 
@@ -240,7 +244,8 @@ static void *work(void *unused)
     return NULL;
 }
 
-/* --- running a grid --------------------------------------------------------------------------------------------- */
+/* --- running a grid
+ * --------------------------------------------------------------------------------------------- */
 
 static bool valid(const struct sg_launch *launch, struct sg_grid *grid)
 {
@@ -258,8 +263,8 @@ static bool valid(const struct sg_launch *launch, struct sg_grid *grid)
     grid->n_threads = (uint32_t)threads;
     grid->n_warps = (grid->n_threads + SG_WARP_SIZE - 1) / SG_WARP_SIZE;
     grid->n_blocks = plane * launch->grid[2];
-    uint64_t stack = launch->thread_form ? SG_STACK_BASE + launch->stack_size
-                                         : SG_BLOCK_STACK + launch->stack_size * 16;
+    uint64_t stack =
+        launch->thread_form ? SG_STACK_BASE + launch->stack_size : SG_BLOCK_STACK + launch->stack_size * 16;
     grid->stack_class = launch->stack_size > UINT32_MAX ? SG_STACK_CLASSES : sg_stack_class(stack);
     return grid->stack_class < SG_STACK_CLASSES;
 }
@@ -281,7 +286,8 @@ static void plan(const struct sg_launch *launch, struct sg_grid *grid)
     }
 }
 
-/** Waits for a slot, or for others to run the grid; after a while makes an extra slot. NULL: the grid has ended. */
+/** Waits for a slot, or for others to run the grid; after a while makes an extra slot. NULL: the grid has
+ * ended. */
 static struct sg_slot *wait_for_slot(struct sg_grid *grid)
 {
     struct timespec until;
@@ -328,7 +334,8 @@ static void run(struct sg_grid *grid)
     if (slot) {
         bind_slot(slot);
         sg_grid_work(slot, grid, false);
-        for (unsigned i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&grid->workers, memory_order_relaxed) > 1; i++)
+        for (unsigned i = 0;
+             i < SPIN_ROUNDS && atomic_load_explicit(&grid->workers, memory_order_relaxed) > 1; i++)
             pause_briefly();
     }
 

@@ -1,9 +1,11 @@
 /*
- * print.c - device printf and assert: the text is made where the kernel runs and put into the FIFO (output.c).
+ * print.c - device printf and assert: the text is made where the kernel runs and put into the FIFO
+ * (output.c).
  *
- * nvcc passes the arguments of printf in a buffer, each aligned to its size: 4 bytes for int and shorter, 8 for long,
- * long long, double and pointers. A string argument is an address. Format and strings are the kernel's: an address
- * in them that cannot be read is the kernel's fault like any other, so no lock is held while they are read.
+ * nvcc passes the arguments of printf in a buffer, each aligned to its size: 4 bytes for int and shorter, 8
+ * for long, long long, double and pointers. A string argument is an address. Format and strings are the
+ * kernel's: an address in them that cannot be read is the kernel's fault like any other, so no lock is held
+ * while they are read.
  *
  * Any thread that runs a kernel; the buffer for the text is the slot's.
  */
@@ -58,7 +60,8 @@ static const char *parse_number(const char *p, int *number)
     return p;
 }
 
-/** Takes apart what follows a '%'; returns its end, and in `stars` which of width and precision are arguments. */
+/** Takes apart what follows a '%'; returns its end, and in `stars` which of width and precision are
+ * arguments. */
 static const char *parse(const char *p, struct conversion *c, unsigned *stars)
 {
     size_t n = 0;
@@ -108,11 +111,11 @@ static void convert(struct text *text, const struct conversion *c, uint64_t valu
         snprintf(precision, sizeof(precision), ".%d", c->precision);
     bool integer = strchr("diouxX", c->type) != NULL;
     snprintf(format, sizeof(format), "%%%s%s%s%s%c", c->flags, width, precision,
-             !integer           ? ""
-             : c->longs         ? "ll"
-             : c->shorts == 1   ? "h"
-             : c->shorts        ? "hh"
-                                : "",
+             !integer         ? ""
+             : c->longs       ? "ll"
+             : c->shorts == 1 ? "h"
+             : c->shorts      ? "hh"
+                              : "",
              c->type);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -204,8 +207,8 @@ void sg_rt_assertfail(struct sg_thread *t, const char *expression, const char *f
     if (slot_text(run->slot, &text)) {
         int n = snprintf(text.data, text.capacity,
                          "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
-                         file ? file : "(unknown)", line, function ? function : "(unknown)", block[0], block[1],
-                         block[2], thread[0], thread[1], thread[2], expression ? expression : "");
+                         file ? file : "(unknown)", line, function ? function : "(unknown)", block[0],
+                         block[1], block[2], thread[0], thread[1], thread[2], expression ? expression : "");
         if (n > 0)
             sg_output_append(text.data, (size_t)n < text.capacity ? (size_t)n : text.capacity - 1);
     }

@@ -1,7 +1,8 @@
 /*
  * schedule.h - the inner loop of the engine: which fiber of a block runs next, and the switch to it.
  *
- * A block's fibers take turns in the order in which they became ready. Threads that have not begun come first.
+ * A block's fibers take turns in the order in which they became ready. Threads that have not begun come
+ * first.
  */
 #ifndef SG_EXEC_SCHEDULE_H
 #define SG_EXEC_SCHEDULE_H

@@ -19,15 +19,21 @@ uint64_t sg_rt_globaltimer(struct sg_thread *t)
 
 const struct sg_rt_symbol *sg_rt_symbols(void)
 {
-#define SYMBOL(function) {#function, (void *)(uintptr_t)function}
+#define SYMBOL(function)                                                                                     \
+    {                                                                                                        \
+#function, (void *)(uintptr_t)function                                                               \
+    }
     static const struct sg_rt_symbol symbols[] = {
-        SYMBOL(sg_rt_exit),           SYMBOL(sg_rt_fault),       SYMBOL(sg_rt_yield),
-        SYMBOL(sg_rt_barrier_sync),   SYMBOL(sg_rt_barrier_red), SYMBOL(sg_rt_barrier_arrive),
-        SYMBOL(sg_rt_warp_sync),      SYMBOL(sg_rt_activemask),  SYMBOL(sg_rt_shfl),
-        SYMBOL(sg_rt_vote),           SYMBOL(sg_rt_match_any),   SYMBOL(sg_rt_match_all),
-        SYMBOL(sg_rt_redux),          SYMBOL(sg_rt_vprintf),     SYMBOL(sg_rt_assertfail),
-        SYMBOL(sg_rt_malloc),         SYMBOL(sg_rt_free),        SYMBOL(sg_rt_clock),
-        SYMBOL(sg_rt_globaltimer),    {NULL, NULL},
+        SYMBOL(sg_rt_exit),        SYMBOL(sg_rt_fault),
+        SYMBOL(sg_rt_yield),       SYMBOL(sg_rt_barrier_sync),
+        SYMBOL(sg_rt_barrier_red), SYMBOL(sg_rt_barrier_arrive),
+        SYMBOL(sg_rt_warp_sync),   SYMBOL(sg_rt_activemask),
+        SYMBOL(sg_rt_shfl),        SYMBOL(sg_rt_vote),
+        SYMBOL(sg_rt_match_any),   SYMBOL(sg_rt_match_all),
+        SYMBOL(sg_rt_redux),       SYMBOL(sg_rt_vprintf),
+        SYMBOL(sg_rt_assertfail),  SYMBOL(sg_rt_malloc),
+        SYMBOL(sg_rt_free),        SYMBOL(sg_rt_clock),
+        SYMBOL(sg_rt_globaltimer), {NULL, NULL},
     };
 #undef SYMBOL
     return symbols;

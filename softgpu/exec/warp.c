@@ -1,10 +1,11 @@
 /*
  * warp.c - operations among the lanes of a warp: shuffle, vote, match, reduce, synchronise.
  *
- * A lane that arrives joins the group of its mask. The lane that completes the group (all lanes of the mask that
- * have not exited are in it) computes the results of all of them, makes the others ready and goes on. Groups with
- * different masks are independent of each other, so diverged parts of a warp may be at different operations.
- * Lanes of one group that came by different operations each get the result of their own.
+ * A lane that arrives joins the group of its mask. The lane that completes the group (all lanes of the mask
+ * that have not exited are in it) computes the results of all of them, makes the others ready and goes on.
+ * Groups with different masks are independent of each other, so diverged parts of a warp may be at different
+ * operations. Lanes of one group that came by different operations let each other go, and each operation's
+ * result is that of the lanes that came by it.
  *
  * A lane that is not in its own mask counts as if it were.
  */
@@ -17,9 +18,9 @@ enum kind { KIND_SYNC, KIND_SHUFFLE, KIND_VOTE, KIND_MATCH_ANY, KIND_MATCH_ALL, 
     for (uint32_t rest_ = (set), lane = 0; rest_ && (lane = (uint32_t)__builtin_ctz(rest_), 1);              \
          rest_ &= rest_ - 1)
 
-static void shuffle(struct sg_fiber *const *lanes, uint32_t group, uint32_t same, uint32_t mode)
+static void shuffle(struct sg_fiber *const *lanes, uint32_t group, uint32_t mode)
 {
-    FOR_LANES(lane, same)
+    FOR_LANES(lane, group)
     {
         struct sg_fiber *fiber = lanes[lane];
         uint32_t b = fiber->b & 31, clamp = fiber->c & 31, segment = fiber->c >> 8 & 31;
@@ -52,7 +53,7 @@ static void shuffle(struct sg_fiber *const *lanes, uint32_t group, uint32_t same
     }
 }
 
-static void vote(struct sg_fiber *const *lanes, uint32_t group, uint32_t same, uint32_t mode)
+static void vote(struct sg_fiber *const *lanes, uint32_t group, uint32_t mode)
 {
     uint32_t ballot = 0;
     FOR_LANES(lane, group)
@@ -61,11 +62,11 @@ static void vote(struct sg_fiber *const *lanes, uint32_t group, uint32_t same, u
                       : mode == 1 ? ballot != 0
                       : mode == 2 ? ballot == group || ballot == 0
                                   : ballot;
-    FOR_LANES(lane, same)
+    FOR_LANES(lane, group)
     lanes[lane]->result = result;
 }
 
-static void match_any(struct sg_fiber *const *lanes, uint32_t group, uint32_t same)
+static void match_any(struct sg_fiber *const *lanes, uint32_t group)
 {
     uint32_t todo = group;
     while (todo) {
@@ -73,23 +74,23 @@ static void match_any(struct sg_fiber *const *lanes, uint32_t group, uint32_t sa
         uint32_t equal = 0;
         FOR_LANES(lane, todo)
         equal |= (uint32_t)(lanes[lane]->value == value) << lane;
-        FOR_LANES(lane, equal & same)
+        FOR_LANES(lane, equal)
         lanes[lane]->result = equal;
         todo &= ~equal;
     }
 }
 
-static void match_all(struct sg_fiber *const *lanes, uint32_t group, uint32_t same)
+static void match_all(struct sg_fiber *const *lanes, uint32_t group)
 {
     uint64_t value = lanes[__builtin_ctz(group)]->value;
     bool equal = true;
     FOR_LANES(lane, group)
     equal &= lanes[lane]->value == value;
-    FOR_LANES(lane, same)
+    FOR_LANES(lane, group)
     lanes[lane]->result = equal ? group | 1ull << 32 : 0;
 }
 
-static void reduce(struct sg_fiber *const *lanes, uint32_t group, uint32_t same, uint32_t mode)
+static void reduce(struct sg_fiber *const *lanes, uint32_t group, uint32_t mode)
 {
     uint32_t result = (uint32_t)lanes[__builtin_ctz(group)]->value;
     FOR_LANES(lane, group & (group - 1))
@@ -122,7 +123,7 @@ static void reduce(struct sg_fiber *const *lanes, uint32_t group, uint32_t same,
             break;
         }
     }
-    FOR_LANES(lane, same)
+    FOR_LANES(lane, group)
     lanes[lane]->result = result;
 }
 
@@ -136,19 +137,19 @@ static void resolve(struct sg_fiber *const *lanes, uint32_t group)
         todo &= ~same;
         switch (operation >> 8) {
         case KIND_SHUFFLE:
-            shuffle(lanes, group, same, mode);
+            shuffle(lanes, same, mode);
             break;
         case KIND_VOTE:
-            vote(lanes, group, same, mode);
+            vote(lanes, same, mode);
             break;
         case KIND_MATCH_ANY:
-            match_any(lanes, group, same);
+            match_any(lanes, same);
             break;
         case KIND_MATCH_ALL:
-            match_all(lanes, group, same);
+            match_all(lanes, same);
             break;
         case KIND_REDUCE:
-            reduce(lanes, group, same, mode);
+            reduce(lanes, same, mode);
             break;
         default:
             break;
@@ -166,8 +167,8 @@ static void finish_group(struct sg_run *run, struct sg_warp *warp, uint32_t inde
     sg_ready_append(run, warp->lanes[lane]);
 }
 
-static uint64_t warp_operation(struct sg_thread *t, uint32_t operation, uint64_t value, uint32_t b, uint32_t c,
-                               uint32_t mask)
+static uint64_t warp_operation(struct sg_thread *t, uint32_t operation, uint64_t value, uint32_t b,
+                               uint32_t c, uint32_t mask)
 {
     struct sg_fiber *fiber = sg_thread_fiber(t);
     struct sg_run *run = fiber->run;
