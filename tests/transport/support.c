@@ -1,0 +1,114 @@
+/* support.c - see support.h. */
+#include "support.h"
+
+#include "transport/operations.h"
+
+#include <string.h>
+#include <unistd.h>
+
+void test_begin(unsigned seconds)
+{
+    alarm(seconds);
+    rg_transport_register(&rg_transport_tcp_ops);
+}
+
+struct pair pair_open(const char *address, const char *filters, bool spin)
+{
+    struct pair pair = {0};
+    const struct rg_transport_options connecting = {.filters = filters, .spin = spin};
+    const struct rg_transport_options listening = {.filters = "", .spin = spin};
+    char why[128] = "";
+    enum rg_status status = rg_transport_listen(address, &listening, why, sizeof why, &pair.listener);
+    if (status == RG_OK)
+        status = rg_transport_connect(rg_listener_address(pair.listener), &connecting, why, sizeof why, &pair.a);
+    if (status != RG_OK)
+        fprintf(stderr, "%s: %s\n", address, why);
+    CHECK_OK(status);
+    CHECK_OK(rg_listener_accept(pair.listener, 5000, &pair.b));
+    return pair;
+}
+
+void pair_close(struct pair *pair)
+{
+    rg_conn_destroy(pair->a);
+    rg_conn_destroy(pair->b);
+    rg_listener_destroy(pair->listener);
+    *pair = (struct pair){0};
+}
+
+static uint64_t pattern_word(uint64_t seed, uint64_t index)
+{
+    uint64_t x = seed * 0x9e3779b97f4a7c15u + index * 0xbf58476d1ce4e5b9u;
+    x ^= x >> 29;
+    return x * 0x94d049bb133111ebu;
+}
+
+void pattern_fill(void *data, size_t size, uint64_t seed)
+{
+    unsigned char *cur = data;
+    for (uint64_t i = 0; size > 0; i++) {
+        uint64_t word = pattern_word(seed, i);
+        size_t n = size < sizeof word ? size : sizeof word;
+        memcpy(cur, &word, n);
+        cur += n;
+        size -= n;
+    }
+}
+
+bool pattern_matches(const void *data, size_t size, uint64_t seed)
+{
+    const unsigned char *cur = data;
+    for (uint64_t i = 0; size > 0; i++) {
+        uint64_t word = pattern_word(seed, i);
+        size_t n = size < sizeof word ? size : sizeof word;
+        if (memcmp(cur, &word, n) != 0)
+            return false;
+        cur += n;
+        size -= n;
+    }
+    return true;
+}
+
+enum rg_status send_bytes(struct rg_conn *conn, const void *msg, size_t msg_size, const void *bulk, size_t bulk_size)
+{
+    const struct iovec m = {(void *)(uintptr_t)msg, msg_size}, k = {(void *)(uintptr_t)bulk, bulk_size};
+    return rg_conn_send(conn, &m, 1, &k, bulk ? 1 : 0);
+}
+
+enum rg_status send_pattern(struct rg_conn *conn, size_t msg_size, size_t bulk_size, uint64_t seed)
+{
+    unsigned char *data = malloc(msg_size + bulk_size + 1);
+    CHECK(data);
+    pattern_fill(data, msg_size, seed);
+    pattern_fill(data + msg_size, bulk_size, seed + 1);
+    enum rg_status status = send_bytes(conn, data, msg_size, data + msg_size, bulk_size);
+    memset(data, 0xdd, msg_size + bulk_size); /* the memory is the caller's again */
+    free(data);
+    return status;
+}
+
+void expect_pattern(struct rg_conn *conn, size_t msg_size, size_t bulk_size, uint64_t seed)
+{
+    struct rg_message m;
+    CHECK_OK(rg_conn_recv(conn, -1, &m));
+    CHECK(m.size == msg_size);
+    CHECK(m.bulk_size == bulk_size);
+    CHECK((uintptr_t)m.data % 16 == 0);
+    CHECK(pattern_matches(m.data, m.size, seed));
+    if (bulk_size == 0)
+        return;
+    unsigned char *bulk = malloc(bulk_size);
+    CHECK(bulk);
+    CHECK_OK(rg_conn_recv_bulk(conn, bulk, bulk_size));
+    CHECK(pattern_matches(bulk, bulk_size, seed + 1));
+    CHECK(pattern_matches(m.data, m.size, seed)); /* taking bulk leaves the message alone */
+    free(bulk);
+}
+
+void expect_good(struct rg_conn *a, struct rg_conn *b)
+{
+    CHECK_OK(send_pattern(a, 33, 7, 4711));
+    expect_pattern(b, 33, 7, 4711);
+    CHECK_OK(send_pattern(b, 1, 0, 4712));
+    expect_pattern(a, 1, 0, 4712);
+}

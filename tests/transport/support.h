@@ -1,0 +1,66 @@
+/*
+ * support.h - what the transports' test programs share: checks that say where they failed, pairs of connected ends,
+ * patterned messages. Plain programs, so that they run under every sanitizer.
+ */
+#ifndef RG_TESTS_TRANSPORT_SUPPORT_H
+#define RG_TESTS_TRANSPORT_SUPPORT_H
+
+#include "transport/transport.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "%s:%d: %s: check failed: %s\n", __FILE__, __LINE__, __func__, #condition);      \
+            abort();                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+#define CHECK_STATUS(call, expected)                                                                         \
+    do {                                                                                                     \
+        enum rg_status got_ = (call), want_ = (expected);                                                    \
+        if (got_ != want_) {                                                                                 \
+            fprintf(stderr, "%s:%d: %s: %s: got '%s', expected '%s'\n", __FILE__, __LINE__, __func__, #call, \
+                    rg_status_string(got_), rg_status_string(want_));                                        \
+            abort();                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+#define CHECK_OK(call) CHECK_STATUS(call, RG_OK)
+
+/** How much work a test does: less of it under a sanitizer. */
+#ifdef RG_SANITIZED
+#define WORK(n) ((n) / 8)
+#else
+#define WORK(n) (n)
+#endif
+
+struct pair {
+    struct rg_listener *listener;
+    struct rg_conn *a; /* connected, with the filters */
+    struct rg_conn *b; /* accepted */
+};
+
+/** Registers the statically linked transports and ends the program if it takes longer than `seconds`. */
+void test_begin(unsigned seconds);
+/** Two connected ends through a listener at `address`; `filters` are those of the connecting end. */
+struct pair pair_open(const char *address, const char *filters, bool spin);
+/** Closes what is open. */
+void pair_close(struct pair *pair);
+
+/** Fills `size` bytes with what follows from `seed` alone. */
+void pattern_fill(void *data, size_t size, uint64_t seed);
+bool pattern_matches(const void *data, size_t size, uint64_t seed);
+
+enum rg_status send_bytes(struct rg_conn *conn, const void *msg, size_t msg_size, const void *bulk, size_t bulk_size);
+/** Sends a message with the pattern of `seed`, and bulk data with that of seed + 1. */
+enum rg_status send_pattern(struct rg_conn *conn, size_t msg_size, size_t bulk_size, uint64_t seed);
+/** Receives such a message and checks every byte; bulk data is taken in one piece. */
+void expect_pattern(struct rg_conn *conn, size_t msg_size, size_t bulk_size, uint64_t seed);
+/** A round trip of one message each way: the connection is good. */
+void expect_good(struct rg_conn *a, struct rg_conn *b);
+
+#endif
