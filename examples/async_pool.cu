@@ -1,6 +1,6 @@
 /*
- * Memory that is allocated and freed in stream order, from the device's default pool and from one of the program's
- * own. A second stream uses the memory between events; afterwards the pools hold nothing in use.
+ * Memory that is allocated and freed in stream order, from the device's default pool and from one of the
+ * program's own. A second stream uses the memory between events; afterwards the pools hold nothing in use.
  */
 #include "example.h"
 #include <vector>
@@ -98,7 +98,8 @@ int main(int argc, char **argv)
     unsigned long long left = pool_use(pool), own_left = pool_use(own_pool);
     CHECK(cudaMemPoolTrimTo(pool, 0));
     printf("%d rounds of %d elements, %d wrong\n", rounds, count, wrong);
-    printf("release threshold %llu, in use afterwards %llu and %llu\n", (unsigned long long)read_back, left, own_left);
+    printf("release threshold %llu, in use afterwards %llu and %llu\n", (unsigned long long)read_back, left,
+           own_left);
     if (!counted) {
         printf("the pool did not count the memory in use\n");
     }
@@ -108,5 +109,6 @@ int main(int argc, char **argv)
     CHECK(cudaStreamDestroy(stream));
     CHECK(cudaStreamDestroy(second));
     CHECK(cudaMemPoolDestroy(own_pool));
-    return example_end(&example, wrong == 0 && counted && left == 0 && own_left == 0 && read_back == threshold);
+    return example_end(&example,
+                       wrong == 0 && counted && left == 0 && own_left == 0 && read_back == threshold);
 }

@@ -1,6 +1,6 @@
 /*
- * Sends a large pattern to the device and back, in one piece, from pageable memory and into pinned memory; the
- * device checks what it got before it sends back every bit inverted.
+ * Sends a large pattern to the device and back, in one piece, from pageable memory and into pinned memory;
+ * the device checks what it got before it sends back every bit inverted.
  */
 #include "example.h"
 #include <vector>

@@ -1,6 +1,7 @@
 /*
- * Variables of the device by name: constant memory, initialised and zeroed globals, a pointer that is initialised
- * with another variable's address, and the copies, addresses and sizes that the host asks for by symbol.
+ * Variables of the device by name: constant memory, initialised and zeroed globals, a pointer that is
+ * initialised with another variable's address, and the copies, addresses and sizes that the host asks for by
+ * symbol.
  */
 #include "example.h"
 #include <vector>
@@ -99,7 +100,8 @@ int main(int argc, char **argv)
     cudaStream_t stream;
     int part[2] = {101, 103}, by_address[8];
     CHECK(cudaStreamCreate(&stream));
-    CHECK(cudaMemcpyToSymbolAsync(primes, part, sizeof part, 3 * sizeof(int), cudaMemcpyHostToDevice, stream));
+    CHECK(
+        cudaMemcpyToSymbolAsync(primes, part, sizeof part, 3 * sizeof(int), cudaMemcpyHostToDevice, stream));
     CHECK(cudaMemcpyFromSymbolAsync(read, primes, sizeof read, 0, cudaMemcpyDeviceToHost, stream));
     CHECK(cudaStreamSynchronize(stream));
     CHECK(cudaMemcpy(by_address, address, sizeof by_address, cudaMemcpyDeviceToHost));

@@ -79,14 +79,24 @@ struct shape {
 
 struct square : shape {
     int side;
-    __device__ square(int length) : side(length) {}
-    __device__ int area() const override { return side * side; }
+    __device__ square(int length) : side(length)
+    {
+    }
+    __device__ int area() const override
+    {
+        return side * side;
+    }
 };
 
 struct rectangle : shape {
     int width, height;
-    __device__ rectangle(int a, int b) : width(a), height(b) {}
-    __device__ int area() const override { return width * height; }
+    __device__ rectangle(int a, int b) : width(a), height(b)
+    {
+    }
+    __device__ int area() const override
+    {
+        return width * height;
+    }
 };
 
 __global__ void call_indirectly(int *out, int count)
@@ -139,9 +149,9 @@ static unsigned long long operate_on_host(unsigned a, unsigned b)
 {
     long long wide = (long long)((unsigned long long)a << 32 | b);
     unsigned reversed = 0, permuted = 0;
-    const unsigned char bytes[8] = {(unsigned char)a,         (unsigned char)(a >> 8),  (unsigned char)(a >> 16),
-                                    (unsigned char)(a >> 24), (unsigned char)b,         (unsigned char)(b >> 8),
-                                    (unsigned char)(b >> 16), (unsigned char)(b >> 24)};
+    const unsigned char bytes[8] = {
+        (unsigned char)a, (unsigned char)(a >> 8), (unsigned char)(a >> 16), (unsigned char)(a >> 24),
+        (unsigned char)b, (unsigned char)(b >> 8), (unsigned char)(b >> 16), (unsigned char)(b >> 24)};
 
     for (int i = 0; i < 32; i++) {
         reversed |= (a >> i & 1) << (31 - i);
@@ -166,57 +176,57 @@ static unsigned long long operate_on_host(unsigned a, unsigned b)
     return result;
 }
 
-/* ---- mathematical functions: name, expression of x, lowest and highest x, error in units of the last place ---- */
+/* ---- mathematical functions: name, exact value, lowest and highest x, error in units of the last place ---- */
 
-#define FLOAT_FUNCTIONS(X)                                                                                             \
-    X(sqrtf, sqrt(x), 0, 1e6, 0)                                                                                       \
-    X(rsqrtf, 1 / sqrt(x), 1e-3, 1e6, 2)                                                                               \
-    X(cbrtf, cbrt(x), -1e6, 1e6, 1)                                                                                    \
-    X(sinf, sin(x), -1e4, 1e4, 2)                                                                                      \
-    X(cosf, cos(x), -1e4, 1e4, 2)                                                                                      \
-    X(tanf, tan(x), -1e2, 1e2, 4)                                                                                      \
-    X(asinf, asin(x), -1, 1, 2)                                                                                        \
-    X(acosf, acos(x), -1, 1, 2)                                                                                        \
-    X(atanf, atan(x), -1e3, 1e3, 2)                                                                                    \
-    X(sinhf, sinh(x), -20, 20, 3)                                                                                      \
-    X(coshf, cosh(x), -20, 20, 2)                                                                                      \
-    X(tanhf, tanh(x), -5, 5, 2)                                                                                        \
-    X(expf, exp(x), -80, 80, 2)                                                                                        \
-    X(exp2f, exp2(x), -100, 100, 2)                                                                                    \
-    X(exp10f, exp10(x), -30, 30, 2)                                                                                    \
-    X(expm1f, expm1(x), -10, 10, 1)                                                                                    \
-    X(logf, log(x), 1e-6, 1e6, 1)                                                                                      \
-    X(log2f, log2(x), 1e-6, 1e6, 1)                                                                                    \
-    X(log10f, log10(x), 1e-6, 1e6, 2)                                                                                  \
-    X(log1pf, log1p(x), -0.9, 1e3, 1)                                                                                  \
-    X(erff, erf(x), -4, 4, 2)                                                                                          \
-    X(erfcf, erfc(x), -2, 4, 4)                                                                                        \
+#define FLOAT_FUNCTIONS(X)                                                                                   \
+    X(sqrtf, sqrt(x), 0, 1e6, 0)                                                                             \
+    X(rsqrtf, 1 / sqrt(x), 1e-3, 1e6, 2)                                                                     \
+    X(cbrtf, cbrt(x), -1e6, 1e6, 1)                                                                          \
+    X(sinf, sin(x), -1e4, 1e4, 2)                                                                            \
+    X(cosf, cos(x), -1e4, 1e4, 2)                                                                            \
+    X(tanf, tan(x), -1e2, 1e2, 4)                                                                            \
+    X(asinf, asin(x), -1, 1, 2)                                                                              \
+    X(acosf, acos(x), -1, 1, 2)                                                                              \
+    X(atanf, atan(x), -1e3, 1e3, 2)                                                                          \
+    X(sinhf, sinh(x), -20, 20, 3)                                                                            \
+    X(coshf, cosh(x), -20, 20, 2)                                                                            \
+    X(tanhf, tanh(x), -5, 5, 2)                                                                              \
+    X(expf, exp(x), -80, 80, 2)                                                                              \
+    X(exp2f, exp2(x), -100, 100, 2)                                                                          \
+    X(exp10f, exp10(x), -30, 30, 2)                                                                          \
+    X(expm1f, expm1(x), -10, 10, 1)                                                                          \
+    X(logf, log(x), 1e-6, 1e6, 1)                                                                            \
+    X(log2f, log2(x), 1e-6, 1e6, 1)                                                                          \
+    X(log10f, log10(x), 1e-6, 1e6, 2)                                                                        \
+    X(log1pf, log1p(x), -0.9, 1e3, 1)                                                                        \
+    X(erff, erf(x), -4, 4, 2)                                                                                \
+    X(erfcf, erfc(x), -2, 4, 4)                                                                              \
     X(tgammaf, tgamma(x), 0.1, 20, 5)
 
-#define DOUBLE_FUNCTIONS(X)                                                                                            \
-    X(sqrt, sqrtl(x), 0, 1e12, 0)                                                                                      \
-    X(rsqrt, 1 / sqrtl(x), 1e-6, 1e12, 1)                                                                              \
-    X(cbrt, cbrtl(x), -1e12, 1e12, 1)                                                                                  \
-    X(sin, sinl(x), -1e5, 1e5, 2)                                                                                      \
-    X(cos, cosl(x), -1e5, 1e5, 2)                                                                                      \
-    X(tan, tanl(x), -1e2, 1e2, 2)                                                                                      \
-    X(asin, asinl(x), -1, 1, 2)                                                                                        \
-    X(acos, acosl(x), -1, 1, 2)                                                                                        \
-    X(atan, atanl(x), -1e3, 1e3, 2)                                                                                    \
-    X(sinh, sinhl(x), -100, 100, 2)                                                                                    \
-    X(cosh, coshl(x), -100, 100, 1)                                                                                    \
-    X(tanh, tanhl(x), -10, 10, 1)                                                                                      \
-    X(exp, expl(x), -600, 600, 1)                                                                                      \
-    X(exp2, exp2l(x), -900, 900, 1)                                                                                    \
-    X(exp10, exp10l(x), -250, 250, 1)                                                                                  \
-    X(expm1, expm1l(x), -30, 30, 1)                                                                                    \
-    X(log, logl(x), 1e-9, 1e12, 1)                                                                                     \
-    X(log2, log2l(x), 1e-9, 1e12, 1)                                                                                   \
-    X(log10, log10l(x), 1e-9, 1e12, 1)                                                                                 \
-    X(log1p, log1pl(x), -0.99, 1e6, 1)                                                                                 \
-    X(erf, erfl(x), -5, 5, 2)                                                                                          \
-    X(erfc, erfcl(x), -3, 10, 5)                                                                                       \
-    X(tgamma, tgammal(x), 0.1, 60, 10)                                                                                 \
+#define DOUBLE_FUNCTIONS(X)                                                                                  \
+    X(sqrt, sqrtl(x), 0, 1e12, 0)                                                                            \
+    X(rsqrt, 1 / sqrtl(x), 1e-6, 1e12, 1)                                                                    \
+    X(cbrt, cbrtl(x), -1e12, 1e12, 1)                                                                        \
+    X(sin, sinl(x), -1e5, 1e5, 2)                                                                            \
+    X(cos, cosl(x), -1e5, 1e5, 2)                                                                            \
+    X(tan, tanl(x), -1e2, 1e2, 2)                                                                            \
+    X(asin, asinl(x), -1, 1, 2)                                                                              \
+    X(acos, acosl(x), -1, 1, 2)                                                                              \
+    X(atan, atanl(x), -1e3, 1e3, 2)                                                                          \
+    X(sinh, sinhl(x), -100, 100, 2)                                                                          \
+    X(cosh, coshl(x), -100, 100, 1)                                                                          \
+    X(tanh, tanhl(x), -10, 10, 1)                                                                            \
+    X(exp, expl(x), -600, 600, 1)                                                                            \
+    X(exp2, exp2l(x), -900, 900, 1)                                                                          \
+    X(exp10, exp10l(x), -250, 250, 1)                                                                        \
+    X(expm1, expm1l(x), -30, 30, 1)                                                                          \
+    X(log, logl(x), 1e-9, 1e12, 1)                                                                           \
+    X(log2, log2l(x), 1e-9, 1e12, 1)                                                                         \
+    X(log10, log10l(x), 1e-9, 1e12, 1)                                                                       \
+    X(log1p, log1pl(x), -0.99, 1e6, 1)                                                                       \
+    X(erf, erfl(x), -5, 5, 2)                                                                                \
+    X(erfc, erfcl(x), -3, 10, 5)                                                                             \
+    X(tgamma, tgammal(x), 0.1, 60, 10)                                                                       \
     X(lgamma, lgammal(x), 3, 1e5, 4)
 
 template <typename number> struct function {
@@ -227,38 +237,42 @@ template <typename number> struct function {
     void (*reference)(number, long double *);
 };
 
-#define DEFINE_FLOAT(NAME, REFERENCE, LOW, HIGH, ERROR)                                                                \
-    __global__ void kernel_##NAME(const float *in, float *out, int count)                                              \
-    {                                                                                                                  \
-        int i = blockIdx.x * blockDim.x + threadIdx.x;                                                                 \
-        if (i < count) {                                                                                               \
-            out[i] = NAME(in[i]);                                                                                      \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void reference_##NAME(float argument, long double *result)                                                  \
-    {                                                                                                                  \
-        double x = argument;                                                                                           \
-        *result = REFERENCE;                                                                                           \
+#define DEFINE_FLOAT(NAME, REFERENCE, LOW, HIGH, ERROR)                                                      \
+    __global__ void kernel_##NAME(const float *in, float *out, int count)                                    \
+    {                                                                                                        \
+        int i = blockIdx.x * blockDim.x + threadIdx.x;                                                       \
+        if (i < count) {                                                                                     \
+            out[i] = NAME(in[i]);                                                                            \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void reference_##NAME(float argument, long double *result)                                        \
+    {                                                                                                        \
+        double x = argument;                                                                                 \
+        *result = REFERENCE;                                                                                 \
     }
-#define DEFINE_DOUBLE(NAME, REFERENCE, LOW, HIGH, ERROR)                                                               \
-    __global__ void kernel_##NAME(const double *in, double *out, int count)                                            \
-    {                                                                                                                  \
-        int i = blockIdx.x * blockDim.x + threadIdx.x;                                                                 \
-        if (i < count) {                                                                                               \
-            out[i] = NAME(in[i]);                                                                                      \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void reference_##NAME(double argument, long double *result)                                                 \
-    {                                                                                                                  \
-        long double x = argument;                                                                                      \
-        *result = REFERENCE;                                                                                           \
+#define DEFINE_DOUBLE(NAME, REFERENCE, LOW, HIGH, ERROR)                                                     \
+    __global__ void kernel_##NAME(const double *in, double *out, int count)                                  \
+    {                                                                                                        \
+        int i = blockIdx.x * blockDim.x + threadIdx.x;                                                       \
+        if (i < count) {                                                                                     \
+            out[i] = NAME(in[i]);                                                                            \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void reference_##NAME(double argument, long double *result)                                       \
+    {                                                                                                        \
+        long double x = argument;                                                                            \
+        *result = REFERENCE;                                                                                 \
     }
 #define LIST(NAME, REFERENCE, LOW, HIGH, ERROR) {#NAME, LOW, HIGH, ERROR, kernel_##NAME, reference_##NAME},
 
 FLOAT_FUNCTIONS(DEFINE_FLOAT)
 DOUBLE_FUNCTIONS(DEFINE_DOUBLE)
-static const struct function<float> float_functions[] = {FLOAT_FUNCTIONS(LIST)};
-static const struct function<double> double_functions[] = {DOUBLE_FUNCTIONS(LIST)};
+static const struct function<float> float_functions[] = {
+    FLOAT_FUNCTIONS(LIST)
+};
+static const struct function<double> double_functions[] = {
+    DOUBLE_FUNCTIONS(LIST)
+};
 
 /* The distance from the exact value in units of the last place of the nearest number. */
 template <typename number> static long double distance(number value, long double exact)
@@ -275,7 +289,8 @@ template <typename number> static long double distance(number value, long double
 }
 
 template <typename number, size_t functions_count>
-static bool try_functions(const struct function<number> (&functions)[functions_count], const char *kind, int count)
+static bool try_functions(const struct function<number> (&functions)[functions_count], const char *kind,
+                          int count)
 {
     std::vector<number> in(count), out(count);
     number *device_in, *device_out;

@@ -1,7 +1,8 @@
 /*
- * A program of the driver API, in C, linked to libcuda itself. It loads the same kernels twice: from PTX text as a
- * module into a context of its own, and from a fat binary as a library into the primary context. It launches them
- * with a parameter array, with a packed buffer (`extra`) and with cuLaunchKernelEx, and reads their attributes.
+ * A program of the driver API, in C, linked to libcuda itself. It loads the same kernels twice: from PTX text
+ * as a module into a context of its own, and from a fat binary as a library into the primary context. It
+ * launches them with a parameter array, with a packed buffer (`extra`) and with cuLaunchKernelEx, and reads
+ * their attributes.
  */
 #include <cuda.h>
 
@@ -149,16 +150,22 @@ static int try_library(CUdevice device)
     }
     CHECK(cuFuncGetAttribute(&most_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, fill_function));
     CHECK(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, fill_function));
-    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reverse_function, THREADS, THREADS * sizeof(double)));
+    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reverse_function, THREADS,
+                                                      THREADS * sizeof(double)));
     int plausible = most_threads >= THREADS && registers > 0 && blocks > 0;
     printf("attributes and occupancy: %s\n", plausible ? "plausible" : "not plausible");
 
     CHECK(cuMemcpyHtoDAsync(symbol, &offset, sizeof offset, stream));
     void *fill_parameters[] = {&values, &count, &range}, *reverse_parameters[] = {&values, &count};
     CHECK(cuLaunchKernel((CUfunction)fill, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, fill_parameters, NULL));
-    CUlaunchConfig config = {.gridDimX = BLOCKS, .gridDimY = 1, .gridDimZ = 1,
-                             .blockDimX = THREADS, .blockDimY = 1, .blockDimZ = 1,
-                             .sharedMemBytes = THREADS * sizeof(double), .hStream = stream};
+    CUlaunchConfig config = {.gridDimX = BLOCKS,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = THREADS,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = THREADS * sizeof(double),
+                             .hStream = stream};
     CHECK(cuLaunchKernelEx(&config, reverse_function, reverse_parameters, NULL));
     CHECK(cuMemcpyDtoHAsync(result, values, COUNT * sizeof(double), stream));
     CHECK(cuStreamSynchronize(stream));

@@ -1,6 +1,6 @@
 /*
- * The kernels of driver_api.c. The build turns this file into PTX text and into a fat binary; the program carries
- * both (driver_api_images.S).
+ * The kernels of driver_api.c. The build turns this file into PTX text and into a fat binary; the program
+ * carries both (driver_api_images.S).
  */
 struct range {
     int first;

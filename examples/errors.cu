@@ -1,6 +1,7 @@
 /*
- * Uses the API wrongly and prints the error that each wrong use gets. The uses of the first part leave the device
- * usable. `errors trap` and `errors address` make a kernel fail, after which every call reports that failure.
+ * Uses the API wrongly and prints the error that each wrong use gets. The uses of the first part leave the
+ * device usable. `errors trap` and `errors address` make a kernel fail, after which every call reports that
+ * failure.
  */
 #include "example.h"
 
@@ -136,7 +137,8 @@ static void fail_a_kernel(bool by_address)
     } else {
         trap<<<1, 1>>>();
     }
-    expect(by_address ? "a kernel that writes to no address" : "a kernel that traps", cudaDeviceSynchronize(), expected);
+    expect(by_address ? "a kernel that writes to no address" : "a kernel that traps", cudaDeviceSynchronize(),
+           expected);
     expect("allocating after it", cudaMalloc(&memory, 256), expected);
     expect("waiting after it", cudaDeviceSynchronize(), expected);
 }

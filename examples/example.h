@@ -1,10 +1,10 @@
 /*
  * What the examples share: sizes from the command line, the check around runtime calls, the verdict.
  *
- * An example prints its results and then `NAME: ok` (exit status 0) or `NAME: FAILED` (1). A CUDA call that fails
- * says so on stderr, with the error's name and the source line, and fails the example. Nothing on stdout depends
- * on time, addresses or the machine, so that two runs on equal devices print the same; `--time` prints how long
- * the example took, on stderr.
+ * An example prints its results and then `NAME: ok` (exit status 0) or `NAME: FAILED` (1). A CUDA call that
+ * fails says so on stderr, with the error's name and the source line, and fails the example. Nothing on
+ * stdout depends on time, addresses or the machine, so that two runs on equal devices print the same;
+ * `--time` prints how long the example took, on stderr.
  */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
@@ -45,7 +45,8 @@ static inline struct example example_begin(const char *name, const char *usage, 
 }
 
 /** The argument at `position` as a whole number from `least` to `most`, or `otherwise` if it is not given. */
-static inline int example_number(const struct example *example, int position, int least, int most, int otherwise)
+static inline int example_number(const struct example *example, int position, int least, int most,
+                                 int otherwise)
 {
     if (position >= example->argument_count) {
         return otherwise;
@@ -69,7 +70,8 @@ static inline int example_end(const struct example *example, int good)
 
         clock_gettime(CLOCK_MONOTONIC, &now);
         fprintf(stderr, "%s: %.3f s\n", example->name,
-                (double)(now.tv_sec - example->start.tv_sec) + 1e-9 * (double)(now.tv_nsec - example->start.tv_nsec));
+                (double)(now.tv_sec - example->start.tv_sec) +
+                    1e-9 * (double)(now.tv_nsec - example->start.tv_nsec));
     }
     printf("%s: %s\n", example->name, good ? "ok" : "FAILED");
     fflush(stdout);
@@ -80,7 +82,8 @@ static inline int example_end(const struct example *example, int good)
 #ifdef __CUDACC__
 __host__ __device__
 #endif
-static inline uint32_t example_mix(uint32_t i)
+    static inline uint32_t
+    example_mix(uint32_t i)
 {
     i ^= i >> 16;
     i *= 0x7feb352du;
@@ -95,7 +98,8 @@ static inline void example_check(cudaError_t result, const char *call, const cha
 {
     if (result != cudaSuccess) {
         fflush(stdout);
-        fprintf(stderr, "%s:%d: %s: %s (%s)\n", file, line, call, cudaGetErrorName(result), cudaGetErrorString(result));
+        fprintf(stderr, "%s:%d: %s: %s (%s)\n", file, line, call, cudaGetErrorName(result),
+                cudaGetErrorString(result));
         printf("FAILED\n");
         exit(1);
     }

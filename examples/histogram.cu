@@ -1,6 +1,6 @@
 /*
- * Counts the values of a byte array: a histogram for each block in shared memory, by shared atomics, then one of
- * the whole by global ones. The most frequent value is found by compare-and-swap.
+ * Counts the values of a byte array: a histogram for each block in shared memory, by shared atomics, then one
+ * of the whole by global ones. The most frequent value is found by compare-and-swap.
  */
 #include "example.h"
 #include <vector>
@@ -81,7 +81,8 @@ int main(int argc, char **argv)
         }
     }
     int found = bins - 1 - (int)(winner & 0xffffffffu);
-    printf("%d bytes, %d wrong bins, most frequent is %d with %u\n", count, wrong, found, (unsigned)(winner >> 32));
+    printf("%d bytes, %d wrong bins, most frequent is %d with %u\n", count, wrong, found,
+           (unsigned)(winner >> 32));
 
     CHECK(cudaFree(device_values));
     CHECK(cudaFree(device_histogram));

@@ -1,6 +1,6 @@
 /*
- * Several host threads, each with its own stream and memory, work on one device at once. One call of each thread
- * fails on purpose: an error belongs to the thread that made it, and no other thread may see it.
+ * Several host threads, each with its own stream and memory, work on one device at once. One call of each
+ * thread fails on purpose: an error belongs to the thread that made it, and no other thread may see it.
  */
 #include "example.h"
 #include <thread>
@@ -77,8 +77,9 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < thread_count; i++) {
         threads[i].join();
-        printf("thread %d: %d wrong, %d foreign errors, %d missed errors, checksum %08x\n", i, outcomes[i].wrong,
-               outcomes[i].foreign_errors, outcomes[i].missed_errors, outcomes[i].checksum);
+        printf("thread %d: %d wrong, %d foreign errors, %d missed errors, checksum %08x\n", i,
+               outcomes[i].wrong, outcomes[i].foreign_errors, outcomes[i].missed_errors,
+               outcomes[i].checksum);
         good = good && !outcomes[i].wrong && !outcomes[i].foreign_errors && !outcomes[i].missed_errors;
     }
     return example_end(&example, good);

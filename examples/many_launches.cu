@@ -1,6 +1,6 @@
 /*
- * Launches a small kernel very many times and waits once. Each launch depends on the one before it, so a lost, a
- * doubled or a misplaced one changes the result.
+ * Launches a small kernel very many times and waits once. Each launch depends on the one before it, so a
+ * lost, a doubled or a misplaced one changes the result.
  */
 #include "example.h"
 

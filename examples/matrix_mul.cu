@@ -1,6 +1,7 @@
 /*
- * Multiplies two matrices through tiles in shared memory. The sizes are no multiples of the tile, so the edges
- * are tried too; the elements are small whole numbers, so that the result is exact in any order of summation.
+ * Multiplies two matrices through tiles in shared memory. The sizes are no multiples of the tile, so the
+ * edges are tried too; the elements are small whole numbers, so that the result is exact in any order of
+ * summation.
  */
 #include "example.h"
 #include <vector>
@@ -20,7 +21,8 @@ __global__ void multiply(const float *a, const float *b, float *product, int row
         int b_row = start + threadIdx.y;
 
         tile_a[threadIdx.y][threadIdx.x] = row < rows && a_column < inner ? a[row * inner + a_column] : 0.0f;
-        tile_b[threadIdx.y][threadIdx.x] = b_row < inner && column < columns ? b[b_row * columns + column] : 0.0f;
+        tile_b[threadIdx.y][threadIdx.x] =
+            b_row < inner && column < columns ? b[b_row * columns + column] : 0.0f;
         __syncthreads();
         for (int k = 0; k < tile; k++) {
             sum += tile_a[threadIdx.y][k] * tile_b[k][threadIdx.x];

@@ -1,6 +1,6 @@
 /*
- * Moves bodies under their mutual gravity, tile by tile through dynamic shared memory, and compares the positions
- * with a simulation in double precision on the CPU. The launch takes a structure by value.
+ * Moves bodies under their mutual gravity, tile by tile through dynamic shared memory, and compares the
+ * positions with a simulation in double precision on the CPU. The launch takes a structure by value.
  */
 #include "example.h"
 #include <cmath>
@@ -53,8 +53,8 @@ __global__ void move(float4 *bodies, const float4 *velocities, struct settings s
     }
 }
 
-static void simulate(std::vector<double> &position, std::vector<double> &velocity, const std::vector<float4> &bodies,
-                     const struct settings &settings, int steps)
+static void simulate(std::vector<double> &position, std::vector<double> &velocity,
+                     const std::vector<float4> &bodies, const struct settings &settings, int steps)
 {
     for (int step = 0; step < steps; step++) {
         for (int i = 0; i < settings.count; i++) {

@@ -1,6 +1,6 @@
 /*
- * Two-dimensional memory: allocations with a pitch, copies and sets of rectangles, in every direction, whole and
- * in part. Each step is done to an image on the CPU too, and the two must stay the same.
+ * Two-dimensional memory: allocations with a pitch, copies and sets of rectangles, in every direction, whole
+ * and in part. Each step is done to an image on the CPU too, and the two must stay the same.
  */
 #include "example.h"
 #include <vector>
@@ -15,7 +15,8 @@ __global__ void brighten(unsigned char *image, size_t pitch, int width, int heig
     }
 }
 
-static int compare(const char *step, const std::vector<unsigned char> &image, const std::vector<unsigned char> &expected)
+static int compare(const char *step, const std::vector<unsigned char> &image,
+                   const std::vector<unsigned char> &expected)
 {
     int wrong = 0;
 
@@ -72,11 +73,13 @@ int main(int argc, char **argv)
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));
     CHECK(cudaMemset2DAsync(second, second_pitch, 0, width, height, stream));
-    CHECK(cudaMemcpy2DAsync(second + 20 * second_pitch + 5, second_pitch, device + 3 * pitch + 30, pitch, width - 31,
-                            height - 30, cudaMemcpyDeviceToDevice, stream));
+    CHECK(cudaMemcpy2DAsync(second + 20 * second_pitch + 5, second_pitch, device + 3 * pitch + 30, pitch,
+                            width - 31, height - 30, cudaMemcpyDeviceToDevice, stream));
     std::vector<unsigned char> column(height, 0x3c), moved(bytes, 0);
-    CHECK(cudaMemcpy2DAsync(second + 2, second_pitch, column.data(), 1, 1, height, cudaMemcpyHostToDevice, stream));
-    CHECK(cudaMemcpy2DAsync(image.data(), width, second, second_pitch, width, height, cudaMemcpyDeviceToHost, stream));
+    CHECK(cudaMemcpy2DAsync(second + 2, second_pitch, column.data(), 1, 1, height, cudaMemcpyHostToDevice,
+                            stream));
+    CHECK(cudaMemcpy2DAsync(image.data(), width, second, second_pitch, width, height, cudaMemcpyDeviceToHost,
+                            stream));
     CHECK(cudaStreamSynchronize(stream));
     for (int y = 0; y < height - 30; y++) {
         memcpy(&moved[at(5, y + 20)], &expected[at(30, y + 3)], width - 31);
@@ -88,7 +91,8 @@ int main(int argc, char **argv)
 
     /* Part of an image out into part of another; the rest of the host's stays as it is. */
     std::vector<unsigned char> part(bytes, 0x77), part_expected(bytes, 0x77);
-    CHECK(cudaMemcpy2D(&part[at(7, 8)], width, device + 5 * pitch + 6, pitch, 33, 44, cudaMemcpyDeviceToHost));
+    CHECK(
+        cudaMemcpy2D(&part[at(7, 8)], width, device + 5 * pitch + 6, pitch, 33, 44, cudaMemcpyDeviceToHost));
     for (int y = 0; y < 44; y++) {
         memcpy(&part_expected[at(7, y + 8)], &expected[at(6, y + 5)], 33);
     }

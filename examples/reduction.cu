@@ -1,7 +1,7 @@
 /*
  * Reduces an array to its sum, smallest, largest and number of even elements: shuffles within a warp, shared
- * memory between warps, atomics between blocks, votes for the count. A sum of floats in two passes has a fixed
- * order, so it gives the same bits every time.
+ * memory between warps, atomics between blocks, votes for the count. A sum of floats in two passes has a
+ * fixed order, so it gives the same bits every time.
  */
 #include "example.h"
 #include <algorithm>
@@ -115,7 +115,8 @@ int main(int argc, char **argv)
     CHECK(cudaMemcpy(&sum, device_sums + blocks, sizeof sum, cudaMemcpyDeviceToHost));
 
     double off = std::fabs(sum - expected_float) / expected_float;
-    printf("sum %llu, smallest %u, largest %u, %u even\n", totals.sum, totals.smallest, totals.largest, totals.even);
+    printf("sum %llu, smallest %u, largest %u, %u even\n", totals.sum, totals.smallest, totals.largest,
+           totals.even);
     printf("sum of floats %.9g, expected %.9g\n", sum, expected_float);
 
     CHECK(cudaFree(device_values));

@@ -1,6 +1,6 @@
 /*
- * Host functions in streams: they run in the stream's order, between the work before and the work after them, and
- * may not call CUDA. While one holds up its stream, queries say "not ready" and other streams go on.
+ * Host functions in streams: they run in the stream's order, between the work before and the work after them,
+ * and may not call CUDA. While one holds up its stream, queries say "not ready" and other streams go on.
  */
 #include "example.h"
 #include <condition_variable>
@@ -30,7 +30,8 @@ static void write_note(void *argument)
 {
     struct note *note = (struct note *)argument;
 
-    note->log->push_back("host function " + std::to_string(note->number) + " saw " + std::to_string(*note->value));
+    note->log->push_back("host function " + std::to_string(note->number) + " saw " +
+                         std::to_string(*note->value));
 }
 
 static void call_cuda(void *argument)
@@ -115,8 +116,9 @@ int main(int argc, char **argv)
     CHECK(cudaStreamSynchronize(stream));
     printf("after: stream %s, event %s\n", cudaGetErrorName(cudaStreamQuery(stream)),
            cudaGetErrorName(cudaEventQuery(event)));
-    good = good && stream_held == cudaErrorNotReady && event_held == cudaErrorNotReady && held == 0x11111111 &&
-           cudaStreamQuery(stream) == cudaSuccess && cudaEventQuery(event) == cudaSuccess;
+    good = good && stream_held == cudaErrorNotReady && event_held == cudaErrorNotReady &&
+           held == 0x11111111 && cudaStreamQuery(stream) == cudaSuccess &&
+           cudaEventQuery(event) == cudaSuccess;
 
     CHECK(cudaEventDestroy(event));
     CHECK(cudaStreamDestroy(stream));

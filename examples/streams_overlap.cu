@@ -1,6 +1,7 @@
 /*
- * Cuts work into pieces that several streams copy in, transform and copy out at the same time, from and to pinned
- * memory. A last stream waits for every piece by events and sums the whole. The events' times must be in order.
+ * Cuts work into pieces that several streams copy in, transform and copy out at the same time, from and to
+ * pinned memory. A last stream waits for every piece by events and sums the whole. The events' times must be
+ * in order.
  */
 #include "example.h"
 #include <vector>
@@ -24,7 +25,8 @@ __global__ void accumulate(const int *values, int count, unsigned long long *sum
 
 int main(int argc, char **argv)
 {
-    struct example example = example_begin("streams_overlap", "[STREAMS [ELEMENTS_PER_PIECE [PIECES]]]", argc, argv);
+    struct example example =
+        example_begin("streams_overlap", "[STREAMS [ELEMENTS_PER_PIECE [PIECES]]]", argc, argv);
     int stream_count = example_number(&example, 0, 1, 64, 4);
     int count = example_number(&example, 1, 1, 1 << 24, 100003);
     int pieces = example_number(&example, 2, 1, 64, 8);
