@@ -176,7 +176,7 @@ static unsigned long long operate_on_host(unsigned a, unsigned b)
     return result;
 }
 
-/* ---- mathematical functions: name, exact value, lowest and highest x, error in units of the last place ---- */
+/* ---- mathematical functions: name, exact value, lowest and highest x, allowed error in last places ---- */
 
 #define FLOAT_FUNCTIONS(X)                                                                                   \
     X(sqrtf, sqrt(x), 0, 1e6, 0)                                                                             \
