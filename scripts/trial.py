@@ -194,12 +194,11 @@ class Server:
     def __init__(self, build, driver="soft", tcp=False, arguments=(), environment=None):
         self.build = build
         self.folder = tempfile.mkdtemp(prefix="remote-gpu-")
-        if tcp:
-            self.address = "127.0.0.1:%d" % free_port()
-        else:
-            self.address = "unix:" + os.path.join(self.folder, "socket")
+        self.address = "127.0.0.1:0" if tcp else "unix:" + os.path.join(self.folder, "socket")
         self.log_path = os.path.join(self.folder, "log")
-        self.command = [build.daemon, "--listen", self.address, "--driver", driver, *arguments]
+        self.ready_path = os.path.join(self.folder, "ready")
+        self.command = [build.daemon, "--listen", self.address, "--driver", driver, "--ready-file", self.ready_path,
+                        *arguments]
         self.environment = environment
         self.process = None
         self.stopped = False
@@ -215,31 +214,21 @@ class Server:
         except OSError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise Failure("%s cannot be started: %s" % (self.command[0], error.strerror))
-        if not wait_until(lambda: self.process.poll() is not None or self.answers(), 30):
+        if not wait_until(lambda: self.process.poll() is not None or os.path.exists(self.ready_path), 30):
             self.__exit__()
-            raise Failure("the server does not listen after 30 s:\n" + self.log_text)
+            raise Failure("the server is not ready after 30 s:\n" + self.log_text)
         if self.process.poll() is not None:
-            log = self.log()
             self.__exit__()
-            raise Failure("the server ended at once, with status %d:\n%s" % (self.process.returncode, log))
+            raise Failure("the server ended at once, with status %d:\n%s" % (self.process.returncode, self.log_text))
+        with open(self.ready_path) as file:
+            # The address as it came out: the port that was free.
+            self.address = file.readline().strip()
         return self
 
     def __exit__(self, *_):
-        self.log_text = self.log()
         self.stop()
+        self.log_text = self.log()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def answers(self):
-        """Whether something accepts connections at the address."""
-        family = socket.AF_UNIX if self.address.startswith("unix:") else socket.AF_INET
-        host, _, port = self.address.rpartition(":")
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.settimeout(1)
-            try:
-                probe.connect(self.address[5:] if family == socket.AF_UNIX else (host, int(port)))
-                return True
-            except OSError:
-                return False
 
     def log(self):
         """What the server and its workers have written so far."""

@@ -234,7 +234,7 @@ def test_killed_server(build):
 
 def test_stopped_server(build):
     """The server is told to end: it gives its sessions a while, then ends them and says so to their clients."""
-    with Server(build) as server:
+    with Server(build, arguments=["--grace", "1"]) as server:
         result = build.run_remote(endless(build), server.address, timeout=NOTICE + 60,
                                   while_running=when_working(server, lambda _: server.stop(NOTICE + 15)))
         expect_lost(result, server.log())
