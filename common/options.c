@@ -313,7 +313,8 @@ static enum rg_status load_short(struct rg_options *options, int argc, char **ar
     for (const char *letter = argv[*at] + 1; *letter; letter++) {
         const struct rg_option *row = NULL;
         for (size_t i = 0; i < options->n; i++)
-            if (options->table[i].letter == *letter && applies(options, &options->table[i]))
+            if ((options->table[i].letter == *letter || options->table[i].also == *letter) &&
+                applies(options, &options->table[i]))
                 row = &options->table[i];
         if (!row)
             return fail(why, why_size, "unknown option '-%c'",

@@ -41,6 +41,7 @@ struct rg_text_list {
 struct rg_option {
     const char *name; /* "max-sessions": --max-sessions and the key in files */
     char letter;      /* 's': -s; 0: none */
+    char also;        /* another letter for the same */
     enum rg_option_type type;
     size_t offset;        /* of the value in the program's struct */
     const char *argument; /* as shown: "HOST[:PORT]" */

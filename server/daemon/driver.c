@@ -231,12 +231,12 @@ static void refresh(struct rg_driver *driver)
     }
 }
 
-void rg_driver_devices(struct rg_driver *driver, struct rg_device_info *out)
+void rg_driver_devices(struct rg_driver *driver, bool fresh, struct rg_device_info *out)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static uint64_t fresh_until;
     pthread_mutex_lock(&lock); /* those who wait for a probe take its result */
-    if (rg_now_ns() >= fresh_until) {
+    if (fresh && rg_now_ns() >= fresh_until) {
         refresh(driver);
         fresh_until = rg_now_ns() + REFRESH_NS;
     }

@@ -24,9 +24,9 @@ RG_MUST_CHECK enum rg_status rg_driver_find(const char *wanted, struct rg_driver
                                             size_t why_size);
 
 /**
- * Copies the devices (driver->n_devices of them) with their free memory of now, or of a second ago: many who
- * ask do not cost many probes. Any thread.
+ * Copies the devices (driver->n_devices of them); with `fresh`, their free memory is that of now or of a
+ * second ago: many who ask do not cost many probes. Any thread.
  */
-void rg_driver_devices(struct rg_driver *driver, struct rg_device_info *out);
+void rg_driver_devices(struct rg_driver *driver, bool fresh, struct rg_device_info *out);
 
 #endif

@@ -91,12 +91,13 @@ static void answer_inventory(struct rg_handshake *handshake)
         inventory->protocol_major = RG_PROTOCOL_MAJOR;
         inventory->protocol_minor = RG_PROTOCOL_MINOR;
         inventory->driver = driver->info;
-        rg_driver_devices(owner->driver, devices);
+        bool status_wanted = handshake->hello.client_hello.purpose == RG_PURPOSE_STATUS;
+        rg_driver_devices(owner->driver, status_wanted, devices);
         inventory->n_devices = driver->n_devices;
         inventory->devices = devices;
         inventory->sessions_running = rg_sessions_running(owner->sessions);
         inventory->sessions = sessions;
-        if (handshake->hello.client_hello.purpose == RG_PURPOSE_STATUS)
+        if (status_wanted)
             inventory->n_sessions = rg_sessions_list(owner->sessions, sessions, RG_CONTROL_SESSIONS);
         inventory->limits = (struct rg_limits_info){
             .message_bytes = RG_MESSAGE_MAX, .bulk_bytes = RG_BULK_MAX, .sessions = owner->sessions->max};

@@ -1,0 +1,37 @@
+/*
+ * inventory.h - what servers answered, collected and put into words, tables and JSON.
+ */
+#ifndef RG_CLIENT_CLI_INVENTORY_H
+#define RG_CLIENT_CLI_INVENTORY_H
+
+#include "client/cli/settings.h"
+#include "proto/control.h"
+
+#include <jansson.h>
+
+struct rg_answer_of {
+    const char *server;
+    bool ok;
+    struct rg_control message; /* an inventory if ok */
+    char why[1024];            /* else the reason */
+};
+
+/** Asks all servers of the settings. NULL: there are none, or no memory; it was said. */
+struct rg_answer_of *rg_inventory_ask(const struct rg_cli_settings *settings, enum rg_purpose purpose);
+void rg_inventory_free(const struct rg_cli_settings *settings, struct rg_answer_of *answers);
+
+/** The exit status of a question: 0 if all servers answered. Says which did not, unless that is in the JSON.
+ */
+int rg_inventory_status(const struct rg_cli_settings *settings, const struct rg_answer_of *answers);
+
+/** All answers as {"servers": […]}, written to stdout. */
+void rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers);
+
+/** "11.9 GiB". Returns `text`. */
+const char *rg_bytes_text(uint64_t bytes, char *text, size_t size);
+/** "GPU-1b4e28ba-…". Returns `text`, which needs 48 bytes. */
+const char *rg_uuid_text(const uint8_t uuid[16], char *text, size_t size);
+/** Columns that UTF-8 text takes on a terminal, near enough: characters. */
+int rg_text_columns(const char *text);
+
+#endif

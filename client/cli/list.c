@@ -1,0 +1,59 @@
+/*
+ * list.c - remote-gpu list: servers, their GPUs, and who uses them.
+ */
+#include "client/cli/cli.h"
+#include "client/cli/inventory.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static void print_device(const struct rg_device_info *device)
+{
+    char total[24], available[24] = "n/a";
+    rg_bytes_text(device->memory_total, total, sizeof total);
+    if (device->memory_free_known)
+        rg_bytes_text(device->memory_free, available, sizeof available);
+    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s\n", device->ordinal, device->name,
+           device->compute_major, device->compute_minor, total, available);
+}
+
+static void print_session(const struct rg_session_info *session)
+{
+    long long seconds = (long long)time(NULL) - (long long)session->since_unix;
+    printf("  session %llu: %s@%s, process %u, for %lld s, GPU ", (unsigned long long)session->id,
+           session->identity.user, session->identity.host, session->identity.pid, seconds > 0 ? seconds : 0);
+    for (uint32_t i = 0; i < session->n_devices; i++)
+        printf("%s%u", i ? "," : "", session->devices[i]);
+    printf(": %s\n", session->identity.command);
+}
+
+static void print_server(const struct rg_answer_of *answer)
+{
+    const struct rg_inventory *inventory = &answer->message.inventory;
+    printf("%s: %s, %s driver, CUDA %u.%u, %u of %u sessions\n", answer->server, inventory->software,
+           inventory->driver.kind, inventory->driver.version / 1000, inventory->driver.version % 1000 / 10,
+           inventory->sessions_running, inventory->limits.sessions);
+    for (uint32_t i = 0; i < inventory->n_devices; i++)
+        print_device(&inventory->devices[i]);
+    for (uint32_t i = 0; i < inventory->n_sessions; i++)
+        print_session(&inventory->sessions[i]);
+    if (inventory->n_sessions < inventory->sessions_running)
+        printf("  and %u more sessions\n", inventory->sessions_running - inventory->n_sessions);
+}
+
+int rg_cli_list(const struct rg_cli_settings *settings, int argc, char **argv)
+{
+    if (!rg_cli_no_words("list", argc, argv))
+        return RG_EXIT_FAILURE;
+    struct rg_answer_of *answers = rg_inventory_ask(settings, RG_PURPOSE_STATUS);
+    if (!answers)
+        return RG_EXIT_FAILURE;
+    if (settings->json)
+        rg_inventory_print_json(settings, answers);
+    for (size_t i = 0; !settings->json && i < settings->server.n; i++)
+        if (answers[i].ok)
+            print_server(&answers[i]);
+    int status = rg_inventory_status(settings, answers);
+    rg_inventory_free(settings, answers);
+    return status;
+}

@@ -1,0 +1,111 @@
+/*
+ * main.c - command remote-gpu: finds the subcommand, loads its settings, runs it.
+ */
+#include "client/cli/cli.h"
+#include "common/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct rg_subcommand subcommands[] = {
+    {"run", RG_CLI_RUN, "[OPTION…] [--] COMMAND [ARGUMENT…]", "run a command on a server's GPUs",
+     "Runs COMMAND unmodified; its CUDA calls go to the server. The exit status is the command's;\n"
+     "125: remote-gpu itself failed, 126: COMMAND cannot be executed, 127: it was not found.",
+     rg_cli_run},
+    {"list", RG_CLI_LIST, "[OPTION…]", "list servers, their GPUs and the sessions that run there",
+     "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list},
+    {"smi", RG_CLI_SMI, "[OPTION…]", "show the GPUs of servers as a table, like nvidia-smi",
+     "What a server cannot know is shown as n/a.", rg_cli_smi},
+    {"version", RG_CLI_VERSION, "[OPTION…]", "show the version, and those of servers",
+     "Shows the version of this command, and of each server that was named.", rg_cli_version},
+};
+#define N_SUBCOMMANDS (sizeof subcommands / sizeof subcommands[0])
+
+static void print_help(void)
+{
+    printf("Usage: remote-gpu SUBCOMMAND [OPTION…]\n"
+           "Runs CUDA programs of this machine on GPUs of other machines.\n\nSubcommands:\n");
+    for (size_t i = 0; i < N_SUBCOMMANDS; i++)
+        printf("  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
+    printf("\nremote-gpu SUBCOMMAND --help shows the options of each.\n");
+}
+
+static void print_subcommand_help(const struct rg_subcommand *subcommand)
+{
+    struct rg_cli_settings settings;
+    rg_cli_settings_init(&settings, (enum rg_cli_command)subcommand->bit);
+    printf("Usage: remote-gpu %s %s\n%s\n\nOptions:\n", subcommand->name, subcommand->usage,
+           subcommand->details);
+    rg_options_help(&settings.options, stdout);
+    rg_cli_settings_fini(&settings);
+}
+
+static const struct rg_subcommand *find(const char *name)
+{
+    for (size_t i = 0; i < N_SUBCOMMANDS; i++)
+        if (strcmp(subcommands[i].name, name) == 0)
+            return &subcommands[i];
+    const char *meant = rg_suggest(name, &subcommands[0].name, N_SUBCOMMANDS, sizeof subcommands[0]);
+    if (meant)
+        rg_error("unknown subcommand '%s' (did you mean '%s'?); see remote-gpu --help", name, meant);
+    else
+        rg_error("unknown subcommand '%s'; see remote-gpu --help", name);
+    return NULL;
+}
+
+bool rg_cli_no_words(const char *subcommand, int argc, char **argv)
+{
+    if (argc > 0)
+        rg_error("%s takes no '%s'; see remote-gpu %s --help", subcommand, argv[0], subcommand);
+    return argc == 0;
+}
+
+static int run_subcommand(const struct rg_subcommand *subcommand, int argc, char **argv)
+{
+    struct rg_cli_settings settings;
+    int next = argc, status = RG_EXIT_FAILURE;
+    switch (rg_cli_settings_load(&settings, (enum rg_cli_command)subcommand->bit, argc, argv, &next)) {
+    case RG_CLI_GO:
+        status = subcommand->run(&settings, argc - next, argv + next);
+        break;
+    case RG_CLI_HELP:
+        print_subcommand_help(subcommand);
+        status = 0;
+        break;
+    case RG_CLI_WRONG:
+        break;
+    }
+    rg_cli_settings_fini(&settings);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    rg_log_name("remote-gpu");
+    if (argc < 2) {
+        rg_error("which subcommand? run, list, smi, version; see remote-gpu --help");
+        return RG_EXIT_FAILURE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        const struct rg_subcommand *about = argc > 2 ? find(argv[2]) : NULL;
+        if (about)
+            print_subcommand_help(about);
+        else if (argc > 2)
+            return RG_EXIT_FAILURE;
+        else
+            print_help();
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    const struct rg_subcommand *subcommand = find(name);
+    if (!subcommand)
+        return RG_EXIT_FAILURE;
+    int status = run_subcommand(subcommand, argc - 1, argv + 1);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        rg_error("cannot write to stdout");
+        return RG_EXIT_FAILURE;
+    }
+    return status;
+}

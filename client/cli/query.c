@@ -1,0 +1,63 @@
+/*
+ * query.c - one question to one server over a connection of its own.
+ */
+#include "client/cli/query.h"
+
+#include "common/log.h"
+#include "transport/control.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum rg_status ask(struct rg_conn *conn, enum rg_purpose purpose, int timeout_ms,
+                          struct rg_control *out)
+{
+    struct rg_control *hello = malloc(sizeof *hello);
+    if (!hello)
+        return RG_ERR_NO_MEMORY;
+    rg_client_hello_init(hello, purpose);
+    enum rg_status status = rg_control_send(conn, hello);
+    free(hello);
+    if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
+        status =
+            rg_control_receive(conn, timeout_ms, out); /* a refusal may have come before we had sent all */
+    return status;
+}
+
+enum rg_status rg_query(const char *server, enum rg_purpose purpose, uint64_t timeout_ns,
+                        struct rg_control *out, char *why, size_t why_size)
+{
+    uint64_t milliseconds = timeout_ns / 1000000u;
+    int timeout_ms = milliseconds > INT_MAX ? INT_MAX : milliseconds < 1 ? 1 : (int)milliseconds;
+    const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = timeout_ms};
+    char reason[512] = "";
+    struct rg_conn *conn;
+    enum rg_status status = rg_transport_connect(server, &options, reason, sizeof reason, &conn);
+    if (status != RG_OK) {
+        rg_explain(why, why_size,
+                   "cannot reach the server %s: %s; check the address, and that remote-gpud runs there",
+                   server, reason);
+        return status;
+    }
+    status = ask(conn, purpose, timeout_ms, out);
+    rg_conn_destroy(conn);
+    if (status == RG_ERR_TIMEOUT) {
+        rg_explain(why, why_size,
+                   "the server %s accepted the connection but did not answer within %g s; is it a "
+                   "remote-gpud?",
+                   server, timeout_ms / 1000.0);
+    } else if (status != RG_OK) {
+        rg_explain(why, why_size, "what answers at %s is no remote-gpud (%s); check the address and the port",
+                   server, rg_status_string(status));
+    } else if (out->kind == RG_CONTROL_REFUSAL) {
+        rg_explain(why, why_size, "the server %s refused: %s", server, out->refusal.reason);
+        rg_control_fini(out);
+        status = RG_ERR_REFUSED;
+    } else if (out->kind != RG_CONTROL_INVENTORY) {
+        rg_explain(why, why_size, "the server %s gave an answer that was not asked for", server);
+        rg_control_fini(out);
+        status = RG_ERR_PROTOCOL;
+    }
+    return status;
+}

@@ -1,0 +1,16 @@
+/*
+ * query.h - asking a server what it has.
+ */
+#ifndef RG_CLIENT_CLI_QUERY_H
+#define RG_CLIENT_CLI_QUERY_H
+
+#include "proto/control.h"
+
+/**
+ * Connects to `server`, asks (RG_PURPOSE_INVENTORY or RG_PURPOSE_STATUS), and closes. On RG_OK `out` holds an
+ * inventory, to be released by rg_control_fini; else `why` is a sentence for the user, with what to do.
+ */
+RG_MUST_CHECK enum rg_status rg_query(const char *server, enum rg_purpose purpose, uint64_t timeout_ns,
+                                      struct rg_control *out, char *why, size_t why_size);
+
+#endif

@@ -1,0 +1,164 @@
+/*
+ * settings.c - the options of remote-gpu; see settings.h.
+ *
+ * Files: $XDG_CONFIG_HOME/remote-gpu/config (~/.config without it), then /etc/remote-gpu/config. Both may set
+ * any of the rows that are not for the command line alone, whichever subcommand runs.
+ */
+#include "client/cli/settings.h"
+
+#include "common/log.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SYSTEM_CONFIG "/etc/remote-gpu/config"
+#define AT(field)     offsetof(struct rg_cli_settings, field)
+#define QUESTIONS     (RG_CLI_LIST | RG_CLI_SMI | RG_CLI_VERSION)
+
+/* The manual pages list the same rows; a test compares them. */
+static const struct rg_option table[] = {
+    {.name = "server",
+     .letter = 's',
+     .also = 'l',
+     .type = RG_OPTION_LIST,
+     .offset = AT(server),
+     .argument = "HOST[:PORT][,…]",
+     .environment = "REMOTE_GPU_SERVER",
+     .help = "the server; of several, the first that answers and has the GPUs. -l is the same"},
+    {.name = "gpus",
+     .letter = 'n',
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(gpus),
+     .argument = "GPUS",
+     .min = 1,
+     .max = 64,
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_GPUS",
+     .help = "how many GPUs the command sees; without it: all of the server's"},
+    {.name = "memory",
+     .letter = 'm',
+     .type = RG_OPTION_SIZE,
+     .offset = AT(memory),
+     .argument = "MEMORY",
+     .commands = RG_CLI_RUN,
+     .help = "a share of each GPU, by memory (not supported yet)"},
+    {.name = "fraction",
+     .letter = 'p',
+     .type = RG_OPTION_FRACTION,
+     .offset = AT(fraction),
+     .argument = "FRACTION",
+     .commands = RG_CLI_RUN,
+     .help = "the same as a part of a GPU, like 0.5 or 50% (not supported yet)"},
+    {.name = "local",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(local),
+     .commands = RG_CLI_RUN,
+     .not_in_file = true,
+     .help = "start a private server on this machine for this one command"},
+    {.name = "driver",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(driver),
+     .argument = "auto|soft|PATH",
+     .value = "auto",
+     .commands = RG_CLI_RUN,
+     .help = "the CUDA driver of the private server (see remote-gpud)"},
+    {.name = "transport",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(transport),
+     .argument = "auto|tcp|rdma",
+     .value = "auto",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_TRANSPORT",
+     .help = "how data travels"},
+    {.name = "opt",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(opt),
+     .argument = "LIST",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_OPT",
+     .help = "switch optimisations off or on by name: -all, -NAME, NAME"},
+    {.name = "stats",
+     .type = RG_OPTION_OPTIONAL_TEXT,
+     .offset = AT(stats),
+     .argument = "FILE",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_STATS",
+     .help = "at the end of each process, append calls, round trips and bytes to FILE (- or none: stderr)"},
+    {.name = "no-check",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(no_check),
+     .commands = RG_CLI_RUN,
+     .help = "do not ask whether the server answers before the command starts"},
+    {.name = "timeout",
+     .type = RG_OPTION_SECONDS,
+     .offset = AT(timeout_ns),
+     .argument = "SECONDS",
+     .value = "5",
+     .help = "how long a server may take to answer a question"},
+    {.name = "log",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(log),
+     .argument = "error|warn|info|debug",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_LOG",
+     .help = "how much is said on stderr"},
+    {.name = "json",
+     .letter = 'j',
+     .type = RG_OPTION_FLAG,
+     .offset = AT(json),
+     .commands = QUESTIONS,
+     .not_in_file = true,
+     .help = "answer as JSON"},
+    {.name = "help",
+     .letter = 'h',
+     .type = RG_OPTION_FLAG,
+     .offset = AT(help),
+     .not_in_file = true,
+     .help = "show this"},
+};
+
+void rg_cli_settings_init(struct rg_cli_settings *settings, enum rg_cli_command command)
+{
+    memset(settings, 0, sizeof *settings);
+    rg_options_init(&settings->options, table, sizeof table / sizeof table[0], settings, command);
+}
+
+void rg_cli_settings_fini(struct rg_cli_settings *settings)
+{
+    rg_options_fini(&settings->options);
+}
+
+static enum rg_status load_files(struct rg_options *options, char *why, size_t why_size)
+{
+    const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    char path[PATH_MAX] = "";
+    if (base && *base == '/')
+        snprintf(path, sizeof path, "%s/remote-gpu/config", base);
+    else if (home && *home == '/')
+        snprintf(path, sizeof path, "%s/.config/remote-gpu/config", home);
+    enum rg_status status = *path ? rg_options_load_file(options, path, why, why_size) : RG_ERR_NOT_FOUND;
+    if (status == RG_OK || status == RG_ERR_NOT_FOUND)
+        status = rg_options_load_file(options, SYSTEM_CONFIG, why, why_size);
+    return status == RG_ERR_NOT_FOUND ? RG_OK : status;
+}
+
+enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_cli_command command, int argc,
+                                      char **argv, int *next)
+{
+    rg_cli_settings_init(settings, command);
+    char why[512] = "";
+    if (rg_options_load_arguments(&settings->options, argc, argv, next, why, sizeof why) != RG_OK) {
+        rg_error("%s; see remote-gpu %s --help", why, argv[0]);
+        return RG_CLI_WRONG;
+    }
+    if (settings->help)
+        return RG_CLI_HELP;
+    if (rg_options_load_environment(&settings->options, why, sizeof why) != RG_OK ||
+        load_files(&settings->options, why, sizeof why) != RG_OK) {
+        rg_error("%s", why);
+        return RG_CLI_WRONG;
+    }
+    return RG_CLI_GO;
+}

@@ -1,0 +1,114 @@
+/*
+ * smi.c - remote-gpu smi: a table of the GPUs of servers, for those who are used to nvidia-smi.
+ */
+#include "client/cli/cli.h"
+#include "client/cli/inventory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Columns of the tables, without the borders and the blanks beside them. */
+static const int gpu_widths[] = {3, 30, 12, 19, 5};
+static const int session_widths[] = {3, 7, 22, 7, 30};
+#define N_COLUMNS 5
+
+static void print_rule(const int *widths, char fill)
+{
+    for (int i = 0; i < N_COLUMNS; i++) {
+        putchar('+');
+        for (int j = 0; j < widths[i] + 2; j++)
+            putchar(fill);
+    }
+    puts("+");
+}
+
+/* One cell, cut at a character's boundary or filled with blanks. */
+static void print_cell(const char *text, int width)
+{
+    int columns = rg_text_columns(text);
+    if (columns <= width) {
+        printf("| %s%*s ", text, width - columns, "");
+        return;
+    }
+    int size = 0;
+    for (int shown = 0; shown < width; size++)
+        shown += (text[size + 1] & 0xc0) != 0x80;
+    printf("| %.*s ", size, text);
+}
+
+static void print_row(const int *widths, const char *const cells[N_COLUMNS])
+{
+    for (int i = 0; i < N_COLUMNS; i++)
+        print_cell(cells[i], widths[i]);
+    puts("|");
+}
+
+static void print_gpus(const struct rg_inventory *inventory)
+{
+    print_rule(gpu_widths, '-');
+    print_row(gpu_widths, (const char *const[]){"GPU", "Name", "Bus", "Memory used / total", "Util"});
+    print_rule(gpu_widths, '=');
+    for (uint32_t i = 0; i < inventory->n_devices; i++) {
+        const struct rg_device_info *device = &inventory->devices[i];
+        char index[12], memory[64], total[24], used[24] = "n/a";
+        snprintf(index, sizeof index, "%u", device->ordinal);
+        rg_bytes_text(device->memory_total, total, sizeof total);
+        if (device->memory_free_known && device->memory_free <= device->memory_total)
+            rg_bytes_text(device->memory_total - device->memory_free, used, sizeof used);
+        snprintf(memory, sizeof memory, "%s / %s", used, total);
+        const char *bus = device->pci[0] ? device->pci : "n/a";
+        print_row(gpu_widths, (const char *const[]){index, device->name, bus, memory, "n/a"});
+    }
+    print_rule(gpu_widths, '-');
+}
+
+static void print_sessions(const struct rg_inventory *inventory)
+{
+    if (inventory->n_sessions == 0) {
+        puts("No sessions.");
+        return;
+    }
+    print_rule(session_widths, '-');
+    print_row(session_widths, (const char *const[]){"GPU", "Session", "Client", "Process", "Command"});
+    print_rule(session_widths, '=');
+    for (uint32_t i = 0; i < inventory->n_sessions; i++) {
+        const struct rg_session_info *session = &inventory->sessions[i];
+        char id[24], client[2 * RG_CONTROL_TEXT + 2], process[12];
+        snprintf(id, sizeof id, "%llu", (unsigned long long)session->id);
+        snprintf(client, sizeof client, "%s@%s", session->identity.user, session->identity.host);
+        snprintf(process, sizeof process, "%u", session->identity.pid);
+        for (uint32_t j = 0; j < session->n_devices; j++) {
+            char gpu[12];
+            snprintf(gpu, sizeof gpu, "%u", session->devices[j]);
+            print_row(session_widths,
+                      (const char *const[]){gpu, id, client, process, session->identity.command});
+        }
+    }
+    print_rule(session_widths, '-');
+}
+
+static void print_server(const struct rg_answer_of *answer)
+{
+    const struct rg_inventory *inventory = &answer->message.inventory;
+    printf("%s   %s   driver: %s   CUDA: %u.%u\n", answer->server, inventory->software,
+           inventory->driver.kind, inventory->driver.version / 1000, inventory->driver.version % 1000 / 10);
+    print_gpus(inventory);
+    print_sessions(inventory);
+}
+
+int rg_cli_smi(const struct rg_cli_settings *settings, int argc, char **argv)
+{
+    if (!rg_cli_no_words("smi", argc, argv))
+        return RG_EXIT_FAILURE;
+    struct rg_answer_of *answers = rg_inventory_ask(settings, RG_PURPOSE_STATUS);
+    if (!answers)
+        return RG_EXIT_FAILURE;
+    if (settings->json)
+        rg_inventory_print_json(settings, answers);
+    for (size_t i = 0; !settings->json && i < settings->server.n; i++)
+        if (answers[i].ok)
+            print_server(&answers[i]);
+    int status = rg_inventory_status(settings, answers);
+    rg_inventory_free(settings, answers);
+    return status;
+}

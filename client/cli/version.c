@@ -1,0 +1,49 @@
+/*
+ * version.c - remote-gpu version: of this command, and of the servers that were named.
+ */
+#include "client/cli/cli.h"
+#include "client/cli/inventory.h"
+#include "common/log.h"
+
+#include <stdio.h>
+
+static void print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
+{
+    json_t *servers = json_array();
+    for (size_t i = 0; answers && i < settings->server.n; i++) {
+        const struct rg_inventory *inventory = &answers[i].message.inventory;
+        json_array_append_new(
+            servers, answers[i].ok
+                         ? json_pack("{s:s, s:s, s:[ii]}", "address", answers[i].server, "software",
+                                     inventory->software, "protocol", (int)inventory->protocol_major,
+                                     (int)inventory->protocol_minor)
+                         : json_pack("{s:s, s:s}", "address", answers[i].server, "error", answers[i].why));
+    }
+    json_t *all = json_pack("{s:s, s:[ii], s:o}", "software", "remote-gpu " RG_VERSION, "protocol",
+                            RG_PROTOCOL_MAJOR, RG_PROTOCOL_MINOR, "servers", servers);
+    if (!all || json_dumpf(all, stdout, JSON_INDENT(2)) != 0)
+        rg_error("cannot write JSON");
+    putchar('\n');
+    json_decref(all);
+}
+
+int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv)
+{
+    if (!rg_cli_no_words("version", argc, argv))
+        return RG_EXIT_FAILURE;
+    struct rg_answer_of *answers =
+        settings->server.n ? rg_inventory_ask(settings, RG_PURPOSE_INVENTORY) : NULL;
+    if (settings->json) {
+        print_json(settings, answers);
+    } else {
+        printf("remote-gpu %s, protocol %d.%d\n", RG_VERSION, RG_PROTOCOL_MAJOR, RG_PROTOCOL_MINOR);
+        for (size_t i = 0; answers && i < settings->server.n; i++)
+            if (answers[i].ok)
+                printf("%s: %s, protocol %u.%u\n", answers[i].server, answers[i].message.inventory.software,
+                       answers[i].message.inventory.protocol_major,
+                       answers[i].message.inventory.protocol_minor);
+    }
+    int status = answers ? rg_inventory_status(settings, answers) : 0;
+    rg_inventory_free(settings, answers);
+    return status;
+}
