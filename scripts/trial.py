@@ -181,7 +181,7 @@ def read_stats(path):
         for line in file:
             try:
                 for key, value in json.loads(line).items():
-                    if isinstance(value, (int, float)) and not isinstance(value, bool):
+                    if key != "pid" and isinstance(value, (int, float)) and not isinstance(value, bool):
                         total[key] = total.get(key, 0) + value
             except (ValueError, AttributeError):
                 raise Failure("the statistics hold a line that is no JSON object: %r" % line)
