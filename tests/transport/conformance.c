@@ -1,11 +1,12 @@
 /*
  * conformance.c - what every transport, and every filter around it, has to do alike.
  *
- *   transport_conformance CONFIGURATION      mem, tcp, tcp6, unix, abstract, tcp-spin, delay+mem, delay+tcp, fault+tcp
+ *   transport_conformance CONFIGURATION      mem, tcp, tcp6, unix, abstract, tcp-spin, delay+mem, delay+tcp,
+ * fault+tcp
  *
- * Each test gets a fresh pair of connected ends, and runs twice: once with the connecting and once with the accepting
- * end in the leading part, so that a filter is tried in both directions. Threads do not use a framework's assertions:
- * a failed check aborts the program.
+ * Each test gets a fresh pair of connected ends, and runs twice: once with the connecting and once with the
+ * accepting end in the leading part, so that a filter is tried in both directions. Threads do not use a
+ * framework's assertions: a failed check aborts the program.
  */
 #include "support.h"
 
@@ -58,10 +59,31 @@ static pthread_t start(void *(*run)(void *), void *arg)
     return thread;
 }
 
-/* --- order and sizes ---------------------------------------------------------------------------------------- */
+/* --- order and sizes
+ * ---------------------------------------------------------------------------------------- */
 
-static const size_t msg_sizes[] = {0, 1, 2, 15, 16, 17, 63, 64, 255, 4080, 4096, 8175, 8176, 8177, 8192,
-                                   8193, 65535, 65536, 100001, RG_MESSAGE_MAX - 1, RG_MESSAGE_MAX, 3};
+static const size_t msg_sizes[] = {0,
+                                   1,
+                                   2,
+                                   15,
+                                   16,
+                                   17,
+                                   63,
+                                   64,
+                                   255,
+                                   4080,
+                                   4096,
+                                   8175,
+                                   8176,
+                                   8177,
+                                   8192,
+                                   8193,
+                                   65535,
+                                   65536,
+                                   100001,
+                                   RG_MESSAGE_MAX - 1,
+                                   RG_MESSAGE_MAX,
+                                   3};
 static const size_t bulk_sizes[] = {0, 1, 7, 4096, 8191, 65537, 1 << 20, RG_BULK_MAX - 1, RG_BULK_MAX, 5};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -113,7 +135,8 @@ static void test_parts(struct ends e)
     CHECK(m.size == 0 && m.bulk_size == 0);
 }
 
-/* --- bulk data in pieces -------------------------------------------------------------------------------------- */
+/* --- bulk data in pieces
+ * -------------------------------------------------------------------------------------- */
 
 static void *send_bulks(void *arg)
 {
@@ -159,7 +182,8 @@ static void test_bulk_pieces(struct ends e)
     expect_good(e.near, e.far);
 }
 
-/* --- many threads, both directions ------------------------------------------------------------------------------ */
+/* --- many threads, both directions
+ * ------------------------------------------------------------------------------ */
 
 enum { CROWD = 3 };
 
@@ -221,7 +245,8 @@ static void *crowd_receive(void *arg)
 
 static void test_crowd(struct ends e)
 {
-    struct crowd sides[2] = {{.conn = e.near, .n_messages = WORK(2000)}, {.conn = e.far, .n_messages = WORK(2000)}};
+    struct crowd sides[2] = {{.conn = e.near, .n_messages = WORK(2000)},
+                             {.conn = e.far, .n_messages = WORK(2000)}};
     pthread_t threads[2][CROWD + 1];
     for (int s = 0; s < 2; s++) {
         pthread_mutex_init(&sides[s].lock, NULL);
@@ -251,7 +276,8 @@ static void test_many_small(struct ends e)
     pthread_join(sender, NULL);
 }
 
-/* --- a big transfer ------------------------------------------------------------------------------------------- */
+/* --- a big transfer
+ * ------------------------------------------------------------------------------------------- */
 
 static void *send_big(void *arg)
 {
@@ -283,7 +309,8 @@ static void test_big_transfer(struct ends e)
     pthread_join(sender, NULL);
 }
 
-/* --- time ------------------------------------------------------------------------------------------------------- */
+/* --- time
+ * ------------------------------------------------------------------------------------------------------- */
 
 static void *send_later(void *arg)
 {
@@ -332,7 +359,8 @@ static void test_timeout_within_message(struct ends e)
     expect_good(e.near, e.far);
 }
 
-/* --- interrupts --------------------------------------------------------------------------------------------------- */
+/* --- interrupts
+ * --------------------------------------------------------------------------------------------------- */
 
 static void *recv_until_interrupted(void *arg)
 {
@@ -403,7 +431,8 @@ static void test_interrupt_send(struct ends e)
     expect_interrupted(e.near);
 }
 
-/* --- ends of connections --------------------------------------------------------------------------------------- */
+/* --- ends of connections
+ * --------------------------------------------------------------------------------------- */
 
 static void test_orderly_close(struct ends *e)
 {
@@ -524,7 +553,8 @@ static void test_oversize_bulk(struct ends *e)
     expect_bad_frame(e, rg_frame_encode(0, UINT32_MAX), RG_ERR_LIMIT);
 }
 
-/* --- memory that is not there ------------------------------------------------------------------------------------- */
+/* --- memory that is not there
+ * ------------------------------------------------------------------------------------- */
 
 /* Two pages, of which the second cannot be accessed. */
 static unsigned char *half_mapped(size_t page)
@@ -598,7 +628,8 @@ static void test_recv_fault(struct ends e)
     munmap(bad, 2 * page);
 }
 
-/* --- misuse is refused and harms nothing ---------------------------------------------------------------------------- */
+/* --- misuse is refused and harms nothing
+ * ---------------------------------------------------------------------------- */
 
 static void test_misuse(struct ends e)
 {
@@ -621,7 +652,8 @@ static void test_misuse(struct ends e)
     expect_good(e.near, e.far);
 }
 
-/* --- descriptors ------------------------------------------------------------------------------------------------------ */
+/* --- descriptors
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void test_poll(struct ends e)
 {
@@ -664,7 +696,8 @@ static void test_adopt_refuses(struct pair *pair)
     (void)pair;
     struct rg_conn *conn = NULL;
     const struct rg_transport_options options = {.filters = ""};
-    int file = open("/dev/null", O_RDWR | O_CLOEXEC), unconnected = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int file = open("/dev/null", O_RDWR | O_CLOEXEC),
+        unconnected = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK_STATUS(rg_transport_adopt_fd(-1, &options, &conn), RG_ERR_INVALID);
     CHECK_STATUS(rg_transport_adopt_fd(file, &options, &conn), RG_ERR_INVALID);
     CHECK_STATUS(rg_transport_adopt_fd(unconnected, &options, &conn), RG_ERR_INVALID);
@@ -698,7 +731,9 @@ static void test_abandon(struct ends e)
     expect_good(e.near, e.far);
 }
 
-/* --- listeners ---------------------------------------------------------------------------------------------------------- */
+/* --- listeners
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static void *accept_until_interrupted(void *arg)
 {
@@ -753,13 +788,15 @@ static void test_listener(struct pair *pair)
     expect_good(pair->a, pair->b);
 }
 
-/* --- all of them ---------------------------------------------------------------------------------------------------------- */
+/* --- all of them
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static const struct {
     const char *name;
-    void (*plain)(struct ends);  /* leaves both ends open */
+    void (*plain)(struct ends);    /* leaves both ends open */
     void (*ending)(struct ends *); /* may destroy an end and leave NULL */
-    void (*pair)(struct pair *); /* needs to know who accepted */
+    void (*pair)(struct pair *);   /* needs to know who accepted */
 } tests[] = {
     {"sizes", test_sizes, 0, 0},
     {"parts", test_parts, 0, 0},
@@ -797,7 +834,8 @@ static void run_test(const struct configuration *conf, size_t index, bool swappe
     char address[128];
     const char *percent = strstr(conf->address, "%d");
     if (percent)
-        snprintf(address, sizeof address, "%.*s%d", (int)(percent - conf->address), conf->address, (int)getpid());
+        snprintf(address, sizeof address, "%.*s%d", (int)(percent - conf->address), conf->address,
+                 (int)getpid());
     else
         snprintf(address, sizeof address, "%s", conf->address);
     struct pair pair = pair_open(address, conf->filters, conf->spin);

@@ -20,7 +20,8 @@ struct pair pair_open(const char *address, const char *filters, bool spin)
     char why[128] = "";
     enum rg_status status = rg_transport_listen(address, &listening, why, sizeof why, &pair.listener);
     if (status == RG_OK)
-        status = rg_transport_connect(rg_listener_address(pair.listener), &connecting, why, sizeof why, &pair.a);
+        status =
+            rg_transport_connect(rg_listener_address(pair.listener), &connecting, why, sizeof why, &pair.a);
     if (status != RG_OK)
         fprintf(stderr, "%s: %s\n", address, why);
     CHECK_OK(status);
@@ -69,7 +70,8 @@ bool pattern_matches(const void *data, size_t size, uint64_t seed)
     return true;
 }
 
-enum rg_status send_bytes(struct rg_conn *conn, const void *msg, size_t msg_size, const void *bulk, size_t bulk_size)
+enum rg_status send_bytes(struct rg_conn *conn, const void *msg, size_t msg_size, const void *bulk,
+                          size_t bulk_size)
 {
     const struct iovec m = {(void *)(uintptr_t)msg, msg_size}, k = {(void *)(uintptr_t)bulk, bulk_size};
     return rg_conn_send(conn, &m, 1, &k, bulk ? 1 : 0);

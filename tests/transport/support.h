@@ -1,6 +1,6 @@
 /*
- * support.h - what the transports' test programs share: checks that say where they failed, pairs of connected ends,
- * patterned messages. Plain programs, so that they run under every sanitizer.
+ * support.h - what the transports' test programs share: checks that say where they failed, pairs of connected
+ * ends, patterned messages. Plain programs, so that they run under every sanitizer.
  */
 #ifndef RG_TESTS_TRANSPORT_SUPPORT_H
 #define RG_TESTS_TRANSPORT_SUPPORT_H
@@ -55,7 +55,8 @@ void pair_close(struct pair *pair);
 void pattern_fill(void *data, size_t size, uint64_t seed);
 bool pattern_matches(const void *data, size_t size, uint64_t seed);
 
-enum rg_status send_bytes(struct rg_conn *conn, const void *msg, size_t msg_size, const void *bulk, size_t bulk_size);
+enum rg_status send_bytes(struct rg_conn *conn, const void *msg, size_t msg_size, const void *bulk,
+                          size_t bulk_size);
 /** Sends a message with the pattern of `seed`, and bulk data with that of seed + 1. */
 enum rg_status send_pattern(struct rg_conn *conn, size_t msg_size, size_t bulk_size, uint64_t seed);
 /** Receives such a message and checks every byte; bulk data is taken in one piece. */

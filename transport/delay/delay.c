@@ -116,7 +116,8 @@ static void *run_outbound(void *arg)
 {
     struct delay_conn *c = arg;
     struct rg_parcel *parcel;
-    while (rg_queue_pop(&c->out, -1, &parcel) == RG_OK) {
+    enum rg_status end;
+    while ((end = rg_queue_pop(&c->out, -1, &parcel)) == RG_OK) {
         const struct iovec msg = {parcel->data, parcel->msg_size};
         const struct iovec bulk = {parcel->bulk, parcel->bulk_size};
         enum rg_status status = rg_conn_send(c->next, &msg, 1, &bulk, parcel->bulk_size > 0);
@@ -126,6 +127,10 @@ static void *run_outbound(void *arg)
             break;
         }
     }
+    /* this side has ended and all of it is on its way: now the peer may see the end, and `inbound` stops
+     * waiting */
+    if (end != RG_OK)
+        rg_conn_interrupt(c->next);
     pthread_mutex_lock(&c->done_lock);
     c->outbound_done = true;
     pthread_cond_broadcast(&c->done);

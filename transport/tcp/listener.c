@@ -58,13 +58,15 @@ static int bind_and_listen(int family, const struct sockaddr *address, socklen_t
 /* --- unix
  * --------------------------------------------------------------------------------------------------- */
 
-/* Whether `path` is a socket that no process listens on. */
+/* Whether `path` is a socket that no process has open. */
 static bool is_stale(const char *path, const struct sockaddr *address, socklen_t length)
 {
     struct stat st;
     if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode))
         return false;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    /* of another type than a listener has: connecting to a live one fails, too (EPROTOTYPE), and does not
+     * disturb it */
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
     bool stale = connect(fd, address, length) != 0 && errno == ECONNREFUSED;
@@ -81,12 +83,15 @@ static int listen_unix(struct tcp_listener *l, const struct rg_address *address,
     const struct sockaddr *sa = (struct sockaddr *)&storage;
     const char *path = address->name[0] == '@' ? NULL : address->name;
     int fd = bind_and_listen(AF_UNIX, sa, length, false);
-    if (fd < 0 && errno == EADDRINUSE && path && is_stale(path, sa, length) && unlink(path) == 0)
+    int reason = errno;
+    if (fd < 0 && reason == EADDRINUSE && path && is_stale(path, sa, length) && unlink(path) == 0) {
         fd = bind_and_listen(AF_UNIX, sa, length, false);
+        reason = errno;
+    }
     char buffer[128];
     if (fd < 0) {
         rg_explain(why, why_size, "%s",
-                   errno == ENOENT ? "no such folder" : rg_tcp_phrase(errno, buffer, sizeof buffer));
+                   reason == ENOENT ? "no such folder" : rg_tcp_phrase(reason, buffer, sizeof buffer));
         return -1;
     }
     struct stat st;
