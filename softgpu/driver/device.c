@@ -1,0 +1,343 @@
+/*
+ * device.c - the devices and what they say about themselves.
+ *
+ * "Software GPU" is a device of compute capability 12.0 whose multiprocessors are the machine's cores.
+ * Everything it states is either what the engine does or a limit that the driver enforces; what is not
+ * supported is stated as 0. SOFTGPU_DEVICES=N makes N devices, SOFTGPU_MEMORY=SIZE the memory of each.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/parse.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/pool.h"
+#include "softgpu/exec/exec.h"
+
+struct sg_device *sg_device(CUdevice ordinal)
+{
+    return ordinal >= 0 && ordinal < sg_state.n_devices ? &sg_state.devices[ordinal] : NULL;
+}
+
+static uint64_t memory_by_environment(int n_devices)
+{
+    const char *text = getenv("SOFTGPU_MEMORY");
+    uint64_t size = 0;
+    char why[160];
+    if (text != NULL && *text != '\0') {
+        if (rg_parse_size(text, &size, why, sizeof why) == RG_OK && size >= 1u << 20)
+            return size & ~4095ull;
+        rg_warn("SOFTGPU_MEMORY: %s; at least 1M is needed: using half of the machine's memory",
+                size == 0 ? why : text);
+    }
+    uint64_t ram = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return ram / 2 / (uint64_t)n_devices & ~((2ull << 20) - 1);
+}
+
+static int devices_by_environment(void)
+{
+    const char *text = getenv("SOFTGPU_DEVICES");
+    int64_t n = 1;
+    char why[160];
+    if (text != NULL && *text != '\0' &&
+        rg_parse_integer(text, 1, SG_DEVICES_MAX, &n, why, sizeof why) != RG_OK) {
+        rg_warn("SOFTGPU_DEVICES: %s: using 1", why);
+        n = 1;
+    }
+    return (int)n;
+}
+
+/* A UUID that stays the same on one machine: 'softgpu', the ordinal, and the machine's host id. */
+static void make_uuid(struct sg_device *device)
+{
+    unsigned char *bytes = (unsigned char *)device->uuid.bytes;
+    uint64_t x = (uint64_t)gethostid() * 0x9E3779B97F4A7C15ull + (uint64_t)device->ordinal;
+    memcpy(bytes, "softgpu", 7);
+    for (int i = 7; i < 15; i++) {
+        x ^= x >> 29;
+        x *= 0xBF58476D1CE4E5B9ull;
+        bytes[i] = (unsigned char)(x >> 56);
+    }
+    bytes[6] = (unsigned char)((bytes[6] & 0x0f) | 0x40);
+    bytes[8] = (unsigned char)((bytes[8] & 0x3f) | 0x80);
+    bytes[15] = (unsigned char)device->ordinal;
+}
+
+CUresult sg_devices_init(void)
+{
+    int n = devices_by_environment();
+    for (int i = 0; i < n; i++) {
+        struct sg_device *device = &sg_state.devices[i];
+        device->ordinal = i;
+        snprintf(device->name, sizeof device->name, "Software GPU");
+        make_uuid(device);
+        device->pci_domain = 0x5347; /* no real domain of the host's: "SG" */
+        device->pci_bus = 1 + i;
+        device->multiprocessors = (int)sg_exec_cores();
+        device->memory_total = memory_by_environment(n);
+        device->default_pool = device->current_pool = sg_pool_new(device);
+        device->primary = sg_context_new(device, true, 0, 0);
+        if (device->default_pool == NULL || device->primary == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sg_state.n_devices = n;
+    return CUDA_SUCCESS;
+}
+
+/* What does not depend on the machine. Attributes not named here and not computed below are 0: unsupported.
+ */
+static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
+    [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = SG_MAX_THREADS_PER_BLOCK,
+    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X] = SG_MAX_BLOCK_X,
+    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y] = SG_MAX_BLOCK_Y,
+    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z] = SG_MAX_BLOCK_Z,
+    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X] = SG_MAX_GRID_X,
+    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y] = SG_MAX_GRID_YZ,
+    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z] = SG_MAX_GRID_YZ,
+    [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK] = SG_SHARED_PER_BLOCK,
+    [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN] = SG_SHARED_OPTIN,
+    [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR] = SG_SHARED_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK] = SG_SHARED_RESERVED,
+    [CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY] = 65536,
+    [CU_DEVICE_ATTRIBUTE_WARP_SIZE] = SG_WARP,
+    [CU_DEVICE_ATTRIBUTE_MAX_PITCH] = SG_MAX_PITCH,
+    [CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK] = SG_REGISTERS_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR] = SG_REGISTERS_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_CLOCK_RATE] = 1000000, /* %clock counts at 1 GHz */
+    [CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE] = 1000000,
+    [CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH] = 64,
+    [CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] = 512,
+    [CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT] = 32,
+    [CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT] = 512,
+    [CU_DEVICE_ATTRIBUTE_GPU_OVERLAP] = 1,
+    [CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT] = 2,
+    [CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = 1,
+    [CU_DEVICE_ATTRIBUTE_COMPUTE_MODE] = CU_COMPUTEMODE_DEFAULT,
+    [CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS] = 1,
+    [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR] = SG_THREADS_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR] = SG_BLOCKS_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING] = 1,
+    [CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] = SG_CAPABILITY_MAJOR,
+    [CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR] = SG_CAPABILITY_MINOR,
+    [CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO] = 2,
+    [CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] = 1,
+    [CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH] = 1,
+    [CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_NUMA_ID] = -1,
+    [CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID] = -1,
+    [CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT] = 1,
+};
+
+CUresult sg_device_attribute(const struct sg_device *device, int attribute, int *value)
+{
+    if (attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    long cache = 0;
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *value = device->multiprocessors;
+        break;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+        *value = device->pci_bus;
+        break;
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+        *value = device->pci_device;
+        break;
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
+        *value = device->pci_domain;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
+        *value = device->ordinal;
+        break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+        cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+        if (cache <= 0)
+            cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+        *value = cache > 0 && cache < INT32_MAX ? (int)cache : 1 << 20;
+        break;
+    default:
+        *value = fixed_attributes[attribute];
+        break;
+    }
+    return CUDA_SUCCESS;
+}
+
+#define DEVICE_OR_RETURN(var, ordinal)                                                                       \
+    SG_RETURN_IF(sg_enter());                                                                                \
+    struct sg_device *var = sg_device(ordinal);                                                              \
+    if (var == NULL)                                                                                         \
+    return CUDA_ERROR_INVALID_DEVICE
+
+CUresult cuDeviceGet(CUdevice *out, int ordinal)
+{
+    SG_RETURN_IF(sg_enter());
+    if (out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sg_device(ordinal) == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *out = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    SG_RETURN_IF(sg_enter());
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = sg_state.n_devices;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int size, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    if (name == NULL || size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(name, (size_t)size, "%s", device->name);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    if (uuid == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *uuid = device->uuid;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
+{
+    return cuDeviceGetUuid_v2(uuid, ordinal);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    if (bytes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *bytes = device->memory_total;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    return value != NULL ? sg_device_attribute(device, (int)attribute, value) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    (void)device;
+    if (major == NULL || minor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *major = SG_CAPABILITY_MAJOR;
+    *minor = SG_CAPABILITY_MINOR;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    (void)device;
+    if (properties == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *properties = (CUdevprop){.maxThreadsPerBlock = SG_MAX_THREADS_PER_BLOCK,
+                              .maxThreadsDim = {SG_MAX_BLOCK_X, SG_MAX_BLOCK_Y, SG_MAX_BLOCK_Z},
+                              .maxGridSize = {SG_MAX_GRID_X, SG_MAX_GRID_YZ, SG_MAX_GRID_YZ},
+                              .sharedMemPerBlock = SG_SHARED_PER_BLOCK,
+                              .totalConstantMemory = 65536,
+                              .SIMDWidth = SG_WARP,
+                              .memPitch = SG_MAX_PITCH,
+                              .regsPerBlock = SG_REGISTERS_PER_SM,
+                              .clockRate = 1000000,
+                              .textureAlign = 512};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    if (text == NULL || size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    int n = snprintf(text, (size_t)size, "%04X:%02X:%02X.0", (unsigned)device->pci_domain,
+                     (unsigned)device->pci_bus, (unsigned)device->pci_device);
+    return n < size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice *out, const char *text)
+{
+    SG_RETURN_IF(sg_enter());
+    if (out == NULL || text == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned domain = 0, bus, device, function = 0;
+    if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &device, &function) < 3) {
+        domain = 0x5347;
+        if (sscanf(text, "%x:%x.%x", &bus, &device, &function) < 2)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (int i = 0; i < sg_state.n_devices; i++) {
+        const struct sg_device *d = &sg_state.devices[i];
+        if ((unsigned)d->pci_domain == domain && (unsigned)d->pci_bus == bus &&
+            (unsigned)d->pci_device == device && function == 0) {
+            *out = i;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    (void)device;
+    if (value == NULL || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b)
+{
+    DEVICE_OR_RETURN(one, a);
+    const struct sg_device *other = sg_device(b);
+    if (other == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (can == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *can = one != other;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
+{
+    DEVICE_OR_RETURN(one, from);
+    const struct sg_device *other = sg_device(to);
+    if (other == NULL || one == other)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (attribute) {
+    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+        *value = 1;
+        return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED:
+        *value = 0;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}

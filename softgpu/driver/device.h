@@ -1,0 +1,22 @@
+/* device.h - the limits of the device model: what attributes state and launches are held to. */
+#ifndef SG_DEVICE_H
+#define SG_DEVICE_H
+
+#define SG_WARP                  32
+#define SG_MAX_THREADS_PER_BLOCK 1024
+#define SG_MAX_BLOCK_X           1024
+#define SG_MAX_BLOCK_Y           1024
+#define SG_MAX_BLOCK_Z           64
+#define SG_MAX_GRID_X            2147483647
+#define SG_MAX_GRID_YZ           65535
+#define SG_SHARED_PER_BLOCK      (48 * 1024)
+#define SG_SHARED_RESERVED       1024
+#define SG_SHARED_PER_SM         (100 * 1024)
+#define SG_SHARED_OPTIN          (SG_SHARED_PER_SM - SG_SHARED_RESERVED)
+#define SG_THREADS_PER_SM        1536
+#define SG_BLOCKS_PER_SM         24
+#define SG_REGISTERS_PER_SM      65536
+#define SG_REGISTERS_PER_THREAD  32 /* of any kernel: there is no register file to measure */
+#define SG_MAX_PITCH             2147483647
+
+#endif

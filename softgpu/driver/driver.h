@@ -1,0 +1,180 @@
+/*
+ * driver.h - what the objects of the software driver share: state of the process, handles, contexts, entry
+ * checks.
+ *
+ * Every exported function begins with one of the sg_enter functions, which give the errors that do not depend
+ * on the call (not initialised, inside a host function, no current context, a context that a fault has
+ * poisoned). Handles that applications hold are pointers to objects; sg_handle_get proves that a handle is
+ * live and of the right kind before anything is read through it, and takes a reference, so an object outlives
+ * its destruction for as long as queued work needs it.
+ *
+ * Lock order: context->lock, scheduler, handles, device memory; no lock is held while code of the application
+ * runs.
+ */
+#ifndef SG_DRIVER_H
+#define SG_DRIVER_H
+
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/log.h"
+
+#define SG_DRIVER_VERSION   13000
+#define SG_DEVICES_MAX      16
+#define SG_LIMIT_COUNT      16
+#define SG_CAPABILITY_MAJOR 12
+#define SG_CAPABILITY_MINOR 0
+
+/* Set by the generated _ptsz/_ptds wrappers around a call: a null stream then names the thread's own stream.
+ */
+extern __thread bool sg_per_thread_default_stream;
+
+/* --- objects and handles (handle.c) --------------------------------------------------------------------- */
+
+enum sg_kind {
+    SG_KIND_CONTEXT = 1,
+    SG_KIND_STREAM,
+    SG_KIND_EVENT,
+    SG_KIND_MODULE,
+    SG_KIND_FUNCTION,
+    SG_KIND_LIBRARY,
+    SG_KIND_KERNEL,
+    SG_KIND_POOL,
+    SG_KIND_LINK,
+};
+
+struct sg_object {
+    enum sg_kind kind;
+    _Atomic uint32_t references;
+    void (*finish)(struct sg_object *object); /* frees it; called when the last reference goes */
+    struct sg_object *bucket_next;            /* handle table */
+};
+
+/** Starts `object` with one reference, the handle's, and makes its address a valid handle. */
+void sg_handle_add(struct sg_object *object, enum sg_kind kind, void (*finish)(struct sg_object *));
+/** The live object that `handle` names, with a reference taken, or NULL. */
+void *sg_handle_get(const void *handle, enum sg_kind kind);
+/** Makes the handle invalid; true for the one caller that did it, who then owns the handle's reference. */
+bool sg_handle_remove(const void *handle, enum sg_kind kind);
+static inline void sg_acquire(struct sg_object *object)
+{
+    atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
+}
+/** Drops a reference; NULL is allowed. */
+void sg_release(struct sg_object *object);
+
+/* A reference that is dropped at the end of the scope: SG_REF(struct sg_event) event = sg_handle_get(…). */
+static inline void sg_release_p(void *p)
+{
+    sg_release(*(struct sg_object **)p);
+}
+#define SG_REF(type) __attribute__((cleanup(sg_release_p))) type *
+
+/* --- device and process (device.c, init.c) -------------------------------------------------------------- */
+
+struct sg_context;
+struct sg_pool;
+
+struct sg_device {
+    int ordinal;
+    char name[64];
+    CUuuid uuid;
+    int pci_domain, pci_bus, pci_device;
+    int multiprocessors;
+    uint64_t memory_total;
+    struct sg_context *primary; /* made with the device, lives as long; active only while retained */
+    struct sg_pool *default_pool, *current_pool;
+};
+
+struct sg_state {
+    pthread_mutex_t lock; /* primary contexts' reference counts and flags, current pools */
+    _Atomic bool initialised;
+    _Atomic bool forked; /* this process is a fork of one that had called cuInit */
+    int n_devices;
+    struct sg_device devices[SG_DEVICES_MAX];
+};
+extern struct sg_state sg_state;
+
+/** The device, or NULL if there is no such ordinal. */
+struct sg_device *sg_device(CUdevice ordinal);
+/** Creates the devices; called once by cuInit. */
+CUresult sg_devices_init(void);
+/** The value of an attribute; CUDA_ERROR_INVALID_VALUE for unknown ones. */
+CUresult sg_device_attribute(const struct sg_device *device, int attribute, int *value);
+
+/* --- contexts (context.c) --------------------------------------------------------------------------------
+ */
+
+struct sg_stream;
+struct sg_task;
+
+/* The part that schedule.c guards with its own lock. */
+struct sg_context_work {
+    struct sg_stream *busy; /* streams with tasks queued or running */
+};
+
+struct sg_context {
+    struct sg_object object;
+    struct sg_device *device;
+    bool primary;
+    _Atomic bool active; /* false before the first retain and after destruction */
+    uint32_t retained;   /* primary only; sg_state.lock */
+    unsigned flags;
+    unsigned api_version;
+    unsigned long long id;
+    _Atomic int sticky;                    /* CUresult of a fault; ends the usefulness of the context */
+    _Atomic unsigned long long generation; /* counts lives of a primary context */
+    struct sg_stream *legacy;              /* the legacy default stream */
+    pthread_mutex_t lock;                  /* limits, lists */
+    size_t limits[SG_LIMIT_COUNT];
+    CUfunc_cache cache_config;
+    struct sg_module *modules; /* list through module->next */
+    struct sg_context_work work;
+};
+
+/** Says once that `name` is not supported; CUDA_ERROR_NOT_SUPPORTED. */
+CUresult sg_unsupported(const char *name);
+
+/** Checks that apply to every call but a few: initialised, not in a host function. */
+CUresult sg_enter(void);
+/** sg_enter, a live current context (no reference taken: the thread's stack holds one), not poisoned. */
+CUresult sg_enter_context(struct sg_context **context);
+/** The same, but lets a poisoned context pass: for calls that only answer from state or destroy. */
+CUresult sg_enter_context_any(struct sg_context **context);
+/** A context handle given as an argument, NULL meaning the current one; takes a reference. */
+CUresult sg_context_argument(CUcontext handle, struct sg_context **context);
+/** The thread's current context or NULL, without any check. */
+struct sg_context *sg_context_current(void);
+/** Activates a primary context that has been retained for the first time; sg_state.lock held. */
+CUresult sg_context_start(struct sg_context *context);
+struct sg_context *sg_context_new(struct sg_device *device, bool primary, unsigned flags,
+                                  unsigned api_version);
+/** Retains/releases the primary context as the API calls do. */
+CUresult sg_primary_retain(struct sg_device *device, struct sg_context **context);
+
+/** Records a fault of the context's work: the first one stays. */
+void sg_context_poison(struct sg_context *context, CUresult error);
+
+/** True on threads that are running a host function or a stream callback. */
+extern __thread bool sg_in_host_function;
+
+static inline CUcontext sg_context_handle(struct sg_context *context)
+{
+    return (CUcontext)(void *)context;
+}
+
+#define SG_RETURN_IF(expression)                                                                             \
+    do {                                                                                                     \
+        CUresult sg_result_ = (expression);                                                                  \
+        if (sg_result_ != CUDA_SUCCESS)                                                                      \
+            return sg_result_;                                                                               \
+    } while (0)
+
+#endif

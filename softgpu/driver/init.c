@@ -1,0 +1,73 @@
+/*
+ * init.c - cuInit, version, entry checks and error texts.
+ *
+ * Nothing happens in a process before its first cuInit. A fork of a process that had called it is not
+ * initialised and cannot be: the device's threads and memory did not come along.
+ */
+
+#include "softgpu/driver/driver.h" /* first: it includes cuda.h so that the API is exported */
+
+#include "common/cuda/errors.h"
+
+__thread bool sg_per_thread_default_stream;
+__thread bool sg_in_host_function;
+struct sg_state sg_state = {
+    .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; /* destructors run under it may call the driver */
+
+static void in_fork_child(void)
+{
+    if (atomic_load(&sg_state.initialised))
+        atomic_store(&sg_state.forked, true);
+}
+
+CUresult sg_enter(void)
+{
+    if (!atomic_load_explicit(&sg_state.initialised, memory_order_acquire) ||
+        atomic_load_explicit(&sg_state.forked, memory_order_relaxed))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return sg_in_host_function ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned int flags)
+{
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (atomic_load(&sg_state.forked))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&sg_state.lock);
+    if (!atomic_load(&sg_state.initialised)) {
+        rg_log_name("softgpu");
+        result = sg_devices_init();
+        if (result == CUDA_SUCCESS) {
+            pthread_atfork(NULL, NULL, in_fork_child);
+            atomic_store_explicit(&sg_state.initialised, true, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&sg_state.lock);
+    return result;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    if (version == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = SG_DRIVER_VERSION;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text)
+{
+    if (text == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *text = rg_cuda_error_string(error);
+    return *text != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **name)
+{
+    if (name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *name = rg_cuda_error_name(error);
+    return *name != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,245 @@
+/*
+ * launch.c - kernel launches: all that can be checked is checked at the call, then the grid is queued.
+ *
+ * Parameters are copied at the call. Machine code is made at the call too, so a kernel that cannot be
+ * compiled fails there. A fault while the grid runs poisons the context and is logged with block, thread and
+ * address.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "softgpu/driver/device.h"
+#include "softgpu/driver/function.h"
+#include "softgpu/driver/schedule.h"
+#include "softgpu/exec/exec.h"
+
+struct request {
+    uint32_t grid[3], block[3];
+    uint32_t shared;
+    bool cooperative;
+};
+
+struct queued_grid {
+    struct sg_launch launch;
+    struct sg_module *module; /* reference held: keeps code and variables */
+};
+
+static CUresult fault_error(enum sg_fault fault)
+{
+    switch (fault) {
+    case SG_FAULT_NONE:
+        return CUDA_SUCCESS;
+    case SG_FAULT_ILLEGAL_ADDRESS:
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case SG_FAULT_MISALIGNED:
+        return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case SG_FAULT_ILLEGAL_INSTRUCTION:
+        return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case SG_FAULT_ASSERT:
+        return CUDA_ERROR_ASSERT;
+    case SG_FAULT_DEADLOCK:
+        return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case SG_FAULT_INVALID_PC:
+        return CUDA_ERROR_INVALID_PC;
+    default:
+        return CUDA_ERROR_LAUNCH_FAILED;
+    }
+}
+
+static void run_grid(struct sg_task *task)
+{
+    const struct queued_grid *grid = (const void *)task->payload;
+    struct sg_fault_report report = {0};
+    enum sg_fault fault = sg_exec_run(&grid->launch, &report);
+    if (fault == SG_FAULT_NONE)
+        return;
+    CUresult error = fault_error(fault);
+    const char *name = "";
+    cuGetErrorName(error, &name);
+    rg_warn("kernel %s: %s in block (%u,%u,%u) thread (%u,%u,%u), address 0x%llx", grid->launch.kernel_name,
+            name, report.ctaid[0], report.ctaid[1], report.ctaid[2], report.tid[0], report.tid[1],
+            report.tid[2], (unsigned long long)report.address);
+    sg_context_poison(task->stream->context, error);
+}
+
+static void dispose_grid(struct sg_task *task)
+{
+    const struct queued_grid *grid = (const void *)task->payload;
+    sg_release(&grid->module->object);
+}
+
+static CUresult check_shape(const struct request *r, const struct sg_function *function)
+{
+    const struct sg_kernel *kernel = function->kernel;
+    const uint32_t block_max[3] = {SG_MAX_BLOCK_X, SG_MAX_BLOCK_Y, SG_MAX_BLOCK_Z};
+    const uint32_t grid_max[3] = {SG_MAX_GRID_X, SG_MAX_GRID_YZ, SG_MAX_GRID_YZ};
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; i++) {
+        if (r->grid[i] == 0 || r->grid[i] > grid_max[i] || r->block[i] == 0 || r->block[i] > block_max[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        threads *= r->block[i];
+    }
+    if (threads > SG_MAX_THREADS_PER_BLOCK || threads > kernel->max_threads)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (kernel->required_ntid[0] != 0)
+        for (int i = 0; i < 3; i++) {
+            uint32_t required = kernel->required_ntid[i] != 0 ? kernel->required_ntid[i] : 1;
+            if (r->block[i] != required)
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+    if (kernel->shared_static > SG_SHARED_OPTIN ||
+        r->shared > (uint32_t)function->settings->dynamic_shared_max)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (r->cooperative) {
+        uint64_t room = (uint64_t)sg_occupancy(kernel, function->settings, (unsigned)threads, r->shared) *
+                        (uint64_t)function->module->context->device->multiprocessors;
+        uint64_t plane = (uint64_t)r->grid[0] * r->grid[1];
+        if (plane > room || plane * r->grid[2] > room)
+            return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Fills the parameter block from `params` (one pointer each) or from `extra` (a packed buffer). */
+static CUresult gather_params(const struct sg_kernel *kernel, void **params, void **extra, unsigned char *to)
+{
+    if (params != NULL && extra != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra != NULL) {
+        const void *buffer = NULL;
+        const size_t *size = NULL;
+        for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+            if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                buffer = extra[i + 1];
+            else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+                size = extra[i + 1];
+            else
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (kernel->params_size == 0)
+            return CUDA_SUCCESS;
+        if (buffer == NULL || size == NULL || *size < kernel->params_size)
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(to, buffer, kernel->params_size);
+        return CUDA_SUCCESS;
+    }
+    for (uint32_t i = 0; i < kernel->n_params; i++) {
+        if (params == NULL || params[i] == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(to + kernel->params[i].offset, params[i], kernel->params[i].size);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUfunction handle, CUstream stream_handle, const struct request *r, void **params,
+                       void **extra)
+{
+    static _Atomic uint64_t next_grid = 1;
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_REF(struct sg_function) function = NULL;
+    SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
+    SG_RETURN_IF(sg_function_get(handle, stream->context, &function));
+    if (function->module->context != stream->context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    SG_RETURN_IF(check_shape(r, function));
+    const struct sg_kernel *kernel = function->kernel;
+    struct sg_text log = {0};
+    void *code;
+    CUresult result =
+        sg_compile_result(sg_program_code(function->module->image->program, function->index, &log, &code));
+    if (result != CUDA_SUCCESS)
+        rg_warn("kernel %s: %s", kernel->name, log.data != NULL ? log.data : "no code");
+    sg_text_fini(&log);
+    SG_RETURN_IF(result);
+
+    size_t head = (sizeof(struct queued_grid) + 15) & ~(size_t)15;
+    struct sg_task *task = sg_task_new(head + kernel->params_size, run_grid, NULL);
+    if (task == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    unsigned char *packed = task->payload + head;
+    result = gather_params(kernel, params, extra, packed);
+    if (result != CUDA_SUCCESS) {
+        sg_task_release(task);
+        return result;
+    }
+    struct queued_grid *grid = (void *)task->payload;
+    grid->launch = (struct sg_launch){
+        .kernel_name = kernel->name,
+        .code = code,
+        .thread_form = kernel->thread_form,
+        .cooperative = r->cooperative,
+        .grid = {r->grid[0], r->grid[1], r->grid[2]},
+        .block = {r->block[0], r->block[1], r->block[2]},
+        .params = packed,
+        .params_size = kernel->params_size,
+        .shared_static = kernel->shared_static,
+        .shared_dynamic = r->shared,
+        .stack_size = stream->context->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size,
+        .grid_id = atomic_fetch_add(&next_grid, 1),
+    };
+    grid->module = function->module;
+    sg_acquire(&grid->module->object);
+    task->dispose = dispose_grid;
+    sg_submit(stream, task, NULL);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
+                        CUstream stream, void **params, void **extra)
+{
+    struct request r = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false};
+    return launch(function, stream, &r, params, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                   unsigned int block_z, unsigned int shared, CUstream stream, void **params)
+{
+    struct request r = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, true};
+    return launch(function, stream, &r, params, NULL);
+}
+
+static CUresult apply_attribute(const CUlaunchAttribute *attribute, struct request *r)
+{
+    const CUlaunchAttributeValue *value = &attribute->value;
+    switch ((int)attribute->id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* a hint */
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: /* allows overlap, does not demand it */
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        r->cooperative = value->cooperative != 0;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+        if (value->clusterDim.x <= 1 && value->clusterDim.y <= 1 && value->clusterDim.z <= 1)
+            return CUDA_SUCCESS;
+        rg_warn("a launch asks for a cluster of %ux%ux%u blocks: the device has no clusters",
+                value->clusterDim.x, value->clusterDim.y, value->clusterDim.z);
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    default:
+        rg_warn("a launch has attribute %d, which is not supported", (int)attribute->id);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+    SG_RETURN_IF(sg_enter());
+    if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct request r = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                        {config->blockDimX, config->blockDimY, config->blockDimZ},
+                        config->sharedMemBytes,
+                        false};
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        SG_RETURN_IF(apply_attribute(&config->attrs[i], &r));
+    return launch(function, config->hStream, &r, params, extra);
+}

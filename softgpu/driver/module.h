@@ -1,0 +1,108 @@
+/*
+ * module.h - code and variables in contexts.
+ *
+ * An image is a parsed PTX program. A module is an image placed in one context: its variables have addresses
+ * there, its functions can be launched. A library is an image without a context, with a kernel for each
+ * entry; where a context is needed, it makes a module of itself for that context, once a life of the context.
+ */
+#ifndef SG_MODULE_H
+#define SG_MODULE_H
+
+#include "softgpu/compiler/compiler.h"
+#include "softgpu/driver/driver.h"
+
+struct sg_library;
+
+struct sg_image {
+    _Atomic uint32_t references;
+    _Atomic bool placed; /* its program's variables have addresses: it serves one module only */
+    struct sg_program *program;
+    char *text;
+    size_t text_size;
+    uint32_t n_kernels, n_variables;
+};
+
+/* What the application can set of a function; a kernel's is shared by its functions on one device. */
+struct sg_settings {
+    _Atomic int dynamic_shared_max;
+    _Atomic int carveout;
+    _Atomic int nonportable_cluster;
+    _Atomic int cluster_policy;
+    _Atomic int cache_config;
+};
+
+struct sg_function {
+    struct sg_object object;
+    struct sg_module *module; /* reference held */
+    size_t index;
+    const struct sg_kernel *kernel;
+    struct sg_settings *settings; /* own_settings or the kernel's */
+    struct sg_settings own_settings;
+};
+
+struct sg_module {
+    struct sg_object object;
+    struct sg_context *context; /* reference held */
+    unsigned long long generation;
+    struct sg_image *image;
+    struct sg_library *library; /* not owned; NULL for a module of its own */
+    uint64_t variables;         /* base of the memory of all variables, 0 if none */
+    uint64_t *addresses;        /* by variable */
+    struct sg_function **functions;
+    struct sg_module *next; /* in context->modules */
+};
+
+struct sg_kernel_object {
+    struct sg_object object;
+    struct sg_library *library; /* reference held */
+    size_t index;
+    const struct sg_kernel *kernel;
+    struct sg_settings settings[SG_DEVICES_MAX];
+};
+
+/* Options of loading calls, taken apart. */
+struct sg_jit {
+    char *error_log, *info_log;
+    size_t error_size, info_size;
+    void **error_size_out, **info_size_out; /* where the bytes written are reported */
+    void **wall_time;
+    uint64_t started;
+};
+
+CUresult sg_jit_options(struct sg_jit *jit, unsigned n, const CUjit_option *options, void **values);
+/** Reports the log through the options: the error log if `failed`, and the sizes in any case. */
+void sg_jit_report(const struct sg_jit *jit, const struct sg_text *log, bool failed);
+
+/** Parses what an application passed as a module image; *out has one reference. */
+CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **out);
+void sg_image_acquire(struct sg_image *image);
+void sg_image_release(struct sg_image *image);
+CUresult sg_compile_result(enum sg_compile_status status);
+
+/** Places the image in the context; the module is registered and has its handle's reference. */
+CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_library *library,
+                       struct sg_text *log, struct sg_module **out);
+/** Takes the module's and its functions' handles away and drops their references. False: it was no live
+ * module. */
+bool sg_module_destroy(struct sg_module *module);
+void sg_modules_drop_context(struct sg_context *context);
+/** The address and size of a variable; CUDA_ERROR_NOT_FOUND. */
+CUresult sg_module_variable(const struct sg_module *module, const char *name, CUdeviceptr *address,
+                            size_t *size);
+/** A whole file, NUL-terminated, or an error the API has for it. Free with free(). */
+CUresult sg_read_file(const char *path, char **data);
+
+/** The library's module in `context`, made if needed; a reference is taken. */
+CUresult sg_library_module(struct sg_library *library, struct sg_context *context, struct sg_module **out);
+/**
+ * What `handle`, a CUfunction or a CUkernel passed as one, means in `context` (NULL: no context needed,
+ * kernels are refused); a reference is taken.
+ */
+CUresult sg_function_get(const void *handle, struct sg_context *context, struct sg_function **out);
+void sg_settings_init(struct sg_settings *settings, const struct sg_kernel *kernel);
+/** The settings of kernel `index` of the library on a device. */
+struct sg_settings *sg_kernel_settings(struct sg_library *library, size_t index, int device);
+/** Starts loading a module of a fat binary wrapper, for the runtime's export tables. */
+CUresult sg_module_load(const void *data, CUmodule *out);
+
+#endif

@@ -1,0 +1,105 @@
+/*
+ * occupancy.c - how many blocks fit on a multiprocessor of the device model (device.h): its threads, blocks
+ * and shared memory are the limits; registers never are.
+ */
+#include "softgpu/driver/device.h"
+#include "softgpu/driver/function.h"
+#include "softgpu/driver/schedule.h"
+
+static size_t shared_of_block(const struct sg_kernel *kernel, size_t dynamic)
+{
+    return (kernel->shared_static + dynamic + SG_SHARED_RESERVED + 127) & ~(size_t)127;
+}
+
+int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *settings, unsigned threads,
+                 size_t dynamic)
+{
+    if (threads == 0 || threads > kernel->max_threads || dynamic > (size_t)settings->dynamic_shared_max)
+        return 0;
+    unsigned warps = (threads + SG_WARP - 1) / SG_WARP;
+    unsigned blocks = SG_THREADS_PER_SM / SG_WARP / warps;
+    size_t by_shared = SG_SHARED_PER_SM / shared_of_block(kernel, dynamic);
+    if (blocks > by_shared)
+        blocks = (unsigned)by_shared;
+    return blocks > SG_BLOCKS_PER_SM ? SG_BLOCKS_PER_SM : (int)blocks;
+}
+
+#define FUNCTION_OR_RETURN(var, handle)                                                                      \
+    struct sg_context *context_;                                                                             \
+    SG_RETURN_IF(sg_enter_context(&context_));                                                               \
+    SG_REF(struct sg_function) var = NULL;                                                                   \
+    SG_RETURN_IF(sg_function_get(handle, context_, &var))
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction handle, int block_size,
+                                                              size_t dynamic, unsigned int flags)
+{
+    FUNCTION_OR_RETURN(function, handle);
+    if (blocks == NULL || block_size <= 0 || (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *blocks = sg_occupancy(function->kernel, function->settings, (unsigned)block_size, dynamic);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle, int block_size,
+                                                     size_t dynamic)
+{
+    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, handle, block_size, dynamic, 0);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction handle,
+                                                   CUoccupancyB2DSize dynamic_of_block, size_t dynamic,
+                                                   int limit, unsigned int flags)
+{
+    FUNCTION_OR_RETURN(function, handle);
+    if (grid == NULL || block == NULL || limit < 0 ||
+        (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    int most = (int)function->kernel->max_threads, best_threads = 0;
+    if (limit > 0 && limit < most)
+        most = limit;
+    *grid = *block = 0;
+    /* The largest block that keeps the most threads on a multiprocessor. */
+    for (int size = (most + SG_WARP - 1) / SG_WARP * SG_WARP; size > 0; size -= SG_WARP) {
+        int threads = size < most ? size : most;
+        size_t bytes = dynamic_of_block != NULL ? dynamic_of_block(threads) : dynamic;
+        int blocks = sg_occupancy(function->kernel, function->settings, (unsigned)threads, bytes);
+        if (blocks * threads > best_threads) {
+            best_threads = blocks * threads;
+            *block = threads;
+            *grid = blocks * context_->device->multiprocessors;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction handle,
+                                          CUoccupancyB2DSize dynamic_of_block, size_t dynamic, int limit)
+{
+    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, handle, dynamic_of_block, dynamic, limit,
+                                                     0);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle, int blocks, int block_size)
+{
+    FUNCTION_OR_RETURN(function, handle);
+    if (bytes == NULL || blocks <= 0 || block_size <= 0 ||
+        (unsigned)block_size > function->kernel->max_threads)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (blocks > sg_occupancy(function->kernel, function->settings, (unsigned)block_size, 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t taken = function->kernel->shared_static + SG_SHARED_RESERVED;
+    size_t share = (SG_SHARED_PER_SM / (size_t)blocks) & ~(size_t)127;
+    size_t room = share > taken ? share - taken : 0;
+    size_t most = (size_t)function->settings->dynamic_shared_max;
+    *bytes = room < most ? room : most;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction handle, const CUlaunchConfig *config)
+{
+    FUNCTION_OR_RETURN(function, handle);
+    if (size == NULL || config == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *size = 1;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,373 @@
+/*
+ * range.c - see range.h. One lock, one sorted array each for device and host ranges; system calls that map
+ * and unmap memory are made under the lock, so that addresses are never known before they are usable.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "softgpu/driver/range.h"
+
+#if defined(__SANITIZE_THREAD__)
+/* The thread sanitizer knows a few windows of addresses only; this one is its low application window. */
+#define WINDOW_START 0x0000004000000000ull
+#define WINDOW_SIZE  (128ull << 30)
+#else
+#define WINDOW_START 0x0000200000000000ull
+#define WINDOW_SIZE  (8ull << 40)
+#endif
+#define PAGE 4096ull
+/* Beyond so many mappings guard pages are left out, so that the kernel can merge neighbours: it allows 65530.
+ */
+#define GUARDED_MAX 16384
+
+struct range_set {
+    struct sg_range **at; /* sorted by base */
+    size_t n, capacity;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct range_set device, host;
+    uint64_t start, end, cursor; /* of the window; start 0 until it is reserved */
+    uint64_t used[SG_DEVICES_MAX];
+    unsigned long long next_id;
+} memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Index of the first range whose base is above `address`. */
+static size_t upper(const struct range_set *set, uint64_t address)
+{
+    size_t low = 0, high = set->n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (set->at[middle]->base > address)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static struct sg_range *lookup(const struct range_set *set, uint64_t address)
+{
+    size_t i = upper(set, address);
+    if (i == 0)
+        return NULL;
+    struct sg_range *range = set->at[i - 1];
+    return address - range->base < range->size ? range : NULL;
+}
+
+static bool insert(struct range_set *set, struct sg_range *range)
+{
+    if (set->n == set->capacity) {
+        size_t capacity = set->capacity == 0 ? 64 : set->capacity * 2;
+        struct sg_range **at = realloc(set->at, capacity * sizeof *at);
+        if (at == NULL)
+            return false;
+        set->at = at;
+        set->capacity = capacity;
+    }
+    size_t i = upper(set, range->base);
+    memmove(&set->at[i + 1], &set->at[i], (set->n - i) * sizeof *set->at);
+    set->at[i] = range;
+    set->n++;
+    return true;
+}
+
+static void take_out(struct range_set *set, const struct sg_range *range)
+{
+    size_t i = upper(set, range->base) - 1;
+    memmove(&set->at[i], &set->at[i + 1], (set->n - i - 1) * sizeof *set->at);
+    set->n--;
+}
+
+static bool reserve_window(void)
+{
+    for (uint64_t size = WINDOW_SIZE; size >= 1ull << 30; size /= 2) {
+        for (uint64_t start = WINDOW_START; start < WINDOW_START + WINDOW_SIZE; start += WINDOW_SIZE / 8) {
+            void *at = mmap((void *)(uintptr_t)start, size, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+            if (at == MAP_FAILED)
+                continue;
+            if (at != (void *)(uintptr_t)start) { /* a kernel that takes the address as a hint */
+                munmap(at, size);
+                continue;
+            }
+            madvise(at, size, MADV_DONTDUMP);
+            madvise(at, size, MADV_DONTFORK);
+            memory.start = memory.cursor = start;
+            memory.end = start + size;
+            return true;
+        }
+    }
+    rg_error("softgpu: no address space for device memory: %s", strerror(errno));
+    return false;
+}
+
+/* Where `span` bytes are free in the window: behind the last one given out, else the first gap. 0: nowhere.
+ */
+static uint64_t place(uint64_t span)
+{
+    struct range_set *set = &memory.device;
+    if (memory.start == 0 && !reserve_window())
+        return 0;
+    if (span <= memory.end - memory.cursor) {
+        size_t i = upper(set, memory.cursor);
+        if (i == set->n || set->at[i]->base - memory.cursor >= span)
+            return memory.cursor;
+    }
+    uint64_t at = memory.start;
+    for (size_t i = 0; i < set->n; i++) {
+        if (set->at[i]->base - at >= span)
+            return at;
+        at = set->at[i]->base + set->at[i]->span;
+    }
+    return memory.end - at >= span ? at : 0;
+}
+
+static uint64_t committed(const struct sg_range *range)
+{
+    return (range->size + PAGE - 1) & ~(PAGE - 1);
+}
+
+CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, uint64_t size,
+                        enum sg_range_kind kind, struct sg_pool *pool, uint64_t *address)
+{
+    if (size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size > device->memory_total)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct sg_range *range = calloc(1, sizeof *range);
+    if (range == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    range->size = size;
+    range->kind = kind;
+    range->device = device;
+    range->context = context;
+    range->pool = pool;
+    range->context_generation = atomic_load(&context->generation);
+    uint64_t bytes = committed(range);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&memory.lock);
+    range->span = bytes + (memory.device.n < GUARDED_MAX ? PAGE : 0);
+    uint64_t *used = &memory.used[device->ordinal];
+    if (bytes > device->memory_total - *used)
+        goto out;
+    range->base = place(range->span);
+    if (range->base == 0)
+        goto out;
+    void *at = mmap((void *)(uintptr_t)range->base, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (at == MAP_FAILED) {
+        rg_warn("softgpu: mapping %llu bytes of device memory: %s", (unsigned long long)bytes,
+                strerror(errno));
+        goto out;
+    }
+    range->buffer_id = ++memory.next_id;
+    if (!insert(&memory.device, range)) {
+        mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        goto out;
+    }
+    memory.cursor = range->base + range->span;
+    *used += bytes;
+    *address = range->base;
+    range = NULL;
+    result = CUDA_SUCCESS;
+out:
+    pthread_mutex_unlock(&memory.lock);
+    free(range);
+    return result;
+}
+
+/* Gives the pages back and forgets the range. Lock held. */
+static void drop_device_range(struct sg_range *range)
+{
+    uint64_t bytes = committed(range);
+    void *at = mmap((void *)(uintptr_t)range->base, bytes, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (at == MAP_FAILED) { /* too many mappings to split: at least the memory goes back */
+        madvise((void *)(uintptr_t)range->base, bytes, MADV_DONTNEED);
+    }
+    memory.used[range->device->ordinal] -= bytes;
+    take_out(&memory.device, range);
+    free(range);
+}
+
+CUresult sg_range_free(uint64_t address, enum sg_range_kind kind)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory.lock);
+    struct sg_range *range = lookup(&memory.device, address);
+    if (range != NULL && range->base == address && range->kind == kind) {
+        drop_device_range(range);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return result;
+}
+
+CUresult sg_range_host_alloc(struct sg_context *context, uint64_t size, unsigned flags, void **address)
+{
+    if (size == 0 || size > SIZE_MAX / 2)
+        return size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    struct sg_range *range = calloc(1, sizeof *range);
+    if (range == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t bytes = (size + PAGE - 1) & ~(PAGE - 1);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        free(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *range = (struct sg_range){.base = (uintptr_t)at,
+                               .size = size,
+                               .span = bytes,
+                               .kind = SG_RANGE_HOST,
+                               .flags = flags,
+                               .device = context->device,
+                               .context = context,
+                               .context_generation = atomic_load(&context->generation)};
+    pthread_mutex_lock(&memory.lock);
+    range->buffer_id = ++memory.next_id;
+    bool kept = insert(&memory.host, range);
+    pthread_mutex_unlock(&memory.lock);
+    if (!kept) {
+        munmap(at, bytes);
+        free(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *address = at;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_range_host_register(struct sg_context *context, void *address, uint64_t size, unsigned flags)
+{
+    uint64_t base = (uintptr_t)address;
+    if (address == NULL || size == 0 || base + size < base || sg_address_is_device(base))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sg_range *range = calloc(1, sizeof *range);
+    if (range == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *range = (struct sg_range){.base = base,
+                               .size = size,
+                               .span = size,
+                               .kind = SG_RANGE_REGISTERED,
+                               .flags = flags,
+                               .device = context->device,
+                               .context = context,
+                               .context_generation = atomic_load(&context->generation)};
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&memory.lock);
+    size_t i = upper(&memory.host, base);
+    bool overlaps = (i > 0 && base - memory.host.at[i - 1]->base < memory.host.at[i - 1]->size) ||
+                    (i < memory.host.n && memory.host.at[i]->base - base < size);
+    range->buffer_id = ++memory.next_id;
+    if (overlaps)
+        result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    else if (!insert(&memory.host, range))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_unlock(&memory.lock);
+    if (result != CUDA_SUCCESS)
+        free(range);
+    return result;
+}
+
+static void drop_host_range(struct sg_range *range)
+{
+    take_out(&memory.host, range);
+    if (range->kind == SG_RANGE_HOST)
+        munmap((void *)(uintptr_t)range->base, range->span);
+    free(range);
+}
+
+CUresult sg_range_host_free(void *address, enum sg_range_kind kind)
+{
+    CUresult result =
+        kind == SG_RANGE_HOST ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    pthread_mutex_lock(&memory.lock);
+    struct sg_range *range = lookup(&memory.host, (uintptr_t)address);
+    if (range != NULL && range->base == (uintptr_t)address && range->kind == kind) {
+        drop_host_range(range);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return result;
+}
+
+bool sg_address_is_device(uint64_t address)
+{
+    return address >= WINDOW_START && address < WINDOW_START + WINDOW_SIZE;
+}
+
+static struct range_set *set_of(uint64_t address)
+{
+    return sg_address_is_device(address) ? &memory.device : &memory.host;
+}
+
+bool sg_range_find(uint64_t address, struct sg_range *out)
+{
+    pthread_mutex_lock(&memory.lock);
+    const struct sg_range *range = lookup(set_of(address), address);
+    if (range != NULL)
+        *out = *range;
+    pthread_mutex_unlock(&memory.lock);
+    return range != NULL;
+}
+
+bool sg_range_holds(uint64_t address, uint64_t size)
+{
+    struct sg_range range;
+    if (size == 0)
+        return true;
+    return sg_range_find(address, &range) && size <= range.size - (address - range.base);
+}
+
+bool sg_range_begin_free(uint64_t address, struct sg_range *out)
+{
+    pthread_mutex_lock(&memory.lock);
+    struct sg_range *range = lookup(&memory.device, address);
+    bool marked = range != NULL && range->base == address && !range->freeing && range->kind == SG_RANGE_ASYNC;
+    if (marked) {
+        range->freeing = true;
+        *out = *range;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return marked;
+}
+
+bool sg_range_set_sync_memops(uint64_t address, int value)
+{
+    pthread_mutex_lock(&memory.lock);
+    struct sg_range *range = lookup(set_of(address), address);
+    if (range != NULL)
+        range->sync_memops = value;
+    pthread_mutex_unlock(&memory.lock);
+    return range != NULL;
+}
+
+static bool dropped_with(const struct sg_range *range, const struct sg_context *context)
+{
+    return range->context == context && range->kind != SG_RANGE_MODULE && range->pool == NULL;
+}
+
+void sg_ranges_drop_context(struct sg_context *context)
+{
+    pthread_mutex_lock(&memory.lock);
+    for (size_t i = memory.device.n; i-- > 0;)
+        if (dropped_with(memory.device.at[i], context))
+            drop_device_range(memory.device.at[i]);
+    for (size_t i = memory.host.n; i-- > 0;)
+        if (dropped_with(memory.host.at[i], context))
+            drop_host_range(memory.host.at[i]);
+    pthread_mutex_unlock(&memory.lock);
+}
+
+uint64_t sg_memory_used(const struct sg_device *device)
+{
+    pthread_mutex_lock(&memory.lock);
+    uint64_t used = memory.used[device->ordinal];
+    pthread_mutex_unlock(&memory.lock);
+    return used;
+}
