@@ -1,0 +1,131 @@
+/*
+ * control_client.c - says hello to a server in ways the real client does not, for the tests of the daemon.
+ *
+ *   control_client ADDRESS [WORD…]
+ *     major=N  gpus=N  index=N  memory=N  command=TEXT  purpose=session|inventory|status
+ *     bulk     attach bulk data to the hello
+ *     server   send a SessionEnd instead of a hello
+ *     hold     stay until the server ends the session or stdin ends
+ *
+ * Prints what comes, one message a line: "hello session=… devices=0,1 driver=… kind=… software=…",
+ * "refusal CODE REASON", "inventory devices=N sessions=N", "end REASON", "closed", "lost".
+ */
+#include "transport/control.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool bulk, hold;
+
+static void apply(struct rg_control *message, const char *word)
+{
+    struct rg_client_hello *hello = &message->client_hello;
+    const char *value = strchr(word, '=');
+    long number = value ? strtol(++value, NULL, 0) : 0;
+    if (strncmp(word, "major=", 6) == 0)
+        hello->protocol_major = (uint32_t)number;
+    else if (strncmp(word, "gpus=", 5) == 0)
+        hello->gpus = (uint32_t)number;
+    else if (strncmp(word, "index=", 6) == 0)
+        hello->gpu_indices[hello->n_gpu_indices++] = (uint32_t)number;
+    else if (strncmp(word, "memory=", 7) == 0)
+        hello->memory_bytes = (uint64_t)number;
+    else if (strncmp(word, "command=", 8) == 0)
+        snprintf(hello->identity.command, sizeof hello->identity.command, "%s", value);
+    else if (strcmp(word, "purpose=inventory") == 0)
+        hello->purpose = RG_PURPOSE_INVENTORY;
+    else if (strcmp(word, "purpose=status") == 0)
+        hello->purpose = RG_PURPOSE_STATUS;
+    else if (strcmp(word, "bulk") == 0)
+        bulk = true;
+    else if (strcmp(word, "hold") == 0)
+        hold = true;
+    else if (strcmp(word, "server") == 0)
+        rg_session_end_init(message, "nonsense");
+    else
+        exit(64);
+}
+
+static void print(const struct rg_control *message)
+{
+    switch (message->kind) {
+    case RG_CONTROL_SERVER_HELLO:
+        printf("hello session=%llu devices=", (unsigned long long)message->server_hello.session);
+        for (uint32_t i = 0; i < message->server_hello.n_devices; i++)
+            printf("%s%u", i ? "," : "", message->server_hello.devices[i].ordinal);
+        printf(" driver=%s kind=%s software=%s\n", message->server_hello.driver.path,
+               message->server_hello.driver.kind, message->server_hello.software);
+        break;
+    case RG_CONTROL_REFUSAL:
+        printf("refusal %s %s\n", rg_refusal_name(message->refusal.code), message->refusal.reason);
+        break;
+    case RG_CONTROL_INVENTORY:
+        printf("inventory devices=%u sessions=%u\n", message->inventory.n_devices,
+               message->inventory.sessions_running);
+        break;
+    case RG_CONTROL_SESSION_END:
+        printf("end %s\n", message->session_end.reason);
+        break;
+    default:
+        printf("unexpected %d\n", message->kind);
+    }
+    fflush(stdout);
+}
+
+static enum rg_status send_hello(struct rg_conn *conn, const struct rg_control *message)
+{
+    if (!bulk)
+        return rg_control_send(conn, message);
+    void *data;
+    size_t size;
+    enum rg_status status = rg_control_pack(message, &data, &size);
+    if (status != RG_OK)
+        return status;
+    struct iovec part = {data, size}, attached = {(char[64]){0}, 64};
+    status = rg_conn_send(conn, &part, 1, &attached, 1);
+    free(data);
+    return status;
+}
+
+/* Whether the connection had something to say before stdin ended. */
+static bool wait_for_it(struct rg_conn *conn)
+{
+    struct pollfd fds[] = {{.fd = rg_conn_fd(conn), .events = POLLIN}, {.fd = 0, .events = POLLIN}};
+    if (poll(fds, 2, -1) < 0)
+        exit(1);
+    return fds[0].revents != 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct rg_control hello, answer;
+    rg_client_hello_init(&hello, RG_PURPOSE_SESSION);
+    for (int i = 2; i < argc; i++)
+        apply(&hello, argv[i]);
+    const struct rg_transport_options options = {.filters = ""};
+    struct rg_conn *conn;
+    char why[256];
+    if (rg_transport_connect(argv[1], &options, why, sizeof why, &conn) != RG_OK) {
+        printf("unreachable %s\n", why);
+        return 1;
+    }
+    enum rg_status status = send_hello(conn, &hello);
+    for (;;) {
+        if (status == RG_OK)
+            status = rg_control_receive(conn, 20000, &answer);
+        if (status != RG_OK) {
+            printf("%s\n", status == RG_ERR_CLOSED ? "closed" : rg_status_string(status));
+            break;
+        }
+        print(&answer);
+        bool greeted = answer.kind == RG_CONTROL_SERVER_HELLO, told = answer.kind == RG_CONTROL_INVENTORY;
+        rg_control_fini(&answer);
+        if (told || (greeted && (!hold || !wait_for_it(conn))))
+            break;
+    }
+    rg_conn_destroy(conn);
+    return 0;
+}

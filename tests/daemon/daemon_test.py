@@ -1,0 +1,435 @@
+"""Life of remote-gpud from outside: what it refuses, whom it keeps waiting, how it ends, what it leaves behind.
+
+The driver and the worker are stand-ins (fake_driver.c, fake_worker.c); control_client.c says hello in unusual ways.
+"""
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
+STAGE = os.path.join(BUILD, "stage")
+DAEMON = os.path.join(STAGE, "bin", "remote-gpud")
+HELPERS = os.path.join(BUILD, "tests", "daemon")
+CLIENT = os.path.join(HELPERS, "control_client")
+WORKER = os.path.join(HELPERS, "fake_worker")
+DRIVER = os.path.join(HELPERS, "fake_libcuda.so")
+ENVIRONMENT = dict(os.environ, REMOTE_GPU_LIBDIR=os.path.join(STAGE, "lib", "remote-gpu"), REMOTE_GPU_LOG="debug")
+ENVIRONMENT.pop("REMOTE_GPU_FILTER", None)
+
+
+def children_of(pid):
+    """State and command of each child, zombies included."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % entry) as file:
+                head, _, rest = file.read().rpartition(")")
+        except OSError:
+            continue
+        fields = rest.split()
+        if int(fields[1]) == pid:
+            found.append((int(entry), fields[0], head.partition("(")[2]))
+    return found
+
+
+def is_running(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+class Daemon:
+    def __init__(self, *arguments, environment=None, listen=True, worker=WORKER, driver=DRIVER):
+        self.folder = tempfile.TemporaryDirectory(prefix="remote-gpud-test-")
+        self.ready = os.path.join(self.folder.name, "ready")
+        self.log_path = os.path.join(self.folder.name, "log")
+        command = [DAEMON, "--worker", worker, "--driver", driver, "--ready-file", self.ready,
+                   "--config", "/dev/null", "--log", "debug", *arguments]
+        if listen:
+            command += ["--listen", "127.0.0.1:0"]
+        with open(self.log_path, "w") as log:
+            self.process = subprocess.Popen(command, env=dict(ENVIRONMENT, **(environment or {})), stdout=log,
+                                            stderr=log, stdin=subprocess.DEVNULL)
+        wait_until(lambda: os.path.exists(self.ready) or self.process.poll() is not None)
+
+    def addresses(self):
+        with open(self.ready) as file:
+            return file.read().split()
+
+    @property
+    def address(self):
+        return self.addresses()[0]
+
+    def socket(self):
+        host, port = re.fullmatch(r"tcp://(.*):(\d+)", self.address).groups()
+        return socket.create_connection((host, int(port)), timeout=20)
+
+    def log(self):
+        with open(self.log_path) as file:
+            return file.read()
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            if self.process.poll() is None:
+                time.sleep(0.05)
+            if self.process.poll() is None:
+                self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        print(self.log(), end="")  # so that a sanitizer's report is seen
+        self.folder.cleanup()
+        return status
+
+
+class Client:
+    """A control client that stays, with its output by lines."""
+
+    def __init__(self, address, *words):
+        self.process = subprocess.Popen([CLIENT, address, *words], env=ENVIRONMENT, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def line(self, seconds=10):
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        return self.process.stdout.readline().strip() if ready else "nothing"
+
+    def leave(self):
+        self.process.stdin.close()
+        self.process.wait(20)
+        self.process.stdout.close()
+
+
+def say(address, *words):
+    result = subprocess.run([CLIENT, address, *words], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, text=True, timeout=60)
+    return result.stdout.strip()
+
+
+class Case(unittest.TestCase):
+    def start(self, *arguments, **options):
+        daemon = Daemon(*arguments, **options)
+        self.addCleanup(daemon.stop)
+        self.assertIsNone(daemon.process.poll(), daemon.log())
+        return daemon
+
+    def join(self, address, *words):
+        client = Client(address, *words)
+        self.addCleanup(client.process.kill)
+        return client
+
+    def fails(self, *arguments, **options):
+        """A start that must fail: its messages."""
+        daemon = Daemon(*arguments, **options)
+        self.addCleanup(daemon.stop)
+        self.assertEqual(daemon.process.wait(20), 125, daemon.log())
+        self.assertFalse(os.path.exists(daemon.ready))
+        return daemon.log()
+
+
+class Starting(Case):
+    def test_refuses_addresses_others_can_reach(self):
+        for address in ("0.0.0.0:0", "[::]:0", "*:0", "10.1.2.3:0"):
+            with self.subTest(address):
+                self.assertIn("--allow-unauthenticated", self.fails("--listen", address, listen=False))
+
+    def test_allows_them_when_told_to(self):
+        daemon = self.start("--listen", "0.0.0.0:0", "--allow-unauthenticated", listen=False)
+        self.assertRegex(daemon.address, r"^tcp://0\.0\.0\.0:[1-9]\d*$")
+        self.assertIn("open to everybody", daemon.log())
+
+    def test_address_in_use(self):
+        daemon = self.start()
+        self.assertRegex(self.fails("--listen", daemon.address, listen=False), "(?i)in use")
+
+    def test_several_addresses(self):
+        name = "unix:@remote-gpud-test-%d" % os.getpid()
+        daemon = self.start("--listen", "127.0.0.1:0", "--listen", name, listen=False)
+        addresses = daemon.addresses()
+        self.assertEqual(len(addresses), 2)
+        for address in addresses:
+            self.assertEqual(say(address, "purpose=inventory"), "inventory devices=2 sessions=0")
+
+    def test_unknown_option_is_explained(self):
+        self.assertIn("did you mean '--listen'", self.fails("--lisen", "x"))
+
+    def test_bad_values(self):
+        for words in (["--max-sessions", "0"], ["--grace", "soon"], ["--listen", "127.0.0.1:99999"], ["stray"]):
+            with self.subTest(words):
+                self.fails(*words)
+
+    def test_configuration_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            file.write("# a comment\n max-sessions = 1 \n\ngrace=2\n")
+            file.flush()
+            daemon = self.start("--config", file.name)
+            client = self.join(daemon.address, "hold")
+            self.assertRegex(client.line(), "^hello")
+            self.assertRegex(say(daemon.address), "^refusal full ")
+            client.leave()
+            file.write("max-sesions = 2\n")
+            file.flush()
+            self.assertRegex(self.fails("--config", file.name), r":5: .*did you mean 'max-sessions'")
+        self.assertIn("No such file", self.fails("--config", "/nonexistent/file"))
+
+    def test_driver_that_does_not_work(self):
+        self.assertIn("CUDA_ERROR_NO_DEVICE", self.fails(environment={"FAKE_DRIVER_MODE": "fail"}))
+        self.assertRegex(self.fails(environment={"FAKE_DRIVER_MODE": "crash"}), "crashed when it was tried")
+        self.assertIn("it has no device", self.fails(environment={"FAKE_DRIVER_DEVICES": "0"}))
+        self.assertIn("/nonexistent/libcuda.so.1", self.fails(driver="/nonexistent/libcuda.so.1"))
+
+    def test_driver_that_talks(self):
+        daemon = self.start(environment={"FAKE_DRIVER_MODE": "print"})
+        self.assertEqual(say(daemon.address, "purpose=inventory"), "inventory devices=2 sessions=0")
+
+    def test_worker_that_is_missing(self):
+        self.assertIn("installation is incomplete", self.fails(worker="/nonexistent/worker"))
+
+    def test_names_are_cleaned(self):
+        daemon = self.start()
+        self.assertNotIn("\033", daemon.log())
+        self.assertIn("Fake GPU 0 ?[31m", daemon.log())
+
+
+class Talking(Case):
+    def test_session(self):
+        daemon = self.start()
+        client = self.join(daemon.address, "hold")
+        line = client.line()
+        self.assertRegex(line, r"^hello session=1 devices=0,1 driver=.*fake_libcuda.so kind=nvidia ")
+        self.assertIn("GPU-10111213-1415-1617-1819-1a1b1c1d1e1f,GPU-20212223-", line)
+        self.assertEqual(say(daemon.address, "purpose=status"), "inventory devices=2 sessions=1")
+        client.leave()
+        self.assertTrue(wait_until(lambda: not children_of(daemon.process.pid)), "the worker is still there")
+        self.assertIn("session 1 ended", daemon.log())
+
+    def test_granted_devices(self):
+        daemon = self.start()
+        self.assertRegex(say(daemon.address, "gpus=1"), "devices=0 ")
+        self.assertRegex(say(daemon.address, "index=1"), "devices=1 .*software=GPU-20")
+        self.assertRegex(say(daemon.address, "index=1", "index=0"), "devices=1,0 ")
+
+    def test_refusals(self):
+        daemon = self.start()
+        cases = {
+            ("major=99",): "refusal version .*version 99 .*same release",
+            ("major=0",): "refusal version ",
+            ("gpus=3",): "refusal no-such-gpu 3 GPUs were asked for, but this server has 2",
+            ("index=2",): "refusal no-such-gpu GPU 2 ",
+            ("index=1", "index=1"): "refusal no-such-gpu .*twice",
+            ("memory=100",): "refusal unsupported ",
+            ("server",): "refusal malformed ",
+            ("bulk",): "refusal malformed ",
+        }
+        for words, expected in cases.items():
+            with self.subTest(words):
+                self.assertRegex(say(daemon.address, *words), "^" + expected)
+        self.assertEqual(children_of(daemon.process.pid), [])
+
+    def test_garbage(self):
+        daemon = self.start()
+        for data in (b"GET / HTTP/1.1\r\nHost: gpu\r\n\r\n", b"\x00" * 4096, b"\xff" * 4096, os.urandom(100000),
+                     b"SSH-2.0-OpenSSH_9.2\r\n"):
+            with self.subTest(data[:10]), daemon.socket() as connection:
+                try:
+                    connection.sendall(data)
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65536):
+                        pass
+                except ConnectionError:
+                    pass
+        self.assertRegex(say(daemon.address), "^hello")
+        self.assertIsNone(daemon.process.poll())
+
+    def test_half_open_handshakes_keep_nobody_waiting(self):
+        daemon = self.start()
+        silent = [daemon.socket() for _ in range(40)]
+        for connection in silent[::2]:
+            connection.send(b"\x00")
+        started = time.monotonic()
+        self.assertRegex(say(daemon.address), "^hello")
+        self.assertLess(time.monotonic() - started, 5)
+        # and in the end they are cut off
+        self.assertTrue(wait_until(lambda: all(self.ended(connection) for connection in silent), 20))
+        for connection in silent:
+            connection.close()
+
+    def test_more_half_open_handshakes_than_there_is_room_for(self):
+        daemon = self.start()
+        silent = [daemon.socket() for _ in range(300)]
+        started = time.monotonic()
+        self.assertRegex(say(daemon.address), "^hello")
+        self.assertLess(time.monotonic() - started, 5)
+        for connection in silent:
+            connection.close()
+
+    @staticmethod
+    def ended(connection):
+        connection.setblocking(False)
+        try:
+            while connection.recv(4096):
+                pass
+            return True
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+
+    def test_limit_of_sessions(self):
+        daemon = self.start("--max-sessions", "2")
+        clients = [self.join(daemon.address, "hold") for _ in range(2)]
+        for client in clients:
+            self.assertRegex(client.line(), "^hello")
+        self.assertRegex(say(daemon.address), "^refusal full .*2 sessions")
+        clients[0].leave()
+        self.assertTrue(wait_until(lambda: len(children_of(daemon.process.pid)) == 1))
+        self.assertRegex(say(daemon.address), "^hello")
+        clients[1].leave()
+
+    def test_worker_that_crashes_hurts_nobody_else(self):
+        daemon = self.start()
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        self.assertNotRegex(say(daemon.address, "command=worker:crash"), "hello")
+        self.assertNotRegex(say(daemon.address, "command=worker:fail"), "hello")
+        self.assertTrue(wait_until(lambda: len(children_of(daemon.process.pid)) == 1))
+        self.assertRegex(daemon.log(), r"session 2 ended .*signal 6")
+        self.assertRegex(daemon.log(), r"session 3 ended .*status 3")
+        self.assertEqual(say(daemon.address, "purpose=status"), "inventory devices=2 sessions=1")
+        client.leave()
+
+    def test_unix_socket(self):
+        daemon = self.start("--listen", "unix:@remote-gpud-unix-%d" % os.getpid(), listen=False)
+        self.assertRegex(say(daemon.address), "^hello")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs a second user")
+    def test_unix_socket_is_for_its_user(self):
+        daemon = self.start("--listen", "unix:@remote-gpud-user-%d" % os.getpid(), listen=False)
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            result = subprocess.run([CLIENT, daemon.address], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, text=True, timeout=60, cwd=folder,
+                                    user=65534, group=65534, extra_groups=[])
+        self.assertRegex(result.stdout, "^refusal unauthorised ")
+
+
+class Ending(Case):
+    def test_at_rest_nothing_runs(self):
+        daemon = self.start()
+        say(daemon.address, "purpose=inventory")
+        time.sleep(0.3)
+
+        def switches():
+            total = 0
+            for task in os.listdir("/proc/%d/task" % daemon.process.pid):
+                with open("/proc/%d/task/%s/status" % (daemon.process.pid, task)) as file:
+                    total += sum(int(line.split()[1]) for line in file if "ctxt_switches" in line)
+            return total
+        before = switches()
+        time.sleep(1.5)
+        self.assertEqual(switches(), before)
+        self.assertEqual(len(os.listdir("/proc/%d/task" % daemon.process.pid)), 1)
+
+    def test_stops_at_once_without_sessions(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            daemon = self.start()
+            started = time.monotonic()
+            daemon.process.send_signal(number)
+            self.assertEqual(daemon.process.wait(10), 0)
+            self.assertLess(time.monotonic() - started, 5)
+
+    def test_hangup_is_ignored(self):
+        daemon = self.start()
+        daemon.process.send_signal(signal.SIGHUP)
+        self.assertTrue(wait_until(lambda: "SIGHUP is ignored" in daemon.log()))
+        self.assertRegex(say(daemon.address), "^hello")
+
+    def test_waits_for_sessions(self):
+        daemon = self.start("--grace", "30")
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertTrue(wait_until(lambda: "no new sessions" in daemon.log()))
+        self.assertRegex(say(daemon.address), "^unreachable")
+        self.assertIsNone(daemon.process.poll())
+        client.leave()
+        self.assertEqual(daemon.process.wait(10), 0)
+
+    def test_ends_sessions_after_the_grace_time(self):
+        daemon = self.start("--grace", "500ms")
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(client.line(), "end the server is shutting down")
+        self.assertEqual(daemon.process.wait(10), 0)
+        client.leave()
+
+    def test_second_signal_ends_them_at_once(self):
+        daemon = self.start("--grace", "60")
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertTrue(wait_until(lambda: "no new sessions" in daemon.log()))
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(client.line(), "end the server is shutting down")
+        self.assertEqual(daemon.process.wait(10), 0)
+        client.leave()
+
+    def test_stubborn_worker_is_killed(self):
+        daemon = self.start("--grace", "0")
+        client = self.join(daemon.address, "hold", "command=worker:stubborn")
+        self.assertRegex(client.line(), "^hello")
+        started = time.monotonic()
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(daemon.process.wait(10), 0)
+        self.assertGreater(time.monotonic() - started, 1.5)
+        self.assertIn("killing 1", daemon.log())
+        client.leave()
+
+    def test_workers_end_with_a_daemon_that_is_killed(self):
+        daemon = self.start()
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        (worker, _, _), = children_of(daemon.process.pid)
+        daemon.process.kill()
+        self.assertEqual(client.line(), "end the server is shutting down")
+        self.assertTrue(wait_until(lambda: not is_running(worker)))
+        client.leave()
+
+    def test_a_client_that_vanishes_leaves_nothing(self):
+        daemon = self.start()
+        descriptors = len(os.listdir("/proc/%d/fd" % daemon.process.pid))
+        for _ in range(5):
+            client = self.join(daemon.address, "hold")
+            self.assertRegex(client.line(), "^hello")
+            client.process.kill()
+            client.process.wait()
+            client.process.stdin.close()
+            client.process.stdout.close()
+        self.assertTrue(wait_until(lambda: not children_of(daemon.process.pid)))
+        self.assertEqual(len(os.listdir("/proc/%d/fd" % daemon.process.pid)), descriptors)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

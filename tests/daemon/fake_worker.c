@@ -1,0 +1,138 @@
+/*
+ * fake_worker.c - stands in for the worker in tests of the daemon: answers the hello over the descriptor that
+ * it was given, then lives until its client leaves or it is told to end, as the real one does.
+ *
+ * It first checks what the daemon promises: the two descriptors and no others, the arguments, no blocked
+ * signals. The client's command line steers it: "worker:stubborn" ignores SIGTERM, "worker:crash" aborts,
+ * "worker:fail" exits 3.
+ */
+#include "transport/control.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static _Noreturn void fail(const char *what)
+{
+    fprintf(stderr, "fake worker: %s\n", what);
+    exit(70);
+}
+
+static const char *argument(int argc, char **argv, const char *name)
+{
+    for (int i = 1; i + 1 < argc; i += 2)
+        if (strcmp(argv[i], name) == 0)
+            return argv[i + 1];
+    fail(name);
+}
+
+static void check_descriptors(void)
+{
+    DIR *directory = opendir("/proc/self/fd");
+    if (!directory)
+        fail("no /proc/self/fd");
+    for (struct dirent *entry; (entry = readdir(directory));)
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) > 4 && atoi(entry->d_name) != dirfd(directory))
+            fail("a descriptor of the daemon's leaked");
+    closedir(directory);
+}
+
+static void check_process(void)
+{
+    sigset_t blocked;
+    sigprocmask(SIG_SETMASK, NULL, &blocked);
+    for (int number = 1; number < 32; number++)
+        if (sigismember(&blocked, number) == 1)
+            fail("a signal is blocked");
+    struct sigaction action;
+    if (sigaction(SIGPIPE, NULL, &action) != 0 || action.sa_handler != SIG_DFL)
+        fail("SIGPIPE is not at its default");
+    int death = 0;
+    if (prctl(PR_GET_PDEATHSIG, &death) != 0 || death != SIGTERM)
+        fail("it would outlive the daemon");
+}
+
+static void read_hello(int fd, struct rg_control *hello)
+{
+    static char bytes[RG_MESSAGE_MAX];
+    ssize_t size = read(fd, bytes, sizeof bytes);
+    if (size <= 0 || rg_control_unpack(bytes, (size_t)size, hello) != RG_OK ||
+        hello->kind != RG_CONTROL_CLIENT_HELLO)
+        fail("no client hello");
+    close(fd);
+}
+
+static void answer(struct rg_conn *conn, int argc, char **argv)
+{
+    struct rg_device_info devices[RG_DEVICES_MAX] = {0};
+    struct rg_control message;
+    rg_server_hello_init(&message);
+    struct rg_server_hello *hello = &message.server_hello;
+    char list[256];
+    snprintf(list, sizeof list, "%s", argument(argc, argv, "--devices"));
+    char *rest = list;
+    for (char *item; (item = strsep(&rest, ","));)
+        devices[hello->n_devices++].ordinal = (uint32_t)atoi(item);
+    hello->devices = devices;
+    hello->session = strtoull(argument(argc, argv, "--session"), NULL, 10);
+    snprintf(hello->driver.path, sizeof hello->driver.path, "%s", argument(argc, argv, "--driver"));
+    snprintf(hello->driver.kind, sizeof hello->driver.kind, "%s", argument(argc, argv, "--driver-kind"));
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    /* a test looks at it there */
+    snprintf(hello->software, sizeof hello->software, "%s", visible ? visible : "-");
+    if (rg_control_send(conn, &message) != RG_OK)
+        fail("hello not sent");
+}
+
+int main(int argc, char **argv)
+{
+    check_descriptors();
+    check_process();
+    if (strcmp(argument(argc, argv, "--fd"), "3") != 0 ||
+        strcmp(argument(argc, argv, "--hello-fd"), "4") != 0)
+        fail("wrong descriptors");
+    struct rg_control hello;
+    read_hello(4, &hello);
+    const char *command = hello.client_hello.identity.command;
+    if (strstr(command, "worker:crash"))
+        abort();
+    if (strstr(command, "worker:fail"))
+        return 3;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    int signals = signalfd(-1, &set, SFD_CLOEXEC);
+
+    const struct rg_transport_options options = {.filters = ""};
+    struct rg_conn *conn;
+    if (rg_transport_adopt_fd(3, &options, &conn) != RG_OK)
+        fail("descriptor 3 is no connection");
+    answer(conn, argc, argv);
+    for (;;) {
+        struct pollfd fds[] = {{.fd = rg_conn_fd(conn), .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+        if (strstr(command, "worker:stubborn"))
+            fds[1].fd = -1;
+        if (poll(fds, 2, -1) < 0)
+            fail("poll");
+        if (fds[1].revents) {
+            struct rg_control end;
+            rg_session_end_init(&end, "the server is shutting down");
+            if (rg_control_send(conn, &end) != RG_OK)
+                fail("end not sent");
+            rg_conn_destroy(conn);
+            return 0;
+        }
+        struct rg_message message;
+        if (fds[0].revents && rg_conn_recv(conn, -1, &message) != RG_OK) {
+            rg_conn_destroy(conn);
+            return 0;
+        }
+    }
+}
