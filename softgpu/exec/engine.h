@@ -30,7 +30,7 @@
 #define SG_STACK_CLASSES 14u         /* stacks of SG_STACK_BASE << class bytes */
 #define SG_BLOCK_STACK   (1u << 20)  /* bytes of stack for block form, beyond launch->stack_size */
 #define SG_SHARED_MAX    (64u << 20) /* bytes of shared memory of one block */
-#define SG_STACK_GUARD   (64u << 10) /* unmapped bytes below each stack and above shared memory */
+#define SG_STACK_GUARD   (68u << 10) /* bytes that fault below each stack and above shared memory: 17 pages */
 #define SG_RESIDENT_MAX  64u         /* blocks a slot begins because the earlier ones only spin */
 #define SG_TURN_SWITCHES 65536u      /* waits in one turn of a block */
 
@@ -48,8 +48,9 @@ enum sg_leave {
 struct sg_slot;
 struct sg_run;
 
+/* The first cache line is what a switch and a warp operation touch. */
 struct sg_fiber {
-    struct sg_context context;
+    _Alignas(64) struct sg_context context;
     struct sg_fiber *next; /* in the ready queue, in a barrier's list, or in the slot's pool */
     struct sg_run *run;
     uint64_t result; /* of the operation it waits for */

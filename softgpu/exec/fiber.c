@@ -12,6 +12,7 @@
 #include "softgpu/exec/engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #ifndef MADV_GUARD_INSTALL
@@ -20,8 +21,8 @@
 
 #define BATCH_BYTES  (4u << 20) /* of one mapping, unless one stack is larger */
 #define BATCH_FIBERS 32u
-#define COLOURS      12u
-#define COLOUR_STEP  320u
+#define COLOURS      21u
+#define COLOUR_STEP  192u
 #define GUARDS_MAX   12000 /* made with mprotect: two mappings each, of 65530 that Linux allows by default */
 
 /** Makes [address, address + SG_STACK_GUARD) fault; without effect where that would take too many mappings.
@@ -71,9 +72,10 @@ static bool make_batch(struct sg_slot *slot, unsigned stack_class)
     size_t count = BATCH_BYTES / stride;
     count = count < 1 ? 1 : count > BATCH_FIBERS ? BATCH_FIBERS : count;
 
-    struct sg_fiber *fibers = calloc(count, sizeof(*fibers));
+    struct sg_fiber *fibers = aligned_alloc(64, count * sizeof(*fibers));
     if (!fibers)
         return false;
+    memset(fibers, 0, count * sizeof(*fibers));
     unsigned char *map = mmap(NULL, count * stride, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (map == MAP_FAILED) {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Atomic int test_failures;
+static _Atomic int test_failures __attribute__((unused));
 
 #define CHECK(condition)                                                                                     \
     do {                                                                                                     \
