@@ -56,7 +56,7 @@ target_compile_options(rg_options INTERFACE
     -fvisibility=hidden -fno-strict-aliasing -fno-omit-frame-pointer)
 target_compile_definitions(rg_options INTERFACE _GNU_SOURCE __CUDA_API_VERSION_INTERNAL
     RG_VERSION="${PROJECT_VERSION}")
-target_include_directories(rg_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_include_directories(rg_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_include_directories(rg_options SYSTEM INTERFACE ${RG_CUDA_INCLUDE})
 target_link_libraries(rg_options INTERFACE Threads::Threads)
 if(RG_WERROR)

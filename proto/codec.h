@@ -29,8 +29,10 @@ struct rg_reader {
 
 static inline void rg_put(struct rg_writer *w, const void *data, size_t size)
 {
-    memcpy(w->at, data, size);
-    w->at += size;
+    if (size) {
+        memcpy(w->at, data, size);
+        w->at += size;
+    }
 }
 static inline void rg_put_u32(struct rg_writer *w, uint32_t value)
 {

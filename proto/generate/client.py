@@ -70,6 +70,8 @@ def op_declaration(operation):
     declaration = operation.declaration
     if operation.raw_reply:
         declaration = ("" if declaration == "void" else declaration + ", ") + "struct rg_call *reply"
+    if "bulk" in operation.flags:
+        declaration += ", const struct iovec *bulk, int n_bulk"
     return f"CUresult rg_op_{operation.name}({declaration})"
 
 
@@ -79,16 +81,18 @@ def flags(operation):
 
 def encoder(operation):
     lines = [op_declaration(operation), "{"]
-    if operation.raw_reply:
-        lines += ["    struct rg_call call;"]
-    else:
-        lines += ["    struct rg_call call;"]
+    lines += ["    struct rg_call call;"]
     lines += [f"    CUresult status = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {flags(operation)});",
-              "    if (status != CUDA_SUCCESS)", "        return status;"]
+              "    if (status != CUDA_SUCCESS)" + (" {" if operation.raw_reply else "")]
+    if operation.raw_reply:
+        lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"]
+    else:
+        lines += ["        return status;"]
     for p in operation.wire_order:
         lines += ["    " + line for line in encode(p)]
     if operation.cls == "async":
-        lines += ["    return rg_call_post(&call);", "}"]
+        lines += ["    return rg_call_post_bulk(&call, bulk, n_bulk);" if "bulk" in operation.flags
+                  else "    return rg_call_post(&call);", "}"]
         return lines
     lines.append("    status = rg_call_wait(&call);")
     if operation.raw_reply:
@@ -175,9 +179,11 @@ def emit(specification, out):
 
     header = [HEAD, "/* One encoder an operation: sends the call and, for those that wait, returns its result and outputs.",
               " * Handles that the call creates are passed in as the id to use (*handle). For operations with a raw",
-              " * reply the caller reads reply->reply and must call rg_call_done(reply), whatever was returned. */",
+              " * reply the caller reads reply->reply and must call rg_call_done(reply), whatever was returned; if the",
+              " * call could not be sent, reply->reply is empty. Operations with bulk data send it from `bulk` and return",
+              " * when that memory may be reused. */",
               "#ifndef RG_GENERATED_CLIENT_OPERATIONS_H", "#define RG_GENERATED_CLIENT_OPERATIONS_H",
-              '#include <cuda.h>', '#include <stdint.h>', "struct rg_call;", ""]
+              '#include "proto/interop_types.h"', "", '#include <stdint.h>', '#include <sys/uio.h>', "struct rg_call;", ""]
     header += [op_declaration(operation) + ";" for operation in specification.wire_operations]
     header += ["", "#endif", ""]
     write(f"{out}/client/operations.h", "\n".join(header))

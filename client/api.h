@@ -1,0 +1,10 @@
+/* api.h - the table through which the stand-in library and cuGetProcAddress reach the functions of the client core. */
+#ifndef RG_CLIENT_API_H
+#define RG_CLIENT_API_H
+
+#include "generated/proto/api_table.h"
+
+/** By enum rg_api; generated. */
+extern void *const rg_client_api[RG_API_COUNT];
+
+#endif

@@ -1,0 +1,81 @@
+/*
+ * call.h - one call on its way to the worker: what generated encoders and hand-written API functions use.
+ *
+ * rg_call_begin checks that calls are possible (session, context), takes the stream lock and reserves the record;
+ * the caller then writes exactly `size` bytes of parameters and ends with one of
+ *   rg_call_post   nobody waits: the record joins the batch, the lock is released, a failure is latched elsewhere
+ *   rg_call_wait   sends everything up to and including the record and waits for its reply; rg_call_done follows
+ * Nothing between begin and post/wait may block or call another API function.
+ */
+#ifndef RG_CLIENT_CALL_H
+#define RG_CLIENT_CALL_H
+
+#include "generated/proto/ops.h"
+#include "proto/codec.h"
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct rg_lane;
+
+/* Flags of rg_call_begin and rg_call_allowed. */
+#define RG_CALL_CONTEXT 1u /* needs a current context, which the worker is told of */
+
+struct rg_call {
+    struct rg_lane *lane;
+    struct rg_writer writer;
+    struct rg_reader reply; /* outputs, after rg_call_wait */
+    unsigned char *record;
+    uint32_t size;
+    uint16_t op;
+};
+
+/** Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return. */
+CUresult rg_call_allowed(unsigned flags);
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags);
+CUresult rg_call_post(struct rg_call *call);
+/**
+ * As rg_call_post, and sends at once with `bulk` attached to the record (which therefore ends the batch). Returns
+ * CUDA_ERROR_INVALID_VALUE if the bulk memory could not be read.
+ */
+CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk);
+/**
+ * Where the bulk data of this thread's next reply goes: `height` rows of `width` bytes, `pitch` apart; memory NULL
+ * takes that back. Before the operation's encoder is called; forgotten by rg_call_done.
+ */
+void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height);
+/** The call's result. Outputs can be read from call->reply (also with other results than CUDA_SUCCESS). */
+CUresult rg_call_wait(struct rg_call *call);
+/** Releases the reply. */
+void rg_call_done(struct rg_call *call);
+
+/** Reads an output that the caller may not want (`to` NULL). */
+void rg_call_output(struct rg_call *call, void *to, size_t size);
+/** After reading outputs: CUDA_SUCCESS, or the error for an answer that was too short. */
+CUresult rg_call_outputs_read(struct rg_call *call);
+
+/** CUDA_ERROR_NOT_SUPPORTED, and says so once for each function. */
+CUresult rg_unsupported(const char *function);
+
+static inline CUresult rg_invalid_value(void)
+{
+    return CUDA_ERROR_INVALID_VALUE;
+}
+static inline CUresult rg_bad_handle(CUresult error)
+{
+    return error;
+}
+
+/** Set while a _ptds form runs: a null stream means the per-thread default stream. */
+extern __thread bool rg_per_thread_default_stream;
+
+/** The stream a call means: NULL becomes the per-thread default stream inside a per-thread form. */
+static inline CUstream rg_effective_stream(CUstream stream)
+{
+    return !stream && rg_per_thread_default_stream ? CU_STREAM_PER_THREAD : stream;
+}
+
+#endif

@@ -1,0 +1,376 @@
+/*
+ * context.c - primary and explicit contexts, and which one is current.
+ *
+ * A primary context is retained on the worker once; further retains and releases are counted here. Which context is
+ * current is known to the client alone: rg_call_begin tells the worker when a call needs it and it has changed.
+ */
+#include "client/context.h"
+
+#include "client/address_map.h"
+#include "client/call.h"
+#include "client/device.h"
+#include "client/export_table.h"
+#include "client/handle.h"
+#include "client/lane.h"
+#include "client/session.h"
+#include "common/log.h"
+#include "generated/client/operations.h"
+
+#include <pthread.h>
+
+struct primary {
+    uint64_t handle; /* 0: never retained */
+    unsigned references;
+    unsigned flags;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct primary primaries[RG_DEVICES_MAX];
+
+#define FLAGS_MASK (CU_CTX_FLAGS_MASK)
+
+uint64_t rg_context_current(void)
+{
+    struct rg_lane *lane = rg_lane_if_any();
+    return lane ? rg_lane_context(lane) : 0;
+}
+
+static struct rg_context *shadow_of(CUcontext context)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context);
+    return shadow ? &shadow->context : NULL;
+}
+
+static CUresult allowed_on(CUdevice device)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+/* --- primary contexts ------------------------------------------------------------------------------------ */
+
+/* First retain: asks the worker. The lock is held. */
+static CUresult retain_remotely(struct primary *primary, CUdevice device)
+{
+    CUcontext context = (CUcontext)rg_handle_create(RG_KIND_CONTEXT);
+    if (!context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const uint64_t proposed = (uint64_t)context;
+    CUresult status = rg_op_cuDevicePrimaryCtxRetain(&context, device);
+    status = rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_context *shadow = shadow_of(context);
+    *shadow = (struct rg_context){.device = device, .flags = primary->flags, .api_version = 3020, .primary = true};
+    primary->handle = (uint64_t)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    struct primary *primary = &primaries[dev];
+    if (primary->references == 0)
+        status = retain_remotely(primary, dev);
+    if (status == CUDA_SUCCESS) {
+        primary->references++;
+        *pctx = (CUcontext)primary->handle;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* What the client knew of the context's contents is gone with them. */
+static void forget_contents(uint64_t context)
+{
+    rg_map_remove_context(context);
+    rg_export_table_context_ended(context);
+    atomic_store(&rg_session.sticky, CUDA_SUCCESS);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    pthread_mutex_lock(&lock);
+    struct primary *primary = &primaries[dev];
+    uint64_t ended = 0;
+    if (primary->references == 0) {
+        status = CUDA_ERROR_INVALID_CONTEXT;
+    } else if (--primary->references == 0) {
+        ended = primary->handle;
+        status = rg_op_cuDevicePrimaryCtxRelease_v2(dev);
+    }
+    pthread_mutex_unlock(&lock);
+    if (ended)
+        forget_contents(ended);
+    return status;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    return cuDevicePrimaryCtxRelease_v2(dev);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    pthread_mutex_lock(&lock);
+    uint64_t ended = primaries[dev].handle;
+    pthread_mutex_unlock(&lock);
+    if (ended)
+        forget_contents(ended); /* first: its destructors may still use the context */
+    return rg_op_cuDevicePrimaryCtxReset_v2(dev);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    return cuDevicePrimaryCtxReset_v2(dev);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_op_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+    if (status == CUDA_SUCCESS) {
+        pthread_mutex_lock(&lock);
+        primaries[dev].flags = flags;
+        struct rg_context *shadow = shadow_of((CUcontext)primaries[dev].handle);
+        if (shadow)
+            shadow->flags = flags;
+        pthread_mutex_unlock(&lock);
+    }
+    return status;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
+{
+    return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!flags || !active)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    *flags = primaries[dev].flags;
+    *active = primaries[dev].references > 0;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+/* --- explicit contexts ----------------------------------------------------------------------------------- */
+
+CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pctx || (flags & ~(unsigned)FLAGS_MASK))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_lane *lane = rg_lane_current();
+    CUcontext context = (CUcontext)rg_handle_create(RG_KIND_CONTEXT);
+    if (!context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    status = rg_op_cuCtxCreate_v2(&context, flags, dev);
+    if (status == CUDA_SUCCESS && !rg_lane_push_context(lane, (uint64_t)context))
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+    if (status != CUDA_SUCCESS) {
+        rg_handle_delete(RG_KIND_CONTEXT, (uint64_t)context);
+        return status;
+    }
+    *shadow_of(context) = (struct rg_context){.device = dev, .flags = flags, .api_version = 3020};
+    *pctx = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return cuCtxCreate_v2(pctx, flags, dev);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
+{
+    if (paramsArray || numParams)
+        return rg_unsupported("cuCtxCreate_v3 with execution affinity");
+    return cuCtxCreate_v2(pctx, flags, dev);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+{
+    if (ctxCreateParams && (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
+        return rg_unsupported("cuCtxCreate_v4 with parameters");
+    return cuCtxCreate_v2(pctx, flags, dev);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_context *shadow = shadow_of(ctx);
+    if (!shadow || shadow->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    status = rg_op_cuCtxDestroy_v2(ctx);
+    struct rg_lane *lane = rg_lane_current();
+    if (rg_lane_context(lane) == (uint64_t)ctx)
+        rg_lane_set_context(lane, 0);
+    if (lane->sent_context == (uint64_t)ctx)
+        lane->sent_context = 0;
+    forget_contents((uint64_t)ctx);
+    rg_handle_delete(RG_KIND_CONTEXT, (uint64_t)ctx);
+    return status;
+}
+
+CUresult cuCtxDestroy(CUcontext ctx)
+{
+    return cuCtxDestroy_v2(ctx);
+}
+
+/* The reference counts of these two were given up by the API long ago: a context has one owner. */
+CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pctx || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = (CUcontext)rg_context_current();
+    return *pctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxDetach(CUcontext ctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return shadow_of(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* --- the current context ----------------------------------------------------------------------------------- */
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!shadow_of(ctx))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return rg_lane_push_context(rg_lane_current(), (uint64_t)ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuCtxPushCurrent(CUcontext ctx)
+{
+    return cuCtxPushCurrent_v2(ctx);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_lane *lane = rg_lane_current();
+    uint64_t context = rg_lane_context(lane);
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    lane->n_contexts--;
+    if (pctx)
+        *pctx = (CUcontext)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *pctx)
+{
+    return cuCtxPopCurrent_v2(pctx);
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (ctx && !shadow_of(ctx))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return rg_lane_set_context(rg_lane_current(), (uint64_t)ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *pctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = (CUcontext)rg_context_current();
+    return CUDA_SUCCESS;
+}
+
+/* --- what is known of a context ------------------------------------------------------------------------------ */
+
+/* The shadow of `ctx`, or of the current context for NULL. */
+static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)
+{
+    CUresult status = rg_call_allowed(ctx ? 0 : RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *shadow = shadow_of(ctx ? ctx : (CUcontext)rg_context_current());
+    return *shadow ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+{
+    struct rg_context *shadow;
+    CUresult status = context_or_current(ctx, device, &shadow);
+    if (status == CUDA_SUCCESS)
+        *device = shadow->device;
+    return status;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    return cuCtxGetDevice_v2(device, NULL);
+}
+
+CUresult cuCtxGetFlags(unsigned int *flags)
+{
+    struct rg_context *shadow;
+    CUresult status = context_or_current(NULL, flags, &shadow);
+    if (status == CUDA_SUCCESS)
+        *flags = shadow->flags;
+    return status;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
+{
+    struct rg_context *shadow;
+    CUresult status = context_or_current(ctx, version, &shadow);
+    if (status == CUDA_SUCCESS)
+        *version = shadow->api_version;
+    return status;
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+{
+    struct rg_context *shadow;
+    CUresult status = context_or_current(ctx, ctxId, &shadow);
+    if (status == CUDA_SUCCESS)
+        *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_current());
+    return status;
+}

@@ -1,0 +1,322 @@
+/*
+ * copy.c - copies between host and device.
+ *
+ * Host → device leaves from the caller's memory without waiting: when the call returns the source has been read, as
+ * CUDA promises for pageable memory. Pinned memory of an asynchronous copy is read at once too, unless something queued
+ * may still write it (a copy to the host, a host function): then the worker asks for it when the stream is there.
+ * Device → host waits for the data; into pinned memory, asynchronously, it lands when the stream gets there.
+ */
+#include "client/address_map.h"
+#include "client/call.h"
+#include "client/handle.h"
+#include "client/transfer.h"
+#include "common/limits.h"
+#include "generated/client/operations.h"
+
+#include <string.h>
+
+enum { MAX_ROWS = 512 }; /* iovecs of one message */
+
+/* A copy in two dimensions; a plain one has height 1. */
+struct copy {
+    struct rg_host_area host;
+    CUdeviceptr device;
+    size_t device_pitch;
+    CUstream stream;
+    bool asynchronous;
+};
+
+static bool is_pinned(const struct rg_host_area *area)
+{
+    struct rg_range range;
+    const uint64_t start = (uint64_t)area->memory, size = (area->height - 1) * area->pitch + area->width;
+    return rg_map_find(start, &range) && !rg_range_on_device(&range) && size <= range.size - (start - range.start);
+}
+
+/* Refuses a copy that runs past the end of the allocation in which it begins. */
+static CUresult check_device(const struct copy *copy)
+{
+    struct rg_range range;
+    const size_t size = (copy->host.height - 1) * copy->device_pitch + copy->host.width;
+    if (!rg_map_find(copy->device, &range))
+        return copy->device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* the driver knows */
+    return rg_range_on_device(&range) && size <= range.size - (copy->device - range.start) ? CUDA_SUCCESS
+                                                                                         : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Sends packed bytes [offset, offset + size) of rows that fit into one message. */
+static CUresult send_part(const struct copy *copy, CUdeviceptr device, size_t width, size_t height, size_t offset)
+{
+    struct iovec rows[MAX_ROWS];
+    size_t covered;
+    int n = rg_area_iovec(&copy->host, offset, width * height, rows, MAX_ROWS, &covered);
+    return rg_op_rgCopyIn(device, copy->device_pitch, width, height, copy->stream, !copy->asynchronous, rows, n);
+}
+
+/* How many whole rows one message takes; 0 if a row is too long for one. */
+static size_t rows_per_message(const struct rg_host_area *area)
+{
+    size_t rows = RG_BULK_MAX / area->width;
+    return area->height > 1 && area->pitch != area->width && rows > MAX_ROWS ? MAX_ROWS : rows;
+}
+
+static CUresult copy_in(const struct copy *copy)
+{
+    CUresult status = check_device(copy);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_transfers_may_write_host()) {
+        if (copy->asynchronous && is_pinned(&copy->host)) {
+            uint64_t id = rg_pull_create(&copy->host);
+            if (!id)
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            status = rg_op_rgCopyInLate(copy->device, copy->device_pitch, copy->host.width, copy->host.height,
+                                        copy->stream, id);
+            if (status != CUDA_SUCCESS)
+                rg_transfer_cancel(id);
+            return status;
+        }
+        if (!copy->asynchronous) /* what the stream does first may write the source */
+            status = rg_op_cuStreamSynchronize(copy->stream);
+        if (status != CUDA_SUCCESS)
+            return status;
+    }
+    const size_t width = copy->host.width, height = copy->host.height, rows = rows_per_message(&copy->host);
+    for (size_t row = 0; row < height && status == CUDA_SUCCESS; row += rows ? rows : 1) {
+        const CUdeviceptr device = copy->device + row * copy->device_pitch;
+        if (rows) {
+            size_t n = height - row < rows ? height - row : rows;
+            status = send_part(copy, device, width, n, row * width);
+            continue;
+        }
+        for (size_t at = 0; at < width && status == CUDA_SUCCESS; at += RG_BULK_MAX)
+            status = send_part(copy, device + at, width - at < RG_BULK_MAX ? width - at : RG_BULK_MAX, 1, row * width + at);
+    }
+    return status;
+}
+
+static CUresult copy_out_waiting(const struct copy *copy)
+{
+    const struct rg_host_area *host = &copy->host;
+    struct rg_call reply;
+    uint64_t id = 0;
+    if (host->width * host->height <= RG_BULK_MAX) {
+        rg_call_expect_bulk(host->memory, host->pitch, host->width, host->height);
+    } else {
+        id = rg_landing_create(host, false);
+        if (!id)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult status = rg_op_rgCopyOut(copy->device, copy->device_pitch, host->width, host->height, copy->stream, id, &reply);
+    rg_call_done(&reply);
+    rg_call_expect_bulk(NULL, 0, 0, 0);
+    if (id)
+        rg_landing_destroy(id);
+    return status;
+}
+
+static CUresult copy_out(const struct copy *copy)
+{
+    CUresult status = check_device(copy);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!copy->asynchronous || !is_pinned(&copy->host))
+        return copy_out_waiting(copy);
+    uint64_t id = rg_landing_create(&copy->host, true);
+    if (!id)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    status = rg_op_rgCopyOutLate(copy->device, copy->device_pitch, copy->host.width, copy->host.height, copy->stream, id);
+    if (status != CUDA_SUCCESS)
+        rg_transfer_cancel(id);
+    return status;
+}
+
+/* --- one dimension ---------------------------------------------------------------------------------------- */
+
+/* What all copies check before they look at their arguments. */
+static CUresult check(CUstream stream)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status == CUDA_SUCCESS && !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
+        status = CUDA_ERROR_INVALID_HANDLE;
+    return status;
+}
+
+static struct copy plain(const void *host, CUdeviceptr device, size_t size, CUstream stream, bool asynchronous)
+{
+    return (struct copy){.host = {(unsigned char *)(uintptr_t)host, size, size, 1},
+                         .device = device,
+                         .device_pitch = size,
+                         .stream = rg_effective_stream(stream),
+                         .asynchronous = asynchronous};
+}
+
+static CUresult host_to_device(CUdeviceptr to, const void *from, size_t size, CUstream stream, bool asynchronous)
+{
+    CUresult status = check(stream);
+    if (status != CUDA_SUCCESS || !size)
+        return status;
+    if (!from)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct copy copy = plain(from, to, size, stream, asynchronous);
+    return copy_in(&copy);
+}
+
+static CUresult device_to_host(void *to, CUdeviceptr from, size_t size, CUstream stream, bool asynchronous)
+{
+    CUresult status = check(stream);
+    if (status != CUDA_SUCCESS || !size)
+        return status;
+    if (!to)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct copy copy = plain(to, from, size, stream, asynchronous);
+    return copy_out(&copy);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+{
+    return host_to_device(dstDevice, srcHost, ByteCount, NULL, false);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
+{
+    return host_to_device(dstDevice, srcHost, ByteCount, hStream, true);
+}
+
+CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return device_to_host(dstHost, srcDevice, ByteCount, NULL, false);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+{
+    return device_to_host(dstHost, srcDevice, ByteCount, hStream, true);
+}
+
+static bool on_device(CUdeviceptr address)
+{
+    struct rg_range range;
+    return rg_map_find(address, &range) && rg_range_on_device(&range);
+}
+
+/* A copy whose direction follows from the addresses. */
+static CUresult any_to_any(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream, bool asynchronous)
+{
+    const bool to_device = on_device(to), from_device = on_device(from);
+    if (to_device && from_device)
+        return asynchronous ? cuMemcpyDtoDAsync_v2(to, from, size, stream) : cuMemcpyDtoD_v2(to, from, size);
+    if (to_device)
+        return host_to_device(to, (const void *)(uintptr_t)from, size, stream, asynchronous);
+    if (from_device)
+        return device_to_host((void *)(uintptr_t)to, from, size, stream, asynchronous);
+    CUresult status = check(stream);
+    if (status != CUDA_SUCCESS || !size)
+        return status;
+    if (!to || !from)
+        return CUDA_ERROR_INVALID_VALUE;
+    status = rg_op_cuStreamSynchronize(rg_effective_stream(stream));
+    if (status == CUDA_SUCCESS)
+        memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
+    return status;
+}
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+{
+    return any_to_any(dst, src, ByteCount, NULL, false);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
+{
+    return any_to_any(dst, src, ByteCount, hStream, true);
+}
+
+/* --- two dimensions --------------------------------------------------------------------------------------- */
+
+struct side {
+    bool device;
+    uint64_t address;
+    size_t pitch;
+};
+
+/* Where one side of a 2D copy is. */
+static CUresult resolve(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t y, size_t pitch,
+                        size_t width, size_t height, struct side *out)
+{
+    uint64_t base;
+    switch (type) {
+    case CU_MEMORYTYPE_HOST:
+        base = (uint64_t)host;
+        out->device = false;
+        break;
+    case CU_MEMORYTYPE_DEVICE:
+        base = device;
+        out->device = true;
+        break;
+    case CU_MEMORYTYPE_UNIFIED:
+        base = device;
+        out->device = on_device(device);
+        break;
+    case CU_MEMORYTYPE_ARRAY:
+        return rg_unsupported("cuMemcpy2D with arrays");
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (pitch == 0 && height + y <= 1)
+        pitch = width + x;
+    if (!base || pitch < width + x)
+        return CUDA_ERROR_INVALID_VALUE;
+    out->address = base + y * pitch + x;
+    out->pitch = pitch;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchronous)
+{
+    CUresult status = check(stream);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct side from, to;
+    const size_t width = p->WidthInBytes, height = p->Height;
+    if (!width || !height)
+        return CUDA_SUCCESS;
+    status = resolve(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, p->srcPitch, width, height, &from);
+    if (status == CUDA_SUCCESS)
+        status = resolve(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, p->dstPitch, width, height,
+                         &to);
+    if (status != CUDA_SUCCESS)
+        return status;
+    stream = rg_effective_stream(stream);
+    if (from.device && to.device)
+        return rg_op_rgCopy2D(to.address, to.pitch, from.address, from.pitch, width, height, stream, asynchronous);
+    if (!from.device && !to.device) {
+        status = rg_op_cuStreamSynchronize(stream);
+        for (size_t row = 0; row < height && status == CUDA_SUCCESS; row++)
+            memmove((void *)(uintptr_t)(to.address + row * to.pitch), (void *)(uintptr_t)(from.address + row * from.pitch),
+                    width);
+        return status;
+    }
+    const struct side *host = to.device ? &from : &to, *device = to.device ? &to : &from;
+    struct copy copy = {.host = {(unsigned char *)(uintptr_t)host->address, host->pitch, width, height},
+                        .device = device->address,
+                        .device_pitch = device->pitch,
+                        .stream = stream,
+                        .asynchronous = asynchronous};
+    return to.device ? copy_in(&copy) : copy_out(&copy);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return copy_2d(pCopy, NULL, false);
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return copy_2d(pCopy, NULL, false);
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
+{
+    return copy_2d(pCopy, hStream, true);
+}

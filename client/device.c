@@ -1,0 +1,257 @@
+/*
+ * device.c - device queries. All attributes of a device come with one answer at the first question; what this client
+ * cannot offer (memory that both sides see) is reported as absent, whatever the server's device can do.
+ */
+#include "client/device.h"
+
+#include "client/call.h"
+#include "client/handle.h"
+#include "client/lane.h"
+#include "client/session.h"
+#include "generated/client/operations.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define ATTRIBUTES CU_DEVICE_ATTRIBUTE_MAX
+
+struct attributes {
+    bool fetched;
+    int values[ATTRIBUTES];
+    unsigned results[ATTRIBUTES];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct attributes *known[RG_DEVICES_MAX];
+
+/* Not offered remotely: memory mapped into both address spaces, and sharing that needs the device's own machine. */
+static const CUdevice_attribute absent[] = {
+    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
+    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+    CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+    CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+};
+
+const struct rg_device_info *rg_device(CUdevice device)
+{
+    return device >= 0 && (uint32_t)device < rg_session.hello.n_devices ? &rg_session.hello.devices[device] : NULL;
+}
+
+CUdevice rg_device_current(void)
+{
+    struct rg_lane *lane = rg_lane_if_any();
+    struct rg_shadow *shadow = lane ? rg_handle_shadow(RG_KIND_CONTEXT, rg_lane_context(lane)) : NULL;
+    return shadow ? shadow->context.device : -1;
+}
+
+static CUresult fetch(CUdevice device, struct attributes **out)
+{
+    pthread_mutex_lock(&lock);
+    struct attributes *attributes = known[device];
+    pthread_mutex_unlock(&lock);
+    if (attributes) {
+        *out = attributes;
+        return CUDA_SUCCESS;
+    }
+    attributes = calloc(1, sizeof *attributes);
+    if (!attributes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult status = rg_op_rgDeviceAttributes(device, 0, ATTRIBUTES, attributes->values, attributes->results);
+    if (status != CUDA_SUCCESS) {
+        free(attributes);
+        return status;
+    }
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        attributes->values[absent[i]] = 0;
+    pthread_mutex_lock(&lock);
+    if (!known[device])
+        known[device] = attributes;
+    else
+        free(attributes);
+    *out = known[device];
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+int rg_device_attribute(CUdevice device, CUdevice_attribute attribute)
+{
+    struct attributes *attributes;
+    if (!rg_device(device) || fetch(device, &attributes) != CUDA_SUCCESS)
+        return 0;
+    return attributes->values[attribute];
+}
+
+/* Common to all queries of a device; `out` is where the answer goes. */
+static CUresult check(const void *out, CUdevice device, const struct rg_device_info **info)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *info = rg_device(device);
+    return *info ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(pi, dev, &info);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (attrib <= 0 || attrib >= ATTRIBUTES)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct attributes *attributes;
+    status = fetch(dev, &attributes);
+    if (status == CUDA_SUCCESS)
+        status = (CUresult)attributes->results[attrib];
+    if (status == CUDA_SUCCESS)
+        *pi = attributes->values[attrib];
+    return status;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(device, ordinal, &info);
+    if (status == CUDA_SUCCESS)
+        *device = ordinal;
+    return status;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = (int)rg_session.hello.n_devices;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(name, dev, &info);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (len <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(name, (size_t)len, "%s", info->name);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(uuid, dev, &info);
+    if (status == CUDA_SUCCESS)
+        memcpy(uuid, info->uuid, sizeof *uuid);
+    return status;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+    return cuDeviceGetUuid(uuid, dev);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(bytes, dev, &info);
+    if (status == CUDA_SUCCESS)
+        *bytes = info->memory_total;
+    return status;
+}
+
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(major && minor ? major : NULL, dev, &info);
+    if (status != CUDA_SUCCESS)
+        return status;
+    *major = (int)info->compute_major;
+    *minor = (int)info->compute_minor;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(prop, dev, &info);
+    struct attributes *attributes;
+    if (status == CUDA_SUCCESS)
+        status = fetch(dev, &attributes);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const int *value = attributes->values;
+    *prop = (CUdevprop){
+        .maxThreadsPerBlock = value[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
+        .maxThreadsDim = {value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X], value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
+                          value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z]},
+        .maxGridSize = {value[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X], value[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
+                        value[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z]},
+        .sharedMemPerBlock = value[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK],
+        .totalConstantMemory = value[CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY],
+        .SIMDWidth = value[CU_DEVICE_ATTRIBUTE_WARP_SIZE],
+        .memPitch = value[CU_DEVICE_ATTRIBUTE_MAX_PITCH],
+        .regsPerBlock = value[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK],
+        .clockRate = value[CU_DEVICE_ATTRIBUTE_CLOCK_RATE],
+        .textureAlign = value[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT],
+    };
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(pciBusId, dev, &info);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (len <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(pciBusId, (size_t)len, "%s", info->pci);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!dev || !pciBusId)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* [domain:]bus:device[.function], as the driver prints it or shorter */
+    unsigned domain = 0, bus, slot;
+    if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3) {
+        domain = 0;
+        if (sscanf(pciBusId, "%x:%x", &bus, &slot) != 2)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (CUdevice i = 0; (uint32_t)i < rg_session.hello.n_devices; i++) {
+        unsigned d, b, s;
+        if (sscanf(rg_session.hello.devices[i].pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus && s == slot) {
+            *dev = i;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+}

@@ -1,0 +1,59 @@
+/*
+ * export_table.c - cuGetExportTable: the tables of common/cuda/export_tables.h with this client's operations. The
+ * integrity check is about this process and the devices it sees, so it is computed here.
+ */
+#include "client/export_table.h"
+
+#include "client/context.h"
+#include "client/device.h"
+#include "client/session.h"
+#include "common/cuda/export_tables.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static int driver_version(void)
+{
+    return (int)rg_session.hello.driver.version;
+}
+
+static CUcontext current_context(void)
+{
+    return (CUcontext)rg_context_current();
+}
+
+static size_t devices(struct rg_integrity_device *out, size_t max)
+{
+    size_t n = rg_session.hello.n_devices < max ? rg_session.hello.n_devices : max;
+    for (size_t i = 0; i < n; i++) {
+        const struct rg_device_info *info = &rg_session.hello.devices[i];
+        const CUdevice device = (CUdevice)i;
+        memcpy(out[i].uuid, info->uuid, sizeof out[i].uuid);
+        out[i].pci_domain = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
+        out[i].pci_bus = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
+        out[i].pci_device = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+    }
+    return n;
+}
+
+static const struct rg_export_operations operations = {
+    .driver_version = driver_version,
+    .primary_context = cuDevicePrimaryCtxRetain,
+    .module_load = cuModuleLoadData,
+    .current_context = current_context,
+    .context_id = cuCtxGetId,
+    .context_create = cuCtxCreate_v2,
+    .devices = devices,
+};
+
+CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+    rg_export_tables_init(&operations);
+    return rg_export_table_get(ppExportTable, pExportTableId);
+}
+
+void rg_export_table_context_ended(uint64_t context)
+{
+    rg_export_storage_reset((CUcontext)context);
+}

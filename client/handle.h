@@ -1,0 +1,95 @@
+/*
+ * handle.h - the objects this client has named, and what it knows of them without asking.
+ *
+ * A handle is an id of proto/kinds.h. Each live one has a shadow: a structure of its kind (below), owned by
+ * the table. Looking a handle up takes no lock: slots are never freed, only marked unused, and a stale handle is
+ * told by its generation. Destroying an object while another thread uses its handle is the application's error; the
+ * shadow's memory stays valid regardless.
+ */
+#ifndef RG_CLIENT_HANDLE_H
+#define RG_CLIENT_HANDLE_H
+
+#include "proto/function_info.h"
+#include "proto/kinds.h"
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rg_context {
+    CUdevice device;
+    unsigned flags;
+    unsigned api_version;
+    bool primary;
+};
+
+struct rg_stream {
+    uint64_t context;
+    unsigned flags;
+    int priority;
+    unsigned long long id;
+};
+
+struct rg_event {
+    uint64_t context;
+    unsigned flags;
+};
+
+/* module, library and the functions found in them: client/module.c */
+struct rg_found_function;
+
+struct rg_module {
+    uint64_t context;
+    uint64_t library;                   /* of cuLibraryGetModule; else 0 */
+    struct rg_found_function *functions; /* found so far, by name */
+};
+
+struct rg_library {
+    struct rg_found_function *kernels;
+    struct rg_found_function *modules; /* by context */
+};
+
+/** A function or kernel. Immutable once published. */
+struct rg_function {
+    char *name;
+    uint64_t owner; /* module or library */
+    uint64_t context; /* functions */
+    struct rg_function_info info;
+    struct rg_param_info *params;
+    uint32_t params_size;                  /* bytes of the parameter buffer */
+    struct rg_found_function *by_context; /* kernels: their functions */
+    int max_dynamic_shared;                /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as set here */
+};
+
+struct rg_shadow {
+    union {
+        struct rg_context context;
+        struct rg_stream stream;
+        struct rg_event event;
+        struct rg_module module;
+        struct rg_library library;
+        struct rg_function function;
+    };
+};
+
+/** A new handle of `kind` with a zeroed shadow; 0 if memory or RG_OBJECTS_MAX ran out. */
+uint64_t rg_handle_create(enum rg_kind kind);
+/** The shadow, or NULL if `handle` is no live handle of `kind`. */
+struct rg_shadow *rg_handle_shadow(enum rg_kind kind, uint64_t handle);
+/** Frees the slot; an unknown handle is fine. */
+void rg_handle_delete(enum rg_kind kind, uint64_t handle);
+/**
+ * Whether a call may name `handle`: live, or one of the streams that need no creation. RG_KIND_FUNCTION also
+ * takes kernels, as the driver does.
+ */
+bool rg_handle_known(enum rg_kind kind, uint64_t handle);
+/**
+ * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was not
+ * taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this client.
+ */
+CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status);
+/** Deletes every handle of `kind` for which `gone` says so. */
+void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user), void *user);
+
+#endif

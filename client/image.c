@@ -1,0 +1,126 @@
+/* image.c - images in chunks of bulk data, JIT options, logs. */
+#include "client/image.h"
+
+#include "client/call.h"
+#include "common/cuda/image.h"
+#include "common/limits.h"
+#include "common/log.h"
+#include "generated/client/operations.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static atomic_ullong next_image = 1;
+
+CUresult rg_image_send(const void *pointer, uint64_t *id)
+{
+    struct rg_cuda_image image;
+    if (rg_cuda_image_identify(pointer, &image) == RG_CUDA_IMAGE_UNKNOWN)
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (image.size > RG_IMAGE_MAX)
+        return CUDA_ERROR_INVALID_IMAGE;
+    *id = atomic_fetch_add(&next_image, 1);
+    CUresult status = CUDA_SUCCESS;
+    for (uint64_t at = 0; at < image.size && status == CUDA_SUCCESS; at += RG_BULK_MAX) {
+        size_t size = image.size - at < RG_BULK_MAX ? (size_t)(image.size - at) : RG_BULK_MAX;
+        struct iovec bulk = {(void *)((uintptr_t)image.data + at), size};
+        status = rg_op_rgImageData(*id, image.size, at, size, &bulk, 1);
+    }
+    return status;
+}
+
+CUresult rg_image_read_file(const char *path, void **out)
+{
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+    CUresult status = CUDA_ERROR_INVALID_IMAGE;
+    char *data = NULL;
+    if (fseek(file, 0, SEEK_END) == 0) {
+        long size = ftell(file);
+        rewind(file);
+        if (size > 0 && (unsigned long)size <= RG_IMAGE_MAX) {
+            data = malloc((size_t)size + 1);
+            status = CUDA_ERROR_OUT_OF_MEMORY;
+            if (data && fread(data, 1, (size_t)size, file) == (size_t)size) {
+                data[size] = '\0';
+                status = CUDA_SUCCESS;
+            }
+        }
+    }
+    fclose(file);
+    if (status != CUDA_SUCCESS) {
+        free(data);
+        return status;
+    }
+    *out = data;
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_jit_read(struct rg_jit *jit, unsigned count, const CUjit_option *options, void *const *values)
+{
+    *jit = (struct rg_jit){0};
+    if (count && (!options || !values))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (count > RG_JIT_OPTIONS)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        switch (options[i]) {
+        case CU_JIT_INFO_LOG_BUFFER:
+            jit->info = values[i];
+            continue;
+        case CU_JIT_ERROR_LOG_BUFFER:
+            jit->error = values[i];
+            continue;
+        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+            jit->info_size = (unsigned)(uintptr_t)values[i];
+            jit->info_size_out = (void **)(uintptr_t)&values[i];
+            continue;
+        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+            jit->error_size = (unsigned)(uintptr_t)values[i];
+            jit->error_size_out = (void **)(uintptr_t)&values[i];
+            continue;
+        case CU_JIT_WALL_TIME:
+            continue; /* an output; not measured for this side */
+        case CU_JIT_GLOBAL_SYMBOL_NAMES:
+        case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+        case CU_JIT_REFERENCED_KERNEL_NAMES:
+        case CU_JIT_REFERENCED_VARIABLE_NAMES:
+            return rg_unsupported("module loading with JIT options that name symbols");
+        default:
+            jit->options[jit->count] = options[i];
+            jit->values[jit->count++] = (unsigned long long)(uintptr_t)values[i];
+        }
+    }
+    if (!jit->info)
+        jit->info_size = 0;
+    if (!jit->error)
+        jit->error_size = 0;
+    return CUDA_SUCCESS;
+}
+
+/* One log: at most `size` bytes with the NUL, and how many were written. */
+static void copy_log(struct rg_reader *in, char *buffer, size_t size, void **size_out)
+{
+    size_t length = rg_get_count(in, RG_REPLY_INLINE, 1);
+    const char *text = rg_get(in, length);
+    if (!text || !buffer || !size)
+        return;
+    if (length > size - 1)
+        length = size - 1;
+    memcpy(buffer, text, length);
+    buffer[length] = '\0';
+    if (size_out)
+        *size_out = (void *)(uintptr_t)(length + 1);
+}
+
+void rg_jit_answer(struct rg_jit *jit, struct rg_call *reply)
+{
+    if (rg_left(&reply->reply) == 0)
+        return;
+    copy_log(&reply->reply, jit->info, jit->info_size, jit->info_size_out);
+    copy_log(&reply->reply, jit->error, jit->error_size, jit->error_size_out);
+}

@@ -1,0 +1,34 @@
+/* image.h - sends a module image to the worker, and translates the options of loading it. */
+#ifndef RG_CLIENT_IMAGE_H
+#define RG_CLIENT_IMAGE_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rg_call;
+
+/** Sends the image at `pointer` (as cuModuleLoadData takes it); *id names it on the worker. */
+CUresult rg_image_send(const void *pointer, uint64_t *id);
+/** Reads a file into memory that the caller frees; a NUL is added, so that PTX text ends. */
+CUresult rg_image_read_file(const char *path, void **out);
+
+#define RG_JIT_OPTIONS 64
+
+/** The JIT options of a call, taken apart: numbers to send, and buffers that the worker's logs are copied to. */
+struct rg_jit {
+    unsigned count;
+    CUjit_option options[RG_JIT_OPTIONS];
+    unsigned long long values[RG_JIT_OPTIONS];
+    char *info, *error;              /* the application's buffers */
+    size_t info_size, error_size;
+    void **info_size_out, **error_size_out; /* where the driver writes how much there was */
+};
+
+/** CUDA_ERROR_NOT_SUPPORTED for options whose values are pointers that only make sense on this side. */
+CUresult rg_jit_read(struct rg_jit *jit, unsigned count, const CUjit_option *options, void *const *values);
+/** Copies the logs of the worker's answer into the application's buffers. */
+void rg_jit_answer(struct rg_jit *jit, struct rg_call *reply);
+
+#endif

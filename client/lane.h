@@ -1,0 +1,62 @@
+/*
+ * lane.h - what the client keeps for each of the application's threads: its current contexts, and the place where it
+ * waits for replies.
+ */
+#ifndef RG_CLIENT_LANE_H
+#define RG_CLIENT_LANE_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RG_REPLY_SMALL 512 /* bytes of outputs that a lane keeps without an allocation */
+
+/** One awaited reply. Guarded by the receiver's lock but for the thread that holds the reader role. */
+struct rg_waiter {
+    pthread_cond_t wake;
+    struct rg_waiter *next, *previous; /* threads that wait, in the receiver's list */
+    uint32_t token;
+    bool listed;
+    bool done;
+    CUresult result;
+    uint64_t size;         /* bytes of outputs */
+    unsigned char *output; /* small, or allocated */
+    unsigned char small[RG_REPLY_SMALL];
+    /* where bulk data of the reply goes */
+    unsigned char *bulk;
+    size_t bulk_pitch, bulk_width, bulk_height;
+};
+
+struct rg_lane {
+    uint32_t number;      /* index in the table of lanes */
+    uint32_t generation;
+    bool announced;       /* the worker has seen a record of this lane */
+    bool host_call;       /* this thread is running a host function: CUDA calls are not permitted */
+    uint64_t sent_context; /* what the worker takes for this lane's current context */
+    uint64_t *contexts;   /* stack; the last one is current */
+    size_t n_contexts, capacity;
+    CUstreamCaptureMode capture_mode;
+    struct rg_waiter waiter;
+};
+
+/** The calling thread's lane, made on first use; NULL if there are too many or memory ran out. */
+struct rg_lane *rg_lane_current(void);
+/** The calling thread's lane if it has one. */
+struct rg_lane *rg_lane_if_any(void);
+/** The live lane with that token's number and generation, or NULL. */
+struct rg_lane *rg_lane_of_token(uint32_t token);
+/** A token for the next reply that this lane waits for. */
+uint32_t rg_lane_token(const struct rg_lane *lane);
+
+/** Current context handle of the lane, 0 if none. */
+static inline uint64_t rg_lane_context(const struct rg_lane *lane)
+{
+    return lane->n_contexts ? lane->contexts[lane->n_contexts - 1] : 0;
+}
+/** Replaces the top of the stack (0: removes it); false: out of memory. */
+bool rg_lane_set_context(struct rg_lane *lane, uint64_t context);
+bool rg_lane_push_context(struct rg_lane *lane, uint64_t context);
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the call
+ * returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees them.
+ */
+#include "client/call.h"
+#include "client/device.h"
+#include "client/function.h"
+#include "client/handle.h"
+#include "common/limits.h"
+#include "generated/client/operations.h"
+
+#include <string.h>
+
+struct dimensions {
+    unsigned grid[3], block[3];
+    unsigned shared;
+};
+
+/* Limits of a device, read once. */
+struct limits {
+    bool known;
+    unsigned grid[3], block[3], threads, shared;
+};
+
+static const struct limits *limits_of(CUdevice device)
+{
+    static struct limits cache[RG_DEVICES_MAX];
+    if (device < 0 || device >= (int)RG_DEVICES_MAX)
+        return NULL;
+    struct limits *limits = &cache[device];
+    if (__atomic_load_n(&limits->known, __ATOMIC_ACQUIRE))
+        return limits;
+    for (int i = 0; i < 3; i++) {
+        limits->grid[i] = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
+        limits->block[i] = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
+    }
+    limits->shared = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    limits->threads = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    if (!limits->threads)
+        return NULL; /* the session is gone */
+    __atomic_store_n(&limits->known, true, __ATOMIC_RELEASE);
+    return limits;
+}
+
+static CUresult check_dimensions(const struct rg_function *function, const struct dimensions *d)
+{
+    const struct limits *limits = limits_of(rg_device_current());
+    if (!limits)
+        return rg_call_allowed(RG_CALL_CONTEXT);
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; i++) {
+        if (!d->grid[i] || !d->block[i] || d->grid[i] > limits->grid[i] || d->block[i] > limits->block[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        threads *= d->block[i];
+    }
+    if (threads > limits->threads)
+        return CUDA_ERROR_INVALID_VALUE;
+    const int *attributes = function->info.attributes;
+    if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
+        threads > (unsigned)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
+        d->shared > (unsigned)function->max_dynamic_shared)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+/* The parameter buffer: as the application gives it by `extra`, or gathered into `buffer`. */
+static CUresult parameters(const struct rg_function *function, void **kernelParams, void **extra, unsigned char *buffer,
+                           const void **data, size_t *size)
+{
+    if (kernelParams && extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra) {
+        const void *pointer = NULL;
+        const size_t *length = NULL;
+        for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+            if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                pointer = extra[i + 1];
+            else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+                length = extra[i + 1];
+            else
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (!pointer || !length || *length > RG_PARAMS_MAX)
+            return CUDA_ERROR_INVALID_VALUE;
+        *data = pointer;
+        *size = *length;
+        return CUDA_SUCCESS;
+    }
+    if (!kernelParams && function->info.n_params)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (uint32_t i = 0; i < function->info.n_params; i++)
+        memcpy(buffer + function->params[i].offset, kernelParams[i], function->params[i].size);
+    *data = buffer;
+    *size = function->params_size;
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative, void **kernelParams,
+                       void **extra, unsigned n_attributes, const CUlaunchAttribute *attributes)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct rg_function *function = rg_function_of(f);
+    if (!function || !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    status = check_dimensions(function, d);
+    if (status != CUDA_SUCCESS)
+        return status;
+    unsigned char buffer[RG_PARAMS_MAX] __attribute__((aligned(16)));
+    const void *data;
+    size_t size;
+    status = parameters(function, kernelParams, extra, buffer, &data, &size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_op_rgLaunch((uint64_t)f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1], d->block[2], d->shared,
+                          rg_effective_stream(stream), cooperative, size, data, n_attributes, attributes);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                        unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+    struct dimensions d = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    return launch(f, &d, hStream, false, kernelParams, extra, 0, NULL);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+{
+    struct dimensions d = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    return launch(f, &d, hStream, true, kernelParams, NULL, 0, NULL);
+}
+
+/* Attributes whose values are plain data; others name objects or memory of this side. */
+static bool attribute_travels(const CUlaunchAttribute *attribute)
+{
+    switch (attribute->id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* its base is a device address */
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    if (!config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (!attribute_travels(&config->attrs[i]))
+            return rg_unsupported("cuLaunchKernelEx with an attribute that names an event or a node");
+    struct dimensions d = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                           {config->blockDimX, config->blockDimY, config->blockDimZ},
+                           config->sharedMemBytes};
+    return launch(f, &d, config->hStream, false, kernelParams, extra, config->numAttrs, config->attrs);
+}

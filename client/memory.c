@@ -1,0 +1,448 @@
+/*
+ * memory.c - allocations on the device and in host memory, and what is known of a pointer.
+ *
+ * Device allocation asks the worker and reserves the range it gets in this address space (address_map.h). Host
+ * memory that is "pinned" is ordinary memory that is known to stay: it decides when a copy may read its source.
+ */
+#include "client/address_map.h"
+#include "client/call.h"
+#include "client/context.h"
+#include "client/device.h"
+#include "client/handle.h"
+#include "client/lane.h"
+#include "common/log.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* --- device memory ---------------------------------------------------------------------------------------- */
+
+#define ATTEMPTS 8 /* allocations tried before an address conflict with this process is given up on */
+
+/* One way of asking the worker for memory. */
+struct request {
+    CUresult (*ask)(const struct request *request, CUdeviceptr *address);
+    enum rg_range_kind kind;
+    size_t size; /* bytes; set by `ask` where the worker decides (pitch) */
+    size_t *pitch;
+    size_t width, height;
+    unsigned element;
+    CUstream stream;
+    CUmemoryPool pool;
+};
+
+static void give_back(const struct request *request, CUdeviceptr address)
+{
+    if (request->kind == RG_RANGE_POOL)
+        (void)rg_op_cuMemFreeAsync(address, request->stream);
+    else
+        (void)rg_op_cuMemFree_v2(address);
+}
+
+/* Asks until the address is free in this process too; addresses in conflict are held meanwhile, then given back. */
+static CUresult allocate(struct request *request, CUdeviceptr *out)
+{
+    CUdeviceptr held[ATTEMPTS];
+    int n_held = 0;
+    CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
+    while (n_held < ATTEMPTS) {
+        CUdeviceptr address = 0;
+        status = request->ask(request, &address);
+        if (status != CUDA_SUCCESS)
+            break;
+        size_t size = request->pitch ? *request->pitch * request->height : request->size;
+        struct rg_range range = {.start = address, .size = size, .kind = request->kind, .context = rg_context_current(),
+                                 .device = rg_device_current(), .pool = (uint64_t)request->pool};
+        if (rg_map_reserve(address, size)) {
+            if (rg_map_add(&range)) {
+                *out = address;
+            } else {
+                give_back(request, address);
+                status = CUDA_ERROR_OUT_OF_MEMORY;
+            }
+            break;
+        }
+        held[n_held++] = address;
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (n_held == ATTEMPTS)
+        rg_error("the server's device addresses collide with this program's own memory (%d tries); allocation fails",
+                 ATTEMPTS);
+    while (n_held)
+        give_back(request, held[--n_held]);
+    return status;
+}
+
+static CUresult ask_linear(const struct request *request, CUdeviceptr *address)
+{
+    return rg_op_cuMemAlloc_v2(address, request->size);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!dptr || !bytesize)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct request request = {.ask = ask_linear, .kind = RG_RANGE_DEVICE, .size = bytesize};
+    return allocate(&request, dptr);
+}
+
+static CUresult ask_pitched(const struct request *request, CUdeviceptr *address)
+{
+    return rg_op_cuMemAllocPitch_v2(address, request->pitch, request->width, request->height, request->element);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+                            unsigned int ElementSizeBytes)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!dptr || !pPitch || !WidthInBytes || !Height)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t pitch = 0;
+    struct request request = {.ask = ask_pitched, .kind = RG_RANGE_DEVICE, .pitch = &pitch, .width = WidthInBytes,
+                              .height = Height, .element = ElementSizeBytes};
+    status = allocate(&request, dptr);
+    if (status == CUDA_SUCCESS)
+        *pPitch = pitch;
+    return status;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS || !dptr)
+        return status;
+    if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL, NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return rg_op_cuMemFree_v2(dptr);
+}
+
+static CUresult ask_async(const struct request *request, CUdeviceptr *address)
+{
+    return request->pool ? rg_op_cuMemAllocFromPoolAsync(address, request->size, request->pool, request->stream)
+                         : rg_op_cuMemAllocAsync(address, request->size, request->stream);
+}
+
+static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool, CUstream stream)
+{
+    if (!dptr || !size)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct request request = {.ask = ask_async, .kind = RG_RANGE_POOL, .size = size, .pool = pool,
+                              .stream = rg_effective_stream(stream)};
+    return allocate(&request, dptr);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    return status != CUDA_SUCCESS ? status : allocate_async(dptr, bytesize, NULL, hStream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    return allocate_async(dptr, bytesize, pool, hStream);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!rg_map_remove(dptr, 1u << RG_RANGE_POOL | 1u << RG_RANGE_DEVICE, NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return rg_op_cuMemFreeAsync(dptr, rg_effective_stream(hStream));
+}
+
+/* Attributes of pools are int or cuuint64_t, by name. */
+static bool attribute_is_wide(CUmemPool_attribute attribute)
+{
+    return attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned long long number = attribute_is_wide(attr) ? *(cuuint64_t *)value : (unsigned long long)*(int *)value;
+    return rg_op_rgMemPoolSetAttribute(pool, attr, number);
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned long long number = 0;
+    CUresult status = rg_op_rgMemPoolGetAttribute(pool, attr, &number);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (attribute_is_wide(attr))
+        *(cuuint64_t *)value = number;
+    else
+        *(int *)value = (int)number;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    if (!rg_map_find(dptr, &range) || !rg_range_on_device(&range))
+        return CUDA_ERROR_NOT_FOUND;
+    if (pbase)
+        *pbase = range.start;
+    if (psize)
+        *psize = range.size;
+    return CUDA_SUCCESS;
+}
+
+/* --- host memory ------------------------------------------------------------------------------------------ */
+
+#define HOST_ALIGNMENT 4096u
+
+static CUresult host_allocate(void **pp, size_t size, unsigned flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if (!pp || (flags & ~known))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (flags & CU_MEMHOSTALLOC_DEVICEMAP)
+        return rg_unsupported("cuMemHostAlloc with CU_MEMHOSTALLOC_DEVICEMAP");
+    size_t length = (size + HOST_ALIGNMENT - 1) & ~(size_t)(HOST_ALIGNMENT - 1);
+    if (length < size || length == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_range range = {.start = (uint64_t)memory, .size = size, .kind = RG_RANGE_HOST, .flags = flags,
+                             .context = rg_context_current(), .device = rg_device_current()};
+    if (!rg_map_add(&range)) {
+        munmap(memory, length);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *pp = memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+    return host_allocate(pp, bytesize, Flags);
+}
+
+CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+    return host_allocate(pp, bytesize, 0);
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_range range;
+    if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_HOST || range.start != (uint64_t)p)
+        return CUDA_ERROR_INVALID_VALUE;
+    status = cuCtxSynchronize(); /* what is queued may still use the memory */
+    if (status != CUDA_SUCCESS && !rg_map_find((uint64_t)p, &range))
+        return status;
+    rg_map_remove((uint64_t)p, 1u << RG_RANGE_HOST, &range);
+    munmap(p, (range.size + HOST_ALIGNMENT - 1) & ~(size_t)(HOST_ALIGNMENT - 1));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
+                           CU_MEMHOSTREGISTER_READ_ONLY;
+    if (!p || !bytesize || (Flags & ~known))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (Flags & (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY))
+        return rg_unsupported("cuMemHostRegister with CU_MEMHOSTREGISTER_DEVICEMAP or _IOMEMORY");
+    if (rg_map_overlaps((uint64_t)p, bytesize))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    struct rg_range range = {.start = (uint64_t)p, .size = bytesize, .kind = RG_RANGE_REGISTERED, .flags = Flags,
+                             .context = rg_context_current(), .device = rg_device_current()};
+    return rg_map_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+    return cuMemHostRegister_v2(p, bytesize, Flags);
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    return rg_map_remove((uint64_t)p, 1u << RG_RANGE_REGISTERED, NULL) ? CUDA_SUCCESS
+                                                                      : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    if (!pFlags || !rg_map_find((uint64_t)p, &range) || rg_range_on_device(&range))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pFlags = range.flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    if (!pdptr || Flags || !rg_map_find((uint64_t)p, &range) || rg_range_on_device(&range))
+        return CUDA_ERROR_INVALID_VALUE;
+    return rg_unsupported("cuMemHostGetDevicePointer (host memory mapped into the device)");
+}
+
+/* --- pointers --------------------------------------------------------------------------------------------- */
+
+/* Writes one attribute of a known range. CUDA_ERROR_INVALID_VALUE: it has no such attribute. */
+static CUresult describe(const struct rg_range *range, CUpointer_attribute attribute, CUdeviceptr pointer, void *data)
+{
+    const bool device = rg_range_on_device(range);
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = (CUcontext)range->context;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        if (!device)
+            return CUDA_ERROR_INVALID_VALUE; /* not mapped into the device */
+        *(CUdeviceptr *)data = pointer;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (device)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(void **)data = (void *)(uintptr_t)pointer;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = range->id;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = range->device;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = range->start;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = range->size;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned char *)data = device;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(unsigned long long *)data = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *(CUmemAccess_flags *)data = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = (CUmemoryPool)range->pool;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned *)data = 0;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* What an attribute is for a pointer that CUDA knows nothing of (cuPointerGetAttributes). */
+static void describe_unknown(CUpointer_attribute attribute, void *data)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(uint64_t *)data = 0;
+        return;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = -2;
+        return;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned char *)data = 0;
+        return;
+    default:
+        *(unsigned *)data = 0;
+    }
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    if (!data || !rg_map_find(ptr, &range))
+        return CUDA_ERROR_INVALID_VALUE;
+    return describe(&range, attribute, ptr, data);
+}
+
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!numAttributes || !attributes || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_range range;
+    bool known = rg_map_find(ptr, &range);
+    for (unsigned i = 0; i < numAttributes; i++)
+        if (!known || describe(&range, attributes[i], ptr, data[i]) != CUDA_SUCCESS)
+            describe_unknown(attributes[i], data[i]);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !rg_map_find(ptr, &range) || !rg_range_on_device(&range))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS; /* copies of this client are at least as synchronous */
+}

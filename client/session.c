@@ -1,0 +1,185 @@
+/*
+ * session.c - beginning and end of the session.
+ *
+ * The happy path of rg_session_start: connect to REMOTE_GPU_SERVER, say hello, map operation numbers, start the
+ * sender thread. What fails is told once on stderr with the reason and what to do; the application sees a machine
+ * without a CUDA device.
+ */
+#include "client/session.h"
+
+#include "client/command.h"
+#include "client/receiver.h"
+#include "client/stats.h"
+#include "client/transfer.h"
+#include "common/log.h"
+#include "transport/control.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_SERVER "127.0.0.1"
+
+struct rg_session rg_session = {.ended = CUDA_ERROR_NOT_INITIALIZED};
+atomic_bool rg_initialised;
+
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool tried;
+static CUresult outcome;
+static atomic_bool over; /* the connection is not to be used any more */
+
+static void after_fork_in_child(void)
+{
+    /* The connection is the parent's: drop our copy of its descriptor, so that the parent's end still ends it. */
+    atomic_store(&rg_session.ended, CUDA_ERROR_NOT_INITIALIZED);
+    atomic_store(&over, true);
+    tried = true;
+    outcome = CUDA_ERROR_NOT_INITIALIZED;
+    if (rg_session.conn)
+        rg_conn_abandon(rg_session.conn);
+}
+
+/* Our number of each operation → the server's. */
+static void map_operations(void)
+{
+    const struct rg_server_hello *hello = &rg_session.hello;
+    if (memcmp(hello->api_digest, rg_api_digest, sizeof rg_api_digest) == 0) {
+        for (unsigned op = 1; op < RG_OP_COUNT; op++)
+            rg_session.op_numbers[op] = (uint16_t)op;
+        return;
+    }
+    unsigned unknown = 0;
+    for (unsigned op = 1; op < RG_OP_COUNT; op++) {
+        for (uint32_t number = 1; number < hello->n_opcode_names && !rg_session.op_numbers[op]; number++)
+            if (strcmp(hello->opcode_names[number], rg_op_names[op]) == 0)
+                rg_session.op_numbers[op] = (uint16_t)number;
+        unknown += !rg_session.op_numbers[op];
+    }
+    rg_info("the server is of another build (%s); %u of %u operations are not known to it", hello->software, unknown,
+            RG_OP_COUNT - 1);
+}
+
+static bool say_hello(const char *server)
+{
+    struct rg_control hello, answer;
+    rg_client_hello_init(&hello, RG_PURPOSE_SESSION);
+    memcpy(hello.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest);
+    const char *gpus = getenv("REMOTE_GPU_GPUS");
+    if (gpus && *gpus)
+        hello.client_hello.gpus = (uint32_t)strtoul(gpus, NULL, 10);
+    enum rg_status status = rg_control_send(rg_session.conn, &hello);
+    if (status == RG_OK)
+        status = rg_control_receive(rg_session.conn, 60000, &answer);
+    if (status != RG_OK) {
+        rg_error("%s did not complete the handshake (%s); is it a remote-gpud?", server, rg_status_string(status));
+        return false;
+    }
+    if (answer.kind == RG_CONTROL_SERVER_HELLO) {
+        rg_session.hello_message = answer; /* keeps the memory that hello points to */
+        rg_session.hello = answer.server_hello;
+        return true;
+    }
+    if (answer.kind == RG_CONTROL_REFUSAL)
+        rg_error("%s refused: %s", server, answer.refusal.reason);
+    else
+        rg_error("%s answered the handshake with something else", server);
+    rg_control_fini(&answer);
+    return false;
+}
+
+static CUresult start(void)
+{
+    const char *server = getenv("REMOTE_GPU_SERVER");
+    if (!server || !*server)
+        server = DEFAULT_SERVER;
+    snprintf(rg_session.server, sizeof rg_session.server, "%s", server);
+    char why[256] = "";
+    if (rg_transport_connect(server, NULL, why, sizeof why, &rg_session.conn) != RG_OK) {
+        rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER) and that remote-gpud "
+                 "runs there", server, why);
+        return CUDA_ERROR_NO_DEVICE;
+    }
+    if (!say_hello(server)) {
+        rg_conn_destroy(rg_session.conn);
+        rg_session.conn = NULL;
+        return CUDA_ERROR_NO_DEVICE;
+    }
+    map_operations();
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+    if (rg_command_start() != RG_OK)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_stats_start();
+    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u", (unsigned long long)rg_session.hello.session, server,
+            rg_conn_transport(rg_session.conn), rg_session.hello.n_devices, rg_session.hello.driver.version / 1000,
+            rg_session.hello.driver.version % 1000 / 10);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_session_start(void)
+{
+    if (tried)
+        return outcome;
+    pthread_mutex_lock(&start_lock);
+    if (!tried) {
+        outcome = start();
+        tried = true;
+    }
+    pthread_mutex_unlock(&start_lock);
+    return outcome;
+}
+
+void rg_session_end(CUresult error, const char *format, ...)
+{
+    if (atomic_exchange(&over, true))
+        return;
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    rg_error("%s", text);
+    atomic_store(&rg_session.ended, error);
+    outcome = error;
+    rg_conn_interrupt(rg_session.conn);
+    rg_transfers_drop();
+    rg_receiver_wake_all();
+}
+
+bool rg_error_is_sticky(CUresult error)
+{
+    switch (error) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void rg_session_async_error(CUresult error, unsigned op)
+{
+    const char *name = op < RG_OP_COUNT ? rg_op_names[op] : "an unknown call";
+    rg_info("%s failed after it had returned: error %d", name, (int)error);
+    if (rg_error_is_sticky(error)) {
+        atomic_store(&rg_session.sticky, error);
+        return;
+    }
+    CUresult none = CUDA_SUCCESS;
+    atomic_compare_exchange_strong(&rg_session.latched, &none, error);
+}
+
+CUresult rg_session_take_latched(void)
+{
+    if (atomic_load_explicit(&rg_session.latched, memory_order_relaxed) == CUDA_SUCCESS)
+        return atomic_load_explicit(&rg_session.sticky, memory_order_relaxed);
+    return atomic_exchange(&rg_session.latched, CUDA_SUCCESS);
+}

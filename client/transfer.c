@@ -1,0 +1,359 @@
+/*
+ * transfer.c - the table of transfers and host calls, the thread that runs host calls, the queue of pulls.
+ *
+ * The worker names a transfer by its id; everything else it says (offset, size) is checked against what this side
+ * registered before any memory is touched. Host functions run on one thread of ours, one after another, as the
+ * driver's do; pulls are answered by the sender thread, so the reader never sends.
+ */
+#include "client/transfer.h"
+
+#include "client/command.h"
+#include "client/lane.h"
+#include "client/receiver.h"
+#include "client/session.h"
+#include "common/log.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum transfer_kind { LANDING, LATE_LANDING, PULL, HOST_CALL };
+
+struct transfer {
+    struct transfer *next; /* in its bucket, later in the queue of due host calls */
+    uint64_t id;
+    enum transfer_kind kind;
+    struct rg_host_area area;
+    CUhostFn function;
+    CUstreamCallback callback;
+    CUstream stream;
+    void *user;
+    CUresult status; /* for callbacks */
+};
+
+struct pull_part {
+    struct pull_part *next;
+    uint64_t id, offset, size;
+    struct rg_host_area area;
+};
+
+#define BUCKETS 256
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct transfer *buckets[BUCKETS];
+static uint64_t next_id = 1;
+static unsigned n_host_writers; /* late landings and host calls not finished */
+
+static pthread_cond_t call_due = PTHREAD_COND_INITIALIZER;
+static struct transfer *due_first, **due_last = &due_first;
+static bool call_thread_started;
+
+static struct pull_part *pull_first, **pull_last = &pull_first;
+
+static size_t area_size(const struct rg_host_area *area)
+{
+    return area->width * area->height;
+}
+
+static uint64_t add(struct transfer *transfer)
+{
+    pthread_mutex_lock(&lock);
+    transfer->id = next_id++;
+    transfer->next = buckets[transfer->id % BUCKETS];
+    buckets[transfer->id % BUCKETS] = transfer;
+    if (transfer->kind == LATE_LANDING || transfer->kind == HOST_CALL)
+        n_host_writers++;
+    pthread_mutex_unlock(&lock);
+    if (transfer->kind != LANDING)
+        rg_receiver_expect_notices(1);
+    return transfer->id;
+}
+
+/* Unlinks the transfer; the lock is held. */
+static struct transfer *take(uint64_t id)
+{
+    for (struct transfer **at = &buckets[id % BUCKETS]; *at; at = &(*at)->next)
+        if ((*at)->id == id) {
+            struct transfer *transfer = *at;
+            *at = transfer->next;
+            transfer->next = NULL;
+            return transfer;
+        }
+    return NULL;
+}
+
+static struct transfer *find(uint64_t id)
+{
+    for (struct transfer *transfer = buckets[id % BUCKETS]; transfer; transfer = transfer->next)
+        if (transfer->id == id)
+            return transfer;
+    return NULL;
+}
+
+static uint64_t create(enum transfer_kind kind, const struct rg_host_area *area)
+{
+    struct transfer *transfer = calloc(1, sizeof *transfer);
+    if (!transfer)
+        return 0;
+    transfer->kind = kind;
+    if (area)
+        transfer->area = *area;
+    return add(transfer);
+}
+
+uint64_t rg_landing_create(const struct rg_host_area *area, bool late)
+{
+    return create(late ? LATE_LANDING : LANDING, area);
+}
+
+uint64_t rg_pull_create(const struct rg_host_area *area)
+{
+    return create(PULL, area);
+}
+
+uint64_t rg_host_call_create(CUhostFn function, CUstreamCallback callback, CUstream stream, void *user)
+{
+    struct transfer *transfer = calloc(1, sizeof *transfer);
+    if (!transfer)
+        return 0;
+    transfer->kind = HOST_CALL;
+    transfer->function = function;
+    transfer->callback = callback;
+    transfer->stream = stream;
+    transfer->user = user;
+    return add(transfer);
+}
+
+void rg_landing_destroy(uint64_t id)
+{
+    pthread_mutex_lock(&lock);
+    free(take(id));
+    pthread_mutex_unlock(&lock);
+}
+
+/* A transfer that the worker had a part in is finished. */
+static void finished(enum transfer_kind kind)
+{
+    if (kind == LATE_LANDING || kind == HOST_CALL) {
+        pthread_mutex_lock(&lock);
+        n_host_writers--;
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+void rg_transfer_cancel(uint64_t id)
+{
+    pthread_mutex_lock(&lock);
+    struct transfer *transfer = take(id);
+    pthread_mutex_unlock(&lock);
+    if (!transfer)
+        return;
+    finished(transfer->kind);
+    if (transfer->kind != LANDING)
+        rg_receiver_expect_notices(-1);
+    free(transfer);
+}
+
+bool rg_transfers_may_write_host(void)
+{
+    pthread_mutex_lock(&lock);
+    bool may = n_host_writers != 0;
+    pthread_mutex_unlock(&lock);
+    return may;
+}
+
+void rg_transfers_drop(void)
+{
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < BUCKETS; i++)
+        while (buckets[i])
+            free(take(buckets[i]->id));
+    n_host_writers = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- areas --------------------------------------------------------------------------------------------- */
+
+int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max, size_t *covered)
+{
+    *covered = 0;
+    if (area->height == 1 || area->pitch == area->width) {
+        out[0] = (struct iovec){area->memory + offset, size};
+        *covered = size;
+        return 1;
+    }
+    int n = 0;
+    while (size && n < max) {
+        size_t row = offset / area->width, column = offset % area->width;
+        size_t part = area->width - column < size ? area->width - column : size;
+        out[n++] = (struct iovec){area->memory + row * area->pitch + column, part};
+        offset += part;
+        size -= part;
+        *covered += part;
+    }
+    return n;
+}
+
+enum rg_status rg_area_receive(const struct rg_host_area *area, size_t offset, size_t size, struct rg_conn *conn)
+{
+    enum rg_status worst = RG_OK;
+    while (size) {
+        struct iovec part;
+        size_t covered;
+        rg_area_iovec(area, offset, size, &part, 1, &covered);
+        enum rg_status status = rg_conn_recv_bulk(conn, part.iov_base, covered);
+        if (status != RG_OK && status != RG_ERR_FAULT)
+            return status;
+        if (status != RG_OK)
+            worst = status;
+        offset += covered;
+        size -= covered;
+    }
+    return worst;
+}
+
+/* --- host calls ---------------------------------------------------------------------------------------- */
+
+static void *call_main(void *unused)
+{
+    (void)unused;
+    struct rg_lane *lane = rg_lane_current();
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!due_first)
+            pthread_cond_wait(&call_due, &lock);
+        struct transfer *call = due_first;
+        due_first = call->next;
+        if (!due_first)
+            due_last = &due_first;
+        pthread_mutex_unlock(&lock);
+        if (lane)
+            lane->host_call = true;
+        if (call->callback)
+            call->callback(call->stream, call->status, call->user);
+        else
+            call->function(call->user);
+        finished(HOST_CALL);
+        struct rg_answer answer = {.type = RG_ANSWER_HOST_DONE, .id = call->id};
+        rg_command_answer(&answer, NULL, 0);
+        free(call);
+        pthread_mutex_lock(&lock);
+    }
+    return NULL;
+}
+
+static enum rg_status host_call_due(const struct rg_notice *notice)
+{
+    pthread_mutex_lock(&lock);
+    struct transfer *call = find(notice->id);
+    if (!call || call->kind != HOST_CALL) {
+        pthread_mutex_unlock(&lock);
+        return RG_ERR_PROTOCOL;
+    }
+    take(notice->id);
+    call->status = (CUresult)notice->arg[0];
+    *due_last = call;
+    due_last = &call->next;
+    if (!call_thread_started)
+        call_thread_started = rg_thread_start("rg-host-call", call_main) == RG_OK;
+    pthread_cond_signal(&call_due);
+    pthread_mutex_unlock(&lock);
+    rg_receiver_expect_notices(-1);
+    return RG_OK;
+}
+
+/* --- landings ------------------------------------------------------------------------------------------ */
+
+static enum rg_status landing_part(const struct rg_notice *notice, struct rg_conn *conn, size_t bulk_size)
+{
+    const uint64_t offset = notice->arg[0], size = notice->arg[1];
+    pthread_mutex_lock(&lock);
+    struct transfer *transfer = find(notice->id);
+    bool good = transfer && (transfer->kind == LANDING || transfer->kind == LATE_LANDING) && size == bulk_size &&
+                offset <= area_size(&transfer->area) && size <= area_size(&transfer->area) - offset;
+    struct rg_host_area area = good ? transfer->area : (struct rg_host_area){0};
+    enum transfer_kind kind = good ? transfer->kind : LANDING;
+    pthread_mutex_unlock(&lock);
+    if (!good)
+        return RG_ERR_PROTOCOL;
+    enum rg_status status = rg_area_receive(&area, offset, size, conn);
+    if (status != RG_OK && status != RG_ERR_FAULT)
+        return RG_OK; /* the next receive reports the broken connection */
+    if (status == RG_ERR_FAULT)
+        rg_session_async_error(CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyOut);
+    if (notice->arg[2] && kind == LATE_LANDING) {
+        finished(kind);
+        rg_landing_destroy(notice->id);
+        rg_receiver_expect_notices(-1);
+    }
+    return RG_OK;
+}
+
+/* --- pulls --------------------------------------------------------------------------------------------- */
+
+static enum rg_status pull_due(const struct rg_notice *notice)
+{
+    struct pull_part *part = calloc(1, sizeof *part);
+    pthread_mutex_lock(&lock);
+    struct transfer *transfer = find(notice->id);
+    const uint64_t total = transfer ? area_size(&transfer->area) : 0;
+    bool good = part && transfer && transfer->kind == PULL && notice->arg[1] <= RG_BULK_MAX && notice->arg[0] <= total &&
+                notice->arg[1] <= total - notice->arg[0];
+    if (!good) {
+        pthread_mutex_unlock(&lock);
+        free(part);
+        return RG_ERR_PROTOCOL;
+    }
+    part->id = notice->id;
+    part->offset = notice->arg[0];
+    part->size = notice->arg[1];
+    part->area = transfer->area;
+    *pull_last = part;
+    pull_last = &part->next;
+    bool last = part->offset + part->size == total;
+    if (last)
+        free(take(notice->id));
+    pthread_mutex_unlock(&lock);
+    if (last)
+        rg_receiver_expect_notices(-1);
+    rg_command_wake_sender();
+    return RG_OK;
+}
+
+bool rg_pull_send_next(void)
+{
+    enum { ROWS = 512 };
+    pthread_mutex_lock(&lock);
+    struct pull_part *part = pull_first;
+    if (part) {
+        pull_first = part->next;
+        if (!pull_first)
+            pull_last = &pull_first;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!part)
+        return false;
+    while (part->size) {
+        struct iovec rows[ROWS];
+        size_t covered;
+        int n = rg_area_iovec(&part->area, part->offset, part->size, rows, ROWS, &covered);
+        struct rg_answer answer = {.type = RG_ANSWER_DATA, .id = part->id, .arg = {part->offset, covered}};
+        rg_command_answer(&answer, rows, n);
+        part->offset += covered;
+        part->size -= covered;
+    }
+    free(part);
+    return true;
+}
+
+enum rg_status rg_transfer_notice(const struct rg_notice *notice, struct rg_conn *conn, size_t bulk_size)
+{
+    switch (notice->type) {
+    case RG_NOTICE_HOST_CALL:
+        return host_call_due(notice);
+    case RG_NOTICE_LANDING:
+        return landing_part(notice, conn, bulk_size);
+    case RG_NOTICE_PULL:
+        return pull_due(notice);
+    default:
+        return RG_ERR_PROTOCOL;
+    }
+}

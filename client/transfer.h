@@ -1,0 +1,49 @@
+/*
+ * transfer.h - transfers between host memory and the device that happen later than the call that asked for them, and
+ * host functions: the worker names them by id when their turn comes.
+ *
+ *   landing   device → host: the worker sends the data by RG_NOTICE_LANDING, in parts
+ *   pull      host → device: the worker asks for the data by RG_NOTICE_PULL, part by part
+ *   host call a function of the application that a stream waits for
+ */
+#ifndef RG_CLIENT_TRANSFER_H
+#define RG_CLIENT_TRANSFER_H
+
+#include "proto/wire.h"
+#include "transport/transport.h"
+
+#include <cuda.h>
+#include <stdbool.h>
+
+/** Host memory of a transfer: `height` rows of `width` bytes, `pitch` apart; travels packed. */
+struct rg_host_area {
+    unsigned char *memory;
+    size_t pitch, width, height;
+};
+
+/** Registers where a transfer lands; returns its id (0: no memory). `late`: no call waits for it. */
+uint64_t rg_landing_create(const struct rg_host_area *area, bool late);
+/** Forgets a landing whose call has returned. */
+void rg_landing_destroy(uint64_t id);
+/** Registers the source of a pull. */
+uint64_t rg_pull_create(const struct rg_host_area *area);
+/** Registers a host function (callback NULL) or stream callback. */
+uint64_t rg_host_call_create(CUhostFn function, CUstreamCallback callback, CUstream stream, void *user);
+/** Forgets a transfer or host call whose record could not be sent. */
+void rg_transfer_cancel(uint64_t id);
+/** Whether memory of the host may still be written by something queued: landings or host functions. */
+bool rg_transfers_may_write_host(void);
+/** Forgets everything; the session has ended. */
+void rg_transfers_drop(void);
+
+/** Handles a notice; the reader calls it. The bulk data of the message is taken from `conn`. */
+enum rg_status rg_transfer_notice(const struct rg_notice *notice, struct rg_conn *conn, size_t bulk_size);
+/** Sends one queued part of a pull; false if there is none. The sender thread calls it. */
+bool rg_pull_send_next(void);
+
+/** iovecs of packed bytes [offset, offset+size) of an area, at most `max`; returns how many, *covered the bytes. */
+int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max, size_t *covered);
+/** Receives `size` bulk bytes into packed position `offset` of the area. */
+enum rg_status rg_area_receive(const struct rg_host_area *area, size_t offset, size_t size, struct rg_conn *conn);
+
+#endif
