@@ -138,7 +138,8 @@ static void diverged(struct sg_thread *t, const unsigned char *params)
         sg_rt_exit(t); /* lanes 30 and 31 are gone before the warp meets again */
     }
     *wrong += sg_rt_vote(t, 3, 1, FULL) != 0x3fffffff;
-    *wrong += (sg_rt_activemask(t) & (0xc0000000 | 1u << lane)) != 1u << lane; /* others may have ended since */
+    *wrong +=
+        (sg_rt_activemask(t) & (0xc0000000 | 1u << lane)) != 1u << lane; /* others may have ended since */
 }
 
 /* Lanes leave one by one out of a loop of full-mask operations. */
