@@ -100,7 +100,7 @@ static const char *parse(const char *p, struct conversion *c, unsigned *stars)
 /** Prints one value with the host's printf. */
 static void convert(struct text *text, const struct conversion *c, uint64_t value)
 {
-    char format[32], width[12] = "", precision[13] = "";
+    char format[40], width[12] = "", precision[13] = "";
     char *to = text->data + text->size;
     size_t room = text->capacity - text->size;
     int n = 0;
