@@ -1,8 +1,9 @@
 /*
- * log.h - messages of remote-gpu's own: one line each on stderr, "remote-gpu: …" (stdout is the application's).
+ * log.h - messages of remote-gpu's own: one line each on stderr, "remote-gpu: …" (stdout is the
+ * application's).
  *
- * The level comes from REMOTE_GPU_LOG=error|warn|info|debug (default: warn). A line is written by one write(2),
- * so lines of several threads and processes do not mix. Any thread; async-signal-unsafe.
+ * The level comes from REMOTE_GPU_LOG=error|warn|info|debug (default: warn). A line is written by one
+ * write(2), so lines of several threads and processes do not mix. Any thread; async-signal-unsafe.
  */
 #ifndef RG_COMMON_LOG_H
 #define RG_COMMON_LOG_H

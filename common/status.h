@@ -2,8 +2,8 @@
  * status.h - the one status type of remote-gpu's own functions.
  *
  * Grouped by how much a failure ends: a call, the session, the connection, the server. Only interpose/ and
- * client/ turn a status into a CUresult; only main functions exit. The function that first identifies a failure
- * logs it; its callers pass the status on.
+ * client/ turn a status into a CUresult; only main functions exit. The function that first identifies a
+ * failure logs it; its callers pass the status on.
  */
 #ifndef RG_COMMON_STATUS_H
 #define RG_COMMON_STATUS_H
@@ -36,8 +36,8 @@ enum rg_status {
 const char *rg_status_string(enum rg_status status);
 
 /**
- * Writes the reason of a failure, for a person to read, into `why` (`why_size` bytes; cut if too long). A NULL `why`
- * or a size of 0 means that nobody asked. No newline, no full stop: "connection refused".
+ * Writes the reason of a failure, for a person to read, into `why` (`why_size` bytes; cut if too long). A
+ * NULL `why` or a size of 0 means that nobody asked. No newline, no full stop: "connection refused".
  */
 void rg_explain(char *why, size_t why_size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -81,7 +81,7 @@ struct rg_filter {
     enum rg_status (*wrap)(struct rg_conn *next, const char *options, struct rg_conn **out);
 };
 
-/* --- registry ----------------------------------------------------------------------------------------- */
+/* --- registry --- */
 
 /** Makes `ops` known under its name, completing the table in place. A name already known keeps its first
  * table. */
@@ -90,7 +90,7 @@ void rg_transport_register(struct rg_transport_ops *ops);
 /** Checks the mandatory slots of a table (abort: a bug of the transport) and fills the optional ones. */
 void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter);
 
-/* --- loadable parts ------------------------------------------------------------------------------------- */
+/* --- loadable parts --- */
 
 /*
  * A transport with libraries or size of its own is a loadable part: lib/remote-gpu/transport/NAME.so, opened
@@ -110,7 +110,7 @@ struct rg_transport_ops *rg_transport_part(const struct rg_transport_host *host)
 typedef struct rg_transport_ops *(*rg_transport_part_fn)(const struct rg_transport_host *);
 #define RG_TRANSPORT_PART_SYMBOL "rg_transport_part"
 
-/* --- built in ------------------------------------------------------------------------------------------- */
+/* --- built in --- */
 
 extern struct rg_transport_ops rg_transport_mem_ops;
 extern const struct rg_filter rg_filter_delay, rg_filter_fault;

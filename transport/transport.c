@@ -30,7 +30,7 @@ enum { TRANSPORTS_MAX = 8, CONNECT_TIMEOUT_MS = 10000 };
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct rg_transport_ops *registry[TRANSPORTS_MAX]; /* registry_lock */
 
-/* --- operations that a transport does not have ---------------------------------------------------------- */
+/* --- operations that a transport does not have --- */
 
 static enum rg_status no_adopt_fd(int fd, const struct rg_transport_options *options, struct rg_conn **out)
 {
@@ -176,15 +176,16 @@ static const struct rg_transport_ops *find_transport(const char *name, char *why
 /* --- making connections -----------------------------------------------------------------------------------
  */
 
-/* The caller's options made whole, and the chain that they or the environment name. */
-static enum rg_status prepare(const struct rg_transport_options *given, struct rg_transport_options *options,
-                              struct rg_filter_chain *chain, char *why, size_t why_size)
+/* The caller's options made whole, and the chain that they name; `fallback` is that of who does not name any.
+ */
+static enum rg_status prepare(const struct rg_transport_options *given, const char *fallback,
+                              struct rg_transport_options *options, struct rg_filter_chain *chain, char *why,
+                              size_t why_size)
 {
     *options = given ? *given : (struct rg_transport_options){0};
     if (options->connect_timeout_ms <= 0)
         options->connect_timeout_ms = CONNECT_TIMEOUT_MS;
-    const char *filters = options->filters ? options->filters : getenv("REMOTE_GPU_FILTER");
-    return rg_filter_chain_parse(filters, chain, why, why_size);
+    return rg_filter_chain_parse(options->filters ? options->filters : fallback, chain, why, why_size);
 }
 
 enum rg_status rg_transport_connect(const char *address, const struct rg_transport_options *given, char *why,
@@ -195,7 +196,7 @@ enum rg_status rg_transport_connect(const char *address, const struct rg_transpo
     struct rg_filter_chain chain;
     enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
     if (status == RG_OK)
-        status = prepare(given, &options, &chain, why, why_size);
+        status = prepare(given, getenv("REMOTE_GPU_FILTER"), &options, &chain, why, why_size);
     if (status != RG_OK)
         return status;
     const struct rg_transport_ops *ops = find_transport(parsed.transport, why, why_size);
@@ -223,7 +224,7 @@ enum rg_status rg_transport_listen(const char *address, const struct rg_transpor
     struct rg_filter_chain chain;
     enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
     if (status == RG_OK)
-        status = prepare(given, &options, &chain, why, why_size);
+        status = prepare(given, "", &options, &chain, why, why_size);
     if (status != RG_OK)
         return status;
     const struct rg_transport_ops *ops = find_transport(parsed.transport, why, why_size);
@@ -244,7 +245,7 @@ enum rg_status rg_transport_adopt_fd(int fd, const struct rg_transport_options *
     struct rg_transport_options options;
     struct rg_filter_chain chain;
     char why[256];
-    if (prepare(given, &options, &chain, why, sizeof why) != RG_OK) {
+    if (prepare(given, "", &options, &chain, why, sizeof why) != RG_OK) {
         rg_error("%s", why);
         return RG_ERR_INVALID;
     }
@@ -298,8 +299,7 @@ void rg_listener_destroy(struct rg_listener *listener)
         listener->ops->listener_destroy(listener);
 }
 
-/* --- using them
- * --------------------------------------------------------------------------------------------- */
+/* --- using them --- */
 
 /* Sum of the parts' sizes, or SIZE_MAX if it is beyond `limit`. */
 static size_t sum_parts(const struct iovec *parts, int count, size_t limit)

@@ -5,16 +5,16 @@
  * RG_BULK_MAX bytes of bulk data that the receiver takes straight into memory of its own choosing once it has
  * read the message. Nothing is ever delivered in part: a message arrives whole or the connection has failed.
  *
- * Threads: one sender and one receiver may be inside a connection at the same time; each side serialises its own
- * senders (and its own receivers) by a lock of its own. rg_conn_interrupt may be called from any thread at any time
- * before rg_conn_destroy.
+ * Threads: one sender and one receiver may be inside a connection at the same time; each side serialises its
+ * own senders (and its own receivers) by a lock of its own. rg_conn_interrupt may be called from any thread
+ * at any time before rg_conn_destroy.
  *
  * A transport is a table of operations (struct rg_transport_ops) found by the scheme of an address:
  *   tcp://HOST:PORT or HOST:PORT   TCP;  [v6]:PORT accepted; PORT defaults to RG_DEFAULT_PORT
  *   unix:/PATH or unix:@NAME       the same framing on a unix stream socket (transport tcp); @: abstract
  *   mem:NAME                       within this process, for tests
- * Filters wrap any of them; REMOTE_GPU_FILTER, or options->filters, names them outermost first:
- *   delay:oneway=2ms,bandwidth=10Gb      each direction delayed and rate-limited
+ * Filters wrap any of them; options->filters, or REMOTE_GPU_FILTER for the connecting side, names them
+ * outermost first: delay:oneway=2ms,bandwidth=10Gb      each direction delayed and rate-limited
  *   fault:send_close_after=N,…           see transport/fault/
  *   joined by ';'.
  */
@@ -40,32 +40,41 @@ struct rg_message {
 };
 
 struct rg_transport_options {
-    const char *filters;     /* NULL: take REMOTE_GPU_FILTER; "": none */
-    int connect_timeout_ms;  /* 0: 10 s */
-    bool spin;               /* receivers poll instead of sleeping: lowest latency, one core a waiter */
+    /* "": none; NULL: when connecting what REMOTE_GPU_FILTER says, else none, so that a filter which one
+     * environment gives to both sides is not applied twice */
+    const char *filters;
+    int connect_timeout_ms; /* 0: 10 s */
+    bool spin;              /* receivers poll instead of sleeping: lowest latency, one core a waiter */
 };
 
 enum {
     RG_CAP_ZERO_COPY_SEND = 1u << 0, /* bulk leaves from the caller's memory without a copy in user space */
     RG_CAP_ZERO_COPY_RECV = 1u << 1,
-    /* rg_conn_fd returns a descriptor that polls readable when a message is due; after rg_conn_set_read_ahead a
-     * message may already be here: poll only when rg_conn_recv with timeout 0 has returned RG_ERR_TIMEOUT */
+    /* rg_conn_fd returns a descriptor that polls readable when a message is due; after rg_conn_set_read_ahead
+     * a message may already be here: poll only when rg_conn_recv with timeout 0 has returned RG_ERR_TIMEOUT
+     */
     RG_CAP_FD = 1u << 2,
 };
 
-/* --- making connections ------------------------------------------------------------------------------- */
+/* --- making connections --- */
 
 /**
- * Connects to `address`. Logs nothing on failure; the phrase for the user ("connection refused", …) is put into
- * `why` (size bytes, may be NULL). Returns RG_ERR_INVALID for a malformed address, RG_ERR_UNREACHABLE else.
+ * Connects to `address`. Logs nothing on failure; the phrase for the user ("connection refused", …) is put
+ * into `why` (size bytes, may be NULL). Returns RG_ERR_INVALID for a malformed address, RG_ERR_UNREACHABLE
+ * else.
  */
-RG_MUST_CHECK enum rg_status rg_transport_connect(const char *address, const struct rg_transport_options *options,
-                                                  char *why, size_t why_size, struct rg_conn **out);
-RG_MUST_CHECK enum rg_status rg_transport_listen(const char *address, const struct rg_transport_options *options,
-                                                 char *why, size_t why_size, struct rg_listener **out);
-/** Waits up to timeout_ms (-1: for ever) for a connection. RG_ERR_TIMEOUT; RG_ERR_CLOSED after an interrupt. */
-RG_MUST_CHECK enum rg_status rg_listener_accept(struct rg_listener *listener, int timeout_ms, struct rg_conn **out);
-/** The address actually bound, e.g. "tcp://127.0.0.1:43121" when port 0 was asked for. Owned by the listener. */
+RG_MUST_CHECK enum rg_status rg_transport_connect(const char *address,
+                                                  const struct rg_transport_options *options, char *why,
+                                                  size_t why_size, struct rg_conn **out);
+RG_MUST_CHECK enum rg_status rg_transport_listen(const char *address,
+                                                 const struct rg_transport_options *options, char *why,
+                                                 size_t why_size, struct rg_listener **out);
+/** Waits up to timeout_ms (-1: for ever) for a connection. RG_ERR_TIMEOUT; RG_ERR_CLOSED after an interrupt.
+ */
+RG_MUST_CHECK enum rg_status rg_listener_accept(struct rg_listener *listener, int timeout_ms,
+                                                struct rg_conn **out);
+/** The address actually bound, e.g. "tcp://127.0.0.1:43121" when port 0 was asked for. Owned by the listener.
+ */
 const char *rg_listener_address(const struct rg_listener *listener);
 /** A descriptor that polls readable when a connection is waiting, or -1. */
 int rg_listener_fd(const struct rg_listener *listener);
@@ -73,43 +82,46 @@ void rg_listener_interrupt(struct rg_listener *listener);
 void rg_listener_destroy(struct rg_listener *listener); /* NULL is fine */
 
 /**
- * Makes a connection of transport tcp of an already connected stream socket (a worker gets its session's socket
- * by inheritance). Takes ownership of `fd` on success. No byte of the stream may have been read ahead: until
- * rg_conn_set_read_ahead, a connection never reads past the end of the message it returns. Filters keep messages
- * of their own: whoever hands a descriptor on makes the connection with filters "", and the new owner names them.
+ * Makes a connection of transport tcp of an already connected stream socket (a worker gets its session's
+ * socket by inheritance). Takes ownership of `fd` on success. No byte of the stream may have been read ahead:
+ * until rg_conn_set_read_ahead, a connection never reads past the end of the message it returns. A filter may
+ * keep messages of its own: a descriptor can be handed on only of a connection without filters.
  */
 RG_MUST_CHECK enum rg_status rg_transport_adopt_fd(int fd, const struct rg_transport_options *options,
                                                    struct rg_conn **out);
 
-/* --- using them ------------------------------------------------------------------------------------------- */
+/* --- using them -------------------------------------------------------------------------------------------
+ */
 
 /**
- * Sends one message made of `msg` parts with `bulk` parts attached (n_bulk may be 0). Returns when the caller may
- * reuse all of the memory; that does not mean that the peer has it. RG_ERR_FAULT: a bulk part could not be
- * read; zeros were sent in its place and the connection is still good. Any other failure is the connection's end.
+ * Sends one message made of `msg` parts with `bulk` parts attached (n_bulk may be 0). Returns when the caller
+ * may reuse all of the memory; that does not mean that the peer has it. RG_ERR_FAULT: a bulk part could not
+ * be read; zeros were sent in its place and the connection is still good. Any other failure is the
+ * connection's end.
  */
 RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
                                           const struct iovec *bulk, int n_bulk);
 /**
  * Waits for the next message, up to timeout_ms (-1: for ever; 0: only if one is there).
- * RG_ERR_TIMEOUT leaves the connection good. RG_ERR_CLOSED: orderly end by the peer between two messages, or an
- * interrupt. RG_ERR_LOST: broken, also in the middle of a message. RG_ERR_PROTOCOL / RG_ERR_LIMIT: bad framing.
+ * RG_ERR_TIMEOUT leaves the connection good. RG_ERR_CLOSED: orderly end by the peer between two messages, or
+ * an interrupt. RG_ERR_LOST: broken, also in the middle of a message. RG_ERR_PROTOCOL / RG_ERR_LIMIT: bad
+ * framing.
  */
 RG_MUST_CHECK enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
 /**
- * Takes the next `size` bytes of the current message's bulk data into `buffer`; NULL discards them. May be called
- * several times until all is taken. RG_ERR_FAULT: the buffer cannot be written; the bytes are discarded and the
- * connection is still good.
+ * Takes the next `size` bytes of the current message's bulk data into `buffer`; NULL discards them. May be
+ * called several times until all is taken. RG_ERR_FAULT: the buffer cannot be written; the bytes are
+ * discarded and the connection is still good.
  */
 RG_MUST_CHECK enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
 /**
- * Lets the connection read beyond the message it returns, which saves a system call a message. For good, once the
- * descriptor will not be handed on any more (see rg_transport_adopt_fd); by the receiver.
+ * Lets the connection read beyond the message it returns, which saves a system call a message. For good, once
+ * the descriptor will not be handed on any more (see rg_transport_adopt_fd); by the receiver.
  */
 void rg_conn_set_read_ahead(struct rg_conn *conn);
 /**
- * Makes every present and later send and recv return RG_ERR_CLOSED; the peer sees the connection end, in order if
- * no message was under way. Any thread, any number of times.
+ * Makes every present and later send and recv return RG_ERR_CLOSED; the peer sees the connection end, in
+ * order if no message was under way. Any thread, any number of times.
  */
 void rg_conn_interrupt(struct rg_conn *conn);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
@@ -119,13 +131,15 @@ const char *rg_conn_transport(const struct rg_conn *conn);
 /** The peer's address for messages to people, e.g. "10.0.0.7:7600". Owned by the connection. */
 const char *rg_conn_peer(const struct rg_conn *conn);
 /**
- * Closes and frees; NULL is fine. No other call may be in progress. What was sent is still delivered. A connection
- * that does not read ahead may have been handed on: only this process's descriptor of it is closed.
+ * Closes and frees; NULL is fine. No other call may be in progress. What was sent is still delivered. A
+ * connection that does not read ahead may have been handed on: only this process's descriptor of it is
+ * closed.
  */
 void rg_conn_destroy(struct rg_conn *conn);
 /**
  * After fork, in the child: drops this process's copies of descriptors without a word to the peer and without
- * touching memory that other threads may have had in use. The connection must not be used or destroyed afterwards.
+ * touching memory that other threads may have had in use. The connection must not be used or destroyed
+ * afterwards.
  */
 void rg_conn_abandon(struct rg_conn *conn);
 

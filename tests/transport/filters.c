@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 static double elapsed_ms(uint64_t since)
 {
@@ -21,8 +22,7 @@ static double elapsed_ms(uint64_t since)
  * promises. */
 enum { SLACK_MS = 2000 };
 
-/* --- delay
- * ---------------------------------------------------------------------------------------------------- */
+/* --- delay --- */
 
 static void test_round_trip_takes_both_ways(const char *address)
 {
@@ -144,8 +144,7 @@ static void test_close_towards_nobody(const char *address)
     CHECK(elapsed_ms(before) < 4000);
 }
 
-/* --- fault
- * ------------------------------------------------------------------------------------------------------ */
+/* --- fault --- */
 
 static void test_send_close(const char *address)
 {
@@ -272,10 +271,20 @@ static void test_names(void)
     pair_close(&pair);
 
     setenv("REMOTE_GPU_FILTER", "delay:oneway=1us", 1);
-    pair = pair_open("mem:filters", NULL, false);
+    struct rg_listener *listener;
+    struct rg_conn *a, *b, *adopted;
+    CHECK_OK(rg_transport_listen("127.0.0.1:0", NULL, NULL, 0, &listener));
+    CHECK_OK(rg_transport_connect(rg_listener_address(listener), NULL, NULL, 0, &a));
+    CHECK_OK(rg_listener_accept(listener, 5000, &b));
+    CHECK_OK(rg_transport_adopt_fd(dup(rg_conn_fd(b)), NULL, &adopted));
     unsetenv("REMOTE_GPU_FILTER");
-    CHECK(strcmp(rg_conn_transport(pair.a), "delay+mem") == 0);
-    pair_close(&pair);
+    CHECK(strcmp(rg_conn_transport(a), "delay+tcp") == 0);
+    CHECK(strcmp(rg_conn_transport(b), "tcp") == 0);
+    CHECK(strcmp(rg_conn_transport(adopted), "tcp") == 0);
+    rg_conn_destroy(a);
+    rg_conn_destroy(b);
+    rg_conn_destroy(adopted);
+    rg_listener_destroy(listener);
 }
 
 int main(void)

@@ -27,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUEUE_BYTES = 64 << 20, LINGER_MS = 5000, FRAME_BYTES = 16 };
+enum { QUEUE_BYTES = 64 << 20, LINGER_MS = 2000, FRAME_BYTES = 16 };
 
 /* One direction. */
 struct link {
@@ -97,8 +97,7 @@ static uint64_t arrival(const struct delay_options *options, struct link *link,
     return start + options->oneway_ns;
 }
 
-/* --- outbound
- * ----------------------------------------------------------------------------------------------- */
+/* --- outbound --- */
 
 static enum rg_status delay_send(struct rg_conn *conn, const struct rg_outgoing *message)
 {
@@ -138,8 +137,7 @@ static void *run_outbound(void *arg)
     return NULL;
 }
 
-/* --- inbound
- * ------------------------------------------------------------------------------------------------ */
+/* --- inbound --- */
 
 static enum rg_status take_in(struct delay_conn *c)
 {
@@ -191,8 +189,7 @@ static enum rg_status delay_recv_bulk(struct rg_conn *conn, void *buffer, size_t
     return rg_parcel_take_bulk(((struct delay_conn *)conn)->current, buffer, size);
 }
 
-/* --- the rest
- * ------------------------------------------------------------------------------------------------- */
+/* --- the rest --- */
 
 /* Ends this side; what is queued to go out still goes. */
 static void delay_interrupt(struct rg_conn *conn)

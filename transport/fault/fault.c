@@ -109,8 +109,7 @@ static enum rg_status fault_check(const char *text, char *why, size_t why_size)
     return parse_options(text, &options, why, why_size);
 }
 
-/* --- sending
- * ------------------------------------------------------------------------------------------------ */
+/* --- sending --- */
 
 static void gather(unsigned char *to, const struct iovec *parts, int count)
 {
@@ -200,8 +199,7 @@ static enum rg_status fault_send(struct rg_conn *conn, const struct rg_outgoing 
     return rg_conn_send(c->next, m->msg, m->n_msg, m->bulk, m->n_bulk);
 }
 
-/* --- receiving
- * ---------------------------------------------------------------------------------------------- */
+/* --- receiving --- */
 
 static enum rg_status fault_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
 {
@@ -233,8 +231,7 @@ static enum rg_status fault_recv_bulk(struct rg_conn *conn, void *buffer, size_t
     return rg_conn_recv_bulk(((struct fault_conn *)conn)->next, buffer, size);
 }
 
-/* --- the rest
- * ------------------------------------------------------------------------------------------------- */
+/* --- the rest --- */
 
 static void fault_interrupt(struct rg_conn *conn)
 {

@@ -47,8 +47,7 @@ struct mem_listener {
 static pthread_mutex_t mem_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mem_listener *listeners; /* mem_lock */
 
-/* --- a connection
- * ------------------------------------------------------------------------------------------- */
+/* --- a connection --- */
 
 static enum rg_status mem_send(struct rg_conn *conn, const struct rg_outgoing *message)
 {
@@ -116,8 +115,7 @@ static struct mem_conn *create_end(struct mem_pair *pair, int end, const char *n
     return c;
 }
 
-/* --- connecting and accepting
- * --------------------------------------------------------------------------------- */
+/* --- connecting and accepting --- */
 
 static enum rg_status create_pair(const char *name, struct mem_conn *ends[2])
 {

@@ -91,8 +91,7 @@ static enum rg_status lost(struct tcp_conn *c, int error, const char *doing)
     return RG_ERR_LOST;
 }
 
-/* --- sending
- * ------------------------------------------------------------------------------------------------ */
+/* --- sending --- */
 
 /* Where a message stands on its way out: header, message parts, bulk parts, counted in one sequence. */
 struct cursor {
@@ -229,8 +228,7 @@ static enum rg_status tcp_send(struct rg_conn *conn, const struct rg_outgoing *m
     return fault ? RG_ERR_FAULT : RG_OK;
 }
 
-/* --- receiving
- * ---------------------------------------------------------------------------------------------- */
+/* --- receiving --- */
 
 /* Waits until there may be something to read. */
 static enum rg_status wait_readable(struct tcp_conn *c, uint64_t deadline, unsigned *spins)
@@ -418,8 +416,7 @@ static enum rg_status tcp_recv_bulk(struct rg_conn *conn, void *buffer, size_t s
     return status;
 }
 
-/* --- the rest
- * ------------------------------------------------------------------------------------------------- */
+/* --- the rest --- */
 
 static void tcp_set_read_ahead(struct rg_conn *conn)
 {

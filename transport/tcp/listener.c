@@ -55,8 +55,7 @@ static int bind_and_listen(int family, const struct sockaddr *address, socklen_t
     return fd;
 }
 
-/* --- unix
- * --------------------------------------------------------------------------------------------------- */
+/* --- unix --- */
 
 /* Whether `path` is a socket that no process has open. */
 static bool is_stale(const char *path, const struct sockaddr *address, socklen_t length)
@@ -112,8 +111,7 @@ static void remove_path(const struct tcp_listener *l)
         unlink(l->path);
 }
 
-/* --- TCP
- * ---------------------------------------------------------------------------------------------------- */
+/* --- TCP --- */
 
 static int listen_tcp(struct tcp_listener *l, const struct rg_address *address, char *why, size_t why_size)
 {
@@ -156,8 +154,7 @@ static int listen_tcp(struct tcp_listener *l, const struct rg_address *address, 
     return fd;
 }
 
-/* --- the listener
- * --------------------------------------------------------------------------------------------- */
+/* --- the listener --- */
 
 void rg_tcp_listener_destroy(struct rg_listener *listener)
 {

@@ -50,8 +50,7 @@ const char *rg_tcp_phrase(int error, char *buffer, size_t size)
     }
 }
 
-/* --- connecting
- * --------------------------------------------------------------------------------------------- */
+/* --- connecting --- */
 
 /* Connects within timeout_ms. Returns the descriptor, in blocking mode, or -1 with errno set. */
 static int connect_one(int family, const struct sockaddr *address, socklen_t length, int timeout_ms)
@@ -166,8 +165,7 @@ int rg_tcp_connect_socket(const struct rg_address *address, int timeout_ms, char
     return fd;
 }
 
-/* --- options and health
- * --------------------------------------------------------------------------------------- */
+/* --- options and health --- */
 
 static void set_option(int fd, int level, int name, int value)
 {
@@ -205,8 +203,7 @@ bool rg_tcp_peer_alive(int fd)
     return !unanswered || info.tcpi_last_ack_recv < RG_TCP_LOST_AFTER_MS;
 }
 
-/* --- names
- * ---------------------------------------------------------------------------------------------------- */
+/* --- names --- */
 
 void rg_tcp_sockaddr_name(const struct sockaddr_storage *address, socklen_t length, char *out, size_t size)
 {
