@@ -40,6 +40,8 @@ def environment(**changes):
     result = {name: value for name, value in os.environ.items() if not name.startswith("REMOTE_GPU_")}
     result.pop("LD_PRELOAD", None)
     result.pop("LD_LIBRARY_PATH", None)
+    # a build with the address sanitizer is started under preloads, too
+    result["ASAN_OPTIONS"] = "verify_asan_link_order=0:" + result.get("ASAN_OPTIONS", "")
     result.update(REMOTE_GPU_LIBDIR=LIBRARY, HOME=os.path.join(TREE, "home"),
                   XDG_CONFIG_HOME=os.path.join(TREE, "home", ".config"))
     result.update(changes)
