@@ -9,6 +9,7 @@
 
 #include "client/handle.h"
 #include "client/lane.h"
+#include "client/optimisations.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "client/stats.h"
@@ -253,7 +254,16 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
 
 CUresult rg_call_post(struct rg_call *call)
 {
-    (void)call;
+    if (!rg_optimise[RG_OPT_ASYNC]) {
+        CUresult status = rg_call_wait(call);
+        rg_call_done(call);
+        return status;
+    }
+    if (!rg_optimise[RG_OPT_BATCH]) {
+        pthread_mutex_unlock(&lock);
+        rg_command_flush();
+        return CUDA_SUCCESS;
+    }
     bool wake = sender_sleeping;
     sender_sleeping = false;
     pthread_mutex_unlock(&lock);
@@ -264,18 +274,23 @@ CUresult rg_call_post(struct rg_call *call)
 
 CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk)
 {
-    (void)call;
     enum rg_status status = RG_OK;
+    CUresult result = CUDA_SUCCESS;
     if (n_bulk) {
         current->bulk = bulk;
         current->n_bulk = n_bulk;
         current->bulk_status = &status;
     }
-    pthread_mutex_unlock(&lock);
-    rg_command_flush(); /* by this thread or one before it: when the send lock was ours, the batch has left */
+    if (rg_optimise[RG_OPT_ASYNC]) {
+        pthread_mutex_unlock(&lock);
+        rg_command_flush(); /* by this thread or one before it: when the send lock was ours, the batch has left */
+    } else {
+        result = rg_call_wait(call);
+        rg_call_done(call);
+    }
     if (status == RG_ERR_FAULT)
         return CUDA_ERROR_INVALID_VALUE;
-    return status == RG_OK ? CUDA_SUCCESS : atomic_load(&rg_session.ended);
+    return status == RG_OK ? result : atomic_load(&rg_session.ended);
 }
 
 void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height)

@@ -9,6 +9,7 @@
 #include "client/address_map.h"
 #include "client/call.h"
 #include "client/handle.h"
+#include "client/optimisations.h"
 #include "client/transfer.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
@@ -120,7 +121,7 @@ static CUresult copy_out(const struct copy *copy)
     CUresult status = check_device(copy);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!copy->asynchronous || !is_pinned(&copy->host))
+    if (!copy->asynchronous || !rg_optimise[RG_OPT_LATE] || !is_pinned(&copy->host))
         return copy_out_waiting(copy);
     uint64_t id = rg_landing_create(&copy->host, true);
     if (!id)

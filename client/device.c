@@ -7,6 +7,7 @@
 #include "client/call.h"
 #include "client/handle.h"
 #include "client/lane.h"
+#include "client/optimisations.h"
 #include "client/session.h"
 #include "generated/client/operations.h"
 
@@ -19,7 +20,6 @@
 #define ATTRIBUTES CU_DEVICE_ATTRIBUTE_MAX
 
 struct attributes {
-    bool fetched;
     int values[ATTRIBUTES];
     unsigned results[ATTRIBUTES];
 };
@@ -66,7 +66,7 @@ static CUresult fetch(CUdevice device, struct attributes **out)
     pthread_mutex_lock(&lock);
     struct attributes *attributes = known[device];
     pthread_mutex_unlock(&lock);
-    if (attributes) {
+    if (attributes && rg_optimise[RG_OPT_SHADOW]) {
         *out = attributes;
         return CUDA_SUCCESS;
     }
@@ -84,7 +84,7 @@ static CUresult fetch(CUdevice device, struct attributes **out)
     if (!known[device])
         known[device] = attributes;
     else
-        free(attributes);
+        free(attributes); /* the same as those known */
     *out = known[device];
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;

@@ -6,6 +6,7 @@
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
+#include "client/optimisations.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
 
@@ -199,7 +200,7 @@ static bool is_constant(CUfunction_attribute attribute)
 
 static bool known_attribute(const struct rg_function *function, CUfunction_attribute attribute, int *pi)
 {
-    if (!is_constant(attribute) || !(function->info.known & 1u << attribute))
+    if (!rg_optimise[RG_OPT_SHADOW] || !is_constant(attribute) || !(function->info.known & 1u << attribute))
         return false;
     *pi = function->info.attributes[attribute];
     return true;

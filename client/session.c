@@ -8,6 +8,7 @@
 #include "client/session.h"
 
 #include "client/command.h"
+#include "client/optimisations.h"
 #include "client/receiver.h"
 #include "client/stats.h"
 #include "client/transfer.h"
@@ -90,6 +91,7 @@ static bool say_hello(const char *server)
 
 static CUresult start(void)
 {
+    rg_optimisations_read();
     const char *server = getenv("REMOTE_GPU_SERVER");
     if (!server || !*server)
         server = DEFAULT_SERVER;

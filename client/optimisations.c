@@ -1,0 +1,44 @@
+#include "client/optimisations.h"
+
+#include "common/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool rg_optimise[RG_OPT_COUNT] = {true, true, true, true};
+
+static const char *const names[RG_OPT_COUNT] = {
+    [RG_OPT_ASYNC] = "async",
+    [RG_OPT_BATCH] = "batch",
+    [RG_OPT_SHADOW] = "shadow",
+    [RG_OPT_LATE] = "late",
+};
+
+/* Switches what `name` (of `length` bytes) says; false if nothing is called so. */
+static bool set(const char *name, size_t length, bool on)
+{
+    bool known = false;
+    for (int i = 0; i < RG_OPT_COUNT; i++)
+        if ((length == 3 && memcmp(name, "all", 3) == 0) ||
+            (strlen(names[i]) == length && memcmp(name, names[i], length) == 0)) {
+            rg_optimise[i] = on;
+            known = true;
+        }
+    return known;
+}
+
+void rg_optimisations_read(void)
+{
+    const char *at = getenv("REMOTE_GPU_OPT");
+    while (at && *at) {
+        const bool on = *at != '-';
+        if (*at == '-' || *at == '+')
+            at++;
+        size_t length = strcspn(at, ",");
+        if (length && !set(at, length, on))
+            rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: all, async, batch, shadow, late)",
+                    (int)length, at);
+        at += length;
+        at += *at == ',';
+    }
+}

@@ -1,0 +1,24 @@
+/*
+ * optimisations.h - each way in which this client saves time can be switched off by name, so that a suspect can be
+ * tried: REMOTE_GPU_OPT="-async,-batch", "-all", "-all,+batch". Results are the same with all of them on or off.
+ */
+#ifndef RG_CLIENT_OPTIMISATIONS_H
+#define RG_CLIENT_OPTIMISATIONS_H
+
+#include <stdbool.h>
+
+enum rg_optimisation {
+    RG_OPT_ASYNC,  /* calls that return no data do not wait for the worker */
+    RG_OPT_BATCH,  /* calls that do not wait share messages */
+    RG_OPT_SHADOW, /* attributes that cannot change are asked for once */
+    RG_OPT_LATE,   /* asynchronous copies to pinned memory land later; off: they wait for their data */
+    RG_OPT_COUNT
+};
+
+/** By enum rg_optimisation; constant once the session has begun. */
+extern bool rg_optimise[RG_OPT_COUNT];
+
+/** Reads REMOTE_GPU_OPT; warns of names it does not know. Called once, before the session begins. */
+void rg_optimisations_read(void);
+
+#endif

@@ -1,0 +1,82 @@
+"""The specification's parser: mistakes end with file, line and reason; the coverage page is the specification's."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "proto"))
+from generate import coverage, model  # noqa: E402
+
+SYMBOLS = """version 13000
+cuA | cuA 2000 legacy | CUresult (CUstream s, size_t n, const int *p)
+cuB | cuB 2000 legacy | CUresult (int *out)
+cuB_v2 | cuB 3020 legacy | CUresult (long *out)
+cuC_ptsz | cuC 7000 ptsz | CUresult (CUstream s)
+"""
+
+
+class Specification(unittest.TestCase):
+    def read(self, group, symbols=SYMBOLS):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "symbols.txt"), "w") as out:
+                out.write(symbols)
+            with open(os.path.join(folder, "g.api"), "w") as out:
+                out.write(group)
+            return model.read(folder)
+
+    def refused(self, group, line, words, symbols=SYMBOLS):
+        with self.assertRaises(model.SpecError) as caught:
+            self.read(group, symbols)
+        self.assertIn(f":{line}: ", str(caught.exception))
+        self.assertIn(words, str(caught.exception))
+
+    def test_good(self):
+        specification = self.read('group g "G"\ncuA sync p:in[n]\nop rgX async (CUevent e)\n')
+        a, x = specification.wire_operations
+        self.assertEqual([p.role for p in a.parameters], ["handle", "value", "in-array"])
+        self.assertEqual([p.name for p in a.wire_order][0], "n")
+        self.assertEqual((a.number, x.number), (1, 2))
+
+    def test_mistakes(self):
+        head = 'group g "G"\n'
+        self.refused("cuA local\n", 1, "'group' must come first")
+        self.refused(head + "cuZ local\n", 2, "exports no function 'cuZ'")
+        self.refused(head + "cuA fast\n", 2, "unknown class 'fast'")
+        self.refused(head + "cuA sync\n", 2, "pointer 'p' needs a note")
+        self.refused(head + "cuA sync q:in\n", 2, "no parameter 'q'")
+        self.refused(head + "cuA sync p:in[m]\n", 2, "no parameter 'm'")
+        self.refused(head + "cuA sync p:inn\n", 2, "unknown note 'inn'")
+        self.refused(head + "cuB async out:out\n", 2, "is async but returns 'out'")
+        self.refused(head + "cuC_ptsz local\n", 2, "per-thread forms are generated")
+        self.refused(head + "cuA local\ncuA local\n", 3, "is also at")
+        self.refused(head + "cuA local nonsense\n", 2, "cannot read 'nonsense'")
+        self.refused('group h "G"\n', 1, "named after")
+        self.refused(head, 2, "not a symbol line", symbols="version 13000\nnonsense\n")
+
+    def test_digest_follows_layout(self):
+        one = self.read('group g "G"\ncuA sync p:in[n]\n').digest
+        self.assertEqual(one, self.read('# other words\ngroup g "G"\ncuA sync p:in[n]\n').digest)
+        self.assertNotEqual(one, self.read('group g "G"\ncuA sync p:bytes[n]\n').digest)
+
+
+class Project(unittest.TestCase):
+    def test_coverage_page_is_current(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "page.md")
+            coverage.emit(model.read(os.path.join(ROOT, "proto", "api")), page)
+            with open(page) as made, open(os.path.join(ROOT, "docs", "api-coverage.md")) as committed:
+                self.assertEqual(made.read(), committed.read(),
+                                 "run: python3 proto/generate --spec proto/api --coverage docs/api-coverage.md")
+
+    def test_generated_code_is_stable(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, os.path.join(ROOT, "proto", "generate"), "--spec", os.path.join(ROOT, "proto", "api")]
+            for name in ("a", "b"):
+                subprocess.run(command + ["--out", os.path.join(folder, name)], check=True)
+            self.assertEqual(subprocess.run(["diff", "-r", os.path.join(folder, "a"), os.path.join(folder, "b")]).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
