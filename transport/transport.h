@@ -13,10 +13,12 @@
  *   tcp://HOST:PORT or HOST:PORT   TCP;  [v6]:PORT accepted; PORT defaults to RG_DEFAULT_PORT
  *   unix:/PATH or unix:@NAME       the same framing on a unix stream socket (transport tcp); @: abstract
  *   mem:NAME                       within this process, for tests
+ *
  * Filters wrap any of them; options->filters, or REMOTE_GPU_FILTER for the connecting side, names them
- * outermost first: delay:oneway=2ms,bandwidth=10Gb      each direction delayed and rate-limited
- *   fault:send_close_after=N,…           see transport/fault/
- *   joined by ';'.
+ * outermost first, joined by ';':
+ *
+ *   delay:oneway=2ms,bandwidth=10Gb   each direction delayed and rate-limited (transport/delay/)
+ *   fault:send_close_after=N          fails at a chosen message (transport/fault/)
  */
 #ifndef RG_TRANSPORT_H
 #define RG_TRANSPORT_H

@@ -2,19 +2,22 @@
  * fault.c - filter fault: a connection that fails at a chosen message, for tests.
  *
  * Options name the message by its number, counted from 1 in each direction:
- *   send_close_after=N   N messages are sent; then this side ends the connection: RG_ERR_CLOSED, in order for
- * the peer recv_close_after=N   the same, after N messages received send_lost_at=N       the N-th send, and
- * every later one, finds the connection broken; the peer never sees it recv_lost_at=N       the N-th receive,
- * and every later one, finds the connection broken send_fault_at=N      the bulk data of the N-th message is
- * zeros, and its send returns RG_ERR_FAULT send_corrupt_at=N    one byte of the N-th message sent is inverted
- * ... recv_corrupt_at=N    ... or of the N-th received: byte=K               byte K of it (default 0; counted
- * from the message's end if it is shorter) send_delay_at=N      the N-th send takes `pause` longer
+ *   send_close_after=N   N messages are sent; the next send ends the connection, in order for the peer
+ *   recv_close_after=N   the same, with messages received
+ *   send_lost_at=N       the N-th send, and every later one, finds the connection broken
+ *   recv_lost_at=N       the N-th receive, and every later one, finds the connection broken
+ *   send_fault_at=N      the N-th message's bulk data is zeros, and its send returns RG_ERR_FAULT
+ *   send_corrupt_at=N    one byte of the N-th message sent is inverted
+ *   recv_corrupt_at=N    one byte of the N-th message received is inverted
+ *   byte=K               which one (default 0; the last one of a shorter message)
+ *   send_delay_at=N      the N-th send takes `pause` longer
  *   pause=DURATION       (default 100ms)
- * and these, which write to the socket below by themselves, for transports with a descriptor (tcp, unix):
+ *
+ * These write to the socket below by themselves, so they need a transport with a descriptor (tcp, unix); the
+ * sender gets RG_ERR_LOST:
  *   truncate_at=N        the N-th message is cut in its middle and the connection ended
  *   bad_magic_at=N       the N-th message's frame is not a frame
  *   oversize_at=N        the N-th message's frame announces more than the limit
- * After the last three the sender gets RG_ERR_LOST.
  *
  * Without options everything passes. Counters are the sender's and the receiver's; no threads.
  */
