@@ -108,6 +108,9 @@ static void handle(int signal, siginfo_t *info, void *context)
                   run->grid->launch->thread_form ? fiber->thread.tid : NULL,
                   has_address ? (uintptr_t)info->si_addr : program_counter(context));
     slot->leave = SG_LEAVE_STOPPED;
+    /* the handler does not return: what was blocked for its time (by sanitizers, all signals) is let in again
+     */
+    pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);
     sg_leave(slot, fiber); /* the fiber is given up: this does not return */
     __builtin_unreachable();
 }

@@ -41,6 +41,14 @@ static _Atomic int test_failures __attribute__((unused));
 #define TEST_SANITIZED 0
 #endif
 
+/** Writes to memory that may not be there, as generated code would: no sanitizer looks at the address first.
+ */
+__attribute__((noinline, unused, no_sanitize("thread", "address", "undefined"))) static void
+store_word(void *address)
+{
+    *(volatile uint32_t *)address = 1;
+}
+
 /** A launch of a thread-form kernel on a one-dimensional grid whose parameters are one pointer. */
 static inline struct sg_launch thread_launch(sg_thread_code code, uint32_t blocks, uint32_t threads,
                                              void *const *pointer)

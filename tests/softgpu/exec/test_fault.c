@@ -31,9 +31,8 @@ static void check_engine_is_well(void)
 
 static void store_bad(struct sg_thread *t, const unsigned char *params)
 {
-    volatile uint32_t *target = PARAMETER(volatile uint32_t, params);
     if (t->block->ctaid[0] == 2 && t->linear == 37)
-        *target = 1;
+        store_word(PARAMETER(void, params));
     sg_rt_barrier_sync(t, 0, 0);
 }
 
@@ -93,7 +92,7 @@ static void past_shared(struct sg_thread *t, const unsigned char *params)
 {
     (void)params;
     if (t->block->ctaid[0] == 2 && t->linear == 37)
-        ((volatile unsigned char *)t->block->shared)[1024] = 1;
+        store_word(t->block->shared + 1024);
     sg_rt_barrier_sync(t, 0, 0);
 }
 
@@ -134,7 +133,7 @@ static void test_thread_form(void)
 static void block_store_bad(struct sg_block *block, const unsigned char *params)
 {
     if (block->ctaid[0] == 700)
-        *PARAMETER(volatile uint32_t, params) = 1;
+        store_word(PARAMETER(void, params));
 }
 
 static void block_trap(struct sg_block *block, const unsigned char *params)
@@ -233,7 +232,7 @@ static void test_application_signals(void)
 {
     /* the handler was installed before the engine's (in main): faults of the host reach it */
     if (sigsetjmp(application_point, 1) == 0)
-        *(volatile unsigned char *)forbidden = 1;
+        store_word(forbidden);
     CHECK_EQUAL(application_signals, 1);
     if (sigsetjmp(application_point, 1) == 0)
         raise(SIGSEGV);
@@ -245,7 +244,7 @@ static void test_application_signals(void)
 static void default_child(void)
 {
     check_engine_is_well(); /* installs the handlers with no other before them */
-    *(volatile unsigned char *)forbidden = 1;
+    store_word(forbidden);
 }
 
 static void test_default_action(void)

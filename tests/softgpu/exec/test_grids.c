@@ -63,7 +63,7 @@ static void fault_in_last(struct sg_thread *t, const unsigned char *params)
 {
     sg_rt_barrier_sync(t, 0, 0);
     if (t->block->ctaid[0] == t->block->nctaid[0] - 1 && t->linear == 1)
-        *PARAMETER(volatile int, params) = 1;
+        store_word(PARAMETER(void, params));
     sg_rt_barrier_sync(t, 0, 0);
 }
 

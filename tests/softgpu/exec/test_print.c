@@ -137,6 +137,7 @@ static void test_results(void)
     struct call call = {.format = NULL};
     CHECK_EQUAL(run_blocks(print_call, 1, 1, &call), SG_FAULT_NONE);
     CHECK_EQUAL((uint32_t)call.result, (uint32_t)-1);
+#ifndef __SANITIZE_THREAD__         /* which reads its notes on bad addresses, too, and does not survive it */
     call.format = (const char *)64; /* a format that cannot be read is the kernel's fault */
     CHECK_EQUAL(run_blocks(print_call, 1, 1, &call), SG_FAULT_ILLEGAL_ADDRESS);
     call.format = "%s\n";
@@ -144,6 +145,8 @@ static void test_results(void)
     put(&call, &bad, 8);
     CHECK_EQUAL(run_blocks(print_call, 1, 1, &call), SG_FAULT_ILLEGAL_ADDRESS);
     CHECK_EQUAL(strlen(flushed()), 0);
+#endif
+    put(&call, &(uint64_t){7}, 8);
     call.format = "%1000000d\n"; /* a message has its limit */
     CHECK_EQUAL(run_blocks(print_call, 1, 1, &call), SG_FAULT_NONE);
     CHECK(strlen(flushed()) > 60000 && n_written <= 65536);
