@@ -15,7 +15,7 @@ struct rg_answer_of *rg_inventory_ask(const struct rg_cli_settings *settings, en
 {
     size_t n = settings->server.n;
     if (n == 0) {
-        rg_error("which server? name one with -s HOST or REMOTE_GPU_SERVER");
+        rg_error("the list of servers is empty; name one with -s HOST or REMOTE_GPU_SERVER");
         return NULL;
     }
     struct rg_answer_of *answers = calloc(n, sizeof *answers);

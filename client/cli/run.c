@@ -12,6 +12,7 @@
 #include "common/log.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -54,11 +55,12 @@ static const char *choose_server(const struct rg_cli_settings *settings)
 {
     const struct rg_text_list *servers = &settings->server;
     if (servers->n == 0) {
-        rg_error("which server? name one with -s HOST or REMOTE_GPU_SERVER, or use --local");
+        rg_error("the list of servers is empty; name one with -s HOST or REMOTE_GPU_SERVER, or use --local");
         return NULL;
     }
     if (settings->no_check)
         return servers->items[0];
+    bool named = rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, server));
     for (size_t i = 0; i < servers->n; i++) {
         char why[1024] = "";
         if (serves(settings, servers->items[i], why, sizeof why))
@@ -66,7 +68,8 @@ static const char *choose_server(const struct rg_cli_settings *settings)
         if (i + 1 < servers->n)
             rg_warn("%s", why);
         else
-            rg_error("%s", why);
+            rg_error("%s%s", why,
+                     named ? "" : " (no server was named: -s HOST names one, --local starts one)");
     }
     return NULL;
 }

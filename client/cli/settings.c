@@ -25,6 +25,7 @@ static const struct rg_option table[] = {
      .type = RG_OPTION_LIST,
      .offset = AT(server),
      .argument = "HOST[:PORT][,…]",
+     .value = "127.0.0.1",
      .environment = "REMOTE_GPU_SERVER",
      .help = "the server; of several, the first that answers and has the GPUs. -l is the same"},
     {.name = "gpus",

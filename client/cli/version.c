@@ -5,6 +5,7 @@
 #include "client/cli/inventory.h"
 #include "common/log.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 static void print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
@@ -31,8 +32,11 @@ int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv
 {
     if (!rg_cli_no_words("version", argc, argv))
         return RG_EXIT_FAILURE;
-    struct rg_answer_of *answers =
-        settings->server.n ? rg_inventory_ask(settings, RG_PURPOSE_INVENTORY) : NULL;
+    /* only those that somebody named: the version is a question about this machine first */
+    bool named = rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, server));
+    struct rg_answer_of *answers = named ? rg_inventory_ask(settings, RG_PURPOSE_INVENTORY) : NULL;
+    if (named && !answers)
+        return RG_EXIT_FAILURE;
     if (settings->json) {
         print_json(settings, answers);
     } else {

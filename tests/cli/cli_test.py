@@ -131,8 +131,8 @@ class Usage(Case):
         self.assertIn("did you mean '--server'", self.own_failure("run", "--sever", "x", "true"))
         self.assertIn("unknown option '--json'", self.own_failure("run", "--json"))
         self.assertIn("which command", self.own_failure("run", "-s", self.address))
-        self.assertIn("which server", self.own_failure("run", "true"))
-        self.assertIn("which server", self.own_failure("list"))
+        self.assertIn("list of servers is empty", self.own_failure("run", "-s", ",", "true"))
+        self.assertIn("list of servers is empty", self.own_failure("list", "-s", ","))
         self.assertIn("takes no 'x'", self.own_failure("list", "-s", self.address, "x"))
         self.assertIn("-n: '0'", self.own_failure("run", "-n", "0", "true"))
 
@@ -201,6 +201,13 @@ class Run(Case):
         self.assertEqual(call("run", "-s", "127.0.0.1:1", "--no-check", "true").returncode, 0)
         self.own_failure("run", "-s", "no-such-host.invalid", "true")
         self.own_failure("run", "-s", "127.0.0.1:x", "true")
+
+    def test_without_a_name_it_is_this_machine(self):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", 7600)) == 0:
+                self.skipTest("a server runs on the default port")
+        text = self.own_failure("run", "true")
+        self.assertRegex(text, "cannot reach the server 127.0.0.1: .*-s HOST names one, --local starts one")
 
     def test_something_else_there(self):
         with socket.create_server(("127.0.0.1", 0)) as other:

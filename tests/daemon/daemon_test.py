@@ -57,6 +57,11 @@ def wait_until(condition, seconds=10):
     return True
 
 
+def built_with_thread_sanitizer():
+    with open(os.path.join(BUILD, "CMakeCache.txt")) as file:
+        return any(re.match(r"RG_SANITIZE:.*=.*thread", line) for line in file)
+
+
 class Daemon:
     def __init__(self, *arguments, environment=None, listen=True, worker=WORKER, driver=DRIVER):
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpud-test-")
@@ -335,6 +340,7 @@ class Talking(Case):
 
 
 class Ending(Case):
+    @unittest.skipIf(built_with_thread_sanitizer(), "the sanitizer has a thread that runs")
     def test_at_rest_nothing_runs(self):
         daemon = self.start()
         say(daemon.address, "purpose=inventory")
