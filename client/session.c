@@ -12,6 +12,7 @@
 #include "client/receiver.h"
 #include "client/stats.h"
 #include "client/transfer.h"
+#include "common/cleanup.h"
 #include "common/log.h"
 #include "transport/control.h"
 
@@ -89,24 +90,40 @@ static bool say_hello(const char *server)
     return false;
 }
 
-static CUresult start(void)
+/* Connects to one server and says hello; what fails is told. */
+static bool connect_to(const char *server)
 {
-    rg_optimisations_read();
-    const char *server = getenv("REMOTE_GPU_SERVER");
-    if (!server || !*server)
-        server = DEFAULT_SERVER;
     snprintf(rg_session.server, sizeof rg_session.server, "%s", server);
     char why[256] = "";
     if (rg_transport_connect(server, NULL, why, sizeof why, &rg_session.conn) != RG_OK) {
         rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER) and that remote-gpud "
                  "runs there", server, why);
-        return CUDA_ERROR_NO_DEVICE;
+        return false;
     }
-    if (!say_hello(server)) {
-        rg_conn_destroy(rg_session.conn);
-        rg_session.conn = NULL;
+    if (say_hello(server))
+        return true;
+    rg_conn_destroy(rg_session.conn);
+    rg_session.conn = NULL;
+    return false;
+}
+
+/* The first server of the list (separated by commas) that takes us. */
+static bool connect_to_any(const char *servers)
+{
+    RG_CLEANUP_FREE char *list = strdup(servers);
+    char *rest = list, *server;
+    while (rest && (server = strsep(&rest, ",")))
+        if (*server && connect_to(server))
+            return true;
+    return false;
+}
+
+static CUresult start(void)
+{
+    rg_optimisations_read();
+    const char *servers = getenv("REMOTE_GPU_SERVER");
+    if (!connect_to_any(servers && *servers ? servers : DEFAULT_SERVER))
         return CUDA_ERROR_NO_DEVICE;
-    }
     map_operations();
     pthread_atfork(NULL, NULL, after_fork_in_child);
     if (rg_command_start() != RG_OK)
