@@ -129,7 +129,7 @@ static CUresult start(void)
     if (rg_command_start() != RG_OK)
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_stats_start();
-    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u", (unsigned long long)rg_session.hello.session, server,
+    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u", (unsigned long long)rg_session.hello.session, rg_session.server,
             rg_conn_transport(rg_session.conn), rg_session.hello.n_devices, rg_session.hello.driver.version / 1000,
             rg_session.hello.driver.version % 1000 / 10);
     return CUDA_SUCCESS;
