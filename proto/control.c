@@ -72,8 +72,8 @@ static void own_command(char *field, size_t field_size)
     while (size && line[size - 1] == 0)
         size--;
     for (size_t i = 0; i < size; i++)
-        if (line[i] == 0)
-            line[i] = ' ';
+        if ((unsigned char)line[i] <= ' ')
+            line[i] = ' '; /* between arguments, and line ends inside them */
     rg_control_text(field, field_size, line, size);
 }
 
