@@ -1,6 +1,7 @@
 /*
- * address_map.c - two sorted arrays: the ranges, and what has been reserved for them. Reservations are kept when a
- * range goes (the worker's driver tends to hand out the same addresses again, and address space is plentiful).
+ * address_map.c - two sorted arrays: the ranges, and what has been reserved for them. Reservations are kept
+ * when a range goes (the worker's driver tends to hand out the same addresses again, and address space is
+ * plentiful).
  */
 #include "client/address_map.h"
 
@@ -123,8 +124,8 @@ bool rg_map_overlaps(uint64_t start, uint64_t size)
 static bool reserve_span(uint64_t start, uint64_t end, size_t at)
 {
     void *address = (void *)(uintptr_t)start;
-    void *got = mmap(address, end - start, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
-                     -1, 0);
+    void *got = mmap(address, end - start, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (got == MAP_FAILED)
         return errno != EEXIST; /* no room to reserve is no conflict */
     if (got != address) {       /* a kernel without MAP_FIXED_NOREPLACE took it as a hint */

@@ -1,4 +1,5 @@
-/* api.h - the table through which the stand-in library and cuGetProcAddress reach the functions of the client core. */
+/* api.h - the table through which the stand-in library and cuGetProcAddress reach the functions of the client
+ * core. */
 #ifndef RG_CLIENT_API_H
 #define RG_CLIENT_API_H
 

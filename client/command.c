@@ -1,9 +1,9 @@
 /*
  * command.c - batches, the sender thread, and the life of one record (call.h).
  *
- * Locks, in this order: send_lock (the right to send, held across system calls), then lock (the current batch). Two
- * batches exist: one collects while the other is being sent. A batch with bulk data is closed: the memory belongs to
- * a caller who waits in rg_call_post_bulk until it has left.
+ * Locks, in this order: send_lock (the right to send, held across system calls), then lock (the current
+ * batch). Two batches exist: one collects while the other is being sent. A batch with bulk data is closed:
+ * the memory belongs to a caller who waits in rg_call_post_bulk until it has left.
  */
 #include "client/command.h"
 
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_SIZE RG_MESSAGE_MAX
+#define BATCH_SIZE     RG_MESSAGE_MAX
 #define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
 
 struct batch {
@@ -94,14 +94,17 @@ void rg_command_flush(void)
         send_batch(batch);
     else if (batch->bulk_status)
         *batch->bulk_status = RG_ERR_CLOSED;
-    reset(batch); /* before the send lock is released: the other batch may then be taken and this one filled */
+    reset(
+        batch); /* before the send lock is released: the other batch may then be taken and this one filled */
     pthread_mutex_unlock(&send_lock);
 }
 
 void rg_command_answer(const struct rg_answer *answer, const struct iovec *bulk, int n_bulk)
 {
-    struct rg_message_header header = {
-        .kind = RG_MESSAGE_ANSWER, .version = RG_PROTOCOL_MAJOR, .count = 1, .ack = rg_stats.received_messages};
+    struct rg_message_header header = {.kind = RG_MESSAGE_ANSWER,
+                                       .version = RG_PROTOCOL_MAJOR,
+                                       .count = 1,
+                                       .ack = rg_stats.received_messages};
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)answer, sizeof *answer}};
     pthread_mutex_lock(&send_lock);
     enum rg_status status = RG_ERR_CLOSED;
@@ -283,7 +286,8 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     }
     if (rg_optimise[RG_OPT_ASYNC]) {
         pthread_mutex_unlock(&lock);
-        rg_command_flush(); /* by this thread or one before it: when the send lock was ours, the batch has left */
+        rg_command_flush(); /* by this thread or one before it: when the send lock was ours, the batch has
+                               left */
     } else {
         result = rg_call_wait(call);
         rg_call_done(call);

@@ -1,8 +1,9 @@
 /*
  * context.c - primary and explicit contexts, and which one is current.
  *
- * A primary context is retained on the worker once; further retains and releases are counted here. Which context is
- * current is known to the client alone: rg_call_begin tells the worker when a call needs it and it has changed.
+ * A primary context is retained on the worker once; further retains and releases are counted here. Which
+ * context is current is known to the client alone: rg_call_begin tells the worker when a call needs it and it
+ * has changed.
  */
 #include "client/context.h"
 
@@ -49,7 +50,8 @@ static CUresult allowed_on(CUdevice device)
     return rg_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* --- primary contexts ------------------------------------------------------------------------------------ */
+/* --- primary contexts ------------------------------------------------------------------------------------
+ */
 
 /* First retain: asks the worker. The lock is held. */
 static CUresult retain_remotely(struct primary *primary, CUdevice device)
@@ -63,7 +65,8 @@ static CUresult retain_remotely(struct primary *primary, CUdevice device)
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_context *shadow = shadow_of(context);
-    *shadow = (struct rg_context){.device = device, .flags = primary->flags, .api_version = 3020, .primary = true};
+    *shadow =
+        (struct rg_context){.device = device, .flags = primary->flags, .api_version = 3020, .primary = true};
     primary->handle = (uint64_t)context;
     return CUDA_SUCCESS;
 }
@@ -174,7 +177,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     return CUDA_SUCCESS;
 }
 
-/* --- explicit contexts ----------------------------------------------------------------------------------- */
+/* --- explicit contexts -----------------------------------------------------------------------------------
+ */
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
@@ -204,7 +208,8 @@ CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
     return cuCtxCreate_v2(pctx, flags, dev);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+                        CUdevice dev)
 {
     if (paramsArray || numParams)
         return rg_unsupported("cuCtxCreate_v3 with execution affinity");
@@ -262,7 +267,8 @@ CUresult cuCtxDetach(CUcontext ctx)
     return shadow_of(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* --- the current context ----------------------------------------------------------------------------------- */
+/* --- the current context -----------------------------------------------------------------------------------
+ */
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
@@ -320,7 +326,8 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
     return CUDA_SUCCESS;
 }
 
-/* --- what is known of a context ------------------------------------------------------------------------------ */
+/* --- what is known of a context
+ * ------------------------------------------------------------------------------ */
 
 /* The shadow of `ctx`, or of the current context for NULL. */
 static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)

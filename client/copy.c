@@ -1,10 +1,11 @@
 /*
  * copy.c - copies between host and device.
  *
- * Host → device leaves from the caller's memory without waiting: when the call returns the source has been read, as
- * CUDA promises for pageable memory. Pinned memory of an asynchronous copy is read at once too, unless something queued
- * may still write it (a copy to the host, a host function): then the worker asks for it when the stream is there.
- * Device → host waits for the data; into pinned memory, asynchronously, it lands when the stream gets there.
+ * Host → device leaves from the caller's memory without waiting: when the call returns the source has been
+ * read, as CUDA promises for pageable memory. Pinned memory of an asynchronous copy is read at once too,
+ * unless something queued may still write it (a copy to the host, a host function): then the worker asks for
+ * it when the stream is there. Device → host waits for the data; into pinned memory, asynchronously, it lands
+ * when the stream gets there.
  */
 #include "client/address_map.h"
 #include "client/call.h"
@@ -31,7 +32,8 @@ static bool is_pinned(const struct rg_host_area *area)
 {
     struct rg_range range;
     const uint64_t start = (uint64_t)area->memory, size = (area->height - 1) * area->pitch + area->width;
-    return rg_map_find(start, &range) && !rg_range_on_device(&range) && size <= range.size - (start - range.start);
+    return rg_map_find(start, &range) && !rg_range_on_device(&range) &&
+           size <= range.size - (start - range.start);
 }
 
 /* Refuses a copy that runs past the end of the allocation in which it begins. */
@@ -41,17 +43,20 @@ static CUresult check_device(const struct copy *copy)
     const size_t size = (copy->host.height - 1) * copy->device_pitch + copy->host.width;
     if (!rg_map_find(copy->device, &range))
         return copy->device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* the driver knows */
-    return rg_range_on_device(&range) && size <= range.size - (copy->device - range.start) ? CUDA_SUCCESS
-                                                                                         : CUDA_ERROR_INVALID_VALUE;
+    return rg_range_on_device(&range) && size <= range.size - (copy->device - range.start)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Sends packed bytes [offset, offset + size) of rows that fit into one message. */
-static CUresult send_part(const struct copy *copy, CUdeviceptr device, size_t width, size_t height, size_t offset)
+static CUresult send_part(const struct copy *copy, CUdeviceptr device, size_t width, size_t height,
+                          size_t offset)
 {
     struct iovec rows[MAX_ROWS];
     size_t covered;
     int n = rg_area_iovec(&copy->host, offset, width * height, rows, MAX_ROWS, &covered);
-    return rg_op_rgCopyIn(device, copy->device_pitch, width, height, copy->stream, !copy->asynchronous, rows, n);
+    return rg_op_rgCopyIn(device, copy->device_pitch, width, height, copy->stream, !copy->asynchronous, rows,
+                          n);
 }
 
 /* How many whole rows one message takes; 0 if a row is too long for one. */
@@ -91,7 +96,8 @@ static CUresult copy_in(const struct copy *copy)
             continue;
         }
         for (size_t at = 0; at < width && status == CUDA_SUCCESS; at += RG_BULK_MAX)
-            status = send_part(copy, device + at, width - at < RG_BULK_MAX ? width - at : RG_BULK_MAX, 1, row * width + at);
+            status = send_part(copy, device + at, width - at < RG_BULK_MAX ? width - at : RG_BULK_MAX, 1,
+                               row * width + at);
     }
     return status;
 }
@@ -108,7 +114,8 @@ static CUresult copy_out_waiting(const struct copy *copy)
         if (!id)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult status = rg_op_rgCopyOut(copy->device, copy->device_pitch, host->width, host->height, copy->stream, id, &reply);
+    CUresult status = rg_op_rgCopyOut(copy->device, copy->device_pitch, host->width, host->height,
+                                      copy->stream, id, &reply);
     rg_call_done(&reply);
     rg_call_expect_bulk(NULL, 0, 0, 0);
     if (id)
@@ -126,13 +133,15 @@ static CUresult copy_out(const struct copy *copy)
     uint64_t id = rg_landing_create(&copy->host, true);
     if (!id)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    status = rg_op_rgCopyOutLate(copy->device, copy->device_pitch, copy->host.width, copy->host.height, copy->stream, id);
+    status = rg_op_rgCopyOutLate(copy->device, copy->device_pitch, copy->host.width, copy->host.height,
+                                 copy->stream, id);
     if (status != CUDA_SUCCESS)
         rg_transfer_cancel(id);
     return status;
 }
 
-/* --- one dimension ---------------------------------------------------------------------------------------- */
+/* --- one dimension ----------------------------------------------------------------------------------------
+ */
 
 /* What all copies check before they look at their arguments. */
 static CUresult check(CUstream stream)
@@ -143,7 +152,8 @@ static CUresult check(CUstream stream)
     return status;
 }
 
-static struct copy plain(const void *host, CUdeviceptr device, size_t size, CUstream stream, bool asynchronous)
+static struct copy plain(const void *host, CUdeviceptr device, size_t size, CUstream stream,
+                         bool asynchronous)
 {
     return (struct copy){.host = {(unsigned char *)(uintptr_t)host, size, size, 1},
                          .device = device,
@@ -152,7 +162,8 @@ static struct copy plain(const void *host, CUdeviceptr device, size_t size, CUst
                          .asynchronous = asynchronous};
 }
 
-static CUresult host_to_device(CUdeviceptr to, const void *from, size_t size, CUstream stream, bool asynchronous)
+static CUresult host_to_device(CUdeviceptr to, const void *from, size_t size, CUstream stream,
+                               bool asynchronous)
 {
     CUresult status = check(stream);
     if (status != CUDA_SUCCESS || !size)
@@ -231,7 +242,8 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
     return any_to_any(dst, src, ByteCount, hStream, true);
 }
 
-/* --- two dimensions --------------------------------------------------------------------------------------- */
+/* --- two dimensions ---------------------------------------------------------------------------------------
+ */
 
 struct side {
     bool device;
@@ -240,8 +252,8 @@ struct side {
 };
 
 /* Where one side of a 2D copy is. */
-static CUresult resolve(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t y, size_t pitch,
-                        size_t width, size_t height, struct side *out)
+static CUresult resolve(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t y,
+                        size_t pitch, size_t width, size_t height, struct side *out)
 {
     uint64_t base;
     switch (type) {
@@ -282,20 +294,22 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
     const size_t width = p->WidthInBytes, height = p->Height;
     if (!width || !height)
         return CUDA_SUCCESS;
-    status = resolve(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, p->srcPitch, width, height, &from);
+    status = resolve(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, p->srcPitch, width,
+                     height, &from);
     if (status == CUDA_SUCCESS)
-        status = resolve(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, p->dstPitch, width, height,
-                         &to);
+        status = resolve(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, p->dstPitch,
+                         width, height, &to);
     if (status != CUDA_SUCCESS)
         return status;
     stream = rg_effective_stream(stream);
     if (from.device && to.device)
-        return rg_op_rgCopy2D(to.address, to.pitch, from.address, from.pitch, width, height, stream, asynchronous);
+        return rg_op_rgCopy2D(to.address, to.pitch, from.address, from.pitch, width, height, stream,
+                              asynchronous);
     if (!from.device && !to.device) {
         status = rg_op_cuStreamSynchronize(stream);
         for (size_t row = 0; row < height && status == CUDA_SUCCESS; row++)
-            memmove((void *)(uintptr_t)(to.address + row * to.pitch), (void *)(uintptr_t)(from.address + row * from.pitch),
-                    width);
+            memmove((void *)(uintptr_t)(to.address + row * to.pitch),
+                    (void *)(uintptr_t)(from.address + row * from.pitch), width);
         return status;
     }
     const struct side *host = to.device ? &from : &to, *device = to.device ? &to : &from;

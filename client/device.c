@@ -1,6 +1,7 @@
 /*
- * device.c - device queries. All attributes of a device come with one answer at the first question; what this client
- * cannot offer (memory that both sides see) is reported as absent, whatever the server's device can do.
+ * device.c - device queries. All attributes of a device come with one answer at the first question; what this
+ * client cannot offer (memory that both sides see) is reported as absent, whatever the server's device can
+ * do.
  */
 #include "client/device.h"
 
@@ -27,7 +28,8 @@ struct attributes {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct attributes *known[RG_DEVICES_MAX];
 
-/* Not offered remotely: memory mapped into both address spaces, and sharing that needs the device's own machine. */
+/* Not offered remotely: memory mapped into both address spaces, and sharing that needs the device's own
+ * machine. */
 static const CUdevice_attribute absent[] = {
     CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
     CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
@@ -51,7 +53,8 @@ static const CUdevice_attribute absent[] = {
 
 const struct rg_device_info *rg_device(CUdevice device)
 {
-    return device >= 0 && (uint32_t)device < rg_session.hello.n_devices ? &rg_session.hello.devices[device] : NULL;
+    return device >= 0 && (uint32_t)device < rg_session.hello.n_devices ? &rg_session.hello.devices[device]
+                                                                        : NULL;
 }
 
 CUdevice rg_device_current(void)
@@ -73,7 +76,8 @@ static CUresult fetch(CUdevice device, struct attributes **out)
     attributes = calloc(1, sizeof *attributes);
     if (!attributes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult status = rg_op_rgDeviceAttributes(device, 0, ATTRIBUTES, attributes->values, attributes->results);
+    CUresult status =
+        rg_op_rgDeviceAttributes(device, 0, ATTRIBUTES, attributes->values, attributes->results);
     if (status != CUDA_SUCCESS) {
         free(attributes);
         return status;
@@ -205,7 +209,8 @@ CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     const int *value = attributes->values;
     *prop = (CUdevprop){
         .maxThreadsPerBlock = value[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
-        .maxThreadsDim = {value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X], value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
+        .maxThreadsDim = {value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X],
+                          value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
                           value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z]},
         .maxGridSize = {value[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X], value[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
                         value[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z]},
@@ -248,7 +253,8 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     }
     for (CUdevice i = 0; (uint32_t)i < rg_session.hello.n_devices; i++) {
         unsigned d, b, s;
-        if (sscanf(rg_session.hello.devices[i].pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus && s == slot) {
+        if (sscanf(rg_session.hello.devices[i].pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus &&
+            s == slot) {
             *dev = i;
             return CUDA_SUCCESS;
         }

@@ -54,7 +54,8 @@ bool rg_found_add(struct rg_found_function **list, const char *name, uint64_t ke
     return true;
 }
 
-/* What a function's shadow owns is not freed: another thread may be reading it; it is small and modules are few. */
+/* What a function's shadow owns is not freed: another thread may be reading it; it is small and modules are
+ * few. */
 void rg_found_free(struct rg_found_function **list, enum rg_kind kind)
 {
     while (*list) {
@@ -113,7 +114,8 @@ struct rg_function *rg_function_of(CUfunction function)
     return shadow ? &shadow->function : NULL;
 }
 
-/* --- names, parameters, attributes ------------------------------------------------------------------------ */
+/* --- names, parameters, attributes ------------------------------------------------------------------------
+ */
 
 /* The shadow of a function (or, for `kernel`, a kernel) for a question whose answer goes to `out`. */
 static CUresult about(uint64_t handle, bool kernel, const void *out, struct rg_function **found)
@@ -223,7 +225,8 @@ CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel ker
         return status;
     if (!rg_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    return known_attribute(function, attrib, pi) ? CUDA_SUCCESS : rg_op_cuKernelGetAttribute(pi, attrib, kernel, dev);
+    return known_attribute(function, attrib, pi) ? CUDA_SUCCESS
+                                                 : rg_op_cuKernelGetAttribute(pi, attrib, kernel, dev);
 }
 
 /* A kernel's limit holds for its functions too, which were made from it. */

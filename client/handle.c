@@ -114,7 +114,8 @@ CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, 
     return status;
 }
 
-void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user), void *user)
+void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user),
+                         void *user)
 {
     pthread_mutex_lock(&lock);
     for (uint32_t index = 1; index < n_slots; index++) {

@@ -2,9 +2,9 @@
  * handle.h - the objects this client has named, and what it knows of them without asking.
  *
  * A handle is an id of proto/kinds.h. Each live one has a shadow: a structure of its kind (below), owned by
- * the table. Looking a handle up takes no lock: slots are never freed, only marked unused, and a stale handle is
- * told by its generation. Destroying an object while another thread uses its handle is the application's error; the
- * shadow's memory stays valid regardless.
+ * the table. Looking a handle up takes no lock: slots are never freed, only marked unused, and a stale handle
+ * is told by its generation. Destroying an object while another thread uses its handle is the application's
+ * error; the shadow's memory stays valid regardless.
  */
 #ifndef RG_CLIENT_HANDLE_H
 #define RG_CLIENT_HANDLE_H
@@ -41,7 +41,7 @@ struct rg_found_function;
 
 struct rg_module {
     uint64_t context;
-    uint64_t library;                   /* of cuLibraryGetModule; else 0 */
+    uint64_t library;                    /* of cuLibraryGetModule; else 0 */
     struct rg_found_function *functions; /* found so far, by name */
 };
 
@@ -53,13 +53,13 @@ struct rg_library {
 /** A function or kernel. Immutable once published. */
 struct rg_function {
     char *name;
-    uint64_t owner; /* module or library */
+    uint64_t owner;   /* module or library */
     uint64_t context; /* functions */
     struct rg_function_info info;
     struct rg_param_info *params;
-    uint32_t params_size;                  /* bytes of the parameter buffer */
+    uint32_t params_size;                 /* bytes of the parameter buffer */
     struct rg_found_function *by_context; /* kernels: their functions */
-    int max_dynamic_shared;                /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as set here */
+    int max_dynamic_shared;               /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as set here */
 };
 
 struct rg_shadow {
@@ -85,11 +85,13 @@ void rg_handle_delete(enum rg_kind kind, uint64_t handle);
  */
 bool rg_handle_known(enum rg_kind kind, uint64_t handle);
 /**
- * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was not
- * taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this client.
+ * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was
+ * not taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this
+ * client.
  */
 CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status);
 /** Deletes every handle of `kind` for which `gone` says so. */
-void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user), void *user);
+void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user),
+                         void *user);
 
 #endif

@@ -16,12 +16,13 @@ CUresult rg_image_read_file(const char *path, void **out);
 
 #define RG_JIT_OPTIONS 64
 
-/** The JIT options of a call, taken apart: numbers to send, and buffers that the worker's logs are copied to. */
+/** The JIT options of a call, taken apart: numbers to send, and buffers that the worker's logs are copied to.
+ */
 struct rg_jit {
     unsigned count;
     CUjit_option options[RG_JIT_OPTIONS];
     unsigned long long values[RG_JIT_OPTIONS];
-    char *info, *error;              /* the application's buffers */
+    char *info, *error; /* the application's buffers */
     size_t info_size, error_size;
     void **info_size_out, **error_size_out; /* where the driver writes how much there was */
 };

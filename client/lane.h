@@ -1,6 +1,6 @@
 /*
- * lane.h - what the client keeps for each of the application's threads: its current contexts, and the place where it
- * waits for replies.
+ * lane.h - what the client keeps for each of the application's threads: its current contexts, and the place
+ * where it waits for replies.
  */
 #ifndef RG_CLIENT_LANE_H
 #define RG_CLIENT_LANE_H
@@ -30,12 +30,12 @@ struct rg_waiter {
 };
 
 struct rg_lane {
-    uint32_t number;      /* index in the table of lanes */
+    uint32_t number; /* index in the table of lanes */
     uint32_t generation;
-    bool announced;       /* the worker has seen a record of this lane */
-    bool host_call;       /* this thread is running a host function: CUDA calls are not permitted */
+    bool announced;        /* the worker has seen a record of this lane */
+    bool host_call;        /* this thread is running a host function: CUDA calls are not permitted */
     uint64_t sent_context; /* what the worker takes for this lane's current context */
-    uint64_t *contexts;   /* stack; the last one is current */
+    uint64_t *contexts;    /* stack; the last one is current */
     size_t n_contexts, capacity;
     CUstreamCaptureMode capture_mode;
     struct rg_waiter waiter;

@@ -1,6 +1,7 @@
 /*
- * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the call
- * returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees them.
+ * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the
+ * call returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees
+ * them.
  */
 #include "client/call.h"
 #include "client/device.h"
@@ -34,7 +35,8 @@ static const struct limits *limits_of(CUdevice device)
         limits->grid[i] = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
         limits->block[i] = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
     }
-    limits->shared = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    limits->shared =
+        (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
     limits->threads = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     if (!limits->threads)
         return NULL; /* the session is gone */
@@ -66,8 +68,8 @@ static CUresult check_dimensions(const struct rg_function *function, const struc
 }
 
 /* The parameter buffer: as the application gives it by `extra`, or gathered into `buffer`. */
-static CUresult parameters(const struct rg_function *function, void **kernelParams, void **extra, unsigned char *buffer,
-                           const void **data, size_t *size)
+static CUresult parameters(const struct rg_function *function, void **kernelParams, void **extra,
+                           unsigned char *buffer, const void **data, size_t *size)
 {
     if (kernelParams && extra)
         return CUDA_ERROR_INVALID_VALUE;
@@ -97,8 +99,9 @@ static CUresult parameters(const struct rg_function *function, void **kernelPara
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative, void **kernelParams,
-                       void **extra, unsigned n_attributes, const CUlaunchAttribute *attributes)
+static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative,
+                       void **kernelParams, void **extra, unsigned n_attributes,
+                       const CUlaunchAttribute *attributes)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
@@ -115,8 +118,9 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     status = parameters(function, kernelParams, extra, buffer, &data, &size);
     if (status != CUDA_SUCCESS)
         return status;
-    return rg_op_rgLaunch((uint64_t)f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1], d->block[2], d->shared,
-                          rg_effective_stream(stream), cooperative, size, data, n_attributes, attributes);
+    return rg_op_rgLaunch((uint64_t)f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],
+                          d->block[2], d->shared, rg_effective_stream(stream), cooperative, size, data,
+                          n_attributes, attributes);
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
@@ -127,9 +131,10 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
     return launch(f, &d, hStream, false, kernelParams, extra, 0, NULL);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                   unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                                   unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                                   void **kernelParams)
 {
     struct dimensions d = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
     return launch(f, &d, hStream, true, kernelParams, NULL, 0, NULL);

@@ -1,8 +1,9 @@
 /*
  * memory.c - allocations on the device and in host memory, and what is known of a pointer.
  *
- * Device allocation asks the worker and reserves the range it gets in this address space (address_map.h). Host
- * memory that is "pinned" is ordinary memory that is known to stay: it decides when a copy may read its source.
+ * Device allocation asks the worker and reserves the range it gets in this address space (address_map.h).
+ * Host memory that is "pinned" is ordinary memory that is known to stay: it decides when a copy may read its
+ * source.
  */
 #include "client/address_map.h"
 #include "client/call.h"
@@ -17,7 +18,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* --- device memory ---------------------------------------------------------------------------------------- */
+/* --- device memory ----------------------------------------------------------------------------------------
+ */
 
 #define ATTEMPTS 8 /* allocations tried before an address conflict with this process is given up on */
 
@@ -41,7 +43,8 @@ static void give_back(const struct request *request, CUdeviceptr address)
         (void)rg_op_cuMemFree_v2(address);
 }
 
-/* Asks until the address is free in this process too; addresses in conflict are held meanwhile, then given back. */
+/* Asks until the address is free in this process too; addresses in conflict are held meanwhile, then given
+ * back. */
 static CUresult allocate(struct request *request, CUdeviceptr *out)
 {
     CUdeviceptr held[ATTEMPTS];
@@ -53,8 +56,12 @@ static CUresult allocate(struct request *request, CUdeviceptr *out)
         if (status != CUDA_SUCCESS)
             break;
         size_t size = request->pitch ? *request->pitch * request->height : request->size;
-        struct rg_range range = {.start = address, .size = size, .kind = request->kind, .context = rg_context_current(),
-                                 .device = rg_device_current(), .pool = (uint64_t)request->pool};
+        struct rg_range range = {.start = address,
+                                 .size = size,
+                                 .kind = request->kind,
+                                 .context = rg_context_current(),
+                                 .device = rg_device_current(),
+                                 .pool = (uint64_t)request->pool};
         if (rg_map_reserve(address, size)) {
             if (rg_map_add(&range)) {
                 *out = address;
@@ -68,7 +75,8 @@ static CUresult allocate(struct request *request, CUdeviceptr *out)
         status = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (n_held == ATTEMPTS)
-        rg_error("the server's device addresses collide with this program's own memory (%d tries); allocation fails",
+        rg_error("the server's device addresses collide with this program's own memory (%d tries); "
+                 "allocation fails",
                  ATTEMPTS);
     while (n_held)
         give_back(request, held[--n_held]);
@@ -93,7 +101,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 static CUresult ask_pitched(const struct request *request, CUdeviceptr *address)
 {
-    return rg_op_cuMemAllocPitch_v2(address, request->pitch, request->width, request->height, request->element);
+    return rg_op_cuMemAllocPitch_v2(address, request->pitch, request->width, request->height,
+                                    request->element);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
@@ -105,8 +114,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
     if (!dptr || !pPitch || !WidthInBytes || !Height)
         return CUDA_ERROR_INVALID_VALUE;
     size_t pitch = 0;
-    struct request request = {.ask = ask_pitched, .kind = RG_RANGE_DEVICE, .pitch = &pitch, .width = WidthInBytes,
-                              .height = Height, .element = ElementSizeBytes};
+    struct request request = {.ask = ask_pitched,
+                              .kind = RG_RANGE_DEVICE,
+                              .pitch = &pitch,
+                              .width = WidthInBytes,
+                              .height = Height,
+                              .element = ElementSizeBytes};
     status = allocate(&request, dptr);
     if (status == CUDA_SUCCESS)
         *pPitch = pitch;
@@ -125,8 +138,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 
 static CUresult ask_async(const struct request *request, CUdeviceptr *address)
 {
-    return request->pool ? rg_op_cuMemAllocFromPoolAsync(address, request->size, request->pool, request->stream)
-                         : rg_op_cuMemAllocAsync(address, request->size, request->stream);
+    return request->pool
+               ? rg_op_cuMemAllocFromPoolAsync(address, request->size, request->pool, request->stream)
+               : rg_op_cuMemAllocAsync(address, request->size, request->stream);
 }
 
 static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool, CUstream stream)
@@ -135,7 +149,10 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
         return CUDA_ERROR_INVALID_HANDLE;
-    struct request request = {.ask = ask_async, .kind = RG_RANGE_POOL, .size = size, .pool = pool,
+    struct request request = {.ask = ask_async,
+                              .kind = RG_RANGE_POOL,
+                              .size = size,
+                              .pool = pool,
                               .stream = rg_effective_stream(stream)};
     return allocate(&request, dptr);
 }
@@ -178,7 +195,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 {
     if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
-    unsigned long long number = attribute_is_wide(attr) ? *(cuuint64_t *)value : (unsigned long long)*(int *)value;
+    unsigned long long number =
+        attribute_is_wide(attr) ? *(cuuint64_t *)value : (unsigned long long)*(int *)value;
     return rg_op_rgMemPoolSetAttribute(pool, attr, number);
 }
 
@@ -212,7 +230,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     return CUDA_SUCCESS;
 }
 
-/* --- host memory ------------------------------------------------------------------------------------------ */
+/* --- host memory ------------------------------------------------------------------------------------------
+ */
 
 #define HOST_ALIGNMENT 4096u
 
@@ -221,7 +240,8 @@ static CUresult host_allocate(void **pp, size_t size, unsigned flags)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    const unsigned known =
+        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (!pp || (flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CU_MEMHOSTALLOC_DEVICEMAP)
@@ -232,8 +252,12 @@ static CUresult host_allocate(void **pp, size_t size, unsigned flags)
     void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct rg_range range = {.start = (uint64_t)memory, .size = size, .kind = RG_RANGE_HOST, .flags = flags,
-                             .context = rg_context_current(), .device = rg_device_current()};
+    struct rg_range range = {.start = (uint64_t)memory,
+                             .size = size,
+                             .kind = RG_RANGE_HOST,
+                             .flags = flags,
+                             .context = rg_context_current(),
+                             .device = rg_device_current()};
     if (!rg_map_add(&range)) {
         munmap(memory, length);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -275,16 +299,20 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
-                           CU_MEMHOSTREGISTER_READ_ONLY;
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                           CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
     if (!p || !bytesize || (Flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
     if (Flags & (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY))
         return rg_unsupported("cuMemHostRegister with CU_MEMHOSTREGISTER_DEVICEMAP or _IOMEMORY");
     if (rg_map_overlaps((uint64_t)p, bytesize))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    struct rg_range range = {.start = (uint64_t)p, .size = bytesize, .kind = RG_RANGE_REGISTERED, .flags = Flags,
-                             .context = rg_context_current(), .device = rg_device_current()};
+    struct rg_range range = {.start = (uint64_t)p,
+                             .size = bytesize,
+                             .kind = RG_RANGE_REGISTERED,
+                             .flags = Flags,
+                             .context = rg_context_current(),
+                             .device = rg_device_current()};
     return rg_map_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -300,8 +328,9 @@ CUresult cuMemHostUnregister(void *p)
         return status;
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
-    return rg_map_remove((uint64_t)p, 1u << RG_RANGE_REGISTERED, NULL) ? CUDA_SUCCESS
-                                                                      : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    return rg_map_remove((uint64_t)p, 1u << RG_RANGE_REGISTERED, NULL)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
@@ -327,10 +356,12 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     return rg_unsupported("cuMemHostGetDevicePointer (host memory mapped into the device)");
 }
 
-/* --- pointers --------------------------------------------------------------------------------------------- */
+/* --- pointers ---------------------------------------------------------------------------------------------
+ */
 
 /* Writes one attribute of a known range. CUDA_ERROR_INVALID_VALUE: it has no such attribute. */
-static CUresult describe(const struct rg_range *range, CUpointer_attribute attribute, CUdeviceptr pointer, void *data)
+static CUresult describe(const struct rg_range *range, CUpointer_attribute attribute, CUdeviceptr pointer,
+                         void *data)
 {
     const bool device = rg_range_on_device(range);
     switch (attribute) {
@@ -421,7 +452,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     return describe(&range, attribute, ptr, data);
 }
 
-CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr ptr)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
@@ -442,7 +474,8 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;
-    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !rg_map_find(ptr, &range) || !rg_range_on_device(&range))
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !rg_map_find(ptr, &range) ||
+        !rg_range_on_device(&range))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS; /* copies of this client are at least as synchronous */
 }

@@ -1,6 +1,6 @@
 /*
- * module.c - modules and libraries: loading, and finding what is in them. What has been found is remembered, so a
- * second look-up asks nobody.
+ * module.c - modules and libraries: loading, and finding what is in them. What has been found is remembered,
+ * so a second look-up asks nobody.
  */
 #include "client/address_map.h"
 #include "client/call.h"
@@ -23,9 +23,11 @@ static size_t log_size(size_t size)
     return size < LOG_MAX ? size : LOG_MAX;
 }
 
-/* --- loading ---------------------------------------------------------------------------------------------- */
+/* --- loading ----------------------------------------------------------------------------------------------
+ */
 
-static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options, void **values)
+static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
+                            void **values)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
@@ -60,8 +62,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     return load_module(module, image, 0, NULL, NULL);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
-                            void **optionValues)
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+                            CUjit_option *options, void **optionValues)
 {
     return load_module(module, image, numOptions, options, optionValues);
 }
@@ -103,7 +105,8 @@ CUresult cuModuleUnload(CUmodule hmod)
     return status;
 }
 
-/* Options of libraries: only the one that promises to keep the image means nothing here, since it is copied. */
+/* Options of libraries: only the one that promises to keep the image means nothing here, since it is copied.
+ */
 static CUresult read_library_options(unsigned count, const CUlibraryOption *options)
 {
     for (unsigned i = 0; i < count; i++)
@@ -112,8 +115,9 @@ static CUresult read_library_options(unsigned count, const CUlibraryOption *opti
     return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
-                           unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+                           void **jitOptionsValues, unsigned int numJitOptions,
+                           CUlibraryOption *libraryOptions, void **libraryOptionValues,
                            unsigned int numLibraryOptions)
 {
     (void)libraryOptionValues;
@@ -135,8 +139,8 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     if (!handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
-    status = rg_op_rgLibraryLoad(&handle, id, jit.count, jit.options, jit.values, 0, NULL, NULL, log_size(jit.info_size),
-                                 log_size(jit.error_size), &reply);
+    status = rg_op_rgLibraryLoad(&handle, id, jit.count, jit.options, jit.values, 0, NULL, NULL,
+                                 log_size(jit.info_size), log_size(jit.error_size), &reply);
     rg_jit_answer(&jit, &reply);
     rg_call_done(&reply);
     if (status == CUDA_SUCCESS)
@@ -146,8 +150,9 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     return status;
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues,
-                               unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+                               void **jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                unsigned int numLibraryOptions)
 {
     CUresult status = rg_call_allowed(0);
@@ -187,11 +192,12 @@ CUresult cuLibraryUnload(CUlibrary library)
     return status;
 }
 
-/* --- functions and kernels -------------------------------------------------------------------------------- */
+/* --- functions and kernels --------------------------------------------------------------------------------
+ */
 
 /* Ends a look-up whose answer describes the function: keeps it under `handle`, adds it to the list. */
-static CUresult keep(enum rg_kind kind, uint64_t handle, struct rg_call *reply, CUresult status, const char *name,
-                     uint64_t owner, struct rg_found_function **list)
+static CUresult keep(enum rg_kind kind, uint64_t handle, struct rg_call *reply, CUresult status,
+                     const char *name, uint64_t owner, struct rg_found_function **list)
 {
     if (status == CUDA_SUCCESS) {
         struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
@@ -228,7 +234,8 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
             return CUDA_ERROR_OUT_OF_MEMORY;
         struct rg_call reply;
         status = rg_op_rgModuleGetFunction(&function, hmod, name, &reply);
-        status = keep(RG_KIND_FUNCTION, (uint64_t)function, &reply, status, name, (uint64_t)hmod, &shadow->module.functions);
+        status = keep(RG_KIND_FUNCTION, (uint64_t)function, &reply, status, name, (uint64_t)hmod,
+                      &shadow->module.functions);
     }
     if (status == CUDA_SUCCESS)
         *hfunc = function;
@@ -254,7 +261,8 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
             return CUDA_ERROR_OUT_OF_MEMORY;
         struct rg_call reply;
         status = rg_op_rgLibraryGetKernel(&kernel, library, name, &reply);
-        status = keep(RG_KIND_KERNEL, (uint64_t)kernel, &reply, status, name, (uint64_t)library, &shadow->library.kernels);
+        status = keep(RG_KIND_KERNEL, (uint64_t)kernel, &reply, status, name, (uint64_t)library,
+                      &shadow->library.kernels);
     }
     if (status == CUDA_SUCCESS)
         *pKernel = kernel;
@@ -338,12 +346,14 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-/* --- enumeration ------------------------------------------------------------------------------------------ */
+/* --- enumeration ------------------------------------------------------------------------------------------
+ */
 
 enum { ENUMERATE_MAX = 4096 };
 
 /* Offers `count` handles for what an enumeration finds, and reads the answer: id, name, info of each. */
-static CUresult enumerate(enum rg_kind kind, uint64_t owner, struct rg_found_function **list, uint64_t *out, unsigned count)
+static CUresult enumerate(enum rg_kind kind, uint64_t owner, struct rg_found_function **list, uint64_t *out,
+                          unsigned count)
 {
     CUresult status = CUDA_SUCCESS;
     unsigned long long *ids = calloc(count, sizeof *ids);
@@ -399,7 +409,8 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunct
         return CUDA_ERROR_INVALID_HANDLE;
     if (!functions || !numFunctions || numFunctions > ENUMERATE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    return enumerate(RG_KIND_FUNCTION, (uint64_t)mod, &shadow->module.functions, (uint64_t *)functions, numFunctions);
+    return enumerate(RG_KIND_FUNCTION, (uint64_t)mod, &shadow->module.functions, (uint64_t *)functions,
+                     numFunctions);
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
@@ -412,15 +423,21 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, C
         return CUDA_ERROR_INVALID_HANDLE;
     if (!kernels || !numKernels || numKernels > ENUMERATE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    return enumerate(RG_KIND_KERNEL, (uint64_t)lib, &shadow->library.kernels, (uint64_t *)kernels, numKernels);
+    return enumerate(RG_KIND_KERNEL, (uint64_t)lib, &shadow->library.kernels, (uint64_t *)kernels,
+                     numKernels);
 }
 
-/* --- variables -------------------------------------------------------------------------------------------- */
+/* --- variables --------------------------------------------------------------------------------------------
+ */
 
-/* A variable's memory is the context's: known from here on, so that copies to it are told from host memory. */
+/* A variable's memory is the context's: known from here on, so that copies to it are told from host memory.
+ */
 static void note_variable(CUdeviceptr address, size_t size)
 {
-    struct rg_range range = {.start = address, .size = size, .kind = RG_RANGE_GLOBAL, .context = rg_context_current(),
+    struct rg_range range = {.start = address,
+                             .size = size,
+                             .kind = RG_RANGE_GLOBAL,
+                             .context = rg_context_current(),
                              .device = rg_device_current()};
     if (size && rg_map_reserve(address, size))
         (void)rg_map_add(&range);

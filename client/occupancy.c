@@ -1,14 +1,15 @@
 /*
- * occupancy.c - the block size that fills the device. With a function of the application's for the shared memory of a
- * block size, the search runs here, over the worker's answers for each size; the result is the driver's: the largest
- * occupancy, the largest block among equals.
+ * occupancy.c - the block size that fills the device. With a function of the application's for the shared
+ * memory of a block size, the search runs here, over the worker's answers for each size; the result is the
+ * driver's: the largest occupancy, the largest block among equals.
  */
 #include "client/call.h"
 #include "client/device.h"
 #include "client/function.h"
 #include "generated/client/operations.h"
 
-static CUresult search(int *min_grid, int *block, CUfunction func, CUoccupancyB2DSize shared_of, int limit, unsigned flags)
+static CUresult search(int *min_grid, int *block, CUfunction func, CUoccupancyB2DSize shared_of, int limit,
+                       unsigned flags)
 {
     const struct rg_function *function = rg_function_of(func);
     const CUdevice device = rg_device_current();
@@ -41,8 +42,9 @@ static CUresult search(int *min_grid, int *block, CUfunction func, CUoccupancyB2
 }
 
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
-                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                                   int blockSizeLimit, unsigned int flags)
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
@@ -57,8 +59,8 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
 }
 
 CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
-                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                          int blockSizeLimit)
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit)
 {
     return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
                                                      dynamicSMemSize, blockSizeLimit, 0);

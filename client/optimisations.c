@@ -36,7 +36,8 @@ void rg_optimisations_read(void)
             at++;
         size_t length = strcspn(at, ",");
         if (length && !set(at, length, on))
-            rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: all, async, batch, shadow, late)",
+            rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: all, async, batch, shadow, "
+                    "late)",
                     (int)length, at);
         at += length;
         at += *at == ',';

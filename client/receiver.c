@@ -1,9 +1,10 @@
 /*
  * receiver.c - the reader role: waiters in turn, the background thread when nobody waits.
  *
- * `lock` guards the role, the list of waiting lanes and every waiter's `done`. The connection is only read by the
- * thread that holds the role, without the lock. When the role is given up it goes to a waiter if there is one, else to
- * the background thread if notices are due, else to nobody: at rest no thread is inside a system call but sleeping.
+ * `lock` guards the role, the list of waiting lanes and every waiter's `done`. The connection is only read by
+ * the thread that holds the role, without the lock. When the role is given up it goes to a waiter if there is
+ * one, else to the background thread if notices are due, else to nobody: at rest no thread is inside a system
+ * call but sleeping.
  */
 #include "client/receiver.h"
 
@@ -36,7 +37,8 @@ static bool session_over(void)
 
 static void malformed(const char *what)
 {
-    rg_session_end(CUDA_ERROR_DEVICE_UNAVAILABLE, "%s sent a malformed message (%s)", rg_session.server, what);
+    rg_session_end(CUDA_ERROR_DEVICE_UNAVAILABLE, "%s sent a malformed message (%s)", rg_session.server,
+                   what);
 }
 
 /* Takes the bulk part of a reply into the rows its caller named. */
@@ -68,7 +70,8 @@ static void handle_reply(const struct rg_message *message)
         waiter->output = malloc(reply.size);
         if (!waiter->output) {
             waiter->output = waiter->small;
-            rg_session_end(CUDA_ERROR_OUT_OF_MEMORY, "no memory for an answer of %zu bytes", (size_t)reply.size);
+            rg_session_end(CUDA_ERROR_OUT_OF_MEMORY, "no memory for an answer of %zu bytes",
+                           (size_t)reply.size);
             return;
         }
     }
@@ -141,9 +144,11 @@ static void receive_one(void)
     struct rg_message message;
     enum rg_status status = rg_conn_recv(rg_session.conn, -1, &message);
     if (status != RG_OK) {
-        rg_session_end(CUDA_ERROR_DEVICE_UNAVAILABLE,
-                       "lost the connection to %s (%s); CUDA calls of this program now fail, restart it when the "
-                       "server is back", rg_session.server, rg_status_string(status));
+        rg_session_end(
+            CUDA_ERROR_DEVICE_UNAVAILABLE,
+            "lost the connection to %s (%s); CUDA calls of this program now fail, restart it when the "
+            "server is back",
+            rg_session.server, rg_status_string(status));
         return;
     }
     rg_stats.received_messages++;

@@ -1,9 +1,9 @@
 /*
  * session.c - beginning and end of the session.
  *
- * The happy path of rg_session_start: connect to REMOTE_GPU_SERVER, say hello, map operation numbers, start the
- * sender thread. What fails is told once on stderr with the reason and what to do; the application sees a machine
- * without a CUDA device.
+ * The happy path of rg_session_start: connect to REMOTE_GPU_SERVER, say hello, map operation numbers, start
+ * the sender thread. What fails is told once on stderr with the reason and what to do; the application sees a
+ * machine without a CUDA device.
  */
 #include "client/session.h"
 
@@ -33,7 +33,8 @@ static atomic_bool over; /* the connection is not to be used any more */
 
 static void after_fork_in_child(void)
 {
-    /* The connection is the parent's: drop our copy of its descriptor, so that the parent's end still ends it. */
+    /* The connection is the parent's: drop our copy of its descriptor, so that the parent's end still ends
+     * it. */
     atomic_store(&rg_session.ended, CUDA_ERROR_NOT_INITIALIZED);
     atomic_store(&over, true);
     tried = true;
@@ -58,8 +59,8 @@ static void map_operations(void)
                 rg_session.op_numbers[op] = (uint16_t)number;
         unknown += !rg_session.op_numbers[op];
     }
-    rg_info("the server is of another build (%s); %u of %u operations are not known to it", hello->software, unknown,
-            RG_OP_COUNT - 1);
+    rg_info("the server is of another build (%s); %u of %u operations are not known to it", hello->software,
+            unknown, RG_OP_COUNT - 1);
 }
 
 static bool say_hello(const char *server)
@@ -74,7 +75,8 @@ static bool say_hello(const char *server)
     if (status == RG_OK)
         status = rg_control_receive(rg_session.conn, 60000, &answer);
     if (status != RG_OK) {
-        rg_error("%s did not complete the handshake (%s); is it a remote-gpud?", server, rg_status_string(status));
+        rg_error("%s did not complete the handshake (%s); is it a remote-gpud?", server,
+                 rg_status_string(status));
         return false;
     }
     if (answer.kind == RG_CONTROL_SERVER_HELLO) {
@@ -96,8 +98,10 @@ static bool connect_to(const char *server)
     snprintf(rg_session.server, sizeof rg_session.server, "%s", server);
     char why[256] = "";
     if (rg_transport_connect(server, NULL, why, sizeof why, &rg_session.conn) != RG_OK) {
-        rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER) and that remote-gpud "
-                 "runs there", server, why);
+        rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER) and that "
+                 "remote-gpud "
+                 "runs there",
+                 server, why);
         return false;
     }
     if (say_hello(server))
@@ -129,9 +133,10 @@ static CUresult start(void)
     if (rg_command_start() != RG_OK)
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_stats_start();
-    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u", (unsigned long long)rg_session.hello.session, rg_session.server,
-            rg_conn_transport(rg_session.conn), rg_session.hello.n_devices, rg_session.hello.driver.version / 1000,
-            rg_session.hello.driver.version % 1000 / 10);
+    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u",
+            (unsigned long long)rg_session.hello.session, rg_session.server,
+            rg_conn_transport(rg_session.conn), rg_session.hello.n_devices,
+            rg_session.hello.driver.version / 1000, rg_session.hello.driver.version % 1000 / 10);
     return CUDA_SUCCESS;
 }
 

@@ -1,12 +1,12 @@
 /*
  * session.h - the one session of this process: how it begins, what it is, how it ends.
  *
- * The session is made by the first call that needs the server (cuInit, or a question before it) and lives until the
- * process ends. Its parts: the command stream (command.h) that carries calls to the worker, the receiver
- * (receiver.h) that takes what comes back, the lanes (lane.h) of the application's threads.
+ * The session is made by the first call that needs the server (cuInit, or a question before it) and lives
+ * until the process ends. Its parts: the command stream (command.h) that carries calls to the worker, the
+ * receiver (receiver.h) that takes what comes back, the lanes (lane.h) of the application's threads.
  *
- * It can end early: the connection breaks, the server ends it, a fork leaves it behind. From then on every call
- * returns the same error; nothing of the application is touched.
+ * It can end early: the connection breaks, the server ends it, a fork leaves it behind. From then on every
+ * call returns the same error; nothing of the application is touched.
  */
 #ifndef RG_CLIENT_SESSION_H
 #define RG_CLIENT_SESSION_H
@@ -24,7 +24,7 @@ struct rg_session {
     struct rg_conn *conn;
     char server[256]; /* as the user named it */
     struct rg_server_hello hello;
-    struct rg_control hello_message; /* owns hello's memory */
+    struct rg_control hello_message;  /* owns hello's memory */
     uint16_t op_numbers[RG_OP_COUNT]; /* ours → the server's; 0: the server does not know it */
     /* CUDA_SUCCESS while calls are possible; set once, read without a lock by every call */
     _Atomic CUresult ended;

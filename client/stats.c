@@ -1,4 +1,5 @@
-/* stats.c - the counters, and the line of JSON that REMOTE_GPU_STATS=FILE asks for at the end of the process. */
+/* stats.c - the counters, and the line of JSON that REMOTE_GPU_STATS=FILE asks for at the end of the process.
+ */
 #include "client/stats.h"
 
 #include "client/session.h"
@@ -29,14 +30,15 @@ __attribute__((destructor)) static void write_stats(void)
     if (!path || !*path || !started || getpid() != owner)
         return;
     char line[512];
-    int length = snprintf(line, sizeof line,
-                          "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%.6f,\"calls\":%llu,\"round_trips\":%llu,"
-                          "\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,"
-                          "\"bytes_received\":%llu}\n",
-                          (int)owner, rg_conn_transport(rg_session.conn), (double)(rg_now_ns() - started) / 1e9,
-                          (unsigned long long)rg_stats.calls, (unsigned long long)rg_stats.round_trips,
-                          (unsigned long long)rg_stats.sent_messages, (unsigned long long)rg_stats.received_messages,
-                          (unsigned long long)rg_stats.sent_bytes, (unsigned long long)rg_stats.received_bytes);
+    int length =
+        snprintf(line, sizeof line,
+                 "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%.6f,\"calls\":%llu,\"round_trips\":%llu,"
+                 "\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,"
+                 "\"bytes_received\":%llu}\n",
+                 (int)owner, rg_conn_transport(rg_session.conn), (double)(rg_now_ns() - started) / 1e9,
+                 (unsigned long long)rg_stats.calls, (unsigned long long)rg_stats.round_trips,
+                 (unsigned long long)rg_stats.sent_messages, (unsigned long long)rg_stats.received_messages,
+                 (unsigned long long)rg_stats.sent_bytes, (unsigned long long)rg_stats.received_bytes);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -1,7 +1,7 @@
 /*
- * stream.c - streams and host functions. A stream's flags, priority, context and capture state (capture is not
- * supported yet, so no stream captures) are answered here; host functions are registered and run when the worker says
- * that the stream has reached them (transfer.c).
+ * stream.c - streams and host functions. A stream's flags, priority, context and capture state (capture is
+ * not supported yet, so no stream captures) are answered here; host functions are registered and run when the
+ * worker says that the stream has reached them (transfer.c).
  */
 #include "client/call.h"
 #include "client/context.h"
@@ -25,9 +25,13 @@ static CUresult create(CUstream *phStream, unsigned flags, int priority, bool wi
     CUstream stream = (CUstream)rg_handle_create(RG_KIND_STREAM);
     if (!stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream = (struct rg_stream){
-        .context = rg_context_current(), .flags = flags, .priority = priority, .id = atomic_fetch_add(&next_id, 1)};
-    status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority) : rg_op_cuStreamCreate(&stream, flags);
+    rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream =
+        (struct rg_stream){.context = rg_context_current(),
+                           .flags = flags,
+                           .priority = priority,
+                           .id = atomic_fetch_add(&next_id, 1)};
+    status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority)
+                           : rg_op_cuStreamCreate(&stream, flags);
     if (status == CUDA_SUCCESS)
         *phStream = stream;
     else
@@ -42,7 +46,8 @@ CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
-    /* Priorities out of the device's range are clamped, as the driver does (0 is the lowest on all of them). */
+    /* Priorities out of the device's range are clamped, as the driver does (0 is the lowest on all of them).
+     */
     if (priority > 0)
         priority = 0;
     int least = 0, greatest = 0;
@@ -158,16 +163,18 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureSta
     return status;
 }
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                   const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                   cuuint64_t *id_out, CUgraph *graph_out,
+                                   const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out,
+                                   size_t *numDependencies_out)
 {
     (void)id_out, (void)graph_out, (void)dependencies_out, (void)edgeData_out, (void)numDependencies_out;
     return cuStreamIsCapturing(hStream, captureStatus_out); /* the rest is only set while capturing */
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                   CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                   cuuint64_t *id_out, CUgraph *graph_out,
+                                   const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
     (void)id_out, (void)graph_out, (void)dependencies_out, (void)numDependencies_out;
     return cuStreamIsCapturing(hStream, captureStatus_out);

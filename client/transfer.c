@@ -1,9 +1,9 @@
 /*
  * transfer.c - the table of transfers and host calls, the thread that runs host calls, the queue of pulls.
  *
- * The worker names a transfer by its id; everything else it says (offset, size) is checked against what this side
- * registered before any memory is touched. Host functions run on one thread of ours, one after another, as the
- * driver's do; pulls are answered by the sender thread, so the reader never sends.
+ * The worker names a transfer by its id; everything else it says (offset, size) is checked against what this
+ * side registered before any memory is touched. Host functions run on one thread of ours, one after another,
+ * as the driver's do; pulls are answered by the sender thread, so the reader never sends.
  */
 #include "client/transfer.h"
 
@@ -172,7 +172,8 @@ void rg_transfers_drop(void)
 
 /* --- areas --------------------------------------------------------------------------------------------- */
 
-int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max, size_t *covered)
+int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max,
+                  size_t *covered)
 {
     *covered = 0;
     if (area->height == 1 || area->pitch == area->width) {
@@ -192,7 +193,8 @@ int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, s
     return n;
 }
 
-enum rg_status rg_area_receive(const struct rg_host_area *area, size_t offset, size_t size, struct rg_conn *conn)
+enum rg_status rg_area_receive(const struct rg_host_area *area, size_t offset, size_t size,
+                               struct rg_conn *conn)
 {
     enum rg_status worst = RG_OK;
     while (size) {
@@ -267,8 +269,9 @@ static enum rg_status landing_part(const struct rg_notice *notice, struct rg_con
     const uint64_t offset = notice->arg[0], size = notice->arg[1];
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(notice->id);
-    bool good = transfer && (transfer->kind == LANDING || transfer->kind == LATE_LANDING) && size == bulk_size &&
-                offset <= area_size(&transfer->area) && size <= area_size(&transfer->area) - offset;
+    bool good = transfer && (transfer->kind == LANDING || transfer->kind == LATE_LANDING) &&
+                size == bulk_size && offset <= area_size(&transfer->area) &&
+                size <= area_size(&transfer->area) - offset;
     struct rg_host_area area = good ? transfer->area : (struct rg_host_area){0};
     enum transfer_kind kind = good ? transfer->kind : LANDING;
     pthread_mutex_unlock(&lock);
@@ -295,8 +298,8 @@ static enum rg_status pull_due(const struct rg_notice *notice)
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(notice->id);
     const uint64_t total = transfer ? area_size(&transfer->area) : 0;
-    bool good = part && transfer && transfer->kind == PULL && notice->arg[1] <= RG_BULK_MAX && notice->arg[0] <= total &&
-                notice->arg[1] <= total - notice->arg[0];
+    bool good = part && transfer && transfer->kind == PULL && notice->arg[1] <= RG_BULK_MAX &&
+                notice->arg[0] <= total && notice->arg[1] <= total - notice->arg[0];
     if (!good) {
         pthread_mutex_unlock(&lock);
         free(part);

@@ -16,7 +16,8 @@ void *const *rg_interpose_table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *fallback[RG_API_COUNT];
 
-/* Stands for every function if there is no core. Arguments are left unread, which the C calling conventions allow. */
+/* Stands for every function if there is no core. Arguments are left unread, which the C calling conventions
+ * allow. */
 static CUresult not_ready(void)
 {
     return CUDA_ERROR_SYSTEM_NOT_READY;
@@ -25,9 +26,12 @@ static CUresult not_ready(void)
 static void complain(const char *what, const char *why)
 {
     char line[PATH_MAX + 512];
-    int length = snprintf(line, sizeof line, "remote-gpu: cannot load the client core %s: %s; is remote-gpu installed "
-                                             "completely?\n", what, why);
-    if (length > 0 && write(STDERR_FILENO, line, (size_t)length < sizeof line ? (size_t)length : sizeof line) < 0)
+    int length = snprintf(line, sizeof line,
+                          "remote-gpu: cannot load the client core %s: %s; is remote-gpu installed "
+                          "completely?\n",
+                          what, why);
+    if (length > 0 &&
+        write(STDERR_FILENO, line, (size_t)length < sizeof line ? (size_t)length : sizeof line) < 0)
         return; /* nobody to tell */
 }
 

@@ -30,7 +30,8 @@ Test(address_map, containment)
 Test(address_map, overlaps)
 {
     add(BASE + 1000, 1000, RG_RANGE_REGISTERED, 1);
-    cr_assert(rg_map_overlaps(BASE + 1000, 1) && rg_map_overlaps(BASE, 1001) && rg_map_overlaps(BASE + 1999, 10));
+    cr_assert(rg_map_overlaps(BASE + 1000, 1) && rg_map_overlaps(BASE, 1001) &&
+              rg_map_overlaps(BASE + 1999, 10));
     cr_assert(!rg_map_overlaps(BASE, 1000) && !rg_map_overlaps(BASE + 2000, 10));
 }
 
@@ -59,6 +60,7 @@ Test(address_map, reservations)
     cr_assert(rg_map_reserve(BASE + 0x20000, 0x1000));
     cr_assert(rg_map_reserve(BASE + 0x11000, 0x20000), "over a reservation in the middle");
     cr_assert_eq(*(char *)used, 42);
-    void *again = mmap((void *)(BASE + 0x5000), 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *again = mmap((void *)(BASE + 0x5000), 4096, PROT_READ,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     cr_assert_eq(again, MAP_FAILED, "the range is taken");
 }

@@ -44,7 +44,8 @@ Test(handle, found_objects)
     cr_assert(!rg_handle_known(RG_KIND_POOL, proposed), "the proposal was not taken");
     cr_assert(rg_handle_known(RG_KIND_POOL, first));
     proposed = rg_handle_create(RG_KIND_POOL);
-    cr_assert_eq(rg_handle_found(RG_KIND_POOL, proposed, 0, CUDA_ERROR_INVALID_DEVICE), CUDA_ERROR_INVALID_DEVICE);
+    cr_assert_eq(rg_handle_found(RG_KIND_POOL, proposed, 0, CUDA_ERROR_INVALID_DEVICE),
+                 CUDA_ERROR_INVALID_DEVICE);
     cr_assert(!rg_handle_known(RG_KIND_POOL, proposed));
     proposed = rg_handle_create(RG_KIND_POOL);
     cr_assert_eq(rg_handle_found(RG_KIND_POOL, proposed, 0x1230, CUDA_SUCCESS), CUDA_ERROR_UNKNOWN);

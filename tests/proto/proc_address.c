@@ -9,7 +9,9 @@ static const char *found(const char *name, int version, unsigned flags)
 {
     int index;
     enum rg_proc_result result = rg_proc_find(name, version, flags, &index);
-    return result == RG_PROC_FOUND ? rg_api_names[index] : result == RG_PROC_UNKNOWN_NAME ? "unknown" : "too old";
+    return result == RG_PROC_FOUND          ? rg_api_names[index]
+           : result == RG_PROC_UNKNOWN_NAME ? "unknown"
+                                            : "too old";
 }
 
 #define EXPECT(name, version, flags, symbol) cr_assert_str_eq(found(name, version, flags), symbol)
@@ -37,7 +39,7 @@ Test(proc_address, per_thread_forms_where_they_exist)
     EXPECT("cuLaunchKernel", 13000, 2, "cuLaunchKernel_ptsz");
     EXPECT("cuLaunchKernel", 13000, 0, "cuLaunchKernel");
     EXPECT("cuStreamGetCaptureInfo", 12030, 2, "cuStreamGetCaptureInfo_v3_ptsz");
-    EXPECT("cuMemAlloc", 13000, 2, "cuMemAlloc_v2"); /* has none */
+    EXPECT("cuMemAlloc", 13000, 2, "cuMemAlloc_v2");     /* has none */
     EXPECT("cuLaunchKernel", 6000, 2, "cuLaunchKernel"); /* not yet */
 }
 
