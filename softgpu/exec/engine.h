@@ -125,7 +125,7 @@ struct sg_grid {
     const unsigned char *params;
     uint64_t n_blocks;
     uint32_t n_threads, n_warps;
-    uint32_t chunk;        /* blocks taken at a time */
+    uint32_t shares;       /* block form: the part of the blocks left that is taken at a time */
     uint32_t resident;     /* blocks a slot may hold at once when they yield … */
     uint32_t resident_max; /* … and when they have done nothing else for long */
     unsigned stack_class;

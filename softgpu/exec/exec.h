@@ -31,7 +31,11 @@ struct sg_fault_report {
     uint64_t address; /* of an address fault */
 };
 
-/** Runs a whole grid and returns when its last thread has ended, or with the first fault. Any thread. */
+/**
+ * Runs a whole grid and returns when its last thread has ended, or with the first fault. Any thread. A launch
+ * that the engine cannot do (more than 1024 threads a block, stacks or shared memory too large) is
+ * SG_FAULT_OUT_OF_RESOURCES. The driver checks its own limits first, with their own errors.
+ */
 enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report *report);
 
 /** Where device printf and assertion messages go: called with whole lines, one caller at a time. Default:

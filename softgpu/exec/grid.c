@@ -17,6 +17,7 @@
 #define IDLE_ROUNDS_EXTRA 32u   /* rounds without progress after which a further block is begun */
 #define IDLE_ROUNDS_SLEEP 2000u /* … after which the slot sleeps between rounds */
 #define IDLE_SLEEP_NS     50000
+#define CHUNK_MAX         64u /* blocks of block form taken at a time */
 
 static void report_deadlock(const struct sg_run *run)
 {
@@ -66,16 +67,32 @@ static void out_of_memory(struct sg_grid *grid)
 /* --- block form
  * ------------------------------------------------------------------------------------------------ */
 
+/** Takes the next blocks [*first, *end): many while many are left, single ones towards the end; false: none.
+ */
+static bool take_blocks(struct sg_grid *grid, uint64_t *first, uint64_t *end)
+{
+    uint64_t next = atomic_load_explicit(&grid->next_block, memory_order_relaxed), count;
+    do {
+        if (next >= grid->n_blocks)
+            return false;
+        count = (grid->n_blocks - next) / grid->shares;
+        count = count < 1 ? 1 : count > CHUNK_MAX ? CHUNK_MAX : count;
+    } while (!atomic_compare_exchange_weak_explicit(&grid->next_block, &next, next + count,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    *first = next;
+    *end = next + count;
+    return true;
+}
+
 static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
 {
     struct sg_run *run = NULL;
     struct sg_fiber *fiber = NULL;
 
     while (!stopped(grid)) {
-        uint64_t first = atomic_fetch_add_explicit(&grid->next_block, grid->chunk, memory_order_relaxed);
-        if (first >= grid->n_blocks)
+        uint64_t first, end;
+        if (!take_blocks(grid, &first, &end))
             break;
-        uint64_t end = grid->n_blocks - first < grid->chunk ? grid->n_blocks : first + grid->chunk;
         if (!run) {
             run = sg_run_acquire(slot, grid, first);
             fiber = run ? sg_fiber_acquire(slot, grid->stack_class) : NULL;

@@ -18,6 +18,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -28,8 +29,7 @@
 #define CORES_MAX          1024u
 #define EXTRA_SLOT_WAIT_NS 2000000 /* how long a caller waits before it makes an extra slot */
 #define EXTRA_SLOTS_MAX    256u
-#define CHUNK_MAX          64u /* blocks of block form taken at a time */
-#define CHUNKS_PER_CORE    8u
+#define SHARES_PER_CORE    8u
 #define SPIN_ROUNDS        200u /* looks at the last helpers before the caller sleeps */
 #define PARAMS_ON_STACK    4096u
 
@@ -228,7 +228,7 @@ static void *work(void *unused)
             continue;
         }
         join_grid(grid);
-        if (grid->n_blocks - atomic_load_explicit(&grid->next_block, memory_order_relaxed) > grid->chunk)
+        if (grid->n_blocks - atomic_load_explicit(&grid->next_block, memory_order_relaxed) > 1)
             call_worker();
         pthread_mutex_unlock(&engine.lock);
         bind_slot(slot);
@@ -273,13 +273,10 @@ static bool valid(const struct sg_launch *launch, struct sg_grid *grid)
 static void plan(const struct sg_launch *launch, struct sg_grid *grid)
 {
     unsigned cores = sg_exec_cores();
-    grid->chunk = 1;
+    grid->shares = cores * SHARES_PER_CORE;
     grid->resident = 1;
     grid->resident_max = SG_RESIDENT_MAX;
-    if (!launch->thread_form) {
-        uint64_t chunk = grid->n_blocks / ((uint64_t)cores * CHUNKS_PER_CORE);
-        grid->chunk = chunk < 1 ? 1 : chunk > CHUNK_MAX ? CHUNK_MAX : (uint32_t)chunk;
-    } else if (launch->cooperative) {
+    if (launch->thread_form && launch->cooperative) {
         uint64_t share = (grid->n_blocks + cores - 1) / cores;
         grid->resident = share > UINT32_MAX ? UINT32_MAX : (uint32_t)share;
         grid->resident_max = UINT32_MAX;
@@ -318,7 +315,7 @@ static void pause_briefly(void)
 /** Runs the planned grid to its end, with the help of the workers. */
 static void run(struct sg_grid *grid)
 {
-    bool alone = grid->n_blocks <= grid->chunk || sg_exec_cores() == 1;
+    bool alone = grid->n_blocks == 1 || sg_exec_cores() == 1;
     pthread_mutex_lock(&engine.lock);
     struct sg_slot *slot = take_slot(false);
     if (slot)
@@ -352,13 +349,23 @@ static void run(struct sg_grid *grid)
     pthread_mutex_unlock(&engine.lock);
 }
 
+/** Once a process. */
+static void begin(void)
+{
+    /* workers and signal handlers stay: the library that holds this code must, too */
+    Dl_info self;
+    if (dladdr((void *)(uintptr_t)begin, &self) && self.dli_fname)
+        dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    sg_fault_install();
+}
+
 enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report *report)
 {
     _Alignas(16) unsigned char on_stack[PARAMS_ON_STACK];
     unsigned char *params = on_stack;
     struct sg_grid grid = {.launch = launch};
 
-    pthread_once(&engine_once, sg_fault_install);
+    pthread_once(&engine_once, begin);
     memset(report, 0, sizeof(*report));
     if (!valid(launch, &grid) || !sg_fault_thread_init()) {
         rg_error("kernel %s: a launch of this size is not possible", launch->kernel_name);
