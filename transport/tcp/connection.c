@@ -27,6 +27,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,7 @@ enum {
     BUFFER_SIZE = sizeof(struct rg_frame) + RG_MESSAGE_MAX + READ_AHEAD,
     SCRATCH_SIZE = 32768, /* for bulk data that no one wants */
     WINDOW_PARTS = 64,    /* parts given to one sendmsg */
-    SPINS_PER_CHECK = 64, /* polls between looks at the clock */
+    SPINS_PER_CHECK = 64, /* polls between looks at the clock and at others */
     DRAIN_READS = 64,     /* at a close */
 };
 
@@ -237,8 +238,11 @@ static enum rg_status wait_readable(struct tcp_conn *c, uint64_t deadline, unsig
         return RG_ERR_CLOSED;
     if (c->spin) {
         relax();
-        if (++*spins % SPINS_PER_CHECK == 0 && deadline != UINT64_MAX && rg_now_ns() >= deadline)
-            return RG_ERR_TIMEOUT;
+        if (++*spins % SPINS_PER_CHECK == 0) {
+            sched_yield(); /* on a busy machine the one that is waited for may need this very core */
+            if (deadline != UINT64_MAX && rg_now_ns() >= deadline)
+                return RG_ERR_TIMEOUT;
+        }
         if (*spins % (1u << 24) == 0 && !rg_tcp_peer_alive(c->fd))
             return lost(c, ETIMEDOUT, "receive");
         return RG_OK;
