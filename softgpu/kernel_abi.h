@@ -39,6 +39,8 @@ struct sg_block {
     uint32_t sm_id;          /* %smid: the OS worker that runs the block */
     uint32_t n_sm;
     void *engine;            /* exec's own */
+    uint64_t grid_workspace; /* cooperative launches: address of >= 64 zeroed bytes that the grid's blocks share,
+                                for grid-wide barriers (%envreg1 and %envreg2); else 0 */
 };
 
 /** One CUDA thread in execution. */

@@ -1,0 +1,46 @@
+/*
+ * analysis.h - what is known of functions and kernels before code is generated: who calls whom, who waits for other
+ * threads, where shared variables lie, which registers hold pointers.
+ */
+#ifndef SG_COMPILER_ANALYSIS_H
+#define SG_COMPILER_ANALYSIS_H
+
+#include "softgpu/compiler/ir.h"
+
+/** The functions that a kernel may reach, the kernel first. */
+struct sg_reach {
+    struct sg_function **functions;
+    uint32_t count, capacity;
+    bool indirect;    /* one of them calls through a pointer: all functions whose address is taken are in */
+    bool thread_form; /* a thread may wait for another, or ends in a callee */
+    bool cooperative;
+    bool has_local;   /* one of them has memory of its own that generic addresses may point to */
+};
+
+/** A shared variable's place in one kernel. */
+struct sg_shared_place {
+    const struct sg_var *var;
+    uint32_t offset;
+};
+struct sg_shared_layout {
+    struct sg_shared_place *places;
+    uint32_t count, capacity;
+    uint32_t size; /* static bytes; dynamic memory starts here */
+};
+
+/** Facts of single functions: once a module, before all else. */
+void sg_analyse_module(struct sg_arena *arena, struct sg_module *module);
+void sg_reach_compute(struct sg_arena *arena, struct sg_module *module, struct sg_function *kernel,
+                      struct sg_reach *reach);
+void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, struct sg_shared_layout *layout);
+uint32_t sg_shared_offset(const struct sg_shared_layout *layout, const struct sg_var *var);
+/** Marks the back edges of loops that may wait for other threads. */
+void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function);
+/** Marks the registers that are best kept as pointers. */
+void sg_analyse_pointers(struct sg_arena *arena, struct sg_function *function);
+
+/** Functions that the runtime provides under their CUDA names. */
+enum sg_builtin { SG_BUILTIN_NONE, SG_BUILTIN_VPRINTF, SG_BUILTIN_ASSERTFAIL, SG_BUILTIN_MALLOC, SG_BUILTIN_FREE };
+enum sg_builtin sg_builtin_find(const struct sg_function *function);
+
+#endif

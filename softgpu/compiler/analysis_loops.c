@@ -1,0 +1,176 @@
+/*
+ * analysis_loops.c - finds loops in which a thread may wait for what another thread writes: cycles of the control
+ * flow graph that hold a volatile or acquiring load, a compare-and-swap, or the like. The jumps backwards of such a
+ * cycle are marked; the code generator lets other threads run there.
+ *
+ * Cycles are the strongly connected components of the graph of basic blocks (Tarjan, without recursion).
+ */
+#include "softgpu/compiler/analysis.h"
+
+#include <string.h>
+
+struct graph {
+    const struct sg_function *function;
+    uint32_t *block_of;  /* instruction → block */
+    uint32_t *first;     /* block → first instruction; one more at the end */
+    uint32_t n_blocks;
+};
+
+static bool ends_block(const struct sg_insn *insn)
+{
+    enum sg_op op = insn->form->op;
+    return op == SG_OP_BRA || op == SG_OP_BRX || op == SG_OP_RET || op == SG_OP_EXIT || op == SG_OP_TRAP;
+}
+
+static void build(struct sg_arena *arena, const struct sg_function *function, struct graph *graph)
+{
+    uint32_t n = function->n_insns;
+    uint8_t *leader = sg_arena_alloc(arena, n + 1);
+    graph->function = function;
+    graph->block_of = SG_NEW_ARRAY(arena, uint32_t, n + 1);
+    graph->first = SG_NEW_ARRAY(arena, uint32_t, n + 2);
+    leader[0] = 1;
+    for (uint32_t i = 0; i < function->n_labels; i++)
+        leader[function->labels[i].insn] = 1;
+    for (uint32_t i = 0; i < n; i++)
+        if (ends_block(&function->insns[i]))
+            leader[i + 1] = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        if (leader[i])
+            graph->first[graph->n_blocks++] = i;
+        graph->block_of[i] = graph->n_blocks - 1;
+    }
+    graph->first[graph->n_blocks] = n;
+}
+
+static uint32_t label_block(const struct graph *graph, uint64_t label)
+{
+    uint32_t insn = graph->function->labels[label].insn;
+    return insn < graph->function->n_insns ? graph->block_of[insn] : UINT32_MAX;
+}
+
+/* The `index`th successor of a block, or UINT32_MAX; false past the last. */
+static bool successor(const struct graph *graph, uint32_t block, uint32_t index, uint32_t *to)
+{
+    const struct sg_insn *last = &graph->function->insns[graph->first[block + 1] - 1];
+    enum sg_op op = last->form->op;
+    bool falls = !ends_block(last) || last->guard != 0;
+    *to = UINT32_MAX;
+    if (falls) {
+        if (index == 0) {
+            *to = block + 1 < graph->n_blocks ? block + 1 : UINT32_MAX;
+            return true;
+        }
+        index--;
+    }
+    if (op == SG_OP_BRA && index == 0) {
+        *to = label_block(graph, last->operands[0].value);
+        return true;
+    }
+    if (op == SG_OP_BRX) {
+        const struct sg_table *table = &graph->function->tables[last->operands[1].value];
+        if (index < table->count) {
+            *to = label_block(graph, table->labels[index]);
+            return true;
+        }
+    }
+    return false;
+}
+
+struct walk {
+    uint32_t *order, *low, *component, *next, *stack, *path;
+    uint32_t counter, n_stack, n_path, n_components;
+};
+
+static void open_block(struct walk *walk, uint32_t block)
+{
+    walk->order[block] = walk->low[block] = ++walk->counter;
+    walk->stack[walk->n_stack++] = block;
+    walk->path[walk->n_path++] = block;
+}
+
+static void close_block(struct walk *walk, uint32_t block)
+{
+    walk->n_path--;
+    if (walk->n_path > 0) {
+        uint32_t parent = walk->path[walk->n_path - 1];
+        if (walk->low[block] < walk->low[parent])
+            walk->low[parent] = walk->low[block];
+    }
+    if (walk->low[block] != walk->order[block])
+        return;
+    walk->n_components++;
+    uint32_t member;
+    do {
+        member = walk->stack[--walk->n_stack];
+        walk->component[member] = walk->n_components;
+    } while (member != block);
+}
+
+static void find_components(struct sg_arena *arena, const struct graph *graph, struct walk *walk)
+{
+    uint32_t n = graph->n_blocks;
+    uint32_t *memory = SG_NEW_ARRAY(arena, uint32_t, 6 * (size_t)n);
+    *walk = (struct walk){memory, memory + n, memory + 2 * n, memory + 3 * n, memory + 4 * n, memory + 5 * n, 0, 0, 0, 0};
+    for (uint32_t root = 0; root < n; root++) {
+        if (walk->order[root] != 0)
+            continue;
+        open_block(walk, root);
+        while (walk->n_path > 0) {
+            uint32_t block = walk->path[walk->n_path - 1], to;
+            if (!successor(graph, block, walk->next[block]++, &to)) {
+                close_block(walk, block);
+            } else if (to == UINT32_MAX || walk->component[to] != 0) {
+                continue;
+            } else if (walk->order[to] == 0) {
+                open_block(walk, to);
+            } else if (walk->order[to] < walk->low[block]) {
+                walk->low[block] = walk->order[to];
+            }
+        }
+    }
+}
+
+/* What a thread that waits on memory repeats. */
+static bool watches_memory(const struct sg_insn *insn)
+{
+    uint8_t sem = SG_MOD(insn, SG_GROUP_SEM);
+    switch (insn->form->op) {
+    case SG_OP_LD:
+        return sem == SG_VOLATILE || sem == SG_ACQUIRE || sem == SG_RELAXED || sem == SG_MMIO;
+    case SG_OP_ATOM: {
+        uint8_t op = SG_MOD(insn, SG_GROUP_ATOM);
+        if (op == SG_ATOM_CAS || op == SG_ATOM_EXCH)
+            return true;
+        /* reading by adding 0 */
+        return insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_INTEGER && insn->operands[2].value == 0;
+    }
+    default:
+        return false;
+    }
+}
+
+void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function)
+{
+    struct graph graph = {0};
+    struct walk walk;
+    bool any = false;
+    for (uint32_t i = 0; i < function->n_insns; i++)
+        any |= watches_memory(&function->insns[i]);
+    if (!any)
+        return;
+    build(arena, function, &graph);
+    find_components(arena, &graph, &walk);
+    uint8_t *waits = sg_arena_alloc(arena, walk.n_components + 1);
+    for (uint32_t i = 0; i < function->n_insns; i++)
+        if (watches_memory(&function->insns[i]))
+            waits[walk.component[graph.block_of[i]]] = 1;
+    for (uint32_t block = 0; block < graph.n_blocks; block++) {
+        uint32_t to;
+        if (!waits[walk.component[block]])
+            continue;
+        for (uint32_t i = 0; successor(&graph, block, i, &to); i++)
+            if (to != UINT32_MAX && to <= block && walk.component[to] == walk.component[block])
+                function->insns[graph.first[block + 1] - 1].waits_in_loop = true;
+    }
+}

@@ -1,0 +1,231 @@
+/*
+ * check.c - from a parsed module to a checked one: module scope. Declares all variables and functions first, so that
+ * bodies and initialisers may name what follows them, then checks the bodies.
+ */
+#include "softgpu/compiler/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEWEST_VERSION 93
+
+void sg_check_fail(struct sg_checker *checker, const char *format, ...)
+{
+    char message[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    const struct sg_ast_statement *statement = checker->statement;
+    uint32_t line = statement == NULL ? 0 : statement->line;
+    if (statement != NULL && statement->kind == SG_STATEMENT_INSTRUCTION)
+        sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s: %.*s", message,
+                (int)statement->instruction.text.size, statement->instruction.text.data);
+    sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s", message);
+}
+
+static _Noreturn void fail_at(struct sg_checker *checker, uint32_t line, const char *message, struct sg_slice name)
+{
+    sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s '%.*s'", message, (int)name.size,
+            name.data);
+}
+
+struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast_variable *ast,
+                                 struct sg_function *function)
+{
+    struct sg_var *var = SG_NEW(checker->arena, struct sg_var);
+    uint32_t element = sg_type_bytes(ast->type) * ast->vector;
+    var->name = sg_arena_string(checker->arena, ast->name);
+    var->space = ast->space;
+    var->type = ast->type;
+    var->line = ast->line;
+    var->linkage = ast->linkage;
+    var->initial = ast->initial;
+    var->managed = ast->managed;
+    var->function = function;
+    var->align = ast->align != 0 ? ast->align : element == 0 ? 1 : element;
+    var->unsized = ast->is_array && ast->count == 0;
+    if (__builtin_mul_overflow((uint64_t)element, ast->count, &var->size) || var->size > UINT64_C(1) << 40)
+        fail_at(checker, ast->line, "variable is too large:", ast->name);
+    if (var->unsized && ast->linkage != SG_LINKAGE_EXTERN)
+        fail_at(checker, ast->line, "only .extern arrays can be without a size:", ast->name);
+    if (ast->initial != NULL && ast->space != SG_SPACE_GLOBAL && ast->space != SG_SPACE_CONST)
+        fail_at(checker, ast->line, "only .global and .const variables can have initial values:", ast->name);
+    return var;
+}
+
+static struct sg_symbol *module_symbol(struct sg_checker *checker, struct sg_slice name)
+{
+    return sg_map_get(&checker->module->symbols, name);
+}
+
+static void declare_module_variable(struct sg_checker *checker, const struct sg_ast_variable *ast)
+{
+    struct sg_module *module = checker->module;
+    struct sg_symbol *known = module_symbol(checker, ast->name);
+    if (ast->space == SG_SPACE_REG || ast->space == SG_SPACE_LOCAL || ast->space == SG_SPACE_PARAM)
+        fail_at(checker, ast->line, "state space not allowed at module scope:", ast->name);
+    struct sg_var *var = sg_check_variable(checker, ast, NULL);
+    if (known != NULL) {
+        /* a declaration and its definition, in either order */
+        bool known_extern = known->kind == SG_SYMBOL_VAR && known->var->linkage == SG_LINKAGE_EXTERN;
+        if (known->kind != SG_SYMBOL_VAR || (!known_extern && ast->linkage != SG_LINKAGE_EXTERN &&
+                                             ast->linkage != SG_LINKAGE_COMMON && ast->linkage != SG_LINKAGE_WEAK))
+            fail_at(checker, ast->line, "already defined:", ast->name);
+        if (known_extern && ast->linkage != SG_LINKAGE_EXTERN)
+            *known->var = *var;
+        return;
+    }
+    struct sg_symbol *symbol = SG_NEW(checker->arena, struct sg_symbol);
+    symbol->kind = SG_SYMBOL_VAR;
+    symbol->var = var;
+    sg_map_put(&module->symbols, checker->arena, ast->name, symbol);
+    *SG_PUSH(checker->arena, module->vars, module->n_vars, module->var_capacity) = var;
+}
+
+void sg_check_signature(struct sg_checker *checker, struct sg_function *function,
+                        const struct sg_ast_prototype *prototype)
+{
+    struct {
+        const struct sg_ast_variable *from;
+        uint32_t count;
+        struct sg_var **to;
+        uint32_t *to_count;
+    } sides[2] = {{prototype->params, prototype->n_params, &function->params, &function->n_params},
+                  {prototype->returns, prototype->n_returns, &function->returns, &function->n_returns}};
+    for (int side = 0; side < 2; side++) {
+        *sides[side].to = SG_NEW_ARRAY(checker->arena, struct sg_var, sides[side].count);
+        *sides[side].to_count = sides[side].count;
+        uint64_t offset = 0;
+        for (uint32_t i = 0; i < sides[side].count; i++) {
+            const struct sg_ast_variable *ast = &sides[side].from[i];
+            struct sg_var *var = &(*sides[side].to)[i];
+            if (ast->space != SG_SPACE_PARAM && (ast->space != SG_SPACE_REG || function->is_entry))
+                fail_at(checker, ast->line, "parameter is not in .param space:", ast->name);
+            struct sg_ast_variable copy = *ast;
+            if (copy.is_array && copy.count == 0)
+                copy.linkage = SG_LINKAGE_EXTERN; /* .param .b8 x[]: variadic */
+            *var = *sg_check_variable(checker, &copy, function);
+            var->index = i;
+            var->is_return = side == 1;
+            var->by_register = ast->space == SG_SPACE_REG;
+            var->space = SG_SPACE_PARAM;
+            offset = (offset + var->align - 1) & ~(uint64_t)(var->align - 1);
+            var->offset = (uint32_t)offset;
+            offset += var->size;
+        }
+        if (side == 0) {
+            if (offset > 65536)
+                sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, function->line,
+                        "parameters of '%s' are too large", function->name);
+            function->params_size = (uint32_t)offset;
+        }
+    }
+}
+
+static void declare_function(struct sg_checker *checker, const struct sg_ast_function *ast)
+{
+    struct sg_module *module = checker->module;
+    struct sg_symbol *known = module_symbol(checker, ast->name);
+    struct sg_function *function;
+    if (known != NULL) {
+        if (known->kind != SG_SYMBOL_FUNCTION)
+            fail_at(checker, ast->line, "already defined:", ast->name);
+        function = known->function;
+        if (!ast->has_body)
+            return;
+        if (function->defined)
+            fail_at(checker, ast->line, "already defined:", ast->name);
+        if (function->n_params != ast->signature.n_params || function->n_returns != ast->signature.n_returns)
+            fail_at(checker, ast->line, "declared before with other parameters:", ast->name);
+    } else {
+        function = SG_NEW(checker->arena, struct sg_function);
+        function->name = sg_arena_string(checker->arena, ast->name);
+        struct sg_symbol *symbol = SG_NEW(checker->arena, struct sg_symbol);
+        symbol->kind = SG_SYMBOL_FUNCTION;
+        symbol->function = function;
+        sg_map_put(&module->symbols, checker->arena, ast->name, symbol);
+        *SG_PUSH(checker->arena, module->functions, module->n_functions, module->function_capacity) = function;
+    }
+    function->line = ast->line;
+    function->linkage = ast->linkage;
+    function->is_entry = ast->is_entry;
+    function->defined = ast->has_body;
+    function->no_return |= ast->no_return;
+    memcpy(function->maxntid, ast->maxntid, sizeof(function->maxntid));
+    memcpy(function->reqntid, ast->reqntid, sizeof(function->reqntid));
+    sg_check_signature(checker, function, &ast->signature);
+}
+
+void sg_check_take_address(struct sg_checker *checker, struct sg_function *function)
+{
+    struct sg_module *module = checker->module;
+    if (function->address_taken)
+        return;
+    function->address_taken = true;
+    function->handle = module->n_handles;
+    *SG_PUSH(checker->arena, module->handles, module->n_handles, module->handle_capacity) = function;
+}
+
+/* Every symbol in an initialiser must exist; functions in it can be called through pointers. */
+static void check_initial(struct sg_checker *checker, const struct sg_ast_initial *initial)
+{
+    if (initial->kind == SG_INITIAL_SYMBOL) {
+        struct sg_symbol *symbol = module_symbol(checker, initial->symbol);
+        if (symbol == NULL)
+            fail_at(checker, initial->line, "unknown symbol", initial->symbol);
+        if (symbol->kind == SG_SYMBOL_FUNCTION)
+            sg_check_take_address(checker, symbol->function);
+    }
+    for (uint32_t i = 0; i < initial->n_items; i++)
+        check_initial(checker, &initial->items[i]);
+}
+
+static void check_target(struct sg_checker *checker, const struct sg_ast *ast, uint32_t capability)
+{
+    struct sg_diagnostics *diagnostics = checker->arena->diagnostics;
+    if (ast->version == 0)
+        sg_fail(diagnostics, SG_COMPILE_INVALID_PTX, 1, "no .version directive");
+    if (ast->version > NEWEST_VERSION)
+        sg_fail(diagnostics, SG_COMPILE_UNSUPPORTED_PTX, 1, ".version %u.%u is newer than the newest known, %u.%u",
+                ast->version / 10, ast->version % 10, NEWEST_VERSION / 10, NEWEST_VERSION % 10);
+    if (ast->target.size < 4 || memcmp(ast->target.data, "sm_", 3) != 0)
+        sg_fail(diagnostics, SG_COMPILE_INVALID_PTX, ast->target_line, "no .target sm_NN directive");
+    checker->module->target = (uint32_t)strtoul(ast->target.data + 3, NULL, 10);
+    if (checker->module->target > capability)
+        sg_fail(diagnostics, SG_COMPILE_NO_BINARY, ast->target_line, ".target %.*s is above the device's sm_%u",
+                (int)ast->target.size, ast->target.data, capability);
+}
+
+struct sg_module *sg_check(struct sg_arena *arena, const struct sg_ast *ast, uint32_t capability)
+{
+    struct sg_checker *checker = SG_NEW(arena, struct sg_checker);
+    checker->arena = arena;
+    checker->module = SG_NEW(arena, struct sg_module);
+    checker->module->arena = arena;
+    checker->module->version = ast->version;
+    check_target(checker, ast, capability);
+    for (uint32_t i = 0; i < ast->n_variables; i++)
+        declare_module_variable(checker, &ast->variables[i]);
+    for (uint32_t i = 0; i < ast->n_functions; i++)
+        declare_function(checker, &ast->functions[i]);
+    for (uint32_t i = 0; i < ast->n_aliases; i++) {
+        const struct sg_ast_alias *alias = &ast->aliases[i];
+        struct sg_symbol *target = module_symbol(checker, alias->target);
+        struct sg_symbol *name = module_symbol(checker, alias->name);
+        if (target == NULL || target->kind != SG_SYMBOL_FUNCTION || !target->function->defined)
+            fail_at(checker, alias->line, "alias of an unknown function", alias->target);
+        if (name != NULL && name->kind == SG_SYMBOL_FUNCTION)
+            name->function->alias_of = target->function;
+        sg_map_put(&checker->module->symbols, arena, alias->name, target);
+    }
+    for (uint32_t i = 0; i < ast->n_variables; i++)
+        if (ast->variables[i].initial != NULL)
+            check_initial(checker, ast->variables[i].initial);
+    for (uint32_t i = 0; i < ast->n_functions; i++)
+        if (ast->functions[i].has_body)
+            sg_check_body(checker, module_symbol(checker, ast->functions[i].name)->function, &ast->functions[i]);
+    return checker->module;
+}

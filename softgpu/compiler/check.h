@@ -1,0 +1,53 @@
+/*
+ * check.h - internal to the checker's files: the state of checking one module and one function.
+ */
+#ifndef SG_COMPILER_CHECK_H
+#define SG_COMPILER_CHECK_H
+
+#include "softgpu/compiler/ir.h"
+
+#define SG_CHECK_SCOPES 64
+
+struct sg_checker {
+    struct sg_arena *arena;
+    struct sg_module *module;
+    struct sg_map opcodes; /* text of "base.mod.mod" and number of operands → struct sg_opcode */
+    /* of the function being checked */
+    struct sg_function *function;
+    struct sg_map scopes[SG_CHECK_SCOPES];
+    uint32_t depth;
+    const struct sg_ast_statement *statement; /* being checked */
+};
+
+/** What a base word and its modifiers mean, whatever the operands. */
+struct sg_opcode {
+    const struct sg_form *form;
+    uint8_t types[SG_INSN_TYPES];
+    uint8_t mods[SG_GROUP_COUNT];
+};
+
+_Noreturn void sg_check_fail(struct sg_checker *checker, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+struct sg_symbol *sg_check_lookup(struct sg_checker *checker, struct sg_slice name);
+/** The register of this name, or UINT32_MAX. */
+uint32_t sg_check_register(struct sg_checker *checker, struct sg_slice name);
+void sg_check_declare(struct sg_checker *checker, struct sg_slice name, struct sg_symbol symbol);
+struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast_variable *ast,
+                                 struct sg_function *function);
+uint32_t sg_check_new_register(struct sg_checker *checker, enum sg_type type);
+void sg_check_take_address(struct sg_checker *checker, struct sg_function *function);
+/** The body of a function whose header is known. */
+void sg_check_body(struct sg_checker *checker, struct sg_function *function, const struct sg_ast_function *ast);
+/** Params and returns of a signature. */
+void sg_check_signature(struct sg_checker *checker, struct sg_function *function,
+                        const struct sg_ast_prototype *prototype);
+
+struct sg_opcode *sg_check_opcode(struct sg_checker *checker, const struct sg_ast_instruction *ast);
+void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instruction *ast);
+void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out);
+/** True and the register's number and component if the name is one of %tid and its like. */
+bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, enum sg_type *type);
+void sg_check_call(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
+
+#endif

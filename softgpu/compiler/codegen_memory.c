@@ -1,0 +1,325 @@
+/*
+ * codegen_memory.c - mov, ld, st, cvta, isspacep, prefetch, cp.async, the stack.
+ *
+ * Weak accesses are ordinary loads and stores. Volatile and relaxed ones are atomic (monotonic) and volatile;
+ * acquire and release say so. Copies that PTX calls asynchronous are made at once, which is one of the times at
+ * which they may be made.
+ */
+#include "softgpu/compiler/codegen.h"
+
+#define B gen->builder
+
+LLVMAtomicOrdering sg_gen_ordering(struct sg_codegen *gen, bool load, bool store)
+{
+    switch (SG_MOD(gen->insn, SG_GROUP_SEM)) {
+    case SG_ACQUIRE: return load ? LLVMAtomicOrderingAcquire : LLVMAtomicOrderingMonotonic;
+    case SG_RELEASE: return store ? LLVMAtomicOrderingRelease : LLVMAtomicOrderingMonotonic;
+    case SG_ACQ_REL: return LLVMAtomicOrderingAcquireRelease;
+    case SG_SC: return LLVMAtomicOrderingSequentiallyConsistent;
+    default: return LLVMAtomicOrderingMonotonic;
+    }
+}
+
+void sg_gen_mark_parallel(struct sg_codegen *gen, LLVMValueRef access, uint8_t space)
+{
+    /* what may be the thread's own memory is not independent of the other threads' turns: they reuse it */
+    bool own = space == SG_MOD_LOCAL || space == SG_MOD_PARAM || (space == 0 && gen->reach->has_local);
+    if (gen->access_group != NULL && !own)
+        LLVMSetMetadata(access, gen->access_group_kind, gen->access_group);
+}
+
+static bool is_strong(struct sg_codegen *gen)
+{
+    uint8_t sem = SG_MOD(gen->insn, SG_GROUP_SEM);
+    return sem != 0 && sem != SG_WEAK;
+}
+
+static void shape_access(struct sg_codegen *gen, LLVMValueRef access, uint32_t align, bool load)
+{
+    uint8_t sem = SG_MOD(gen->insn, SG_GROUP_SEM);
+    LLVMSetAlignment(access, align);
+    if (is_strong(gen) && align <= 8) {
+        LLVMSetOrdering(access, sg_gen_ordering(gen, load, !load));
+        LLVMSetVolatile(access, sem == SG_VOLATILE || sem == SG_MMIO || sem == SG_RELAXED);
+    } else if (!is_strong(gen)) {
+        sg_gen_mark_parallel(gen, access, SG_MOD(gen->insn, SG_GROUP_SPACE));
+    }
+}
+
+static uint32_t vector_width(const struct sg_insn *insn)
+{
+    return SG_MOD(insn, SG_GROUP_VEC) == 0 ? 1 : 1u << SG_MOD(insn, SG_GROUP_VEC);
+}
+
+/* Memory holds half precision as 16 bits, predicates never. */
+static LLVMValueRef element_address(struct sg_codegen *gen, LLVMValueRef address, uint32_t i, uint32_t bytes)
+{
+    if (i == 0)
+        return address;
+    LLVMValueRef offset = sg_gen_const(gen, 64, (uint64_t)i * bytes);
+    return LLVMBuildGEP2(B, gen->i8, address, &offset, 1, "");
+}
+
+/* The alignment PTX promises for element i of a vector access. */
+static uint32_t element_align(uint32_t width, uint32_t i, uint32_t bytes)
+{
+    uint32_t whole = width * bytes, offset = i * bytes;
+    uint32_t align = offset == 0 ? whole : offset & -offset;
+    return align > 16 ? 16 : align;
+}
+
+static bool is_entry_param(struct sg_codegen *gen, const struct sg_operand *address)
+{
+    return address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM && gen->function->is_entry &&
+           address->var >= gen->function->params && address->var < gen->function->params + gen->function->n_params;
+}
+
+static void load(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    enum sg_type type = (enum sg_type)insn->types[0];
+    const struct sg_operand *to = &insn->operands[0], *from = &insn->operands[1];
+    uint32_t width = vector_width(insn), bytes = sg_type_bytes(type);
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    LLVMValueRef address = sg_gen_address(gen, from, space);
+    LLVMValueRef values[8];
+    for (uint32_t i = 0; i < width; i++) {
+        const struct sg_operand *element = width == 1 ? to : &to->items[i];
+        /* a pointer is loaded as one, see analysis */
+        bool pointer = element->kind == SG_OPERAND_REG && gen->function->regs[element->reg].pointer && bytes == 8;
+        LLVMTypeRef llvm = pointer && !is_strong(gen) ? gen->pointer : sg_gen_type(gen, type);
+        values[i] = LLVMBuildLoad2(B, llvm, element_address(gen, address, i, bytes), "");
+        shape_access(gen, values[i], is_strong(gen) ? bytes : element_align(width, i, bytes), true);
+        if (is_entry_param(gen, from)) {
+            LLVMSetAlignment(values[i], bytes < 16 ? bytes : 16);
+            LLVMSetMetadata(values[i], gen->invariant_kind,
+                            LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
+        } else if (space == SG_MOD_PARAM) {
+            LLVMSetAlignment(values[i], bytes < 16 ? bytes : 16);
+        }
+    }
+    for (uint32_t i = 0; i < width; i++)
+        sg_gen_write(gen, width == 1 ? to : &to->items[i], type, values[i]);
+}
+
+static void store(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    enum sg_type type = (enum sg_type)insn->types[0];
+    const struct sg_operand *from = &insn->operands[1];
+    uint32_t width = vector_width(insn), bytes = sg_type_bytes(type);
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    LLVMValueRef address = sg_gen_address(gen, &insn->operands[0], space);
+    for (uint32_t i = 0; i < width; i++) {
+        const struct sg_operand *element = width == 1 ? from : &from->items[i];
+        LLVMValueRef access = LLVMBuildStore(B, sg_gen_read(gen, element, type), element_address(gen, address, i, bytes));
+        bool own_align = is_strong(gen) || space == SG_MOD_PARAM;
+        shape_access(gen, access, own_align ? (bytes < 16 ? bytes : 16) : element_align(width, i, bytes), false);
+    }
+}
+
+/* --- mov --- */
+
+static void move_vector(struct sg_codegen *gen, enum sg_type type)
+{
+    const struct sg_operand *to = &gen->insn->operands[0], *from = &gen->insn->operands[1];
+    uint32_t count = to->kind == SG_OPERAND_VECTOR ? to->count : from->count;
+    unsigned all = sg_types[type].bits, bits = all / count;
+    enum sg_type part = bits == 8 ? SG_B8 : bits == 16 ? SG_B16 : bits == 32 ? SG_B32 : SG_B64;
+    LLVMValueRef value = sg_gen_const(gen, all, 0);
+    if (from->kind == SG_OPERAND_VECTOR) {
+        for (uint32_t i = 0; i < count; i++) {
+            LLVMValueRef element = LLVMBuildZExt(B, sg_gen_read(gen, &from->items[i], part), sg_gen_int(gen, all), "");
+            value = LLVMBuildOr(B, value, LLVMBuildShl(B, element, sg_gen_const(gen, all, (uint64_t)i * bits), ""), "");
+        }
+    } else {
+        value = sg_gen_read(gen, from, type);
+    }
+    if (to->kind != SG_OPERAND_VECTOR) {
+        sg_gen_write(gen, to, type, value);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        LLVMValueRef element = LLVMBuildLShr(B, value, sg_gen_const(gen, all, (uint64_t)i * bits), "");
+        sg_gen_write(gen, &to->items[i], part, LLVMBuildTrunc(B, element, sg_gen_int(gen, bits), ""));
+    }
+}
+
+static bool is_pointer(struct sg_codegen *gen, const struct sg_operand *operand)
+{
+    return operand->kind == SG_OPERAND_REG && gen->function->regs[operand->reg].pointer;
+}
+
+/* A pointer from one register to another, without the way through an integer. */
+static bool copy_pointer(struct sg_codegen *gen)
+{
+    const struct sg_operand *to = &gen->insn->operands[0], *from = &gen->insn->operands[1];
+    if (!is_pointer(gen, to) || !is_pointer(gen, from))
+        return false;
+    LLVMBuildStore(B, LLVMBuildLoad2(B, gen->pointer, gen->registers[from->reg], ""), gen->registers[to->reg]);
+    return true;
+}
+
+static void move(struct sg_codegen *gen)
+{
+    const struct sg_operand *to = &gen->insn->operands[0], *from = &gen->insn->operands[1];
+    enum sg_type type = (enum sg_type)gen->insn->types[0];
+    if (to->kind == SG_OPERAND_VECTOR || from->kind == SG_OPERAND_VECTOR) {
+        move_vector(gen, type);
+    } else if (is_pointer(gen, to) && from->kind == SG_OPERAND_VAR && from->var->space != SG_SPACE_SHARED) {
+        LLVMBuildStore(B, sg_gen_address(gen, from, 0), gen->registers[to->reg]);
+    } else if (!copy_pointer(gen)) {
+        sg_gen_result(gen, sg_gen_read(gen, from, type));
+    }
+}
+
+/* --- state spaces --- */
+
+static void convert_address(struct sg_codegen *gen)
+{
+    const struct sg_operand *from = &gen->insn->operands[1];
+    bool shared = SG_MOD(gen->insn, SG_GROUP_SPACE) == SG_MOD_SHARED;
+    if (!shared && copy_pointer(gen))
+        return;
+    LLVMValueRef value = sg_gen_read(gen, from, SG_U64);
+    if (shared) {
+        LLVMValueRef base = LLVMBuildPtrToInt(B, sg_gen_shared_base(gen), gen->i64, "");
+        value = SG_MOD(gen->insn, SG_GROUP_TO) != 0 ? LLVMBuildSub(B, value, base, "")
+                                                    : LLVMBuildAdd(B, value, base, "");
+    }
+    sg_gen_result(gen, value);
+}
+
+static LLVMValueRef in_range(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef base, LLVMValueRef size)
+{
+    return sg_gen_compare(gen, LLVMIntULT, LLVMBuildSub(B, address, base, ""), size);
+}
+
+static LLVMValueRef in_shared(struct sg_codegen *gen, LLVMValueRef address)
+{
+    LLVMValueRef base = LLVMBuildPtrToInt(B, sg_gen_shared_base(gen), gen->i64, "");
+    LLVMValueRef size = sg_gen_block_field(gen, offsetof(struct sg_block, shared_total), gen->i32);
+    return in_range(gen, address, base, LLVMBuildZExt(B, size, gen->i64, ""));
+}
+
+/* The stack is what lies near this frame: fibers have less than this, and nothing else is mapped around them. */
+static LLVMValueRef in_local(struct sg_codegen *gen, LLVMValueRef address)
+{
+    LLVMValueRef level = sg_gen_const(gen, 32, 0);
+    LLVMValueRef frame = sg_gen_intrinsic(gen, "llvm.frameaddress", &gen->pointer, 1, &level, 1);
+    frame = LLVMBuildPtrToInt(B, frame, gen->i64, "");
+    frame = LLVMBuildSub(B, frame, sg_gen_const(gen, 64, 65536), "");
+    return in_range(gen, address, frame, sg_gen_const(gen, 64, 131072));
+}
+
+static LLVMValueRef in_const(struct sg_codegen *gen, LLVMValueRef address)
+{
+    LLVMValueRef value = sg_gen_const(gen, 1, 0);
+    for (uint32_t i = 0; i < gen->module->n_vars; i++) {
+        const struct sg_var *var = gen->module->vars[i];
+        if (var->space == SG_SPACE_CONST)
+            value = LLVMBuildOr(B, value, in_range(gen, address, sg_gen_variable_address(gen, var, 0),
+                                                   sg_gen_const(gen, 64, var->size)), "");
+    }
+    return value;
+}
+
+static void is_in_space(struct sg_codegen *gen)
+{
+    LLVMValueRef address = sg_gen_read(gen, &gen->insn->operands[1], SG_U64), value;
+    switch (SG_MOD(gen->insn, SG_GROUP_SPACE)) {
+    case SG_MOD_SHARED: value = in_shared(gen, address); break;
+    case SG_MOD_LOCAL: value = in_local(gen, address); break;
+    case SG_MOD_CONST: value = in_const(gen, address); break;
+    case SG_MOD_PARAM:
+        if (!gen->function->is_entry)
+            sg_gen_fail(gen, "isspacep.param is supported in kernels only");
+        value = in_range(gen, address, LLVMBuildPtrToInt(B, gen->params, gen->i64, ""),
+                         sg_gen_const(gen, 64, gen->function->params_size));
+        break;
+    default:
+        value = LLVMBuildNot(B, LLVMBuildOr(B, in_shared(gen, address), in_local(gen, address), ""), "");
+        break;
+    }
+    sg_gen_write(gen, &gen->insn->operands[0], SG_PRED, value);
+}
+
+/* --- the rest --- */
+
+/* cp.async [shared], [global], size{, source size}: what the source lacks is filled with zeros. */
+static void copy_async(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    LLVMValueRef to = sg_gen_address(gen, &insn->operands[0], SG_MOD_SHARED);
+    LLVMValueRef from = sg_gen_address(gen, &insn->operands[1], SG_MOD_GLOBAL);
+    const struct sg_operand *size = &insn->operands[2];
+    bool hint = SG_MOD(insn, SG_GROUP_CACHE_HINT) != 0;
+    uint32_t n_operands = insn->n_operands - (hint ? 1u : 0u);
+    if (size->kind != SG_OPERAND_INTEGER || (size->value != 4 && size->value != 8 && size->value != 16))
+        sg_gen_fail(gen, "the size must be 4, 8 or 16");
+    uint32_t bytes = (uint32_t)size->value;
+    LLVMValueRef limit = sg_gen_const(gen, 32, bytes);
+    if (n_operands > 3) {
+        const struct sg_operand *given = &insn->operands[3];
+        bool predicate = given->kind == SG_OPERAND_REG && gen->function->regs[given->reg].type == SG_PRED;
+        if (predicate) /* ignore-src */
+            limit = sg_gen_select(gen, sg_gen_read(gen, given, SG_PRED), sg_gen_const(gen, 32, 0), limit);
+        else
+            limit = sg_gen_math(gen, "llvm.umin", sg_gen_read(gen, given, SG_U32), limit, NULL);
+    }
+    if (n_operands <= 3) {
+        LLVMTypeRef type = sg_gen_int(gen, bytes * 8);
+        LLVMValueRef value = LLVMBuildLoad2(B, type, from, "");
+        LLVMSetAlignment(value, bytes);
+        LLVMSetAlignment(LLVMBuildStore(B, value, to), bytes);
+        return;
+    }
+    LLVMBuildMemSet(B, to, sg_gen_const(gen, 8, 0), sg_gen_const(gen, 32, bytes), 1);
+    LLVMBuildMemCpy(B, to, 1, from, 1, limit);
+}
+
+static void allocate(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    LLVMValueRef size = sg_gen_read(gen, &insn->operands[1], (enum sg_type)insn->types[0]);
+    LLVMValueRef memory = LLVMBuildArrayAlloca(B, gen->i8, size, "");
+    bool given = insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_INTEGER && insn->operands[2].value != 0;
+    LLVMSetAlignment(memory, given ? (unsigned)insn->operands[2].value : 16);
+    sg_gen_result(gen, LLVMBuildPtrToInt(B, memory, gen->i64, ""));
+}
+
+static void prefetch(struct sg_codegen *gen)
+{
+    if (SG_MOD(gen->insn, SG_GROUP_SPACE) != 0 && SG_MOD(gen->insn, SG_GROUP_SPACE) != SG_MOD_GLOBAL)
+        return;
+    LLVMValueRef arguments[4] = {sg_gen_address(gen, &gen->insn->operands[0], SG_MOD_GLOBAL), sg_gen_const(gen, 32, 0),
+                                 sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_LEVEL) == 1 ? 3 : 2),
+                                 sg_gen_const(gen, 32, 1)};
+    sg_gen_intrinsic(gen, "llvm.prefetch", &gen->pointer, 1, arguments, 4);
+}
+
+bool sg_gen_memory(struct sg_codegen *gen)
+{
+    switch (gen->insn->form->op) {
+    case SG_OP_MOV: move(gen); return true;
+    case SG_OP_LD: load(gen); return true;
+    case SG_OP_ST: store(gen); return true;
+    case SG_OP_CVTA: convert_address(gen); return true;
+    case SG_OP_ISSPACEP: is_in_space(gen); return true;
+    case SG_OP_PREFETCH: prefetch(gen); return true;
+    case SG_OP_CP_ASYNC: copy_async(gen); return true;
+    case SG_OP_CP_ASYNC_STEP: return true; /* copies are made at once */
+    case SG_OP_ALLOCA: allocate(gen); return true;
+    case SG_OP_STACKSAVE: {
+        LLVMValueRef stack = sg_gen_intrinsic(gen, "llvm.stacksave", &gen->pointer, LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stacksave", 14)) ? 1 : 0, NULL, 0);
+        sg_gen_result(gen, LLVMBuildPtrToInt(B, stack, gen->i64, ""));
+        return true;
+    }
+    case SG_OP_STACKRESTORE: {
+        LLVMValueRef stack = LLVMBuildIntToPtr(B, sg_gen_operand(gen, 0), gen->pointer, "");
+        sg_gen_intrinsic(gen, "llvm.stackrestore", &gen->pointer, LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stackrestore", 17)) ? 1 : 0, &stack, 1);
+        return true;
+    }
+    default: return false;
+    }
+}

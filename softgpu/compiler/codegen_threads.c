@@ -1,0 +1,114 @@
+/*
+ * codegen_threads.c - what threads do together: barriers, shuffles, votes. All of it is calls of the engine.
+ */
+#include "softgpu/compiler/codegen.h"
+
+#define B gen->builder
+
+static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
+{
+    return sg_gen_read(gen, &gen->insn->operands[i], SG_U32);
+}
+
+static LLVMValueRef predicate_operand(struct sg_codegen *gen, uint32_t i)
+{
+    return LLVMBuildZExt(B, sg_gen_read(gen, &gen->insn->operands[i], SG_PRED), gen->i32, "");
+}
+
+static LLVMValueRef is_nonzero(struct sg_codegen *gen, LLVMValueRef value)
+{
+    return sg_gen_compare(gen, LLVMIntNE, value, LLVMConstNull(LLVMTypeOf(value)));
+}
+
+static void barrier(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    uint8_t kind = SG_MOD(insn, SG_GROUP_BAR);
+    LLVMValueRef zero = sg_gen_const(gen, 32, 0);
+    if (kind != SG_BAR_RED) {
+        LLVMValueRef arguments[3] = {gen->thread, u32_operand(gen, 0), insn->n_operands > 1 ? u32_operand(gen, 1) : zero};
+        const char *name = kind == SG_BAR_SYNC ? "sg_rt_barrier_sync" : "sg_rt_barrier_arrive";
+        sg_gen_runtime(gen, name, gen->nothing, arguments, 3);
+        return;
+    }
+    bool counted = insn->n_operands == 4;
+    LLVMValueRef arguments[5] = {gen->thread, u32_operand(gen, 1), counted ? u32_operand(gen, 2) : zero,
+                                 sg_gen_const(gen, 32, SG_MOD(insn, SG_GROUP_REDUCE) - 1u),
+                                 predicate_operand(gen, counted ? 3 : 2)};
+    LLVMValueRef value = sg_gen_runtime(gen, "sg_rt_barrier_red", gen->i32, arguments, 5);
+    if (insn->types[0] == SG_PRED)
+        value = is_nonzero(gen, value);
+    sg_gen_result(gen, value);
+}
+
+/* A value in the low word and a predicate in bit 32 of what the engine returns. */
+static void unpack(struct sg_codegen *gen, LLVMValueRef both)
+{
+    const struct sg_insn *insn = gen->insn;
+    sg_gen_write(gen, &insn->operands[0], SG_B32, LLVMBuildTrunc(B, both, gen->i32, ""));
+    LLVMValueRef high = LLVMBuildLShr(B, both, sg_gen_const(gen, 64, 32), "");
+    sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED, LLVMBuildTrunc(B, high, gen->i1, ""));
+}
+
+static void shuffle(struct sg_codegen *gen)
+{
+    LLVMValueRef arguments[6] = {gen->thread, sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_SHFL) - 1u),
+                                 sg_gen_operand(gen, 1), u32_operand(gen, 2), u32_operand(gen, 3), u32_operand(gen, 4)};
+    unpack(gen, sg_gen_runtime(gen, "sg_rt_shfl", gen->i64, arguments, 6));
+}
+
+static void vote(struct sg_codegen *gen)
+{
+    uint8_t mode = SG_MOD(gen->insn, SG_GROUP_VOTE);
+    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, mode - 1u), predicate_operand(gen, 1),
+                                 u32_operand(gen, 2)};
+    LLVMValueRef value = sg_gen_runtime(gen, "sg_rt_vote", gen->i32, arguments, 4);
+    sg_gen_result(gen, mode == SG_VOTE_BALLOT ? value : is_nonzero(gen, value));
+}
+
+static void match(struct sg_codegen *gen)
+{
+    LLVMValueRef value = sg_gen_operand(gen, 1);
+    if (LLVMTypeOf(value) != gen->i64)
+        value = LLVMBuildZExt(B, value, gen->i64, "");
+    LLVMValueRef arguments[3] = {gen->thread, value, u32_operand(gen, 2)};
+    if (SG_MOD(gen->insn, SG_GROUP_MATCH) == SG_MATCH_ALL)
+        unpack(gen, sg_gen_runtime(gen, "sg_rt_match_all", gen->i64, arguments, 3));
+    else
+        sg_gen_write(gen, &gen->insn->operands[0], SG_B32, sg_gen_runtime(gen, "sg_rt_match_any", gen->i32, arguments, 3));
+}
+
+static void reduce(struct sg_codegen *gen)
+{
+    bool is_signed = sg_type_is_signed((enum sg_type)gen->insn->types[0]);
+    uint32_t op;
+    switch (SG_MOD(gen->insn, SG_GROUP_REDUX)) {
+    case SG_REDUX_ADD: op = 0; break;
+    case SG_REDUX_MIN: op = is_signed ? 1 : 3; break;
+    case SG_REDUX_MAX: op = is_signed ? 2 : 4; break;
+    case SG_REDUX_AND: op = 5; break;
+    case SG_REDUX_OR: op = 6; break;
+    default: op = 7; break;
+    }
+    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, op), sg_gen_operand(gen, 1), u32_operand(gen, 2)};
+    sg_gen_result(gen, sg_gen_runtime(gen, "sg_rt_redux", gen->i32, arguments, 4));
+}
+
+bool sg_gen_threads(struct sg_codegen *gen)
+{
+    switch (gen->insn->form->op) {
+    case SG_OP_BAR: barrier(gen); return true;
+    case SG_OP_BAR_WARP: {
+        LLVMValueRef arguments[2] = {gen->thread, u32_operand(gen, 0)};
+        sg_gen_runtime(gen, "sg_rt_warp_sync", gen->nothing, arguments, 2);
+        return true;
+    }
+    case SG_OP_SHFL: shuffle(gen); return true;
+    case SG_OP_VOTE: vote(gen); return true;
+    case SG_OP_MATCH: match(gen); return true;
+    case SG_OP_REDUX: reduce(gen); return true;
+    case SG_OP_ACTIVEMASK: sg_gen_result(gen, sg_gen_runtime(gen, "sg_rt_activemask", gen->i32, &gen->thread, 1)); return true;
+    case SG_OP_NANOSLEEP: sg_gen_runtime(gen, "sg_rt_yield", gen->nothing, &gen->thread, 1); return true;
+    default: return false;
+    }
+}

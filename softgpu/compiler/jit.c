@@ -1,0 +1,180 @@
+/*
+ * jit.c - LLVM's ORC JIT: host target, optimisation, linking against the engine and math.c. Nothing else is visible to
+ * generated code. All contexts of one JIT are one, so modules are compiled one at a time; the program's lock sees to it.
+ *
+ * For developers: with SOFTGPU_DUMP_IR set to a folder, every module is written there before and after optimisation.
+ */
+#include "softgpu/compiler/jit.h"
+#include "softgpu/compiler/math.h"
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/Error.h>
+#include <llvm-c/LLJIT.h>
+#include <llvm-c/Orc.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sg_jit {
+    LLVMOrcThreadSafeContextRef context;
+    LLVMOrcLLJITRef lljit;
+    LLVMTargetMachineRef machine;
+    bool has_half;
+};
+
+static void initialise_target(void)
+{
+    LLVMInitializeNativeTarget();
+    LLVMInitializeNativeAsmPrinter();
+}
+
+static LLVMTargetMachineRef create_machine(struct sg_jit *jit, struct sg_text *log)
+{
+    char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
+    char *message = NULL;
+    LLVMTargetRef target;
+    LLVMTargetMachineRef machine = NULL;
+    if (LLVMGetTargetFromTriple(triple, &target, &message)) {
+        sg_text_append(log, "LLVM has no target for %s: %s\n", triple, message);
+        LLVMDisposeMessage(message);
+    } else {
+        machine = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocPIC,
+                                          LLVMCodeModelJITDefault);
+    }
+    jit->has_half = strstr(features, "+f16c") != NULL || strncmp(triple, "aarch64", 7) == 0;
+    LLVMDisposeMessage(triple);
+    LLVMDisposeMessage(cpu);
+    LLVMDisposeMessage(features);
+    return machine;
+}
+
+/* Tells the error and frees it; true if there was one. */
+static bool failed(LLVMErrorRef error, struct sg_text *log)
+{
+    if (error == NULL)
+        return false;
+    char *message = LLVMGetErrorMessage(error);
+    sg_text_append(log, "LLVM: %s\n", message);
+    LLVMDisposeErrorMessage(message);
+    return true;
+}
+
+static bool define_symbols(struct sg_jit *jit, const struct sg_rt_symbol *symbols, struct sg_text *log)
+{
+    size_t count = 0;
+    while (symbols[count].name != NULL)
+        count++;
+    LLVMOrcCSymbolMapPair *pairs = calloc(count, sizeof(*pairs));
+    if (pairs == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        pairs[i].Name = LLVMOrcLLJITMangleAndIntern(jit->lljit, symbols[i].name);
+        pairs[i].Sym.Address = (LLVMOrcExecutorAddress)(uintptr_t)symbols[i].address;
+        pairs[i].Sym.Flags.GenericFlags = LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable;
+    }
+    LLVMOrcMaterializationUnitRef unit = LLVMOrcAbsoluteSymbols(pairs, count);
+    free(pairs);
+    return !failed(LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit->lljit), unit), log);
+}
+
+struct sg_jit *sg_jit_create(struct sg_text *log)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, initialise_target);
+    struct sg_jit *jit = calloc(1, sizeof(*jit));
+    if (jit == NULL)
+        return NULL;
+    jit->context = LLVMOrcCreateNewThreadSafeContext();
+    jit->machine = create_machine(jit, log);
+    LLVMTargetMachineRef for_lljit = jit->machine == NULL ? NULL : create_machine(jit, log);
+    if (for_lljit == NULL) {
+        sg_jit_destroy(jit);
+        return NULL;
+    }
+    LLVMOrcLLJITBuilderRef builder = LLVMOrcCreateLLJITBuilder();
+    LLVMOrcLLJITBuilderSetJITTargetMachineBuilder(
+        builder, LLVMOrcJITTargetMachineBuilderCreateFromTargetMachine(for_lljit));
+    if (failed(LLVMOrcCreateLLJIT(&jit->lljit, builder), log) || !define_symbols(jit, sg_rt_symbols(), log) ||
+        !define_symbols(jit, sg_math_symbols, log)) {
+        sg_jit_destroy(jit);
+        return NULL;
+    }
+    return jit;
+}
+
+void sg_jit_destroy(struct sg_jit *jit)
+{
+    struct sg_text log = {0};
+    if (jit == NULL)
+        return;
+    if (jit->lljit != NULL)
+        failed(LLVMOrcDisposeLLJIT(jit->lljit), &log);
+    if (jit->machine != NULL)
+        LLVMDisposeTargetMachine(jit->machine);
+    LLVMOrcDisposeThreadSafeContext(jit->context);
+    sg_text_fini(&log);
+    free(jit);
+}
+
+bool sg_jit_has_half(const struct sg_jit *jit)
+{
+    return jit->has_half;
+}
+
+LLVMContextRef sg_jit_context(const struct sg_jit *jit)
+{
+    return LLVMOrcThreadSafeContextGetContext(jit->context);
+}
+
+static void dump(LLVMModuleRef module, const char *symbol, const char *stage)
+{
+    const char *folder = getenv("SOFTGPU_DUMP_IR");
+    char path[4096];
+    if (folder == NULL)
+        return;
+    snprintf(path, sizeof(path), "%s/%.200s.%s.ll", folder, symbol, stage);
+    char *message = NULL;
+    if (LLVMPrintModuleToFile(module, path, &message))
+        LLVMDisposeMessage(message);
+}
+
+static bool optimise(struct sg_jit *jit, LLVMModuleRef module, struct sg_text *log)
+{
+    LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+    LLVMPassBuilderOptionsSetLoopVectorization(options, 1);
+    LLVMPassBuilderOptionsSetLoopInterleaving(options, 1);
+    LLVMPassBuilderOptionsSetSLPVectorization(options, 1);
+    LLVMPassBuilderOptionsSetLoopUnrolling(options, 1);
+    bool bad = failed(LLVMRunPasses(module, "default<O2>", jit->machine, options), log);
+    LLVMDisposePassBuilderOptions(options);
+    return !bad;
+}
+
+void *sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbol, struct sg_text *log)
+{
+    char *triple = LLVMGetTargetMachineTriple(jit->machine), *message = NULL;
+    LLVMSetTarget(module, triple);
+    LLVMDisposeMessage(triple);
+    LLVMSetDataLayout(module, LLVMOrcLLJITGetDataLayoutStr(jit->lljit));
+    dump(module, symbol, "generated");
+    bool invalid = LLVMVerifyModule(module, LLVMReturnStatusAction, &message);
+    if (invalid)
+        sg_text_append(log, "generated code for '%s' is not valid: %s\n", symbol, message);
+    LLVMDisposeMessage(message);
+    if (invalid || !optimise(jit, module, log)) {
+        LLVMDisposeModule(module);
+        return NULL;
+    }
+    dump(module, symbol, "optimised");
+    LLVMOrcThreadSafeModuleRef safe = LLVMOrcCreateNewThreadSafeModule(module, jit->context);
+    LLVMOrcExecutorAddress address = 0;
+    if (failed(LLVMOrcLLJITAddLLVMIRModule(jit->lljit, LLVMOrcLLJITGetMainJITDylib(jit->lljit), safe), log) ||
+        failed(LLVMOrcLLJITLookup(jit->lljit, &address, symbol), log))
+        return NULL;
+    return (void *)(uintptr_t)address;
+}

@@ -1,0 +1,215 @@
+/*
+ * math.c - see math.h. Directed rounding switches the host's rounding mode around one operation, which is kept from
+ * moving by volatile operands. Any thread.
+ */
+#include "softgpu/compiler/math.h"
+#include "softgpu/compiler/instruction.h"
+
+#include <fenv.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+static int host_mode(uint32_t round)
+{
+    switch (round) {
+    case SG_RZ: return FE_TOWARDZERO;
+    case SG_RM: return FE_DOWNWARD;
+    case SG_RP: return FE_UPWARD;
+    default: return FE_TONEAREST;
+    }
+}
+
+#define ROUNDED(type, expression)                                                                              \
+    do {                                                                                                       \
+        fesetround(host_mode(round));                                                                          \
+        volatile type result = (expression);                                                                   \
+        fesetround(FE_TONEAREST);                                                                              \
+        return result;                                                                                         \
+    } while (0)
+
+double sg_math_add_f64(double a, double b, uint32_t round)
+{
+    volatile double x = a, y = b;
+    ROUNDED(double, x + y);
+}
+
+double sg_math_mul_f64(double a, double b, uint32_t round)
+{
+    volatile double x = a, y = b;
+    ROUNDED(double, x * y);
+}
+
+double sg_math_fma_f64(double a, double b, double c, uint32_t round)
+{
+    volatile double x = a, y = b, z = c;
+    ROUNDED(double, fma(x, y, z));
+}
+
+double sg_math_div_f64(double a, double b, uint32_t round)
+{
+    volatile double x = a, y = b;
+    ROUNDED(double, x / y);
+}
+
+float sg_math_div_f32(float a, float b, uint32_t round)
+{
+    volatile float x = a, y = b;
+    ROUNDED(float, x / y);
+}
+
+double sg_math_sqrt_f64(double a, uint32_t round)
+{
+    volatile double x = a;
+    ROUNDED(double, sqrt(x));
+}
+
+float sg_math_sqrt_f32(float a, uint32_t round)
+{
+    volatile float x = a;
+    ROUNDED(float, sqrtf(x));
+}
+
+double sg_math_integer_to_f64(uint64_t value, uint32_t is_signed, uint32_t round)
+{
+    volatile uint64_t x = value;
+    ROUNDED(double, is_signed ? (double)(int64_t)x : (double)x);
+}
+
+float sg_math_tanh(float a)
+{
+    return tanhf(a);
+}
+
+/* --- small formats --- */
+
+/*
+ * A float to a format of `exponent` and `mantissa` bits, by integer arithmetic. Returns the magnitude's bits, not
+ * limited: what is too large has an exponent beyond the format's, and the caller decides what becomes of it.
+ */
+static uint32_t narrow(float value, uint32_t exponent, uint32_t mantissa, uint32_t round)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    bool negative = bits >> 31;
+    bits &= 0x7fffffff;
+    if (bits == 0)
+        return 0;
+    int bias = (1 << (exponent - 1)) - 1;
+    int power = (int)(bits >> 23) - 127;
+    uint64_t digits = bits >> 23 == 0 ? bits : (bits & 0x7fffff) | 0x800000;
+    if (bits >> 23 == 0)
+        power = -126;
+    /* digits * 2^(power - 23); the format's last place is 2^(least - mantissa) */
+    int least = power < 1 - bias ? 1 - bias : power;
+    int drop = 23 - (int)mantissa + (least - power);
+    if (drop > 40)
+        drop = 40;
+    uint64_t kept = digits >> drop, rest = digits & ((UINT64_C(1) << drop) - 1), half = UINT64_C(1) << (drop - 1);
+    bool up = round == SG_RN   ? rest > half || (rest == half && (kept & 1))
+              : round == SG_RP ? !negative && rest != 0
+              : round == SG_RM ? negative && rest != 0
+                               : false;
+    kept += up;
+    /* the hidden digit adds one to the exponent by itself, and so does a carry */
+    return (uint32_t)(((uint64_t)(least + bias - 1) << mantissa) + kept);
+}
+
+static float widen(uint32_t bits, uint32_t exponent, uint32_t mantissa)
+{
+    int bias = (1 << (exponent - 1)) - 1;
+    int power = (int)(bits >> mantissa);
+    uint32_t digits = bits & ((1u << mantissa) - 1);
+    if (power == 0)
+        return ldexpf((float)digits, 1 - bias - (int)mantissa);
+    return ldexpf((float)(digits | 1u << mantissa), power - bias - (int)mantissa);
+}
+
+float sg_math_half_to_float(uint32_t bits)
+{
+    float magnitude = (bits & 0x7c00) != 0x7c00 ? widen(bits & 0x7fff, 5, 10) : (bits & 0x3ff) != 0 ? NAN : INFINITY;
+    return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+uint32_t sg_math_float_to_half(float value, uint32_t round)
+{
+    if (isnan(value))
+        return 0x7fff;
+    uint32_t sign = signbit(value) ? 0x8000 : 0;
+    if (isinf(value))
+        return sign | 0x7c00;
+    uint32_t magnitude = narrow(value, 5, 10, round);
+    bool to_greatest = round == SG_RZ || (round == SG_RM && sign == 0) || (round == SG_RP && sign != 0);
+    if (magnitude >= 0x7c00)
+        magnitude = to_greatest ? 0x7bff : 0x7c00;
+    return sign | magnitude;
+}
+
+uint32_t sg_math_float_to_f8(float value, uint32_t exponent)
+{
+    uint32_t greatest = exponent == 4 ? 0x7e : 0x7b;
+    if (isnan(value))
+        return 0x7f;
+    uint32_t magnitude = isinf(value) ? greatest : narrow(value, exponent, 7 - exponent, SG_RN);
+    return (signbit(value) ? 0x80 : 0) | (magnitude > greatest ? greatest : magnitude);
+}
+
+float sg_math_f8_to_float(uint32_t bits, uint32_t exponent)
+{
+    uint32_t magnitude = bits & 0x7f;
+    float value;
+    if (exponent == 4)
+        value = magnitude == 0x7f ? NAN : widen(magnitude, 4, 3);
+    else
+        value = magnitude > 0x7c ? NAN : magnitude == 0x7c ? INFINITY : widen(magnitude, 5, 2);
+    return (bits & 0x80) != 0 ? -value : value;
+}
+
+uint32_t sg_math_fns(uint32_t mask, uint32_t base, uint32_t offset)
+{
+    int32_t wanted = (int32_t)offset;
+    if (base > 31)
+        return UINT32_MAX;
+    if (wanted == 0)
+        return (mask >> base & 1) != 0 ? base : UINT32_MAX;
+    int32_t step = wanted > 0 ? 1 : -1, left = wanted > 0 ? wanted : -wanted;
+    for (int32_t place = (int32_t)base; place >= 0 && place < 32; place += step)
+        if ((mask >> place & 1) != 0 && --left == 0)
+            return (uint32_t)place;
+    return UINT32_MAX;
+}
+
+/* --- 128-bit exchanges: one at a time --- */
+
+static pthread_mutex_t wide_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void sg_atomic_cas_128(void *address, const void *expected, const void *value, void *old)
+{
+    pthread_mutex_lock(&wide_mutex);
+    memcpy(old, address, 16);
+    if (memcmp(old, expected, 16) == 0)
+        memcpy(address, value, 16);
+    pthread_mutex_unlock(&wide_mutex);
+}
+
+void sg_atomic_exch_128(void *address, const void *value, void *old)
+{
+    pthread_mutex_lock(&wide_mutex);
+    memcpy(old, address, 16);
+    memcpy(address, value, 16);
+    pthread_mutex_unlock(&wide_mutex);
+}
+
+#define OWN(function) {#function, (void *)(uintptr_t)(function)}
+/* What LLVM calls for intrinsics and for copies, by the C library's names. */
+const struct sg_rt_symbol sg_math_symbols[] = {
+    OWN(sg_math_add_f64), OWN(sg_math_mul_f64), OWN(sg_math_fma_f64), OWN(sg_math_div_f64), OWN(sg_math_div_f32),
+    OWN(sg_math_sqrt_f64), OWN(sg_math_sqrt_f32), OWN(sg_math_integer_to_f64), OWN(sg_math_tanh),
+    OWN(sg_math_half_to_float), OWN(sg_math_float_to_half), OWN(sg_math_float_to_f8), OWN(sg_math_f8_to_float),
+    OWN(sg_math_fns), OWN(sg_atomic_cas_128), OWN(sg_atomic_exch_128),
+    OWN(sinf), OWN(cosf), OWN(exp2f), OWN(log2f), OWN(tanhf), OWN(fmaf), OWN(fma), OWN(floorf), OWN(floor), OWN(ceilf),
+    OWN(ceil), OWN(truncf), OWN(trunc), OWN(roundevenf), OWN(roundeven), OWN(ldexpf), OWN(ldexp), OWN(sqrtf), OWN(sqrt),
+    OWN(sincosf), OWN(expf), OWN(exp2), OWN(log2), OWN(fmodf), OWN(fmod), OWN(fminf), OWN(fmaxf), OWN(fmin), OWN(fmax),
+    OWN(memcpy), OWN(memmove), OWN(memset), OWN(memcmp), OWN(bcmp),
+    {NULL, NULL},
+};

@@ -1,0 +1,216 @@
+/*
+ * program.c - the compiler's interface: one program is one PTX module with its kernels and variables. A lock makes
+ * code generation one at a time; what is known after creation never changes and is read without it.
+ */
+#include "softgpu/compiler/analysis.h"
+#include "softgpu/compiler/codegen.h"
+#include "softgpu/compiler/initial.h"
+#include "softgpu/compiler/jit.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kernel {
+    struct sg_kernel public;
+    struct sg_function *function;
+    struct sg_reach reach;
+    struct sg_shared_layout shared;
+    void *code; /* under the lock */
+};
+
+struct sg_program {
+    struct sg_arena arena;
+    char *text;
+    struct sg_module *module;
+    struct kernel *kernels;
+    size_t n_kernels;
+    struct sg_variable *variables;
+    struct sg_var **places;
+    size_t n_variables;
+    pthread_mutex_t lock;
+    struct sg_jit *jit; /* under the lock; made when the first code is asked for */
+};
+
+static uint32_t thread_product(const uint32_t dimensions[3])
+{
+    return dimensions[0] == 0 ? 0 : dimensions[0] * dimensions[1] * dimensions[2];
+}
+
+static void describe_kernel(struct sg_program *program, struct kernel *kernel, struct sg_function *function)
+{
+    struct sg_kernel *public = &kernel->public;
+    struct sg_param *params = SG_NEW_ARRAY(&program->arena, struct sg_param, function->n_params);
+    uint32_t limit = thread_product(function->maxntid), required = thread_product(function->reqntid);
+    kernel->function = function;
+    sg_reach_compute(&program->arena, program->module, function, &kernel->reach);
+    sg_shared_compute(&program->arena, &kernel->reach, &kernel->shared);
+    for (uint32_t i = 0; i < function->n_params; i++)
+        params[i] = (struct sg_param){function->params[i].offset, (uint32_t)function->params[i].size,
+                                      function->params[i].align};
+    public->name = function->name;
+    public->n_params = function->n_params;
+    public->params = params;
+    public->params_size = function->params_size;
+    public->shared_static = kernel->shared.size;
+    public->max_threads = required != 0 ? required : limit != 0 && limit < 1024 ? limit : 1024;
+    memcpy(public->required_ntid, function->reqntid, sizeof(public->required_ntid));
+    public->thread_form = kernel->reach.thread_form;
+    public->cooperative = kernel->reach.cooperative;
+    for (uint32_t f = 0; f < kernel->reach.count; f++) {
+        const struct sg_function *part = kernel->reach.functions[f];
+        for (uint32_t i = 0; i < part->n_vars; i++)
+            if (part->vars[i]->space == SG_SPACE_LOCAL)
+                public->local_size += (uint32_t)part->vars[i]->size;
+    }
+}
+
+static void describe(struct sg_program *program)
+{
+    struct sg_module *module = program->module;
+    program->kernels = SG_NEW_ARRAY(&program->arena, struct kernel, module->n_functions);
+    for (uint32_t i = 0; i < module->n_functions; i++)
+        if (module->functions[i]->is_entry && module->functions[i]->defined)
+            describe_kernel(program, &program->kernels[program->n_kernels++], module->functions[i]);
+    program->variables = SG_NEW_ARRAY(&program->arena, struct sg_variable, module->n_vars);
+    program->places = SG_NEW_ARRAY(&program->arena, struct sg_var *, module->n_vars);
+    for (uint32_t i = 0; i < module->n_vars; i++) {
+        struct sg_var *var = module->vars[i];
+        if (var->space != SG_SPACE_GLOBAL && var->space != SG_SPACE_CONST)
+            continue;
+        var->program_index = (uint32_t)program->n_variables;
+        program->places[program->n_variables] = var;
+        program->variables[program->n_variables++] = (struct sg_variable){
+            .name = var->name,
+            .size = var->size,
+            .align = var->align,
+            .constant = var->space == SG_SPACE_CONST,
+            .external = var->linkage == SG_LINKAGE_EXTERN,
+            .visible = var->function == NULL,
+        };
+    }
+}
+
+enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t capability, struct sg_text *log,
+                                         struct sg_program **out)
+{
+    struct sg_program *volatile program = calloc(1, sizeof(*program));
+    struct sg_diagnostics diagnostics = {.log = log};
+    if (program == NULL)
+        return SG_COMPILE_NO_MEMORY;
+    pthread_mutex_init(&program->lock, NULL);
+    program->arena.diagnostics = &diagnostics;
+    if (setjmp(diagnostics.escape) != 0) {
+        sg_program_destroy(program);
+        return diagnostics.status;
+    }
+    /* names and messages point into the text, so the program has its own copy */
+    char *text = sg_arena_alloc(&program->arena, size + 1);
+    memcpy(text, ptx, size);
+    program->text = text;
+    struct sg_ast *ast = sg_parse(&program->arena, text, strnlen(text, size));
+    program->module = sg_check(&program->arena, ast, capability);
+    sg_analyse_module(&program->arena, program->module);
+    describe(program);
+    program->arena.diagnostics = NULL;
+    *out = program;
+    return SG_COMPILE_OK;
+}
+
+void sg_program_destroy(struct sg_program *program)
+{
+    if (program == NULL)
+        return;
+    sg_jit_destroy(program->jit);
+    sg_arena_fini(&program->arena);
+    pthread_mutex_destroy(&program->lock);
+    free(program);
+}
+
+const struct sg_kernel *sg_program_kernel(const struct sg_program *program, size_t index)
+{
+    return index < program->n_kernels ? &program->kernels[index].public : NULL;
+}
+
+const struct sg_variable *sg_program_variable(const struct sg_program *program, size_t index)
+{
+    return index < program->n_variables ? &program->variables[index] : NULL;
+}
+
+void sg_program_place(struct sg_program *program, size_t index, void *address)
+{
+    if (index < program->n_variables)
+        program->places[index]->address = address;
+}
+
+enum sg_compile_status sg_program_initialise(struct sg_program *program, struct sg_text *log)
+{
+    struct sg_diagnostics diagnostics = {.log = log};
+    struct sg_arena arena = {.diagnostics = &diagnostics};
+    if (setjmp(diagnostics.escape) != 0) {
+        sg_arena_fini(&arena);
+        return diagnostics.status;
+    }
+    for (size_t i = 0; i < program->n_variables; i++)
+        if (program->places[i]->linkage != SG_LINKAGE_EXTERN)
+            sg_initial_write(&diagnostics, program->module, program->places[i]);
+    sg_arena_fini(&arena);
+    return SG_COMPILE_OK;
+}
+
+/* Under the lock. */
+static enum sg_compile_status compile(struct sg_program *program, struct kernel *kernel, struct sg_text *log)
+{
+    if (program->jit == NULL && (program->jit = sg_jit_create(log)) == NULL)
+        return SG_COMPILE_NO_MEMORY;
+    struct sg_diagnostics diagnostics = {.log = log};
+    struct sg_arena arena = {.diagnostics = &diagnostics};
+    char symbol[48];
+    snprintf(symbol, sizeof(symbol), "sg.kernel%u", (unsigned)(kernel - program->kernels));
+    struct sg_codegen *gen = calloc(1, sizeof(*gen));
+    if (gen == NULL)
+        return SG_COMPILE_NO_MEMORY;
+    gen->arena = &arena;
+    gen->module = program->module;
+    gen->reach = &kernel->reach;
+    gen->shared = &kernel->shared;
+    gen->thread_form = kernel->public.thread_form;
+    gen->has_half = sg_jit_has_half(program->jit);
+    gen->context = sg_jit_context(program->jit);
+    enum sg_compile_status status = SG_COMPILE_OK;
+    if (setjmp(diagnostics.escape) != 0) {
+        status = diagnostics.status;
+        if (gen->llvm != NULL)
+            LLVMDisposeModule(gen->llvm);
+    } else if (sg_generate(gen, kernel->function, symbol) == NULL) {
+        status = SG_COMPILE_NO_MEMORY;
+    }
+    if (gen->builder != NULL)
+        LLVMDisposeBuilder(gen->builder);
+    if (gen->entry_builder != NULL)
+        LLVMDisposeBuilder(gen->entry_builder);
+    if (status == SG_COMPILE_OK) {
+        kernel->code = sg_jit_compile(program->jit, gen->llvm, symbol, log);
+        if (kernel->code == NULL)
+            status = SG_COMPILE_INVALID_PTX;
+    }
+    sg_arena_fini(&arena);
+    free(gen);
+    return status;
+}
+
+enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log, void **code)
+{
+    if (index >= program->n_kernels)
+        return SG_COMPILE_UNRESOLVED;
+    struct kernel *kernel = &program->kernels[index];
+    enum sg_compile_status status = SG_COMPILE_OK;
+    pthread_mutex_lock(&program->lock);
+    if (kernel->code == NULL)
+        status = compile(program, kernel, log);
+    if (status == SG_COMPILE_OK)
+        *code = kernel->code;
+    pthread_mutex_unlock(&program->lock);
+    return status;
+}
