@@ -56,14 +56,11 @@ struct daemon {
 /* --- start -------------------------------------------------------------------------------------------------
  */
 
-static bool listen_on(struct daemon *daemon, const char *address, bool required)
+/* Whether `address` may be listened on: this machine's own, or others allowed. */
+static bool check_address(const struct daemon *daemon, const char *address)
 {
     char why[256] = "";
     bool local = false;
-    if (daemon->n_listeners == LISTENERS_MAX) {
-        rg_error("more than %d addresses to listen on", LISTENERS_MAX);
-        return false;
-    }
     if (rg_daemon_address_is_local(address, &local, why, sizeof why) != RG_OK) {
         rg_error("cannot listen on '%s': %s", address, why);
         return false;
@@ -77,6 +74,27 @@ static bool listen_on(struct daemon *daemon, const char *address, bool required)
                  address);
         return false;
     }
+    if (!local)
+        rg_warn("%s will be open to everybody who can reach it (--allow-unauthenticated)", address);
+    return true;
+}
+
+static bool check_addresses(const struct daemon *daemon)
+{
+    const struct rg_text_list *wanted = &daemon->settings->listen;
+    if (wanted->n > LISTENERS_MAX) {
+        rg_error("more than %d addresses to listen on", LISTENERS_MAX);
+        return false;
+    }
+    for (size_t i = 0; i < wanted->n; i++)
+        if (!check_address(daemon, wanted->items[i]))
+            return false;
+    return true;
+}
+
+static bool listen_on(struct daemon *daemon, const char *address, bool required)
+{
+    char why[256] = "";
     /* Filters would keep part of the conversation to themselves, and the worker takes the socket over. */
     const struct rg_transport_options options = {.filters = ""};
     struct rg_listener *listener;
@@ -90,9 +108,6 @@ static bool listen_on(struct daemon *daemon, const char *address, bool required)
     }
     daemon->listeners[daemon->n_listeners++] = listener;
     rg_info("listening on %s", rg_listener_address(listener));
-    if (!local)
-        rg_warn("%s is open to everybody who can reach it (--allow-unauthenticated)",
-                rg_listener_address(listener));
     return true;
 }
 
@@ -326,18 +341,20 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
 {
     const struct rg_daemon_settings *settings = daemon->settings;
     char why[RG_CONTROL_REASON] = "";
-    const char *worker = worker_path(settings, worker_buffer, worker_size);
-    if (!worker || !open_signals(daemon))
+    /* Mistakes first: they should not have to wait for a driver. While that is tried, signals end us as
+     * usual. */
+    if (!check_addresses(daemon))
         return false;
-    raise_descriptor_limit();
-    /* Addresses first: a mistake there should not have to wait for a driver. Nobody is accepted before
-     * serving. */
-    if (!open_listeners(daemon))
+    const char *worker = worker_path(settings, worker_buffer, worker_size);
+    if (!worker)
         return false;
     if (rg_driver_find(settings->driver, &daemon->driver, why, sizeof why) != RG_OK) {
         rg_error("%s", why);
         return false;
     }
+    raise_descriptor_limit();
+    if (!open_signals(daemon) || !open_listeners(daemon))
+        return false;
     if (rg_sessions_init(&daemon->sessions, (uint32_t)settings->max_sessions, worker) != RG_OK)
         return false;
     if (rg_handshakes_init(&daemon->handshakes, &daemon->driver, &daemon->sessions,

@@ -75,8 +75,14 @@ static enum rg_status run_probe(const char *library, unsigned char *buffer, size
         return RG_ERR_NO_MEMORY;
     }
     char *arguments[] = {path, (char *)"--driver", (char *)(uintptr_t)library, NULL};
-    struct rg_process process = {
-        .path = path, .arguments = arguments, .environment = environ, .fds = {ends[1]}, .n_fds = 1};
+    /* It dies with the thread that waits for it: one that hangs does not outlive a daemon that was stopped.
+     */
+    struct rg_process process = {.path = path,
+                                 .arguments = arguments,
+                                 .environment = environ,
+                                 .fds = {ends[1]},
+                                 .n_fds = 1,
+                                 .death_signal = SIGKILL};
     pid_t pid;
     enum rg_status status = rg_process_start(&process, &pid, why, why_size);
     close(ends[1]);

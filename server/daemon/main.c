@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "server/daemon/daemon.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@ static void drop_client_environment(void)
 
 int main(int argc, char **argv)
 {
+    /* The threads of handshakes are many and short; an arena for each would keep memory for nothing. */
+    mallopt(M_ARENA_MAX, 1);
     rg_log_name("remote-gpud");
     struct rg_daemon_settings settings;
     int status = 0;

@@ -63,7 +63,8 @@ def built_with_thread_sanitizer():
 
 
 class Daemon:
-    def __init__(self, *arguments, environment=None, listen=True, worker=WORKER, driver=DRIVER):
+    def __init__(self, *arguments, environment=None, listen=True, wait=True, worker=WORKER,
+                 driver=DRIVER):
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpud-test-")
         self.ready = os.path.join(self.folder.name, "ready")
         self.log_path = os.path.join(self.folder.name, "log")
@@ -74,7 +75,8 @@ class Daemon:
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(command, env=dict(ENVIRONMENT, **(environment or {})), stdout=log,
                                             stderr=log, stdin=subprocess.DEVNULL)
-        wait_until(lambda: os.path.exists(self.ready) or self.process.poll() is not None)
+        if wait:
+            wait_until(lambda: os.path.exists(self.ready) or self.process.poll() is not None)
 
     def addresses(self):
         with open(self.ready) as file:
@@ -203,6 +205,15 @@ class Starting(Case):
         self.assertRegex(self.fails(environment={"FAKE_DRIVER_MODE": "crash"}), "crashed when it was tried")
         self.assertIn("it has no device", self.fails(environment={"FAKE_DRIVER_DEVICES": "0"}))
         self.assertIn("/nonexistent/libcuda.so.1", self.fails(driver="/nonexistent/libcuda.so.1"))
+
+    def test_stops_while_a_driver_hangs(self):
+        daemon = Daemon(environment={"FAKE_DRIVER_MODE": "hang"}, wait=False)
+        self.addCleanup(daemon.stop)
+        self.assertTrue(wait_until(lambda: any(name == "probe" for _, _, name in children_of(daemon.process.pid))))
+        (probe, _, _), = children_of(daemon.process.pid)
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(daemon.process.wait(5), -signal.SIGTERM)
+        self.assertTrue(wait_until(lambda: not is_running(probe)))
 
     def test_driver_that_talks(self):
         daemon = self.start(environment={"FAKE_DRIVER_MODE": "print"})

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -20,6 +21,8 @@ EXPORT CUresult cuInit(unsigned flags)
 {
     const char *mode = getenv("FAKE_DRIVER_MODE");
     (void)flags;
+    if (mode && strcmp(mode, "hang") == 0)
+        pause();
     if (mode && strcmp(mode, "crash") == 0)
         abort();
     if (mode && strcmp(mode, "print") == 0)
