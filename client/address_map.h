@@ -1,8 +1,8 @@
 /*
  * address_map.h - what this client knows of addresses: device allocations and pinned host memory.
  *
- * Device pointers are the worker's addresses. So that no host pointer of this process can ever equal one,
- * each device range is also reserved (without access) in this process's address space.
+ * Device pointers are the worker's addresses. So that no host pointer of this process can ever equal one, each device
+ * range is also reserved (without access) in this process's address space.
  */
 #ifndef RG_CLIENT_ADDRESS_MAP_H
 #define RG_CLIENT_ADDRESS_MAP_H
@@ -39,8 +39,7 @@ static inline bool rg_range_on_device(const struct rg_range *range)
 bool rg_map_add(const struct rg_range *range);
 /** The range that contains `address`; false if there is none. */
 bool rg_map_find(uint64_t address, struct rg_range *out);
-/** Removes the range that begins at `start` and has one of the kinds (bits 1 << kind); false if there is
- * none. */
+/** Removes the range that begins at `start` and has one of the kinds (bits 1 << kind); false if there is none. */
 bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out);
 /** Removes all ranges of a context that has ended, but for host memory. */
 void rg_map_remove_context(uint64_t context);

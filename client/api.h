@@ -1,5 +1,4 @@
-/* api.h - the table through which the stand-in library and cuGetProcAddress reach the functions of the client
- * core. */
+/* api.h - the table through which the stand-in library and cuGetProcAddress reach the functions of the client core. */
 #ifndef RG_CLIENT_API_H
 #define RG_CLIENT_API_H
 

@@ -1,11 +1,11 @@
 /*
  * call.h - one call on its way to the worker: what generated encoders and hand-written API functions use.
  *
- * rg_call_begin checks that calls are possible (session, context), takes the stream lock and reserves the
- * record; the caller then writes exactly `size` bytes of parameters and ends with one of rg_call_post nobody
- * waits: the record joins the batch, the lock is released, a failure is latched elsewhere rg_call_wait sends
- * everything up to and including the record and waits for its reply; rg_call_done follows Nothing between
- * begin and post/wait may block or call another API function.
+ * rg_call_begin checks that calls are possible (session, context), takes the stream lock and reserves the record;
+ * the caller then writes exactly `size` bytes of parameters and ends with one of
+ *   rg_call_post   nobody waits: the record joins the batch, the lock is released, a failure is latched elsewhere
+ *   rg_call_wait   sends everything up to and including the record and waits for its reply; rg_call_done follows
+ * Nothing between begin and post/wait may block or call another API function.
  */
 #ifndef RG_CLIENT_CALL_H
 #define RG_CLIENT_CALL_H
@@ -33,19 +33,18 @@ struct rg_call {
     uint16_t op;
 };
 
-/** Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return.
- */
+/** Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return. */
 CUresult rg_call_allowed(unsigned flags);
 CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags);
 CUresult rg_call_post(struct rg_call *call);
 /**
- * As rg_call_post, and sends at once with `bulk` attached to the record (which therefore ends the batch).
- * Returns CUDA_ERROR_INVALID_VALUE if the bulk memory could not be read.
+ * As rg_call_post, and sends at once with `bulk` attached to the record (which therefore ends the batch). Returns
+ * CUDA_ERROR_INVALID_VALUE if the bulk memory could not be read.
  */
 CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk);
 /**
- * Where the bulk data of this thread's next reply goes: `height` rows of `width` bytes, `pitch` apart; memory
- * NULL takes that back. Before the operation's encoder is called; forgotten by rg_call_done.
+ * Where the bulk data of this thread's next reply goes: `height` rows of `width` bytes, `pitch` apart; memory NULL
+ * takes that back. Before the operation's encoder is called; forgotten by rg_call_done.
  */
 void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height);
 /** The call's result. Outputs can be read from call->reply (also with other results than CUDA_SUCCESS). */

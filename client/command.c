@@ -1,9 +1,9 @@
 /*
  * command.c - batches, the sender thread, and the life of one record (call.h).
  *
- * Locks, in this order: send_lock (the right to send, held across system calls), then lock (the current
- * batch). Two batches exist: one collects while the other is being sent. A batch with bulk data is closed:
- * the memory belongs to a caller who waits in rg_call_post_bulk until it has left.
+ * Locks, in this order: send_lock (the right to send, held across system calls), then lock (the current batch). Two
+ * batches exist: one collects while the other is being sent. A batch with bulk data is closed: the memory belongs to
+ * a caller who waits in rg_call_post_bulk until it has left.
  */
 #include "client/command.h"
 
@@ -286,8 +286,7 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     }
     if (rg_optimise[RG_OPT_ASYNC]) {
         pthread_mutex_unlock(&lock);
-        rg_command_flush(); /* by this thread or one before it: when the send lock was ours, the batch has
-                               left */
+        rg_command_flush(); /* by this thread or one before it: when the send lock was ours, the batch has left */
     } else {
         result = rg_call_wait(call);
         rg_call_done(call);

@@ -1,10 +1,10 @@
 /*
  * command.h - the command stream: calls of all threads as one sequence of records, sent in batches.
  *
- * A thread that makes a call appends its record to the current batch under `lock`, which is never held across
- * a system call. Batches leave in order under the send lock: by the thread whose call waits for an answer, at
- * once, or else by the sender thread. The sender is woken when it sleeps, so an idle wire sends at once;
- * while it is inside send, records collect, so a busy wire carries large batches. No timer is involved.
+ * A thread that makes a call appends its record to the current batch under `lock`, which is never held across a
+ * system call. Batches leave in order under the send lock: by the thread whose call waits for an answer, at once, or
+ * else by the sender thread. The sender is woken when it sleeps, so an idle wire sends at once; while it is inside
+ * send, records collect, so a busy wire carries large batches. No timer is involved.
  */
 #ifndef RG_CLIENT_COMMAND_H
 #define RG_CLIENT_COMMAND_H

@@ -1,9 +1,8 @@
 /*
  * context.c - primary and explicit contexts, and which one is current.
  *
- * A primary context is retained on the worker once; further retains and releases are counted here. Which
- * context is current is known to the client alone: rg_call_begin tells the worker when a call needs it and it
- * has changed.
+ * A primary context is retained on the worker once; further retains and releases are counted here. Which context is
+ * current is known to the client alone: rg_call_begin tells the worker when a call needs it and it has changed.
  */
 #include "client/context.h"
 
@@ -50,8 +49,7 @@ static CUresult allowed_on(CUdevice device)
     return rg_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* --- primary contexts ------------------------------------------------------------------------------------
- */
+/* --- primary contexts ------------------------------------------------------------------------------------ */
 
 /* First retain: asks the worker. The lock is held. */
 static CUresult retain_remotely(struct primary *primary, CUdevice device)
@@ -177,8 +175,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     return CUDA_SUCCESS;
 }
 
-/* --- explicit contexts -----------------------------------------------------------------------------------
- */
+/* --- explicit contexts ----------------------------------------------------------------------------------- */
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
@@ -267,8 +264,7 @@ CUresult cuCtxDetach(CUcontext ctx)
     return shadow_of(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* --- the current context -----------------------------------------------------------------------------------
- */
+/* --- the current context ----------------------------------------------------------------------------------- */
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
@@ -326,8 +322,7 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
     return CUDA_SUCCESS;
 }
 
-/* --- what is known of a context
- * ------------------------------------------------------------------------------ */
+/* --- what is known of a context ------------------------------------------------------------------------------ */
 
 /* The shadow of `ctx`, or of the current context for NULL. */
 static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)

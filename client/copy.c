@@ -1,11 +1,10 @@
 /*
  * copy.c - copies between host and device.
  *
- * Host → device leaves from the caller's memory without waiting: when the call returns the source has been
- * read, as CUDA promises for pageable memory. Pinned memory of an asynchronous copy is read at once too,
- * unless something queued may still write it (a copy to the host, a host function): then the worker asks for
- * it when the stream is there. Device → host waits for the data; into pinned memory, asynchronously, it lands
- * when the stream gets there.
+ * Host → device leaves from the caller's memory without waiting: when the call returns the source has been read, as
+ * CUDA promises for pageable memory. Pinned memory of an asynchronous copy is read at once too, unless something queued
+ * may still write it (a copy to the host, a host function): then the worker asks for it when the stream is there.
+ * Device → host waits for the data; into pinned memory, asynchronously, it lands when the stream gets there.
  */
 #include "client/address_map.h"
 #include "client/call.h"
@@ -140,8 +139,7 @@ static CUresult copy_out(const struct copy *copy)
     return status;
 }
 
-/* --- one dimension ----------------------------------------------------------------------------------------
- */
+/* --- one dimension ---------------------------------------------------------------------------------------- */
 
 /* What all copies check before they look at their arguments. */
 static CUresult check(CUstream stream)
@@ -242,8 +240,7 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
     return any_to_any(dst, src, ByteCount, hStream, true);
 }
 
-/* --- two dimensions ---------------------------------------------------------------------------------------
- */
+/* --- two dimensions --------------------------------------------------------------------------------------- */
 
 struct side {
     bool device;

@@ -1,7 +1,6 @@
 /*
- * device.c - device queries. All attributes of a device come with one answer at the first question; what this
- * client cannot offer (memory that both sides see) is reported as absent, whatever the server's device can
- * do.
+ * device.c - device queries. All attributes of a device come with one answer at the first question; what this client
+ * cannot offer (memory that both sides see) is reported as absent, whatever the server's device can do.
  */
 #include "client/device.h"
 
@@ -28,8 +27,7 @@ struct attributes {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct attributes *known[RG_DEVICES_MAX];
 
-/* Not offered remotely: memory mapped into both address spaces, and sharing that needs the device's own
- * machine. */
+/* Not offered remotely: memory mapped into both address spaces, and sharing that needs the device's own machine. */
 static const CUdevice_attribute absent[] = {
     CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
     CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,

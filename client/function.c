@@ -54,8 +54,7 @@ bool rg_found_add(struct rg_found_function **list, const char *name, uint64_t ke
     return true;
 }
 
-/* What a function's shadow owns is not freed: another thread may be reading it; it is small and modules are
- * few. */
+/* What a function's shadow owns is not freed: another thread may be reading it; it is small and modules are few. */
 void rg_found_free(struct rg_found_function **list, enum rg_kind kind)
 {
     while (*list) {
@@ -114,8 +113,7 @@ struct rg_function *rg_function_of(CUfunction function)
     return shadow ? &shadow->function : NULL;
 }
 
-/* --- names, parameters, attributes ------------------------------------------------------------------------
- */
+/* --- names, parameters, attributes ------------------------------------------------------------------------ */
 
 /* The shadow of a function (or, for `kernel`, a kernel) for a question whose answer goes to `out`. */
 static CUresult about(uint64_t handle, bool kernel, const void *out, struct rg_function **found)

@@ -2,9 +2,9 @@
  * handle.h - the objects this client has named, and what it knows of them without asking.
  *
  * A handle is an id of proto/kinds.h. Each live one has a shadow: a structure of its kind (below), owned by
- * the table. Looking a handle up takes no lock: slots are never freed, only marked unused, and a stale handle
- * is told by its generation. Destroying an object while another thread uses its handle is the application's
- * error; the shadow's memory stays valid regardless.
+ * the table. Looking a handle up takes no lock: slots are never freed, only marked unused, and a stale handle is
+ * told by its generation. Destroying an object while another thread uses its handle is the application's error; the
+ * shadow's memory stays valid regardless.
  */
 #ifndef RG_CLIENT_HANDLE_H
 #define RG_CLIENT_HANDLE_H
@@ -85,9 +85,8 @@ void rg_handle_delete(enum rg_kind kind, uint64_t handle);
  */
 bool rg_handle_known(enum rg_kind kind, uint64_t handle);
 /**
- * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was
- * not taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this
- * client.
+ * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was not
+ * taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this client.
  */
 CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status);
 /** Deletes every handle of `kind` for which `gone` says so. */

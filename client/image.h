@@ -16,8 +16,7 @@ CUresult rg_image_read_file(const char *path, void **out);
 
 #define RG_JIT_OPTIONS 64
 
-/** The JIT options of a call, taken apart: numbers to send, and buffers that the worker's logs are copied to.
- */
+/** The JIT options of a call, taken apart: numbers to send, and buffers that the worker's logs are copied to. */
 struct rg_jit {
     unsigned count;
     CUjit_option options[RG_JIT_OPTIONS];

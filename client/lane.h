@@ -1,6 +1,6 @@
 /*
- * lane.h - what the client keeps for each of the application's threads: its current contexts, and the place
- * where it waits for replies.
+ * lane.h - what the client keeps for each of the application's threads: its current contexts, and the place where it
+ * waits for replies.
  */
 #ifndef RG_CLIENT_LANE_H
 #define RG_CLIENT_LANE_H

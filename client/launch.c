@@ -1,7 +1,6 @@
 /*
- * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the
- * call returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees
- * them.
+ * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the call
+ * returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees them.
  */
 #include "client/call.h"
 #include "client/device.h"

@@ -1,9 +1,8 @@
 /*
  * memory.c - allocations on the device and in host memory, and what is known of a pointer.
  *
- * Device allocation asks the worker and reserves the range it gets in this address space (address_map.h).
- * Host memory that is "pinned" is ordinary memory that is known to stay: it decides when a copy may read its
- * source.
+ * Device allocation asks the worker and reserves the range it gets in this address space (address_map.h). Host
+ * memory that is "pinned" is ordinary memory that is known to stay: it decides when a copy may read its source.
  */
 #include "client/address_map.h"
 #include "client/call.h"
@@ -18,8 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* --- device memory ----------------------------------------------------------------------------------------
- */
+/* --- device memory ---------------------------------------------------------------------------------------- */
 
 #define ATTEMPTS 8 /* allocations tried before an address conflict with this process is given up on */
 
@@ -43,8 +41,7 @@ static void give_back(const struct request *request, CUdeviceptr address)
         (void)rg_op_cuMemFree_v2(address);
 }
 
-/* Asks until the address is free in this process too; addresses in conflict are held meanwhile, then given
- * back. */
+/* Asks until the address is free in this process too; addresses in conflict are held meanwhile, then given back. */
 static CUresult allocate(struct request *request, CUdeviceptr *out)
 {
     CUdeviceptr held[ATTEMPTS];
@@ -230,8 +227,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     return CUDA_SUCCESS;
 }
 
-/* --- host memory ------------------------------------------------------------------------------------------
- */
+/* --- host memory ------------------------------------------------------------------------------------------ */
 
 #define HOST_ALIGNMENT 4096u
 
@@ -356,8 +352,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     return rg_unsupported("cuMemHostGetDevicePointer (host memory mapped into the device)");
 }
 
-/* --- pointers ---------------------------------------------------------------------------------------------
- */
+/* --- pointers --------------------------------------------------------------------------------------------- */
 
 /* Writes one attribute of a known range. CUDA_ERROR_INVALID_VALUE: it has no such attribute. */
 static CUresult describe(const struct rg_range *range, CUpointer_attribute attribute, CUdeviceptr pointer,

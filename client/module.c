@@ -1,6 +1,6 @@
 /*
- * module.c - modules and libraries: loading, and finding what is in them. What has been found is remembered,
- * so a second look-up asks nobody.
+ * module.c - modules and libraries: loading, and finding what is in them. What has been found is remembered, so a
+ * second look-up asks nobody.
  */
 #include "client/address_map.h"
 #include "client/call.h"
@@ -23,8 +23,7 @@ static size_t log_size(size_t size)
     return size < LOG_MAX ? size : LOG_MAX;
 }
 
-/* --- loading ----------------------------------------------------------------------------------------------
- */
+/* --- loading ---------------------------------------------------------------------------------------------- */
 
 static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
                             void **values)
@@ -105,8 +104,7 @@ CUresult cuModuleUnload(CUmodule hmod)
     return status;
 }
 
-/* Options of libraries: only the one that promises to keep the image means nothing here, since it is copied.
- */
+/* Options of libraries: only the one that promises to keep the image means nothing here, since it is copied. */
 static CUresult read_library_options(unsigned count, const CUlibraryOption *options)
 {
     for (unsigned i = 0; i < count; i++)
@@ -192,8 +190,7 @@ CUresult cuLibraryUnload(CUlibrary library)
     return status;
 }
 
-/* --- functions and kernels --------------------------------------------------------------------------------
- */
+/* --- functions and kernels -------------------------------------------------------------------------------- */
 
 /* Ends a look-up whose answer describes the function: keeps it under `handle`, adds it to the list. */
 static CUresult keep(enum rg_kind kind, uint64_t handle, struct rg_call *reply, CUresult status,
@@ -346,8 +343,7 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-/* --- enumeration ------------------------------------------------------------------------------------------
- */
+/* --- enumeration ------------------------------------------------------------------------------------------ */
 
 enum { ENUMERATE_MAX = 4096 };
 
@@ -427,11 +423,9 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, C
                      numKernels);
 }
 
-/* --- variables --------------------------------------------------------------------------------------------
- */
+/* --- variables -------------------------------------------------------------------------------------------- */
 
-/* A variable's memory is the context's: known from here on, so that copies to it are told from host memory.
- */
+/* A variable's memory is the context's: known from here on, so that copies to it are told from host memory. */
 static void note_variable(CUdeviceptr address, size_t size)
 {
     struct rg_range range = {.start = address,

@@ -1,7 +1,6 @@
 /*
- * optimisations.h - each way in which this client saves time can be switched off by name, so that a suspect
- * can be tried: REMOTE_GPU_OPT="-async,-batch", "-all", "-all,+batch". Results are the same with all of them
- * on or off.
+ * optimisations.h - each way in which this client saves time can be switched off by name, so that a suspect can be
+ * tried: REMOTE_GPU_OPT="-async,-batch", "-all", "-all,+batch". Results are the same with all of them on or off.
  */
 #ifndef RG_CLIENT_OPTIMISATIONS_H
 #define RG_CLIENT_OPTIMISATIONS_H

@@ -1,10 +1,9 @@
 /*
  * receiver.c - the reader role: waiters in turn, the background thread when nobody waits.
  *
- * `lock` guards the role, the list of waiting lanes and every waiter's `done`. The connection is only read by
- * the thread that holds the role, without the lock. When the role is given up it goes to a waiter if there is
- * one, else to the background thread if notices are due, else to nobody: at rest no thread is inside a system
- * call but sleeping.
+ * `lock` guards the role, the list of waiting lanes and every waiter's `done`. The connection is only read by the
+ * thread that holds the role, without the lock. When the role is given up it goes to a waiter if there is one, else to
+ * the background thread if notices are due, else to nobody: at rest no thread is inside a system call but sleeping.
  */
 #include "client/receiver.h"
 

@@ -1,10 +1,9 @@
 /*
  * receiver.h - takes messages of the worker and gives them to whom they concern.
  *
- * Whoever waits for a reply reads the connection itself (the reader role), so that an answer reaches its
- * caller without a change of threads; a reader that meets another caller's reply wakes that caller. When
- * nobody waits but something is still to come by itself (host calls, late copies), a background thread takes
- * the role.
+ * Whoever waits for a reply reads the connection itself (the reader role), so that an answer reaches its caller
+ * without a change of threads; a reader that meets another caller's reply wakes that caller. When nobody waits but
+ * something is still to come by itself (host calls, late copies), a background thread takes the role.
  */
 #ifndef RG_CLIENT_RECEIVER_H
 #define RG_CLIENT_RECEIVER_H
@@ -16,8 +15,7 @@
 void rg_receiver_prepare(struct rg_waiter *waiter, uint32_t token);
 /** Waits until the reply is there or the session has ended. */
 void rg_receiver_wait(struct rg_waiter *waiter);
-/** The worker will send notices that no call waits for: adds `change` to how many are due (host calls,
- * landings). */
+/** The worker will send notices that no call waits for: adds `change` to how many are due (host calls, landings). */
 void rg_receiver_expect_notices(int change);
 /** Wakes every waiter; the session has ended. */
 void rg_receiver_wake_all(void);

@@ -1,9 +1,9 @@
 /*
  * session.c - beginning and end of the session.
  *
- * The happy path of rg_session_start: connect to REMOTE_GPU_SERVER, say hello, map operation numbers, start
- * the sender thread. What fails is told once on stderr with the reason and what to do; the application sees a
- * machine without a CUDA device.
+ * The happy path of rg_session_start: connect to REMOTE_GPU_SERVER, say hello, map operation numbers, start the
+ * sender thread. What fails is told once on stderr with the reason and what to do; the application sees a machine
+ * without a CUDA device.
  */
 #include "client/session.h"
 
@@ -33,8 +33,7 @@ static atomic_bool over; /* the connection is not to be used any more */
 
 static void after_fork_in_child(void)
 {
-    /* The connection is the parent's: drop our copy of its descriptor, so that the parent's end still ends
-     * it. */
+    /* The connection is the parent's: drop our copy of its descriptor, so that the parent's end still ends it. */
     atomic_store(&rg_session.ended, CUDA_ERROR_NOT_INITIALIZED);
     atomic_store(&over, true);
     tried = true;

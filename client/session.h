@@ -1,12 +1,12 @@
 /*
  * session.h - the one session of this process: how it begins, what it is, how it ends.
  *
- * The session is made by the first call that needs the server (cuInit, or a question before it) and lives
- * until the process ends. Its parts: the command stream (command.h) that carries calls to the worker, the
- * receiver (receiver.h) that takes what comes back, the lanes (lane.h) of the application's threads.
+ * The session is made by the first call that needs the server (cuInit, or a question before it) and lives until the
+ * process ends. Its parts: the command stream (command.h) that carries calls to the worker, the receiver
+ * (receiver.h) that takes what comes back, the lanes (lane.h) of the application's threads.
  *
- * It can end early: the connection breaks, the server ends it, a fork leaves it behind. From then on every
- * call returns the same error; nothing of the application is touched.
+ * It can end early: the connection breaks, the server ends it, a fork leaves it behind. From then on every call
+ * returns the same error; nothing of the application is touched.
  */
 #ifndef RG_CLIENT_SESSION_H
 #define RG_CLIENT_SESSION_H

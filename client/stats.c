@@ -1,5 +1,4 @@
-/* stats.c - the counters, and the line of JSON that REMOTE_GPU_STATS=FILE asks for at the end of the process.
- */
+/* stats.c - the counters, and the line of JSON that REMOTE_GPU_STATS=FILE asks for at the end of the process. */
 #include "client/stats.h"
 
 #include "client/session.h"

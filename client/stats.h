@@ -1,6 +1,6 @@
 /*
- * stats.h - counters of the session. Each is written under the lock of the path it is on (command.c,
- * receiver.c) and read when the process ends, for `remote-gpu run --stats`.
+ * stats.h - counters of the session. Each is written under the lock of the path it is on (command.c, receiver.c) and
+ * read when the process ends, for `remote-gpu run --stats`.
  */
 #ifndef RG_CLIENT_STATS_H
 #define RG_CLIENT_STATS_H
@@ -18,8 +18,7 @@ struct rg_stats {
 
 extern struct rg_stats rg_stats;
 
-/** Remembers when the session began; from then on the process's end writes the counters if REMOTE_GPU_STATS
- * asks. */
+/** Remembers when the session began; from then on the process's end writes the counters if REMOTE_GPU_STATS asks. */
 void rg_stats_start(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * stream.c - streams and host functions. A stream's flags, priority, context and capture state (capture is
- * not supported yet, so no stream captures) are answered here; host functions are registered and run when the
- * worker says that the stream has reached them (transfer.c).
+ * stream.c - streams and host functions. A stream's flags, priority, context and capture state (capture is not
+ * supported yet, so no stream captures) are answered here; host functions are registered and run when the worker says
+ * that the stream has reached them (transfer.c).
  */
 #include "client/call.h"
 #include "client/context.h"
@@ -46,8 +46,7 @@ CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
-    /* Priorities out of the device's range are clamped, as the driver does (0 is the lowest on all of them).
-     */
+    /* Priorities out of the device's range are clamped, as the driver does (0 is the lowest on all of them). */
     if (priority > 0)
         priority = 0;
     int least = 0, greatest = 0;

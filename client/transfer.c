@@ -1,9 +1,9 @@
 /*
  * transfer.c - the table of transfers and host calls, the thread that runs host calls, the queue of pulls.
  *
- * The worker names a transfer by its id; everything else it says (offset, size) is checked against what this
- * side registered before any memory is touched. Host functions run on one thread of ours, one after another,
- * as the driver's do; pulls are answered by the sender thread, so the reader never sends.
+ * The worker names a transfer by its id; everything else it says (offset, size) is checked against what this side
+ * registered before any memory is touched. Host functions run on one thread of ours, one after another, as the
+ * driver's do; pulls are answered by the sender thread, so the reader never sends.
  */
 #include "client/transfer.h"
 

@@ -1,6 +1,6 @@
 /*
- * transfer.h - transfers between host memory and the device that happen later than the call that asked for
- * them, and host functions: the worker names them by id when their turn comes.
+ * transfer.h - transfers between host memory and the device that happen later than the call that asked for them, and
+ * host functions: the worker names them by id when their turn comes.
  *
  *   landing   device → host: the worker sends the data by RG_NOTICE_LANDING, in parts
  *   pull      host → device: the worker asks for the data by RG_NOTICE_PULL, part by part
@@ -41,8 +41,7 @@ enum rg_status rg_transfer_notice(const struct rg_notice *notice, struct rg_conn
 /** Sends one queued part of a pull; false if there is none. The sender thread calls it. */
 bool rg_pull_send_next(void);
 
-/** iovecs of packed bytes [offset, offset+size) of an area, at most `max`; returns how many, *covered the
- * bytes. */
+/** iovecs of packed bytes [offset, offset+size) of an area, at most `max`; returns how many, *covered the bytes. */
 int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max,
                   size_t *covered);
 /** Receives `size` bulk bytes into packed position `offset` of the area. */

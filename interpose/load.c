@@ -16,8 +16,7 @@ void *const *rg_interpose_table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *fallback[RG_API_COUNT];
 
-/* Stands for every function if there is no core. Arguments are left unread, which the C calling conventions
- * allow. */
+/* Stands for every function if there is no core. Arguments are left unread, which the C calling conventions allow. */
 static CUresult not_ready(void)
 {
     return CUDA_ERROR_SYSTEM_NOT_READY;

@@ -1,10 +1,10 @@
 /*
  * load.h - how an exported function of the stand-in library finds its implementation.
  *
- * The library itself does nothing when it is loaded: no constructor, no thread, no dependency but libc. The
- * first call of any CUDA function loads the client core (client.so beside this library) locally, so that
- * neither it nor what it needs enters the application's symbol scope. If it cannot be loaded, the reason is
- * told once on stderr and every call returns CUDA_ERROR_SYSTEM_NOT_READY.
+ * The library itself does nothing when it is loaded: no constructor, no thread, no dependency but libc. The first call
+ * of any CUDA function loads the client core (client.so beside this library) locally, so that neither it nor what it
+ * needs enters the application's symbol scope. If it cannot be loaded, the reason is told once on stderr and every
+ * call returns CUDA_ERROR_SYSTEM_NOT_READY.
  */
 #ifndef RG_INTERPOSE_LOAD_H
 #define RG_INTERPOSE_LOAD_H

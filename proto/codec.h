@@ -1,10 +1,9 @@
 /*
  * codec.h - writing and reading the parameters of records and replies.
  *
- * The writer fills memory whose size was computed beforehand; it checks nothing. The reader is the one place
- * where bytes from the wire are taken apart: every get checks what is left, the first that does not fit sets
- * the sticky `bad` flag, and from then on all gets return zeros or NULL. Callers check the flag once, before
- * they act.
+ * The writer fills memory whose size was computed beforehand; it checks nothing. The reader is the one place where
+ * bytes from the wire are taken apart: every get checks what is left, the first that does not fit sets the sticky
+ * `bad` flag, and from then on all gets return zeros or NULL. Callers check the flag once, before they act.
  */
 #ifndef RG_PROTO_CODEC_H
 #define RG_PROTO_CODEC_H
@@ -94,8 +93,7 @@ static inline float rg_get_f32(struct rg_reader *r)
     rg_get_into(r, &value, sizeof value);
     return value;
 }
-/** A count of elements of `size` bytes, at most `limit`; bad if more, or if they cannot be in what is left.
- */
+/** A count of elements of `size` bytes, at most `limit`; bad if more, or if they cannot be in what is left. */
 static inline size_t rg_get_count(struct rg_reader *r, size_t limit, size_t size)
 {
     uint64_t count = rg_get_u64(r);

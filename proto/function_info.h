@@ -1,5 +1,4 @@
-/* function_info.h - what the client keeps of a function or kernel: the answer of the operations that find
- * one. */
+/* function_info.h - what the client keeps of a function or kernel: the answer of the operations that find one. */
 #ifndef RG_PROTO_FUNCTION_INFO_H
 #define RG_PROTO_FUNCTION_INFO_H
 
@@ -8,8 +7,7 @@
 
 #define RG_FUNCTION_ATTRIBUTES 16 /* CUfunction_attribute 0 … 15 */
 
-/** Followed by n_params struct rg_param_info. An attribute the driver does not know has its bit in `known`
- * clear. */
+/** Followed by n_params struct rg_param_info. An attribute the driver does not know has its bit in `known` clear. */
 struct rg_function_info {
     uint32_t n_params;
     uint32_t known;

@@ -1,8 +1,9 @@
 /*
  * kinds.h - the kinds of objects that handles name, and how a handle is made up.
  *
- * A handle (what the application sees as CUstream, CUevent, …, and the id on the wire) is chosen by the
- * client: bits 63..47  zero, so that it looks like a user-space pointer bits 46..42  the kind plus 1
+ * A handle (what the application sees as CUstream, CUevent, …, and the id on the wire) is chosen by the client:
+ *   bits 63..47  zero, so that it looks like a user-space pointer
+ *   bits 46..42  the kind plus 1
  *   bits 41..26  generation: raised when the slot is used again, so that stale handles are known as such
  *   bits 25..4   index into the tables of both sides (RG_OBJECTS_MAX)
  *   bits 3..0    zero

@@ -1,9 +1,9 @@
 /*
  * proc_address.h - version-exact look-up for cuGetProcAddress, shared by the client and the software device.
  *
- * The answer to (name, version, flags) is the newest ABI of `name` that was introduced no later than
- * `version`; with the per-thread flag, its per-thread default stream form where one exists. The table comes
- * from the versioned typedefs of the toolkit (proto/import_api.py).
+ * The answer to (name, version, flags) is the newest ABI of `name` that was introduced no later than `version`; with
+ * the per-thread flag, its per-thread default stream form where one exists. The table comes from the versioned
+ * typedefs of the toolkit (proto/import_api.py).
  */
 #ifndef RG_PROTO_PROC_ADDRESS_H
 #define RG_PROTO_PROC_ADDRESS_H
@@ -26,8 +26,7 @@ enum rg_proc_result {
     RG_PROC_VERSION_NOT_ENOUGH, /* CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT */
 };
 
-/** Finds the enum rg_api index for a look-up. `flags` as cuGetProcAddress takes them (2: per-thread). Any
- * thread. */
+/** Finds the enum rg_api index for a look-up. `flags` as cuGetProcAddress takes them (2: per-thread). Any thread. */
 enum rg_proc_result rg_proc_find(const char *name, int version, uint64_t flags, int *index);
 
 #endif

@@ -3,15 +3,16 @@
  *
  * Everything is little-endian with fixed widths. Each transport message begins with struct rg_message_header:
  *
- *   client → worker   BATCH   `count` records, each a call: struct rg_record, then its parameters, padded to
- * 8 bytes. Bulk data, if any, belongs to the batch's last record. ANSWER  struct rg_answer: the client's part
- * of something the worker asked for by a NOTICE worker → client   REPLY   struct rg_reply and the outputs of
- * one call that waits; bulk: data copied to the host NOTICE  struct rg_notice: something that no call waits
- * for both              CONTROL protobuf-c messages (control.h); after the handshake only "session ends"
+ *   client → worker   BATCH   `count` records, each a call: struct rg_record, then its parameters, padded to 8 bytes.
+ *                             Bulk data, if any, belongs to the batch's last record.
+ *                     ANSWER  struct rg_answer: the client's part of something the worker asked for by a NOTICE
+ *   worker → client   REPLY   struct rg_reply and the outputs of one call that waits; bulk: data copied to the host
+ *                     NOTICE  struct rg_notice: something that no call waits for
+ *   both              CONTROL protobuf-c messages (control.h); after the handshake only "session ends"
  *
  * Order: records are executed in the order of their sequence numbers (the header's `seq` is that of its first
- * record). Replies come in any order. `ack` is the last sequence number of the peer that this side has
- * executed (client: the last reply or notice it has handled); it is what a resumed session will start from.
+ * record). Replies come in any order. `ack` is the last sequence number of the peer that this side has executed
+ * (client: the last reply or notice it has handled); it is what a resumed session will start from.
  */
 #ifndef RG_PROTO_WIRE_H
 #define RG_PROTO_WIRE_H
@@ -52,13 +53,11 @@ struct rg_record {
 static_assert(sizeof(struct rg_record) == 16, "wire layout");
 
 /*
- * Lanes. A lane stands for a client thread that has called CUDA. Its first record creates it; op rgLaneEnd
- * ends it. The worker keeps for each lane the current context (op rgLaneSetContext) and the per-thread
- * default streams.
+ * Lanes. A lane stands for a client thread that has called CUDA. Its first record creates it; op rgLaneEnd ends it.
+ * The worker keeps for each lane the current context (op rgLaneSetContext) and the per-thread default streams.
  *
  * Handles are 64-bit ids that the client chose; 0 is NULL. Streams: 1 is the legacy default stream, 2 the
- * per-thread default stream of the record's lane in its current context, as CU_STREAM_LEGACY,
- * CU_STREAM_PER_THREAD.
+ * per-thread default stream of the record's lane in its current context, as CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
  *
  * A failure of a call that nobody waits for is kept by the worker (the first one) and reported once, in
  * `async_result` of the next reply or, if nobody waits by then, by RG_NOTICE_ERROR.
@@ -78,10 +77,11 @@ enum rg_notice_type {
     RG_NOTICE_ERROR = 1,     /* arg0: CUresult, arg1: op: an asynchronous error */
     RG_NOTICE_HOST_CALL = 2, /* id: a host function or stream callback is due; arg0: CUresult for a callback.
                                 The client runs it and answers RG_ANSWER_HOST_DONE. */
-    RG_NOTICE_LANDING = 3,   /* id: a transfer to the host; arg0: offset, arg1: bytes; the data is the bulk
-                                part.   arg2: 1 with the last part of the transfer */
+    RG_NOTICE_LANDING =
+        3,              /* id: a transfer to the host; arg0: offset, arg1: bytes; the data is the bulk part.
+                                arg2: 1 with the last part of the transfer */
     RG_NOTICE_PULL = 4, /* id: a transfer from the host that reads its source now; arg0: offset, arg1: bytes.
-                           The client answers RG_ANSWER_DATA. */
+                                The client answers RG_ANSWER_DATA. */
     RG_NOTICE_OUTPUT = 5, /* device printf; arg0: 1 stdout, 2 stderr; the text follows, arg1 bytes */
 };
 

@@ -1,9 +1,9 @@
 /*
  * job.h - one record in execution: what generated and hand-written operations (rg_serve_*) work with.
  *
- * A job is made by the dispatcher for each record, lives on one thread, and ends when its operation returns.
- * Anything wrong with the bytes makes the whole session end (rg_job_violation); anything wrong with the call
- * makes only the call fail (job->result).
+ * A job is made by the dispatcher for each record, lives on one thread, and ends when its operation returns. Anything
+ * wrong with the bytes makes the whole session end (rg_job_violation); anything wrong with the call makes only
+ * the call fail (job->result).
  */
 #ifndef RG_SERVER_JOB_H
 #define RG_SERVER_JOB_H
@@ -58,8 +58,8 @@ void *rg_job_object(struct rg_job *job, enum rg_kind kind, uint64_t handle);
 /** The same for streams: 0 and 1 the legacy stream, 2 the lane's per-thread stream (made on first use). */
 CUstream rg_job_stream(struct rg_job *job, uint64_t handle);
 /**
- * An array / bytes from the record, copied to aligned temporary memory. On the wire a u64 count stands before
- * the elements; it must equal `count` (which another parameter gave), be within limits and within the record.
+ * An array / bytes from the record, copied to aligned temporary memory. On the wire a u64 count stands before the
+ * elements; it must equal `count` (which another parameter gave), be within limits and within the record.
  */
 void *rg_job_array_in(struct rg_job *job, uint64_t count, size_t size);
 const void *rg_job_bytes_in(struct rg_job *job, uint64_t count);
@@ -67,8 +67,8 @@ const void *rg_job_bytes_in(struct rg_job *job, uint64_t count);
 void *rg_job_array_out(struct rg_job *job, uint64_t count, size_t size);
 
 /**
- * Called once all parameters are decoded: false (with result or violation set) if any was bad or a handle
- * unknown, else makes the lane's context current on this thread (if `context`) and returns true.
+ * Called once all parameters are decoded: false (with result or violation set) if any was bad or a handle unknown,
+ * else makes the lane's context current on this thread (if `context`) and returns true.
  */
 bool rg_job_enter(struct rg_job *job, bool context);
 
@@ -80,8 +80,7 @@ void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *ob
 void rg_job_found(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void *object);
 void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle);
 
-/** Takes `size` bytes of the record's bulk data into `buffer` (NULL: discards). RG_ERR_*: the session is
- * over. */
+/** Takes `size` bytes of the record's bulk data into `buffer` (NULL: discards). RG_ERR_*: the session is over. */
 RG_MUST_CHECK enum rg_status rg_job_recv_bulk(struct rg_job *job, void *buffer, size_t size);
 
 /** Ends the session: logs `format` with op and client; the dispatcher tells the client and stops. */
