@@ -9,6 +9,7 @@
  * An application that installs handlers of its own later, without passing signals on, takes these ones out of
  * action.
  */
+#include "softgpu/exec/decode.h"
 #include "softgpu/exec/schedule.h"
 
 #include "common/log.h"
@@ -21,7 +22,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SIGNAL_STACK_MIN (64u << 10)
+#define SIGNAL_STACK_MIN  (64u << 10)
+#define USER_ADDRESS_BITS 47
 
 __thread struct sg_slot *sg_current_slot __attribute__((tls_model("initial-exec")));
 
@@ -56,19 +58,25 @@ static uintptr_t program_counter(const ucontext_t *context)
 #endif
 }
 
+/** Which fault of the kernel the signal means, and the address it is about (the instruction's, if there is none). */
 static enum sg_fault classify(const struct sg_slot *slot, int signal, const siginfo_t *info,
-                              const ucontext_t *context)
+                              const ucontext_t *context, uint64_t *address)
 {
-    uintptr_t address = (uintptr_t)info->si_addr;
+    *address = (uintptr_t)info->si_addr;
     switch (signal) {
     case SIGSEGV:
-        if (sg_fiber_overflowed(slot->current, address))
+        if (info->si_code == SI_KERNEL) { /* no address comes with it: not canonical, or not aligned */
+            if (!sg_memory_operand(context, address))
+                return SG_FAULT_ILLEGAL_ADDRESS;
+            return *address >> USER_ADDRESS_BITS ? SG_FAULT_ILLEGAL_ADDRESS : SG_FAULT_MISALIGNED;
+        }
+        if (sg_fiber_overflowed(slot->current, (uintptr_t)*address))
             return SG_FAULT_STACK;
-        return info->si_code != SI_KERNEL && program_counter(context) == address ? SG_FAULT_INVALID_PC
-                                                                                 : SG_FAULT_ILLEGAL_ADDRESS;
+        return program_counter(context) == *address ? SG_FAULT_INVALID_PC : SG_FAULT_ILLEGAL_ADDRESS;
     case SIGBUS:
         return info->si_code == BUS_ADRALN ? SG_FAULT_MISALIGNED : SG_FAULT_ILLEGAL_ADDRESS;
     default:
+        *address = program_counter(context);
         return SG_FAULT_ILLEGAL_INSTRUCTION;
     }
 }
@@ -102,11 +110,10 @@ static void handle(int signal, siginfo_t *info, void *context)
     }
     struct sg_fiber *fiber = slot->current;
     struct sg_run *run = fiber->run;
-    enum sg_fault fault = classify(slot, signal, info, context);
-    bool has_address = signal == SIGSEGV || signal == SIGBUS;
+    uint64_t address;
+    enum sg_fault fault = classify(slot, signal, info, context, &address);
     sg_grid_fault(run->grid, fault, run->block.ctaid,
-                  run->grid->launch->thread_form ? fiber->thread.tid : NULL,
-                  has_address ? (uintptr_t)info->si_addr : program_counter(context));
+                  run->grid->launch->thread_form ? fiber->thread.tid : NULL, address);
     slot->leave = SG_LEAVE_STOPPED;
     /* the handler does not return: what was blocked for its time (by sanitizers, all signals) is let in again
      */

@@ -52,6 +52,42 @@ static void jump_wild(struct sg_thread *t, const unsigned char *params)
     sg_rt_barrier_sync(t, 0, 0);
 }
 
+#if defined(__x86_64__)
+/* Aligned vector stores to an address that is not, in the encodings that compilers use. */
+static void store_aligned(struct sg_thread *t, const unsigned char *params)
+{
+    unsigned char *target = PARAMETER(unsigned char, params);
+    if (t->block->ctaid[0] == 2 && t->linear == 37)
+        __asm__ volatile("movaps %%xmm0, (%0)" ::"r"(target) : "memory");
+    sg_rt_barrier_sync(t, 0, 0);
+}
+
+static void store_aligned_indexed(struct sg_thread *t, const unsigned char *params)
+{
+    unsigned char *target = PARAMETER(unsigned char, params) - 0x1000 - 8 * 5;
+    if (t->block->ctaid[0] == 2 && t->linear == 37)
+        __asm__ volatile("movq %0, %%r12; movq $5, %%r9; movdqa %%xmm1, 0x1000(%%r12,%%r9,8)" ::"r"(target)
+                         : "memory", "r12", "r9");
+    sg_rt_barrier_sync(t, 0, 0);
+}
+
+static void store_aligned_vex(struct sg_thread *t, const unsigned char *params)
+{
+    unsigned char *target = PARAMETER(unsigned char, params) - 16;
+    if (t->block->ctaid[0] == 2 && t->linear == 37)
+        __asm__ volatile("movq %0, %%r13; vmovaps %%xmm1, 16(%%r13)" ::"r"(target) : "memory", "r13");
+    sg_rt_barrier_sync(t, 0, 0);
+}
+
+static void load_operand(struct sg_thread *t, const unsigned char *params)
+{
+    unsigned char *target = PARAMETER(unsigned char, params) + 16;
+    if (t->block->ctaid[0] == 2 && t->linear == 37)
+        __asm__ volatile("addps -16(%0), %%xmm1" ::"r"(target) : "memory", "xmm1");
+    sg_rt_barrier_sync(t, 0, 0);
+}
+#endif
+
 static void undefined_instruction(struct sg_thread *t, const unsigned char *params)
 {
     (void)params;
@@ -115,8 +151,18 @@ static void test_thread_form(void)
     for (int i = 0; i < 3; i++) {
         check_fault(store_bad, forbidden + 40, SG_FAULT_ILLEGAL_ADDRESS, (uintptr_t)forbidden + 40);
         check_fault(store_bad, (void *)16, SG_FAULT_ILLEGAL_ADDRESS, 16);
-        check_fault(store_bad, (void *)0x8000000000000000u, SG_FAULT_ILLEGAL_ADDRESS, 0); /* not canonical */
+        check_fault(store_bad, (void *)0x8000000000000000u, SG_FAULT_ILLEGAL_ADDRESS, 0x8000000000000000u);
     }
+#if defined(__x86_64__)
+    static _Alignas(64) unsigned char buffer[64];
+    static const sg_thread_code accesses[] = {store_aligned, store_aligned_indexed, load_operand,
+                                              store_aligned_vex};
+    for (int i = 0; i < (__builtin_cpu_supports("avx") ? 4 : 3); i++) {
+        check_fault(accesses[i], buffer + 4, SG_FAULT_MISALIGNED, (uintptr_t)buffer + 4);
+        check_fault(accesses[i], (void *)0xabcd000000000004u, SG_FAULT_ILLEGAL_ADDRESS, 0xabcd000000000004u);
+        check_fault(accesses[i], forbidden + 16, SG_FAULT_ILLEGAL_ADDRESS, (uintptr_t)forbidden + 16);
+    }
+#endif
     check_fault(fault_number, (void *)(uintptr_t)SG_FAULT_TRAP, SG_FAULT_TRAP, 0);
     check_fault(fault_number, (void *)(uintptr_t)SG_FAULT_MISALIGNED, SG_FAULT_MISALIGNED, 0);
     check_fault(jump_wild, forbidden, SG_FAULT_INVALID_PC, (uintptr_t)forbidden);
