@@ -1,7 +1,7 @@
 /*
  * fake_driver.c - a libcuda.so.1 with just what the probe asks for, so that the daemon can be tested without
  * any driver. FAKE_DRIVER_DEVICES: how many devices (default 2); FAKE_DRIVER_MODE: "fail" (cuInit fails),
- * "crash", "print" (talks on stdout).
+ * "crash", "hang", "print" (talks on stdout).
  */
 #include <cuda.h>
 #include <stdio.h>
