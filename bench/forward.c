@@ -1,0 +1,472 @@
+/*
+ * forward.c - a CUDA program that measures what calls of the driver API cost it. It knows nothing of
+ * remote-gpu: run on a driver it measures the driver, run under `remote-gpu run` it measures forwarding.
+ *
+ *   forward [--quick] [MEASUREMENT…]   the measurements named, or all; one line each (measure.h)
+ *   forward --list                     their names
+ *   forward --device                   the device's name and the driver's version
+ *   forward --steps N                  N steps of a loop as training programs have it: launches, copies and
+ * events, and one result a step that the program waits for forward --idle                     makes a
+ * context, says "ready" and waits until stdin ends forward --idle-without-cuda        the same without any
+ * CUDA, to be compared with
+ *
+ * Any CUDA error, and any byte of a copy that is not what was sent, ends it with status 1.
+ */
+#include "measure.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BULK ((size_t)256 << 20)
+
+enum { SMALL = 4096, BURST = 1000, LONG_BURST = 10000, ELEMENTS = 1024 };
+
+static const char kernels[] =
+    ".version 6.4\n"
+    ".target sm_75\n"
+    ".address_size 64\n"
+    ".visible .entry nothing()\n"
+    "{\n"
+    "    ret;\n"
+    "}\n"
+    ".visible .entry eight(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d,\n"
+    "                      .param .u32 e, .param .u32 f, .param .f32 g, .param .f32 h)\n"
+    "{\n"
+    "    ret;\n"
+    "}\n"
+    ".visible .entry add_one(.param .u64 values, .param .u32 n)\n"
+    "{\n"
+    "    .reg .pred %p;\n"
+    "    .reg .b32 %r<6>;\n"
+    "    .reg .b64 %rd<3>;\n"
+    "    ld.param.u64 %rd0, [values];\n"
+    "    ld.param.u32 %r0, [n];\n"
+    "    mov.u32 %r1, %ctaid.x;\n"
+    "    mov.u32 %r2, %ntid.x;\n"
+    "    mov.u32 %r3, %tid.x;\n"
+    "    mad.lo.u32 %r4, %r1, %r2, %r3;\n"
+    "    setp.ge.u32 %p, %r4, %r0;\n"
+    "    @%p bra done;\n"
+    "    cvta.to.global.u64 %rd0, %rd0;\n"
+    "    mul.wide.u32 %rd1, %r4, 4;\n"
+    "    add.u64 %rd2, %rd0, %rd1;\n"
+    "    ld.global.u32 %r5, [%rd2];\n"
+    "    add.u32 %r5, %r5, 1;\n"
+    "    st.global.u32 [%rd2], %r5;\n"
+    "done:\n"
+    "    ret;\n"
+    "}\n";
+
+static struct samples samples, cpu_samples;
+static bool quick;
+static double clock_cost;
+
+static CUfunction nothing, eight, add_one;
+static CUstream stream;
+static CUevent event;
+static CUdeviceptr device_small;
+
+static void check(CUresult result, const char *call, int line)
+{
+    if (result != CUDA_SUCCESS) {
+        const char *name = NULL;
+        cuGetErrorName(result, &name);
+        fail("forward.c:%d: %s: %s (%d)", line, call, name ? name : "an unknown error", (int)result);
+    }
+}
+
+#define CHECK(call) check((call), #call, __LINE__)
+
+static CUdevice start(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    return device;
+}
+
+static void load(void)
+{
+    CUmodule module;
+    CHECK(cuModuleLoadData(&module, kernels));
+    CHECK(cuModuleGetFunction(&nothing, module, "nothing"));
+    CHECK(cuModuleGetFunction(&eight, module, "eight"));
+    CHECK(cuModuleGetFunction(&add_one, module, "add_one"));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuMemAlloc(&device_small, SMALL));
+}
+
+static void launch(CUfunction function, void **parameters)
+{
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+}
+
+/* --- launches --- */
+
+static void launch_bursts(CUfunction function, void **parameters, const char *name, const char *cpu_name)
+{
+    for (int i = quick ? -3 : -10, n = quick ? 50 : 200; i < n; i++) {
+        const uint64_t cpu = thread_cpu_ns(), begin = now_ns();
+        for (int k = 0; k < BURST; k++)
+            launch(function, parameters);
+        const uint64_t end = now_ns(), cpu_end = thread_cpu_ns();
+        CHECK(cuStreamSynchronize(stream));
+        if (i < 0)
+            continue;
+        samples_add(&samples, (double)(end - begin) / BURST);
+        samples_add(&cpu_samples, (double)(cpu_end - cpu) / BURST);
+    }
+    samples_print(&samples, name, "ns");
+    samples_print(&cpu_samples, cpu_name, "ns");
+}
+
+static void measure_launch(void)
+{
+    launch_bursts(nothing, NULL, "launch", "launch_cpu");
+}
+
+static void measure_launch_eight(void)
+{
+    CUdeviceptr pointer = device_small;
+    unsigned number = 5;
+    float real = 1.5f;
+    void *parameters[] = {&pointer, &pointer, &pointer, &pointer, &number, &number, &real, &real};
+    launch_bursts(eight, parameters, "launch_eight", "launch_eight_cpu");
+}
+
+/* Each launch by itself: its median leaves out what a burst's total has in wake-ups and preemption. */
+static void measure_launch_each(void)
+{
+    for (int i = 0, n = quick ? 5 : 20; i < n; i++) {
+        for (int k = 0; k < BURST; k++) {
+            const uint64_t begin = now_ns();
+            launch(nothing, NULL);
+            const double cost = (double)(now_ns() - begin) - clock_cost;
+            samples_add(&samples, cost > 0 ? cost : 0);
+        }
+        CHECK(cuStreamSynchronize(stream));
+    }
+    samples_print(&samples, "launch_each", "ns");
+}
+
+static void measure_launch_rate(void)
+{
+    for (int i = -1, n = quick ? 3 : 10; i < n; i++) {
+        const uint64_t begin = now_ns();
+        for (int k = 0; k < LONG_BURST; k++)
+            launch(nothing, NULL);
+        CHECK(cuStreamSynchronize(stream));
+        if (i >= 0)
+            samples_add(&samples, LONG_BURST * 1e9 / (double)(now_ns() - begin));
+    }
+    samples_print(&samples, "launch_rate", "1/s");
+}
+
+/* --- calls that wait --- */
+
+static void call_context_synchronize(void)
+{
+    CHECK(cuCtxSynchronize());
+}
+
+static void call_stream_synchronize(void)
+{
+    CHECK(cuStreamSynchronize(stream));
+}
+
+static void call_memory_info(void)
+{
+    size_t free_bytes, total;
+    CHECK(cuMemGetInfo(&free_bytes, &total));
+}
+
+static void call_launch_synchronize(void)
+{
+    launch(nothing, NULL);
+    CHECK(cuStreamSynchronize(stream));
+}
+
+static void call_record_query(void)
+{
+    CHECK(cuEventRecord(event, stream));
+    CUresult result;
+    while ((result = cuEventQuery(event)) == CUDA_ERROR_NOT_READY)
+        ;
+    CHECK(result);
+}
+
+static unsigned char small_source[SMALL], small_target[SMALL];
+
+static void call_copy_in(void)
+{
+    CHECK(cuMemcpyHtoD(device_small, small_source, SMALL));
+}
+
+static void call_copy_in_synchronize(void)
+{
+    CHECK(cuMemcpyHtoD(device_small, small_source, SMALL));
+    CHECK(cuCtxSynchronize());
+}
+
+static void call_copy_out(void)
+{
+    CHECK(cuMemcpyDtoH(small_target, device_small, SMALL));
+}
+
+static void call_allocate(void)
+{
+    CUdeviceptr memory;
+    CHECK(cuMemAlloc(&memory, 1 << 20));
+    CHECK(cuMemFree(memory));
+}
+
+static void repeat(void (*call)(void), const char *name)
+{
+    const int n = quick ? 500 : 2000;
+    for (int i = -n / 10; i < n; i++) {
+        const uint64_t begin = now_ns();
+        call();
+        if (i >= 0)
+            samples_add(&samples, (double)(now_ns() - begin));
+    }
+    samples_print(&samples, name, "ns");
+}
+
+static void measure_context_synchronize(void)
+{
+    repeat(call_context_synchronize, "context_synchronize");
+}
+
+static void measure_stream_synchronize(void)
+{
+    repeat(call_stream_synchronize, "stream_synchronize");
+}
+
+static void measure_memory_info(void)
+{
+    repeat(call_memory_info, "memory_info");
+}
+
+static void measure_launch_synchronize(void)
+{
+    repeat(call_launch_synchronize, "launch_synchronize");
+}
+
+static void measure_record_query(void)
+{
+    repeat(call_record_query, "record_query");
+}
+
+static void measure_allocate(void)
+{
+    repeat(call_allocate, "allocate_free");
+}
+
+static void measure_record(void)
+{
+    for (int i = -3, n = quick ? 20 : 100; i < n; i++) {
+        const uint64_t begin = now_ns();
+        for (int k = 0; k < BURST; k++)
+            CHECK(cuEventRecord(event, stream));
+        const uint64_t end = now_ns();
+        CHECK(cuStreamSynchronize(stream));
+        if (i >= 0)
+            samples_add(&samples, (double)(end - begin) / BURST);
+    }
+    samples_print(&samples, "record", "ns");
+}
+
+/* --- copies --- */
+
+static void measure_small_copies(void)
+{
+    fill_random(small_source, SMALL, 4);
+    repeat(call_copy_in, "copy_in_4k");
+    CHECK(cuCtxSynchronize());
+    repeat(call_copy_in_synchronize, "copy_in_4k_synchronize");
+    repeat(call_copy_out, "copy_out_4k");
+    if (memcmp(small_source, small_target, SMALL) != 0)
+        fail("a copy of %d bytes to the device and back changed them", SMALL);
+}
+
+static void copy_both_ways(CUdeviceptr device, unsigned char *source, unsigned char *target,
+                           const char *in_name, const char *out_name)
+{
+    struct samples *out = &cpu_samples;
+    for (int i = -1, n = quick ? 2 : 5; i < n; i++) {
+        for (size_t at = 0; at < BULK; at += SMALL) /* so that an old copy cannot pass for this one */
+            source[at] = (unsigned char)(source[at] + 1);
+        const uint64_t begin = now_ns();
+        CHECK(cuMemcpyHtoD(device, source, BULK));
+        CHECK(cuCtxSynchronize());
+        const uint64_t middle = now_ns();
+        CHECK(cuMemcpyDtoH(target, device, BULK));
+        const uint64_t end = now_ns();
+        if (memcmp(source, target, BULK) != 0)
+            fail("a copy of %zu bytes to the device and back changed them", BULK);
+        if (i < 0)
+            continue;
+        samples_add(&samples, (double)BULK * 1e9 / (double)(middle - begin));
+        samples_add(out, (double)BULK * 1e9 / (double)(end - middle));
+    }
+    samples_print(&samples, in_name, "B/s");
+    samples_print(out, out_name, "B/s");
+}
+
+static void measure_bulk(void)
+{
+    CUdeviceptr device;
+    CHECK(cuMemAlloc(&device, BULK));
+    unsigned char *source = memory_of_pages(BULK), *target = memory_of_pages(BULK);
+    fill_random(source, BULK, 5);
+    copy_both_ways(device, source, target, "copy_in_pageable", "copy_out_pageable");
+
+    void *pinned_source, *pinned_target;
+    CHECK(cuMemHostAlloc(&pinned_source, BULK, 0));
+    CHECK(cuMemHostAlloc(&pinned_target, BULK, 0));
+    memcpy(pinned_source, source, BULK);
+    memset(pinned_target, 0, BULK);
+    copy_both_ways(device, pinned_source, pinned_target, "copy_in_pinned", "copy_out_pinned");
+    CHECK(cuMemFreeHost(pinned_source));
+    CHECK(cuMemFreeHost(pinned_target));
+    CHECK(cuMemFree(device));
+}
+
+/* --- a loop of steps --- */
+
+static void run_steps(int n)
+{
+    CUdeviceptr values;
+    unsigned *input, *result, count = ELEMENTS;
+    CUevent finished[2];
+    load();
+    CHECK(cuMemAlloc(&values, ELEMENTS * sizeof *input));
+    CHECK(cuMemHostAlloc((void **)&input, ELEMENTS * sizeof *input, 0));
+    CHECK(cuMemHostAlloc((void **)&result, sizeof *result, 0));
+    memset(input, 0, ELEMENTS * sizeof *input);
+    CHECK(cuEventCreate(&finished[0], CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventCreate(&finished[1], CU_EVENT_DISABLE_TIMING));
+    void *parameters[] = {&values, &count};
+    for (int step = 0; step < n; step++) {
+        input[ELEMENTS - 1] = (unsigned)step;
+        CHECK(cuMemcpyHtoDAsync(values, input, ELEMENTS * sizeof *input, stream));
+        for (int k = 0; k < 20; k++)
+            CHECK(cuLaunchKernel(add_one, ELEMENTS / 128, 1, 1, 128, 1, 1, 0, stream, parameters, NULL));
+        CHECK(cuEventRecord(finished[step % 2], stream));
+        CHECK(cuStreamWaitEvent(stream, finished[step % 2], 0));
+        CHECK(cuMemcpyDtoHAsync(result, values + (ELEMENTS - 1) * sizeof *input, sizeof *result, stream));
+        CHECK(cuStreamSynchronize(stream));
+        if (*result != (unsigned)step + 20)
+            fail("step %d gave %u, not %u", step, *result, (unsigned)step + 20);
+    }
+}
+
+/* --- the program --- */
+
+static const struct measurement {
+    const char *name;
+    void (*run)(void);
+} measurements[] = {
+    {"launch", measure_launch},
+    {"launch_eight", measure_launch_eight},
+    {"launch_each", measure_launch_each},
+    {"launch_rate", measure_launch_rate},
+    {"context_synchronize", measure_context_synchronize},
+    {"stream_synchronize", measure_stream_synchronize},
+    {"memory_info", measure_memory_info},
+    {"launch_synchronize", measure_launch_synchronize},
+    {"record", measure_record},
+    {"record_query", measure_record_query},
+    {"allocate_free", measure_allocate},
+    {"small_copies", measure_small_copies},
+    {"bulk", measure_bulk},
+};
+
+enum { N_MEASUREMENTS = sizeof measurements / sizeof measurements[0] };
+
+static const struct measurement *find(const char *name)
+{
+    for (int i = 0; i < N_MEASUREMENTS; i++)
+        if (strcmp(measurements[i].name, name) == 0)
+            return &measurements[i];
+    fail("there is no measurement '%s' (--list names them)", name);
+}
+
+static void wait_for_end_of_input(void)
+{
+    char byte;
+    printf("ready\n");
+    fflush(stdout);
+    while (read(0, &byte, 1) > 0)
+        ;
+}
+
+static void print_device(CUdevice device)
+{
+    char name[256];
+    int version;
+    CHECK(cuDeviceGetName(name, sizeof name, device));
+    CHECK(cuDriverGetVersion(&version));
+    printf("%s, driver %d.%d\n", name, version / 1000, version % 1000 / 10);
+}
+
+static void *idle_thread(void *unused)
+{
+    pause();
+    return unused;
+}
+
+static void run_measurements(int n, char **names)
+{
+    /* A second thread, as every real program has one: the C library then takes its locks in earnest. */
+    pthread_t idle;
+    if (pthread_create(&idle, NULL, idle_thread, NULL) != 0)
+        fail("cannot start a thread");
+    clock_cost = clock_cost_ns();
+    const uint64_t begin = now_ns();
+    start();
+    samples_add(&samples, (double)(now_ns() - begin));
+    samples_print(&samples, "start", "ns");
+    load();
+    for (int i = 0; i < n; i++)
+        find(names[i])->run();
+    for (int i = 0; n == 0 && i < N_MEASUREMENTS; i++)
+        measurements[i].run();
+    CHECK(cuCtxSynchronize());
+}
+
+int main(int argc, char **argv)
+{
+    const char *option = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
+    if (strcmp(option, "--list") == 0) {
+        for (int i = 0; i < N_MEASUREMENTS; i++)
+            printf("%s\n", measurements[i].name);
+    } else if (strcmp(option, "--device") == 0) {
+        print_device(start());
+    } else if (strcmp(option, "--steps") == 0 && argc == 3) {
+        start();
+        run_steps(atoi(argv[2]));
+    } else if (strcmp(option, "--idle") == 0) {
+        start();
+        wait_for_end_of_input();
+    } else if (strcmp(option, "--idle-without-cuda") == 0) {
+        wait_for_end_of_input();
+    } else if (!*option || strcmp(option, "--quick") == 0) {
+        quick = *option;
+        run_measurements(argc - 1 - quick, argv + 1 + quick);
+    } else {
+        fprintf(stderr, "usage: forward [--quick] [MEASUREMENT…]\n"
+                        "       forward --list | --device | --steps N | --idle | --idle-without-cuda\n");
+        return 2;
+    }
+    return 0;
+}
