@@ -5,6 +5,7 @@
 #   rg_loadable(name SOURCES … DEPENDS … EXPORTS map [OUTPUT_NAME n] [SUBDIR d])
 #                                     a shared library that is loaded by path; only what the map names leaves it
 #   rg_program(name SOURCES … DEPENDS …)    an executable that is installed in bin/
+#   rg_internal_program(name SOURCES … DEPENDS …)  one that only other parts start: installed in lib/remote-gpu/
 #   rg_unit_test(name SOURCES … DEPENDS …)  a Criterion test program
 #   rg_plain_test(name SOURCES … DEPENDS …) a test program without a framework (runs under every sanitizer)
 #
@@ -112,6 +113,14 @@ function(rg_program name)
     target_link_libraries(${name} PRIVATE rg_options ${ARG_DEPENDS})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${RG_STAGE_BIN})
     install(TARGETS ${name} RUNTIME DESTINATION bin)
+endfunction()
+
+function(rg_internal_program name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE rg_options ${ARG_DEPENDS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${RG_STAGE_LIB})
+    install(TARGETS ${name} RUNTIME DESTINATION ${RG_LIBDIR})
 endfunction()
 
 # Sanitizer reports fail a test even where the runner's exit status would hide them.

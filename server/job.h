@@ -39,7 +39,9 @@ struct rg_job {
 };
 
 enum {
-    RG_OPERATION_WAITS = 1,  /* may block on the GPU; others' calls go on meanwhile */
+    /* may block on the GPU; others' calls go on meanwhile: rg_job_enter sees to that. Hand-written operations see to it
+     * themselves (rg_job_hand_over) and do not have the flag. Parameters must have been copied: no strings, no bytes. */
+    RG_OPERATION_WAITS = 1,
     RG_OPERATION_BLOCKS = 2, /* may block on the GPU, but stays in order */
     RG_OPERATION_BULK = 4,   /* the record may carry bulk data */
 };

@@ -133,7 +133,7 @@ def emit(specification, out):
         lines.append("    (void)table;")
         for operation in group.operations:
             if operation.on_wire:
-                flags = [flag for flag, on in [("RG_OPERATION_WAITS", operation.cls == "wait"),
+                flags = [flag for flag, on in [("RG_OPERATION_WAITS", operation.cls == "wait" and not operation.server_custom),
                                                ("RG_OPERATION_BLOCKS", "blocks" in operation.flags),
                                                ("RG_OPERATION_BULK", "bulk" in operation.flags)] if on]
                 lines.append(f'    table[RG_OP_{operation.name}] = (struct rg_operation){{"{operation.name}", '

@@ -1,0 +1,217 @@
+/*
+ * context.c - lanes and their current contexts; the end of contexts, and of what this worker keeps in them.
+ */
+#include "generated/server/serve.h"
+#include "server/output.h"
+#include "server/roles.h"
+#include "server/staging.h"
+
+#include <stdlib.h>
+
+/* --- lanes --------------------------------------------------------------------------------------------------------- */
+
+CUresult rg_serve_rgLaneSetContext(struct rg_job *job, unsigned long long context)
+{
+    /* By handle: that a context has ended is seen when it is used. */
+    job->lane->context = context;
+    return CUDA_SUCCESS;
+}
+
+void rg_lane_free(struct rg_lane *lane)
+{
+    while (lane->streams) {
+        struct rg_lane_stream *stream = lane->streams;
+        lane->streams = stream->next;
+        free(stream);
+    }
+    free(lane);
+}
+
+CUresult rg_serve_rgLaneEnd(struct rg_job *job)
+{
+    struct rg_lane *lane = job->lane;
+    for (struct rg_lane_stream *at = lane->streams; at; at = at->next) {
+        rg_stream_give_slots(job->worker, &at->stream);
+        (void)rg_driver.cuStreamDestroy_v2(at->stream.object); /* what is queued in it is still done */
+    }
+    job->worker->lanes[lane->number] = NULL;
+    rg_lane_free(lane);
+    job->lane = NULL;
+    return CUDA_SUCCESS;
+}
+
+/* --- the end of contexts ---------------------------------------------------------------------------------------------- */
+
+void rg_context_release_contents(struct rg_worker *worker, struct rg_context *context)
+{
+    /* Buffers may be in use until the context's work is done. */
+    (void)rg_driver.cuCtxSynchronize();
+    for (uint32_t i = 0; i < RG_LANES_MAX; i++) {
+        if (!worker->lanes[i])
+            continue;
+        for (struct rg_lane_stream **link = &worker->lanes[i]->streams; *link;) {
+            struct rg_lane_stream *at = *link;
+            if (at->stream.context != context->handle) {
+                link = &at->next;
+                continue;
+            }
+            *link = at->next;
+            (void)rg_driver.cuStreamDestroy_v2(at->stream.object);
+            free(at);
+        }
+    }
+    rg_staging_drop(worker, context);
+}
+
+struct forget {
+    struct rg_worker *worker;
+    uint64_t context;
+};
+
+static void forget(struct rg_object *entry, void *user)
+{
+    const struct forget *which = user;
+    if (entry->context != which->context)
+        return;
+    free(entry->extra);
+    rg_objects_remove(&which->worker->objects, entry);
+}
+
+void rg_context_forget_objects(struct rg_worker *worker, uint64_t handle)
+{
+    struct forget which = {worker, handle};
+    rg_objects_each(&worker->objects, forget, &which);
+}
+
+static struct rg_context *state_of(struct rg_job *job, CUcontext object)
+{
+    struct rg_object *entry = rg_objects_find_object(&job->worker->objects, RG_KIND_CONTEXT, object);
+    return entry ? entry->extra : NULL;
+}
+
+/* Makes a context that is about to end current here and takes out of it what is the worker's. */
+static void empty(struct rg_job *job, struct rg_context *context)
+{
+    if (rg_driver.cuCtxSetCurrent(context->object) == CUDA_SUCCESS)
+        rg_context_release_contents(job->worker, context);
+    (void)rg_driver.cuCtxSetCurrent(NULL);
+    rg_current_context_unknown();
+}
+
+static void ended(struct rg_job *job, const struct rg_context *context)
+{
+    rg_context_forget_objects(job->worker, context->handle);
+    atomic_fetch_add(&job->worker->context_epoch, 1);
+}
+
+CUresult rg_serve_cuCtxDestroy_v2(struct rg_job *job, CUcontext ctx)
+{
+    struct rg_context *context = ctx ? state_of(job, ctx) : NULL;
+    if (!context || context->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    empty(job, context);
+    CUresult result = rg_driver.cuCtxDestroy_v2(ctx);
+    if (result == CUDA_SUCCESS)
+        ended(job, context);
+    return result;
+}
+
+struct search {
+    CUdevice device;
+    struct rg_context *found;
+};
+
+static void match_primary(struct rg_object *entry, void *user)
+{
+    struct search *search = user;
+    if (rg_handle_kind(entry->handle) != RG_KIND_CONTEXT)
+        return;
+    struct rg_context *context = entry->extra;
+    if (context->primary && context->device == search->device)
+        search->found = context;
+}
+
+static struct rg_context *primary_of(struct rg_worker *worker, CUdevice device)
+{
+    struct search search = {.device = device};
+    rg_objects_each(&worker->objects, match_primary, &search);
+    return search.found;
+}
+
+CUresult rg_serve_cuDevicePrimaryCtxRetain(struct rg_job *job, uint64_t pctx, CUdevice dev)
+{
+    CUcontext object = NULL;
+    CUresult result = rg_driver.cuDevicePrimaryCtxRetain(&object, dev);
+    if (result != CUDA_SUCCESS)
+        return result;
+    rg_job_found(job, RG_KIND_CONTEXT, pctx, object);
+    struct rg_context *context = state_of(job, object);
+    if (context) {
+        context->device = dev;
+        context->retained++;
+    }
+    return result;
+}
+
+CUresult rg_serve_cuDevicePrimaryCtxRelease_v2(struct rg_job *job, CUdevice dev)
+{
+    struct rg_context *context = primary_of(job->worker, dev);
+    if (!context || !context->retained)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    const bool last = context->retained == 1;
+    if (last)
+        empty(job, context);
+    CUresult result = rg_driver.cuDevicePrimaryCtxRelease_v2(dev);
+    if (result == CUDA_SUCCESS) {
+        context->retained--;
+        if (last)
+            ended(job, context);
+    }
+    return result;
+}
+
+CUresult rg_serve_cuDevicePrimaryCtxReset_v2(struct rg_job *job, CUdevice dev)
+{
+    struct rg_context *context = primary_of(job->worker, dev);
+    if (context && context->retained)
+        empty(job, context);
+    CUresult result = rg_driver.cuDevicePrimaryCtxReset_v2(dev);
+    if (context && result == CUDA_SUCCESS)
+        ended(job, context);
+    return result;
+}
+
+/* --- waiting ------------------------------------------------------------------------------------------------------------ */
+
+/* Waits for all work of the context current on this thread. */
+static CUresult synchronize(struct rg_job *job, struct rg_context *context)
+{
+    const uint64_t seq = rg_thread_of(job)->seq;
+    if (!context || job->worker->last_work > atomic_load(&context->idle_at))
+        rg_job_hand_over(job);
+    CUresult result = rg_driver.cuCtxSynchronize();
+    if (result == CUDA_SUCCESS && context)
+        atomic_store(&context->idle_at, seq);
+    rg_output_drain(job->worker);
+    return result;
+}
+
+CUresult rg_serve_cuCtxSynchronize(struct rg_job *job)
+{
+    struct rg_context *context = job->lane->context ? rg_job_context(job) : NULL;
+    if (job->result != CUDA_SUCCESS)
+        return job->result;
+    return synchronize(job, context);
+}
+
+CUresult rg_serve_cuCtxSynchronize_v2(struct rg_job *job, CUcontext ctx)
+{
+    if (!ctx)
+        return rg_job_make_current(job) == CUDA_SUCCESS ? rg_serve_cuCtxSynchronize(job) : CUDA_ERROR_INVALID_CONTEXT;
+    struct rg_context *context = state_of(job, ctx);
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = rg_driver.cuCtxSetCurrent(ctx);
+    rg_current_context_unknown();
+    return result == CUDA_SUCCESS ? synchronize(job, context) : result;
+}

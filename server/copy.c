@@ -1,0 +1,235 @@
+/*
+ * copy.c - copies between the connection and the device, by way of pinned memory (staging.h).
+ *
+ * In: the bulk data of a record is received straight into a pinned buffer and copied from there in stream order. Out:
+ * the copy is put into the stream at its place in the order of records; the wait for it, the sending, and what more
+ * than one buffer takes happen while others' calls go on.
+ */
+#include "generated/server/serve.h"
+#include "server/late.h"
+#include "server/output.h"
+#include "server/roles.h"
+#include "server/staging.h"
+
+#include <string.h>
+
+/* Bytes of the rows, or 0 with a violation for rows that nothing could hold. */
+static bool packed_size(struct rg_job *job, size_t pitch, size_t width, size_t height, size_t *out)
+{
+    size_t extent;
+    if (__builtin_mul_overflow(width, height, out) || __builtin_mul_overflow(pitch, height, &extent) ||
+        (height > 1 && pitch < width)) {
+        rg_job_violation(job, "%zu rows of %zu bytes, %zu apart", height, width, pitch);
+        return false;
+    }
+    return true;
+}
+
+/* One row, and rows without gaps, are a plain copy. */
+static void flatten(size_t *pitch, size_t *width, size_t height)
+{
+    if (height == 1 || *pitch == *width)
+        *width *= height, *pitch = *width;
+}
+
+/* --- to the device ----------------------------------------------------------------------------------------------- */
+
+/* Small plain copies: the driver takes the bytes along itself. */
+static CUresult copy_small(struct rg_job *job, CUdeviceptr dst, size_t size, CUstream stream)
+{
+    unsigned char data[RG_STAGING_SMALL] __attribute__((aligned(64)));
+    if (rg_job_recv_bulk(job, data, size) != RG_OK)
+        return CUDA_ERROR_UNKNOWN;
+    return rg_driver.cuMemcpyHtoDAsync_v2(dst, data, size, stream);
+}
+
+static CUresult copy_staged(struct rg_job *job, struct rg_context *context, CUdeviceptr dst, size_t pitch, size_t width,
+                            size_t size, CUstream stream)
+{
+    struct rg_pinned *pinned;
+    CUresult result = rg_pinned_take(job->worker, context, size, true, &pinned);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (rg_job_recv_bulk(job, pinned->memory, size) != RG_OK) {
+        rg_pinned_give(job->worker, pinned);
+        return CUDA_ERROR_UNKNOWN;
+    }
+    result = rg_copy_packed(true, dst, pitch, width, pinned->memory, 0, size, stream);
+    rg_pinned_give_after(job->worker, pinned, stream);
+    return result;
+}
+
+CUresult rg_serve_rgCopyIn(struct rg_job *job, CUdeviceptr dst, size_t pitch, size_t width, size_t height,
+                           CUstream stream, unsigned int synchronous)
+{
+    size_t size;
+    if (!packed_size(job, pitch, width, height, &size))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size != job->bulk_left) {
+        rg_job_violation(job, "%zu bytes of data for a copy of %zu", job->bulk_left, size);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!size)
+        return CUDA_SUCCESS;
+    struct rg_context *context = rg_job_context(job);
+    if (!context)
+        return job->result;
+    flatten(&pitch, &width, height);
+    CUresult result = size <= RG_STAGING_SMALL && pitch == width
+                          ? copy_small(job, dst, size, stream)
+                          : copy_staged(job, context, dst, pitch, width, size, stream);
+    if (synchronous && result == CUDA_SUCCESS)
+        rg_staging_synchronous(job->worker, context, stream,
+                               stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream) : NULL);
+    return result;
+}
+
+/* --- to the host --------------------------------------------------------------------------------------------------- */
+
+struct transfer {
+    CUdeviceptr src;
+    size_t pitch, width, total;
+    CUstream stream;
+    uint64_t id;
+};
+
+static size_t part_size(const struct transfer *t, size_t offset)
+{
+    return t->total - offset < RG_BULK_MAX ? t->total - offset : RG_BULK_MAX;
+}
+
+/* Puts the copy of the part at `offset` into the stream, and an event behind it. */
+static CUresult start_part(struct rg_worker *worker, struct rg_context *context, const struct transfer *t,
+                           size_t offset, struct rg_pinned **out)
+{
+    struct rg_pinned *pinned;
+    CUresult result = rg_pinned_take(worker, context, part_size(t, offset), false, &pinned);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = rg_copy_packed(false, t->src, t->pitch, t->width, pinned->memory, offset, part_size(t, offset), t->stream);
+    if (result == CUDA_SUCCESS)
+        result = rg_driver.cuEventRecord(pinned->ready, t->stream);
+    if (result != CUDA_SUCCESS) {
+        rg_pinned_give(worker, pinned);
+        return result;
+    }
+    *out = pinned;
+    return CUDA_SUCCESS;
+}
+
+/* More than one message: each part is sent while the next one is copied. The first has been started. */
+static CUresult send_parts(struct rg_worker *worker, struct rg_context *context, const struct transfer *t,
+                           struct rg_pinned *now)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (size_t offset = 0; now; offset += RG_BULK_MAX) {
+        const size_t size = part_size(t, offset);
+        struct rg_pinned *next = NULL;
+        if (offset + size < t->total)
+            result = start_part(worker, context, t, offset + size, &next);
+        CUresult waited = rg_driver.cuEventSynchronize(now->ready);
+        if (result == CUDA_SUCCESS)
+            result = waited;
+        struct rg_notice notice = {
+            .type = RG_NOTICE_LANDING, .id = t->id, .arg = {offset, size, offset + size == t->total}};
+        if (result == CUDA_SUCCESS && rg_worker_notice(worker, &notice, NULL, 0, now->memory, size) != RG_OK)
+            result = CUDA_ERROR_UNKNOWN;
+        rg_pinned_give(worker, now);
+        now = next;
+        if (result != CUDA_SUCCESS && now) {
+            (void)rg_driver.cuEventSynchronize(now->ready);
+            rg_pinned_give(worker, now);
+            now = NULL;
+        }
+    }
+    return result;
+}
+
+CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, size_t width, size_t height,
+                            CUstream stream, unsigned long long transfer)
+{
+    struct rg_worker *worker = job->worker;
+    struct transfer t = {.src = src, .pitch = pitch, .width = width, .stream = stream, .id = transfer};
+    if (!packed_size(job, pitch, width, height, &t.total))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!t.total)
+        return CUDA_SUCCESS;
+    flatten(&t.pitch, &t.width, height);
+    struct rg_context *context = rg_job_context(job);
+    struct rg_pinned *pinned = NULL;
+    CUresult result = context ? start_part(worker, context, &t, 0, &pinned) : job->result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (t.total > RG_BULK_MAX) {
+        rg_job_hand_over(job);
+        result = send_parts(worker, context, &t, pinned);
+        rg_output_drain(worker);
+        return result;
+    }
+    result = rg_driver.cuEventQuery(pinned->ready);
+    if (result == CUDA_ERROR_NOT_READY) {
+        rg_job_hand_over(job);
+        result = rg_driver.cuEventSynchronize(pinned->ready);
+    }
+    rg_output_drain(worker);
+    if (result != CUDA_SUCCESS) {
+        rg_pinned_give(worker, pinned);
+        return result;
+    }
+    job->reply_bulk = pinned->memory;
+    job->reply_bulk_size = t.total;
+    rg_thread_of(job)->reply_buffer = pinned;
+    return CUDA_SUCCESS;
+}
+
+/* --- when the stream gets there -------------------------------------------------------------------------------------- */
+
+static bool late_area(struct rg_job *job, struct rg_late_area *area, size_t height)
+{
+    if (!packed_size(job, area->pitch, area->width, height, &area->total))
+        return false;
+    flatten(&area->pitch, &area->width, height);
+    return area->total != 0;
+}
+
+CUresult rg_serve_rgCopyInLate(struct rg_job *job, CUdeviceptr dst, size_t pitch, size_t width, size_t height,
+                               CUstream stream, unsigned long long transfer)
+{
+    struct rg_late_area area = {.transfer = transfer, .device = dst, .pitch = pitch, .width = width};
+    if (!late_area(job, &area, height))
+        return job->result;
+    /* Putting many parts into the stream may block until the first has been answered. */
+    rg_job_split(job);
+    return job->violated ? CUDA_ERROR_OUT_OF_MEMORY : rg_late_pull(job, &area, stream);
+}
+
+CUresult rg_serve_rgCopyOutLate(struct rg_job *job, CUdeviceptr src, size_t pitch, size_t width, size_t height,
+                                CUstream stream, unsigned long long transfer)
+{
+    struct rg_late_area area = {.transfer = transfer, .device = src, .pitch = pitch, .width = width};
+    return late_area(job, &area, height) ? rg_late_landing(job, &area, stream) : job->result;
+}
+
+/* --- on the device ------------------------------------------------------------------------------------------------------ */
+
+CUresult rg_serve_rgCopy2D(struct rg_job *job, CUdeviceptr dst, size_t dst_pitch, CUdeviceptr src, size_t src_pitch,
+                           size_t width, size_t height, CUstream stream, unsigned int asynchronous)
+{
+    (void)job;
+    CUDA_MEMCPY2D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = src,
+        .srcPitch = src_pitch,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = dst,
+        .dstPitch = dst_pitch,
+        .WidthInBytes = width,
+        .Height = height,
+    };
+    if (!rg_driver.cuMemcpy2DAsync_v2 || !rg_driver.cuMemcpy2DUnaligned_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    /* the unaligned form takes every pitch; it has no asynchronous sibling, but between device memories it waits for
+     * nothing, and works in the legacy stream as cuMemcpy2D does */
+    return asynchronous || stream ? rg_driver.cuMemcpy2DAsync_v2(&copy, stream)
+                                  : rg_driver.cuMemcpy2DUnaligned_v2(&copy);
+}

@@ -1,0 +1,184 @@
+/*
+ * dispatch.c - one record: checks its header, runs its operation, replies.
+ *
+ * The happy path of rg_execute_next: take the record off the feed, fill in the thread's job, serve. What is wrong with
+ * the bytes ends the session; a failure of a call goes into its reply, or, if nobody waits, is kept (the first one)
+ * for the next record that somebody waits for, or for a notice when the input runs dry.
+ */
+#include "server/roles.h"
+#include "server/staging.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void violation(struct rg_worker *worker, const char *what)
+{
+    rg_worker_end(worker, 1, "protocol violation: %s", what);
+}
+
+static struct rg_lane *lane_of(struct rg_worker *worker, uint32_t number)
+{
+    struct rg_lane *lane = worker->lanes[number];
+    if (!lane) {
+        lane = calloc(1, sizeof *lane);
+        if (!lane) {
+            rg_worker_end(worker, 1, "the worker is out of memory");
+            return NULL;
+        }
+        lane->number = number;
+        worker->lanes[number] = lane;
+    }
+    return lane;
+}
+
+/* Takes the next record's header off the feed; NULL: malformed, the session has been ended. */
+static const struct rg_operation *take_header(struct rg_worker *worker, struct rg_record *record)
+{
+    struct rg_feed *feed = &worker->feed;
+    const size_t left = (size_t)(feed->end - feed->at);
+    if (left < sizeof *record) {
+        violation(worker, "a batch with fewer records than it says");
+        return NULL;
+    }
+    memcpy(record, feed->at, sizeof *record);
+    const char *wrong = NULL;
+    if (record->size < sizeof *record || record->size % 8 != 0 || record->size > left)
+        wrong = "a record of impossible size";
+    else if (record->flags)
+        wrong = "a record with unknown flags";
+    else if (record->op == 0 || record->op >= RG_OP_COUNT || !worker->operations[record->op].serve)
+        wrong = "a record of an unknown operation";
+    else if (record->lane >= RG_LANES_MAX)
+        wrong = "a record of a lane beyond the limit";
+    else if (feed->left == 1 && record->size != left)
+        wrong = "a batch with bytes behind its last record";
+    if (wrong) {
+        violation(worker, wrong);
+        return NULL;
+    }
+    const struct rg_operation *operation = &worker->operations[record->op];
+    if (feed->left == 1 && feed->bulk_left && !(operation->flags & RG_OPERATION_BULK)) {
+        rg_worker_end(worker, 1, "protocol violation: %s with bulk data", operation->name);
+        return NULL;
+    }
+    return operation;
+}
+
+/* Operations that leave the GPU as it was. */
+static bool is_work(unsigned op)
+{
+    switch (op) {
+    case RG_OP_cuCtxSynchronize:
+    case RG_OP_cuCtxSynchronize_v2:
+    case RG_OP_cuStreamSynchronize:
+    case RG_OP_cuEventSynchronize:
+    case RG_OP_cuStreamQuery:
+    case RG_OP_cuEventQuery:
+    case RG_OP_rgLaneSetContext:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static void keep_failure(struct rg_worker *worker, const struct rg_job *job)
+{
+    if (worker->failed != CUDA_SUCCESS)
+        return;
+    worker->failed = job->result;
+    worker->failed_op = job->op;
+}
+
+static void reply(struct rg_worker *worker, struct rg_thread *thread)
+{
+    struct rg_job *job = &thread->job;
+    struct rg_reply head = {
+        .token = job->token,
+        .result = (int32_t)job->result,
+        .async_result = (int32_t)thread->async_result,
+        .async_op = thread->async_op,
+        .size = job->out_size,
+    };
+    struct iovec parts[2] = {{&head, sizeof head}, {job->out, job->out_size}};
+    struct iovec bulk = {(void *)(uintptr_t)job->reply_bulk, job->reply_bulk_size};
+    (void)rg_worker_send(worker, RG_MESSAGE_REPLY, parts, job->out_size ? 2 : 1, &bulk, job->reply_bulk_size ? 1 : 0);
+}
+
+static void free_job(struct rg_job *job, struct rg_thread *thread)
+{
+    if (job->out != thread->output)
+        free(job->out);
+    rg_pinned_give(job->worker, thread->reply_buffer);
+    thread->reply_buffer = NULL;
+    for (void **block = job->arena; block;) {
+        void **next = *block;
+        free(block);
+        block = next;
+    }
+}
+
+void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
+{
+    struct rg_feed *feed = &worker->feed;
+    struct rg_record record;
+    const struct rg_operation *operation = take_header(worker, &record);
+    struct rg_lane *lane = operation ? lane_of(worker, record.lane) : NULL;
+    if (!lane)
+        return;
+    if (atomic_load_explicit(&lane->waits, memory_order_acquire)) {
+        rg_worker_end(worker, 1, "protocol violation: %s of a thread that is still in another call", operation->name);
+        return;
+    }
+    struct rg_job *job = &thread->job;
+    *job = (struct rg_job){
+        .worker = worker,
+        .lane = lane,
+        .in = rg_reader_of(feed->at + sizeof record, record.size - sizeof record),
+        .op = record.op,
+        .token = record.token,
+        .bulk_left = feed->left == 1 ? feed->bulk_left : 0,
+        .out = thread->output,
+        .out_capacity = sizeof thread->output,
+    };
+    thread->seq = feed->seq;
+    thread->stream = NULL;
+    thread->scratch_used = 0;
+    thread->async_result = CUDA_SUCCESS;
+    if (record.token) {
+        thread->async_result = worker->failed;
+        thread->async_op = worker->failed_op;
+        worker->failed = CUDA_SUCCESS;
+    }
+    feed->at += record.size;
+    feed->left--;
+    feed->seq++;
+    atomic_store_explicit(&worker->executed, thread->seq, memory_order_relaxed);
+
+    if (is_work(record.op))
+        worker->last_work = thread->seq;
+
+    operation->serve(job);
+
+    /* The roles may be another thread's by now; then nothing of the dispatcher's may be touched any more. */
+    const bool mine = thread->roles != 0;
+    if (mine && job->bulk_left && !job->violated && rg_job_recv_bulk(job, NULL, job->bulk_left) != RG_OK)
+        rg_worker_end(worker, 0, NULL);
+    if (!job->violated) {
+        if (!mine)
+            atomic_store_explicit(&lane->waits, false, memory_order_release);
+        if (record.token)
+            reply(worker, thread);
+        else if (job->result != CUDA_SUCCESS && mine)
+            keep_failure(worker, job);
+    }
+    free_job(job, thread);
+}
+
+void rg_report_failure(struct rg_worker *worker)
+{
+    if (worker->failed == CUDA_SUCCESS)
+        return;
+    struct rg_notice notice = {.type = RG_NOTICE_ERROR, .arg = {(uint64_t)worker->failed, worker->failed_op}};
+    worker->failed = CUDA_SUCCESS;
+    (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
+}

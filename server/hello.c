@@ -1,0 +1,196 @@
+/*
+ * hello.c - loading the driver, describing its devices, answering the client. See hello.h.
+ */
+#include "server/hello.h"
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "generated/proto/ops.h"
+#include "generated/server/driver.h"
+#include "transport/control.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What this worker calls without looking whether it is there. */
+static const struct {
+    const char *name;
+    size_t offset;
+} required[] = {
+#define REQUIRED(name) {#name, offsetof(struct rg_driver_table, name)}
+    REQUIRED(cuInit),
+    REQUIRED(cuDriverGetVersion),
+    REQUIRED(cuDeviceGet),
+    REQUIRED(cuDeviceGetCount),
+    REQUIRED(cuDeviceGetName),
+    REQUIRED(cuDeviceTotalMem_v2),
+    REQUIRED(cuDeviceGetAttribute),
+    REQUIRED(cuDevicePrimaryCtxRetain),
+    REQUIRED(cuDevicePrimaryCtxRelease_v2),
+    REQUIRED(cuDevicePrimaryCtxReset_v2),
+    REQUIRED(cuCtxDestroy_v2),
+    REQUIRED(cuCtxSetCurrent),
+    REQUIRED(cuCtxPopCurrent_v2),
+    REQUIRED(cuCtxGetDevice),
+    REQUIRED(cuCtxSynchronize),
+    REQUIRED(cuModuleLoadData),
+    REQUIRED(cuModuleLoadDataEx),
+    REQUIRED(cuModuleGetFunction),
+    REQUIRED(cuFuncGetAttribute),
+    REQUIRED(cuMemHostAlloc),
+    REQUIRED(cuMemFreeHost),
+    REQUIRED(cuMemcpyHtoDAsync_v2),
+    REQUIRED(cuMemcpyDtoHAsync_v2),
+    REQUIRED(cuStreamCreate),
+    REQUIRED(cuStreamDestroy_v2),
+    REQUIRED(cuStreamWaitEvent),
+    REQUIRED(cuEventCreate),
+    REQUIRED(cuEventDestroy_v2),
+    REQUIRED(cuEventRecord),
+    REQUIRED(cuEventQuery),
+    REQUIRED(cuEventSynchronize),
+    REQUIRED(cuLaunchKernel),
+#undef REQUIRED
+};
+
+static bool check(CUresult result, const char *call, char *why, size_t why_size)
+{
+    if (result == CUDA_SUCCESS)
+        return true;
+    const char *name = NULL;
+    if (!rg_driver.cuGetErrorName || rg_driver.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
+        name = "unknown error";
+    rg_explain(why, why_size, "%s failed: %s (%d)", call, name, (int)result);
+    return false;
+}
+
+static bool load_driver(const struct rg_hello *hello, uint32_t *version, char *why, size_t why_size)
+{
+    void *library = dlopen(hello->driver, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        rg_explain(why, why_size, "the driver cannot be loaded: %s", dlerror());
+        return false;
+    }
+    rg_driver_resolve(library);
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
+        if (!*(void **)((char *)&rg_driver + required[i].offset)) {
+            rg_explain(why, why_size, "the driver %s has no function %s", hello->driver, required[i].name);
+            return false;
+        }
+    }
+    int number = 0;
+    if (!check(rg_driver.cuInit(0), "cuInit", why, why_size) ||
+        !check(rg_driver.cuDriverGetVersion(&number), "cuDriverGetVersion", why, why_size))
+        return false;
+    *version = (uint32_t)number;
+    return true;
+}
+
+static bool describe(const struct rg_hello *hello, uint32_t index, struct rg_device_info *out, char *why,
+                     size_t why_size)
+{
+    CUdevice device;
+    size_t total = 0;
+    char name[RG_CONTROL_TEXT] = "", pci[32] = "";
+    int major = 0, minor = 0;
+    if (!check(rg_driver.cuDeviceGet(&device, (int)index), "cuDeviceGet", why, why_size) ||
+        !check(rg_driver.cuDeviceGetName(name, sizeof name - 1, device), "cuDeviceGetName", why, why_size) ||
+        !check(rg_driver.cuDeviceTotalMem_v2(&total, device), "cuDeviceTotalMem", why, why_size) ||
+        !check(rg_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+               "cuDeviceGetAttribute", why, why_size) ||
+        !check(rg_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+               "cuDeviceGetAttribute", why, why_size))
+        return false;
+    out->ordinal = hello->devices[index];
+    rg_control_text(out->name, sizeof out->name, name, strlen(name));
+    out->memory_total = total;
+    out->compute_major = (uint32_t)major;
+    out->compute_minor = (uint32_t)minor;
+    CUuuid uuid;
+    CUresult result = rg_driver.cuDeviceGetUuid_v2 ? rg_driver.cuDeviceGetUuid_v2(&uuid, device)
+                      : rg_driver.cuDeviceGetUuid  ? rg_driver.cuDeviceGetUuid(&uuid, device)
+                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS)
+        memcpy(out->uuid, uuid.bytes, sizeof out->uuid);
+    if (rg_driver.cuDeviceGetPCIBusId && rg_driver.cuDeviceGetPCIBusId(pci, sizeof pci - 1, device) == CUDA_SUCCESS)
+        rg_control_text(out->pci, sizeof out->pci, pci, strlen(pci));
+    return true;
+}
+
+/* The client's hello, which the daemon has read. */
+static enum rg_status read_hello(int fd, struct rg_control *out)
+{
+    RG_CLEANUP_FREE unsigned char *data = malloc(RG_MESSAGE_MAX);
+    size_t size = 0;
+    if (!data)
+        return RG_ERR_NO_MEMORY;
+    while (size < RG_MESSAGE_MAX) {
+        ssize_t got = read(fd, data + size, RG_MESSAGE_MAX - size);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        size += (size_t)got;
+    }
+    return rg_control_unpack(data, size, out);
+}
+
+static void refuse(struct rg_conn *conn, enum rg_refusal_code code, const char *why)
+{
+    struct rg_control refusal;
+    rg_error("%s", why);
+    rg_refusal_init(&refusal, code, "%s", why);
+    if (rg_control_send(conn, &refusal) != RG_OK)
+        rg_info("the client had gone before it could be told");
+}
+
+enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn *conn)
+{
+    static struct rg_device_info devices[RG_DEVICES_MAX];
+    static struct rg_control client, answer;
+    char why[512] = "";
+    if (read_hello(hello->hello_fd, &client) != RG_OK || client.kind != RG_CONTROL_CLIENT_HELLO) {
+        refuse(conn, RG_REFUSAL_INTERNAL, "the worker did not get the client's hello");
+        return RG_ERR_PROTOCOL;
+    }
+    rg_server_hello_init(&answer);
+    struct rg_server_hello *server = &answer.server_hello;
+    int count = 0;
+    bool good = load_driver(hello, &server->driver.version, why, sizeof why) &&
+                check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, sizeof why);
+    if (good && (uint32_t)count < hello->n_devices) {
+        rg_explain(why, sizeof why, "the driver shows %d of the %u devices of this session", count, hello->n_devices);
+        good = false;
+    }
+    for (uint32_t i = 0; i < hello->n_devices && good; i++)
+        good = describe(hello, i, &devices[i], why, sizeof why);
+    if (!good) {
+        refuse(conn, RG_REFUSAL_DRIVER, why);
+        rg_control_fini(&client);
+        return RG_ERR_REFUSED;
+    }
+    memcpy(server->api_digest, rg_api_digest, sizeof server->api_digest);
+    static const char *names[RG_OP_COUNT];
+    if (memcmp(client.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest) != 0) {
+        for (unsigned op = 0; op < RG_OP_COUNT; op++)
+            names[op] = rg_op_names[op] ? rg_op_names[op] : "";
+        server->opcode_names = names;
+        server->n_opcode_names = RG_OP_COUNT;
+    }
+    server->n_devices = hello->n_devices;
+    server->devices = devices;
+    snprintf(server->driver.kind, sizeof server->driver.kind, "%s", hello->driver_kind);
+    rg_control_text(server->driver.path, sizeof server->driver.path, hello->driver, strlen(hello->driver));
+    server->limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, hello->max_sessions};
+    server->session = hello->session;
+    rg_control_fini(&client);
+    enum rg_status status = rg_control_send(conn, &answer);
+    if (status != RG_OK)
+        rg_info("session %llu: the client had gone before it began (%s)", (unsigned long long)hello->session,
+                rg_status_string(status));
+    return status;
+}

@@ -1,0 +1,24 @@
+/*
+ * hello.h - the worker's part of the handshake: it loads the driver and says hello, or refuses with the reason.
+ */
+#ifndef RG_SERVER_HELLO_H
+#define RG_SERVER_HELLO_H
+
+#include "common/status.h"
+#include "transport/transport.h"
+
+#include <stdint.h>
+
+struct rg_hello {
+    const char *driver, *driver_kind; /* path; "nvidia", "soft", "other" */
+    uint32_t devices[64];             /* ordinals on the server, in the client's order */
+    uint32_t n_devices;
+    uint64_t session;
+    uint32_t max_sessions;
+    int hello_fd; /* holds the client's hello */
+};
+
+/** Loads the driver into rg_driver, initialises it, and answers. RG_OK: the session can begin. */
+RG_MUST_CHECK enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn *conn);
+
+#endif

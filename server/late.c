@@ -1,0 +1,464 @@
+/* late.c - host calls, pulls, landings, and the thread that sends landings. See late.h. */
+#include "server/late.h"
+
+#include "common/log.h"
+#include "common/thread.h"
+#include "generated/server/driver.h"
+#include "server/staging.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS (sizeof((struct rg_worker *)0)->late / sizeof *((struct rg_worker *)0)->late)
+#define SLOTS   4
+#define CHUNK   (2u << 20)
+
+enum late_kind { HOST_CALL, PULL, LANDING };
+
+/* One host function of a transfer. */
+struct step {
+    struct rg_late_item *item;
+    size_t index; /* of the chunk */
+};
+
+struct rg_late_item {
+    struct rg_late_item *next;      /* in its bucket */
+    struct rg_late_item *next_send; /* landings with chunks to be sent */
+    struct rg_worker *worker;
+    uint64_t id;
+    enum late_kind kind;
+    pthread_cond_t changed;
+    /* guarded by the late lock */
+    bool due;      /* host calls: the client has been told */
+    bool answered; /* host calls */
+    bool listed;   /* landings: in the list of the sending thread */
+    size_t total, chunk;
+    size_t requested, received; /* pulls: bytes */
+    size_t posted, sent;        /* landings: chunks */
+    size_t n_chunks;
+    unsigned char *slots[SLOTS];
+    struct step steps[];
+};
+
+static struct rg_late_item *find(struct rg_worker *worker, uint64_t id)
+{
+    struct rg_late_item *item = worker->late[id % BUCKETS];
+    while (item && item->id != id)
+        item = item->next;
+    return item;
+}
+
+/* Makes an item and puts it into the table; NULL with job->result or a violation set. */
+static struct rg_late_item *create(struct rg_job *job, enum late_kind kind, uint64_t id, size_t n_chunks)
+{
+    struct rg_worker *worker = job->worker;
+    struct rg_late_item *item = NULL;
+    if (n_chunks < SIZE_MAX / sizeof(struct step) / 2)
+        item = calloc(1, sizeof *item + n_chunks * sizeof(struct step));
+    if (!item) {
+        job->result = CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
+    }
+    item->worker = worker;
+    item->kind = kind;
+    item->id = id;
+    item->n_chunks = n_chunks;
+    pthread_cond_init(&item->changed, NULL);
+    for (size_t i = 0; i < n_chunks; i++)
+        item->steps[i] = (struct step){item, i};
+    pthread_mutex_lock(&worker->late_lock);
+    const bool taken = find(worker, id) != NULL;
+    if (!taken) {
+        item->next = worker->late[id % BUCKETS];
+        worker->late[id % BUCKETS] = item;
+    }
+    pthread_mutex_unlock(&worker->late_lock);
+    if (taken) {
+        pthread_cond_destroy(&item->changed);
+        free(item);
+        rg_job_violation(job, "transfer %llu is in use", (unsigned long long)id);
+        return NULL;
+    }
+    if (kind != LANDING)
+        atomic_fetch_add(&worker->answers_due, 1);
+    return item;
+}
+
+/* Takes the item out of the table and frees it; the lock is held. */
+static void destroy(struct rg_late_item *item)
+{
+    struct rg_late_item **link = &item->worker->late[item->id % BUCKETS];
+    while (*link != item)
+        link = &(*link)->next;
+    *link = item->next;
+    pthread_cond_destroy(&item->changed);
+    free(item);
+}
+
+static void cancel(struct rg_late_item *item)
+{
+    struct rg_worker *worker = item->worker;
+    if (item->kind != LANDING)
+        atomic_fetch_sub(&worker->answers_due, 1);
+    pthread_mutex_lock(&worker->late_lock);
+    destroy(item);
+    pthread_mutex_unlock(&worker->late_lock);
+}
+
+static void notice(struct rg_late_item *item, unsigned type, uint64_t arg0, uint64_t arg1, uint64_t arg2)
+{
+    struct rg_notice message = {.type = type, .id = item->id, .arg = {arg0, arg1, arg2}};
+    (void)rg_worker_notice(item->worker, &message, NULL, 0, NULL, 0);
+}
+
+/* --- host calls ------------------------------------------------------------------------------------------------- */
+
+static void run_host_call(struct rg_late_item *item, CUresult status)
+{
+    struct rg_worker *worker = item->worker;
+    pthread_mutex_lock(&worker->late_lock);
+    item->due = true;
+    pthread_mutex_unlock(&worker->late_lock);
+    notice(item, RG_NOTICE_HOST_CALL, (uint64_t)status, 0, 0);
+    pthread_mutex_lock(&worker->late_lock);
+    while (!item->answered && !rg_worker_over(worker))
+        pthread_cond_wait(&item->changed, &worker->late_lock);
+    if (item->answered)
+        destroy(item);
+    pthread_mutex_unlock(&worker->late_lock);
+}
+
+static void CUDA_CB host_function(void *item)
+{
+    run_host_call(item, CUDA_SUCCESS);
+}
+
+static void CUDA_CB stream_callback(CUstream stream, CUresult status, void *item)
+{
+    (void)stream;
+    run_host_call(item, status);
+}
+
+CUresult rg_late_host_call(struct rg_job *job, CUstream stream, uint64_t id, bool callback)
+{
+    if (callback ? !rg_driver.cuStreamAddCallback : !rg_driver.cuLaunchHostFunc)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct rg_late_item *item = create(job, HOST_CALL, id, 0);
+    if (!item)
+        return job->result;
+    CUresult result = callback ? rg_driver.cuStreamAddCallback(stream, stream_callback, item, 0)
+                               : rg_driver.cuLaunchHostFunc(stream, host_function, item);
+    if (result != CUDA_SUCCESS)
+        cancel(item);
+    return result;
+}
+
+/* --- transfers ----------------------------------------------------------------------------------------------------- */
+
+/* Lets a transfer use the stream's buffers, making or replacing those that are missing or too small. */
+static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct rg_pinned **slots, CUstream stream)
+{
+    struct rg_context *context = rg_job_context(job);
+    if (!context)
+        return job->result;
+    for (size_t i = 0; i < SLOTS && i < item->n_chunks; i++) {
+        if (slots[i] && slots[i]->size < item->chunk) {
+            rg_pinned_give_after(job->worker, slots[i], stream);
+            slots[i] = NULL;
+        }
+        if (!slots[i]) {
+            CUresult result = rg_pinned_take(job->worker, context, item->chunk, false, &slots[i]);
+            if (result != CUDA_SUCCESS)
+                return result;
+        }
+        item->slots[i] = slots[i]->memory;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Whether all of the area is device memory: nothing may be put into the stream for a transfer that then fails. */
+static CUresult check_area(const struct rg_late_area *area)
+{
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    const size_t last_row = (area->total / area->width - 1) * area->pitch;
+    if (!rg_driver.cuMemGetAddressRange_v2)
+        return CUDA_SUCCESS;
+    CUresult result = rg_driver.cuMemGetAddressRange_v2(&base, &size, area->device);
+    if (result != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    const size_t left = size - (size_t)(area->device - base);
+    return last_row <= left && area->width <= left - last_row ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult begin(struct rg_job *job, const struct rg_late_area *area, enum late_kind kind, CUstream stream,
+                      struct rg_late_item **out)
+{
+    CUresult result = rg_driver.cuLaunchHostFunc ? check_area(area) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct rg_stream *state = rg_job_stream_state(job, stream);
+    const size_t chunk = area->total < CHUNK ? area->total : CHUNK;
+    struct rg_late_item *item =
+        state ? create(job, kind, area->transfer, (area->total + chunk - 1) / chunk) : NULL;
+    if (!item)
+        return job->result;
+    item->total = area->total;
+    item->chunk = chunk;
+    result = use_slots(job, item, kind == PULL ? state->pull_slots : state->landing_slots, stream);
+    if (result != CUDA_SUCCESS)
+        cancel(item);
+    else
+        *out = item;
+    return result;
+}
+
+static size_t chunk_size(const struct rg_late_item *item, size_t index)
+{
+    return index + 1 < item->n_chunks ? item->chunk : item->total - index * item->chunk;
+}
+
+/* --- pulls ----------------------------------------------------------------------------------------------------------- */
+
+/* Asks for chunks up to `end`, as far as that has not been done. */
+static void request(struct rg_late_item *item, size_t end)
+{
+    struct rg_worker *worker = item->worker;
+    for (;;) {
+        pthread_mutex_lock(&worker->late_lock);
+        const size_t index = item->requested / item->chunk;
+        const bool more = index < end && item->requested < item->total;
+        const size_t offset = item->requested, size = more ? chunk_size(item, index) : 0;
+        item->requested += size;
+        pthread_mutex_unlock(&worker->late_lock);
+        if (!more)
+            return;
+        notice(item, RG_NOTICE_PULL, offset, size, 0);
+    }
+}
+
+/* Before the copy of chunk `index`: the copies before it are done, so their buffers can be filled again. */
+static void CUDA_CB pull_step(void *user)
+{
+    struct step *step = user;
+    struct rg_late_item *item = step->item;
+    struct rg_worker *worker = item->worker;
+    const size_t end = step->index * item->chunk + chunk_size(item, step->index);
+    if (rg_worker_over(worker))
+        return;
+    request(item, step->index + (item->n_chunks < SLOTS ? item->n_chunks : SLOTS));
+    pthread_mutex_lock(&worker->late_lock);
+    while (item->received < end && !rg_worker_over(worker))
+        pthread_cond_wait(&item->changed, &worker->late_lock);
+    pthread_mutex_unlock(&worker->late_lock);
+}
+
+/* Behind the last copy. */
+static void CUDA_CB pull_end(void *user)
+{
+    struct rg_late_item *item = user;
+    struct rg_worker *worker = item->worker;
+    pthread_mutex_lock(&worker->late_lock);
+    if (!rg_worker_over(worker))
+        destroy(item);
+    pthread_mutex_unlock(&worker->late_lock);
+}
+
+CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstream stream)
+{
+    struct rg_late_item *item = NULL;
+    CUresult result = begin(job, area, PULL, stream, &item);
+    if (result != CUDA_SUCCESS) {
+        /* The client need not keep it: a part of no bytes at the end. */
+        struct rg_notice message = {.type = RG_NOTICE_PULL, .id = area->transfer, .arg = {area->total, 0, 0}};
+        (void)rg_worker_notice(job->worker, &message, NULL, 0, NULL, 0);
+        return result;
+    }
+    for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
+        result = rg_driver.cuLaunchHostFunc(stream, pull_step, &item->steps[i]);
+        if (result == CUDA_SUCCESS)
+            result = rg_copy_packed(true, area->device, area->pitch, area->width, item->slots[i % SLOTS],
+                                    i * item->chunk, chunk_size(item, i), stream);
+    }
+    if (result == CUDA_SUCCESS)
+        result = rg_driver.cuLaunchHostFunc(stream, pull_end, item);
+    return result; /* if it failed, the item stays: steps may be in the stream */
+}
+
+/* --- landings --------------------------------------------------------------------------------------------------------- */
+
+static void *landing_main(void *arg)
+{
+    struct rg_worker *worker = arg;
+    pthread_mutex_lock(&worker->late_lock);
+    while (!rg_worker_over(worker)) {
+        struct rg_late_item *item = worker->landing_first;
+        if (!item) {
+            pthread_cond_wait(&worker->landing_wake, &worker->late_lock);
+            continue;
+        }
+        const size_t index = item->sent;
+        pthread_mutex_unlock(&worker->late_lock);
+        struct rg_notice message = {
+            .type = RG_NOTICE_LANDING,
+            .id = item->id,
+            .arg = {index * item->chunk, chunk_size(item, index), index + 1 == item->n_chunks},
+        };
+        (void)rg_worker_notice(worker, &message, NULL, 0, item->slots[index % SLOTS], chunk_size(item, index));
+        pthread_mutex_lock(&worker->late_lock);
+        item->sent++;
+        if (item->sent == item->posted) {
+            worker->landing_first = item->next_send;
+            if (!worker->landing_first)
+                worker->landing_last = &worker->landing_first;
+            item->listed = false;
+        }
+        pthread_cond_broadcast(&item->changed);
+    }
+    pthread_mutex_unlock(&worker->late_lock);
+    return NULL;
+}
+
+/* Behind the copy of chunk `index`: it can be sent; the stream goes on while buffers are left, at the end when all of
+ * it has been sent. */
+static void CUDA_CB landing_step(void *user)
+{
+    struct step *step = user;
+    struct rg_late_item *item = step->item;
+    struct rg_worker *worker = item->worker;
+    const bool last = step->index + 1 == item->n_chunks;
+    const size_t enough = last ? item->n_chunks : step->index + 2 > SLOTS ? step->index + 2 - SLOTS : 0;
+    pthread_mutex_lock(&worker->late_lock);
+    item->posted++;
+    if (!item->listed) {
+        item->listed = true;
+        item->next_send = NULL;
+        *worker->landing_last = item;
+        worker->landing_last = &item->next_send;
+        pthread_cond_signal(&worker->landing_wake);
+    }
+    while (item->sent < enough && !rg_worker_over(worker))
+        pthread_cond_wait(&item->changed, &worker->late_lock);
+    if (last && item->sent == item->n_chunks)
+        destroy(item);
+    pthread_mutex_unlock(&worker->late_lock);
+}
+
+static bool start_landing_thread(struct rg_worker *worker)
+{
+    if (!worker->landing_thread_runs)
+        worker->landing_thread_runs =
+            rg_thread_create(&worker->landing_thread, "rg-landing", landing_main, worker) == RG_OK;
+    return worker->landing_thread_runs;
+}
+
+CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CUstream stream)
+{
+    struct rg_late_item *item = NULL;
+    CUresult result = start_landing_thread(job->worker) ? begin(job, area, LANDING, stream, &item)
+                                                        : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        struct rg_notice message = {.type = RG_NOTICE_LANDING, .id = area->transfer, .arg = {0, 0, 1}};
+        (void)rg_worker_notice(job->worker, &message, NULL, 0, NULL, 0);
+        return result;
+    }
+    for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
+        result = rg_copy_packed(false, area->device, area->pitch, area->width, item->slots[i % SLOTS], i * item->chunk,
+                                chunk_size(item, i), stream);
+        if (result == CUDA_SUCCESS)
+            result = rg_driver.cuLaunchHostFunc(stream, landing_step, &item->steps[i]);
+    }
+    return result;
+}
+
+/* --- answers ----------------------------------------------------------------------------------------------------------- */
+
+static bool host_call_done(struct rg_worker *worker, uint64_t id)
+{
+    pthread_mutex_lock(&worker->late_lock);
+    struct rg_late_item *item = find(worker, id);
+    const bool good = item && item->kind == HOST_CALL && item->due && !item->answered;
+    if (good) {
+        item->answered = true;
+        pthread_cond_signal(&item->changed);
+    }
+    pthread_mutex_unlock(&worker->late_lock);
+    if (good)
+        atomic_fetch_sub(&worker->answers_due, 1);
+    return good;
+}
+
+/* Data of a pull comes in order, in parts that lie within what was asked for. */
+static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size)
+{
+    const uint64_t offset = answer->arg[0], size = answer->arg[1];
+    pthread_mutex_lock(&worker->late_lock);
+    struct rg_late_item *item = find(worker, answer->id);
+    bool good = item && item->kind == PULL && size == bulk_size && size && offset == item->received &&
+                size <= item->requested - item->received &&
+                size <= item->chunk - item->received % item->chunk;
+    pthread_mutex_unlock(&worker->late_lock);
+    if (!good)
+        return false;
+    /* The item cannot go away while this part of it is missing. */
+    unsigned char *to = item->slots[offset / item->chunk % SLOTS] + offset % item->chunk;
+    if (rg_conn_recv_bulk(worker->conn, to, size) != RG_OK) {
+        rg_worker_end(worker, 0, NULL);
+        return true;
+    }
+    pthread_mutex_lock(&worker->late_lock);
+    item->received += size;
+    const bool all = item->received == item->total;
+    pthread_cond_signal(&item->changed);
+    pthread_mutex_unlock(&worker->late_lock);
+    if (all)
+        atomic_fetch_sub(&worker->answers_due, 1);
+    return true;
+}
+
+void rg_late_answer(struct rg_worker *worker, const struct rg_message *message)
+{
+    struct rg_answer answer;
+    bool good = message->size == sizeof(struct rg_message_header) + sizeof answer;
+    if (good) {
+        memcpy(&answer, (const unsigned char *)message->data + sizeof(struct rg_message_header), sizeof answer);
+        if (answer.type == RG_ANSWER_HOST_DONE)
+            good = message->bulk_size == 0 && host_call_done(worker, answer.id);
+        else
+            good = answer.type == RG_ANSWER_DATA && data(worker, &answer, message->bulk_size);
+    }
+    if (!good)
+        rg_worker_end(worker, 1, "protocol violation: an answer to nothing that was asked");
+}
+
+/* --- beginning and end --------------------------------------------------------------------------------------------------- */
+
+void rg_late_init(struct rg_worker *worker)
+{
+    pthread_mutex_init(&worker->late_lock, NULL);
+    pthread_cond_init(&worker->landing_wake, NULL);
+    worker->landing_last = &worker->landing_first;
+}
+
+void rg_late_wake_all(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&worker->late_lock);
+    pthread_cond_broadcast(&worker->landing_wake);
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct rg_late_item *item = worker->late[i]; item; item = item->next)
+            pthread_cond_broadcast(&item->changed);
+    pthread_mutex_unlock(&worker->late_lock);
+}
+
+void rg_late_fini(struct rg_worker *worker)
+{
+    if (worker->landing_thread_runs)
+        pthread_join(worker->landing_thread, NULL);
+    pthread_mutex_lock(&worker->late_lock);
+    for (size_t i = 0; i < BUCKETS; i++)
+        while (worker->late[i])
+            destroy(worker->late[i]);
+    pthread_mutex_unlock(&worker->late_lock);
+    pthread_cond_destroy(&worker->landing_wake);
+    pthread_mutex_destroy(&worker->late_lock);
+}

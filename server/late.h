@@ -1,0 +1,41 @@
+/*
+ * late.h - what happens when a stream gets there, with the client's part in it.
+ *
+ *   host call  the stream waits until the client has run its function: NOTICE_HOST_CALL, ANSWER_HOST_DONE
+ *   pull       a copy to the device that reads the client's memory in stream order: NOTICE_PULL, ANSWER_DATA
+ *   landing    a copy to the client's memory that has left before the stream goes on: NOTICE_LANDING
+ *
+ * Each is a number of host functions put between the copies of the stream. They run on a thread of the driver, send
+ * notices, and wait for what they need: an answer, or a buffer that has been sent. The buffers belong to the stream and
+ * are used by one transfer after another, which the stream's own order makes safe. When the session ends all of them
+ * return at once.
+ *
+ * Failures: an answer that fits nothing ends the session. If the context fails, the driver does not call host
+ * functions any more; what waits for them here is freed with the worker.
+ */
+#ifndef RG_SERVER_LATE_H
+#define RG_SERVER_LATE_H
+
+#include "server/worker.h"
+
+/** Rows on the device, and which of the client's transfers they belong to. */
+struct rg_late_area {
+    uint64_t transfer;
+    CUdeviceptr device;
+    size_t pitch, width, total;
+};
+
+CUresult rg_late_host_call(struct rg_job *job, CUstream stream, uint64_t id, bool callback);
+CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstream stream);
+CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CUstream stream);
+
+/** Handles an ANSWER of the client. The reader. */
+void rg_late_answer(struct rg_worker *worker, const struct rg_message *message);
+
+void rg_late_init(struct rg_worker *worker);
+/** The session is over: releases every host function that waits. */
+void rg_late_wake_all(struct rg_worker *worker);
+/** After no host function can run any more. */
+void rg_late_fini(struct rg_worker *worker);
+
+#endif

@@ -1,0 +1,141 @@
+/*
+ * main.c - program lib/remote-gpu/worker: serves one session, started by remote-gpud.
+ *
+ *   worker --fd N --hello-fd N --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
+ *
+ * `fd` is the client's connection, `hello-fd` holds the hello that the daemon has read from it. The worker loads the
+ * driver, answers the hello, serves until the client closes the connection, breaks the protocol, or the daemon sends
+ * SIGTERM (as the kernel does when the daemon dies). Then it exits at once: what the client left in the driver goes with
+ * the process, also if its kernels never end.
+ *
+ * The main thread only waits for signals and the end; the session runs on threads of its own (roles.h).
+ */
+#include "common/log.h"
+#include "server/hello.h"
+#include "server/output.h"
+#include "server/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct arguments {
+    struct rg_hello hello;
+    int fd;
+};
+
+static bool number(const char *text, uint64_t max, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && errno == 0 && *out <= max;
+}
+
+static bool devices(const char *text, struct rg_hello *hello)
+{
+    while (*text) {
+        char *end;
+        if (*text < '0' || *text > '9' || hello->n_devices == sizeof hello->devices / sizeof *hello->devices)
+            return false;
+        hello->devices[hello->n_devices++] = (uint32_t)strtoul(text, &end, 10);
+        if (*end && *end != ',')
+            return false;
+        text = *end ? end + 1 : end;
+    }
+    return hello->n_devices != 0;
+}
+
+static bool parse(int argc, char **argv, struct arguments *out)
+{
+    *out = (struct arguments){.fd = -1, .hello = {.hello_fd = -1, .driver_kind = "other"}};
+    for (int i = 1; i + 1 < argc; i += 2) {
+        const char *name = argv[i], *value = argv[i + 1];
+        uint64_t n = 0;
+        bool good = true;
+        if (strcmp(name, "--fd") == 0)
+            good = number(value, 65535, &n), out->fd = (int)n;
+        else if (strcmp(name, "--hello-fd") == 0)
+            good = number(value, 65535, &n), out->hello.hello_fd = (int)n;
+        else if (strcmp(name, "--session") == 0)
+            good = number(value, UINT64_MAX, &out->hello.session);
+        else if (strcmp(name, "--max-sessions") == 0)
+            good = number(value, UINT32_MAX, &n), out->hello.max_sessions = (uint32_t)n;
+        else if (strcmp(name, "--driver") == 0)
+            out->hello.driver = value;
+        else if (strcmp(name, "--driver-kind") == 0)
+            out->hello.driver_kind = value;
+        else if (strcmp(name, "--devices") == 0)
+            good = devices(value, &out->hello);
+        else
+            good = false;
+        if (!good)
+            return false;
+    }
+    return argc % 2 == 1 && out->fd >= 0 && out->hello.hello_fd >= 0 && out->hello.driver && out->hello.n_devices;
+}
+
+/* Waits for the end of the session; a signal ends it. */
+static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd)
+{
+    for (;;) {
+        struct pollfd fds[2] = {{.fd = over_fd, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return 1;
+        if (fds[0].revents)
+            return rg_worker_wait(worker);
+        if (fds[1].revents)
+            rg_worker_end(worker, 0, "the server is shutting down");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments;
+    rg_log_name("remote-gpud");
+    if (!parse(argc, argv, &arguments)) {
+        rg_error("worker is a part of remote-gpud and is started by it");
+        return 125;
+    }
+    (void)fcntl(arguments.fd, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(arguments.hello.hello_fd, F_SETFD, FD_CLOEXEC);
+
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGINT, SIG_IGN); /* of the daemon's terminal; it says what to do by SIGTERM */
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC), over_fd = eventfd(0, EFD_CLOEXEC);
+    int output_fd = -1;
+    if (signal_fd < 0 || over_fd < 0 || rg_output_redirect(&output_fd) != RG_OK) {
+        rg_error("session %llu: no descriptors: %s", (unsigned long long)arguments.hello.session, strerror(errno));
+        return 1;
+    }
+    struct rg_conn *conn;
+    enum rg_status status = rg_transport_adopt_fd(arguments.fd, NULL, &conn);
+    if (status != RG_OK) {
+        rg_error("session %llu: its connection is unusable: %s", (unsigned long long)arguments.hello.session,
+                 rg_status_string(status));
+        return 1;
+    }
+    if (rg_hello_answer(&arguments.hello, conn) != RG_OK) {
+        rg_conn_destroy(conn);
+        _exit(1);
+    }
+    rg_conn_set_read_ahead(conn);
+    struct rg_worker *worker = rg_worker_create(conn, arguments.hello.session, over_fd);
+    if (!worker || rg_output_start(worker, output_fd) != RG_OK || rg_worker_start(worker) != RG_OK) {
+        rg_error("session %llu: no memory or threads for it", (unsigned long long)arguments.hello.session);
+        _exit(1);
+    }
+    /* No destructors: a driver's may wait for kernels that never end, and nothing here needs saving. */
+    _exit(wait_for_end(worker, over_fd, signal_fd));
+}

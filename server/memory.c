@@ -1,0 +1,34 @@
+/* memory.c - attributes of memory pools, whose width depends on the attribute. */
+#include "generated/server/serve.h"
+#include "server/worker.h"
+
+#include <string.h>
+
+/* The first three are ints, all later ones 64-bit numbers. */
+static bool is_int(CUmemPool_attribute attribute)
+{
+    return attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+CUresult rg_serve_rgMemPoolSetAttribute(struct rg_job *job, CUmemoryPool pool, CUmemPool_attribute attr,
+                                        unsigned long long value)
+{
+    (void)job;
+    int number = (int)value;
+    if (!rg_driver.cuMemPoolSetAttribute)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuMemPoolSetAttribute(pool, attr, is_int(attr) ? (void *)&number : &value);
+}
+
+CUresult rg_serve_rgMemPoolGetAttribute(struct rg_job *job, CUmemoryPool pool, CUmemPool_attribute attr,
+                                        unsigned long long *value)
+{
+    (void)job;
+    int number = 0;
+    if (!rg_driver.cuMemPoolGetAttribute)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuMemPoolGetAttribute(pool, attr, is_int(attr) ? (void *)&number : value);
+    if (is_int(attr))
+        *value = (unsigned)number;
+    return result;
+}

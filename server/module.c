@@ -1,0 +1,371 @@
+/*
+ * module.c - images, modules and libraries made of them, functions and kernels found in them.
+ *
+ * An image arrives in parts and is put together here; it is loaded once and then freed. Before the driver sees it, it
+ * is checked to end within its bytes: the driver is given a bare pointer.
+ */
+#include "common/cuda/image.h"
+#include "common/log.h"
+#include "generated/server/serve.h"
+#include "proto/function_info.h"
+#include "server/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define IMAGE_TAIL  64 /* zeros behind an image: text is ended, and no header begins in the last bytes */
+#define LOG_MAX     65536u
+#define OPTIONS_MAX 64u
+
+/* --- images -------------------------------------------------------------------------------------------------------- */
+
+static struct rg_image **find_image(struct rg_worker *worker, uint64_t id)
+{
+    struct rg_image **link = &worker->images;
+    while (*link && (*link)->id != id)
+        link = &(*link)->next;
+    return link;
+}
+
+static void free_image(struct rg_worker *worker, struct rg_image **link)
+{
+    struct rg_image *image = *link;
+    *link = image->next;
+    worker->image_bytes -= image->total;
+    free(image->data);
+    free(image);
+}
+
+static struct rg_image *make_image(struct rg_job *job, uint64_t id, size_t total)
+{
+    struct rg_worker *worker = job->worker;
+    if (total == 0 || total > RG_IMAGE_MAX - worker->image_bytes) {
+        rg_job_violation(job, "an image of %zu bytes where %zu are waiting to be loaded", total, worker->image_bytes);
+        return NULL;
+    }
+    struct rg_image *image = calloc(1, sizeof *image);
+    unsigned char *data = image ? calloc(1, total + IMAGE_TAIL) : NULL;
+    if (!data) {
+        free(image);
+        job->result = CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
+    }
+    *image = (struct rg_image){.next = worker->images, .id = id, .total = total, .data = data};
+    worker->images = image;
+    worker->image_bytes += total;
+    return image;
+}
+
+CUresult rg_serve_rgImageData(struct rg_job *job, unsigned long long image, size_t total, size_t offset, size_t bytes)
+{
+    struct rg_image *to = *find_image(job->worker, image);
+    if (!to && offset == 0)
+        to = make_image(job, image, total);
+    if (!to) /* no memory for it: what follows goes nowhere, and loading it fails */
+        return job->result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : job->result;
+    if (total != to->total || offset != to->received || bytes > total - offset || bytes != job->bulk_left) {
+        rg_job_violation(job, "part of an image that does not fit: %zu bytes at %zu of %zu", bytes, offset, total);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (rg_job_recv_bulk(job, to->data + offset, bytes) != RG_OK)
+        return CUDA_ERROR_UNKNOWN;
+    to->received += bytes;
+    return CUDA_SUCCESS;
+}
+
+/* --- loading ---------------------------------------------------------------------------------------------------------- */
+
+struct load {
+    struct rg_image **image;
+    const void *data;
+    unsigned count;
+    CUjit_option options[OPTIONS_MAX];
+    void *values[OPTIONS_MAX];
+    char *info, *error;
+    size_t info_size, error_size;
+};
+
+/* Whether an option's value is a number, and so means the same here. */
+static bool option_travels(CUjit_option option)
+{
+    switch ((int)option) {
+    case CU_JIT_WALL_TIME:
+    case CU_JIT_INFO_LOG_BUFFER:
+    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_ERROR_LOG_BUFFER:
+    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_GLOBAL_SYMBOL_NAMES:
+    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+    case CU_JIT_GLOBAL_SYMBOL_COUNT:
+    case CU_JIT_REFERENCED_KERNEL_NAMES:
+    case CU_JIT_REFERENCED_KERNEL_COUNT:
+    case CU_JIT_REFERENCED_VARIABLE_NAMES:
+    case CU_JIT_REFERENCED_VARIABLE_COUNT:
+        return false;
+    default:
+        return (int)option >= 0 && option < CU_JIT_NUM_OPTIONS;
+    }
+}
+
+static void add_option(struct load *load, CUjit_option option, void *value)
+{
+    load->options[load->count] = option;
+    load->values[load->count++] = value;
+}
+
+static CUresult begin_load(struct rg_job *job, struct load *load, uint64_t id, unsigned count,
+                           const CUjit_option *options, const unsigned long long *values, size_t info_size,
+                           size_t error_size)
+{
+    memset(load, 0, sizeof *load);
+    load->image = find_image(job->worker, id);
+    struct rg_image *image = *load->image;
+    if (!image || image->received != image->total)
+        return CUDA_ERROR_INVALID_IMAGE;
+    struct rg_cuda_image found;
+    if (rg_cuda_image_identify_bytes(image->data, image->total + IMAGE_TAIL, &found) == RG_CUDA_IMAGE_UNKNOWN) {
+        rg_warn("session %llu: an image of %zu bytes that is no module", (unsigned long long)job->worker->session,
+                image->total);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    load->data = found.data;
+    if (count > OPTIONS_MAX - 4)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        if (!option_travels(options[i])) {
+            rg_warn("session %llu: a module with JIT option %d, which cannot be passed on",
+                    (unsigned long long)job->worker->session, (int)options[i]);
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        add_option(load, options[i], (void *)(uintptr_t)values[i]);
+    }
+    load->info_size = info_size < LOG_MAX ? info_size : LOG_MAX;
+    load->error_size = error_size < LOG_MAX ? error_size : LOG_MAX;
+    load->info = rg_job_memory(job, load->info_size + 1);
+    load->error = load->info ? rg_job_memory(job, load->error_size + 1) : NULL;
+    if (!load->error)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (load->info_size) {
+        add_option(load, CU_JIT_INFO_LOG_BUFFER, load->info);
+        add_option(load, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, (void *)load->info_size);
+    }
+    if (load->error_size) {
+        add_option(load, CU_JIT_ERROR_LOG_BUFFER, load->error);
+        add_option(load, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, (void *)load->error_size);
+    }
+    return CUDA_SUCCESS;
+}
+
+static void output_log(struct rg_job *job, const char *log, size_t size)
+{
+    const uint64_t length = log ? strnlen(log, size) : 0;
+    rg_job_output(job, &length, sizeof length);
+    rg_job_output(job, log, length);
+}
+
+/* Answers with the logs, whatever came of it; the image has served its purpose. */
+static void end_load(struct rg_job *job, struct load *load)
+{
+    output_log(job, load->info, load->info_size);
+    output_log(job, load->error, load->error_size);
+    if (*load->image)
+        free_image(job->worker, load->image);
+}
+
+CUresult rg_serve_rgModuleLoad(struct rg_job *job, uint64_t module, unsigned long long image, unsigned int count,
+                               const CUjit_option *options, const unsigned long long *values, size_t info_size,
+                               size_t error_size)
+{
+    struct load load;
+    CUmodule made = NULL;
+    CUresult result = begin_load(job, &load, image, count, options, values, info_size, error_size);
+    if (result == CUDA_SUCCESS)
+        result = load.count ? rg_driver.cuModuleLoadDataEx(&made, load.data, load.count, load.options, load.values)
+                            : rg_driver.cuModuleLoadData(&made, load.data);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_MODULE, module, made);
+    end_load(job, &load);
+    return result;
+}
+
+CUresult rg_serve_rgLibraryLoad(struct rg_job *job, uint64_t library, unsigned long long image, unsigned int count,
+                                const CUjit_option *options, const unsigned long long *values,
+                                unsigned int library_count, const CUlibraryOption *library_options,
+                                const unsigned long long *library_values, size_t info_size, size_t error_size)
+{
+    (void)library_values;
+    struct load load;
+    CUlibrary made = NULL;
+    CUresult result = begin_load(job, &load, image, count, options, values, info_size, error_size);
+    /* That the image stays where it is was the client's promise to itself; it is freed here. */
+    for (unsigned i = 0; i < library_count && result == CUDA_SUCCESS; i++)
+        if (library_options[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
+            result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS && !rg_driver.cuLibraryLoadData)
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS)
+        result = rg_driver.cuLibraryLoadData(&made, load.data, load.count ? load.options : NULL,
+                                             load.count ? load.values : NULL, load.count, NULL, NULL, 0);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_LIBRARY, library, made);
+    end_load(job, &load);
+    return result;
+}
+
+/* --- functions ---------------------------------------------------------------------------------------------------------- */
+
+typedef CUresult param_query(void *object, size_t index, size_t *offset, size_t *size);
+
+static CUresult function_param(void *object, size_t index, size_t *offset, size_t *size)
+{
+    return rg_driver.cuFuncGetParamInfo(object, index, offset, size);
+}
+
+static CUresult kernel_param(void *object, size_t index, size_t *offset, size_t *size)
+{
+    return rg_driver.cuKernelGetParamInfo(object, index, offset, size);
+}
+
+/* The device of the lane's context, or the first one. */
+static CUdevice device_of(struct rg_job *job)
+{
+    CUdevice device = 0;
+    if (!job->lane->context || rg_job_make_current(job) != CUDA_SUCCESS ||
+        rg_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = 0;
+    return device;
+}
+
+/* Outputs what a launch needs to know of a function or kernel. */
+static CUresult output_info(struct rg_job *job, void *object, bool is_kernel)
+{
+    param_query *query = is_kernel ? kernel_param : function_param;
+    if (is_kernel ? !rg_driver.cuKernelGetParamInfo : !rg_driver.cuFuncGetParamInfo) {
+        rg_error("session %llu: the driver cannot tell the parameters of kernels; version 12.4 or later is needed",
+                 (unsigned long long)job->worker->session);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    struct rg_function_info info = {0};
+    const CUdevice device = is_kernel ? device_of(job) : 0;
+    for (int i = 0; i < RG_FUNCTION_ATTRIBUTES; i++) {
+        CUresult result = is_kernel
+                              ? rg_driver.cuKernelGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object,
+                                                               device)
+                              : rg_driver.cuFuncGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object);
+        if (result == CUDA_SUCCESS)
+            info.known |= 1u << i;
+        else
+            info.attributes[i] = 0;
+    }
+    struct rg_param_info *params = rg_job_memory(job, RG_PARAMS_MAX / 8 * sizeof *params);
+    if (!params)
+        return job->result;
+    size_t offset, size;
+    while (info.n_params < RG_PARAMS_MAX / 8 && query(object, info.n_params, &offset, &size) == CUDA_SUCCESS)
+        params[info.n_params++] = (struct rg_param_info){(uint32_t)offset, (uint32_t)size};
+    rg_job_output(job, &info, sizeof info);
+    rg_job_output(job, params, info.n_params * sizeof *params);
+    return job->result;
+}
+
+CUresult rg_serve_rgModuleGetFunction(struct rg_job *job, uint64_t function, CUmodule module, const char *name)
+{
+    CUfunction made = NULL;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = rg_driver.cuModuleGetFunction(&made, module, name);
+    if (result == CUDA_SUCCESS)
+        result = output_info(job, made, false);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_FUNCTION, function, made);
+    return result;
+}
+
+CUresult rg_serve_rgLibraryGetKernel(struct rg_job *job, uint64_t kernel, CUlibrary library, const char *name)
+{
+    CUkernel made = NULL;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!rg_driver.cuLibraryGetKernel)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuLibraryGetKernel(&made, library, name);
+    if (result == CUDA_SUCCESS)
+        result = output_info(job, made, true);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_KERNEL, kernel, made);
+    return result;
+}
+
+CUresult rg_serve_rgKernelGetFunction(struct rg_job *job, uint64_t function, CUkernel kernel)
+{
+    CUfunction made = NULL;
+    if (!rg_driver.cuKernelGetFunction)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    rg_job_found(job, RG_KIND_FUNCTION, function, made);
+    return output_info(job, made, false);
+}
+
+/* --- enumeration ---------------------------------------------------------------------------------------------------------- */
+
+/* One entry of the answer: the handle that counts, the name, the info. */
+static CUresult output_entry(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void *object, const char *name)
+{
+    const bool is_kernel = kind == RG_KIND_KERNEL;
+    const uint64_t length = strlen(name) + 1;
+    if (is_kernel) {
+        rg_job_output(job, &proposed, sizeof proposed);
+        rg_job_new(job, kind, proposed, object);
+    } else {
+        rg_job_found(job, kind, proposed, object);
+    }
+    rg_job_output(job, &length, sizeof length);
+    rg_job_output(job, name, length);
+    return job->violated ? CUDA_ERROR_UNKNOWN : output_info(job, object, is_kernel);
+}
+
+CUresult rg_serve_rgModuleEnumerate(struct rg_job *job, CUmodule module, unsigned int count,
+                                    const unsigned long long *ids)
+{
+    unsigned int there = 0;
+    if (!rg_driver.cuModuleGetFunctionCount || !rg_driver.cuModuleEnumerateFunctions || !rg_driver.cuFuncGetName)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuModuleGetFunctionCount(&there, module);
+    const uint32_t n = there < count ? there : count;
+    CUfunction *found = rg_job_memory(job, n * sizeof *found);
+    if (result == CUDA_SUCCESS && n)
+        result = found ? rg_driver.cuModuleEnumerateFunctions(found, n, module) : job->result;
+    if (result == CUDA_SUCCESS)
+        rg_job_output(job, &n, sizeof n);
+    for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
+        const char *name = NULL;
+        result = rg_driver.cuFuncGetName(&name, found[i]);
+        if (result == CUDA_SUCCESS)
+            result = output_entry(job, RG_KIND_FUNCTION, ids[i], found[i], name);
+    }
+    return result;
+}
+
+CUresult rg_serve_rgLibraryEnumerate(struct rg_job *job, CUlibrary library, unsigned int count,
+                                     const unsigned long long *ids)
+{
+    unsigned int there = 0;
+    if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels || !rg_driver.cuKernelGetName)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuLibraryGetKernelCount(&there, library);
+    const uint32_t n = there < count ? there : count;
+    CUkernel *found = rg_job_memory(job, n * sizeof *found);
+    if (result == CUDA_SUCCESS && n)
+        result = found ? rg_driver.cuLibraryEnumerateKernels(found, n, library) : job->result;
+    if (result == CUDA_SUCCESS)
+        rg_job_output(job, &n, sizeof n);
+    for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
+        const char *name = NULL;
+        result = rg_driver.cuKernelGetName(&name, found[i]);
+        if (result == CUDA_SUCCESS)
+            result = output_entry(job, RG_KIND_KERNEL, ids[i], found[i], name);
+    }
+    return result;
+}

@@ -1,0 +1,356 @@
+/*
+ * roles.c - passing the roles, the main loop of the pool's threads, reading messages. See roles.h.
+ */
+#include "server/roles.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/thread.h"
+#include "server/late.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOW_WAIT_NS 20000000 /* a reader whose queue is long waits so long for the dispatcher */
+
+/* --- the pool --------------------------------------------------------------------------------------------------- */
+
+static void *thread_main(void *arg);
+
+/* A thread without roles, taken from those that are idle or made; NULL: none to be had. The lock is held. */
+static struct rg_thread *take_thread(struct rg_worker *worker, unsigned roles)
+{
+    struct rg_thread *thread = worker->idle;
+    if (thread) {
+        worker->idle = thread->next_idle;
+        thread->roles = roles;
+        pthread_cond_signal(&thread->wake);
+        return thread;
+    }
+    thread = calloc(1, sizeof *thread);
+    if (!thread)
+        return NULL;
+    thread->worker = worker;
+    thread->roles = roles;
+    pthread_cond_init(&thread->wake, NULL);
+    if (rg_thread_create(&thread->id, "rg-worker", thread_main, thread) != RG_OK) {
+        pthread_cond_destroy(&thread->wake);
+        free(thread);
+        return NULL;
+    }
+    thread->next = worker->threads;
+    worker->threads = thread;
+    worker->n_threads++;
+    return thread;
+}
+
+void rg_roles_init(struct rg_worker *worker)
+{
+    pthread_mutex_init(&worker->roles, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&worker->queue_changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    worker->queue_last = &worker->queue;
+    worker->next_seq = 1;
+}
+
+enum rg_status rg_roles_start(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&worker->roles);
+    struct rg_thread *thread = take_thread(worker, RG_ROLES_ALL);
+    pthread_mutex_unlock(&worker->roles);
+    return thread ? RG_OK : RG_ERR_NO_MEMORY;
+}
+
+void rg_roles_wake_all(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&worker->roles);
+    for (struct rg_thread *thread = worker->threads; thread; thread = thread->next)
+        pthread_cond_signal(&thread->wake);
+    pthread_cond_broadcast(&worker->queue_changed);
+    pthread_mutex_unlock(&worker->roles);
+}
+
+void rg_roles_fini(struct rg_worker *worker)
+{
+    /* The session is over, so no thread is made any more and every one comes to its end. */
+    for (struct rg_thread *thread = worker->threads; thread;) {
+        struct rg_thread *next = thread->next;
+        pthread_join(thread->id, NULL);
+        pthread_cond_destroy(&thread->wake);
+        free(thread);
+        thread = next;
+    }
+    free(worker->feed.owner);
+    while (worker->queue) {
+        struct rg_queued *queued = worker->queue;
+        worker->queue = queued->next;
+        free(queued);
+    }
+    pthread_cond_destroy(&worker->queue_changed);
+    pthread_mutex_destroy(&worker->roles);
+}
+
+bool rg_roles_hand_over(struct rg_thread *thread)
+{
+    struct rg_worker *worker = thread->worker;
+    pthread_mutex_lock(&worker->roles);
+    bool given = !rg_worker_over(worker) && take_thread(worker, thread->roles) != NULL;
+    if (given)
+        thread->roles = 0;
+    pthread_mutex_unlock(&worker->roles);
+    return given;
+}
+
+/* --- batches that are copied -------------------------------------------------------------------------------------- */
+
+/* Copies what is left of a feed, with its bulk data. NULL: out of memory or the connection failed. */
+static struct rg_queued *copy_feed(struct rg_worker *worker, const struct rg_feed *feed)
+{
+    const size_t records = (size_t)(feed->end - feed->at), rounded = (records + 15) & ~(size_t)15;
+    struct rg_queued *copy = malloc(sizeof *copy + rounded + feed->bulk_left);
+    if (!copy) {
+        rg_worker_end(worker, 1, "the worker is out of memory");
+        return NULL;
+    }
+    memcpy(copy->data, feed->at, records);
+    copy->next = NULL;
+    copy->size = sizeof *copy + rounded + feed->bulk_left;
+    copy->feed = *feed;
+    copy->feed.at = copy->data;
+    copy->feed.end = copy->data + records;
+    copy->feed.owner = copy;
+    copy->feed.bulk = copy->data + rounded;
+    if (feed->bulk_left && feed->bulk) {
+        memcpy(copy->data + rounded, feed->bulk, feed->bulk_left);
+    } else if (feed->bulk_left && rg_conn_recv_bulk(worker->conn, copy->data + rounded, feed->bulk_left) != RG_OK) {
+        rg_worker_end(worker, 0, NULL);
+        free(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+bool rg_roles_split(struct rg_thread *thread)
+{
+    struct rg_worker *worker = thread->worker;
+    if (thread->roles != RG_ROLES_ALL)
+        return true;
+    struct rg_feed *feed = &worker->feed;
+    if (!feed->owner && (feed->left || feed->bulk_left)) {
+        struct rg_queued *copy = copy_feed(worker, feed);
+        if (!copy)
+            return false;
+        *feed = copy->feed;
+    }
+    pthread_mutex_lock(&worker->roles);
+    bool split = !rg_worker_over(worker) && take_thread(worker, RG_ROLE_READ) != NULL;
+    if (split) {
+        thread->roles = RG_ROLE_DISPATCH;
+        worker->split = true;
+    }
+    pthread_mutex_unlock(&worker->roles);
+    if (!split)
+        rg_worker_end(worker, 1, "the worker could not start a thread");
+    return split;
+}
+
+/* Waits until the queue is short, or for a moment: the dispatcher may itself wait for what is still to be read. */
+static void slow_down(struct rg_worker *worker)
+{
+    const uint64_t until = rg_now_ns() + SLOW_WAIT_NS;
+    struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    pthread_mutex_lock(&worker->roles);
+    while (worker->queue_bytes > RG_QUEUE_SLOW && !rg_worker_over(worker))
+        if (pthread_cond_timedwait(&worker->queue_changed, &worker->roles, &time) != 0)
+            break;
+    pthread_mutex_unlock(&worker->roles);
+}
+
+/* A batch has come to a reader that is not the dispatcher: becomes it if that one has nothing to do, or queues. */
+static void take_batch(struct rg_thread *thread, const struct rg_feed *feed)
+{
+    struct rg_worker *worker = thread->worker;
+    pthread_mutex_lock(&worker->roles);
+    if (worker->dispatcher_idle && !worker->queue && atomic_load(&worker->answers_due) == 0) {
+        worker->dispatcher_idle->roles = 0;
+        worker->dispatcher_idle = NULL;
+        pthread_cond_broadcast(&worker->queue_changed);
+        thread->roles = RG_ROLES_ALL;
+        worker->split = false;
+        worker->feed = *feed;
+        pthread_mutex_unlock(&worker->roles);
+        return;
+    }
+    pthread_mutex_unlock(&worker->roles);
+    struct rg_queued *copy = copy_feed(worker, feed);
+    if (!copy)
+        return;
+    pthread_mutex_lock(&worker->roles);
+    *worker->queue_last = copy;
+    worker->queue_last = &copy->next;
+    worker->queue_bytes += copy->size;
+    const size_t bytes = worker->queue_bytes;
+    pthread_cond_broadcast(&worker->queue_changed);
+    pthread_mutex_unlock(&worker->roles);
+    if (bytes > RG_QUEUE_MAX)
+        rg_worker_end(worker, 1, "too much work was sent while a host function or a copy from the host was waited for");
+    else if (bytes > RG_QUEUE_SLOW)
+        slow_down(worker);
+}
+
+/* The dispatcher has no records and is not the reader: waits for the queue, or until the reader takes the role. */
+static void wait_for_queue(struct rg_thread *thread)
+{
+    struct rg_worker *worker = thread->worker;
+    rg_report_failure(worker);
+    pthread_mutex_lock(&worker->roles);
+    while (!worker->queue && thread->roles && !rg_worker_over(worker)) {
+        worker->dispatcher_idle = thread;
+        pthread_cond_wait(&worker->queue_changed, &worker->roles);
+    }
+    if (thread->roles && worker->queue) {
+        struct rg_queued *queued = worker->queue;
+        worker->queue = queued->next;
+        if (!worker->queue)
+            worker->queue_last = &worker->queue;
+        worker->queue_bytes -= queued->size;
+        worker->feed = queued->feed;
+        pthread_cond_broadcast(&worker->queue_changed);
+    }
+    if (worker->dispatcher_idle == thread)
+        worker->dispatcher_idle = NULL;
+    pthread_mutex_unlock(&worker->roles);
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+static void malformed(struct rg_worker *worker, const char *what)
+{
+    rg_worker_end(worker, 1, "protocol violation: %s", what);
+}
+
+static void read_batch(struct rg_thread *thread, const struct rg_message *message, const struct rg_message_header *header)
+{
+    struct rg_worker *worker = thread->worker;
+    if (header->count == 0 || header->seq != worker->next_seq) {
+        malformed(worker, header->count ? "a batch out of sequence" : "a batch without records");
+        return;
+    }
+    worker->next_seq += header->count;
+    const unsigned char *data = message->data;
+    struct rg_feed feed = {
+        .at = data + sizeof *header,
+        .end = data + message->size,
+        .left = header->count,
+        .seq = header->seq,
+        .bulk_left = message->bulk_size,
+    };
+    if (thread->roles & RG_ROLE_DISPATCH)
+        worker->feed = feed;
+    else
+        take_batch(thread, &feed);
+}
+
+/* The next message. A dispatcher that has something to report does so before it sleeps. */
+static enum rg_status receive(struct rg_thread *thread, struct rg_message *message)
+{
+    struct rg_worker *worker = thread->worker;
+    if ((thread->roles & RG_ROLE_DISPATCH) && worker->failed != CUDA_SUCCESS) {
+        enum rg_status status = rg_conn_recv(worker->conn, 0, message);
+        if (status != RG_ERR_TIMEOUT)
+            return status;
+        rg_report_failure(worker);
+    }
+    return rg_conn_recv(worker->conn, -1, message);
+}
+
+static void read_message(struct rg_thread *thread)
+{
+    struct rg_worker *worker = thread->worker;
+    struct rg_message message;
+    enum rg_status status = receive(thread, &message);
+    if (status == RG_ERR_PROTOCOL || status == RG_ERR_LIMIT) {
+        malformed(worker, "bytes that are no message");
+        return;
+    }
+    if (status != RG_OK) {
+        if (!rg_worker_over(worker))
+            rg_info("session %llu: %s", (unsigned long long)worker->session,
+                    status == RG_ERR_CLOSED ? "the client closed the connection" : "the client is gone");
+        rg_worker_end(worker, 0, NULL);
+        return;
+    }
+    struct rg_message_header header;
+    if (message.size < sizeof header) {
+        malformed(worker, "a message without a header");
+        return;
+    }
+    memcpy(&header, message.data, sizeof header);
+    if (header.version != RG_PROTOCOL_MAJOR)
+        malformed(worker, "a message of another version");
+    else if (header.kind == RG_MESSAGE_BATCH)
+        read_batch(thread, &message, &header);
+    else if (header.kind == RG_MESSAGE_ANSWER)
+        rg_late_answer(worker, &message);
+    else if (header.kind == RG_MESSAGE_CONTROL && message.bulk_size == 0)
+        rg_worker_end(worker, 0, NULL); /* the only one that a client sends: it ends the session */
+    else
+        malformed(worker, "a message of unknown kind");
+}
+
+/* --- the main loop -------------------------------------------------------------------------------------------------- */
+
+static void drop_feed_memory(struct rg_worker *worker)
+{
+    struct rg_feed *feed = &worker->feed;
+    if (!feed->left && !feed->bulk_left && feed->owner) {
+        free(feed->owner);
+        memset(feed, 0, sizeof *feed);
+    }
+}
+
+static void work(struct rg_thread *thread)
+{
+    struct rg_worker *worker = thread->worker;
+    while (thread->roles && !rg_worker_over(worker)) {
+        if (!(thread->roles & RG_ROLE_DISPATCH)) {
+            read_message(thread);
+        } else if (worker->feed.left) {
+            if (thread->roles == RG_ROLES_ALL && atomic_load_explicit(&worker->answers_due, memory_order_relaxed) &&
+                !rg_roles_split(thread))
+                return;
+            rg_execute_next(worker, thread);
+        } else {
+            drop_feed_memory(worker);
+            if (thread->roles & RG_ROLE_READ)
+                read_message(thread);
+            else
+                wait_for_queue(thread);
+        }
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    struct rg_thread *thread = arg;
+    struct rg_worker *worker = thread->worker;
+    pthread_mutex_lock(&worker->roles);
+    for (;;) {
+        while (!thread->roles && !rg_worker_over(worker))
+            pthread_cond_wait(&thread->wake, &worker->roles);
+        if (rg_worker_over(worker))
+            break;
+        pthread_mutex_unlock(&worker->roles);
+        work(thread);
+        pthread_mutex_lock(&worker->roles);
+        if (!thread->roles) {
+            thread->next_idle = worker->idle;
+            worker->idle = thread;
+        }
+    }
+    pthread_mutex_unlock(&worker->roles);
+    return NULL;
+}

@@ -1,0 +1,61 @@
+/*
+ * roles.h - the pool of threads and the two roles that they pass to one another.
+ *
+ * READ: receives messages. DISPATCH: executes records in order. Both roles exist exactly once while the session lives,
+ * and one thread usually has both: it receives a batch, executes its records one after another, receives the next.
+ *
+ *   hand over   A record that waits for the GPU gives away all roles of its thread, together with the rest of the
+ *               batch; the thread then waits, replies, and parks itself.
+ *   split       While answers of the client are due (host functions, late copies), executing a record can block until
+ *               such an answer has been read. So the roles are then on two threads; the reader copies batches into a
+ *               queue. They come together again at the next batch that finds the dispatcher idle and no answer due.
+ *
+ * A thread without a role sleeps on its own condition; threads are made when needed and kept.
+ */
+#ifndef RG_SERVER_ROLES_H
+#define RG_SERVER_ROLES_H
+
+#include "server/worker.h"
+
+enum { RG_ROLE_READ = 1, RG_ROLE_DISPATCH = 2, RG_ROLES_ALL = 3 };
+
+#define RG_THREAD_OUTPUT  2048u /* bytes of outputs without an allocation */
+#define RG_THREAD_SCRATCH 4096u /* bytes of temporary memory without an allocation */
+
+struct rg_thread {
+    struct rg_job job; /* first: a job is found back to its thread */
+    struct rg_worker *worker;
+    struct rg_thread *next, *next_idle;
+    pthread_t id;
+    pthread_cond_t wake;
+    unsigned roles; /* changed under the roles lock; its own thread reads it without */
+    /* of the record in execution */
+    uint64_t seq;
+    struct rg_stream *stream; /* state of the stream named last; NULL: the legacy stream */
+    CUresult async_result;    /* earlier failure that the reply reports */
+    uint16_t async_op;
+    struct rg_pinned *reply_buffer; /* holds the reply's bulk data; given back once it is sent */
+    size_t scratch_used;
+    _Alignas(16) unsigned char output[RG_THREAD_OUTPUT];
+    _Alignas(16) unsigned char scratch[RG_THREAD_SCRATCH];
+};
+
+static inline struct rg_thread *rg_thread_of(struct rg_job *job)
+{
+    return (struct rg_thread *)(void *)job;
+}
+
+void rg_roles_init(struct rg_worker *worker);
+/** Starts the first thread, with both roles. */
+RG_MUST_CHECK enum rg_status rg_roles_start(struct rg_worker *worker);
+/** Wakes every thread of the pool and everyone who waits for the queue; the session is over. */
+void rg_roles_wake_all(struct rg_worker *worker);
+/** Waits for all threads to end, and frees them. */
+void rg_roles_fini(struct rg_worker *worker);
+
+/** Gives all roles of `thread` to another one. False: there is none to be had; nothing has changed. */
+bool rg_roles_hand_over(struct rg_thread *thread);
+/** Separates the roles if `thread` has both. False: no thread or memory. */
+bool rg_roles_split(struct rg_thread *thread);
+
+#endif

@@ -1,0 +1,216 @@
+/* staging.c - pools of pinned buffers, packed copies, synchronous copies. See staging.h. */
+#include "server/staging.h"
+
+#include "generated/server/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic uint64_t given_count;
+
+static size_t round_size(size_t size)
+{
+    return size <= RG_STAGING_SMALL ? RG_STAGING_SMALL : size <= RG_STAGING_MEDIUM ? RG_STAGING_MEDIUM : RG_STAGING_LARGE;
+}
+
+static CUresult create(struct rg_worker *worker, struct rg_context *context, size_t size, struct rg_pinned **out)
+{
+    if (!rg_driver.cuMemHostAlloc || !rg_driver.cuEventCreate)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct rg_pinned *pinned = calloc(1, sizeof *pinned);
+    if (!pinned)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = rg_driver.cuMemHostAlloc(&pinned->memory, size, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CUDA_SUCCESS) {
+        result = rg_driver.cuEventCreate(&pinned->ready, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+        if (result != CUDA_SUCCESS)
+            (void)rg_driver.cuMemFreeHost(pinned->memory);
+    }
+    if (result != CUDA_SUCCESS) {
+        free(pinned);
+        return result;
+    }
+    pinned->size = size;
+    pinned->taken = true;
+    pthread_mutex_lock(&worker->staging_lock);
+    pinned->next = context->pinned;
+    context->pinned = pinned;
+    context->pinned_bytes += size;
+    pthread_mutex_unlock(&worker->staging_lock);
+    *out = pinned;
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, size_t size, bool may_wait,
+                        struct rg_pinned **out)
+{
+    size = round_size(size);
+    struct rg_pinned *oldest = NULL;
+    pthread_mutex_lock(&worker->staging_lock);
+    for (struct rg_pinned *pinned = context->pinned; pinned; pinned = pinned->next) {
+        if (pinned->taken || pinned->size != size)
+            continue;
+        if (!pinned->pending || rg_driver.cuEventQuery(pinned->ready) == CUDA_SUCCESS) {
+            pinned->pending = false;
+            pinned->taken = true;
+            pthread_mutex_unlock(&worker->staging_lock);
+            *out = pinned;
+            return CUDA_SUCCESS;
+        }
+        if (!oldest || pinned->given < oldest->given)
+            oldest = pinned;
+    }
+    const bool wait = may_wait && oldest && context->pinned_bytes + size > RG_STAGING_BUDGET;
+    if (wait)
+        oldest->taken = true;
+    pthread_mutex_unlock(&worker->staging_lock);
+    if (!wait)
+        return create(worker, context, size, out);
+    CUresult result = rg_driver.cuEventSynchronize(oldest->ready);
+    oldest->pending = false;
+    if (result != CUDA_SUCCESS) {
+        rg_pinned_give(worker, oldest);
+        return result;
+    }
+    *out = oldest;
+    return CUDA_SUCCESS;
+}
+
+static void give(struct rg_worker *worker, struct rg_pinned *pinned, bool pending)
+{
+    pthread_mutex_lock(&worker->staging_lock);
+    pinned->given = atomic_fetch_add(&given_count, 1);
+    pinned->pending = pending;
+    pinned->taken = false;
+    pthread_mutex_unlock(&worker->staging_lock);
+}
+
+void rg_pinned_give_after(struct rg_worker *worker, struct rg_pinned *pinned, CUstream stream)
+{
+    if (pinned)
+        /* If the event cannot be recorded the context has failed, and nothing will use the buffer any more. */
+        give(worker, pinned, rg_driver.cuEventRecord(pinned->ready, stream) == CUDA_SUCCESS);
+}
+
+void rg_pinned_give(struct rg_worker *worker, struct rg_pinned *pinned)
+{
+    if (pinned)
+        give(worker, pinned, false);
+}
+
+void rg_stream_give_slots(struct rg_worker *worker, struct rg_stream *stream)
+{
+    for (int i = 0; i < 4; i++) {
+        rg_pinned_give_after(worker, stream->pull_slots[i], stream->object);
+        rg_pinned_give_after(worker, stream->landing_slots[i], stream->object);
+        stream->pull_slots[i] = stream->landing_slots[i] = NULL;
+    }
+}
+
+void rg_staging_drop(struct rg_worker *worker, struct rg_context *context)
+{
+    pthread_mutex_lock(&worker->staging_lock);
+    struct rg_pinned *list = context->pinned;
+    context->pinned = NULL;
+    context->pinned_bytes = 0;
+    pthread_mutex_unlock(&worker->staging_lock);
+    while (list) {
+        struct rg_pinned *next = list->next;
+        (void)rg_driver.cuEventDestroy_v2(list->ready);
+        (void)rg_driver.cuMemFreeHost(list->memory);
+        free(list);
+        list = next;
+    }
+    if (context->synchronous)
+        (void)rg_driver.cuEventDestroy_v2(context->synchronous);
+    context->synchronous = NULL;
+    free(context->legacy);
+    context->legacy = NULL;
+}
+
+void rg_staging_synchronous(struct rg_worker *worker, struct rg_context *context, CUstream object,
+                            const struct rg_stream *stream)
+{
+    (void)worker;
+    if (!context->synchronous &&
+        rg_driver.cuEventCreate(&context->synchronous, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return;
+    if (rg_driver.cuEventRecord(context->synchronous, object) != CUDA_SUCCESS)
+        return;
+    context->synchronous_seq++;
+    context->synchronous_stream = stream;
+}
+
+void rg_staging_order(struct rg_worker *worker, struct rg_stream *stream)
+{
+    struct rg_object *entry = rg_objects_find(&worker->objects, stream->context);
+    struct rg_context *context = entry ? entry->extra : NULL;
+    if (!context || stream->seen_synchronous == context->synchronous_seq)
+        return;
+    stream->seen_synchronous = context->synchronous_seq;
+    /* The stream itself, and blocking streams after the legacy stream, come after it anyway. */
+    if (context->synchronous_stream == stream || (!context->synchronous_stream && !stream->non_blocking))
+        return;
+    if (rg_driver.cuEventQuery(context->synchronous) != CUDA_SUCCESS)
+        (void)rg_driver.cuStreamWaitEvent(stream->object, context->synchronous, 0);
+}
+
+/* --- packed copies -------------------------------------------------------------------------------------------------- */
+
+static CUresult copy_linear(bool to_device, CUdeviceptr device, void *host, size_t size, CUstream stream)
+{
+    return to_device ? rg_driver.cuMemcpyHtoDAsync_v2(device, host, size, stream)
+                     : rg_driver.cuMemcpyDtoHAsync_v2(host, device, size, stream);
+}
+
+static CUresult copy_rows(bool to_device, CUdeviceptr device, size_t pitch, size_t width, size_t height, void *host,
+                          CUstream stream)
+{
+    CUDA_MEMCPY2D copy = {
+        .srcMemoryType = to_device ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+        .dstMemoryType = to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
+        .WidthInBytes = width,
+        .Height = height,
+    };
+    if (to_device) {
+        copy.srcHost = host;
+        copy.srcPitch = width;
+        copy.dstDevice = device;
+        copy.dstPitch = pitch;
+    } else {
+        copy.srcDevice = device;
+        copy.srcPitch = pitch;
+        copy.dstHost = host;
+        copy.dstPitch = width;
+    }
+    if (!rg_driver.cuMemcpy2DAsync_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuMemcpy2DAsync_v2(&copy, stream);
+}
+
+CUresult rg_copy_packed(bool to_device, CUdeviceptr device, size_t pitch, size_t width, void *host, size_t offset,
+                        size_t size, CUstream stream)
+{
+    if (pitch == width)
+        return copy_linear(to_device, device + offset, host, size, stream);
+    CUresult result = CUDA_SUCCESS;
+    unsigned char *at = host;
+    while (size && result == CUDA_SUCCESS) {
+        const size_t row = offset / width, column = offset % width;
+        const CUdeviceptr start = device + row * pitch + column;
+        size_t part;
+        if (column || size < width) {
+            part = width - column < size ? width - column : size;
+            result = copy_linear(to_device, start, at, part, stream);
+        } else {
+            const size_t rows = size / width;
+            part = rows * width;
+            result = rows == 1 ? copy_linear(to_device, start, at, part, stream)
+                               : copy_rows(to_device, start, pitch, width, rows, at, stream);
+        }
+        at += part;
+        offset += part;
+        size -= part;
+    }
+    return result;
+}

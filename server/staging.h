@@ -1,0 +1,57 @@
+/*
+ * staging.h - pinned memory between connection and GPU, and the order of synchronous copies.
+ *
+ * Each context has a pool of pinned buffers of a few sizes. A buffer is taken, filled or read by work of a stream, and
+ * given back with an event recorded behind that work; it is taken again once the event has come. Only the buffers
+ * needed are ever made; above a budget, who takes one waits for the oldest.
+ *
+ * Failures: the driver's, as CUresult. Threads: any; the pools have one lock, not held while anything waits.
+ */
+#ifndef RG_SERVER_STAGING_H
+#define RG_SERVER_STAGING_H
+
+#include "server/worker.h"
+
+#define RG_STAGING_SMALL  (64u << 10)
+#define RG_STAGING_MEDIUM (512u << 10)
+#define RG_STAGING_LARGE  RG_BULK_MAX
+#define RG_STAGING_BUDGET (64u << 20) /* pinned bytes of a context, as far as waiting can keep them */
+
+struct rg_pinned {
+    struct rg_pinned *next; /* in the context's pool */
+    void *memory;
+    size_t size;
+    CUevent ready;
+    uint64_t given; /* order in which they were given back */
+    bool taken, pending;
+};
+
+/**
+ * A buffer of at least `size` bytes (at most RG_STAGING_LARGE). `may_wait`: rather than exceed the budget, wait for one
+ * that is in use. The context is current.
+ */
+CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, size_t size, bool may_wait,
+                        struct rg_pinned **out);
+/** Gives a buffer back once the work now in `stream` is done. NULL is fine. */
+void rg_pinned_give_after(struct rg_worker *worker, struct rg_pinned *pinned, CUstream stream);
+/** Gives a buffer back that nothing uses any more. NULL is fine. */
+void rg_pinned_give(struct rg_worker *worker, struct rg_pinned *pinned);
+/** Gives back what a stream kept for late transfers, after the work now in it. */
+void rg_stream_give_slots(struct rg_worker *worker, struct rg_stream *stream);
+/** Frees the context's buffers; it is current and idle. */
+void rg_staging_drop(struct rg_worker *worker, struct rg_context *context);
+
+/** A synchronous copy was put into `stream`: what any stream of the context does from now on comes after it. */
+void rg_staging_synchronous(struct rg_worker *worker, struct rg_context *context, CUstream object,
+                            const struct rg_stream *stream);
+/** Orders a stream that is about to be used after synchronous copies that it does not come after by itself. */
+void rg_staging_order(struct rg_worker *worker, struct rg_stream *stream);
+
+/**
+ * Copies packed bytes [offset, offset + size) between `host` (which holds just these) and rows of `width` bytes,
+ * `pitch` apart, from `device` on: whole rows as a 2D copy, parts of rows linearly.
+ */
+CUresult rg_copy_packed(bool to_device, CUdeviceptr device, size_t pitch, size_t width, void *host, size_t offset,
+                        size_t size, CUstream stream);
+
+#endif

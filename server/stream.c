@@ -1,0 +1,32 @@
+/* stream.c - streams: waiting for them, their end, host functions of the client. */
+#include "generated/server/serve.h"
+#include "server/late.h"
+#include "server/output.h"
+#include "server/staging.h"
+
+CUresult rg_serve_cuStreamSynchronize(struct rg_job *job, CUstream stream)
+{
+    if (!rg_driver.cuStreamSynchronize)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuStreamQuery ? rg_driver.cuStreamQuery(stream) : CUDA_ERROR_NOT_READY;
+    if (result == CUDA_ERROR_NOT_READY) {
+        rg_job_hand_over(job);
+        result = rg_driver.cuStreamSynchronize(stream);
+    }
+    rg_output_drain(job->worker);
+    return result;
+}
+
+CUresult rg_serve_cuStreamDestroy_v2(struct rg_job *job, CUstream stream)
+{
+    struct rg_stream *state = stream ? rg_job_stream_state(job, stream) : NULL;
+    if (!state || state->per_thread)
+        return CUDA_ERROR_INVALID_HANDLE; /* the default streams are not created, so not destroyed */
+    rg_stream_give_slots(job->worker, state);
+    return rg_driver.cuStreamDestroy_v2 ? rg_driver.cuStreamDestroy_v2(stream) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_serve_rgHostCall(struct rg_job *job, CUstream stream, unsigned long long call, unsigned int callback)
+{
+    return rg_late_host_call(job, stream, call, callback != 0);
+}

@@ -1,0 +1,206 @@
+/* worker.c - beginning and end of a worker, and sending. See worker.h. */
+#include "server/worker.h"
+
+#include "common/log.h"
+#include "generated/server/driver.h"
+#include "generated/server/serve.h"
+#include "server/late.h"
+#include "server/output.h"
+#include "server/roles.h"
+#include "server/staging.h"
+#include "transport/control.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LAST_WORDS_MS 1000 /* how long the end waits for its turn to tell the client why */
+
+struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int over_fd)
+{
+    struct rg_worker *worker = calloc(1, sizeof *worker);
+    if (!worker)
+        return NULL;
+    worker->conn = conn;
+    worker->session = session;
+    worker->over_fd = over_fd;
+    worker->output_fd = -1;
+    rg_register_all(worker->operations);
+    pthread_mutex_init(&worker->send_lock, NULL);
+    pthread_mutex_init(&worker->staging_lock, NULL);
+    pthread_mutex_init(&worker->output_lock, NULL);
+    pthread_mutex_init(&worker->end_lock, NULL);
+    pthread_cond_init(&worker->ended, NULL);
+    rg_roles_init(worker);
+    rg_late_init(worker);
+    return worker;
+}
+
+enum rg_status rg_worker_start(struct rg_worker *worker)
+{
+    return rg_roles_start(worker);
+}
+
+/* --- sending ------------------------------------------------------------------------------------------------------- */
+
+enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const struct iovec *parts, int n_parts,
+                              const struct iovec *bulk, int n_bulk)
+{
+    enum { MAX_PARTS = 4 };
+    struct rg_message_header header = {
+        .kind = (uint16_t)kind,
+        .version = RG_PROTOCOL_MAJOR,
+        .count = 1,
+        .ack = atomic_load_explicit(&worker->executed, memory_order_relaxed),
+    };
+    struct iovec all[MAX_PARTS] = {{&header, sizeof header}};
+    memcpy(all + 1, parts, (size_t)n_parts * sizeof *parts);
+    pthread_mutex_lock(&worker->send_lock);
+    enum rg_status status = RG_ERR_CLOSED;
+    if (!rg_worker_over(worker))
+        status = rg_conn_send(worker->conn, all, n_parts + 1, bulk, n_bulk);
+    pthread_mutex_unlock(&worker->send_lock);
+    if (status == RG_ERR_FAULT) {
+        rg_error("session %llu: memory of a transfer was freed while it was sent", (unsigned long long)worker->session);
+        return RG_OK;
+    }
+    if (status != RG_OK)
+        rg_worker_end(worker, 0, NULL);
+    return status;
+}
+
+enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
+                                size_t text_size, const void *bulk, size_t bulk_size)
+{
+    struct iovec parts[2] = {{(void *)(uintptr_t)notice, sizeof *notice}, {(void *)(uintptr_t)text, text_size}};
+    struct iovec bulk_part = {(void *)(uintptr_t)bulk, bulk_size};
+    return rg_worker_send(worker, RG_MESSAGE_NOTICE, parts, text_size ? 2 : 1, &bulk_part, bulk_size ? 1 : 0);
+}
+
+/* --- the end --------------------------------------------------------------------------------------------------------- */
+
+/* Tells the client why, unless somebody has been sending for long to a client that does not read. */
+static void last_words(struct rg_worker *worker, const char *text)
+{
+    struct rg_control message;
+    rg_session_end_init(&message, "%s", text);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LAST_WORDS_MS / 1000;
+    if (pthread_mutex_timedlock(&worker->send_lock, &until) != 0)
+        return;
+    (void)!rg_control_send(worker->conn, &message);
+    pthread_mutex_unlock(&worker->send_lock);
+}
+
+void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, ...)
+{
+    pthread_mutex_lock(&worker->end_lock);
+    const bool first = !rg_worker_over(worker);
+    if (first) {
+        worker->exit_code = exit_code;
+        atomic_store_explicit(&worker->over, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&worker->end_lock);
+    if (!first)
+        return;
+    if (format) {
+        char text[512];
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        rg_log(exit_code ? RG_LOG_ERROR : RG_LOG_INFO, "session %llu ends: %s", (unsigned long long)worker->session,
+               text);
+        last_words(worker, text);
+    }
+    rg_conn_interrupt(worker->conn);
+    rg_roles_wake_all(worker);
+    rg_late_wake_all(worker);
+    pthread_mutex_lock(&worker->end_lock);
+    pthread_cond_broadcast(&worker->ended);
+    pthread_mutex_unlock(&worker->end_lock);
+    const uint64_t one = 1;
+    if (worker->over_fd >= 0 && write(worker->over_fd, &one, sizeof one) < 0)
+        rg_warn("session %llu: its end could not be signalled", (unsigned long long)worker->session);
+}
+
+int rg_worker_wait(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&worker->end_lock);
+    while (!rg_worker_over(worker))
+        pthread_cond_wait(&worker->ended, &worker->end_lock);
+    const int code = worker->exit_code;
+    pthread_mutex_unlock(&worker->end_lock);
+    return code;
+}
+
+/* --- what a client leaves behind --------------------------------------------------------------------------------------- */
+
+static void destroy_unbound(struct rg_object *entry, void *user)
+{
+    (void)user;
+    if (rg_handle_kind(entry->handle) == RG_KIND_LIBRARY && rg_driver.cuLibraryUnload)
+        (void)rg_driver.cuLibraryUnload(entry->object);
+    if (rg_handle_kind(entry->handle) == RG_KIND_STREAM)
+        free(entry->extra);
+}
+
+static void destroy_context(struct rg_object *entry, void *user)
+{
+    struct rg_worker *worker = user;
+    if (rg_handle_kind(entry->handle) != RG_KIND_CONTEXT)
+        return;
+    struct rg_context *context = entry->extra;
+    if (rg_driver.cuCtxSetCurrent(context->object) == CUDA_SUCCESS)
+        rg_context_release_contents(worker, context);
+    (void)rg_driver.cuCtxSetCurrent(NULL);
+    if (!context->primary)
+        (void)rg_driver.cuCtxDestroy_v2(context->object);
+    for (; context->primary && context->retained; context->retained--)
+        (void)rg_driver.cuDevicePrimaryCtxRelease_v2(context->device);
+    free(context->legacy);
+    free(context);
+}
+
+static void free_images(struct rg_worker *worker)
+{
+    while (worker->images) {
+        struct rg_image *image = worker->images;
+        worker->images = image->next;
+        free(image->data);
+        free(image);
+    }
+}
+
+void rg_worker_destroy(struct rg_worker *worker)
+{
+    if (!worker)
+        return;
+    rg_worker_end(worker, 0, NULL);
+    rg_roles_fini(worker);
+    rg_objects_each(&worker->objects, destroy_context, worker);
+    rg_objects_each(&worker->objects, destroy_unbound, worker);
+    rg_late_fini(worker);
+    rg_output_fini(worker);
+    for (uint32_t i = 0; i < RG_LANES_MAX; i++)
+        if (worker->lanes[i])
+            rg_lane_free(worker->lanes[i]);
+    while (worker->retired) {
+        struct rg_context *context = worker->retired;
+        worker->retired = context->next_retired;
+        free(context);
+    }
+    free_images(worker);
+    rg_objects_fini(&worker->objects);
+    rg_conn_destroy(worker->conn);
+    pthread_mutex_destroy(&worker->send_lock);
+    pthread_mutex_destroy(&worker->staging_lock);
+    pthread_mutex_destroy(&worker->output_lock);
+    pthread_mutex_destroy(&worker->end_lock);
+    pthread_cond_destroy(&worker->ended);
+    free(worker);
+}

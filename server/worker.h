@@ -1,0 +1,211 @@
+/*
+ * worker.h - one session on the machine with the GPU: everything its parts share.
+ *
+ * A worker executes the records of one connection through one driver (the global table rg_driver). Its threads come
+ * from a pool and carry roles (roles.h): the reader takes messages from the connection, the dispatcher executes records
+ * in their order; both are usually the same thread. A thread that must wait for the GPU gives its roles away first.
+ *
+ * The happy path: rg_worker_create, rg_worker_start, then rg_worker_wait until the session is over: the client
+ * closed the connection, or rg_worker_end was called with the reason. Nothing is ever sent or executed after that.
+ */
+#ifndef RG_SERVER_WORKER_H
+#define RG_SERVER_WORKER_H
+
+#include "generated/proto/ops.h"
+#include "server/job.h"
+#include "server/objects.h"
+#include "transport/transport.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/uio.h>
+
+struct rg_thread;
+
+/* Bytes of batches that may lie here unexecuted before the reader slows down, and before the session ends. */
+#define RG_QUEUE_SLOW (64ull << 20)
+#define RG_QUEUE_MAX  (4ull << 30)
+
+/** The rest of a batch: records to be executed, and the bulk data of the last of them. */
+struct rg_feed {
+    const unsigned char *at, *end;
+    uint32_t left; /* records */
+    uint64_t seq;  /* of the next record */
+    size_t bulk_left;
+    const unsigned char *bulk; /* where it is; NULL: still to come from the connection */
+    struct rg_queued *owner;   /* memory to free afterwards; NULL: the connection's */
+};
+
+/** A batch that was copied, because the thread that executes records is not the one that reads. */
+struct rg_queued {
+    struct rg_queued *next;
+    struct rg_feed feed;
+    size_t size;
+    unsigned char data[];
+};
+
+/** Pending work of a context on its pinned memory: see staging.h. */
+struct rg_pinned;
+
+/** What the worker keeps for a context; made when the context's handle is. */
+struct rg_context {
+    uint64_t handle;
+    CUcontext object;
+    CUdevice device;   /* of primary contexts */
+    bool primary;
+    unsigned retained; /* primary contexts: as often as this session has retained it */
+    struct rg_pinned *pinned; /* all its pinned memory; guarded by the worker's staging lock */
+    size_t pinned_bytes;
+    struct rg_stream *legacy; /* late transfers of the legacy stream */
+    /* the last synchronous copy from the host: other streams are ordered after it */
+    CUevent synchronous;
+    uint64_t synchronous_seq;
+    const struct rg_stream *synchronous_stream; /* NULL: the legacy stream */
+    _Atomic uint64_t idle_at; /* all work of records up to this one is known to be done */
+    struct rg_context *next_retired;
+};
+
+/** What the worker keeps for a stream. Only the dispatcher uses it. */
+struct rg_stream {
+    CUstream object;
+    uint64_t context;
+    bool non_blocking, per_thread;
+    uint64_t seen_synchronous; /* the last synchronous copy that it is ordered after */
+    struct rg_pinned *pull_slots[4], *landing_slots[4]; /* used by one late transfer after another */
+};
+
+struct rg_lane_stream {
+    struct rg_lane_stream *next;
+    struct rg_stream stream;
+};
+
+struct rg_lane {
+    uint32_t number;
+    uint64_t context; /* handle of its current context; 0: none */
+    atomic_bool waits; /* one of its calls is being waited for by a thread of the pool */
+    struct rg_lane_stream *streams; /* per-thread default streams, one a context */
+};
+
+struct rg_image {
+    struct rg_image *next;
+    uint64_t id;
+    size_t total, received;
+    unsigned char *data; /* total bytes and some zeros */
+};
+
+struct rg_late_item;
+
+struct rg_worker {
+    struct rg_conn *conn;
+    uint64_t session;
+    struct rg_operation operations[RG_OP_COUNT];
+
+    pthread_mutex_t send_lock; /* the right to send; held across the system call */
+    _Atomic uint64_t executed; /* sequence number of the last record executed */
+
+    /* roles.c; guarded by `roles` except as noted */
+    pthread_mutex_t roles;
+    struct rg_thread *threads, *idle; /* all of them; those without a role */
+    unsigned n_threads;
+    bool split;                       /* reader and dispatcher are different threads */
+    struct rg_thread *dispatcher_idle; /* split: it waits for the queue */
+    struct rg_queued *queue, **queue_last;
+    size_t queue_bytes;
+    pthread_cond_t queue_changed;
+    struct rg_feed feed; /* the dispatcher's */
+    uint64_t next_seq;   /* the reader's */
+
+    /* the dispatcher's */
+    struct rg_objects objects;
+    struct rg_lane *lanes[RG_LANES_MAX];
+    struct rg_image *images;
+    size_t image_bytes;
+    CUresult failed; /* of a record that nobody waited for, not yet reported */
+    uint16_t failed_op;
+    uint64_t last_work; /* sequence number of the last record that may have given the GPU something to do */
+    struct rg_context *retired; /* of contexts that have ended; a thread that still waits for one may look at it */
+    /* contexts may have ended since a thread cached one as current */
+    _Atomic uint64_t context_epoch;
+
+    pthread_mutex_t staging_lock;
+
+    /* late.c */
+    pthread_mutex_t late_lock;
+    struct rg_late_item *late[256];
+    atomic_uint answers_due; /* host calls and pulls that the client has not answered, due or not */
+    struct rg_late_item *landing_first, **landing_last;
+    pthread_cond_t landing_wake;
+    pthread_t landing_thread;
+    bool landing_thread_runs;
+
+    /* output.c */
+    int output_fd; /* read end of what the driver prints; -1: not redirected */
+    pthread_mutex_t output_lock;
+    pthread_t output_thread;
+    bool output_thread_runs;
+
+    pthread_mutex_t end_lock;
+    pthread_cond_t ended;
+    atomic_bool over;
+    int exit_code;
+    int over_fd; /* eventfd that becomes readable; -1: none */
+};
+
+/** Takes `conn` over. `over_fd` (an eventfd, or -1) is written to when the session is over. NULL: out of memory. */
+struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int over_fd);
+/** Starts serving on threads of the worker's own. */
+RG_MUST_CHECK enum rg_status rg_worker_start(struct rg_worker *worker);
+/** Waits until the session is over; returns the exit code of a process that had only this to do. */
+int rg_worker_wait(struct rg_worker *worker);
+/**
+ * Ends the session; the first call counts. With a `format`, the client is told the reason and it is logged. Any thread.
+ */
+void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/**
+ * After the end: waits for all threads, destroys what the client left behind in the driver, frees. Takes as long as the
+ * work that the client left behind; a process that only served this session exits instead.
+ */
+void rg_worker_destroy(struct rg_worker *worker);
+
+static inline bool rg_worker_over(struct rg_worker *worker)
+{
+    return atomic_load_explicit(&worker->over, memory_order_acquire);
+}
+
+/** Sends one message of `kind` with its body in `parts`; ends the session if that fails. Any thread. */
+enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const struct iovec *parts, int n_parts,
+                              const struct iovec *bulk, int n_bulk);
+/** Sends a notice, with text or bulk data (either may be empty). Any thread. */
+enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
+                                size_t text_size, const void *bulk, size_t bulk_size);
+
+/** Executes the next record of the feed. The dispatcher; `thread` may have no role afterwards. */
+void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread);
+/** Reports the failure that no reply has carried. The dispatcher, before it waits for input. */
+void rg_report_failure(struct rg_worker *worker);
+
+/* --- for operations (job.h has what generated code uses) ------------------------------------------------------ */
+
+/** The calling record may wait for the GPU from now on: others' records go on meanwhile. */
+void rg_job_hand_over(struct rg_job *job);
+/** From now on another thread reads messages, so that answers of the client arrive while this record is executed. */
+void rg_job_split(struct rg_job *job);
+/** The state of the lane's current context, or NULL with job->result set. */
+struct rg_context *rg_job_context(struct rg_job *job);
+/** The state of a stream that a parameter of this record named. NULL: out of memory. */
+struct rg_stream *rg_job_stream_state(struct rg_job *job, CUstream stream);
+/** Temporary zeroed memory that lives as long as the job. NULL with job->result set: out of memory. */
+void *rg_job_memory(struct rg_job *job, size_t size);
+/** Makes the lane's context current on this thread. */
+CUresult rg_job_make_current(struct rg_job *job);
+/** Forgets what this thread's current context is taken to be. */
+void rg_current_context_unknown(void);
+
+/** Everything that goes with a context but its handle: before the driver ends it. */
+void rg_context_release_contents(struct rg_worker *worker, struct rg_context *context);
+void rg_context_forget_objects(struct rg_worker *worker, uint64_t handle);
+
+void rg_lane_free(struct rg_lane *lane);
+
+#endif
