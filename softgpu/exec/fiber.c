@@ -23,6 +23,8 @@
 #define BATCH_FIBERS 32u
 #define COLOURS      21u
 #define COLOUR_STEP  192u
+#define TRIM_CLASS   3u            /* stacks of 512 KiB and more do not keep their memory after a grid … */
+#define KEEP_BYTES   SG_STACK_BASE /* … but for the top, where a parked fiber's frames lie */
 #define GUARDS_MAX   12000 /* made with mprotect: two mappings each, of 65530 that Linux allows by default */
 
 /** Makes [address, address + SG_STACK_GUARD) fault; without effect where that would take too many mappings.
@@ -110,6 +112,14 @@ void sg_fiber_abandon(struct sg_slot *slot, struct sg_fiber *fiber)
 {
     reset(fiber);
     sg_fiber_park(slot, fiber);
+}
+
+void sg_fiber_trim(struct sg_slot *slot, unsigned stack_class)
+{
+    if (stack_class < TRIM_CLASS)
+        return;
+    for (const struct sg_fiber *fiber = slot->fibers[stack_class]; fiber; fiber = fiber->next)
+        madvise(fiber->stack, ((size_t)SG_STACK_BASE << stack_class) - KEEP_BYTES, MADV_DONTNEED);
 }
 
 bool sg_fiber_overflowed(const struct sg_fiber *fiber, uintptr_t address)

@@ -221,6 +221,8 @@ void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
         work_threads(slot, grid, may_leave);
     else
         work_blocks(slot, grid, may_leave);
+    if (grid->launch->stack_size)
+        sg_fiber_trim(slot, grid->stack_class);
     sg_current_slot = NULL;
     sg_set_float_control(float_control);
 }
