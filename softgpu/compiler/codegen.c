@@ -146,7 +146,7 @@ static LLVMValueRef declare_function(struct sg_codegen *gen, const struct sg_fun
     return value;
 }
 
-static LLVMValueRef declare_kernel(struct sg_codegen *gen, const char *symbol)
+static LLVMValueRef declare_kernel(struct sg_codegen *gen, const struct sg_function *kernel, const char *symbol)
 {
     LLVMTypeRef types[2] = {gen->pointer, gen->pointer};
     LLVMTypeRef type = LLVMFunctionType(gen->nothing, types, 2, 0);
@@ -155,6 +155,12 @@ static LLVMValueRef declare_kernel(struct sg_codegen *gen, const char *symbol)
         value = LLVMAddFunction(gen->llvm, symbol, type);
     add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
     add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "null_pointer_is_valid", 0);
+    LLVMValueRef frame = gen->thread_form ? value : LLVMGetNamedFunction(gen->llvm, symbol);
+    for (int i = 0; i < 2 && kernel->params_size > 0; i++) {
+        /* so that loading a parameter early is known to be harmless */
+        add_attribute(gen, i == 0 ? value : frame, 2, "dereferenceable", kernel->params_size);
+        add_attribute(gen, i == 0 ? value : frame, 2, "align", 16);
+    }
     if (!gen->thread_form) {
         LLVMSetLinkage(value, LLVMInternalLinkage);
         add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "alwaysinline", 0);
@@ -205,7 +211,7 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, co
     gen->builder = LLVMCreateBuilderInContext(gen->context);
     gen->entry_builder = LLVMCreateBuilderInContext(gen->context);
     gen->functions = SG_NEW_ARRAY(gen->arena, LLVMValueRef, gen->reach->count);
-    gen->functions[0] = declare_kernel(gen, symbol);
+    gen->functions[0] = declare_kernel(gen, kernel, symbol);
     for (uint32_t i = 1; i < gen->reach->count; i++)
         if (gen->reach->functions[i]->defined)
             gen->functions[i] = declare_function(gen, gen->reach->functions[i], i);

@@ -74,6 +74,31 @@ static bool is_entry_param(struct sg_codegen *gen, const struct sg_operand *addr
            address->var >= gen->function->params && address->var < gen->function->params + gen->function->n_params;
 }
 
+/* A kernel's parameters do not change: they are loaded at the function's start, whatever the way that leads here. */
+static void load_entry_param(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    enum sg_type type = (enum sg_type)insn->types[0];
+    const struct sg_operand *to = &insn->operands[0];
+    uint32_t width = vector_width(insn), bytes = sg_type_bytes(type);
+    LLVMBuilderRef here = gen->builder;
+    LLVMValueRef values[8];
+    gen->builder = gen->entry_builder;
+    LLVMValueRef address = sg_gen_address(gen, &insn->operands[1], SG_MOD_PARAM);
+    for (uint32_t i = 0; i < width; i++) {
+        const struct sg_operand *element = width == 1 ? to : &to->items[i];
+        bool pointer = element->kind == SG_OPERAND_REG && gen->function->regs[element->reg].pointer && bytes == 8;
+        LLVMTypeRef llvm = pointer ? gen->pointer : sg_gen_type(gen, type);
+        values[i] = LLVMBuildLoad2(gen->builder, llvm, element_address(gen, address, i, bytes), "");
+        LLVMSetAlignment(values[i], bytes < 16 ? bytes : 16);
+        LLVMSetMetadata(values[i], gen->invariant_kind,
+                        LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
+    }
+    gen->builder = here;
+    for (uint32_t i = 0; i < width; i++)
+        sg_gen_write(gen, width == 1 ? to : &to->items[i], type, values[i]);
+}
+
 static void load(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
@@ -90,13 +115,8 @@ static void load(struct sg_codegen *gen)
         LLVMTypeRef llvm = pointer && !is_strong(gen) ? gen->pointer : sg_gen_type(gen, type);
         values[i] = LLVMBuildLoad2(B, llvm, element_address(gen, address, i, bytes), "");
         shape_access(gen, values[i], is_strong(gen) ? bytes : element_align(width, i, bytes), true);
-        if (is_entry_param(gen, from)) {
+        if (space == SG_MOD_PARAM)
             LLVMSetAlignment(values[i], bytes < 16 ? bytes : 16);
-            LLVMSetMetadata(values[i], gen->invariant_kind,
-                            LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
-        } else if (space == SG_MOD_PARAM) {
-            LLVMSetAlignment(values[i], bytes < 16 ? bytes : 16);
-        }
     }
     for (uint32_t i = 0; i < width; i++)
         sg_gen_write(gen, width == 1 ? to : &to->items[i], type, values[i]);
@@ -302,7 +322,12 @@ bool sg_gen_memory(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_MOV: move(gen); return true;
-    case SG_OP_LD: load(gen); return true;
+    case SG_OP_LD:
+        if (is_entry_param(gen, &gen->insn->operands[1]))
+            load_entry_param(gen);
+        else
+            load(gen);
+        return true;
     case SG_OP_ST: store(gen); return true;
     case SG_OP_CVTA: convert_address(gen); return true;
     case SG_OP_ISSPACEP: is_in_space(gen); return true;
