@@ -14,6 +14,9 @@
  * address. .const variables live in device memory; their addresses are host addresses. Kernel parameters are read
  * from `params` (which is readable for the size the kernel declares, 16-byte aligned).
  *
+ * Floating-point control (MXCSR) is at its default when code is entered; threads of a slot share it, so code that
+ * changes it restores it before it calls a function marked [switches].
+ *
  * The structures are read by generated code through the offsets below: change both sides together
  * (compiler/abi.c asserts them).
  */
