@@ -59,11 +59,6 @@ static void move(const struct transfer *t)
                 (const unsigned char *)(uintptr_t)(t->from.address + z * t->from.slice + y * t->from.pitch));
 }
 
-static void run_transfer(struct sg_task *task)
-{
-    move((const void *)task->payload);
-}
-
 /* Bytes from the first one moved to behind the last; false if that overflows. */
 static bool extent(const struct transfer *t, const struct side *side, uint64_t *bytes)
 {
@@ -72,6 +67,27 @@ static bool extent(const struct transfer *t, const struct side *side, uint64_t *
            !__builtin_mul_overflow((uint64_t)(t->depth - 1), (uint64_t)side->slice, &slices) &&
            !__builtin_add_overflow(rows, slices, bytes) && !__builtin_add_overflow(*bytes, t->width, bytes) &&
            side->address + *bytes >= side->address;
+}
+
+/* Whether the side's device memory is still there. */
+static bool held(const struct transfer *t, const struct side *side)
+{
+    uint64_t bytes;
+    return side->place != PLACE_DEVICE || (extent(t, side, &bytes) && sg_range_holds(side->address, bytes));
+}
+
+/* Memory that was freed by a stream that did not wait for this one is met as a device would meet it. */
+static void run_transfer(struct sg_task *task)
+{
+    const struct transfer *t = (const void *)task->payload;
+    bool from_held = t->fill_size != 0 || held(t, &t->from);
+    if (from_held && held(t, &t->to)) {
+        move(t);
+        return;
+    }
+    rg_warn("a copy or fill was queued for memory at 0x%llx that has been freed since",
+            (unsigned long long)(from_held ? t->to.address : t->from.address));
+    sg_context_poison(task->stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 /* What kind of memory the side is. `device`: the call says it is device memory, so it must be known. */

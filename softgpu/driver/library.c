@@ -64,6 +64,7 @@ static CUresult make_kernels(struct sg_library *library)
 
 static void drop_instance(struct instance *instance)
 {
+    sg_context_wait(instance->module->context);
     sg_module_destroy(instance->module); /* its context may have done that already */
     sg_release(&instance->module->object);
     free(instance);

@@ -2,7 +2,7 @@
  * module.c - modules: from an image to functions and variables in a context.
  *
  * Loading parses and checks the whole program; machine code is made when a function is first launched or
- * asked about. Unloading takes the handles away; code and variables stay until queued launches have run.
+ * asked about. Unloading waits for the work of the context.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -349,6 +349,7 @@ CUresult cuModuleUnload(CUmodule handle)
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
     if (module == NULL || module->library != NULL) /* a library's module goes with the library */
         return CUDA_ERROR_INVALID_HANDLE;
+    sg_context_wait(module->context); /* its variables may be in use */
     return sg_module_destroy(module) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

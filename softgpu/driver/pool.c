@@ -55,14 +55,20 @@ static bool pool_take(struct sg_pool *pool, uint64_t size)
                 (pool->size_max == 0 || (bytes <= pool->size_max && pool->used <= pool->size_max - bytes));
     if (fits) {
         pool->used += bytes;
-        if (pool->used > pool->used_high)
-            pool->used_high = pool->used;
-        if (pool->used > pool->reserved_high)
-            pool->reserved_high = pool->used;
         sg_acquire(&pool->object);
     }
     pthread_mutex_unlock(&pool->lock);
     return fits;
+}
+
+static void note_high_marks(struct sg_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    if (pool->used > pool->used_high)
+        pool->used_high = pool->used;
+    if (pool->used > pool->reserved_high)
+        pool->reserved_high = pool->used;
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, struct sg_stream *stream)
@@ -77,10 +83,12 @@ static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, st
             continue;
         uint64_t address;
         result = sg_range_alloc(stream->context, pool->device, size, SG_RANGE_ASYNC, pool, &address);
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS) {
+            note_high_marks(pool);
             *out = address;
-        else
+        } else {
             sg_pool_returned(pool, size);
+        }
     }
     return result;
 }

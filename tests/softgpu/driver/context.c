@@ -1,0 +1,228 @@
+/* Contexts: initialisation, primary and explicit ones, the thread's stack, limits, errors that stick. */
+#include "tests/softgpu/driver/support.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+Test(init, nothing_works_before_it)
+{
+    int n;
+    CUcontext context;
+    CUdeviceptr p;
+    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&n));
+    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuCtxGetCurrent(&context));
+    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc_v2(&p, 16));
+    OK(cuDriverGetVersion(&n));
+    cr_assert_eq(n, 13000);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuInit(1));
+    OK(cuInit(0));
+    OK(cuInit(0));
+    OK(cuDeviceGetCount(&n));
+    cr_assert_eq(n, 1);
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc_v2(&p, 16));
+}
+
+Test(init, a_fork_is_not_initialised)
+{
+    start_device();
+    pid_t child = fork();
+    if (child == 0) {
+        CUdeviceptr p;
+        _exit(cuMemAlloc_v2(&p, 16) == CUDA_ERROR_NOT_INITIALIZED && cuInit(0) == CUDA_ERROR_NOT_INITIALIZED
+                  ? 0
+                  : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CUdeviceptr p;
+    OK(cuMemAlloc_v2(&p, 16));
+}
+
+Test(device, says_what_it_is)
+{
+    OK(cuInit(0));
+    CUdevice device;
+    char name[64], bus[16];
+    int value;
+    size_t total;
+    CUuuid uuid, again;
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&device, 1));
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&device, -1));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDeviceGetName(name, sizeof name, 0));
+    cr_assert_str_eq(name, "Software GPU");
+    OK(cuDeviceGetName(name, 5, 0));
+    cr_assert_str_eq(name, "Soft");
+    OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    cr_assert_eq(value, 12);
+    OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
+    cr_assert_eq(value, 32);
+    OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0));
+    cr_assert_eq(value, 0);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceGetAttribute(&value, 0, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX, 0));
+    OK(cuDeviceTotalMem_v2(&total, 0));
+    cr_assert_gt(total, 1u << 20);
+    OK(cuDeviceGetUuid_v2(&uuid, 0));
+    OK(cuDeviceGetUuid_v2(&again, 0));
+    cr_assert_arr_eq(uuid.bytes, again.bytes, 16);
+    OK(cuDeviceGetPCIBusId(bus, sizeof bus, 0));
+    OK(cuDeviceGetByPCIBusId(&device, bus));
+    cr_assert_eq(device, 0);
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetByPCIBusId(&device, "0000:ff:1f.0"));
+}
+
+Test(primary, lives_while_it_is_retained)
+{
+    CUcontext a, b, current;
+    unsigned flags;
+    int active;
+    CUdeviceptr p;
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    cr_assert_eq(active, 0);
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuDevicePrimaryCtxSetFlags_v2(0, CU_CTX_SCHED_BLOCKING_SYNC));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuDevicePrimaryCtxSetFlags_v2(0, 3));
+    OK(cuDevicePrimaryCtxRetain(&a, 0));
+    OK(cuDevicePrimaryCtxRetain(&b, 0));
+    cr_assert_eq(a, b);
+    OK(cuCtxGetCurrent(&current));
+    cr_assert_null(current);
+    OK(cuCtxSetCurrent(a));
+    OK(cuMemAlloc_v2(&p, 100));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuMemsetD8_v2(p, 1, 100));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc_v2(&p, 100));
+    OK(cuDevicePrimaryCtxRetain(&b, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p)); /* it went with the first life */
+    OK(cuMemAlloc_v2(&p, 100));
+}
+
+Test(primary, reset_frees_everything)
+{
+    size_t before, after, total;
+    CUdeviceptr p;
+    CUmodule module;
+    start_device();
+    OK(cuMemGetInfo_v2(&before, &total));
+    OK(cuMemAlloc_v2(&p, 1 << 20));
+    OK(cuModuleLoadData(&module, kernels_ptx));
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    OK(cuMemGetInfo_v2(&after, &total));
+    cr_assert_eq(before, after);
+    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(module));
+}
+
+Test(explicit, create_push_pop_destroy)
+{
+    CUcontext a, b, current;
+    unsigned version;
+    unsigned long long id_a, id_b;
+    CUdevice device;
+    OK(cuInit(0));
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuCtxCreate_v2(&a, 0, 7));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxPopCurrent_v2(&current));
+    OK(cuCtxCreate_v2(&a, 0, 0));
+    OK(cuCtxCreate_v4(&b, NULL, CU_CTX_SCHED_YIELD, 0));
+    OK(cuCtxGetCurrent(&current));
+    cr_assert_eq(current, b);
+    OK(cuCtxGetId(a, &id_a));
+    OK(cuCtxGetId(NULL, &id_b));
+    cr_assert_neq(id_a, id_b);
+    OK(cuCtxGetApiVersion(a, &version));
+    cr_assert_eq(version, 3020);
+    OK(cuCtxPopCurrent_v2(&current));
+    cr_assert_eq(current, b);
+    OK(cuCtxGetDevice(&device));
+    OK(cuCtxDestroy_v2(a));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetDevice(&device));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy_v2(a));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent_v2(a));
+    OK(cuCtxPushCurrent_v2(b));
+    OK(cuCtxSetCurrent(NULL));
+    OK(cuCtxGetCurrent(&current));
+    cr_assert_null(current);
+    OK(cuCtxDestroy_v2(b));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy_v2((CUcontext)0x1234));
+}
+
+static void *uses_destroyed(void *context)
+{
+    CUdeviceptr p;
+    return (void *)(intptr_t)(cuCtxSetCurrent(context) == CUDA_SUCCESS ? cuMemAlloc_v2(&p, 4)
+                                                                       : CUDA_ERROR_UNKNOWN);
+}
+
+Test(explicit, destroyed_by_another_thread)
+{
+    CUcontext context;
+    CUdeviceptr p;
+    pthread_t thread;
+    void *result;
+    OK(cuInit(0));
+    OK(cuCtxCreate_v2(&context, 0, 0));
+    pthread_create(&thread, NULL, uses_destroyed, context);
+    pthread_join(thread, &result);
+    cr_assert_eq((intptr_t)result, CUDA_SUCCESS);
+    OK(cuCtxPushCurrent_v2(context));
+    OK(cuCtxDestroy_v2(context)); /* pops one of the two entries */
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc_v2(&p, 4));
+}
+
+Test(explicit, limits_and_configuration)
+{
+    size_t value;
+    CUfunc_cache cache;
+    int least, greatest;
+    start_device();
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4000));
+    OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
+    cr_assert_eq(value, 4000);
+    OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 16 << 20));
+    OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
+    cr_assert_eq(value, 16 << 20);
+    EXPECT(CUDA_ERROR_UNSUPPORTED_LIMIT, cuCtxSetLimit(CU_LIMIT_SHMEM_SIZE, 1));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuCtxGetLimit(&value, (CUlimit)99));
+    OK(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
+    OK(cuCtxGetCacheConfig(&cache));
+    cr_assert_eq(cache, CU_FUNC_CACHE_PREFER_L1);
+    OK(cuCtxGetStreamPriorityRange(&least, &greatest));
+    cr_assert(least == 0 && greatest == -5);
+}
+
+Test(sticky, a_fault_ends_the_context_and_reset_heals_it)
+{
+    CUdeviceptr p;
+    CUstream stream;
+    CUevent event;
+    start_device();
+    OK(cuMemAlloc_v2(&p, 16));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&event, 0));
+    launch_one("fault", NULL, NULL);
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc_v2(&p, 16));
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamQuery(stream));
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuEventRecord(event, stream));
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemsetD8_v2(p, 0, 1));
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    OK(cuMemAlloc_v2(&p, 16));
+    OK(cuMemsetD8_v2(p, 0, 16));
+}
+
+Test(errors, texts)
+{
+    const char *text;
+    OK(cuGetErrorString(CUDA_ERROR_ILLEGAL_ADDRESS, &text));
+    cr_assert_str_eq(text, "an illegal memory access was encountered");
+    OK(cuGetErrorName(CUDA_ERROR_INVALID_VALUE, &text));
+    cr_assert_str_eq(text, "CUDA_ERROR_INVALID_VALUE");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGetErrorName((CUresult)12345, &text));
+    cr_assert_null(text);
+}

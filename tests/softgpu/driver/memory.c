@@ -1,0 +1,289 @@
+/* Memory: accounting, pointers, host memory, pools, and every form of copy and fill. */
+#include "tests/softgpu/driver/support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void small_device(void)
+{
+    setenv("SOFTGPU_MEMORY", "64M", 1);
+}
+
+Test(memory, accounting_is_exact, .init = small_device)
+{
+    size_t free_bytes, total;
+    CUdeviceptr a, b;
+    start_device();
+    OK(cuMemGetInfo_v2(&free_bytes, &total));
+    cr_assert_eq(total, 64u << 20);
+    cr_assert_eq(free_bytes, total);
+    EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&a, total + 1));
+    EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&a, SIZE_MAX));
+    OK(cuMemAlloc_v2(&a, total));
+    EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&b, 1));
+    OK(cuMemFree_v2(a));
+    OK(cuMemAlloc_v2(&a, 1));
+    OK(cuMemAlloc_v2(&b, total - 4096));
+    OK(cuMemGetInfo_v2(&free_bytes, &total));
+    cr_assert_eq(free_bytes, 0);
+}
+
+Test(memory, alloc_and_free_check_their_arguments)
+{
+    CUdeviceptr p, base;
+    size_t size, pitch;
+    start_device();
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAlloc_v2(&p, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAlloc_v2(NULL, 1));
+    OK(cuMemAlloc_v2(&p, 1000));
+    cr_assert_eq(p % 512, 0);
+    cr_assert_geq(p, 0x4000000000ull);
+    OK(cuMemGetAddressRange_v2(&base, &size, p + 999));
+    cr_assert(base == p && size == 1000);
+    EXPECT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange_v2(&base, &size, p + 1000));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p + 1));
+    OK(cuMemFree_v2(p));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p));
+    OK(cuMemFree_v2(0));
+    OK(cuMemAllocPitch_v2(&p, &pitch, 100, 3, 4));
+    cr_assert(pitch >= 100 && pitch % 512 == 0);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocPitch_v2(&p, &pitch, 100, 3, 3));
+}
+
+Test(memory, many_allocations)
+{
+    enum { N = 40000 };
+    CUdeviceptr *p = malloc(N * sizeof *p);
+    start_device();
+    for (int i = 0; i < N; i++)
+        OK(cuMemAlloc_v2(&p[i], 16));
+    for (int i = 0; i < N; i += 2)
+        OK(cuMemFree_v2(p[i]));
+    uint32_t value = 7;
+    for (int i = 1; i < N; i += 1000)
+        OK(cuMemcpyHtoD_v2(p[i], &value, 4));
+    for (int i = 1; i < N; i += 2)
+        OK(cuMemFree_v2(p[i]));
+    free(p);
+}
+
+Test(memory, host_memory_and_pointers)
+{
+    void *host, *heap = malloc(1 << 16);
+    CUdeviceptr d, device;
+    unsigned flags, type;
+    CUcontext context = start_device(), owner;
+    OK(cuMemHostAlloc(&host, 5000, CU_MEMHOSTALLOC_PORTABLE));
+    memset(host, 1, 5000);
+    OK(cuMemHostGetFlags(&flags, host));
+    cr_assert_eq(flags, CU_MEMHOSTALLOC_PORTABLE);
+    OK(cuMemHostGetDevicePointer_v2(&d, (char *)host + 10, 0));
+    cr_assert_eq(d, (uintptr_t)host + 10);
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)host));
+    cr_assert_eq(type, CU_MEMORYTYPE_HOST);
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)heap));
+    OK(cuMemAlloc_v2(&device, 64));
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device + 63));
+    cr_assert_eq(type, CU_MEMORYTYPE_DEVICE);
+    OK(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, device));
+    cr_assert_eq(owner, context);
+    /* unknown pointers: all of several attributes are answered as nothing */
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT};
+    type = 99;
+    OK(cuPointerGetAttributes(2, attributes, (void *[]){&type, &owner}, (CUdeviceptr)(uintptr_t)heap));
+    cr_assert(type == 0 && owner == NULL);
+
+    OK(cuMemHostRegister_v2(heap, 100, 0));
+    EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister_v2((char *)heap + 50, 100, 0));
+    OK(cuMemHostRegister_v2((char *)heap + 100, 100, 0)); /* several within a page */
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(heap));
+    OK(cuMemHostUnregister(heap));
+    EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(heap));
+    OK(cuMemHostUnregister((char *)heap + 100));
+    OK(cuMemFreeHost(host));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(host));
+    free(heap);
+}
+
+Test(copy, one_dimension_and_bounds)
+{
+    unsigned char in[256], out[256];
+    CUdeviceptr a, b;
+    for (int i = 0; i < 256; i++)
+        in[i] = (unsigned char)i;
+    start_device();
+    OK(cuMemAlloc_v2(&a, 256));
+    OK(cuMemAlloc_v2(&b, 256));
+    OK(cuMemcpyHtoD_v2(a, in, 256));
+    OK(cuMemcpyDtoD_v2(b, a, 256));
+    memset(out, 0, sizeof out);
+    OK(cuMemcpyDtoH_v2(out, b, 256));
+    cr_assert_arr_eq(in, out, 256);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(a, in, 257));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(a + 200, in, 57));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2((CUdeviceptr)(uintptr_t)out, in, 1));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(NULL, a, 1));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD_v2(a, b, SIZE_MAX));
+    OK(cuMemcpyHtoD_v2(a, in, 0));
+    memset(out, 0, sizeof out);
+    OK(cuMemcpy((CUdeviceptr)(uintptr_t)out, a + 1, 200));
+    cr_assert_arr_eq(in + 1, out, 200);
+    OK(cuMemFree_v2(b));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD_v2(b, a, 1));
+}
+
+Test(copy, two_and_three_dimensions)
+{
+    unsigned char in[20 * 30], out[20 * 30];
+    CUdeviceptr d;
+    size_t pitch;
+    for (size_t i = 0; i < sizeof in; i++)
+        in[i] = (unsigned char)(i * 7);
+    start_device();
+    OK(cuMemAllocPitch_v2(&d, &pitch, 30, 20, 4));
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = in,
+                       .srcPitch = 30,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = d,
+                       .dstPitch = pitch,
+                       .WidthInBytes = 30,
+                       .Height = 20};
+    OK(cuMemcpy2D_v2(&c));
+    /* back: a window of 10 x 5 at (3, 4), to (1, 2) */
+    memset(out, 0xee, sizeof out);
+    CUDA_MEMCPY2D w = {.srcXInBytes = 3,
+                       .srcY = 4,
+                       .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                       .srcDevice = d,
+                       .srcPitch = pitch,
+                       .dstXInBytes = 1,
+                       .dstY = 2,
+                       .dstMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstHost = out,
+                       .dstPitch = 30,
+                       .WidthInBytes = 10,
+                       .Height = 5};
+    OK(cuMemcpy2DUnaligned_v2(&w));
+    for (int y = 0; y < 20; y++)
+        for (int x = 0; x < 30; x++) {
+            bool inside = x >= 1 && x < 11 && y >= 2 && y < 7;
+            cr_assert_eq(out[y * 30 + x], inside ? in[(y + 2) * 30 + x + 2] : 0xee);
+        }
+    w.Height = 17;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&w)); /* beyond the allocation */
+    w.Height = 5;
+    w.srcPitch = 12;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&w));
+    w.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemcpy2D_v2(&w));
+
+    CUDA_MEMCPY3D v = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = in,
+                       .srcPitch = 10,
+                       .srcHeight = 6,
+                       .srcZ = 1,
+                       .srcY = 2,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = d,
+                       .dstPitch = 5,
+                       .dstHeight = 3,
+                       .WidthInBytes = 5,
+                       .Height = 3,
+                       .Depth = 4};
+    OK(cuMemcpy3D_v2(&v));
+    OK(cuMemcpyDtoH_v2(out, d, 60));
+    for (int z = 0; z < 4; z++)
+        for (int y = 0; y < 3; y++)
+            for (int x = 0; x < 5; x++)
+                cr_assert_eq(out[(z * 3 + y) * 5 + x], in[((z + 1) * 6 + y + 2) * 10 + x]);
+}
+
+Test(copy, fills)
+{
+    uint16_t out[64];
+    CUdeviceptr d;
+    start_device();
+    OK(cuMemAlloc_v2(&d, 128));
+    OK(cuMemsetD32_v2(d, 0x11223344, 32));
+    OK(cuMemsetD16_v2(d + 2, 0xabcd, 3));
+    OK(cuMemsetD2D8_v2(d + 64, 16, 0x5a, 3, 4));
+    OK(cuMemcpyDtoH_v2(out, d, 128));
+    cr_assert_eq(out[0], 0x3344);
+    cr_assert_eq(out[1], 0xabcd);
+    cr_assert_eq(out[3], 0xabcd);
+    cr_assert_eq(out[4], 0x3344);
+    cr_assert_eq(out[32], 0x5a5a);
+    cr_assert_eq(out[33], 0x115a);
+    cr_assert_eq(out[40], 0x5a5a);
+    cr_assert_eq(out[42], 0x3344);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(d + 2, 0, 1));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(d, 0, 129));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD2D8_v2(d, 2, 0, 3, 2));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(d, 0, SIZE_MAX / 2));
+}
+
+Test(copy, pageable_sources_are_taken_at_the_call_and_locked_ones_at_their_place)
+{
+    CUstream stream;
+    CUdeviceptr a, b;
+    uint32_t *locked, pageable = 1, out;
+    start_device();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc_v2(&a, 4));
+    OK(cuMemAlloc_v2(&b, 4));
+    OK(cuMemHostAlloc((void **)&locked, 4, 0));
+    *locked = 1;
+    volatile uint32_t *held = hold_stream(stream);
+    OK(cuMemcpyHtoDAsync_v2(a, &pageable, 4, stream));
+    OK(cuMemcpyHtoDAsync_v2(b, locked, 4, stream));
+    EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    pageable = 2;
+    *locked = 2;
+    release_stream(held);
+    OK(cuMemcpyDtoHAsync_v2(&out, a, 4, stream)); /* pageable: returns when it is there */
+    cr_assert_eq(out, 1);
+    OK(cuMemcpyDtoHAsync_v2(&out, b, 4, stream));
+    cr_assert_eq(out, 2);
+}
+
+Test(pool, stream_ordered_memory, .init = small_device)
+{
+    CUstream stream;
+    CUdeviceptr a, b;
+    CUmemoryPool pool, other;
+    cuuint64_t used;
+    size_t before, after, total;
+    start_device();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemGetInfo_v2(&before, &total));
+    OK(cuMemAllocAsync(&a, 40 << 20, stream));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cr_assert_eq(used, 40u << 20);
+    OK(cuMemsetD8Async(a, 1, 40 << 20, stream));
+    OK(cuMemFreeAsync(a, stream));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(a, stream));
+    OK(cuMemAllocAsync(&b, 40 << 20, stream)); /* there is room once the free has run */
+    OK(cuMemFree_v2(b));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used));
+    cr_assert_eq(used, 40u << 20);
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cr_assert_eq(used, 0);
+
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                            .maxSize = 1 << 20};
+    OK(cuMemPoolCreate(&other, &props));
+    EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&a, 2 << 20, other, stream));
+    OK(cuMemAllocFromPoolAsync(&a, 1 << 20, other, stream));
+    OK(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, a));
+    cr_assert_eq(pool, other);
+    OK(cuMemPoolDestroy(other));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(other));
+    OK(cuMemFreeAsync(a, stream)); /* allocations outlive the pool's handle */
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemGetInfo_v2(&after, &total));
+    cr_assert_eq(before, after);
+}
