@@ -81,7 +81,7 @@ static void misuse_the_api()
     expect("a symbol that is none", cudaMemcpyToSymbol((const void *)&number, &number, sizeof number),
            cudaErrorInvalidSymbol);
     expect("beyond a symbol's end", cudaMemcpyToSymbol(variable, registered, 4096), cudaErrorInvalidValue);
-    expect("attributes of no kernel", cudaFuncGetAttributes(&attributes, (const void *)&number),
+    expect("attributes of no kernel", cudaFuncGetAttributes(&attributes, NULL),
            cudaErrorInvalidDeviceFunction);
 
     set<<<1, 2048>>>(device);
