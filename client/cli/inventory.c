@@ -5,7 +5,7 @@
 #include "client/cli/inventory.h"
 
 #include "client/cli/cli.h"
-#include "client/cli/query.h"
+#include "client/query.h"
 #include "common/log.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/environment.h"
 #include "client/cli/local.h"
-#include "client/cli/query.h"
+#include "client/query.h"
 #include "common/log.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * query.c - one question to one server over a connection of its own.
  */
-#include "client/cli/query.h"
+#include "client/query.h"
 
 #include "common/log.h"
 #include "transport/control.h"
