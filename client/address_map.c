@@ -117,6 +117,18 @@ bool rg_map_overlaps(uint64_t start, uint64_t size)
     return overlaps;
 }
 
+bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
+{
+    struct rg_range range;
+    size_t before, size; /* all rows but the last; with the last */
+    if (!width || !height)
+        return true;
+    if (__builtin_mul_overflow(pitch, height - 1, &before) || __builtin_add_overflow(before, width, &size))
+        return false;
+    return rg_map_find(address, &range) && rg_range_on_device(&range) &&
+           size <= range.size - (address - range.start);
+}
+
 /* --- reservations -------------------------------------------------------------------------------------- */
 
 /* Reserves a span that no reservation touches yet and notes it at index `at`; the lock is held. */

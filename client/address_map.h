@@ -46,6 +46,12 @@ void rg_map_remove_context(uint64_t context);
 /** Whether [start, start + size) meets any range. */
 bool rg_map_overlaps(uint64_t start, uint64_t size);
 
+/**
+ * Whether `height` rows of `width` bytes, `pitch` apart, lie in one range of device memory. Nothing (width or height 0)
+ * lies anywhere.
+ */
+bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
+
 /** Reserves a device range in this process; false if part of it is in use here by something else. */
 bool rg_map_reserve(uint64_t start, uint64_t size);
 

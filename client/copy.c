@@ -35,18 +35,6 @@ static bool is_pinned(const struct rg_host_area *area)
            size <= range.size - (start - range.start);
 }
 
-/* Refuses a copy that runs past the end of the allocation in which it begins. */
-static CUresult check_device(const struct copy *copy)
-{
-    struct rg_range range;
-    const size_t size = (copy->host.height - 1) * copy->device_pitch + copy->host.width;
-    if (!rg_map_find(copy->device, &range))
-        return copy->device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* the driver knows */
-    return rg_range_on_device(&range) && size <= range.size - (copy->device - range.start)
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_INVALID_VALUE;
-}
-
 /* Sends packed bytes [offset, offset + size) of rows that fit into one message. */
 static CUresult send_part(const struct copy *copy, CUdeviceptr device, size_t width, size_t height,
                           size_t offset)
@@ -67,9 +55,9 @@ static size_t rows_per_message(const struct rg_host_area *area)
 
 static CUresult copy_in(const struct copy *copy)
 {
-    CUresult status = check_device(copy);
-    if (status != CUDA_SUCCESS)
-        return status;
+    CUresult status = CUDA_SUCCESS;
+    if (!rg_on_device(copy->device, copy->device_pitch, copy->host.width, copy->host.height))
+        return CUDA_ERROR_INVALID_VALUE;
     if (rg_transfers_may_write_host()) {
         if (copy->asynchronous && is_pinned(&copy->host)) {
             uint64_t id = rg_pull_create(&copy->host);
@@ -124,16 +112,15 @@ static CUresult copy_out_waiting(const struct copy *copy)
 
 static CUresult copy_out(const struct copy *copy)
 {
-    CUresult status = check_device(copy);
-    if (status != CUDA_SUCCESS)
-        return status;
+    if (!rg_on_device(copy->device, copy->device_pitch, copy->host.width, copy->host.height))
+        return CUDA_ERROR_INVALID_VALUE;
     if (!copy->asynchronous || !rg_optimise[RG_OPT_LATE] || !is_pinned(&copy->host))
         return copy_out_waiting(copy);
     uint64_t id = rg_landing_create(&copy->host, true);
     if (!id)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    status = rg_op_rgCopyOutLate(copy->device, copy->device_pitch, copy->host.width, copy->host.height,
-                                 copy->stream, id);
+    CUresult status = rg_op_rgCopyOutLate(copy->device, copy->device_pitch, copy->host.width,
+                                          copy->host.height, copy->stream, id);
     if (status != CUDA_SUCCESS)
         rg_transfer_cancel(id);
     return status;
@@ -205,8 +192,7 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
 
 static bool on_device(CUdeviceptr address)
 {
-    struct rg_range range;
-    return rg_map_find(address, &range) && rg_range_on_device(&range);
+    return rg_on_device(address, 0, 1, 1);
 }
 
 /* A copy whose direction follows from the addresses. */
@@ -299,6 +285,10 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
     if (status != CUDA_SUCCESS)
         return status;
     stream = rg_effective_stream(stream);
+    if (from.device && to.device &&
+        !(rg_on_device(to.address, to.pitch, width, height) &&
+          rg_on_device(from.address, from.pitch, width, height)))
+        return CUDA_ERROR_INVALID_VALUE;
     if (from.device && to.device)
         return rg_op_rgCopy2D(to.address, to.pitch, from.address, from.pitch, width, height, stream,
                               asynchronous);

@@ -120,6 +120,9 @@ def checks(operation):
         if p.role in ("handle", "del"):
             lines += [f"    if (!rg_handle_known(RG_KIND_{p.kind}, (uint64_t){p.name}))",
                       f"        return rg_bad_handle({KIND_ERROR.get(p.kind, 'CUDA_ERROR_INVALID_HANDLE')});"]
+    for area in operation.within:
+        pitch, width, height = area[1:] if len(area) == 4 else ("0", area[1], "1")
+        lines += [f"    if (!rg_on_device({area[0]}, {pitch}, (size_t){width}, {height}))", "        return rg_invalid_value();"]
     return lines
 
 
@@ -169,7 +172,8 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/call.h"', '#include "client/handle.h"', '#include "generated/client/operations.h"', ""]
+        lines = [HEAD, '#include "client/call.h"', '#include "client/handle.h"', '#include "client/address_map.h"',
+                 '#include "generated/client/operations.h"', ""]
         for operation in group.operations:
             if operation.on_wire:
                 lines += encoder(operation) + [""]

@@ -94,6 +94,7 @@ class Operation:
     result: str = "CUresult"
     flags: set = field(default_factory=set)
     options: dict = field(default_factory=dict)
+    within: list = field(default_factory=list)  # device ranges to check: [pointer, size] or [pointer, pitch, width, height]
     number: int = 0    # on the wire; 0: none
 
     @property
@@ -279,6 +280,8 @@ def read_group(path, symbols):
                     operation.options[key] = value
                 elif ":" in word:
                     notes.append(word.split(":", 1))
+                elif re.fullmatch(r"within=\w+(,[\w*]+){1,3}", word):
+                    operation.within.append(word.split("=")[1].split(","))
                 elif word in ("blocks", "bulk"):
                     operation.flags.add(word)
                 else:
