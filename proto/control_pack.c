@@ -13,11 +13,11 @@
 #include <string.h>
 
 /* protobuf-c's fields are not const; packing only reads them. */
-#define TEXT(field) ((char *)(uintptr_t)(field))
+#define TEXT(field) ((char *)(field))
 
 static ProtobufCBinaryData bytes_of(const void *data, size_t size)
 {
-    return (ProtobufCBinaryData){.len = size, .data = (uint8_t *)(uintptr_t)data};
+    return (ProtobufCBinaryData){.len = size, .data = (uint8_t *)data};
 }
 
 /* An all-zero digest says that there is none. */
@@ -108,7 +108,7 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.purpose = (Rg__ClientHello__Purpose)from->purpose;
     hello.gpus = from->gpus;
     hello.n_gpu_indices = from->n_gpu_indices;
-    hello.gpu_indices = (uint32_t *)(uintptr_t)from->gpu_indices;
+    hello.gpu_indices = (uint32_t *)from->gpu_indices;
     hello.memory_bytes = from->memory_bytes;
     hello.memory_millionths = from->memory_millionths;
     hello.identity = &identity;
@@ -145,7 +145,7 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
     hello.software = TEXT(from->software);
     hello.api_digest = digest_of(from->api_digest);
     hello.n_opcode_names = from->n_opcode_names;
-    hello.opcode_names = (char **)(uintptr_t)from->opcode_names;
+    hello.opcode_names = (char **)from->opcode_names;
     hello.n_devices = from->n_devices;
     hello.devices = device_pointers;
     hello.driver = &driver;
@@ -205,7 +205,7 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
         scratch[i].session.identity = &scratch[i].identity;
         scratch[i].session.since_unix = session->since_unix;
         scratch[i].session.n_devices = session->n_devices;
-        scratch[i].session.devices = (uint32_t *)(uintptr_t)session->devices;
+        scratch[i].session.devices = (uint32_t *)session->devices;
         scratch[i].session.peer = TEXT(session->peer);
         session_pointers[i] = &scratch[i].session;
     }

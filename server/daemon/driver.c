@@ -74,7 +74,7 @@ static enum rg_status run_probe(const char *library, unsigned char *buffer, size
         rg_explain(why, why_size, "no pipe: %s", strerror(errno));
         return RG_ERR_NO_MEMORY;
     }
-    char *arguments[] = {path, (char *)"--driver", (char *)(uintptr_t)library, NULL};
+    char *arguments[] = {path, (char *)"--driver", (char *)library, NULL};
     /* It dies with the thread that waits for it: one that hangs does not outlive a daemon that was stopped.
      */
     struct rg_process process = {.path = path,

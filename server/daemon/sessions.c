@@ -2,11 +2,12 @@
  * sessions.c - admission, and one worker process a session.
  *
  * A worker is started as
- *   worker --fd 3 --hello-fd 4 --driver PATH --driver-kind soft|nvidia --devices 0,1 --session ID
- * --max-sessions N Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker
- * answers it. --devices are the server's ordinals. For NVIDIA's driver CUDA_VISIBLE_DEVICES names the same
- * devices in the same order, so that the worker sees them, and no others, as 0, 1, …. The worker gets SIGTERM
- * when the daemon dies, however it dies.
+ *
+ *   worker --fd 3 --hello-fd 4 --driver PATH --driver-kind soft|nvidia --devices 0,1 --session ID --max-sessions N
+ *
+ * Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker answers it. --devices are
+ * the server's ordinals. If they are not all of them in their order, CUDA_VISIBLE_DEVICES names them, so that the
+ * worker sees them, and no others, as 0, 1, …. The worker gets SIGTERM when the daemon dies, however it dies.
  */
 #include "server/daemon/sessions.h"
 
@@ -147,6 +148,18 @@ static void format_devices(const struct rg_session_info *info, char *out, size_t
         used += (size_t)snprintf(out + used, size - used, "%s%u", i ? "," : "", info->devices[i]);
 }
 
+/*
+ * Whether the driver, left alone, would show the worker these devices and no others. Then nothing is set: a driver may
+ * know devices by names other than this one (parts of a GPU), and there is no need to find out.
+ */
+static bool is_all_in_order(const struct rg_driver *driver, const struct rg_session_info *info)
+{
+    for (uint32_t i = 0; i < info->n_devices; i++)
+        if (info->devices[i] != i)
+            return false;
+    return info->n_devices == driver->n_devices;
+}
+
 /* "CUDA_VISIBLE_DEVICES=GPU-…,GPU-…" */
 static void format_visible(const struct rg_driver *driver, const struct rg_session_info *info, char *out,
                            size_t size)
@@ -208,14 +221,14 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
                                "--max-sessions",
                                max,
                                NULL};
-    bool real = strcmp(driver->info.kind, "nvidia") == 0;
-    RG_CLEANUP_FREE char **environment = real ? environment_with(visible) : NULL;
-    if (real && !environment)
+    bool part = !is_all_in_order(driver, info);
+    RG_CLEANUP_FREE char **environment = part ? environment_with(visible) : NULL;
+    if (part && !environment)
         return RG_ERR_NO_MEMORY;
     struct rg_process process = {
         .path = sessions->worker,
         .arguments = (char *const *)(uintptr_t)arguments,
-        .environment = real ? environment : environ,
+        .environment = part ? environment : environ,
         .fds = {fd, file},
         .n_fds = 2,
         .death_signal = SIGTERM,
