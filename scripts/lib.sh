@@ -24,7 +24,7 @@ print_help() {
 }
 
 # The number of compile jobs: all cores, but no more than memory allows (about 1 GiB each).
-jobs() {
+job_count() {
     local cores memory
     cores=$(nproc)
     memory=$(awk '/MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)
@@ -84,9 +84,9 @@ build() {
     log=$root/build/$preset-build.log
     say "building preset $preset"
     if [ -t 2 ]; then
-        ninja -C "$root/build/$preset" -j "$(jobs)" "$@" 2>&1 | tee "$log" >&2 || status=1
+        ninja -C "$root/build/$preset" -j "$(job_count)" "$@" 2>&1 | tee "$log" >&2 || status=1
     else
-        ninja -C "$root/build/$preset" -j "$(jobs)" "$@" 2>&1 | tee "$log" |
+        ninja -C "$root/build/$preset" -j "$(job_count)" "$@" 2>&1 | tee "$log" |
             awk '/^\[[0-9]+\/[0-9]+\]/ { if (++n % 20 == 0) { print; fflush() } }' >&2 || status=1
     fi
     if [ "$status" -ne 0 ]; then
