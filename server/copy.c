@@ -10,8 +10,12 @@
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
+#include "server/wait.h"
 
 #include <string.h>
+
+#define IN_PIECE (512u << 10)
+#define OUT_PART (1u << 20)
 
 /* Bytes of the rows, or 0 with a violation for rows that nothing could hold. */
 static bool packed_size(struct rg_job *job, size_t pitch, size_t width, size_t height, size_t *out)
@@ -50,11 +54,15 @@ static CUresult copy_staged(struct rg_job *job, struct rg_context *context, CUde
     CUresult result = rg_pinned_take(job->worker, context, size, true, &pinned);
     if (result != CUDA_SUCCESS)
         return result;
-    if (rg_job_recv_bulk(job, pinned->memory, size) != RG_OK) {
-        rg_pinned_give(job->worker, pinned);
-        return CUDA_ERROR_UNKNOWN;
+    /* in pieces: what has arrived is copied while the rest arrives, and from memory that is still in a cache */
+    for (size_t offset = 0; offset < size && result == CUDA_SUCCESS; offset += IN_PIECE) {
+        const size_t piece = size - offset < IN_PIECE ? size - offset : IN_PIECE;
+        unsigned char *at = (unsigned char *)pinned->memory + offset;
+        if (rg_job_recv_bulk(job, at, piece) != RG_OK)
+            result = CUDA_ERROR_UNKNOWN;
+        else
+            result = rg_copy_packed(true, dst, pitch, width, at, offset, piece, stream);
     }
-    result = rg_copy_packed(true, dst, pitch, width, pinned->memory, 0, size, stream);
     rg_pinned_give_after(job->worker, pinned, stream);
     return result;
 }
@@ -88,14 +96,14 @@ CUresult rg_serve_rgCopyIn(struct rg_job *job, CUdeviceptr dst, size_t pitch, si
 
 struct transfer {
     CUdeviceptr src;
-    size_t pitch, width, total;
+    size_t pitch, width, total, part;
     CUstream stream;
     uint64_t id;
 };
 
 static size_t part_size(const struct transfer *t, size_t offset)
 {
-    return t->total - offset < RG_BULK_MAX ? t->total - offset : RG_BULK_MAX;
+    return t->total - offset < t->part ? t->total - offset : t->part;
 }
 
 /* Puts the copy of the part at `offset` into the stream, and an event behind it. */
@@ -122,7 +130,7 @@ static CUresult send_parts(struct rg_worker *worker, struct rg_context *context,
                            struct rg_pinned *now)
 {
     CUresult result = CUDA_SUCCESS;
-    for (size_t offset = 0; now; offset += RG_BULK_MAX) {
+    for (size_t offset = 0; now; offset += t->part) {
         const size_t size = part_size(t, offset);
         struct rg_pinned *next = NULL;
         if (offset + size < t->total)
@@ -154,6 +162,7 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
         return CUDA_ERROR_INVALID_VALUE;
     if (!t.total)
         return CUDA_SUCCESS;
+    t.part = t.total > RG_BULK_MAX ? OUT_PART : RG_BULK_MAX;
     flatten(&t.pitch, &t.width, height);
     struct rg_context *context = rg_job_context(job);
     struct rg_pinned *pinned = NULL;
@@ -166,11 +175,7 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
         rg_output_drain(worker);
         return result;
     }
-    result = rg_driver.cuEventQuery(pinned->ready);
-    if (result == CUDA_ERROR_NOT_READY) {
-        rg_job_hand_over(job);
-        result = rg_driver.cuEventSynchronize(pinned->ready);
-    }
+    result = rg_wait_event(job, pinned->ready);
     rg_output_drain(worker);
     if (result != CUDA_SUCCESS) {
         rg_pinned_give(worker, pinned);

@@ -13,7 +13,7 @@
 #include "server/worker.h"
 
 #define RG_STAGING_SMALL  (64u << 10)
-#define RG_STAGING_MEDIUM (512u << 10)
+#define RG_STAGING_MEDIUM (1u << 20)
 #define RG_STAGING_LARGE  RG_BULK_MAX
 #define RG_STAGING_BUDGET (64u << 20) /* pinned bytes of a context, as far as waiting can keep them */
 

@@ -3,16 +3,13 @@
 #include "server/late.h"
 #include "server/output.h"
 #include "server/staging.h"
+#include "server/wait.h"
 
 CUresult rg_serve_cuStreamSynchronize(struct rg_job *job, CUstream stream)
 {
     if (!rg_driver.cuStreamSynchronize)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuStreamQuery ? rg_driver.cuStreamQuery(stream) : CUDA_ERROR_NOT_READY;
-    if (result == CUDA_ERROR_NOT_READY) {
-        rg_job_hand_over(job);
-        result = rg_driver.cuStreamSynchronize(stream);
-    }
+    CUresult result = rg_wait_stream(job, stream);
     rg_output_drain(job->worker);
     return result;
 }

@@ -1,0 +1,13 @@
+/*
+ * wait.h - waiting for the GPU: first on the spot, for as long as giving the thread's roles away would take, then by
+ * the driver while others' calls go on.
+ */
+#ifndef RG_SERVER_WAIT_H
+#define RG_SERVER_WAIT_H
+
+#include "server/worker.h"
+
+CUresult rg_wait_stream(struct rg_job *job, CUstream stream);
+CUresult rg_wait_event(struct rg_job *job, CUevent event);
+
+#endif
