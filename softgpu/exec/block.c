@@ -109,6 +109,7 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     block->sm_id = slot->sm_id;
     block->n_sm = sg_exec_cores();
     block->engine = run;
+    block->grid_workspace = launch->cooperative ? (uint64_t)(uintptr_t)grid->workspace : 0;
     sg_block_set_index(block, index);
     if (launch->thread_form)
         begin_threads(run);

@@ -133,6 +133,7 @@ struct sg_grid {
     _Atomic bool stop;          /* there is a fault: begin nothing, leave soon */
     _Atomic bool fault_claimed; /* whoever sets it writes the report */
     struct sg_fault_report report;
+    _Alignas(64) unsigned char workspace[64]; /* of a cooperative grid's barriers */
     /* the pool's, under its lock */
     bool listed;
     _Atomic unsigned workers; /* threads that work on it */
