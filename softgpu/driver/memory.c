@@ -219,13 +219,13 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
         *(size_t *)out = range != NULL ? range->size : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(bool *)out = range != NULL;
+        *(unsigned *)out = range != NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        *(bool *)out = false;
+        *(unsigned *)out = 0; /* callers give an int */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)out = 0;
