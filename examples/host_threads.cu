@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 {
     struct example example = example_begin("host_threads", "[THREADS [ROUNDS [ELEMENTS]]]", argc, argv);
     int thread_count = example_number(&example, 0, 1, 256, 6);
-    int rounds = example_number(&example, 1, 1, 100000, 20);
+    int rounds = example_number(&example, 1, 1, INT_MAX, 20);
     int count = example_number(&example, 2, 1, 1 << 24, 5001);
     std::vector<struct outcome> outcomes(thread_count);
     std::vector<std::thread> threads;

@@ -15,7 +15,7 @@ import time
 from trial import Failure, Server, free_port, run_program, wait_until
 
 # A program that works until it is stopped: one thread, more rounds than anyone waits for.
-ENDLESS = ["host_threads", "1", "100000", "1000"]
+ENDLESS = ["host_threads", "1", "2000000000", "1000"]
 # How long a program may take to notice that its session is lost.
 NOTICE = 30
 
