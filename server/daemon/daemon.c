@@ -251,13 +251,13 @@ static void enter(struct daemon *daemon, enum phase phase)
         break;
     case ENDING:
         if (running)
-            rg_info("ending %u sessions", running);
+            rg_info("ending %u session%s", running, running == 1 ? "" : "s");
         rg_sessions_signal(&daemon->sessions, SIGTERM);
         daemon->phase_ends_ns = now + KILL_AFTER_NS;
         break;
     case KILLING:
         if (running)
-            rg_warn("killing %u workers that did not end", running);
+            rg_warn("killing %u worker%s that did not end", running, running == 1 ? "" : "s");
         rg_sessions_signal(&daemon->sessions, SIGKILL);
         daemon->phase_ends_ns = UINT64_MAX;
         break;

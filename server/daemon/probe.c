@@ -3,10 +3,9 @@
  *
  *   probe --driver LIBRARY      the report goes to descriptor 3: an Inventory, or a Refusal with the reason
  *
- * A driver that crashes or hangs takes only this process with it. Nothing of the driver is linked: every
- * function is looked up, so that the software device, old drivers and stubs are all tried the same way. Free
- * memory comes from NVML where there is one, which unlike the driver API needs no context (some hundred
- * megabytes on a GPU).
+ * A driver that crashes or hangs takes only this process with it. Nothing of the driver is linked: every function is
+ * looked up, so that the software device, old drivers and stubs are all tried the same way. Free memory comes from
+ * NVML, which unlike the driver API needs no context (some hundred megabytes on a GPU); without it, it is unknown.
  */
 #include "common/log.h"
 #include "common/path.h"
@@ -34,10 +33,6 @@ struct driver {
     CUresult (*attribute)(int *, CUdevice_attribute, CUdevice);
     CUresult (*pci)(char *, int, CUdevice);
     CUresult (*error_name)(CUresult, const char **);
-    CUresult (*retain)(CUcontext *, CUdevice);
-    CUresult (*release)(CUdevice);
-    CUresult (*set_current)(CUcontext);
-    CUresult (*memory_info)(size_t *, size_t *);
 };
 
 /* NVML's own header is not needed for three functions. */
@@ -125,10 +120,6 @@ static void load(struct driver *driver, const char *library, char *path, size_t 
         driver->uuid = dlsym(driver->library, "cuDeviceGetUuid");
     driver->pci = dlsym(driver->library, "cuDeviceGetPCIBusId");
     driver->error_name = dlsym(driver->library, "cuGetErrorName");
-    driver->retain = dlsym(driver->library, "cuDevicePrimaryCtxRetain");
-    driver->release = dlsym(driver->library, "cuDevicePrimaryCtxRelease_v2");
-    driver->set_current = dlsym(driver->library, "cuCtxSetCurrent");
-    driver->memory_info = dlsym(driver->library, "cuMemGetInfo_v2");
 }
 
 /* NVML beside the driver, or by name. All zero without it. */
@@ -167,19 +158,26 @@ static bool free_by_nvml(const struct nvml *nvml, struct rg_device_info *device)
     return true;
 }
 
-/* Only for the software device: on a GPU a context takes memory and time. */
-static bool free_by_context(const struct driver *driver, CUdevice handle, struct rg_device_info *device)
+/* The software device's memory is the machine's: no more of it is free than the machine has. */
+static bool free_of_machine(struct rg_device_info *device)
 {
-    CUcontext context = NULL;
-    size_t available = 0, total = 0;
-    if (!driver->retain || !driver->release || !driver->set_current || !driver->memory_info ||
-        driver->retain(&context, handle) != CUDA_SUCCESS)
-        return false;
-    bool known = driver->set_current(context) == CUDA_SUCCESS &&
-                 driver->memory_info(&available, &total) == CUDA_SUCCESS;
-    device->memory_free = available;
-    (void)driver->release(handle);
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[128];
+    unsigned long long kilobytes = 0;
+    bool known = false;
+    while (file && !known && fgets(line, sizeof line, file))
+        known = sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1;
+    if (file)
+        fclose(file);
+    device->memory_free = kilobytes << 10 < device->memory_total ? kilobytes << 10 : device->memory_total;
     return known;
+}
+
+static bool is_soft(const char *path)
+{
+    char soft[PATH_MAX], full[PATH_MAX];
+    return rg_path_library("soft/libcuda.so.1", soft, sizeof soft) == RG_OK && realpath(soft, full) &&
+           strcmp(full, path) == 0;
 }
 
 static void look_at(const struct driver *driver, const struct nvml *nvml, bool soft, int ordinal,
@@ -207,7 +205,7 @@ static void look_at(const struct driver *driver, const struct nvml *nvml, bool s
     char pci[32] = "";
     if (driver->pci && driver->pci(pci, sizeof pci - 1, handle) == CUDA_SUCCESS)
         rg_control_text(device->pci, sizeof device->pci, pci, strlen(pci));
-    device->memory_free_known = soft ? free_by_context(driver, handle, device) : free_by_nvml(nvml, device);
+    device->memory_free_known = soft ? free_of_machine(device) : free_by_nvml(nvml, device);
 }
 
 int main(int argc, char **argv)
@@ -235,7 +233,7 @@ int main(int argc, char **argv)
         count = RG_DEVICES_MAX;
 
     struct nvml nvml = load_nvml(inventory->driver.path);
-    bool soft = !nvml.init && strstr(inventory->driver.path, "/soft/") != NULL;
+    bool soft = is_soft(inventory->driver.path);
     for (int i = 0; i < count; i++)
         look_at(&driver, &nvml, soft, i, &devices[i]);
     inventory->n_devices = (uint32_t)count;

@@ -64,9 +64,31 @@ uint32_t rg_sessions_list(struct rg_sessions *sessions, struct rg_session_info *
 /* --- admission ---------------------------------------------------------------------------------------------
  */
 
+/* Fills in info->n_devices devices: those that the fewest sessions use, in their order. */
+static void pick_least_used(const struct rg_sessions *sessions, const struct rg_driver *driver,
+                            struct rg_session_info *info)
+{
+    uint32_t users[RG_DEVICES_MAX] = {0};
+    bool picked[RG_DEVICES_MAX] = {false};
+    for (uint32_t i = 0; i < sessions->n; i++)
+        for (uint32_t j = 0; j < sessions->entries[i]->info.n_devices; j++)
+            users[sessions->entries[i]->info.devices[j]]++;
+    for (uint32_t n = 0; n < info->n_devices; n++) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t i = 0; i < driver->n_devices; i++)
+            if (!picked[i] && (best == UINT32_MAX || users[i] < users[best]))
+                best = i;
+        picked[best] = true;
+    }
+    for (uint32_t i = 0, n = 0; n < info->n_devices; i++)
+        if (picked[i])
+            info->devices[n++] = i;
+}
+
 /* Which devices the client gets, in its order; false with the refusal set. */
-static bool grant_devices(const struct rg_driver *driver, const struct rg_client_hello *hello,
-                          struct rg_session_info *info, struct rg_control *refusal)
+static bool grant_devices(const struct rg_sessions *sessions, const struct rg_driver *driver,
+                          const struct rg_client_hello *hello, struct rg_session_info *info,
+                          struct rg_control *refusal)
 {
     for (uint32_t i = 0; i < hello->n_gpu_indices; i++) {
         uint32_t wanted = hello->gpu_indices[i];
@@ -96,8 +118,7 @@ static bool grant_devices(const struct rg_driver *driver, const struct rg_client
         return false;
     }
     info->n_devices = hello->gpus ? hello->gpus : driver->n_devices;
-    for (uint32_t i = 0; i < info->n_devices; i++)
-        info->devices[i] = i;
+    pick_least_used(sessions, driver, info);
     return true;
 }
 
@@ -118,7 +139,7 @@ static bool admit(struct rg_sessions *sessions, const struct rg_driver *driver,
                         "this server cannot share a GPU by memory yet; run without a memory limit");
         return false;
     }
-    return grant_devices(driver, hello, info, refusal);
+    return grant_devices(sessions, driver, hello, info, refusal);
 }
 
 /* --- starting ----------------------------------------------------------------------------------------------

@@ -289,7 +289,7 @@ class Questions(Case):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertRegex(result.stdout, r"^%s: remote-gpu \S+, soft driver, CUDA 13\.0, 0 of 64 sessions\n"
                          % re.escape(self.address))
-        self.assertRegex(result.stdout, r"\n  GPU 1: Fake GPU 1 .*, compute capability 9\.0, 16\.0 GiB, free n/a\n")
+        self.assertRegex(result.stdout, r"\n  GPU 1: Fake GPU 1 .*, compute capability 9\.0, 16\.0 GiB, free [\d.]+ [GM]iB\n")
         self.assertNotIn("\033", result.stdout)
 
     def test_list_shows_sessions(self):
@@ -313,7 +313,7 @@ class Questions(Case):
         (server,) = data["servers"]
         self.assertEqual(server["driver"]["version"], 13000)
         self.assertEqual(server["devices"][0]["memory_total"], 1 << 33)
-        self.assertIsNone(server["devices"][0]["memory_free"])
+        self.assertTrue(0 < server["devices"][0]["memory_free"] <= 1 << 33)
         self.assertEqual(server["devices"][1]["pci"], "0000:02:00.0")
 
     def test_one_of_several_is_not_there(self):
@@ -332,7 +332,7 @@ class Questions(Case):
         table = [line for line in result.stdout.splitlines() if line[0] in "|+"]
         self.assertGreater(len(table), 4)
         self.assertEqual(len({len(line) for line in table}), 1, result.stdout)
-        self.assertIn("n/a / 8.0 GiB", result.stdout)
+        self.assertRegex(result.stdout, r"\| [\d.]+ [GM]?i?B / 8\.0 GiB +\| n/a ")
 
     def test_version(self):
         self.assertRegex(call("version").stdout, r"^remote-gpu \d+\.\d+\.\d+, protocol \d+\.\d+\n$")

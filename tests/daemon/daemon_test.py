@@ -248,6 +248,16 @@ class Talking(Case):
         self.assertRegex(say(daemon.address, "index=1"), "devices=1 .*software=GPU-20")
         self.assertRegex(say(daemon.address, "index=1", "index=0"), "devices=1,0 .*software=GPU-2.*,GPU-1")
 
+    def test_devices_that_are_used_least_come_first(self):
+        daemon = self.start(environment={"FAKE_DRIVER_DEVICES": "3"})
+        clients = []
+        for expected, words in (("0", ["gpus=1"]), ("1", ["gpus=1"]), ("2", ["gpus=1"]), ("0,1", ["gpus=2"]),
+                                ("2", ["gpus=1"]), ("0,1,2", [])):
+            clients.append(self.join(daemon.address, "hold", *words))
+            self.assertIn("devices=%s " % expected, clients[-1].line())
+        for client in clients:
+            client.leave()
+
     def test_refusals(self):
         daemon = self.start()
         cases = {
