@@ -31,8 +31,8 @@ CUresult sg_function_get(const void *handle, struct sg_context *context, struct 
 
 /* --- attributes --- */
 
-static CUresult get_attribute(const struct sg_kernel *kernel, const struct sg_settings *settings,
-                              int attribute, int *value)
+static CUresult get_attribute(const struct sg_image *image, const struct sg_kernel *kernel,
+                              const struct sg_settings *settings, int attribute, int *value)
 {
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -47,7 +47,9 @@ static CUresult get_attribute(const struct sg_kernel *kernel, const struct sg_se
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
         *value = SG_REGISTERS_PER_THREAD;
         break;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION: /* libraries pick the variant they compiled by it */
+        *value = image->target;
+        break;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
         *value = SG_CAPABILITY_MAJOR * 10 + SG_CAPABILITY_MINOR;
         break;
@@ -128,7 +130,8 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     FUNCTION_OR_RETURN(function, handle);
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return get_attribute(function->kernel, function->settings, (int)attribute, value);
+    return get_attribute(function->module->image, function->kernel, function->settings, (int)attribute,
+                         value);
 }
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
@@ -212,7 +215,8 @@ CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkern
         return CUDA_ERROR_INVALID_DEVICE;
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return get_attribute(kernel->kernel, &kernel->settings[ordinal], (int)attribute, value);
+    return get_attribute(sg_library_image(kernel->library), kernel->kernel, &kernel->settings[ordinal],
+                         (int)attribute, value);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle, CUdevice ordinal)

@@ -109,6 +109,18 @@ static CUresult extract(const void *data, struct sg_text *log, char **text, size
     }
 }
 
+/* The architecture that the text was compiled for: 75 of ".target sm_75, …". */
+static int target_of(const char *text)
+{
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        int target;
+        line += strspn(line, " \t\r\n");
+        if (sscanf(line, ".target sm_%d", &target) == 1)
+            return target;
+    }
+    return SG_CAPABILITY;
+}
+
 CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **out)
 {
     struct sg_image *image = calloc(1, sizeof *image);
@@ -123,6 +135,7 @@ CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **
         sg_image_release(image);
         return result;
     }
+    image->target = target_of(image->text);
     while (sg_program_kernel(image->program, image->n_kernels) != NULL)
         image->n_kernels++;
     while (sg_program_variable(image->program, image->n_variables) != NULL)

@@ -95,6 +95,11 @@ struct sg_settings *sg_kernel_settings(struct sg_library *library, size_t index,
     return &library->kernels[index]->settings[device];
 }
 
+const struct sg_image *sg_library_image(const struct sg_library *library)
+{
+    return library->image;
+}
+
 CUresult sg_library_module(struct sg_library *library, struct sg_context *context, struct sg_module **out)
 {
     CUresult result = CUDA_SUCCESS;

@@ -20,6 +20,7 @@ struct sg_image {
     char *text;
     size_t text_size;
     uint32_t n_kernels, n_variables;
+    int target; /* the architecture of the PTX, like 75 */
 };
 
 /* What the application can set of a function; a kernel's is shared by its functions on one device. */
@@ -99,6 +100,8 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
  * kernels are refused); a reference is taken.
  */
 CUresult sg_function_get(const void *handle, struct sg_context *context, struct sg_function **out);
+/** The image that the library was loaded from. Borrowed. */
+const struct sg_image *sg_library_image(const struct sg_library *library);
 void sg_settings_init(struct sg_settings *settings, const struct sg_kernel *kernel);
 /** The settings of kernel `index` of the library on a device. */
 struct sg_settings *sg_kernel_settings(struct sg_library *library, size_t index, int device);
