@@ -401,15 +401,6 @@ static const struct measurement *find(const char *name)
     fail("there is no measurement '%s' (--list names them)", name);
 }
 
-static void wait_for_end_of_input(void)
-{
-    char byte;
-    printf("ready\n");
-    fflush(stdout);
-    while (read(0, &byte, 1) > 0)
-        ;
-}
-
 static void print_device(CUdevice device)
 {
     char name[256];
@@ -458,14 +449,12 @@ int main(int argc, char **argv)
     } else if (strcmp(option, "--idle") == 0) {
         start();
         wait_for_end_of_input();
-    } else if (strcmp(option, "--idle-without-cuda") == 0) {
-        wait_for_end_of_input();
     } else if (!*option || strcmp(option, "--quick") == 0) {
         quick = *option;
         run_measurements(argc - 1 - quick, argv + 1 + quick);
     } else {
         fprintf(stderr, "usage: forward [--quick] [MEASUREMENT…]\n"
-                        "       forward --list | --device | --steps N | --idle | --idle-without-cuda\n");
+                        "       forward --list | --device | --steps N | --idle\n");
         return 2;
     }
     return 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t read_clock(clockid_t clock)
 {
@@ -83,6 +84,15 @@ void *memory_of_pages(size_t size)
     if (memory == MAP_FAILED)
         fail("no memory for %zu bytes", size);
     return memory;
+}
+
+void wait_for_end_of_input(void)
+{
+    char byte;
+    printf("ready\n");
+    fflush(stdout);
+    while (read(0, &byte, 1) > 0)
+        ;
 }
 
 void fail(const char *format, ...)

@@ -34,6 +34,9 @@ void fill_random(void *memory, size_t size, uint64_t seed);
 /** Memory whose pages are there; ends the program if there is none. */
 void *memory_of_pages(size_t size);
 
+/** Says "ready" on stdout and waits until stdin ends: for others to look at this process meanwhile. */
+void wait_for_end_of_input(void);
+
 /** Says what is wrong on stderr and ends the program with status 1. */
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 

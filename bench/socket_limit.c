@@ -235,9 +235,14 @@ int main(int argc, char **argv)
         serve(argc > 2 ? argv[2] : "127.0.0.1");
         return 0;
     }
+    if (argc == 2 && strcmp(argv[1], "idle") == 0) {
+        wait_for_end_of_input();
+        return 0;
+    }
     const bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     if (argc != 3 + quick) {
-        fprintf(stderr, "usage: socket_limit serve [ADDRESS]\n       socket_limit [--quick] HOST PORT\n");
+        fprintf(stderr, "usage: socket_limit serve [ADDRESS]\n       socket_limit [--quick] HOST PORT\n"
+                        "       socket_limit idle\n");
         return 2;
     }
     measure(argv[1 + quick], argv[2 + quick], quick);
