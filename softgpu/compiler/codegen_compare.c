@@ -99,7 +99,8 @@ static void set_value(struct sg_codegen *gen)
         sg_gen_result(gen, truth(gen, combine(gen, compare(gen, a, b, from), 3), to));
         return;
     }
-    enum sg_type half = from == SG_F16X2 ? SG_F16 : SG_BF16, half_to = to == SG_F16X2 ? SG_F16 : SG_BF16;
+    enum sg_type half = from == SG_F16X2 ? SG_F16 : SG_BF16;
+    enum sg_type half_to = to == SG_F16X2 ? SG_F16 : to == SG_BF16X2 ? SG_BF16 : SG_U16;
     LLVMValueRef value = sg_gen_const(gen, 32, 0);
     for (unsigned i = 0; i < 2; i++) {
         LLVMValueRef p = compare(gen, half_of(gen, a, i), half_of(gen, b, i), half);

@@ -68,6 +68,7 @@ enum sg_group {
     SG_GROUP_ASYNC_STEP, /* commit_group wait_group wait_all */
     SG_GROUP_INDEX,   /* idx of brx.idx */
     SG_GROUP_FROM,    /* the second space of cp.async */
+    SG_GROUP_ACCUMULATE, /* add: the sum of the lanes is added to c */
     SG_GROUP_COUNT,
 };
 
@@ -113,8 +114,8 @@ enum sg_op {
     /* threads */
     SG_OP_BAR, SG_OP_BAR_WARP, SG_OP_FENCE, SG_OP_ATOM, SG_OP_RED, SG_OP_SHFL, SG_OP_VOTE, SG_OP_MATCH, SG_OP_REDUX,
     SG_OP_ACTIVEMASK, SG_OP_ELECT, SG_OP_NANOSLEEP,
-    /* video */
-    SG_OP_VABSDIFF4,
+    /* two or four lanes in a word */
+    SG_OP_VADD, SG_OP_VSUB, SG_OP_VAVRG, SG_OP_VABSDIFF, SG_OP_VMIN, SG_OP_VMAX, SG_OP_VSET,
 };
 
 enum sg_operand_flag {

@@ -19,7 +19,7 @@ const char *const sg_group_names[SG_GROUP_COUNT] = {
     [SG_GROUP_LEVEL] = "level",       [SG_GROUP_TESTP] = "testp",       [SG_GROUP_BAR] = "bar",
     [SG_GROUP_REDUCE] = "reduce",     [SG_GROUP_WARP] = "warp",         [SG_GROUP_MATCH] = "match",
     [SG_GROUP_REDUX] = "redux",       [SG_GROUP_ASYNC] = "async",       [SG_GROUP_ASYNC_STEP] = "step",
-    [SG_GROUP_INDEX] = "index", [SG_GROUP_FROM] = "from",
+    [SG_GROUP_INDEX] = "index", [SG_GROUP_ACCUMULATE] = "acc", [SG_GROUP_FROM] = "from",
 
 
 };
@@ -75,4 +75,5 @@ const char *const sg_group_words[SG_GROUP_COUNT][28] = {
     [SG_GROUP_ASYNC_STEP] = {"commit_group", "wait_group", "wait_all"},
     [SG_GROUP_INDEX] = {"idx"},
     [SG_GROUP_FROM] = {"global"},
+    [SG_GROUP_ACCUMULATE] = {"add"},
 };

@@ -107,7 +107,7 @@ struct sg_form sg_form_table[] = {
     ROW("setp", SETP, "cmp! bool! ftz T:f16x2,bf16x2", "=p|p 0 0 p"),
     ROW("set", SET, "cmp! ftz T:u32,s32,f32,u16,s16,f16,bf16 " COMPARE, "=0 1 1"),
     ROW("set", SET, "cmp! bool! ftz T:u32,s32,f32,u16,s16,f16,bf16 " COMPARE, "=0 1 1 p"),
-    ROW("set", SET, "cmp! ftz T:f16x2,bf16x2 T:f16x2,bf16x2", "=0 1 1"),
+    ROW("set", SET, "cmp! ftz T:f16x2,bf16x2,u32,s32 T:f16x2,bf16x2", "=0 1 1"),
     ROW("selp", SELP, "T:b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64", "=0 0 0 p"),
     ROW("slct", SLCT, "ftz T:b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64 T:s32,f32", "=0 0 0 1"),
     /* --- data movement --- */
@@ -164,6 +164,21 @@ struct sg_form sg_form_table[] = {
     ROW("match", MATCH, "match! sync! T:b32,b64", "=b32|p 0 u32"),
     ROW("redux", REDUX, "sync! redux! T:u32,s32,b32", "=0 0 u32"),
     ROW("activemask", ACTIVEMASK, "T:b32", "=0"),
+    /* --- two or four lanes in a word --- */
+    ROW("vadd2", VADD, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vsub2", VSUB, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vavrg2", VAVRG, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vabsdiff2", VABSDIFF, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vmin2", VMIN, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vmax2", VMAX, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vset2", VSET, "cmp! acc T:u32,s32 T:u32,s32", "=u32 0 1 u32"),
+    ROW("vadd4", VADD, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vsub4", VSUB, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vavrg4", VAVRG, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vabsdiff4", VABSDIFF, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vmin4", VMIN, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vmax4", VMAX, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vset4", VSET, "cmp! acc T:u32,s32 T:u32,s32", "=u32 0 1 u32"),
     ROW("nanosleep", NANOSLEEP, "T:u32", "0"),
 };
 const uint32_t sg_form_count = sizeof(sg_form_table) / sizeof(sg_form_table[0]);
@@ -172,8 +187,8 @@ static const char *const unsupported[] = {
     "mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05", "tex", "tld4", "txq", "suld", "sust",
     "sured", "suq", "istypep", "mbarrier", "elect", "getctarank", "mapa", "multimem", "griddepcontrol", "clusterlaunchcontrol",
     "tensormap", "createpolicy", "applypriority", "discard", "vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl",
-    "vshr", "vmad", "vset", "vadd2", "vsub2", "vavrg2", "vabsdiff2", "vmin2", "vmax2", "vset2", "vadd4", "vsub4",
-    "vavrg4", "vabsdiff4", "vmin4", "vmax4", "vset4", "setmaxnreg",
+    "vshr", "vmad", "vset",
+    "setmaxnreg",
 };
 
 bool sg_base_is_unsupported(struct sg_slice base)

@@ -127,7 +127,10 @@ static void parse_instruction(struct sg_parser *parser, struct sg_ast_statement 
         sg_parser_advance(parser);
     }
     sg_parse_operands(parser, instruction);
-    instruction->text = (struct sg_slice){start, (uint32_t)(parser->previous_end - start)};
+    const char *end = parser->previous_end - 1; /* without the semicolon */
+    while (end > start && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\n' || end[-1] == '\r'))
+        end--;
+    instruction->text = (struct sg_slice){start, (uint32_t)(end - start)};
 }
 
 static void parse_prototype(struct sg_parser *parser, struct sg_ast_prototype *prototype)

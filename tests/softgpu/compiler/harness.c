@@ -1,0 +1,206 @@
+/*
+ * harness.c - see harness.h.
+ */
+#include "harness.h"
+#include "softgpu/exec/exec.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HEADER ".version 8.7\n.target sm_90\n.address_size 64\n"
+#define MAX_VARIABLES 64
+
+static void *memory_of[MAX_VARIABLES];
+
+uint32_t f32_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+uint64_t f64_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+struct sg_program *program_of(const char *text)
+{
+    struct sg_program *program = NULL;
+    struct sg_text log = {0};
+    char *whole = NULL;
+    int size = asprintf(&whole, HEADER "%s", text);
+    enum sg_compile_status status = sg_program_create(whole, (size_t)size, 120, &log, &program);
+    cr_assert_eq(status, SG_COMPILE_OK, "status %d: %s", status, log.data == NULL ? "" : log.data);
+    sg_text_fini(&log);
+    free(whole);
+    return program;
+}
+
+void place_variables(struct sg_program *program)
+{
+    struct sg_text log = {0};
+    const struct sg_variable *variable;
+    for (size_t i = 0; (variable = sg_program_variable(program, i)) != NULL && i < MAX_VARIABLES; i++) {
+        memory_of[i] = aligned_alloc(256, (variable->size / 256 + 1) * 256);
+        sg_program_place(program, i, memory_of[i]);
+    }
+    cr_assert_eq(sg_program_initialise(program, &log), SG_COMPILE_OK, "%s", log.data == NULL ? "" : log.data);
+    sg_text_fini(&log);
+}
+
+void *variable_address(struct sg_program *program, const char *name)
+{
+    const struct sg_variable *variable;
+    for (size_t i = 0; (variable = sg_program_variable(program, i)) != NULL; i++)
+        if (strcmp(variable->name, name) == 0)
+            return memory_of[i];
+    cr_assert_fail("no variable %s", name);
+    return NULL;
+}
+
+void free_program(struct sg_program *program)
+{
+    for (size_t i = 0; i < MAX_VARIABLES; i++) {
+        free(memory_of[i]);
+        memory_of[i] = NULL;
+    }
+    sg_program_destroy(program);
+}
+
+static void *code_of(struct sg_program *program)
+{
+    struct sg_text log = {0};
+    void *code = NULL;
+    enum sg_compile_status status = sg_program_code(program, 0, &log, &code);
+    cr_assert_eq(status, SG_COMPILE_OK, "status %d: %s", status, log.data == NULL ? "" : log.data);
+    sg_text_fini(&log);
+    return code;
+}
+
+void run_block(struct sg_program *program, uint32_t threads, const void *params)
+{
+    static _Alignas(1024) unsigned char shared[65536];
+    struct sg_block block = {.ntid = {threads, 1, 1}, .nctaid = {1, 1, 1}, .n_threads = threads, .shared = shared,
+                             .shared_total = sizeof(shared), .n_sm = 1};
+    _Alignas(16) unsigned char copy[4096] = {0};
+    const struct sg_kernel *kernel = sg_program_kernel(program, 0);
+    cr_assert_not(kernel->thread_form, "the kernel is in thread form");
+    memcpy(copy, params, kernel->params_size);
+    block.shared_static = kernel->shared_static;
+    sg_block_code code;
+    void *address = code_of(program);
+    memcpy(&code, &address, sizeof(code));
+    code(&block, copy);
+}
+
+int run_grid(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params)
+{
+    const struct sg_kernel *kernel = sg_program_kernel(program, 0);
+    struct sg_launch launch = {
+        .kernel_name = kernel->name,
+        .code = code_of(program),
+        .thread_form = kernel->thread_form,
+        .cooperative = kernel->cooperative,
+        .grid = {blocks, 1, 1},
+        .block = {threads, 1, 1},
+        .params = params,
+        .params_size = kernel->params_size,
+        .shared_static = kernel->shared_static,
+        .shared_dynamic = 1024,
+        .stack_size = kernel->local_size,
+    };
+    struct sg_fault_report report;
+    return sg_exec_run(&launch, &report);
+}
+
+struct results {
+    uint64_t rd;
+    uint64_t fd;
+    uint32_t r, f;
+    uint16_t h;
+    uint16_t pad;
+    uint32_t p;
+};
+
+static const char registers[] = ".reg .b64 %rd<10>, %a<4>;\n.reg .b32 %r<10>;\n.reg .f32 %f<10>;\n.reg .f64 %fd<10>;\n"
+                                ".reg .b16 %h<10>;\n.reg .pred %p<10>;\n";
+
+static struct results run(const char *body, const uint64_t in[8])
+{
+    struct results results = {0};
+    char *text = malloc(16384);
+    int at = sprintf(text, ".visible .entry k(.param .u64 in, .param .u64 out)\n{\n%s", registers);
+    at += sprintf(text + at, "ld.param.u64 %%a1, [in];\nld.param.u64 %%a2, [out];\n");
+    for (int i = 1; i <= 8; i++)
+        at += sprintf(text + at,
+                      "ld.global.b64 %%rd%d, [%%a1+%d];\nld.global.b32 %%r%d, [%%a1+%d];\nld.global.f32 %%f%d, [%%a1+%d];\n"
+                      "ld.global.f64 %%fd%d, [%%a1+%d];\nld.global.b16 %%h%d, [%%a1+%d];\nsetp.ne.b64 %%p%d, %%rd%d, 0;\n",
+                      i, i * 8 - 8, i, i * 8 - 8, i, i * 8 - 8, i, i * 8 - 8, i, i * 8 - 8, i, i);
+    at += sprintf(text + at, "%s\n", body);
+    sprintf(text + at, "st.global.b64 [%%a2], %%rd0;\nst.global.f64 [%%a2+8], %%fd0;\nst.global.b32 [%%a2+16], %%r0;\n"
+                       "st.global.f32 [%%a2+20], %%f0;\nst.global.b16 [%%a2+24], %%h0;\nselp.b32 %%r9, 1, 0, %%p0;\n"
+                       "st.global.b32 [%%a2+28], %%r9;\nret;\n}\n");
+    struct sg_program *program = program_of(text);
+    const void *params[2] = {in, &results};
+    run_block(program, 1, params);
+    free_program(program);
+    free(text);
+    return results;
+}
+
+uint64_t run_b64(const char *body, const uint64_t in[8])
+{
+    return run(body, in).rd;
+}
+
+uint32_t run_b32(const char *body, const uint64_t in[8])
+{
+    return run(body, in).r;
+}
+
+uint16_t run_b16(const char *body, const uint64_t in[8])
+{
+    return run(body, in).h;
+}
+
+uint32_t run_f32(const char *body, const uint64_t in[8])
+{
+    return run(body, in).f;
+}
+
+uint64_t run_f64(const char *body, const uint64_t in[8])
+{
+    return run(body, in).fd;
+}
+
+int run_pred(const char *body, const uint64_t in[8])
+{
+    return (int)run(body, in).p;
+}
+
+const char *log_of(const char *text, enum sg_compile_status expected)
+{
+    static char kept[4096];
+    struct sg_program *program = NULL;
+    struct sg_text log = {0};
+    char *whole = NULL;
+    int size = asprintf(&whole, HEADER "%s", text);
+    enum sg_compile_status status = sg_program_create(whole, (size_t)size, 90, &log, &program);
+    cr_assert_eq(status, expected, "status %d instead of %d: %s", status, expected, log.data == NULL ? "" : log.data);
+    snprintf(kept, sizeof(kept), "%s", log.data == NULL ? "" : log.data);
+    sg_text_fini(&log);
+    sg_program_destroy(program);
+    free(whole);
+    return kept;
+}
+
+const char *log_of_insn(const char *insn)
+{
+    char text[4096];
+    snprintf(text, sizeof(text), ".entry k(.param .u64 in) {\n%s%s\nret;\n}\n", registers, insn);
+    return log_of(text, SG_COMPILE_INVALID_PTX);
+}

@@ -1,0 +1,277 @@
+/*
+ * test_memory.c - memory, variables, calls, control flow, atomics, and kernels of both forms.
+ */
+#include "harness.h"
+
+#include <criterion/criterion.h>
+
+Test(memory, vectors_and_sizes)
+{
+    uint8_t in[32], out[64];
+    for (int i = 0; i < 32; i++)
+        in[i] = (uint8_t)(i * 9 + 100);
+    memset(out, 0, sizeof(out));
+    struct sg_program *program = program_of(
+        ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %a<3>; .reg .b32 %r<9>; .reg .b16 %h<9>;\n"
+        "ld.param.u64 %a1, [in]; ld.param.u64 %a2, [out];\n"
+        "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%a1]; st.global.v4.u32 [%a2], {%r4, %r3, %r2, %r1};\n"
+        "ld.global.v2.u8 {%h1, %h2}, [%a1+16]; st.global.v2.u8 [%a2+16], {%h2, %h1};\n"
+        "ld.global.s8 %r5, [%a1+17]; st.global.u32 [%a2+20], %r5;\n"
+        "ld.global.nc.u16 %h3, [%a1+18]; st.global.u16 [%a2+24], %h3;\n"
+        "ld.volatile.global.u32 %r6, [%a1+20]; st.relaxed.gpu.global.u32 [%a2+28], %r6;\n"
+        "ld.acquire.sys.global.b64 %a1, [%a1+24]; st.release.cta.global.b64 [%a2+32], %a1; ret; }");
+    const void *params[2] = {in, out};
+    run_block(program, 1, params);
+    free_program(program);
+    uint32_t words[9], source[8];
+    memcpy(words, out, sizeof(words));
+    memcpy(source, in, sizeof(source));
+    cr_expect_eq(words[0], source[3]);
+    cr_expect_eq(words[3], source[0]);
+    cr_expect_eq(out[16], in[17]);
+    cr_expect_eq(words[5], (uint32_t)(int32_t)(int8_t)in[17]);
+    cr_expect_eq(out[24], in[18]);
+    cr_expect_eq(words[7], source[5]);
+    cr_expect_eq(memcmp(out + 32, in + 24, 8), 0);
+}
+
+Test(memory, initial_values)
+{
+    struct sg_program *program = program_of(
+        ".func (.param .b32 r) f(.param .b32 x);\n"
+        ".global .align 4 .b8 bytes[8] = {1, 0xff, 3};\n.const .f32 pi = 0f40490FDB;\n"
+        ".global .f64 d[2] = {1.5, 0d4000000000000000};\n.global .s32 n = -5;\n.visible .global .u64 self = generic(self);\n"
+        ".global .u64 p[3] = {bytes+4, f, 7};\n.global .b8 masked[4] = {0xff(n), 0xff00(n), 1, 2};\n"
+        ".global .s16 m[2][2] = {{1, 2}, {-3, 4}};\n"
+        ".func (.param .b32 r) f(.param .b32 x) { ret; }\n.entry k() { ret; }\n");
+    place_variables(program);
+    const unsigned char *bytes = variable_address(program, "bytes");
+    cr_expect_eq(memcmp(bytes, "\1\377\3\0\0\0\0\0", 8), 0);
+    cr_expect_eq(*(float *)variable_address(program, "pi"), 3.14159274f);
+    cr_expect_eq(((double *)variable_address(program, "d"))[0], 1.5);
+    cr_expect_eq(((double *)variable_address(program, "d"))[1], 2.0);
+    cr_expect_eq(*(int32_t *)variable_address(program, "n"), -5);
+    cr_expect_eq(*(void **)variable_address(program, "self"), variable_address(program, "self"));
+    uint64_t *p = variable_address(program, "p");
+    cr_expect_eq(p[0], (uintptr_t)bytes + 4);
+    cr_expect_neq(p[1], 0);
+    cr_expect_eq(p[2], 7);
+    unsigned char *masked = variable_address(program, "masked");
+    cr_expect_eq(masked[0], (uintptr_t)variable_address(program, "n") & 0xff);
+    cr_expect_eq(masked[1], ((uintptr_t)variable_address(program, "n") >> 8) & 0xff);
+    cr_expect_eq(((int16_t *)variable_address(program, "m"))[2], -3);
+    cr_expect_eq(sg_program_variable(program, 1)->constant, true);
+    cr_expect_eq(sg_program_variable(program, 0)->constant, false);
+    free_program(program);
+}
+
+Test(memory, calls)
+{
+    /* direct, recursive, through a table, with a structure by value */
+    struct sg_program *program = program_of(
+        ".global .u64 table[2] = {twice, thrice};\n"
+        ".func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %r<3>; ld.param.u32 %r1, [x];\n"
+        "  shl.b32 %r2, %r1, 1; st.param.b32 [r], %r2; ret; }\n"
+        ".func (.param .b32 r) thrice(.param .b32 x) { .reg .b32 %r<3>; ld.param.u32 %r1, [x];\n"
+        "  mul.lo.s32 %r2, %r1, 3; st.param.b32 [r], %r2; ret; }\n"
+        ".func (.param .b32 r) fib(.param .b32 n) { .reg .b32 %r<9>; .reg .pred %p<2>; ld.param.u32 %r1, [n];\n"
+        "  setp.lt.s32 %p1, %r1, 2; @%p1 bra DONE; sub.s32 %r2, %r1, 1; sub.s32 %r3, %r1, 2;\n"
+        "  { .param .b32 a; .param .b32 b; st.param.b32 [a], %r2; call.uni (b), fib, (a); ld.param.b32 %r4, [b]; }\n"
+        "  { .param .b32 a; .param .b32 b; st.param.b32 [a], %r3; call.uni (b), fib, (a); ld.param.b32 %r5, [b]; }\n"
+        "  add.s32 %r1, %r4, %r5; DONE: st.param.b32 [r], %r1; ret; }\n"
+        ".func (.param .align 8 .b8 r[16]) swap(.param .align 8 .b8 s[16]) { .reg .b64 %a<3>;\n"
+        "  ld.param.v2.b64 {%a1, %a2}, [s]; st.param.b64 [r], %a2; st.param.b64 [r+8], %a1; ret; }\n"
+        ".func (.reg .u32 r) plus(.reg .u32 x, .reg .u32 y) { add.u32 r, x, y; ret; }\n"
+        ".entry k(.param .u64 out, .param .u32 which) { .reg .b64 %a<9>; .reg .b32 %r<9>;\n"
+        "  ld.param.u64 %a1, [out]; ld.param.u32 %r1, [which];\n"
+        "  { .param .b32 x; .param .b32 y; st.param.b32 [x], 10; call (y), fib, (x); ld.param.b32 %r2, [y]; }\n"
+        "  st.global.u32 [%a1], %r2;\n"
+        "  mov.u64 %a2, table; mul.wide.u32 %a3, %r1, 8; add.s64 %a4, %a2, %a3; ld.global.u64 %a5, [%a4];\n"
+        "  { .param .b32 x; .param .b32 y; st.param.b32 [x], 7; P: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+        "    call (y), %a5, (x), P; ld.param.b32 %r3, [y]; }\n"
+        "  st.global.u32 [%a1+4], %r3;\n"
+        "  { .param .align 8 .b8 x[16]; .param .align 8 .b8 y[16]; st.param.b64 [x], 1; st.param.b64 [x+8], 2;\n"
+        "    call (y), swap, (x); ld.param.b64 %a6, [y]; ld.param.b64 %a7, [y+8]; }\n"
+        "  st.global.v2.u64 [%a1+16], {%a6, %a7};\n"
+        "  call (%r4), plus, (%r1, 40); st.global.u32 [%a1+8], %r4; ret; }");
+    place_variables(program);
+    struct {
+        void *out;
+        uint32_t which;
+    } params;
+    _Alignas(16) uint64_t out[8] = {0};
+    params.out = out;
+    for (uint32_t which = 0; which < 2; which++) {
+        params.which = which;
+        run_block(program, 1, &params);
+        cr_expect_eq((uint32_t)out[0], 55);
+        cr_expect_eq((uint32_t)(out[0] >> 32), which == 0 ? 14 : 21);
+        cr_expect_eq(out[2], 2);
+        cr_expect_eq(out[3], 1);
+        cr_expect_eq((uint32_t)out[1], 40 + which);
+    }
+    free_program(program);
+}
+
+Test(memory, local_and_branch_table)
+{
+    /* an array of the thread's own, indexed by data, and a jump through a table, in every thread of a block */
+    enum { THREADS = 64 };
+    uint32_t out[THREADS];
+    struct sg_program *program = program_of(
+        ".entry k(.param .u64 out) { .local .align 4 .b8 depot[16]; .reg .b64 %a<9>; .reg .b32 %r<9>;\n"
+        "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %a2, %r1, 4; add.s64 %a1, %a1, %a2;\n"
+        "  mov.u64 %a3, depot; cvta.local.u64 %a4, %a3; and.b32 %r2, %r1, 3;\n"
+        "  mul.wide.u32 %a5, %r2, 4; add.s64 %a5, %a4, %a5; st.local.u32 [depot], 0; st.local.u32 [depot+4], 0;\n"
+        "  st.u32 [%a5], %r1; ld.local.u32 %r3, [%a3+4];\n"
+        "  T: .branchtargets L0, L1, L2, L3; brx.idx %r2, T;\n"
+        "  L0: add.s32 %r3, %r3, 1000; bra.uni END; L1: add.s32 %r3, %r3, 2000; bra END;\n"
+        "  L2: add.s32 %r3, %r3, 3000; bra END; L3: add.s32 %r3, %r3, 4000;\n"
+        "  END: st.global.u32 [%a1], %r3; }");
+    const void *params[1] = {out};
+    run_block(program, THREADS, params);
+    free_program(program);
+    for (uint32_t i = 0; i < THREADS; i++)
+        cr_expect_eq(out[i], ((i & 3) == 1 ? i : 0) + 1000 * ((i & 3) + 1), "thread %u: %u", i, out[i]);
+}
+
+Test(memory, atomics)
+{
+    enum { THREADS = 100 };
+    _Alignas(16) uint32_t memory[16] = {0, 0, 0, 0xffffffff, 0, 200, 0, 0, 0, 0, 0, 0};
+    struct sg_program *program = program_of(
+        ".entry k(.param .u64 out) { .reg .b64 %a<9>; .reg .b32 %r<9>; .reg .f32 %f<4>;\n"
+        "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x;\n"
+        "  red.global.add.u32 [%a1], %r1; atom.global.inc.u32 %r2, [%a1+4], 6; atom.global.max.s32 %r2, [%a1+8], %r1;\n"
+        "  atom.min.u32 %r2, [%a1+12], %r1; atom.global.add.f32 %f1, [%a1+16], 0f3F800000;\n"
+        "  atom.global.dec.u32 %r2, [%a1+20], 300; atom.global.or.b32 %r2, [%a1+24], %r1;\n"
+        "  atom.relaxed.gpu.global.cas.b32 %r2, [%a1+28], %r1, 77; atom.global.exch.b32 %r2, [%a1+32], %r1;\n"
+        "  atom.add.noftz.f16x2 %r2, [%a1+36], 0x3c003c00; atom.global.add.u64 %a2, [%a1+40], 3; ret; }");
+    const void *params[1] = {memory};
+    run_block(program, THREADS, params);
+    free_program(program);
+    float sum;
+    memcpy(&sum, &memory[4], sizeof(sum));
+    cr_expect_eq(memory[0], 4950);
+    cr_expect_eq(memory[1], 100 % 7);
+    cr_expect_eq(memory[2], 99);
+    cr_expect_eq(memory[3], 0);
+    cr_expect_eq(sum, 100.0f);
+    cr_expect_eq(memory[5], 100);
+    cr_expect_eq(memory[6], 127);
+    cr_expect_eq(memory[7], 77);
+    cr_expect_eq(memory[8], 99);
+    cr_expect_eq(memory[9], 0x56405640); /* 100 in half precision */
+    cr_expect_eq(memory[10], 300);
+}
+
+Test(memory, barrier_and_shared)
+{
+    enum { THREADS = 96, BLOCKS = 5 };
+    uint32_t in[THREADS * BLOCKS], out[THREADS * BLOCKS];
+    for (uint32_t i = 0; i < THREADS * BLOCKS; i++)
+        in[i] = i * 3;
+    struct sg_program *program = program_of(
+        ".extern .shared .align 16 .b8 dynamic[];\n.shared .align 4 .u32 first;\n"
+        ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %a<9>; .reg .b32 %r<16>; .shared .u32 tile[96];\n"
+        "  .reg .pred %p<3>;\n"
+        "  ld.param.u64 %a1, [in]; ld.param.u64 %a2, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;\n"
+        "  mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; mul.wide.u32 %a3, %r4, 4; add.s64 %a4, %a1, %a3;\n"
+        "  ld.global.u32 %r5, [%a4]; mov.u32 %r6, tile; shl.b32 %r7, %r1, 2; add.u32 %r6, %r6, %r7;\n"
+        "  st.shared.u32 [%r6], %r5; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [first], %r2;\n"
+        "  mov.u32 %r8, dynamic; add.u32 %r8, %r8, %r7; st.shared.u32 [%r8], %r1; bar.sync 0;\n"
+        "  sub.u32 %r9, 95, %r1; shl.b32 %r9, %r9, 2; mov.u32 %r10, tile; add.u32 %r10, %r10, %r9;\n"
+        "  ld.shared.u32 %r11, [%r10]; ld.shared.u32 %r12, [first]; mul.lo.u32 %r12, %r12, 100000;\n"
+        "  add.u32 %r11, %r11, %r12; cvt.u64.u32 %a5, %r8; cvta.shared.u64 %a5, %a5; ld.u32 %r13, [%a5];\n"
+        "  sub.u32 %r13, %r13, %r1; add.u32 %r11, %r11, %r13;\n"
+        "  shfl.sync.idx.b32 %r14|%p2, %r11, 0, 31, 0xffffffff; add.s64 %a6, %a2, %a3;\n"
+        "  sub.u32 %r14, %r14, %r11; st.global.u32 [%a6], %r14; ret; }");
+    const struct sg_kernel *kernel = sg_program_kernel(program, 0);
+    cr_expect(kernel->thread_form);
+    cr_expect_eq(kernel->shared_static, 400);
+    const void *params[2] = {in, out};
+    cr_expect_eq(run_grid(program, BLOCKS, THREADS, params), 0);
+    free_program(program);
+    for (uint32_t block = 0; block < BLOCKS; block++)
+        for (uint32_t i = 0; i < THREADS; i++) {
+            uint32_t expected = 3 * (i % 32); /* value of the warp's first lane less one's own */
+            cr_expect_eq(out[block * THREADS + i], expected, "block %u thread %u: %u", block, i,
+                         out[block * THREADS + i]);
+        }
+}
+
+Test(memory, waiting_for_another_thread)
+{
+    /* the first thread waits for a flag that the last one sets */
+    uint32_t flag[2] = {0, 0};
+    struct sg_program *program = program_of(
+        ".entry k(.param .u64 flag) { .reg .b64 %a<3>; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
+        "  ld.param.u64 %a1, [flag]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra SET;\n"
+        "  WAIT: ld.volatile.global.u32 %r2, [%a1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT;\n"
+        "  st.global.u32 [%a1+4], %r2; ret; SET: st.volatile.global.u32 [%a1], %r1; ret; }");
+    cr_expect(sg_program_kernel(program, 0)->thread_form);
+    const void *params[1] = {flag};
+    cr_expect_eq(run_grid(program, 1, 2, params), 0);
+    cr_expect_eq(flag[1], 1);
+    free_program(program);
+}
+
+Test(memory, exit_in_callee_and_trap)
+{
+    uint32_t out[2] = {0, 0};
+    struct sg_program *program = program_of(
+        ".func leave() { exit; }\n"
+        ".entry k(.param .u64 out) { .reg .b64 %a<3>; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
+        "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; @%p1 call leave;\n"
+        "  st.global.u32 [%a1+4], %r1; ret; }");
+    cr_expect(sg_program_kernel(program, 0)->thread_form);
+    const void *params[1] = {out};
+    cr_expect_eq(run_grid(program, 1, 2, params), 0);
+    cr_expect_eq(out[1], 1);
+    free_program(program);
+    program = program_of(".entry k() { trap; }");
+    cr_expect_eq(run_grid(program, 1, 1, params), SG_FAULT_TRAP);
+    free_program(program);
+}
+
+Test(memory, bad_function_pointer)
+{
+    struct sg_program *program = program_of(
+        ".func f() { ret; }\n.global .u64 keep = f;\n"
+        ".entry k() { .reg .b64 %a<3>; mov.u64 %a1, 12345; P: .callprototype _ (); call %a1, (), P; ret; }");
+    place_variables(program);
+    const void *params[1] = {NULL};
+    cr_expect_eq(run_grid(program, 1, 1, params), SG_FAULT_INVALID_PC);
+    free_program(program);
+}
+
+Test(memory, large_block_vectorises_and_is_right)
+{
+    enum { N = 1000 };
+    static float a[N], b[N], c[N + 24];
+    for (int i = 0; i < N; i++) {
+        a[i] = (float)i;
+        b[i] = (float)(i * i % 97);
+    }
+    for (int i = N; i < N + 24; i++)
+        c[i] = -1;
+    struct sg_program *program = program_of(
+        ".entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) {\n"
+        "  .reg .b64 %rd<12>; .reg .b32 %r<6>; .reg .f32 %f<4>; .reg .pred %p<2>;\n"
+        "  ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u32 %r2, [n];\n"
+        "  mov.u32 %r3, %ntid.x; mov.u32 %r4, %ctaid.x; mov.u32 %r5, %tid.x; mad.lo.s32 %r1, %r3, %r4, %r5;\n"
+        "  setp.ge.s32 %p1, %r1, %r2; @%p1 bra END; cvta.to.global.u64 %rd4, %rd1; mul.wide.s32 %rd5, %r1, 4;\n"
+        "  add.s64 %rd6, %rd4, %rd5; cvta.to.global.u64 %rd7, %rd2; add.s64 %rd8, %rd7, %rd5;\n"
+        "  ld.global.f32 %f1, [%rd8]; ld.global.f32 %f2, [%rd6]; add.f32 %f3, %f2, %f1;\n"
+        "  cvta.to.global.u64 %rd9, %rd3; add.s64 %rd10, %rd9, %rd5; st.global.f32 [%rd10], %f3; END: ret; }");
+    struct {
+        void *a, *b, *c;
+        uint32_t n;
+    } params = {a, b, c, N};
+    run_block(program, 1024, &params);
+    free_program(program);
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(c[i], a[i] + b[i]);
+    for (int i = N; i < N + 24; i++)
+        cr_assert_eq(c[i], -1.0f);
+}
