@@ -7,6 +7,7 @@
 #include "transport/control.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,4 +61,13 @@ enum rg_status rg_query(const char *server, enum rg_purpose purpose, uint64_t ti
         status = RG_ERR_PROTOCOL;
     }
     return status;
+}
+
+const char *rg_uuid_text(const uint8_t uuid[16], char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "GPU-");
+    for (int i = 0; i < 16 && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used,
+                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+    return text;
 }

@@ -9,6 +9,7 @@
 
 #include "client/command.h"
 #include "client/optimisations.h"
+#include "client/query.h"
 #include "client/receiver.h"
 #include "client/stats.h"
 #include "client/transfer.h"
@@ -20,8 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DEFAULT_SERVER "127.0.0.1"
 
 struct rg_session rg_session = {.ended = CUDA_ERROR_NOT_INITIALIZED};
 atomic_bool rg_initialised;
@@ -125,7 +124,7 @@ static CUresult start(void)
 {
     rg_optimisations_read();
     const char *servers = getenv("REMOTE_GPU_SERVER");
-    if (!connect_to_any(servers && *servers ? servers : DEFAULT_SERVER))
+    if (!connect_to_any(servers && *servers ? servers : RG_DEFAULT_SERVER))
         return CUDA_ERROR_NO_DEVICE;
     map_operations();
     pthread_atfork(NULL, NULL, after_fork_in_child);

@@ -10,8 +10,7 @@
 #define RG_INTERPOSE_LOAD_H
 
 #include "generated/proto/api_table.h"
-
-#define RG_EXPORT __attribute__((visibility("default")))
+#include "interpose/core.h"
 
 /** The client core's table, once loaded; read with acquire. */
 extern void *const *rg_interpose_table;

@@ -5,6 +5,7 @@
 #define RG_CLIENT_CLI_INVENTORY_H
 
 #include "client/cli/settings.h"
+#include "client/query.h"
 #include "proto/control.h"
 
 #include <jansson.h>
@@ -29,8 +30,6 @@ void rg_inventory_print_json(const struct rg_cli_settings *settings, const struc
 
 /** "11.9 GiB". Returns `text`. */
 const char *rg_bytes_text(uint64_t bytes, char *text, size_t size);
-/** "GPU-1b4e28ba-…". Returns `text`, which needs 48 bytes. */
-const char *rg_uuid_text(const uint8_t uuid[16], char *text, size_t size);
 /** Columns that UTF-8 text takes on a terminal, near enough: characters. */
 int rg_text_columns(const char *text);
 

@@ -1,0 +1,47 @@
+/*
+ * nvml.h - the management library's state: what the server's inventory said, between the first nvmlInit and the last
+ * nvmlShutdown.
+ *
+ * No session is opened: the inventory is asked for over connections of their own, once by the first nvmlInit and
+ * again when somebody wants to know about memory. Any thread; a fork waits for a question under way, and the child
+ * goes on with what its parent knew.
+ */
+#ifndef RG_CLIENT_NVML_H
+#define RG_CLIENT_NVML_H
+
+#include "client/nvml_types.h"
+#include "proto/control.h"
+
+/** The functions by enum rg_nvml_function. */
+extern void *const rg_nvml_api[];
+
+/** Counts one user; the first asks the server. DRIVER_NOT_LOADED: no server will do, said once on stderr. */
+enum rg_nvml_return rg_nvml_start(void);
+enum rg_nvml_return rg_nvml_stop(void);
+/** SUCCESS or UNINITIALIZED. */
+enum rg_nvml_return rg_nvml_started(void);
+/** The server's driver. */
+enum rg_nvml_return rg_nvml_driver(struct rg_driver_info *out);
+enum rg_nvml_return rg_nvml_count(unsigned *out);
+/** The handle of a device; INVALID_ARGUMENT: there is none of this index. */
+enum rg_nvml_return rg_nvml_handle(unsigned index, rg_nvml_device *out);
+/** What is known of a device, by any value that a caller may hold for a handle. `index` may be NULL. */
+enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *out, unsigned *index);
+/** The same with free memory of now, give or take a tenth of a second. GPU_IS_LOST: the server does not answer any
+ * more, or has this device no longer. */
+enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out);
+
+/* --- text (nvml_text.c) --------------------------------------------------------------------------------- */
+
+struct rg_nvml_address {
+    unsigned domain, bus, device, function;
+};
+/** Takes "[DOMAIN:]BUS:DEVICE[.FUNCTION]" apart, hexadecimal digits of either case; false: that is not one. */
+bool rg_nvml_parse_address(const char *text, struct rg_nvml_address *out);
+/** Copies `text` if it fits into `length` bytes with its NUL: INSUFFICIENT_SIZE, INVALID_ARGUMENT (no buffer). */
+enum rg_nvml_return rg_nvml_put_text(char *out, unsigned length, const char *text);
+/** What the product's name says. */
+enum rg_nvml_brand rg_nvml_brand_of(const char *name);
+unsigned rg_nvml_architecture_of(unsigned major, unsigned minor);
+
+#endif

@@ -1,0 +1,269 @@
+/*
+ * nvml_device.c - NVML's functions about one device.
+ *
+ * Each looks the device up, which tells a library that is not initialised and a handle that is none, and answers
+ * from what the server said of it.
+ */
+#include "client/nvml.h"
+#include "client/nvml_functions.h"
+#include "client/query.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define DOMAIN_LEGACY_MAX 0xffffu
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, rg_nvml_device *device)
+{
+    enum rg_nvml_return result = rg_nvml_started();
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    return device ? rg_nvml_handle(index, device) : RG_NVML_INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetHandleByIndex(unsigned index, rg_nvml_device *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+/* The first device for which `is_it` holds. */
+static int find(const void *wanted, bool (*is_it)(const struct rg_device_info *info, const void *wanted),
+                rg_nvml_device *out)
+{
+    unsigned count = 0;
+    enum rg_nvml_return result = rg_nvml_count(&count);
+    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < count; i++) {
+        struct rg_device_info info;
+        rg_nvml_device device;
+        result = rg_nvml_handle(i, &device);
+        if (result == RG_NVML_SUCCESS)
+            result = rg_nvml_look(device, &info, NULL);
+        if (result == RG_NVML_SUCCESS && is_it(&info, wanted)) {
+            *out = device;
+            return result;
+        }
+    }
+    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_FOUND : result;
+}
+
+static bool has_uuid(const struct rg_device_info *info, const void *wanted)
+{
+    char text[48];
+    return strcasecmp(rg_uuid_text(info->uuid, text, sizeof text), wanted) == 0;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, rg_nvml_device *device)
+{
+    enum rg_nvml_return result = rg_nvml_started();
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    return uuid && device ? find(uuid, has_uuid, device) : RG_NVML_INVALID_ARGUMENT;
+}
+
+static bool has_address(const struct rg_device_info *info, const void *wanted)
+{
+    struct rg_nvml_address address;
+    return rg_nvml_parse_address(info->pci, &address) && memcmp(&address, wanted, sizeof address) == 0;
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *id, rg_nvml_device *device)
+{
+    struct rg_nvml_address address;
+    enum rg_nvml_return result = rg_nvml_started();
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (!id || !device || !rg_nvml_parse_address(id, &address))
+        return RG_NVML_INVALID_ARGUMENT;
+    return find(&address, has_address, device);
+}
+
+int nvmlDeviceGetHandleByPciBusId(const char *id, rg_nvml_device *device)
+{
+    return nvmlDeviceGetHandleByPciBusId_v2(id, device);
+}
+
+int nvmlDeviceGetName(rg_nvml_device device, char *name, unsigned length)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    return result == RG_NVML_SUCCESS ? rg_nvml_put_text(name, length, info.name) : result;
+}
+
+int nvmlDeviceGetUUID(rg_nvml_device device, char *uuid, unsigned length)
+{
+    struct rg_device_info info;
+    char text[48];
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    return rg_nvml_put_text(uuid, length, rg_uuid_text(info.uuid, text, sizeof text));
+}
+
+int nvmlDeviceGetIndex(rg_nvml_device device, unsigned *index)
+{
+    struct rg_device_info info;
+    unsigned at;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, &at);
+    if (result == RG_NVML_SUCCESS && !index)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *index = at;
+    return result;
+}
+
+/* There is no device file here; the number is that of the device on its server. */
+int nvmlDeviceGetMinorNumber(rg_nvml_device device, unsigned *number)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result == RG_NVML_SUCCESS && !number)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *number = info.ordinal;
+    return result;
+}
+
+int nvmlDeviceGetBrand(rg_nvml_device device, int *brand)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result == RG_NVML_SUCCESS && !brand)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *brand = (int)rg_nvml_brand_of(info.name);
+    return result;
+}
+
+int nvmlDeviceGetArchitecture(rg_nvml_device device, unsigned *value)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result == RG_NVML_SUCCESS && !value)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *value = rg_nvml_architecture_of(info.compute_major, info.compute_minor);
+    return result;
+}
+
+int nvmlDeviceGetCudaComputeCapability(rg_nvml_device device, int *major, int *minor)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (!major || !minor)
+        return RG_NVML_INVALID_ARGUMENT;
+    *major = (int)info.compute_major;
+    *minor = (int)info.compute_minor;
+    return RG_NVML_SUCCESS;
+}
+
+/* --- PCI ------------------------------------------------------------------------------------------------ */
+
+/* Vendor, device and subsystem are not told and stay 0. */
+int nvmlDeviceGetPciInfo_v3(rg_nvml_device device, struct rg_nvml_pci *pci)
+{
+    struct rg_device_info info;
+    struct rg_nvml_address address;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (!pci)
+        return RG_NVML_INVALID_ARGUMENT;
+    if (!rg_nvml_parse_address(info.pci, &address))
+        return RG_NVML_NOT_SUPPORTED; /* the driver there does not tell it either */
+    *pci = (struct rg_nvml_pci){.domain = address.domain, .bus = address.bus, .device = address.device};
+    snprintf(pci->bus_id, sizeof pci->bus_id, "%08X:%02X:%02X.%X", address.domain, address.bus,
+             address.device, address.function);
+    snprintf(pci->bus_id_legacy, sizeof pci->bus_id_legacy, "%04X:%02X:%02X.%X",
+             address.domain & DOMAIN_LEGACY_MAX, address.bus, address.device, address.function);
+    return RG_NVML_SUCCESS;
+}
+
+static int old_pci(rg_nvml_device device, struct rg_nvml_pci_v2 *out, size_t size)
+{
+    struct rg_nvml_pci now;
+    int result = nvmlDeviceGetPciInfo_v3(device, &now);
+    if (result == RG_NVML_UNINITIALIZED || result == RG_NVML_INVALID_ARGUMENT)
+        return result;
+    if (!out)
+        return RG_NVML_INVALID_ARGUMENT;
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    struct rg_nvml_pci_v2 old = {.domain = now.domain, .bus = now.bus, .device = now.device};
+    memcpy(old.bus_id, now.bus_id_legacy, sizeof old.bus_id);
+    memcpy(out, &old, size);
+    return RG_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetPciInfo_v2(rg_nvml_device device, struct rg_nvml_pci_v2 *pci)
+{
+    return old_pci(device, pci, sizeof *pci);
+}
+
+int nvmlDeviceGetPciInfo(rg_nvml_device device, struct rg_nvml_pci_v2 *pci)
+{
+    return old_pci(device, pci, RG_NVML_PCI_V1_SIZE);
+}
+
+/* --- memory --------------------------------------------------------------------------------------------- */
+
+/* With total, free and used, which go together: one that is not known leaves nothing to tell. */
+static int memory_of(rg_nvml_device device, struct rg_nvml_memory *out)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look_now(device, &info);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (!info.memory_free_known || info.memory_free > info.memory_total)
+        return RG_NVML_NOT_SUPPORTED;
+    *out = (struct rg_nvml_memory){
+        .total = info.memory_total, .free = info.memory_free, .used = info.memory_total - info.memory_free};
+    return RG_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetMemoryInfo(rg_nvml_device device, struct rg_nvml_memory *memory)
+{
+    struct rg_nvml_memory now;
+    int result = rg_nvml_started();
+    if (result == RG_NVML_SUCCESS)
+        result = memory ? memory_of(device, &now) : RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *memory = now;
+    return result;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(rg_nvml_device device, struct rg_nvml_memory_v2 *memory)
+{
+    struct rg_nvml_memory now;
+    int result = rg_nvml_started();
+    if (result == RG_NVML_SUCCESS && !memory)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS && memory->version != RG_NVML_MEMORY_V2)
+        result = RG_NVML_VERSION_MISMATCH;
+    if (result == RG_NVML_SUCCESS)
+        result = memory_of(device, &now);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    /* what the driver there keeps for itself is part of what is used */
+    memory->total = now.total;
+    memory->reserved = 0;
+    memory->free = now.free;
+    memory->used = now.used;
+    return RG_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetP2PStatus(rg_nvml_device first, rg_nvml_device second, int which, int *status)
+{
+    (void)which;
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(first, &info, NULL);
+    if (result == RG_NVML_SUCCESS)
+        result = rg_nvml_look(second, &info, NULL);
+    if (result == RG_NVML_SUCCESS && !status)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *status = RG_NVML_P2P_STATUS_UNKNOWN;
+    return result;
+}

@@ -1,0 +1,18 @@
+/*
+ * core.h - how the stand-in libraries load the client core.
+ *
+ * client.so is beside the stand-in library. It is loaded locally, so that neither it nor what it needs enters the
+ * application's symbol scope, and once a process: each stand-in library gets its own table from it. What is wrong is
+ * told on stderr. Any thread.
+ */
+#ifndef RG_INTERPOSE_CORE_H
+#define RG_INTERPOSE_CORE_H
+
+#include <stddef.h>
+
+#define RG_EXPORT __attribute__((visibility("default")))
+
+/** The core's table by the name of its entry (client/entry.h), `count` functions; NULL: it was said why not. */
+void *const *rg_interpose_core(const char *entry_name, size_t count);
+
+#endif

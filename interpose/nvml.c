@@ -1,0 +1,67 @@
+/*
+ * nvml.c - libnvidia-ml.so.1 as the application sees it: exported functions that find their implementation.
+ *
+ * As with the driver's stand-in (load.h), nothing happens when the library is loaded; the first call loads the client
+ * core. If that is not possible, the reason is told once on stderr and every call says that a library was not found.
+ */
+#include "client/entry.h"
+#include "client/nvml_functions.h"
+#include "interpose/core.h"
+
+#include <pthread.h>
+
+static void *const *functions; /* once loaded; read with acquire */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void *fallback[RG_NVML_FUNCTION_COUNT];
+
+static int not_found(void)
+{
+    return RG_NVML_LIBRARY_NOT_FOUND;
+}
+
+static const char *not_found_text(void)
+{
+    return "remote-gpu is not installed completely";
+}
+
+static void load(void)
+{
+    void *const *table = rg_interpose_core(RG_CLIENT_NVML_ENTRY, RG_NVML_FUNCTION_COUNT);
+    if (!table) {
+        for (int i = 0; i < RG_NVML_FUNCTION_COUNT; i++)
+            fallback[i] = (void *)not_found;
+        fallback[RG_NVML_FUNCTION_nvmlErrorString] = (void *)not_found_text;
+        table = fallback;
+    }
+    __atomic_store_n(&functions, table, __ATOMIC_RELEASE);
+}
+
+static void *find(enum rg_nvml_function function)
+{
+    void *const *table = __atomic_load_n(&functions, __ATOMIC_ACQUIRE);
+    if (!table) {
+        pthread_once(&once, load);
+        table = __atomic_load_n(&functions, __ATOMIC_ACQUIRE);
+    }
+    return table[function];
+}
+
+#define SERVED(returns, name, parameters, arguments)                                                         \
+    RG_EXPORT returns name parameters                                                                        \
+    {                                                                                                        \
+        return ((__typeof__(name) *)find(RG_NVML_FUNCTION_##name))arguments;                                 \
+    }
+#define DEVICE(name)                                                                                         \
+    RG_EXPORT int name(rg_nvml_device device);                                                               \
+    RG_EXPORT int name(rg_nvml_device device)                                                                \
+    {                                                                                                        \
+        return ((int (*)(rg_nvml_device))find(RG_NVML_FUNCTION_##name))(device);                             \
+    }
+#define SYSTEM(name)                                                                                         \
+    RG_EXPORT int name(void);                                                                                \
+    RG_EXPORT int name(void)                                                                                 \
+    {                                                                                                        \
+        return ((int (*)(void))find(RG_NVML_FUNCTION_##name))();                                             \
+    }
+RG_NVML_SERVED_FUNCTIONS(SERVED)
+RG_NVML_UNSUPPORTED_FUNCTIONS(DEVICE, SYSTEM)
