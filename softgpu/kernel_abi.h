@@ -91,7 +91,10 @@ uint32_t sg_rt_barrier_red(struct sg_thread *t, uint32_t id, uint32_t count, uin
 
 /** bar.warp.sync [switches] */
 void sg_rt_warp_sync(struct sg_thread *t, uint32_t mask);
-/** activemask: lanes of the warp that have not exited (a superset of those converged with the caller). */
+/**
+ * activemask: the lanes of the warp that are at this call (by its return address) when no thread of the block can do
+ * anything else. In block form the caller's lane alone. [switches]
+ */
 uint32_t sg_rt_activemask(struct sg_thread *t);
 /**
  * shfl.sync; mode 0 up, 1 down, 2 bfly, 3 idx; b the lane or delta, c the packed clamp and segment mask as in PTX.

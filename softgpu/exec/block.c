@@ -69,12 +69,14 @@ static void begin_threads(struct sg_run *run)
     run->live = grid->n_threads;
     memset(run->next_tid, 0, sizeof(run->next_tid));
     run->whole_waiting = 0;
+    run->n_converging = 0;
     memset(run->barriers, 0, sizeof(run->barriers));
     for (uint32_t w = 0; w < grid->n_warps; w++) {
         uint32_t lanes = grid->n_threads - w * SG_WARP_SIZE;
         run->warps[w].alive = lanes >= SG_WARP_SIZE ? UINT32_MAX : (1u << lanes) - 1;
         run->warps[w].started = 0;
         run->warps[w].n_groups = 0;
+        run->warps[w].converging = 0;
     }
 }
 
@@ -168,7 +170,7 @@ static inline void end_thread(struct sg_fiber *fiber)
     run->live--;
     run->progress = true;
     warp->alive &= ~(1u << linear % SG_WARP_SIZE);
-    if (sg_unlikely(warp->n_groups))
+    if (sg_unlikely(warp->n_groups | warp->converging))
         sg_warp_thread_ended(run, warp);
     if (sg_unlikely(run->whole_waiting))
         sg_barriers_thread_ended(run);
@@ -271,7 +273,9 @@ void sg_rt_yield(struct sg_thread *t)
     struct sg_slot *slot = run->slot;
 
     sg_ready_append(run, fiber);
-    if (++run->yields > run->live) {
+    if (++run->yields > run->live && sg_warps_converge(run))
+        run->yields = 0; /* all others only spin, perhaps for one that waited in activemask */
+    if (run->yields > run->live) {
         slot->leave = SG_LEAVE_TURN;
         sg_leave(slot, fiber);
         return;

@@ -81,6 +81,7 @@ struct sg_warp {
     uint32_t alive;   /* lanes that exist and have not exited */
     uint32_t started; /* lanes that have begun: lanes[] is valid */
     uint32_t n_groups;
+    uint32_t converging; /* lanes that wait in activemask */
     struct sg_fiber *lanes[SG_WARP_SIZE];
     struct sg_warp_group groups[SG_WARP_SIZE]; /* lanes that wait, by mask */
 };
@@ -96,6 +97,7 @@ struct sg_run {
     uint32_t switches_left; /* of this turn */
     uint64_t first, end;    /* block form: the range of blocks */
     bool progress;          /* something other than yields happened in this turn */
+    uint32_t n_converging;  /* threads that wait in activemask */
     uint32_t whole_waiting; /* barriers (bits) in which threads wait for the whole block */
     struct sg_barrier barriers[SG_BARRIERS];
     struct sg_warp *warps;
@@ -178,6 +180,8 @@ enum sg_leave sg_run_blocks(struct sg_run *run, struct sg_fiber *fiber, uint64_t
 void sg_barriers_thread_ended(struct sg_run *run);
 /** Counts exited threads as arrived where nothing else can run; true if that made a thread ready. */
 bool sg_barriers_rescue(struct sg_run *run);
+/** Lets threads that wait in activemask go on; true if there were any. */
+bool sg_warps_converge(struct sg_run *run);
 void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp);
 
 /* --- grid.c -----------------------------------------------------------------------------------------------

@@ -7,6 +7,10 @@
  * operations. Lanes of one group that came by different operations let each other go, and each operation's
  * result is that of the lanes that came by it.
  *
+ * activemask asks which lanes run together, and there is no such thing here. The answer that programs rely on is made
+ * up: a lane waits at the call until no other thread of the block can do anything but wait or spin, and then the
+ * lanes at the same call are told of each other. Lanes on another path have gone on to wherever that path ends.
+ *
  * A lane that is not in its own mask counts as if it were.
  */
 #include "softgpu/exec/schedule.h"
@@ -197,8 +201,30 @@ static uint64_t warp_operation(struct sg_thread *t, uint32_t operation, uint64_t
     return fiber->result;
 }
 
+/** Gives every lane that waits in activemask the lanes of its warp that are at the same call, and lets it go on. */
+static void converge(struct sg_run *run, struct sg_warp *warp)
+{
+    uint32_t todo = warp->converging;
+    warp->converging = 0;
+    run->n_converging -= (uint32_t)__builtin_popcount(todo);
+    while (todo) {
+        uint64_t site = warp->lanes[__builtin_ctz(todo)]->value;
+        uint32_t group = 0;
+        FOR_LANES(lane, todo)
+        group |= (uint32_t)(warp->lanes[lane]->value == site) << lane;
+        FOR_LANES(lane, group)
+        {
+            warp->lanes[lane]->result = group;
+            sg_ready_append(run, warp->lanes[lane]);
+        }
+        todo &= ~group;
+    }
+}
+
 void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp)
 {
+    if (warp->converging && warp->converging == warp->alive)
+        converge(run, warp);
     for (uint32_t i = 0; i < warp->n_groups;) {
         if ((warp->groups[i].mask & warp->alive & ~warp->groups[i].arrived) == 0)
             finish_group(run, warp, i, 0);
@@ -212,12 +238,31 @@ void sg_rt_warp_sync(struct sg_thread *t, uint32_t mask)
     warp_operation(t, OPERATION(KIND_SYNC, 0), 0, 0, 0, mask);
 }
 
+bool sg_warps_converge(struct sg_run *run)
+{
+    if (!run->n_converging)
+        return false;
+    for (uint32_t w = 0; w < run->grid->n_warps; w++)
+        if (run->warps[w].converging)
+            converge(run, &run->warps[w]);
+    return true;
+}
+
 uint32_t sg_rt_activemask(struct sg_thread *t)
 {
-    if (t->engine)
-        return sg_thread_fiber(t)->run->warps[t->linear / SG_WARP_SIZE].alive;
-    uint32_t lanes = t->block->n_threads - t->linear / SG_WARP_SIZE * SG_WARP_SIZE;
-    return lanes >= SG_WARP_SIZE ? UINT32_MAX : (1u << lanes) - 1;
+    uint32_t self = 1u << t->linear % SG_WARP_SIZE;
+    if (!t->engine)
+        return self; /* block form: no lane does anything together with another */
+    struct sg_fiber *fiber = sg_thread_fiber(t);
+    struct sg_run *run = fiber->run;
+    struct sg_warp *warp = &run->warps[t->linear / SG_WARP_SIZE];
+    fiber->value = (uintptr_t)__builtin_return_address(0);
+    warp->converging |= self;
+    run->n_converging++;
+    if (warp->converging == warp->alive)
+        converge(run, warp); /* this lane, too, is made ready, and takes its turn */
+    sg_wait(fiber);
+    return (uint32_t)fiber->result;
 }
 
 uint64_t sg_rt_shfl(struct sg_thread *t, uint32_t mode, uint32_t value, uint32_t b, uint32_t c, uint32_t mask)

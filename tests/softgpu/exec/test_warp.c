@@ -190,6 +190,58 @@ static void block_sum(struct sg_thread *t, const unsigned char *params)
     }
 }
 
+/* activemask tells the lanes that took the same path, whatever the others do meanwhile. */
+static void active_lanes(struct sg_thread *t, const unsigned char *params)
+{
+    _Atomic uint32_t *wrong = PARAMETER(_Atomic uint32_t, params);
+    uint32_t lane = t->linear % 32, mask;
+    if (lane % 2) {
+        mask = sg_rt_activemask(t);
+        *wrong += mask != 0xaaaaaaaa;
+        *wrong += sg_rt_redux(t, 0, lane, mask) != 256; /* nobody else comes to this operation */
+    } else if (lane % 4 == 0) {
+        sg_rt_yield(t);
+        mask = sg_rt_activemask(t);
+        *wrong += mask != 0x11111111;
+        *wrong += (uint32_t)__builtin_popcount(sg_rt_vote(t, 3, 1, mask)) != 8;
+    }
+    sg_rt_warp_sync(t, FULL);
+    *wrong += sg_rt_activemask(t) != FULL;
+    for (uint32_t i = 0; i < lane; i++) /* lanes leave the loop one by one */
+        *wrong += sg_rt_activemask(t) != FULL << (i + 1);
+    sg_rt_barrier_sync(t, 0, 0);
+    if (lane == 7)
+        sg_rt_exit(t);
+    *wrong += sg_rt_activemask(t) != (FULL & ~(1u << 7));
+}
+
+/* One lane holds what another spins for while it waits in activemask. */
+static void active_lane_awaited(struct sg_thread *t, const unsigned char *params)
+{
+    _Atomic uint32_t *wrong = PARAMETER(_Atomic uint32_t, params);
+    volatile uint32_t *flag = (volatile uint32_t *)(void *)t->block->shared;
+    if (t->linear == 0)
+        *flag = 0;
+    sg_rt_barrier_sync(t, 0, 0);
+    if (t->linear % 32 == 3) {
+        *wrong += sg_rt_activemask(t) != 8;
+        if (t->linear == 35)
+            *flag = 1;
+    } else {
+        while (!*flag)
+            sg_rt_yield(t);
+    }
+}
+
+static void active_block_form(struct sg_block *block, const unsigned char *params)
+{
+    _Atomic uint32_t *wrong = PARAMETER(_Atomic uint32_t, params);
+    for (uint32_t i = 0; i < block->n_threads; i++) {
+        struct sg_thread thread = {.linear = i, .block = block};
+        *wrong += sg_rt_activemask(&thread) != 1u << i % 32;
+    }
+}
+
 static void run_wrong(const char *name, sg_thread_code code, uint32_t threads)
 {
     _Atomic uint32_t wrong = 0;
@@ -222,6 +274,11 @@ int main(void)
     run_wrong("diverged", diverged, 128);
     run_wrong("leave_one_by_one", leave_one_by_one, 64);
     run_wrong("partial_warp", partial_warp, 40);
+    run_wrong("active_lanes", active_lanes, 96);
+    run_wrong("active_lane_awaited", active_lane_awaited, 64);
+    _Atomic uint32_t wrong = 0;
+    CHECK_EQUAL(run_blocks(active_block_form, 1, 70, (void *)&wrong), SG_FAULT_NONE);
+    CHECK_EQUAL(wrong, 0);
     run_wrong("mixed_kinds", mixed_kinds, 64);
     run_wrong("block_sum", block_sum, 1024);
     CHECK_EQUAL(run_threads(different_masks, 1, 32, NULL), SG_FAULT_DEADLOCK);
