@@ -1,0 +1,142 @@
+/* Export tables: sizes, known slots, unknown ids, context-local storage. Slots are called as a runtime calls them. */
+#include "common/cuda/export_tables.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static CUcontext current = (CUcontext)0x10;
+static const void *loaded;
+
+static int version(void)
+{
+    return 13000;
+}
+static CUresult primary(CUcontext *out, CUdevice device)
+{
+    *out = (CUcontext)(uintptr_t)(0x100 + (unsigned)device);
+    return CUDA_SUCCESS;
+}
+static CUresult load(CUmodule *out, const void *image)
+{
+    loaded = image;
+    *out = (CUmodule)0x200;
+    return CUDA_SUCCESS;
+}
+static CUcontext get_current(void)
+{
+    return current;
+}
+static CUresult context_id(CUcontext context, unsigned long long *id)
+{
+    *id = (uintptr_t)context + 1;
+    return CUDA_SUCCESS;
+}
+static CUresult create(CUcontext *out, unsigned flags, CUdevice device)
+{
+    *out = (CUcontext)(uintptr_t)(flags + (unsigned)device);
+    return CUDA_SUCCESS;
+}
+static size_t devices(struct rg_integrity_device *out, size_t max)
+{
+    (void)out, (void)max;
+    return 0;
+}
+static const struct rg_export_operations operations = {version,    primary, load,   get_current,
+                                                       context_id, create,  devices};
+
+#define RUNTIME   "\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9"
+#define HOOKS     "\xa0\x94\x79\x8c\x2e\x74\x2e\x74\x93\xf2\x08\x00\x20\x0c\x0a\x66"
+#define STORAGE   "\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93"
+#define INTEGRITY "\xd4\x08\x20\x55\xbd\xe6\x70\x4b\x8d\x34\xba\x12\x3c\x66\xe1\xf2"
+#define LIBRARIES "\x21\x31\x8c\x60\x97\x14\x32\x48\x8c\xa6\x41\xff\x73\x24\xc8\xf2"
+
+static void *const *table(const char *id)
+{
+    CUuuid uuid;
+    const void *words;
+    memcpy(uuid.bytes, id, 16);
+    rg_export_tables_init(&operations);
+    cr_assert_eq(rg_export_table_get(&words, &uuid), CUDA_SUCCESS);
+    return words;
+}
+
+Test(tables, have_their_sizes_and_no_empty_slot)
+{
+    static const struct {
+        const char *id;
+        size_t words;
+    } sized[] = {{RUNTIME, 13}, {HOOKS, 7}, {INTEGRITY, 3}, {LIBRARIES, 96}};
+    for (size_t i = 0; i < sizeof sized / sizeof sized[0]; i++) {
+        void *const *t = table(sized[i].id);
+        cr_assert_eq((uintptr_t)t[0], sized[i].words * 8);
+        for (size_t k = 1; k < sized[i].words; k++)
+            cr_assert_not_null(t[k]);
+    }
+    cr_assert_eq(((uint64_t(*)(void))table(RUNTIME)[11])(), 0);
+}
+
+Test(tables, unknown_ids_are_refused)
+{
+    CUuuid uuid = {"nothing of ours"};
+    const void *words = &uuid;
+    cr_assert_eq(rg_export_table_get(&words, &uuid), CUDA_ERROR_NOT_FOUND);
+    cr_assert_null(words);
+    cr_assert_eq(rg_export_table_get(NULL, &uuid), CUDA_ERROR_INVALID_VALUE);
+}
+
+Test(runtime, primary_context_and_modules)
+{
+    void *const *t = table(RUNTIME);
+    CUcontext context;
+    CUmodule module;
+    cr_assert_eq(((CUresult(*)(CUcontext *, CUdevice))t[2])(&context, 3), CUDA_SUCCESS);
+    cr_assert_eq(context, (CUcontext)0x103);
+    cr_assert_eq(((CUresult(*)(CUmodule *, const void *))t[1])(&module, "a"), CUDA_SUCCESS);
+    cr_assert_str_eq(loaded, "a");
+    cr_assert_eq(
+        ((CUresult(*)(CUmodule *, const void *, void *, void *, unsigned))t[6])(&module, "b", 0, 0, 0), 0);
+    cr_assert_str_eq(loaded, "b");
+    cr_assert_eq(
+        ((CUresult(*)(const void *, CUmodule *, void *, void *, unsigned))t[8])("c", &module, 0, 0, 0), 0);
+    cr_assert_str_eq(loaded, "c");
+    uint32_t id;
+    cr_assert_eq(((CUresult(*)(CUcontext, uint32_t *))table(LIBRARIES)[4])((CUcontext)0x10, &id),
+                 CUDA_SUCCESS);
+    cr_assert_eq(id, 0x11);
+}
+
+static int destroyed;
+
+static void destroy(CUcontext context, void *key, void *value)
+{
+    cr_assert_eq(context, (CUcontext)0x10);
+    cr_assert_eq(key, &destroyed);
+    destroyed = (int)(intptr_t)value;
+}
+
+Test(storage, belongs_to_a_context)
+{
+    void *const *t = table(STORAGE);
+    CUresult (*put)(CUcontext, void *, void *, void *) = (CUresult(*)(CUcontext, void *, void *, void *))t[0];
+    CUresult (*drop)(CUcontext, void *) = (CUresult(*)(CUcontext, void *))t[1];
+    CUresult (*get)(void **, CUcontext, void *) = (CUresult(*)(void **, CUcontext, void *))t[2];
+    void *value, *key = &destroyed;
+    cr_assert_eq(get(&value, NULL, key), CUDA_ERROR_INVALID_HANDLE);
+    cr_assert_eq(put(NULL, key, (void *)5, (void *)destroy), CUDA_SUCCESS);
+    cr_assert_eq(get(&value, (CUcontext)0x10, key), CUDA_SUCCESS);
+    cr_assert_eq(value, (void *)5);
+    cr_assert_eq(get(&value, (CUcontext)0x20, key), CUDA_ERROR_INVALID_HANDLE);
+    cr_assert_eq(put((CUcontext)-1, key, (void *)6, (void *)destroy), CUDA_SUCCESS);
+    rg_export_storage_reset((CUcontext)0x20);
+    cr_assert_eq(destroyed, 0);
+    rg_export_storage_reset((CUcontext)0x10);
+    cr_assert_eq(destroyed, 6);
+    cr_assert_eq(get(&value, NULL, key), CUDA_ERROR_INVALID_HANDLE);
+    cr_assert_eq(put(NULL, key, (void *)7, (void *)destroy), CUDA_SUCCESS);
+    cr_assert_eq(drop(NULL, key), CUDA_SUCCESS);
+    cr_assert_eq(drop(NULL, key), CUDA_ERROR_INVALID_HANDLE);
+    rg_export_storage_reset((CUcontext)0x10);
+    cr_assert_eq(destroyed, 6);
+    current = NULL;
+    cr_assert_eq(put(NULL, key, (void *)7, (void *)destroy), CUDA_ERROR_INVALID_CONTEXT);
+}
