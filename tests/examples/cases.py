@@ -241,6 +241,51 @@ def test_stopped_server(build):
         expect(wait_until(lambda: server.process.poll() is not None, 10), "the server does not end", server.log())
 
 
+# The connection's end of the client breaks the rules: at its first messages, in the middle, and later.
+BROKEN = ["truncate_at=%d", "bad_magic_at=%d", "oversize_at=%d", "send_lost_at=%d", "recv_lost_at=%d",
+          "send_close_after=%d", "recv_close_after=%d"]
+
+
+def still_serves(build, server):
+    """After a fault: no worker is left behind, and the next program is served."""
+    expect(wait_until(lambda: not server.workers(), 15), "a worker outlives its session", server.log())
+    expect(server.process.poll() is None, "the server has ended", server.log())
+    after = build.run_remote([build.example("vector_add")], server.address)
+    expect(after.status == 0, "the server does not serve any more", after, server.log())
+
+
+def test_broken_connection(build):
+    """Truncated, oversize and senseless messages and lost connections end that session, clearly, and no other."""
+    with Server(build) as server:
+        for fault in BROKEN:
+            for position in (1, 2, 3, 9):
+                chain = "fault:" + fault % position
+                result = build.run_remote([build.example("device_functions"), "100"], server.address,
+                                          ["--no-check"], {"REMOTE_GPU_FILTER": chain}, timeout=60)
+                try:
+                    expect_lost(result, server.log())
+                except Failure as failure:
+                    raise Failure("with %s: %s" % (chain, failure))
+        still_serves(build, server)
+
+
+def test_corrupt_messages(build):
+    """A byte that is not what it was: whatever it was, nobody hangs or crashes, and the server goes on."""
+    with Server(build) as server:
+        lost = 0
+        for direction in ("send", "recv"):
+            for position in (1, 2, 4, 7, 12):
+                for byte in (0, 3, 8, 17, 40):
+                    chain = "fault:%s_corrupt_at=%d,byte=%d" % (direction, position, byte)
+                    result = build.run_remote([build.example("streams_overlap"), "2", "5000", "4"], server.address,
+                                              ["--no-check"], {"REMOTE_GPU_FILTER": chain}, timeout=60)
+                    expect(not result.hung and not result.crashed, "with %s" % chain, result, server.log())
+                    expect("signal" not in server.log(), "the worker crashed with %s" % chain, result, server.log())
+                    lost += result.status != 0
+        print("%d of 50 corrupted sessions failed" % lost)
+        still_serves(build, server)
+
+
 def test_vanished_client(build):
     """A client that is killed leaves no worker behind; a server at rest uses no processor time."""
     with Server(build) as server:
