@@ -31,6 +31,7 @@ static struct {
     struct rg_driver_info driver;
     unsigned n_devices;
     struct rg_device_info devices[RG_DEVICES_MAX];
+    bool chosen;               /* they are not all that the server has */
     bool gone[RG_DEVICES_MAX]; /* not in the newest inventory */
     bool asked;                /* for memory, since nvmlInit */
     uint64_t asked_ns;
@@ -66,9 +67,12 @@ static unsigned devices_wanted(void)
 
 static bool will_do(const char *server, struct rg_control *answer, char *why, size_t why_size)
 {
-    if (rg_query(server, RG_PURPOSE_INVENTORY, TIMEOUT_NS, answer, why, why_size) != RG_OK)
+    unsigned wanted = devices_wanted();
+    /* who uses what is only of interest for a choice */
+    enum rg_purpose purpose = wanted ? RG_PURPOSE_STATUS : RG_PURPOSE_INVENTORY;
+    if (rg_query(server, purpose, TIMEOUT_NS, answer, why, why_size) != RG_OK)
         return false;
-    unsigned wanted = devices_wanted(), there = answer->inventory.n_devices;
+    unsigned there = answer->inventory.n_devices;
     if (wanted <= there)
         return true;
     rg_explain(
@@ -79,18 +83,77 @@ static bool will_do(const char *server, struct rg_control *answer, char *why, si
     return false;
 }
 
+static const struct rg_device_info *with_ordinal(const struct rg_inventory *inventory, uint32_t ordinal)
+{
+    for (uint32_t i = 0; i < inventory->n_devices; i++)
+        if (inventory->devices[i].ordinal == ordinal)
+            return &inventory->devices[i];
+    return NULL;
+}
+
+/* Those that the fewest sessions use, in their order, which is what a server gives a session. */
+static void pick(const struct rg_inventory *inventory, unsigned wanted)
+{
+    unsigned users[RG_DEVICES_MAX] = {0};
+    bool picked[RG_DEVICES_MAX] = {false};
+    for (uint32_t i = 0; i < inventory->n_sessions; i++)
+        for (uint32_t j = 0; j < inventory->sessions[i].n_devices; j++)
+            for (uint32_t k = 0; k < inventory->n_devices; k++)
+                users[k] += inventory->devices[k].ordinal == inventory->sessions[i].devices[j];
+    for (unsigned n = 0; n < wanted; n++) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t i = 0; i < inventory->n_devices; i++)
+            if (!picked[i] && (best == UINT32_MAX || users[i] < users[best]))
+                best = i;
+        picked[best] = true;
+    }
+    state.n_devices = 0;
+    for (uint32_t i = 0; i < inventory->n_devices; i++)
+        if (picked[i])
+            state.devices[state.n_devices++] = inventory->devices[i];
+}
+
+/* The devices of the session, or those shown before; false: there are none, or the server has others now. */
+static bool take_again(const struct rg_inventory *inventory, const struct rg_device_info *devices, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (!with_ordinal(inventory, devices[i].ordinal))
+            return false;
+    for (unsigned i = 0; i < n; i++)
+        state.devices[i] = *with_ordinal(inventory, devices[i].ordinal);
+    state.n_devices = n;
+    return n > 0;
+}
+
 static void keep(const char *server, const struct rg_inventory *inventory)
 {
     unsigned wanted = devices_wanted();
+    bool session = atomic_load(&rg_initialised);
     pthread_mutex_lock(&lock);
+    bool before = strcmp(state.server, server) == 0 && state.n_devices == wanted;
+    if (!wanted)
+        wanted = inventory->n_devices;
+    if (!(session && take_again(inventory, rg_session.hello.devices, rg_session.hello.n_devices)) &&
+        !(before && take_again(inventory, state.devices, wanted)))
+        pick(inventory, wanted);
     snprintf(state.server, sizeof state.server, "%s", server);
     state.driver = inventory->driver;
-    state.n_devices = wanted ? wanted : inventory->n_devices;
-    memcpy(state.devices, inventory->devices, state.n_devices * sizeof state.devices[0]);
     memset(state.gone, 0, sizeof state.gone);
+    state.chosen = state.n_devices < inventory->n_devices;
     state.asked = state.lost = false;
     state.users = 1;
     pthread_mutex_unlock(&lock);
+}
+
+unsigned rg_nvml_shown(const char *server, uint32_t *ordinals)
+{
+    unsigned n = 0;
+    pthread_mutex_lock(&lock);
+    if (state.chosen && strcmp(state.server, server) == 0)
+        for (; n < state.n_devices; n++)
+            ordinals[n] = state.devices[n].ordinal;
+    pthread_mutex_unlock(&lock);
+    return n;
 }
 
 /* Asks each server of the list until one will do. What is wrong is said the first time only: programs that look for

@@ -3,7 +3,8 @@
  * nvmlShutdown.
  *
  * No session is opened: the inventory is asked for over connections of their own, once by the first nvmlInit and
- * again when somebody wants to know about memory. Any thread; a fork waits for a question under way, and the child
+ * again when somebody wants to know about memory. Where the user sees less than all of the server's devices, NVML and
+ * the session agree on which: what exists first decides. Any thread; a fork waits for a question under way, and the child
  * goes on with what its parent knew.
  */
 #ifndef RG_CLIENT_NVML_H
@@ -30,6 +31,12 @@ enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *o
 /** The same with free memory of now, give or take a tenth of a second. GPU_IS_LOST: the server does not answer any
  * more, or has this device no longer. */
 enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out);
+
+/**
+ * Which devices of `server` (ordinals there) were shown where the user sees less than all: a session should have the
+ * same. Returns how many, 0 if none were.
+ */
+unsigned rg_nvml_shown(const char *server, uint32_t *ordinals);
 
 /* --- text (nvml_text.c) --------------------------------------------------------------------------------- */
 

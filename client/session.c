@@ -8,6 +8,7 @@
 #include "client/session.h"
 
 #include "client/command.h"
+#include "client/nvml.h"
 #include "client/optimisations.h"
 #include "client/query.h"
 #include "client/receiver.h"
@@ -69,6 +70,7 @@ static bool say_hello(const char *server)
     const char *gpus = getenv("REMOTE_GPU_GPUS");
     if (gpus && *gpus)
         hello.client_hello.gpus = (uint32_t)strtoul(gpus, NULL, 10);
+    hello.client_hello.n_gpu_indices = rg_nvml_shown(server, hello.client_hello.gpu_indices);
     enum rg_status status = rg_control_send(rg_session.conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(rg_session.conn, 60000, &answer);

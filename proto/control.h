@@ -83,6 +83,7 @@ struct rg_driver_info {
     char kind[16]; /* "nvidia", "soft", "other" */
     char path[RG_CONTROL_REASON];
     uint32_t version; /* cuDriverGetVersion */
+    char release[32]; /* as its maker counts: "580.65.06"; "": not known */
 };
 
 struct rg_limits_info {

@@ -42,6 +42,7 @@ static void fill_driver(Rg__Driver *to, const struct rg_driver_info *from)
     to->kind = TEXT(from->kind);
     to->path = TEXT(from->path);
     to->version = from->version;
+    to->release = TEXT(from->release);
 }
 
 static void fill_limits(Rg__Limits *to, const struct rg_limits_info *from)

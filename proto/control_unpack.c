@@ -78,6 +78,7 @@ static enum rg_status get_driver(struct rg_driver_info *to, const Rg__Driver *fr
         return RG_OK;
     TRY(GET_TEXT(to->kind, from->kind));
     TRY(GET_TEXT(to->path, from->path));
+    TRY(GET_TEXT(to->release, from->release));
     to->version = from->version;
     return RG_OK;
 }

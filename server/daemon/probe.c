@@ -35,7 +35,7 @@ struct driver {
     CUresult (*error_name)(CUresult, const char **);
 };
 
-/* NVML's own header is not needed for three functions. */
+/* NVML's own header is not needed for four functions. */
 struct nvml_memory {
     unsigned long long total, free, used;
 };
@@ -43,6 +43,7 @@ struct nvml {
     int (*init)(void);
     int (*by_uuid)(const char *, void **);
     int (*memory)(void *, struct nvml_memory *);
+    int (*release)(char *, unsigned); /* may be missing */
 };
 
 static _Noreturn void report(const struct rg_control *message)
@@ -136,6 +137,7 @@ static struct nvml load_nvml(const char *driver_path)
     nvml.init = dlsym(library, "nvmlInit_v2");
     nvml.by_uuid = dlsym(library, "nvmlDeviceGetHandleByUUID");
     nvml.memory = dlsym(library, "nvmlDeviceGetMemoryInfo");
+    nvml.release = dlsym(library, "nvmlSystemGetDriverVersion");
     if (!nvml.init || !nvml.by_uuid || !nvml.memory || nvml.init() != 0)
         memset(&nvml, 0, sizeof nvml);
     return nvml;
@@ -234,6 +236,10 @@ int main(int argc, char **argv)
 
     struct nvml nvml = load_nvml(inventory->driver.path);
     bool soft = is_soft(inventory->driver.path);
+    char release[80] = "";
+    if (nvml.release && nvml.release(release, sizeof release) == 0)
+        rg_control_text(inventory->driver.release, sizeof inventory->driver.release, release,
+                        strnlen(release, sizeof release));
     for (int i = 0; i < count; i++)
         look_at(&driver, &nvml, soft, i, &devices[i]);
     inventory->n_devices = (uint32_t)count;

@@ -74,6 +74,7 @@ Test(control, server_hello)
     in->limits.sessions = 64;
     in->driver.version = 13000;
     strcpy(in->driver.kind, "soft");
+    strcpy(in->driver.release, "580.65.06");
     struct rg_control *out = pass(&message);
     const struct rg_server_hello *hello = &out->server_hello;
     cr_assert_eq(hello->n_devices, RG_DEVICES_MAX);
@@ -85,6 +86,7 @@ Test(control, server_hello)
     cr_expect_eq(hello->limits.message_bytes, RG_MESSAGE_MAX);
     cr_expect_eq(hello->limits.sessions, 64);
     cr_expect_str_eq(hello->driver.kind, "soft");
+    cr_expect_str_eq(hello->driver.release, "580.65.06");
     cr_expect_eq(hello->driver.version, 13000);
     release(out);
 }
