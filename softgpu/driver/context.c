@@ -175,6 +175,7 @@ CUresult sg_context_start(struct sg_context *context)
     context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
     context->id = atomic_fetch_add(&next_context_id, 1);
     atomic_store(&context->sticky, CUDA_SUCCESS);
+    atomic_store(&context->peers, 0);
     atomic_fetch_add(&context->generation, 1);
     atomic_store_explicit(&context->active, true, memory_order_release);
     return CUDA_SUCCESS;
@@ -397,13 +398,64 @@ CUresult cuCtxDestroy(CUcontext handle)
     return cuCtxDestroy_v2(handle);
 }
 
+/* Usage counts of explicit contexts: attaching counts up, detaching down, and the last one destroys. */
 CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
 {
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    atomic_fetch_add(&context->attached, 1);
+    *out = sg_context_handle(context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext handle)
+{
+    struct sg_context *current;
+    SG_RETURN_IF(sg_enter_context_any(&current));
+    if (handle != sg_context_handle(current))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    unsigned attached = atomic_load(&current->attached);
+    while (attached > 0)
+        if (atomic_compare_exchange_weak(&current->attached, &attached, attached - 1))
+            return CUDA_SUCCESS;
+    return cuCtxDestroy_v2(handle);
+}
+
+/* --- peers: all devices see each other's memory; what was enabled is remembered for the errors it gives --- */
+
+static CUresult peer_argument(CUcontext handle, struct sg_context *context, uint32_t *bit)
+{
+    SG_REF(struct sg_context) peer = sg_handle_get(handle, SG_KIND_CONTEXT);
+    if (peer == NULL || !atomic_load(&peer->active))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (peer->device == context->device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *bit = 1u << peer->device->ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
+{
+    struct sg_context *context;
+    uint32_t bit;
+    SG_RETURN_IF(sg_enter_context(&context));
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(peer_argument(handle, context, &bit));
+    uint32_t before = atomic_fetch_or(&context->peers, bit);
+    return before & bit ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext handle)
+{
+    struct sg_context *context;
+    uint32_t bit;
+    SG_RETURN_IF(sg_enter_context(&context));
+    SG_RETURN_IF(peer_argument(handle, context, &bit));
+    uint32_t before = atomic_fetch_and(&context->peers, ~bit);
+    return before & bit ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
 /* --- the thread's stack --- */

@@ -15,6 +15,7 @@
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
+#include "softgpu/exec/exec.h"
 
 #define KEEP_ASIDE_MAX 65536
 
@@ -172,6 +173,8 @@ static CUresult transfer(struct transfer *t, bool to_device, bool from_device, b
         return CUDA_SUCCESS;
     }
     sg_submit_wait(stream, task);
+    if (!asynchronous)
+        sg_exec_flush_output();
     return (CUresult)atomic_load(&stream->context->sticky);
 }
 

@@ -131,6 +131,8 @@ struct sg_context {
     unsigned long long id;
     _Atomic int sticky;                    /* CUresult of a fault; ends the usefulness of the context */
     _Atomic unsigned long long generation; /* counts lives of a primary context */
+    _Atomic uint32_t peers;                /* devices whose memory was made accessible, by bit */
+    _Atomic unsigned attached;             /* cuCtxAttach without cuCtxDetach */
     struct sg_stream *legacy;              /* the legacy default stream */
     pthread_mutex_t lock;                  /* limits, lists */
     size_t limits[SG_LIMIT_COUNT];

@@ -12,7 +12,8 @@
 
 struct sg_event {
     struct sg_object object;
-    struct sg_context *context; /* reference held */
+    struct sg_context *context;    /* reference held */
+    unsigned long long generation; /* the life of the context it belongs to */
     unsigned flags;
     pthread_mutex_t lock;
     struct sg_task *mark; /* of the last record; reference held */
@@ -34,7 +35,8 @@ static CUresult event_get(CUevent handle, struct sg_event **out)
     if (event == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult result = CUDA_SUCCESS;
-    if (!atomic_load(&event->context->active))
+    if (!atomic_load(&event->context->active) ||
+        event->generation != atomic_load(&event->context->generation))
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     else
         result = (CUresult)atomic_load(&event->context->sticky);
@@ -71,6 +73,7 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
     pthread_mutex_init(&event->lock, NULL);
     event->flags = flags;
     event->context = context;
+    event->generation = atomic_load(&context->generation);
     sg_acquire(&context->object);
     sg_handle_add(&event->object, SG_KIND_EVENT, finish_event);
     *out = (CUevent)(void *)event;

@@ -138,6 +138,11 @@ CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
     return sg_range_host_register(context, address, size, flags);
 }
 
+CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags)
+{
+    return cuMemHostRegister_v2(address, size, flags);
+}
+
 CUresult cuMemHostUnregister(void *address)
 {
     struct sg_context *context;

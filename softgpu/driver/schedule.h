@@ -35,7 +35,8 @@ struct sg_task {
 
 struct sg_stream {
     struct sg_object object;
-    struct sg_context *context; /* reference held, but for the legacy stream */
+    struct sg_context *context;    /* reference held, but for the legacy stream */
+    unsigned long long generation; /* the life of the context it belongs to; the legacy stream's: any */
     unsigned flags;
     int priority;
     unsigned long long id;

@@ -26,6 +26,7 @@ struct sg_stream *sg_stream_new(struct sg_context *context, unsigned flags, int 
     if (stream == NULL)
         return NULL;
     stream->context = context;
+    stream->generation = atomic_load(&context->generation);
     stream->flags = flags;
     stream->priority = priority;
     stream->legacy = legacy;
@@ -63,7 +64,8 @@ static CUresult get(CUstream handle, bool any, struct sg_stream **out)
     if (stream == NULL)
         return sg_context_current() == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
     CUresult result = CUDA_SUCCESS;
-    if (!atomic_load(&stream->context->active))
+    if (!atomic_load(&stream->context->active) ||
+        stream->generation != atomic_load(&stream->context->generation))
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     else if (!any)
         result = (CUresult)atomic_load(&stream->context->sticky);

@@ -226,3 +226,55 @@ Test(errors, texts)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuGetErrorName((CUresult)12345, &text));
     cr_assert_null(text);
 }
+
+Test(primary, reset_ends_streams_and_events)
+{
+    CUstream stream;
+    CUevent event;
+    start_device();
+    OK(cuStreamCreate(&stream, 0));
+    OK(cuEventCreate(&event, 0));
+    OK(cuEventRecord(event, stream));
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamQuery(stream));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventQuery(event));
+    OK(cuStreamQuery(NULL));
+}
+
+static void two_devices(void)
+{
+    setenv("SOFTGPU_DEVICES", "2", 1);
+    setenv("SOFTGPU_MEMORY", "32M", 1);
+}
+
+Test(device, two_of_them, .init = two_devices)
+{
+    CUcontext contexts[2];
+    CUdeviceptr p[2];
+    CUuuid uuids[2];
+    int n, can, ordinal;
+    uint32_t out = 0;
+    OK(cuInit(0));
+    OK(cuDeviceGetCount(&n));
+    cr_assert_eq(n, 2);
+    for (int i = 0; i < 2; i++) {
+        OK(cuDeviceGetUuid_v2(&uuids[i], i));
+        OK(cuDevicePrimaryCtxRetain(&contexts[i], i));
+        OK(cuCtxSetCurrent(contexts[i]));
+        OK(cuMemAlloc_v2(&p[i], 20 << 20)); /* each has memory of its own */
+    }
+    cr_assert_arr_neq(uuids[0].bytes, uuids[1].bytes, 16);
+    OK(cuDeviceCanAccessPeer(&can, 0, 1));
+    cr_assert_eq(can, 1);
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess(contexts[1], 0));
+    EXPECT(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(contexts[0]));
+    OK(cuCtxEnablePeerAccess(contexts[0], 0));
+    EXPECT(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess(contexts[0], 0));
+    OK(cuMemsetD32_v2(p[1], 77, 1));
+    OK(cuMemcpyPeer(p[0], contexts[0], p[1], contexts[1], 4));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH_v2(&out, p[0], 4));
+    cr_assert_eq(out, 77);
+    OK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p[0]));
+    cr_assert_eq(ordinal, 0);
+}

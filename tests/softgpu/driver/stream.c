@@ -275,3 +275,33 @@ Test(memory, free_waits_for_queued_work)
     OK(cuMemFree_v2(d));
     OK(cuCtxSynchronize()); /* no fault */
 }
+
+Test(memop, waits_for_a_word_that_another_stream_writes)
+{
+    CUstream a, b;
+    CUdeviceptr d;
+    start_device();
+    OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc_v2(&d, 16));
+    OK(cuMemsetD8_v2(d, 0, 16));
+    OK(cuCtxSynchronize());
+    OK(cuStreamWaitValue32_v2(a, d, 5, CU_STREAM_WAIT_VALUE_GEQ));
+    note_in(a, 1);
+    EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
+    OK(cuStreamWriteValue32_v2(b, d, 4, 0));
+    OK(cuStreamSynchronize(b));
+    EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
+    CUstreamBatchMemOpParams batch[] = {
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                        .address = d + 8,
+                        .value64 = 1ull << 40}},
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = d, .value = 6}}};
+    OK(cuStreamBatchMemOp_v2(b, 2, batch, 0));
+    OK(cuStreamWaitValue64_v2(a, d + 8, 1ull << 40, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuStreamSynchronize(a));
+    cr_assert_eq(n_order, 1);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32_v2(a, d + 2, 0, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue64_v2(a, d + 16, 0, 0));
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuStreamWaitValue32_v2(a, d, 0, CU_STREAM_WAIT_VALUE_FLUSH));
+}
