@@ -193,9 +193,14 @@ static void check_target(struct sg_checker *checker, const struct sg_ast *ast, u
                 ast->version / 10, ast->version % 10, NEWEST_VERSION / 10, NEWEST_VERSION % 10);
     if (ast->target.size < 4 || memcmp(ast->target.data, "sm_", 3) != 0)
         sg_fail(diagnostics, SG_COMPILE_INVALID_PTX, ast->target_line, "no .target sm_NN directive");
-    checker->module->target = (uint32_t)strtoul(ast->target.data + 3, NULL, 10);
-    if (checker->module->target > capability)
-        sg_fail(diagnostics, SG_COMPILE_NO_BINARY, ast->target_line, ".target %.*s is above the device's sm_%u",
+    char *suffix;
+    uint32_t target = checker->module->target = (uint32_t)strtoul(ast->target.data + 3, &suffix, 10);
+    /* sm_90a is for 9.0 alone, sm_100f for the devices of its family */
+    bool fits = *suffix == 'a'   ? target == capability
+                : *suffix == 'f' ? target / 10 == capability / 10 && target <= capability
+                                 : target <= capability;
+    if (!fits)
+        sg_fail(diagnostics, SG_COMPILE_NO_BINARY, ast->target_line, ".target %.*s does not fit the device's sm_%u",
                 (int)ast->target.size, ast->target.data, capability);
 }
 

@@ -194,7 +194,10 @@ bool sg_gen_control(struct sg_codegen *gen)
     case SG_OP_TRAP:
         fault(gen, SG_FAULT_TRAP);
         break;
-    case SG_OP_NOP:
+    case SG_OP_NOP: /* hints, and what waits for grids that have ended before this one starts */
+        return true;
+    case SG_OP_POLICY:
+        sg_gen_result(gen, sg_gen_const(gen, 64, 0));
         return true;
     default:
         return false;

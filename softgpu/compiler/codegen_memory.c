@@ -334,6 +334,12 @@ bool sg_gen_memory(struct sg_codegen *gen)
     case SG_OP_PREFETCH: prefetch(gen); return true;
     case SG_OP_CP_ASYNC: copy_async(gen); return true;
     case SG_OP_CP_ASYNC_STEP: return true; /* copies are made at once */
+    case SG_OP_MAPA: /* the address in the cluster's only block */
+        sg_gen_result(gen, sg_gen_read(gen, &gen->insn->operands[1], (enum sg_type)gen->insn->types[0]));
+        return true;
+    case SG_OP_GETCTARANK:
+        sg_gen_write(gen, &gen->insn->operands[0], SG_U32, sg_gen_const(gen, 32, 0));
+        return true;
     case SG_OP_ALLOCA: allocate(gen); return true;
     case SG_OP_STACKSAVE: {
         LLVMValueRef stack = sg_gen_intrinsic(gen, "llvm.stacksave", &gen->pointer, LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stacksave", 14)) ? 1 : 0, NULL, 0);

@@ -94,6 +94,27 @@ static void reduce(struct sg_codegen *gen)
     sg_gen_result(gen, sg_gen_runtime(gen, "sg_rt_redux", gen->i32, arguments, 4));
 }
 
+/* The lowest lane of the mask is the one that is elected. */
+static void elect(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    LLVMValueRef mask = u32_operand(gen, 1);
+    LLVMValueRef arguments[2] = {mask, sg_gen_const(gen, 1, 0)};
+    LLVMValueRef leader = sg_gen_intrinsic(gen, "llvm.cttz", &gen->i32, 1, arguments, 2);
+    sg_gen_runtime(gen, "sg_rt_warp_sync", gen->nothing, (LLVMValueRef[]){gen->thread, mask}, 2);
+    sg_gen_write(gen, &insn->operands[0], SG_B32, leader);
+    LLVMValueRef lane = sg_gen_special(gen, SG_SPECIAL_LANEID, 0);
+    sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED, sg_gen_compare(gen, LLVMIntEQ, leader, lane));
+}
+
+/* A cluster is one block: waiting for it is waiting for the block, on its barrier 0. */
+static void cluster_barrier(struct sg_codegen *gen)
+{
+    LLVMValueRef zero = sg_gen_const(gen, 32, 0);
+    if (SG_MOD(gen->insn, SG_GROUP_CLUSTER_STEP) == SG_CLUSTER_WAIT)
+        sg_gen_runtime(gen, "sg_rt_barrier_sync", gen->nothing, (LLVMValueRef[]){gen->thread, zero, zero}, 3);
+}
+
 bool sg_gen_threads(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
@@ -103,6 +124,8 @@ bool sg_gen_threads(struct sg_codegen *gen)
         sg_gen_runtime(gen, "sg_rt_warp_sync", gen->nothing, arguments, 2);
         return true;
     }
+    case SG_OP_ELECT: elect(gen); return true;
+    case SG_OP_CLUSTER_BARRIER: cluster_barrier(gen); return true;
     case SG_OP_SHFL: shuffle(gen); return true;
     case SG_OP_VOTE: vote(gen); return true;
     case SG_OP_MATCH: match(gen); return true;

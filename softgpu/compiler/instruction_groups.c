@@ -19,7 +19,10 @@ const char *const sg_group_names[SG_GROUP_COUNT] = {
     [SG_GROUP_LEVEL] = "level",       [SG_GROUP_TESTP] = "testp",       [SG_GROUP_BAR] = "bar",
     [SG_GROUP_REDUCE] = "reduce",     [SG_GROUP_WARP] = "warp",         [SG_GROUP_MATCH] = "match",
     [SG_GROUP_REDUX] = "redux",       [SG_GROUP_ASYNC] = "async",       [SG_GROUP_ASYNC_STEP] = "step",
-    [SG_GROUP_INDEX] = "index", [SG_GROUP_ACCUMULATE] = "acc", [SG_GROUP_FROM] = "from",
+    [SG_GROUP_INDEX] = "index", [SG_GROUP_ACCUMULATE] = "acc",
+    [SG_GROUP_CLUSTER] = "cluster", [SG_GROUP_CLUSTER_STEP] = "clusterstep", [SG_GROUP_DEPEND] = "depend",
+    [SG_GROUP_POLICY] = "policy", [SG_GROUP_PRIORITY1] = "priority1", [SG_GROUP_PRIORITY2] = "priority2",
+    [SG_GROUP_MAXNREG] = "maxnreg", [SG_GROUP_PROXY] = "proxy", [SG_GROUP_PROXY_KIND] = "proxykind", [SG_GROUP_FROM] = "from",
 
 
 };
@@ -76,4 +79,13 @@ const char *const sg_group_words[SG_GROUP_COUNT][28] = {
     [SG_GROUP_INDEX] = {"idx"},
     [SG_GROUP_FROM] = {"global"},
     [SG_GROUP_ACCUMULATE] = {"add"},
+    [SG_GROUP_CLUSTER] = {"cluster"},
+    [SG_GROUP_CLUSTER_STEP] = {"arrive", "wait"},
+    [SG_GROUP_DEPEND] = {"launch_dependents", "wait"},
+    [SG_GROUP_POLICY] = {"fractional"},
+    [SG_GROUP_PRIORITY1] = {"L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"},
+    [SG_GROUP_PRIORITY2] = {"L2::evict_first", "L2::evict_unchanged"},
+    [SG_GROUP_MAXNREG] = {"inc", "dec"},
+    [SG_GROUP_PROXY] = {"proxy"},
+    [SG_GROUP_PROXY_KIND] = {"alias", "async", "async::generic", "async.global", "async.shared::cta"},
 };

@@ -151,8 +151,10 @@ struct sg_form sg_form_table[] = {
     ROW("barrier", BAR, "scope bar! aligned reduce! T:u32", "=0 u32 u32 p"),
     ROW("barrier", BAR, "scope bar! aligned reduce! T:pred", "=0 u32 p"),
     ROW("barrier", BAR, "scope bar! aligned reduce! T:pred", "=0 u32 u32 p"),
+    ROW("barrier", CLUSTER_BARRIER, "cluster! clusterstep! sem aligned", ""),
     ROW("membar", FENCE, "scope!", ""),
     ROW("fence", FENCE, "sem scope!", ""),
+    ROW("fence", FENCE, "proxy! proxykind!", ""),
     ROW("atom", ATOM, "sem scope space atom! noftz hint T:b16,b32,b64,b128,u32,s32,u64,s64,f32,f64,f16,f16x2,bf16,bf16x2",
      "=0 m 0"),
     ROW("atom", ATOM, "sem scope space atom! hint T:b16,b32,b64,b128", "=0 m 0 0"),
@@ -164,6 +166,16 @@ struct sg_form sg_form_table[] = {
     ROW("match", MATCH, "match! sync! T:b32,b64", "=b32|p 0 u32"),
     ROW("redux", REDUX, "sync! redux! T:u32,s32,b32", "=0 0 u32"),
     ROW("activemask", ACTIVEMASK, "T:b32", "=0"),
+    ROW("elect", ELECT, "sync!", "=b32|p u32"),
+    /* --- clusters of one block, and hints --- */
+    ROW("mapa", MAPA, "space T:u32,u64", "=0 * u32"),
+    ROW("getctarank", GETCTARANK, "space T:u32,u64", "=u32 *"),
+    ROW("griddepcontrol", NOP, "depend!", ""),
+    ROW("createpolicy", POLICY, "policy! priority1! T:b64", "=0 f32?"),
+    ROW("createpolicy", POLICY, "policy! priority1! priority2! T:b64", "=0 f32?"),
+    ROW("applypriority", NOP, "space evict2!", "m u32"),
+    ROW("discard", NOP, "space level!", "m u32"),
+    ROW("setmaxnreg", NOP, "maxnreg! sync! aligned! T:u32", "u32"),
     /* --- two or four lanes in a word --- */
     ROW("vadd2", VADD, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
     ROW("vsub2", VSUB, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
@@ -185,10 +197,10 @@ const uint32_t sg_form_count = sizeof(sg_form_table) / sizeof(sg_form_table[0]);
 
 static const char *const unsupported[] = {
     "mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05", "tex", "tld4", "txq", "suld", "sust",
-    "sured", "suq", "istypep", "mbarrier", "elect", "getctarank", "mapa", "multimem", "griddepcontrol", "clusterlaunchcontrol",
-    "tensormap", "createpolicy", "applypriority", "discard", "vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl",
+    "sured", "suq", "istypep", "mbarrier", "multimem", "clusterlaunchcontrol",
+    "tensormap", "vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl",
     "vshr", "vmad", "vset",
-    "setmaxnreg",
+    
 };
 
 bool sg_base_is_unsupported(struct sg_slice base)
