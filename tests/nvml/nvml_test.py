@@ -1,0 +1,492 @@
+"""The NVML stand-in as programs see it.
+
+Servers of two kinds: one whose driver and management library are stand-ins with known numbers, and one on the software
+device. Their worker is a program that fails: nothing may need a session, but for the tests of NVML and sessions
+together.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SANITIZE = sys.argv.pop(2) if len(sys.argv) > 2 else ""
+BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
+STAGE = os.path.join(BUILD, "stage")
+LIBRARY = os.path.join(STAGE, "lib", "remote-gpu")
+NVML = os.path.join(LIBRARY, "libnvidia-ml.so.1")
+PROGRAM = os.path.join(BUILD, "tests", "nvml", "nvml_program")
+SOFT = os.path.join(LIBRARY, "soft", "libcuda.so.1")
+TREE = tempfile.mkdtemp(prefix="remote-gpu-nvml-test-")
+USED = os.path.join(TREE, "used")
+GIB = 1 << 30
+# A Python interpreter without the sanitizers' run-time cannot load libraries that need it.
+in_python = unittest.skipIf(SANITIZE, "the interpreter is built without sanitizers")
+
+
+def make_tree():
+    """A driver with its management library beside it."""
+    shutil.copy(os.path.join(BUILD, "tests", "daemon", "fake_libcuda.so"), os.path.join(TREE, "libcuda.so.1"))
+    shutil.copy(os.path.join(BUILD, "tests", "nvml", "fake_libnvidia-ml.so"),
+                os.path.join(TREE, "libnvidia-ml.so.1"))
+
+
+def set_used(count):
+    """What the server's devices have in use from now on."""
+    with open(USED + ".new", "w") as file:
+        file.write("%d\n" % count)
+    os.rename(USED + ".new", USED)
+
+
+def environment(**changes):
+    result = {name: value for name, value in os.environ.items() if not name.startswith("REMOTE_GPU_")}
+    result.pop("LD_PRELOAD", None)
+    result.pop("LD_LIBRARY_PATH", None)
+    result.update(HOME=TREE, XDG_CONFIG_HOME=TREE, PYTHONPATH=HERE, FAKE_MEMORY_FILE=USED)
+    result.update(changes)
+    return {name: value for name, value in result.items() if value is not None}
+
+
+class Server:
+    def __init__(self, driver, address="127.0.0.1:0", worker="/bin/false", **changes):
+        self.ready = os.path.join(TREE, "ready-%d" % time.monotonic_ns())
+        self.process = subprocess.Popen(
+            [os.path.join(STAGE, "bin", "remote-gpud"), "--listen", address, "--driver", driver, "--worker", worker,
+             "--ready-file", self.ready, "--config", "/dev/null", "--grace", "0"],
+            env=environment(**changes), stdin=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while not os.path.exists(self.ready):
+            assert self.process.poll() is None and time.monotonic() < end, "no server"
+            time.sleep(0.02)
+        with open(self.ready) as file:
+            self.address = file.read().strip().replace("tcp://", "")
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait(20)
+
+
+def start(command, under=None, **changes):
+    """Runs a command, under remote-gpu if `under` names a server."""
+    if under:
+        command = [os.path.join(STAGE, "bin", "remote-gpu"), "run", "-s", under, "--", *command]
+    return subprocess.run(command, env=environment(**changes), stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+
+
+def user(lines, under=None, **changes):
+    """A Python program of these lines; what it puts into `out` comes back."""
+    script = "import ctypes, os, time\nfrom nvml_user import *\nout = {}\n%s\nimport json\nprint(json.dumps(out))" % lines
+    if not under:
+        changes.setdefault("LD_LIBRARY_PATH", LIBRARY)
+    result = start([sys.executable, "-c", script], under, **changes)
+    if result.returncode != 0:
+        raise AssertionError(result.stderr)
+    return json.loads(result.stdout), result.stderr
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        set_used(3 * GIB)
+        cls.server = Server(os.path.join(TREE, "libcuda.so.1"))
+        cls.addClassCleanup(cls.server.stop)
+        cls.address = cls.server.address
+
+
+class Exports(unittest.TestCase):
+    def test_the_list_is_what_is_exported(self):
+        listed = {line.split()[1] for line in start([PROGRAM, "names"]).stdout.splitlines()}
+        self.assertGreater(len(listed), 100)
+        lines = start(["nm", "-D", "--defined-only", NVML]).stdout.splitlines()
+        self.assertEqual({line.split()[2] for line in lines}, listed)
+
+    def test_loading_does_nothing(self):
+        lines = start([PROGRAM, "inert", NVML]).stdout.splitlines()
+        self.assertEqual(lines, ["core 0, descriptors 0, tasks 0", "core 1, visible 0"])
+
+
+@in_python
+class Answers(Case):
+    def test_system(self):
+        out, errors = user("""
+call("nvmlInit_v2")
+out["count"] = [number("nvmlDeviceGetCount"), number("nvmlDeviceGetCount_v2")]
+out["driver"] = text("nvmlSystemGetDriverVersion")
+out["nvml"] = text("nvmlSystemGetNVMLVersion")
+out["cuda"] = [number("nvmlSystemGetCudaDriverVersion"), number("nvmlSystemGetCudaDriverVersion_v2")]
+out["process"] = text("nvmlSystemGetProcessName", ctypes.c_uint(os.getpid()), size=4096)
+out["nobody"] = library.nvmlSystemGetProcessName(ctypes.c_uint(0x7fffffff), ctypes.create_string_buffer(9), 9)
+""", self.address)
+        self.assertEqual(errors, "")
+        self.assertEqual(out["count"], [2, 2])
+        self.assertEqual(out["driver"], "599.12.34")
+        self.assertRegex(out["nvml"], r"^\d+\.\d+\.\d+")
+        self.assertEqual(out["cuda"], [13000, 13000])
+        self.assertEqual(os.path.realpath(out["process"]), os.path.realpath(sys.executable))
+        self.assertEqual(out["nobody"], 6)
+
+    def test_device(self):
+        out, _ = user("""
+call("nvmlInitWithFlags", 0)
+d = handle(1)
+out["name"] = text("nvmlDeviceGetName", d)
+out["uuid"] = text("nvmlDeviceGetUUID", d)
+out["index"] = [number("nvmlDeviceGetIndex", d), number("nvmlDeviceGetMinorNumber", d)]
+major, minor = ctypes.c_int(), ctypes.c_int(7)
+call("nvmlDeviceGetCudaComputeCapability", d, ctypes.byref(major), ctypes.byref(minor))
+out["capability"] = [major.value, minor.value]
+out["architecture"] = number("nvmlDeviceGetArchitecture", d)
+out["brand"] = number("nvmlDeviceGetBrand", d)
+p = pci(d)
+out["pci"] = [p.domain, p.bus, p.device, p.bus_id.decode(), p.bus_id_legacy.decode()]
+for name, size in (("nvmlDeviceGetPciInfo", 32), ("nvmlDeviceGetPciInfo_v2", 52)):
+    old = (ctypes.c_ubyte * 68)(*[255] * 68)
+    call(name, d, old)
+    out[name] = [bytes(old[:12]).decode(), list(old[16:28:4]), list(old[size:]) == [255] * (68 - size)]
+out["found"] = [handle_by(name, key).value == d.value for name, key in (
+    ("nvmlDeviceGetHandleByUUID", out["uuid"]), ("nvmlDeviceGetHandleByPciBusId_v2", "00000000:02:00.0"),
+    ("nvmlDeviceGetHandleByPciBusId", "0000:02:00.0"), ("nvmlDeviceGetHandleByIndex", None)) if key]
+none = ctypes.byref(ctypes.c_void_p())
+out["missing"] = [library.nvmlDeviceGetHandleByUUID(b"GPU-0", none),
+                  library.nvmlDeviceGetHandleByPciBusId_v2(b"0000:09:00.0", none),
+                  library.nvmlDeviceGetHandleByPciBusId_v2(b"here", none),
+                  library.nvmlDeviceGetHandleByIndex_v2(2, none), library.nvmlDeviceGetHandleByIndex_v2(0, None)]
+small = ctypes.create_string_buffer(b"untouched", 10)
+out["small"] = [library.nvmlDeviceGetUUID(d, small, 10), small.value.decode(), library.nvmlDeviceGetName(d, None, 96)]
+status = ctypes.c_int(-1)
+out["peer"] = [library.nvmlDeviceGetP2PStatus(handle(0), d, 0, ctypes.byref(status)), status.value]
+""", self.address)
+        self.assertRegex(out["name"], "^Fake GPU 1")
+        self.assertEqual(out["uuid"], "GPU-20212223-2425-2627-2829-2a2b2c2d2e2f")
+        self.assertEqual(out["index"], [1, 1])
+        self.assertEqual(out["capability"], [9, 0])
+        self.assertEqual(out["architecture"], 9)
+        self.assertEqual(out["brand"], 0)
+        self.assertEqual(out["pci"], [0, 2, 0, "00000000:02:00.0", "0000:02:00.0"])
+        for name in ("nvmlDeviceGetPciInfo", "nvmlDeviceGetPciInfo_v2"):
+            self.assertEqual(out[name], ["0000:02:00.0", [0, 2, 0], True], name)
+        self.assertEqual(out["found"], [True, True, True])
+        self.assertEqual(out["missing"], [6, 6, 2, 2, 2])
+        self.assertEqual(out["small"], [7, "untouched", 2])
+        self.assertEqual(out["peer"], [0, 6])
+
+    def test_memory_is_of_now(self):
+        set_used(3 * GIB)
+        self.addCleanup(set_used, 3 * GIB)
+        out, _ = user("""
+call("nvmlInit")
+d = handle(0)
+m = memory(d)
+out["first"] = [m.total, m.free, m.used]
+with open(%r + ".new", "w") as file:
+    file.write("%%d" %% (5 << 30))
+os.rename(%r + ".new", %r)
+end = time.monotonic() + 20
+while memory(d).used != 5 << 30 and time.monotonic() < end:
+    time.sleep(0.05)
+second = Memory2(version=0x02000028)
+call("nvmlDeviceGetMemoryInfo_v2", d, ctypes.byref(second))
+out["second"] = [second.total, second.free, second.used]
+out["unknown"] = [library.nvmlDeviceGetMemoryInfo_v2(d, ctypes.byref(Memory2())), library.nvmlDeviceGetMemoryInfo(d, None)]
+start = time.monotonic()
+for i in range(2000):
+    memory(d)
+out["many"] = time.monotonic() - start
+""" % (USED, USED, USED), self.address)
+        self.assertEqual(out["first"], [8 * GIB, 5 * GIB, 3 * GIB])
+        self.assertEqual(out["second"], [8 * GIB, 3 * GIB, 5 * GIB])
+        self.assertEqual(out["unknown"], [25, 2])
+        self.assertLess(out["many"], 20, "the server is asked every time")
+
+    def test_memory_that_is_not_known(self):
+        server = Server(os.path.join(TREE, "libcuda.so.1"), FAKE_MEMORY_FILE="/nowhere")
+        self.addCleanup(server.stop)
+        out, _ = user("""
+call("nvmlInit")
+out["memory"] = library.nvmlDeviceGetMemoryInfo(handle(0), ctypes.byref(Memory()))
+""", server.address)
+        self.assertEqual(out["memory"], 3)
+
+    def test_what_is_not_supported(self):
+        listed = [line.split() for line in start([PROGRAM, "names"]).stdout.splitlines()]
+        device = [name for kind, name in listed if kind == "device"]
+        system = [name for kind, name in listed if kind == "system"]
+        out, _ = user("""
+room = (ctypes.c_ubyte * 4096)()
+def results(names, *first):
+    return sorted({getattr(library, name)(*first, room, room, room) for name in names})
+device, system = %r, %r
+served = [name for name in %r if name not in ("nvmlErrorString", "nvmlSystemGetNVMLVersion") and "Init" not in name]
+out["before"] = [results(device, room), results(system), results(served, room)]
+call("nvmlInit")
+out["after"] = [results(device, handle(0)), results(system)]
+out["strange"] = [results(device, ctypes.c_void_p(value)) for value in (None, 8, handle(0).value + 2, 2**64 - 1)]
+out["room"] = any(room)
+""" % (device, system, [name for kind, name in listed if kind == "served"]), self.address)
+        self.assertEqual(out["before"], [[1], [1], [1]])
+        self.assertEqual(out["after"], [[3], [3]])
+        self.assertEqual(out["strange"], [[2]] * 4)
+        self.assertFalse(out["room"])
+
+    def test_init_and_shutdown_are_counted(self):
+        out, _ = user("""
+count = ctypes.byref(ctypes.c_uint())
+out["early"] = library.nvmlShutdown()
+call("nvmlInit"); call("nvmlInit_v2"); call("nvmlInitWithFlags", 1)
+d = handle(0)
+for i in range(3):
+    call("nvmlDeviceGetCount_v2", count)
+    call("nvmlShutdown")
+out["late"] = [library.nvmlShutdown(), library.nvmlDeviceGetCount_v2(count), library.nvmlDeviceGetIndex(d, count)]
+call("nvmlInit")
+out["same"] = handle(0).value == d.value
+""", self.address)
+        self.assertEqual(out, {"early": 1, "late": [1, 1, 1], "same": True})
+
+    def test_errors_have_words(self):
+        out, _ = user("""
+out["words"] = [library.nvmlErrorString(value).decode() for value in [*range(31), 999]]
+out["others"] = [library.nvmlErrorString(value).decode() for value in (-1, 31, 12345)]
+""")
+        self.assertEqual(len(set(out["words"])), 32)
+        self.assertEqual(set(out["others"]), {out["words"][-1]})
+
+    def test_fork(self):
+        out, _ = user("""
+call("nvmlInit")
+d = handle(0)
+child = os.fork()
+if child == 0:
+    used = memory(d).used
+    call("nvmlShutdown")
+    os._exit(42 if used == 3 << 30 and library.nvmlDeviceGetIndex(d, ctypes.byref(ctypes.c_uint())) == 1 else 1)
+out["child"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+out["parent"] = memory(d).used
+""", self.address)
+        self.assertEqual(out, {"child": 42, "parent": 3 * GIB})
+
+    def test_no_session_is_opened(self):
+        out, _ = user("""
+call("nvmlInit")
+memory(handle(0))
+out["sockets"] = [os.readlink("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd")
+                  if os.path.islink("/proc/self/fd/" + name)]
+out["tasks"] = len(os.listdir("/proc/self/task"))
+""", self.address)
+        self.assertFalse([name for name in out["sockets"] if name.startswith("socket:")])
+        self.assertEqual(out["tasks"], 1)
+
+
+@in_python
+class Servers(Case):
+    def test_devices_are_limited(self):
+        out, _ = user("""call("nvmlInit"); out["names"] = names()""", self.address, REMOTE_GPU_GPUS="1")
+        self.assertEqual(out["names"], ["Fake GPU 0"])
+        result = start([os.path.join(STAGE, "bin", "remote-gpu"), "run", "-n", "1", "-s", self.address, "--",
+                        sys.executable, "-c", "from nvml_user import *; call('nvmlInit'); print(names())"])
+        self.assertEqual(result.stdout, "['Fake GPU 0']\n", result.stderr)
+
+    def fails(self, **changes):
+        out, errors = user("""out["init"] = [library.nvmlInit(), library.nvmlInit_v2(), library.nvmlInitWithFlags(1)]
+out["count"] = library.nvmlDeviceGetCount(ctypes.byref(ctypes.c_uint()))""", **changes)
+        self.assertEqual(out, {"init": [9, 9, 9], "count": 1})
+        self.assertRegex(errors, "^(remote-gpu: .*\n)+$")
+        return errors
+
+    def test_no_server(self):
+        errors = self.fails(REMOTE_GPU_SERVER="127.0.0.1:1")
+        self.assertEqual(errors.count("\n"), 1, errors)
+        self.assertIn("127.0.0.1:1", errors)
+        self.assertIn("connection refused", errors)
+
+    def test_too_few_devices(self):
+        errors = self.fails(REMOTE_GPU_SERVER=self.address, REMOTE_GPU_GPUS="3")
+        self.assertEqual(errors.count("\n"), 1, errors)
+        self.assertIn("has 2 GPUs, and REMOTE_GPU_GPUS asks for 3", errors)
+
+    def test_a_list_of_servers(self):
+        out, errors = user("""call("nvmlInit"); out["names"] = names()""",
+                           REMOTE_GPU_SERVER="127.0.0.1:1,," + self.address)
+        self.assertEqual(out["names"], ["Fake GPU 0", "Fake GPU 1"])
+        self.assertRegex(errors, "^remote-gpu: .*127.0.0.1:1.*\n$")
+
+    def test_a_server_that_goes_and_comes_back(self):
+        server = Server(os.path.join(TREE, "libcuda.so.1"))
+        self.addCleanup(server.stop)
+        command = [sys.executable, "-u", "-c", """
+from nvml_user import *
+call("nvmlInit")
+d = handle(0)
+while True:
+    print(library.nvmlDeviceGetMemoryInfo(d, ctypes.byref(Memory())), text("nvmlDeviceGetName", d)[:10])
+    input()
+"""]
+        with subprocess.Popen(command, env=environment(REMOTE_GPU_SERVER=server.address, LD_LIBRARY_PATH=LIBRARY),
+                              text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            self.addCleanup(process.kill)
+
+            def after_a_while():
+                time.sleep(0.15)
+                process.stdin.write("\n")
+                process.stdin.flush()
+                return process.stdout.readline()
+
+            self.assertEqual(process.stdout.readline(), "0 Fake GPU 0\n")
+            server.stop()
+            for _ in range(3):
+                self.assertEqual(after_a_while(), "15 Fake GPU 0\n")
+            again = Server(os.path.join(TREE, "libcuda.so.1"), server.address)
+            self.addCleanup(again.stop)
+            self.assertEqual(after_a_while(), "0 Fake GPU 0\n")
+            again.stop()
+            fewer = Server(os.path.join(TREE, "libcuda.so.1"), server.address, FAKE_DRIVER_DEVICES="1")
+            self.addCleanup(fewer.stop)
+            self.assertEqual(after_a_while(), "0 Fake GPU 0\n")
+            process.stdin.close()
+            errors = process.stderr.read()
+        self.assertEqual(errors.count("remote-gpu: "), 1, errors)
+
+    def test_a_device_that_is_gone(self):
+        server = Server(os.path.join(TREE, "libcuda.so.1"))
+        self.addCleanup(server.stop)
+        command = [sys.executable, "-u", "-c", """
+from nvml_user import *
+call("nvmlInit")
+one, two = handle(0), handle(1)
+print(number("nvmlDeviceGetCount"))
+input()
+print(*(library.nvmlDeviceGetMemoryInfo(d, ctypes.byref(Memory())) for d in (one, two)))
+"""]
+        with subprocess.Popen(command, env=environment(REMOTE_GPU_SERVER=server.address, LD_LIBRARY_PATH=LIBRARY),
+                              text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            self.addCleanup(process.kill)
+            self.assertEqual(process.stdout.readline(), "2\n")
+            server.stop()
+            fewer = Server(os.path.join(TREE, "libcuda.so.1"), server.address, FAKE_DRIVER_DEVICES="1")
+            self.addCleanup(fewer.stop)
+            self.assertEqual(process.communicate("\n", 60)[0], "0 15\n")
+
+    def test_an_incomplete_installation(self):
+        alone = os.path.join(TREE, "alone")
+        os.mkdir(alone)
+        shutil.copy(NVML, alone)
+        out, errors = user("""
+out["results"] = [library.nvmlInit(), library.nvmlInit_v2(), library.nvmlDeviceGetPowerUsage(None, None)]
+out["words"] = library.nvmlErrorString(12).decode()
+""", LD_LIBRARY_PATH=alone)
+        self.assertEqual(out["results"], [12, 12, 12])
+        self.assertIn("not installed completely", out["words"])
+        self.assertRegex(errors, "^remote-gpu: cannot load the client core .*\n$")
+
+
+@in_python
+class Sessions(unittest.TestCase):
+    """NVML and the session show the same devices, where the user sees less than all."""
+
+    def setUp(self):
+        set_used(0)
+        self.server = Server(os.path.join(TREE, "libcuda.so.1"), REMOTE_GPU_LIBDIR=LIBRARY,
+                             worker=os.path.join(BUILD, "tests", "daemon", "fake_worker"))
+        self.addCleanup(self.server.stop)
+
+    def hold(self, index):
+        """Another client, which has device `index`."""
+        holder = subprocess.Popen([os.path.join(BUILD, "tests", "daemon", "control_client"), self.server.address,
+                                   "index=%d" % index, "hold"], env=environment(REMOTE_GPU_LIBDIR=LIBRARY), text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(holder.communicate)
+        self.assertRegex(holder.stdout.readline(), "^hello .*devices=%d" % index)
+        return holder
+
+    def devices_of_sessions(self):
+        """By the process that has the session."""
+        listed = start([os.path.join(STAGE, "bin", "remote-gpu"), "smi", "--json", "-s", self.server.address])
+        return {session["pid"]: session["devices"] for session in json.loads(listed.stdout)["servers"][0]["sessions"]}
+
+    def program(self, *steps):
+        """A program that does one step a line of its input, and says what came of it."""
+        script = "from nvml_user import *\n" + "\n".join("input(); " + step for step in steps)
+        process = subprocess.Popen([sys.executable, "-u", "-c", script], text=True, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, env=environment(
+                                       REMOTE_GPU_SERVER=self.server.address, REMOTE_GPU_GPUS="1", LD_LIBRARY_PATH=LIBRARY))
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def step(self, process):
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    MANAGE = "call('nvmlInit'); print(*names(), number('nvmlDeviceGetIndex', handle(0)))"
+    COMPUTE = "print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    STOP = "call('nvmlShutdown'); print('stopped')"
+
+    def test_the_least_used_is_shown(self):
+        self.hold(0)
+        self.assertEqual(self.step(self.program(self.MANAGE)), "Fake GPU 1 0")
+
+    def test_the_session_has_what_was_shown(self):
+        process = self.program(self.MANAGE, self.STOP, self.COMPUTE, self.MANAGE, "")
+        self.assertEqual(self.step(process), "Fake GPU 0 0")
+        self.assertEqual(self.step(process), "stopped")
+        self.hold(0)
+        self.assertEqual(self.step(process), "0")
+        self.assertEqual(self.devices_of_sessions()[process.pid], [0])
+        self.assertEqual(self.step(process), "Fake GPU 0 0")
+
+    def test_what_the_session_has_is_shown(self):
+        holder = self.hold(0)
+        process = self.program(self.COMPUTE, self.MANAGE, "")
+        self.assertEqual(self.step(process), "0")
+        self.assertEqual(self.devices_of_sessions()[process.pid], [1])
+        holder.communicate()
+        self.assertEqual(self.step(process), "Fake GPU 1 0")
+
+
+@in_python
+@unittest.skipUnless(os.path.exists(SOFT), "the software device is not being built")
+class SoftwareDevice(unittest.TestCase):
+    def test_as_the_server_lists_it(self):
+        server = Server("soft")
+        self.addCleanup(server.stop)
+        listed = start([os.path.join(STAGE, "bin", "remote-gpu"), "list", "--json", "-s", server.address])
+        (device,) = json.loads(listed.stdout)["servers"][0]["devices"]
+        out, errors = user("""
+call("nvmlInit")
+d = handle(0)
+out["count"] = number("nvmlDeviceGetCount")
+out["name"], out["uuid"] = text("nvmlDeviceGetName", d), text("nvmlDeviceGetUUID", d)
+out["driver"], out["cuda"] = text("nvmlSystemGetDriverVersion"), number("nvmlSystemGetCudaDriverVersion")
+m = memory(d)
+out["total"], out["sum"] = m.total, m.free + m.used
+out["found"] = handle_by("nvmlDeviceGetHandleByPciBusId", pci(d).bus_id.decode()).value == d.value
+""", server.address)
+        self.assertEqual(errors, "")
+        self.assertEqual(out["count"], 1)
+        self.assertEqual((out["name"], out["uuid"]), (device["name"], device["uuid"]))
+        self.assertEqual(out["driver"], "%d.%d" % (out["cuda"] // 1000, out["cuda"] % 1000 // 10))
+        self.assertEqual((out["total"], out["sum"]), (device["memory_total"], device["memory_total"]))
+        self.assertTrue(out["found"])
+
+
+class Threads(Case):
+    def test_all_at_once(self):
+        result = start([PROGRAM, "threads", NVML], REMOTE_GPU_SERVER=self.address)
+        self.assertEqual((result.stdout, result.stderr, result.returncode), ("done\n", "", 0))
+
+
+if __name__ == "__main__":
+    try:
+        make_tree()
+        unittest.main(verbosity=2)
+    finally:
+        shutil.rmtree(TREE)

@@ -1,0 +1,77 @@
+"""NVML by ctypes, as management tools in Python use it: for the programs that nvml_test.py runs."""
+
+import ctypes
+
+SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED = 0, 1, 2, 3
+NOT_FOUND, INSUFFICIENT_SIZE, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, GPU_IS_LOST = 6, 7, 9, 12, 15
+VERSION_MISMATCH = 25
+
+library = ctypes.CDLL("libnvidia-ml.so.1")
+library.nvmlErrorString.restype = ctypes.c_char_p
+
+
+class Pci(ctypes.Structure):
+    _fields_ = [("bus_id_legacy", ctypes.c_char * 16), ("domain", ctypes.c_uint), ("bus", ctypes.c_uint),
+                ("device", ctypes.c_uint), ("device_id", ctypes.c_uint), ("subsystem_id", ctypes.c_uint),
+                ("bus_id", ctypes.c_char * 32)]
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class Memory2(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong), ("reserved", ctypes.c_ulonglong),
+                ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class NvmlError(Exception):
+    pass
+
+
+def call(name, *arguments):
+    """Calls a function that must succeed."""
+    result = getattr(library, name)(*arguments)
+    if result != SUCCESS:
+        raise NvmlError("%s: %d, %s" % (name, result, library.nvmlErrorString(result).decode()))
+
+
+def text(name, *arguments, size=96):
+    buffer = ctypes.create_string_buffer(size)
+    call(name, *arguments, buffer, ctypes.c_uint(size))
+    return buffer.value.decode()
+
+
+def number(name, *arguments, kind=ctypes.c_uint):
+    value = kind(0)
+    call(name, *arguments, ctypes.byref(value))
+    return value.value
+
+
+def handle(index):
+    value = ctypes.c_void_p()
+    call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(value))
+    return value
+
+
+def handle_by(name, key):
+    value = ctypes.c_void_p()
+    call(name, key.encode(), ctypes.byref(value))
+    return value
+
+
+def pci(device):
+    out = Pci()
+    call("nvmlDeviceGetPciInfo_v3", device, ctypes.byref(out))
+    return out
+
+
+def memory(device):
+    out = Memory()
+    call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(out))
+    return out
+
+
+def names():
+    """Of all devices."""
+    return [text("nvmlDeviceGetName", handle(i))[:10] for i in range(number("nvmlDeviceGetCount_v2"))]
