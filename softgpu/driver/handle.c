@@ -18,6 +18,7 @@ static struct {
 
 static void __attribute__((constructor)) start_locks(void)
 {
+    rg_log_name("remote-gpu: softgpu");
     for (int i = 0; i < SHARDS; i++)
         pthread_mutex_init(&shards[i].lock, NULL);
 }

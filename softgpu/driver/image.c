@@ -83,6 +83,30 @@ static CUresult fatbin_result(enum sg_fatbin_status status, struct sg_text *log)
     }
 }
 
+/*
+ * The PTX of a program of relocatable device code: what the device linker took in is listed beside its result. One
+ * object stands by itself; several would have to be linked.
+ */
+static CUresult select_linked(const void *const *objects, struct sg_text *log, struct sg_fatbin_entry *out)
+{
+    unsigned found = 0;
+    for (; *objects != NULL; objects++) {
+        struct rg_cuda_image object;
+        struct sg_fatbin_entry entry;
+        if (rg_cuda_image_identify(*objects, &object) != RG_CUDA_IMAGE_CONTAINER ||
+            sg_fatbin_select(object.data, object.size, SG_CAPABILITY, &entry) != SG_FATBIN_OK)
+            continue;
+        if (found++ == 0)
+            *out = entry;
+    }
+    if (found == 1)
+        return CUDA_SUCCESS;
+    if (found == 0)
+        return fatbin_result(SG_FATBIN_NO_PTX, log);
+    say(log, "%u objects of relocatable device code (-rdc): linking PTX is not supported", found);
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
 /* The PTX text of the image, NUL-terminated, in memory of its own. */
 static CUresult extract(const void *data, struct sg_text *log, char **text, size_t *size)
 {
@@ -96,13 +120,14 @@ static CUresult extract(const void *data, struct sg_text *log, char **text, size
     case RG_CUDA_IMAGE_ELF:
         say(log, "the image is machine code of a real device: only PTX can run here");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    case RG_CUDA_IMAGE_CONTAINER:
-        if (image.prelinked != NULL && image.size <= RG_CUDA_CONTAINER_SIZE) {
-            say(log, "the program was built with relocatable device code (-rdc): linking is not supported");
-            return CUDA_ERROR_NO_BINARY_FOR_GPU;
-        }
-        SG_RETURN_IF(fatbin_result(sg_fatbin_select(image.data, image.size, SG_CAPABILITY, &entry), log));
+    case RG_CUDA_IMAGE_CONTAINER: {
+        enum sg_fatbin_status status = sg_fatbin_select(image.data, image.size, SG_CAPABILITY, &entry);
+        if (status == SG_FATBIN_NO_PTX && image.prelinked != NULL)
+            SG_RETURN_IF(select_linked(image.prelinked, log, &entry));
+        else
+            SG_RETURN_IF(fatbin_result(status, log));
         return fatbin_result(sg_fatbin_extract(&entry, text, size), log);
+    }
     default:
         say(log, "neither PTX nor a fat binary");
         return CUDA_ERROR_INVALID_IMAGE;

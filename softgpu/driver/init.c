@@ -37,7 +37,6 @@ CUresult cuInit(unsigned int flags)
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&sg_state.lock);
     if (!atomic_load(&sg_state.initialised)) {
-        rg_log_name("softgpu");
         result = sg_devices_init();
         if (result == CUDA_SUCCESS) {
             pthread_atfork(NULL, NULL, in_fork_child);

@@ -137,7 +137,7 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
             sg_acquire(&made->module->object);
             *link = made;
         } else {
-            rg_info("softgpu: placing a library: %s", log.data != NULL ? log.data : "failed");
+            rg_info("placing a library: %s", log.data != NULL ? log.data : "failed");
             free(made);
         }
         sg_text_fini(&log);
@@ -175,7 +175,7 @@ static CUresult load(CUlibrary *out, const void *data, unsigned n_jit, const CUj
     CUresult result = sg_image_load(data, &log, &library->image);
     sg_jit_report(&jit, &log, result != CUDA_SUCCESS);
     if (result != CUDA_SUCCESS)
-        rg_info("softgpu: loading a library: %s", log.data != NULL ? log.data : "failed");
+        rg_info("loading a library: %s", log.data != NULL ? log.data : "failed");
     sg_text_fini(&log);
     if (result != CUDA_SUCCESS) {
         free(library);

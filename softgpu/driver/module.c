@@ -305,7 +305,7 @@ static CUresult load(CUmodule *out, const void *data, unsigned n, const CUjit_op
     if (result == CUDA_SUCCESS)
         *out = (CUmodule)(void *)module;
     else
-        rg_info("softgpu: loading a module: %s", log.data != NULL ? log.data : "failed");
+        rg_info("loading a module: %s", log.data != NULL ? log.data : "failed");
     sg_text_fini(&log);
     return result;
 }

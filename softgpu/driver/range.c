@@ -102,7 +102,7 @@ static bool reserve_window(void)
             return true;
         }
     }
-    rg_error("softgpu: no address space for device memory: %s", strerror(errno));
+    rg_error("no address space for device memory: %s", strerror(errno));
     return false;
 }
 
@@ -161,7 +161,7 @@ CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, ui
     void *at = mmap((void *)(uintptr_t)range->base, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (at == MAP_FAILED) {
-        rg_warn("softgpu: mapping %llu bytes of device memory: %s", (unsigned long long)bytes,
+        rg_warn("mapping %llu bytes of device memory: %s", (unsigned long long)bytes,
                 strerror(errno));
         goto out;
     }

@@ -338,7 +338,7 @@ static void wake(unsigned own)
         pthread_attr_destroy(&attributes);
         if (failed) {
             if (scheduler.executors == 0) {
-                rg_warn("softgpu: no thread for the device's work (%s): running it in the caller",
+                rg_warn("no thread for the device's work (%s): running it in the caller",
                         strerror(failed));
                 for (struct sg_stream *s; (s = ready_pop()) != NULL;)
                     run_taken(s);
