@@ -362,7 +362,8 @@ CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CU
         (void)rg_worker_notice(job->worker, &message, NULL, 0, NULL, 0);
         return result;
     }
-    for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
+    const size_t n_chunks = item->n_chunks; /* the last step frees the item */
+    for (size_t i = 0; i < n_chunks && result == CUDA_SUCCESS; i++) {
         result = rg_copy_packed(false, area->device, area->pitch, area->width, item->slots[i % SLOTS], i * item->chunk,
                                 chunk_size(item, i), stream);
         if (result == CUDA_SUCCESS)

@@ -76,9 +76,10 @@ void rg_roles_wake_all(struct rg_worker *worker)
 void rg_roles_fini(struct rg_worker *worker)
 {
     /* The session is over, so no thread is made any more and every one comes to its end. */
+    for (struct rg_thread *thread = worker->threads; thread; thread = thread->next)
+        pthread_join(thread->id, NULL);
     for (struct rg_thread *thread = worker->threads; thread;) {
         struct rg_thread *next = thread->next;
-        pthread_join(thread->id, NULL);
         pthread_cond_destroy(&thread->wake);
         free(thread);
         thread = next;

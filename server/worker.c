@@ -33,7 +33,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     pthread_mutex_init(&worker->staging_lock, NULL);
     pthread_mutex_init(&worker->output_lock, NULL);
     pthread_mutex_init(&worker->end_lock, NULL);
-    pthread_cond_init(&worker->ended, NULL);
+    pthread_cond_init(&worker->end_changed, NULL);
     rg_roles_init(worker);
     rg_late_init(worker);
     return worker;
@@ -120,19 +120,20 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     rg_conn_interrupt(worker->conn);
     rg_roles_wake_all(worker);
     rg_late_wake_all(worker);
-    pthread_mutex_lock(&worker->end_lock);
-    pthread_cond_broadcast(&worker->ended);
-    pthread_mutex_unlock(&worker->end_lock);
     const uint64_t one = 1;
     if (worker->over_fd >= 0 && write(worker->over_fd, &one, sizeof one) < 0)
         rg_warn("session %llu: its end could not be signalled", (unsigned long long)worker->session);
+    pthread_mutex_lock(&worker->end_lock);
+    worker->ended = true;
+    pthread_cond_broadcast(&worker->end_changed);
+    pthread_mutex_unlock(&worker->end_lock);
 }
 
 int rg_worker_wait(struct rg_worker *worker)
 {
     pthread_mutex_lock(&worker->end_lock);
-    while (!rg_worker_over(worker))
-        pthread_cond_wait(&worker->ended, &worker->end_lock);
+    while (!worker->ended)
+        pthread_cond_wait(&worker->end_changed, &worker->end_lock);
     const int code = worker->exit_code;
     pthread_mutex_unlock(&worker->end_lock);
     return code;
@@ -181,6 +182,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     if (!worker)
         return;
     rg_worker_end(worker, 0, NULL);
+    (void)rg_worker_wait(worker); /* somebody else may still be ending it */
     rg_roles_fini(worker);
     rg_objects_each(&worker->objects, destroy_context, worker);
     rg_objects_each(&worker->objects, destroy_unbound, worker);
@@ -201,6 +203,6 @@ void rg_worker_destroy(struct rg_worker *worker)
     pthread_mutex_destroy(&worker->staging_lock);
     pthread_mutex_destroy(&worker->output_lock);
     pthread_mutex_destroy(&worker->end_lock);
-    pthread_cond_destroy(&worker->ended);
+    pthread_cond_destroy(&worker->end_changed);
     free(worker);
 }

@@ -145,8 +145,9 @@ struct rg_worker {
     bool output_thread_runs;
 
     pthread_mutex_t end_lock;
-    pthread_cond_t ended;
-    atomic_bool over;
+    pthread_cond_t end_changed;
+    bool ended;       /* everybody has been told; guarded by end_lock */
+    atomic_bool over; /* set first: nothing is sent or executed any more */
     int exit_code;
     int over_fd; /* eventfd that becomes readable; -1: none */
 };

@@ -1,0 +1,402 @@
+/*
+ * violations.c - what a client must not send, on a driver that does nothing: each ends the session with a reason and
+ * nothing else; and a great many batches with some of their bytes changed, which must leave the worker sound whatever
+ * they do (meant for the address sanitizer). usage: server_violations [CASES [SEED]]
+ */
+#include "common/log.h"
+#include "generated/server/driver.h"
+#include "tests/server/raw_client.h"
+
+#include <string.h>
+#include <time.h>
+
+/* --- a driver that does nothing ------------------------------------------------------------------------------------ */
+
+static CUresult succeed(void)
+{
+    return CUDA_SUCCESS;
+}
+static CUresult fail(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+static CUresult host_alloc(void **out, size_t size, unsigned flags)
+{
+    (void)flags;
+    *out = malloc(size);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+static CUresult host_free(void *memory)
+{
+    free(memory);
+    return CUDA_SUCCESS;
+}
+static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+    *base = address;
+    *size = 1u << 30;
+    return CUDA_SUCCESS;
+}
+static CUresult launch_host(CUstream stream, CUhostFn function, void *user)
+{
+    (void)stream, (void)function, (void)user; /* the stream never gets there */
+    return CUDA_SUCCESS;
+}
+static CUresult function_name(const char **name, CUfunction function)
+{
+    (void)function;
+    *name = "name";
+    return CUDA_SUCCESS;
+}
+static CUresult function_count(unsigned *count, CUmodule module)
+{
+    (void)module;
+    *count = 3;
+    return CUDA_SUCCESS;
+}
+
+static void use_driver(CUresult (*all)(void))
+{
+    for (size_t i = 0; i < sizeof rg_driver / sizeof(void *); i++)
+        memcpy((char *)&rg_driver + i * sizeof(void *), &all, sizeof all);
+    rg_driver.cuMemHostAlloc = host_alloc;
+    rg_driver.cuMemFreeHost = host_free;
+    rg_driver.cuMemGetAddressRange_v2 = address_range;
+    rg_driver.cuLaunchHostFunc = launch_host;
+    rg_driver.cuFuncGetName = function_name;
+    rg_driver.cuModuleGetFunctionCount = function_count;
+}
+
+/* --- single violations ------------------------------------------------------------------------------------------------ */
+
+/* The worker must say that the protocol was violated, in words that contain `word`, and end with a failure. */
+static void expect_violation(struct client *c, const char *word)
+{
+    do
+        CHECK(receive(c, 5000));
+    while (c->got.kind != RG_MESSAGE_CONTROL);
+    if (!strstr((char *)c->got.output, "protocol violation") || !strstr((char *)c->got.output, word))
+        fprintf(stderr, "'%s' does not say '%s'\n", c->got.output, word);
+    CHECK(strstr((char *)c->got.output, "protocol violation") && strstr((char *)c->got.output, word));
+    CHECK(!receive(c, 5000));
+    CHECK(client_destroy(c) == 1);
+}
+
+static const uint64_t stream = 2ull << 42 | 1ull << 26 | 7 << 4; /* handle(RG_KIND_STREAM, 7) */
+
+static struct client *begin(void)
+{
+    struct client *c = client_create();
+    CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    return c;
+}
+
+/* Sends one record with its header changed. */
+static struct client *with_header(unsigned op, uint32_t size, unsigned flags, uint32_t lane)
+{
+    struct client *c = client_create();
+    put(c, RG_OP_rgLaneEnd, 0, 0, "88", (uint64_t)0, (uint64_t)0);
+    struct rg_record record = {.size = size, .op = (uint16_t)op, .flags = (uint16_t)flags, .lane = lane};
+    memcpy(c->batch + sizeof(struct rg_message_header), &record, sizeof record);
+    send_batch(c);
+    return c;
+}
+
+/* Sends one message with its header changed. */
+static struct client *with_message(unsigned kind, unsigned version, uint32_t count, uint64_t seq, size_t size)
+{
+    struct client *c = client_create();
+    unsigned char data[256] = {0};
+    struct rg_message_header header = {.kind = (uint16_t)kind, .version = (uint16_t)version, .count = count, .seq = seq};
+    memcpy(data, &header, sizeof header);
+    CHECK(send_raw(c, data, size, NULL, 0));
+    return c;
+}
+
+static void test_headers(void)
+{
+    expect_violation(with_header(RG_OP_rgLaneEnd, 8, 0, 0), "impossible size");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 20, 0, 0), "impossible size");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 40, 0, 0), "impossible size");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 0xfffffff8u, 0, 0), "impossible size");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 16, 0, 0), "behind its last record");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 0, 0), "too many bytes");
+    expect_violation(with_header(RG_OP_cuMemFree_v2, 32, 0, 0), "too many bytes");
+    expect_violation(with_header(RG_OP_rgCopyIn, 32, 0, 0), "too few bytes");
+    expect_violation(with_header(0, 32, 0, 0), "unknown operation");
+    expect_violation(with_header(RG_OP_COUNT, 32, 0, 0), "unknown operation");
+    expect_violation(with_header(0xffff, 32, 0, 0), "unknown operation");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 1, 0), "flags");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 0, RG_LANES_MAX), "lane");
+    expect_violation(with_message(RG_MESSAGE_BATCH, 1, 1, 2, 40), "out of sequence");
+    expect_violation(with_message(RG_MESSAGE_BATCH, 1, 0, 1, 24), "without records");
+    expect_violation(with_message(RG_MESSAGE_BATCH, 1, 3, 1, 24), "fewer records");
+    expect_violation(with_message(RG_MESSAGE_BATCH, 2, 1, 1, 40), "version");
+    expect_violation(with_message(RG_MESSAGE_REPLY, 1, 1, 1, 64), "unknown kind");
+    expect_violation(with_message(99, 1, 1, 1, 64), "unknown kind");
+    expect_violation(with_message(RG_MESSAGE_BATCH, 1, 1, 1, 23), "without a header");
+    expect_violation(with_message(RG_MESSAGE_ANSWER, 1, 1, 1, 24), "answer");
+    expect_violation(with_message(RG_MESSAGE_ANSWER, 1, 1, 1, 64), "answer");
+}
+
+static void test_parameters(void)
+{
+    struct client *c = begin();
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 0, stream);
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 0, stream);
+    send_batch(c);
+    expect_violation(c, "in use");
+
+    c = begin();
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 0, handle(RG_KIND_EVENT, 7));
+    send_batch(c);
+    expect_violation(c, "kind");
+
+    c = begin(); /* bulk data for an operation that takes none */
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 0, stream);
+    send_bulk(c, "abc", 3);
+    expect_violation(c, "bulk data");
+
+    c = begin(); /* more data than the copy says */
+    put(c, RG_OP_rgCopyIn, 0, 0, "888848", (uint64_t)4096, (uint64_t)2, (uint64_t)2, (uint64_t)1, 0, (uint64_t)0);
+    send_bulk(c, "abc", 3);
+    expect_violation(c, "rgCopyIn");
+
+    c = begin(); /* less */
+    put(c, RG_OP_rgCopyIn, 0, 0, "888848", (uint64_t)4096, (uint64_t)9, (uint64_t)9, (uint64_t)1, 0, (uint64_t)0);
+    send_bulk(c, "abc", 3);
+    expect_violation(c, "rgCopyIn");
+
+    c = begin(); /* rows whose size overflows */
+    put(c, RG_OP_rgCopyOut, 0, 1, "888888", (uint64_t)4096, 1ull << 33, 1ull << 33, 1ull << 33, (uint64_t)0, (uint64_t)0);
+    send_batch(c);
+    expect_violation(c, "rows");
+
+    c = begin(); /* an array shorter than its count */
+    put(c, RG_OP_cuMemPoolSetAccess, 0, 1, "888", (uint64_t)2, (uint64_t)0, (uint64_t)1);
+    send_batch(c);
+    expect_violation(c, "cuMemPoolSetAccess");
+
+    c = begin(); /* an array longer than the record */
+    put(c, RG_OP_cuMemPoolSetAccess, 0, 1, "888", 1ull << 60, (uint64_t)0, 1ull << 60);
+    send_batch(c);
+    expect_violation(c, "cuMemPoolSetAccess");
+
+    c = begin(); /* text without an end */
+    put(c, RG_OP_rgModuleGetFunction, 0, 1, "88b", handle(RG_KIND_FUNCTION, 1), (uint64_t)0, "abcd", (size_t)4);
+    send_batch(c);
+    expect_violation(c, "rgModuleGetFunction");
+
+    c = begin(); /* outputs beyond the limit */
+    put(c, RG_OP_rgDeviceAttributes, 0, 1, "444", 0, 0, 0xffffffffu);
+    send_batch(c);
+    expect_violation(c, "rgDeviceAttributes");
+
+    c = begin(); /* images */
+    put(c, RG_OP_rgImageData, 0, 0, "8888", (uint64_t)1, RG_IMAGE_MAX + 1, (uint64_t)0, (uint64_t)3);
+    send_bulk(c, "abc", 3);
+    expect_violation(c, "image");
+    c = begin();
+    put(c, RG_OP_rgImageData, 0, 0, "8888", (uint64_t)1, (uint64_t)9, (uint64_t)0, (uint64_t)3);
+    send_bulk(c, "abc", 3);
+    put(c, RG_OP_rgImageData, 0, 0, "8888", (uint64_t)1, (uint64_t)9, (uint64_t)2, (uint64_t)3);
+    send_bulk(c, "abc", 3);
+    expect_violation(c, "image");
+
+    c = begin(); /* a transfer's number that is taken */
+    put(c, RG_OP_rgHostCall, 0, 0, "848", (uint64_t)5, 0, (uint64_t)0);
+    put(c, RG_OP_rgHostCall, 0, 0, "848", (uint64_t)5, 0, (uint64_t)0);
+    send_batch(c);
+    expect_violation(c, "in use");
+
+    c = begin(); /* an answer before it was asked for */
+    put(c, RG_OP_rgHostCall, 0, 0, "848", (uint64_t)5, 0, (uint64_t)0);
+    send_batch(c);
+    send_answer(c, RG_ANSWER_HOST_DONE, 5, 0, NULL, 0);
+    expect_violation(c, "answer");
+
+    c = begin();
+    put(c, RG_OP_rgCopyInLate, 0, 0, "888888", (uint64_t)4096, (uint64_t)64, (uint64_t)64, (uint64_t)1, (uint64_t)5,
+        (uint64_t)0);
+    send_batch(c);
+    send_answer(c, RG_ANSWER_DATA, 5, 0, "abc", 3);
+    expect_violation(c, "answer");
+}
+
+static CUresult never(CUstream s)
+{
+    (void)s;
+    const struct timespec moment = {.tv_nsec = 300000000};
+    nanosleep(&moment, NULL);
+    return CUDA_SUCCESS;
+}
+static CUresult not_ready(CUstream s)
+{
+    (void)s;
+    return CUDA_ERROR_NOT_READY;
+}
+
+/* One thread of the client's cannot be in two calls. */
+static void test_two_calls_of_a_lane(void)
+{
+    struct client *c = begin();
+    rg_driver.cuStreamQuery = not_ready;
+    rg_driver.cuStreamSynchronize = never;
+    put(c, RG_OP_cuStreamSynchronize, 0, 1, "8", (uint64_t)0);
+    put(c, RG_OP_cuStreamSynchronize, 0, 2, "8", (uint64_t)0);
+    send_batch(c);
+    expect_violation(c, "still in another call");
+    use_driver(succeed);
+}
+
+/* --- changed bytes ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t state;
+static uint32_t chance(uint32_t n)
+{
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(state >> 33) % n;
+}
+
+static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+static unsigned char bulk[70000];
+
+/* Appends one of the records that make up a session; the size of the bulk data it wants. */
+static size_t put_some(struct client *c, unsigned which)
+{
+    const uint64_t module = handle(RG_KIND_MODULE, 1), function = handle(RG_KIND_FUNCTION, 2), zero = 0;
+    const uint64_t pool = handle(RG_KIND_POOL, 3), event = handle(RG_KIND_EVENT, 4);
+    const uint32_t lane = chance(3), token = chance(2) ? 0 : 1 + chance(5);
+    CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)chance(20)};
+    const size_t width = 1 + chance(300);
+    switch (which) {
+    case 0:
+        put(c, RG_OP_cuDevicePrimaryCtxRetain, lane, token, "48", 0, handle(RG_KIND_CONTEXT, chance(2)));
+        return 0;
+    case 1:
+        put(c, RG_OP_rgLaneSetContext, lane, token, "8", handle(RG_KIND_CONTEXT, chance(2)));
+        return 0;
+    case 2:
+        put(c, RG_OP_cuStreamCreate, lane, token, "48", chance(2), rg_handle_make(RG_KIND_STREAM, chance(3), chance(9)));
+        return 0;
+    case 3:
+        put(c, RG_OP_rgCopyIn, lane, token, "888848", (uint64_t)4096, (uint64_t)300, width, (uint64_t)200, chance(2), stream);
+        return width * 200;
+    case 4:
+        put(c, RG_OP_rgCopyOut, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)1, (uint64_t)chance(9), zero);
+        return 0;
+    case 5:
+        put(c, RG_OP_rgCopyInLate, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)chance(9), (uint64_t)chance(9),
+            (uint64_t)2);
+        return 0;
+    case 6:
+        put(c, RG_OP_rgCopyOutLate, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)chance(9), (uint64_t)chance(9),
+            stream);
+        return 0;
+    case 7:
+        put(c, RG_OP_rgImageData, lane, token, "8888", (uint64_t)1, (uint64_t)sizeof ptx, zero, (uint64_t)sizeof ptx);
+        return sizeof ptx;
+    case 8:
+        put(c, RG_OP_rgModuleLoad, lane, token, "8488888", (uint64_t)1, 0, (uint64_t)100, (uint64_t)100, module, zero, zero);
+        return 0;
+    case 9:
+        put(c, RG_OP_rgModuleGetFunction, lane, token, "88s", function, module, "name");
+        return 0;
+    case 10:
+        put(c, RG_OP_rgLaunch, lane, token, "844444444848b8", function, 1, 1, 1, 1, 1, 1, 0, chance(2), (uint64_t)12, 0, zero,
+            "abcdefghijk", (size_t)12, zero);
+        return 0;
+    case 11:
+        put(c, RG_OP_rgHostCall, lane, token, "848", (uint64_t)chance(9), chance(2), zero);
+        return 0;
+    case 12:
+        put(c, RG_OP_cuMemPoolCreate, lane, token, "888888888888", pool, zero, zero, zero, zero, zero, zero, zero, zero, zero,
+            zero, zero);
+        return 0;
+    case 13:
+        put(c, RG_OP_cuEventCreate, lane, token, "48", 0, event);
+        put(c, RG_OP_cuEventRecord, lane, token, "88", event, stream);
+        return 0;
+    case 14:
+        put(c, RG_OP_rgModuleEnumerate, lane, token, "48888", 2, module, (uint64_t)2, handle(RG_KIND_FUNCTION, 5),
+            handle(RG_KIND_FUNCTION, 6));
+        return 0;
+    case 15:
+        put(c, RG_OP_cuCtxDestroy_v2, lane, token, "8", handle(RG_KIND_CONTEXT, 1));
+        put(c, RG_OP_cuCtxCreate_v2, lane, token, "448", 0, 0, rg_handle_make(RG_KIND_CONTEXT, 1, chance(5)));
+        return 0;
+    case 16:
+        put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, lane, token, "4", 0);
+        put(c, RG_OP_rgLaneEnd, lane, 0, "");
+        return 0;
+    case 17:
+        put(c, RG_OP_rgLaunch, lane, token, "844444444848bb", function, 1, 1, 1, 1, 1, 1, 0, 0, zero, 1, stream, "", (size_t)0,
+            &attribute, sizeof attribute);
+        return 0;
+    default:
+        put(c, 1 + chance(RG_OP_COUNT - 1), lane, token, "b", bulk, (size_t)chance(60));
+        return 0;
+    }
+}
+
+/* Drains what the worker sent, so that it is never the one to wait. */
+static void drain(struct client *c)
+{
+    while (receive(c, 0))
+        ;
+}
+
+static void one_case(uint64_t seed)
+{
+    state = seed * 0x9e3779b97f4a7c15ull + 1;
+    struct client *c = client_create();
+    use_driver(chance(4) ? succeed : fail);
+    for (unsigned batch = 0; batch < 6; batch++) {
+        size_t bulk_size = 0;
+        const unsigned first = batch == 0 ? 0 : chance(19), n = 1 + chance(6);
+        for (unsigned i = 0; i < n; i++)
+            bulk_size = put_some(c, batch == 0 && i < 3 ? i : i ? chance(19) : first);
+        for (unsigned i = chance(4) ? 0 : 1 + chance(3); i; i--) {
+            const size_t at = sizeof(struct rg_message_header) + chance((uint32_t)(c->used - sizeof(struct rg_message_header)));
+            c->batch[at] = (unsigned char)(chance(2) ? chance(256) : c->batch[at] ^ 1u << chance(8));
+        }
+        if (chance(12) == 0)
+            c->used = sizeof(struct rg_message_header) + chance((uint32_t)(c->used - sizeof(struct rg_message_header)));
+        if (chance(12) == 0)
+            bulk_size = chance(sizeof bulk);
+        struct rg_message_header header = {
+            .kind = RG_MESSAGE_BATCH, .version = RG_PROTOCOL_MAJOR, .count = c->count, .seq = c->seq};
+        memcpy(c->batch, &header, sizeof header);
+        if (!send_raw(c, c->batch, c->used, bulk, bulk_size))
+            break;
+        c->seq += c->count;
+        c->count = 0;
+        c->used = sizeof header;
+        if (chance(4) == 0) {
+            struct {
+                struct rg_message_header header;
+                struct rg_answer answer;
+            } message = {{.kind = RG_MESSAGE_ANSWER, .version = RG_PROTOCOL_MAJOR, .count = 1},
+                         {.type = 1 + chance(2), .id = chance(9), .arg = {chance(3), chance(300)}}};
+            if (!send_raw(c, &message, sizeof message, bulk, message.answer.arg[1]))
+                break;
+        }
+        drain(c);
+    }
+    (void)client_destroy(c);
+}
+
+int main(int argc, char **argv)
+{
+    const unsigned long cases = argc > 1 ? strtoul(argv[1], NULL, 10) : 1500;
+    const unsigned long seed = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+    use_driver(succeed);
+    test_headers();
+    test_parameters();
+    test_two_calls_of_a_lane();
+    for (unsigned long i = 0; i < cases; i++)
+        one_case(seed + i);
+    fprintf(stderr, "%lu cases\n", cases);
+    return 0;
+}
