@@ -19,6 +19,8 @@
 #define WINDOW_SIZE  (8ull << 40)
 #endif
 #define PAGE 4096ull
+/* Allocations of this size and more begin at a multiple of it and may be backed by large pages. */
+#define LARGE (2ull << 20)
 /* Beyond so many mappings guard pages are left out, so that the kernel can merge neighbours: it allows 65530.
  */
 #define GUARDED_MAX 16384
@@ -106,25 +108,34 @@ static bool reserve_window(void)
     return false;
 }
 
-/* Where `span` bytes are free in the window: behind the last one given out, else the first gap. 0: nowhere.
- */
-static uint64_t place(uint64_t span)
+static uint64_t align_up(uint64_t address, uint64_t to)
+{
+    return (address + to - 1) & ~(to - 1);
+}
+
+/* Whether `span` bytes from `at` end before `end`. */
+static bool fits(uint64_t at, uint64_t span, uint64_t end)
+{
+    return at <= end && end - at >= span;
+}
+
+/* Where `span` bytes are free in the window: behind the last one given out, else the first gap. 0: nowhere. */
+static uint64_t place(uint64_t span, uint64_t alignment)
 {
     struct range_set *set = &memory.device;
     if (memory.start == 0 && !reserve_window())
         return 0;
-    if (span <= memory.end - memory.cursor) {
-        size_t i = upper(set, memory.cursor);
-        if (i == set->n || set->at[i]->base - memory.cursor >= span)
-            return memory.cursor;
-    }
-    uint64_t at = memory.start;
+    uint64_t at = align_up(memory.cursor, alignment);
+    size_t above = upper(set, memory.cursor - 1); /* one that begins at the cursor counts */
+    if (fits(at, span, above < set->n ? set->at[above]->base : memory.end))
+        return at;
+    at = memory.start;
     for (size_t i = 0; i < set->n; i++) {
-        if (set->at[i]->base - at >= span)
+        if (fits(at, span, set->at[i]->base))
             return at;
-        at = set->at[i]->base + set->at[i]->span;
+        at = align_up(set->at[i]->base + set->at[i]->span, alignment);
     }
-    return memory.end - at >= span ? at : 0;
+    return fits(at, span, memory.end) ? at : 0;
 }
 
 static uint64_t committed(const struct sg_range *range)
@@ -155,16 +166,17 @@ CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, ui
     uint64_t *used = &memory.used[device->ordinal];
     if (bytes > device->memory_total - *used)
         goto out;
-    range->base = place(range->span);
+    range->base = place(range->span, bytes >= LARGE ? LARGE : PAGE);
     if (range->base == 0)
         goto out;
     void *at = mmap((void *)(uintptr_t)range->base, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (at == MAP_FAILED) {
-        rg_warn("mapping %llu bytes of device memory: %s", (unsigned long long)bytes,
-                strerror(errno));
+        rg_warn("mapping %llu bytes of device memory: %s", (unsigned long long)bytes, strerror(errno));
         goto out;
     }
+    if (bytes >= LARGE)
+        madvise(at, bytes, MADV_HUGEPAGE);
     range->buffer_id = ++memory.next_id;
     if (!insert(&memory.device, range)) {
         mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static void small_device(void)
 {
@@ -66,6 +67,31 @@ Test(memory, many_allocations)
         OK(cuMemFree_v2(p[i]));
     free(p);
 }
+
+#ifndef RG_SANITIZED
+/* With little address space the window is used up and begun anew: what lives must not be given out again. */
+Test(memory, the_window_wraps_round, .init = small_device)
+{
+    enum { LIVE = 24, ROUNDS = 4000 };
+    CUdeviceptr live[LIVE] = {0};
+    uint32_t marks[LIVE], out;
+    OK(cuInit(0));
+    struct rlimit limit = {3ull << 30, 3ull << 30};
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    start_device();
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint32_t i = round * 7 % LIVE;
+        if (live[i] != 0) {
+            OK(cuMemcpyDtoH_v2(&out, live[i], 4));
+            cr_assert_eq(out, marks[i], "round %u", round);
+            OK(cuMemFree_v2(live[i]));
+        }
+        marks[i] = round;
+        OK(cuMemAlloc_v2(&live[i], round % 3 == 0 ? 2 << 20 : 4096 * (1 + round % 500)));
+        OK(cuMemsetD32_v2(live[i], round, 1));
+    }
+}
+#endif
 
 Test(memory, host_memory_and_pointers)
 {
