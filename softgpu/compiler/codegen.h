@@ -113,6 +113,12 @@ LLVMValueRef sg_gen_f64_to_f32_odd(struct sg_codegen *gen, LLVMValueRef value);
 LLVMValueRef sg_gen_small_to_f32(struct sg_codegen *gen, enum sg_type type, LLVMValueRef bits);
 LLVMValueRef sg_gen_f32_to_small(struct sg_codegen *gen, enum sg_type type, LLVMValueRef value, uint8_t round);
 
+/* codegen_approx.c: the approximate functions of float */
+LLVMValueRef sg_gen_ex2(struct sg_codegen *gen, LLVMValueRef x);
+LLVMValueRef sg_gen_lg2(struct sg_codegen *gen, LLVMValueRef x);
+LLVMValueRef sg_gen_sine(struct sg_codegen *gen, LLVMValueRef x, bool cosine);
+LLVMValueRef sg_gen_tanh(struct sg_codegen *gen, LLVMValueRef x);
+
 /* codegen_memory.c */
 LLVMAtomicOrdering sg_gen_ordering(struct sg_codegen *gen, bool load, bool store);
 void sg_gen_mark_parallel(struct sg_codegen *gen, LLVMValueRef access, uint8_t space);

@@ -164,11 +164,6 @@ static LLVMValueRef extreme(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
     return value;
 }
 
-static LLVMValueRef call_float(struct sg_codegen *gen, const char *name, LLVMValueRef a)
-{
-    return sg_gen_runtime(gen, name, gen->f32, &a, 1);
-}
-
 static LLVMValueRef apply(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c)
 {
     switch (gen->insn->form->op) {
@@ -180,11 +175,11 @@ static LLVMValueRef apply(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b
     case SG_OP_RCP: return reciprocal(gen, a, false);
     case SG_OP_RSQRT: return reciprocal(gen, a, true);
     case SG_OP_SQRT: return root(gen, a);
-    case SG_OP_SIN: return sg_gen_math(gen, "llvm.sin", a, NULL, NULL);
-    case SG_OP_COS: return sg_gen_math(gen, "llvm.cos", a, NULL, NULL);
-    case SG_OP_EX2: return sg_gen_math(gen, "llvm.exp2", a, NULL, NULL);
-    case SG_OP_LG2: return sg_gen_math(gen, "llvm.log2", a, NULL, NULL);
-    case SG_OP_TANH: return call_float(gen, "sg_math_tanh", a);
+    case SG_OP_SIN: return sg_gen_sine(gen, a, false);
+    case SG_OP_COS: return sg_gen_sine(gen, a, true);
+    case SG_OP_EX2: return sg_gen_ex2(gen, a);
+    case SG_OP_LG2: return sg_gen_lg2(gen, a);
+    case SG_OP_TANH: return sg_gen_tanh(gen, a);
     case SG_OP_FMIN: return extreme(gen, a, b, true);
     case SG_OP_FMAX: return extreme(gen, a, b, false);
     case SG_OP_FABS: return absolute(gen, a);

@@ -76,11 +76,6 @@ double sg_math_integer_to_f64(uint64_t value, uint32_t is_signed, uint32_t round
     ROUNDED(double, is_signed ? (double)(int64_t)x : (double)x);
 }
 
-float sg_math_tanh(float a)
-{
-    return tanhf(a);
-}
-
 /* --- small formats --- */
 
 /*
@@ -204,12 +199,12 @@ void sg_atomic_exch_128(void *address, const void *value, void *old)
 /* What LLVM calls for intrinsics and for copies, by the C library's names. */
 const struct sg_rt_symbol sg_math_symbols[] = {
     OWN(sg_math_add_f64), OWN(sg_math_mul_f64), OWN(sg_math_fma_f64), OWN(sg_math_div_f64), OWN(sg_math_div_f32),
-    OWN(sg_math_sqrt_f64), OWN(sg_math_sqrt_f32), OWN(sg_math_integer_to_f64), OWN(sg_math_tanh),
+    OWN(sg_math_sqrt_f64), OWN(sg_math_sqrt_f32), OWN(sg_math_integer_to_f64),
     OWN(sg_math_half_to_float), OWN(sg_math_float_to_half), OWN(sg_math_float_to_f8), OWN(sg_math_f8_to_float),
     OWN(sg_math_fns), OWN(sg_atomic_cas_128), OWN(sg_atomic_exch_128),
-    OWN(sinf), OWN(cosf), OWN(exp2f), OWN(log2f), OWN(tanhf), OWN(fmaf), OWN(fma), OWN(floorf), OWN(floor), OWN(ceilf),
+    OWN(fmaf), OWN(fma), OWN(floorf), OWN(floor), OWN(ceilf),
     OWN(ceil), OWN(truncf), OWN(trunc), OWN(roundevenf), OWN(roundeven), OWN(ldexpf), OWN(ldexp), OWN(sqrtf), OWN(sqrt),
-    OWN(sincosf), OWN(expf), OWN(exp2), OWN(log2), OWN(fmodf), OWN(fmod), OWN(fminf), OWN(fmaxf), OWN(fmin), OWN(fmax),
+    OWN(fmodf), OWN(fmod), OWN(fminf), OWN(fmaxf), OWN(fmin), OWN(fmax),
     OWN(memcpy), OWN(memmove), OWN(memset), OWN(memcmp), OWN(bcmp),
     {NULL, NULL},
 };

@@ -19,7 +19,6 @@ float sg_math_div_f32(float a, float b, uint32_t round);
 double sg_math_sqrt_f64(double a, uint32_t round);
 float sg_math_sqrt_f32(float a, uint32_t round);
 double sg_math_integer_to_f64(uint64_t value, uint32_t is_signed, uint32_t round);
-float sg_math_tanh(float a);
 /** Half precision by integer arithmetic: for hosts that cannot convert, and for directed rounding. */
 float sg_math_half_to_float(uint32_t bits);
 uint32_t sg_math_float_to_half(float value, uint32_t round);
