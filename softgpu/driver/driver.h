@@ -134,8 +134,8 @@ struct sg_context {
     _Atomic uint32_t peers;                /* devices whose memory was made accessible, by bit */
     _Atomic unsigned attached;             /* cuCtxAttach without cuCtxDetach */
     struct sg_stream *legacy;              /* the legacy default stream */
-    pthread_mutex_t lock;                  /* limits, lists */
-    size_t limits[SG_LIMIT_COUNT];
+    pthread_mutex_t lock;                  /* modules */
+    _Atomic size_t limits[SG_LIMIT_COUNT];
     CUfunc_cache cache_config;
     struct sg_module *modules; /* list through module->next */
     struct sg_context_work work;
@@ -158,8 +158,6 @@ struct sg_context *sg_context_current(void);
 CUresult sg_context_start(struct sg_context *context);
 struct sg_context *sg_context_new(struct sg_device *device, bool primary, unsigned flags,
                                   unsigned api_version);
-/** Retains/releases the primary context as the API calls do. */
-CUresult sg_primary_retain(struct sg_device *device, struct sg_context **context);
 
 /** Records a fault of the context's work: the first one stays. */
 void sg_context_poison(struct sg_context *context, CUresult error);

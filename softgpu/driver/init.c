@@ -34,6 +34,8 @@ CUresult cuInit(unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (atomic_load(&sg_state.forked))
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (atomic_load_explicit(&sg_state.initialised, memory_order_acquire))
+        return CUDA_SUCCESS; /* without the lock, which a thread that waits for a host function may hold */
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&sg_state.lock);
     if (!atomic_load(&sg_state.initialised)) {

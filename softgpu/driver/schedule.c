@@ -330,7 +330,6 @@ static void wake(unsigned own)
         pthread_attr_t attributes;
         pthread_attr_init(&attributes);
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        pthread_attr_setstacksize(&attributes, 1u << 20);
         pthread_sigmask(SIG_BLOCK, &all, &before);
         pthread_t thread;
         int failed = pthread_create(&thread, &attributes, executor, NULL);
@@ -338,8 +337,7 @@ static void wake(unsigned own)
         pthread_attr_destroy(&attributes);
         if (failed) {
             if (scheduler.executors == 0) {
-                rg_warn("no thread for the device's work (%s): running it in the caller",
-                        strerror(failed));
+                rg_warn("no thread for the device's work (%s): running it in the caller", strerror(failed));
                 for (struct sg_stream *s; (s = ready_pop()) != NULL;)
                     run_taken(s);
             }
