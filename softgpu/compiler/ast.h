@@ -30,6 +30,8 @@ struct sg_ast_operand {
     struct sg_ast_operand *pair; /* q of p|q */
 };
 
+struct sg_symbol;
+
 /** An element of an initialiser: a list, a number, or the address of a symbol. */
 struct sg_ast_initial {
     enum { SG_INITIAL_LIST, SG_INITIAL_INTEGER, SG_INITIAL_FLOAT32, SG_INITIAL_FLOAT64, SG_INITIAL_SYMBOL } kind;
@@ -37,6 +39,7 @@ struct sg_ast_initial {
     uint64_t value; /* number, or offset from the symbol */
     uint64_t mask;  /* 0xff00(symbol): the bits to take; 0 if none */
     struct sg_slice symbol;
+    const struct sg_symbol *resolved; /* by the checker */
     struct sg_ast_initial *items;
     uint32_t n_items;
     uint32_t line;

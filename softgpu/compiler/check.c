@@ -56,32 +56,51 @@ struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast
     return var;
 }
 
-static struct sg_symbol *module_symbol(struct sg_checker *checker, struct sg_slice name)
+struct sg_symbol *sg_check_module_symbol(struct sg_checker *checker, struct sg_slice name)
 {
-    return sg_map_get(&checker->module->symbols, name);
+    struct sg_symbol *own = sg_map_get(checker->unit, name);
+    return own != NULL ? own : sg_map_get(&checker->module->symbols, name);
+}
+
+/* The symbol that a declaration with this linkage would declare again. */
+static struct sg_symbol *declared_before(struct sg_checker *checker, struct sg_slice name, enum sg_linkage linkage)
+{
+    struct sg_symbol *own = sg_map_get(checker->unit, name);
+    return own != NULL || linkage == SG_LINKAGE_NONE ? own : sg_map_get(&checker->module->symbols, name);
+}
+
+static void declare_symbol(struct sg_checker *checker, struct sg_slice name, enum sg_linkage linkage,
+                           struct sg_symbol symbol)
+{
+    struct sg_symbol *copy = SG_NEW(checker->arena, struct sg_symbol);
+    *copy = symbol;
+    sg_map_put(linkage == SG_LINKAGE_NONE ? checker->unit : &checker->module->symbols, checker->arena, name, copy);
+}
+
+static bool is_strong(enum sg_linkage linkage)
+{
+    return linkage == SG_LINKAGE_NONE || linkage == SG_LINKAGE_VISIBLE;
 }
 
 static void declare_module_variable(struct sg_checker *checker, const struct sg_ast_variable *ast)
 {
     struct sg_module *module = checker->module;
-    struct sg_symbol *known = module_symbol(checker, ast->name);
+    struct sg_symbol *known = declared_before(checker, ast->name, ast->linkage);
     if (ast->space == SG_SPACE_REG || ast->space == SG_SPACE_LOCAL || ast->space == SG_SPACE_PARAM)
         fail_at(checker, ast->line, "state space not allowed at module scope:", ast->name);
     struct sg_var *var = sg_check_variable(checker, ast, NULL);
     if (known != NULL) {
-        /* a declaration and its definition, in either order */
-        bool known_extern = known->kind == SG_SYMBOL_VAR && known->var->linkage == SG_LINKAGE_EXTERN;
-        if (known->kind != SG_SYMBOL_VAR || (!known_extern && ast->linkage != SG_LINKAGE_EXTERN &&
-                                             ast->linkage != SG_LINKAGE_COMMON && ast->linkage != SG_LINKAGE_WEAK))
+        /* a declaration and its definition, in either order; a weak or common definition and any other */
+        if (known->kind != SG_SYMBOL_VAR)
             fail_at(checker, ast->line, "already defined:", ast->name);
-        if (known_extern && ast->linkage != SG_LINKAGE_EXTERN)
+        bool known_strong = is_strong(known->var->linkage), strong = is_strong(ast->linkage);
+        if (known_strong && strong)
+            fail_at(checker, ast->line, "already defined:", ast->name);
+        if (strong || (known->var->linkage == SG_LINKAGE_EXTERN && ast->linkage != SG_LINKAGE_EXTERN))
             *known->var = *var;
         return;
     }
-    struct sg_symbol *symbol = SG_NEW(checker->arena, struct sg_symbol);
-    symbol->kind = SG_SYMBOL_VAR;
-    symbol->var = var;
-    sg_map_put(&module->symbols, checker->arena, ast->name, symbol);
+    declare_symbol(checker, ast->name, ast->linkage, (struct sg_symbol){.kind = SG_SYMBOL_VAR, .var = var});
     *SG_PUSH(checker->arena, module->vars, module->n_vars, module->var_capacity) = var;
 }
 
@@ -125,28 +144,29 @@ void sg_check_signature(struct sg_checker *checker, struct sg_function *function
     }
 }
 
-static void declare_function(struct sg_checker *checker, const struct sg_ast_function *ast)
+/* The function that this text defines or declares; NULL if another module's definition stands in its place. */
+static struct sg_function *declare_function(struct sg_checker *checker, const struct sg_ast_function *ast)
 {
     struct sg_module *module = checker->module;
-    struct sg_symbol *known = module_symbol(checker, ast->name);
+    struct sg_symbol *known = declared_before(checker, ast->name, ast->linkage);
     struct sg_function *function;
     if (known != NULL) {
         if (known->kind != SG_SYMBOL_FUNCTION)
             fail_at(checker, ast->line, "already defined:", ast->name);
         function = known->function;
-        if (!ast->has_body)
-            return;
-        if (function->defined)
+        if (!ast->has_body || (function->defined && ast->linkage == SG_LINKAGE_WEAK))
+            return NULL;
+        if (function->defined && function->linkage != SG_LINKAGE_WEAK)
             fail_at(checker, ast->line, "already defined:", ast->name);
+        if (function->defined)
+            return NULL; /* a weak one came first: any will do */
         if (function->n_params != ast->signature.n_params || function->n_returns != ast->signature.n_returns)
             fail_at(checker, ast->line, "declared before with other parameters:", ast->name);
     } else {
         function = SG_NEW(checker->arena, struct sg_function);
         function->name = sg_arena_string(checker->arena, ast->name);
-        struct sg_symbol *symbol = SG_NEW(checker->arena, struct sg_symbol);
-        symbol->kind = SG_SYMBOL_FUNCTION;
-        symbol->function = function;
-        sg_map_put(&module->symbols, checker->arena, ast->name, symbol);
+        declare_symbol(checker, ast->name, ast->linkage,
+                       (struct sg_symbol){.kind = SG_SYMBOL_FUNCTION, .function = function});
         *SG_PUSH(checker->arena, module->functions, module->n_functions, module->function_capacity) = function;
     }
     function->line = ast->line;
@@ -157,6 +177,7 @@ static void declare_function(struct sg_checker *checker, const struct sg_ast_fun
     memcpy(function->maxntid, ast->maxntid, sizeof(function->maxntid));
     memcpy(function->reqntid, ast->reqntid, sizeof(function->reqntid));
     sg_check_signature(checker, function, &ast->signature);
+    return function;
 }
 
 void sg_check_take_address(struct sg_checker *checker, struct sg_function *function)
@@ -170,14 +191,16 @@ void sg_check_take_address(struct sg_checker *checker, struct sg_function *funct
 }
 
 /* Every symbol in an initialiser must exist; functions in it can be called through pointers. */
-static void check_initial(struct sg_checker *checker, const struct sg_ast_initial *initial)
+static void check_initial(struct sg_checker *checker, struct sg_ast_initial *initial)
 {
     if (initial->kind == SG_INITIAL_SYMBOL) {
-        struct sg_symbol *symbol = module_symbol(checker, initial->symbol);
+        struct sg_symbol *symbol = sg_check_module_symbol(checker, initial->symbol);
         if (symbol == NULL)
             fail_at(checker, initial->line, "unknown symbol", initial->symbol);
         if (symbol->kind == SG_SYMBOL_FUNCTION)
-            sg_check_take_address(checker, symbol->function);
+            sg_check_take_address(checker, symbol->function->alias_of != NULL ? symbol->function->alias_of
+                                                                              : symbol->function);
+        initial->resolved = symbol;
     }
     for (uint32_t i = 0; i < initial->n_items; i++)
         check_initial(checker, &initial->items[i]);
@@ -204,33 +227,50 @@ static void check_target(struct sg_checker *checker, const struct sg_ast *ast, u
                 (int)ast->target.size, ast->target.data, capability);
 }
 
-struct sg_module *sg_check(struct sg_arena *arena, const struct sg_ast *ast, uint32_t capability)
+static void check_aliases(struct sg_checker *checker, const struct sg_ast *ast)
+{
+    for (uint32_t i = 0; i < ast->n_aliases; i++) {
+        const struct sg_ast_alias *alias = &ast->aliases[i];
+        struct sg_symbol *target = sg_check_module_symbol(checker, alias->target);
+        struct sg_symbol *name = sg_check_module_symbol(checker, alias->name);
+        if (target == NULL || target->kind != SG_SYMBOL_FUNCTION || !target->function->defined)
+            fail_at(checker, alias->line, "alias of an unknown function", alias->target);
+        if (name == NULL)
+            sg_map_put(checker->unit, checker->arena, alias->name, target);
+        else if (name->kind == SG_SYMBOL_FUNCTION)
+            name->function->alias_of = target->function;
+    }
+}
+
+struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, size_t count, uint32_t capability)
 {
     struct sg_checker *checker = SG_NEW(arena, struct sg_checker);
+    struct sg_map *units = SG_NEW_ARRAY(arena, struct sg_map, count);
+    struct sg_function ***functions = SG_NEW_ARRAY(arena, struct sg_function **, count);
     checker->arena = arena;
     checker->module = SG_NEW(arena, struct sg_module);
     checker->module->arena = arena;
-    checker->module->version = ast->version;
-    check_target(checker, ast, capability);
-    for (uint32_t i = 0; i < ast->n_variables; i++)
-        declare_module_variable(checker, &ast->variables[i]);
-    for (uint32_t i = 0; i < ast->n_functions; i++)
-        declare_function(checker, &ast->functions[i]);
-    for (uint32_t i = 0; i < ast->n_aliases; i++) {
-        const struct sg_ast_alias *alias = &ast->aliases[i];
-        struct sg_symbol *target = module_symbol(checker, alias->target);
-        struct sg_symbol *name = module_symbol(checker, alias->name);
-        if (target == NULL || target->kind != SG_SYMBOL_FUNCTION || !target->function->defined)
-            fail_at(checker, alias->line, "alias of an unknown function", alias->target);
-        if (name != NULL && name->kind == SG_SYMBOL_FUNCTION)
-            name->function->alias_of = target->function;
-        sg_map_put(&checker->module->symbols, arena, alias->name, target);
+    for (size_t unit = 0; unit < count; unit++) {
+        struct sg_ast *ast = asts[unit];
+        checker->unit = &units[unit];
+        check_target(checker, ast, capability);
+        checker->module->version = ast->version;
+        for (uint32_t i = 0; i < ast->n_variables; i++)
+            declare_module_variable(checker, &ast->variables[i]);
+        functions[unit] = SG_NEW_ARRAY(arena, struct sg_function *, ast->n_functions);
+        for (uint32_t i = 0; i < ast->n_functions; i++)
+            functions[unit][i] = declare_function(checker, &ast->functions[i]);
     }
-    for (uint32_t i = 0; i < ast->n_variables; i++)
-        if (ast->variables[i].initial != NULL)
-            check_initial(checker, ast->variables[i].initial);
-    for (uint32_t i = 0; i < ast->n_functions; i++)
-        if (ast->functions[i].has_body)
-            sg_check_body(checker, module_symbol(checker, ast->functions[i].name)->function, &ast->functions[i]);
+    for (size_t unit = 0; unit < count; unit++) {
+        struct sg_ast *ast = asts[unit];
+        checker->unit = &units[unit];
+        check_aliases(checker, ast);
+        for (uint32_t i = 0; i < ast->n_variables; i++)
+            if (ast->variables[i].initial != NULL)
+                check_initial(checker, ast->variables[i].initial);
+        for (uint32_t i = 0; i < ast->n_functions; i++)
+            if (ast->functions[i].has_body && functions[unit][i] != NULL)
+                sg_check_body(checker, functions[unit][i], &ast->functions[i]);
+    }
     return checker->module;
 }

@@ -12,6 +12,7 @@ struct sg_checker {
     struct sg_arena *arena;
     struct sg_module *module;
     struct sg_map opcodes; /* text of "base.mod.mod" and number of operands → struct sg_opcode */
+    struct sg_map *unit; /* names that the module in work has for itself */
     /* of the function being checked */
     struct sg_function *function;
     struct sg_map scopes[SG_CHECK_SCOPES];
@@ -29,6 +30,8 @@ struct sg_opcode {
 _Noreturn void sg_check_fail(struct sg_checker *checker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/** A name at module scope. */
+struct sg_symbol *sg_check_module_symbol(struct sg_checker *checker, struct sg_slice name);
 struct sg_symbol *sg_check_lookup(struct sg_checker *checker, struct sg_slice name);
 /** The register of this name, or UINT32_MAX. */
 uint32_t sg_check_register(struct sg_checker *checker, struct sg_slice name);

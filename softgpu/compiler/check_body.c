@@ -13,7 +13,7 @@ struct sg_symbol *sg_check_lookup(struct sg_checker *checker, struct sg_slice na
         if (symbol != NULL)
             return symbol;
     }
-    return sg_map_get(&checker->module->symbols, name);
+    return sg_check_module_symbol(checker, name);
 }
 
 uint32_t sg_check_register(struct sg_checker *checker, struct sg_slice name)

@@ -66,6 +66,18 @@ enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t 
                                          struct sg_program **out);
 void sg_program_destroy(struct sg_program *program);
 
+struct sg_source {
+    const char *ptx;
+    size_t size; /* without the NUL */
+};
+/**
+ * The same for several modules that are linked into one program (cuLink, programs built with -rdc=true): .extern
+ * names of one are satisfied by .visible and .weak definitions of the others; of several weak definitions the first
+ * is taken. What stays .extern is reported as for a single module.
+ */
+enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t count, uint32_t capability,
+                                       struct sg_text *log, struct sg_program **out);
+
 /** Kernels (.entry) and variables, in order of the text; NULL past the end. Owned by the program. */
 const struct sg_kernel *sg_program_kernel(const struct sg_program *program, size_t index);
 const struct sg_variable *sg_program_variable(const struct sg_program *program, size_t index);

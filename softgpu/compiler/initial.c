@@ -41,7 +41,7 @@ static uint64_t number_bits(const struct sg_ast_initial *initial, enum sg_type t
 
 static uint64_t symbol_address(struct writer *writer, const struct sg_ast_initial *initial)
 {
-    const struct sg_symbol *symbol = sg_map_get(&writer->module->symbols, initial->symbol);
+    const struct sg_symbol *symbol = initial->resolved;
     uint64_t address = 0;
     if (symbol->kind == SG_SYMBOL_FUNCTION) {
         const struct sg_function *function = symbol->function;

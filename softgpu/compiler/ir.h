@@ -19,7 +19,7 @@ struct sg_var {
     uint32_t align;
     uint32_t line;
     enum sg_linkage linkage;
-    const struct sg_ast_initial *initial;
+    struct sg_ast_initial *initial;
     struct sg_function *function; /* whose it is; NULL at module scope */
     bool unsized;                 /* extern .shared x[]: the dynamic part */
     bool managed;
@@ -175,7 +175,7 @@ struct sg_module {
     uint32_t n_vars, var_capacity;
     struct sg_function **functions;
     uint32_t n_functions, function_capacity;
-    struct sg_map symbols; /* name → struct sg_symbol */
+    struct sg_map symbols; /* name → struct sg_symbol; of names that modules share */
     struct sg_function **handles; /* functions whose address is taken */
     uint32_t n_handles, handle_capacity;
     uint32_t walk;
@@ -195,7 +195,10 @@ struct sg_symbol {
     };
 };
 
-/** Resolves and checks a whole module; fails through the arena's diagnostics. */
-struct sg_module *sg_check(struct sg_arena *arena, const struct sg_ast *ast, uint32_t capability);
+/**
+ * Resolves and checks `count` modules as one: what is .visible or .weak in one satisfies .extern in the others, names
+ * without linkage are the module's own. Fails through the arena's diagnostics.
+ */
+struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, size_t count, uint32_t capability);
 
 #endif

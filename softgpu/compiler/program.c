@@ -22,7 +22,6 @@ struct kernel {
 
 struct sg_program {
     struct sg_arena arena;
-    char *text;
     struct sg_module *module;
     struct kernel *kernels;
     size_t n_kernels;
@@ -92,8 +91,8 @@ static void describe(struct sg_program *program)
     }
 }
 
-enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t capability, struct sg_text *log,
-                                         struct sg_program **out)
+enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t count, uint32_t capability,
+                                       struct sg_text *log, struct sg_program **out)
 {
     struct sg_program *volatile program = calloc(1, sizeof(*program));
     struct sg_diagnostics diagnostics = {.log = log};
@@ -105,17 +104,25 @@ enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t 
         sg_program_destroy(program);
         return diagnostics.status;
     }
-    /* names and messages point into the text, so the program has its own copy */
-    char *text = sg_arena_alloc(&program->arena, size + 1);
-    memcpy(text, ptx, size);
-    program->text = text;
-    struct sg_ast *ast = sg_parse(&program->arena, text, strnlen(text, size));
-    program->module = sg_check(&program->arena, ast, capability);
+    struct sg_ast **asts = SG_NEW_ARRAY(&program->arena, struct sg_ast *, count);
+    for (size_t i = 0; i < count; i++) {
+        /* names and messages point into the text, so the program has its own copy */
+        char *text = sg_arena_alloc(&program->arena, sources[i].size + 1);
+        memcpy(text, sources[i].ptx, sources[i].size);
+        asts[i] = sg_parse(&program->arena, text, strnlen(text, sources[i].size));
+    }
+    program->module = sg_check(&program->arena, asts, count, capability);
     sg_analyse_module(&program->arena, program->module);
     describe(program);
     program->arena.diagnostics = NULL;
     *out = program;
     return SG_COMPILE_OK;
+}
+
+enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t capability, struct sg_text *log,
+                                         struct sg_program **out)
+{
+    return sg_program_link(&(struct sg_source){ptx, size}, 1, capability, log, out);
 }
 
 void sg_program_destroy(struct sg_program *program)

@@ -275,3 +275,40 @@ Test(memory, large_block_vectorises_and_is_right)
     for (int i = N; i < N + 24; i++)
         cr_assert_eq(c[i], -1.0f);
 }
+
+/* Two modules that need each other, each with a function and a variable of the same name for itself. */
+Test(memory, linked_modules)
+{
+#define HEADER ".version 8.7\n.target sm_90\n.address_size 64\n"
+    static const char first[] = HEADER
+        ".extern .func (.param .b32 r) outside(.param .b32 x);\n.global .u32 own = 3;\n.visible .global .u32 common;\n"
+        ".weak .func (.param .b32 r) twin() { st.param.b32 [r], 1; ret; }\n"
+        ".func (.param .b32 r) inside() { .reg .b32 %r<2>; ld.global.u32 %r1, [own]; st.param.b32 [r], %r1; ret; }\n"
+        ".visible .entry k(.param .u64 out) { .reg .b64 %a<2>; .reg .b32 %r<9>; ld.param.u64 %a1, [out];\n"
+        "{ .param .b32 x; .param .b32 y; st.param.b32 [x], 5; call (y), outside, (x); ld.param.b32 %r1, [y]; }\n"
+        "{ .param .b32 y; call (y), inside; ld.param.b32 %r2, [y]; }\n"
+        "{ .param .b32 y; call (y), twin; ld.param.b32 %r3, [y]; }\n"
+        "ld.global.u32 %r4, [common]; st.global.v4.u32 [%a1], {%r1, %r2, %r3, %r4}; ret; }\n";
+    static const char second[] = HEADER
+        ".extern .global .u32 common;\n.global .u32 own = 40;\n"
+        ".weak .func (.param .b32 r) twin() { st.param.b32 [r], 2; ret; }\n"
+        ".func (.param .b32 r) inside() { .reg .b32 %r<2>; ld.global.u32 %r1, [own]; st.param.b32 [r], %r1; ret; }\n"
+        ".visible .func (.param .b32 r) outside(.param .b32 x) { .reg .b32 %r<9>; ld.param.u32 %r1, [x];\n"
+        "st.global.u32 [common], %r1; { .param .b32 y; call (y), inside; ld.param.b32 %r2, [y]; }\n"
+        "add.u32 %r1, %r1, %r2; st.param.b32 [r], %r1; ret; }\n";
+    const struct sg_source sources[2] = {{first, sizeof(first) - 1}, {second, sizeof(second) - 1}};
+    struct sg_program *program = NULL;
+    struct sg_text log = {0};
+    cr_assert_eq(sg_program_link(sources, 2, 120, &log, &program), SG_COMPILE_OK, "%s", log.data);
+    for (size_t i = 0; sg_program_variable(program, i) != NULL; i++)
+        cr_expect_not(sg_program_variable(program, i)->external, "%s", sg_program_variable(program, i)->name);
+    place_variables(program);
+    _Alignas(16) uint32_t out[4];
+    const void *params[1] = {out};
+    run_block(program, 1, params);
+    cr_expect_eq(out[0], 45);
+    cr_expect_eq(out[1], 3);
+    cr_expect_eq(out[2], 1);
+    cr_expect_eq(out[3], 5);
+    free_program(program);
+}
