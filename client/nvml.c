@@ -2,9 +2,9 @@
  * nvml.c - see nvml.h.
  *
  * The happy path: the first nvmlInit asks the servers in turn and keeps the inventory of the first that will do;
- * questions about devices are answered from it; those about memory first fetch it anew if it is older than FRESH_NS.
- * Two locks: `question` is held while a server is asked, `lock` only while the state is read or changed, so a server
- * that does not answer holds up nobody who asks for a name.
+ * questions about devices are answered from it; those about memory and processes first fetch it anew if it is
+ * older than FRESH_NS. Two locks: `question` is held while a server is asked, `lock` only while the state is read
+ * or changed, so a server that does not answer holds up nobody who asks for a name.
  */
 #include "client/nvml.h"
 
@@ -18,8 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define FRESH_NS   100000000ull   /* memory is asked for again after this */
+#define FRESH_NS   100000000ull   /* what changes is asked for again after this */
 #define TIMEOUT_NS 10000000000ull /* for one question */
 
 static pthread_mutex_t question = PTHREAD_MUTEX_INITIALIZER; /* before lock */
@@ -33,7 +34,13 @@ static struct {
     struct rg_device_info devices[RG_DEVICES_MAX];
     bool chosen;               /* they are not all that the server has */
     bool gone[RG_DEVICES_MAX]; /* not in the newest inventory */
-    bool asked;                /* for memory, since nvmlInit */
+    struct {
+        unsigned pid;
+        uint32_t devices[RG_DEVICES_MAX]; /* ordinals */
+        uint32_t n_devices;
+    } processes[RG_NVML_PROCESSES_MAX]; /* of this machine, with their sessions */
+    unsigned n_processes;
+    bool asked; /* for what changes, since nvmlInit */
     uint64_t asked_ns;
     bool lost; /* the newest question failed */
 } state;
@@ -293,6 +300,23 @@ static void take_memory(const struct rg_inventory *inventory)
     }
 }
 
+/* Under lock: the sessions that came from this machine. */
+static void take_processes(const struct rg_inventory *inventory)
+{
+    char host[RG_CONTROL_TEXT] = "";
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = '\0';
+    state.n_processes = 0;
+    for (uint32_t i = 0; i < inventory->n_sessions && state.n_processes < RG_NVML_PROCESSES_MAX; i++) {
+        const struct rg_session_info *session = &inventory->sessions[i];
+        if (strcmp(session->identity.host, host) != 0)
+            continue;
+        state.processes[state.n_processes].pid = session->identity.pid;
+        state.processes[state.n_processes].n_devices = session->n_devices;
+        memcpy(state.processes[state.n_processes++].devices, session->devices, sizeof session->devices);
+    }
+}
+
 /* Under question: a new inventory, unless the one there is fresh. */
 static void refresh(void)
 {
@@ -306,8 +330,10 @@ static void refresh(void)
         return;
     bool answered = rg_query(server, RG_PURPOSE_STATUS, TIMEOUT_NS, answer, why, sizeof why) == RG_OK;
     pthread_mutex_lock(&lock);
-    if (answered)
+    if (answered) {
         take_memory(&answer->inventory);
+        take_processes(&answer->inventory);
+    }
     bool news = !answered && !state.lost;
     state.lost = !answered;
     state.asked = true;
@@ -319,21 +345,49 @@ static void refresh(void)
         rg_warn("%s", why);
 }
 
-enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out)
+/* Makes what is known of a device new, and returns with the lock held. */
+static enum rg_nvml_return look_again(rg_nvml_device device, unsigned *index)
 {
-    unsigned index;
-    enum rg_nvml_return result = rg_nvml_look(device, out, &index);
+    pthread_mutex_lock(&lock);
+    enum rg_nvml_return result = look(device, index);
     if (result != RG_NVML_SUCCESS)
         return result;
+    pthread_mutex_unlock(&lock);
     pthread_mutex_lock(&question); /* who waits here takes the answer of who asks */
     refresh();
     pthread_mutex_unlock(&question);
     pthread_mutex_lock(&lock);
-    result = look(device, &index);
-    if (result == RG_NVML_SUCCESS && (state.lost || state.gone[index]))
+    result = look(device, index);
+    if (result == RG_NVML_SUCCESS && (state.lost || state.gone[*index]))
         result = RG_NVML_GPU_IS_LOST;
+    return result;
+}
+
+enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out)
+{
+    unsigned index;
+    enum rg_nvml_return result = look_again(device, &index);
     if (result == RG_NVML_SUCCESS)
         *out = state.devices[index];
     pthread_mutex_unlock(&lock);
+    return result;
+}
+
+enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, unsigned *pids, unsigned capacity,
+                                      unsigned *count)
+{
+    unsigned index, found = 0;
+    enum rg_nvml_return result = look_again(device, &index);
+    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < state.n_processes; i++) {
+        bool uses = false;
+        for (uint32_t j = 0; j < state.processes[i].n_devices; j++)
+            uses |= state.processes[i].devices[j] == state.devices[index].ordinal;
+        if (uses && found < capacity)
+            pids[found] = state.processes[i].pid;
+        found += uses;
+    }
+    pthread_mutex_unlock(&lock);
+    if (result == RG_NVML_SUCCESS)
+        *count = found;
     return result;
 }

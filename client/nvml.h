@@ -1,17 +1,20 @@
 /*
- * nvml.h - the management library's state: what the server's inventory said, between the first nvmlInit and the last
- * nvmlShutdown.
+ * nvml.h - the management library's state: what the server's inventory said, between the first nvmlInit and
+ * the last nvmlShutdown.
  *
  * No session is opened: the inventory is asked for over connections of their own, once by the first nvmlInit and
- * again when somebody wants to know about memory. Where the user sees less than all of the server's devices, NVML and
- * the session agree on which: what exists first decides. Any thread; a fork waits for a question under way, and the child
- * goes on with what its parent knew.
+ * again when somebody wants to know about memory or processes. Where the user sees less than all of the server's
+ * devices, NVML and the session agree on which: what exists first decides. Any thread; a fork waits for a
+ * question under way, and the child goes on with what its parent knew.
  */
 #ifndef RG_CLIENT_NVML_H
 #define RG_CLIENT_NVML_H
 
 #include "client/nvml_types.h"
 #include "proto/control.h"
+
+/* Processes of one machine at one server; more are not shown. */
+#define RG_NVML_PROCESSES_MAX 256
 
 /** The functions by enum rg_nvml_function. */
 extern void *const rg_nvml_api[];
@@ -32,6 +35,12 @@ enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *o
  * more, or has this device no longer. */
 enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out);
 
+/**
+ * The processes of this machine that have a session with the device, give or take a tenth of a second: up to
+ * `capacity` of their ids, and how many there are. GPU_IS_LOST as above.
+ */
+enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, unsigned *pids, unsigned capacity,
+                                      unsigned *count);
 /**
  * Which devices of `server` (ordinals there) were shown where the user sees less than all: a session should have the
  * same. Returns how many, 0 if none were.

@@ -254,6 +254,57 @@ int nvmlDeviceGetMemoryInfo_v2(rg_nvml_device device, struct rg_nvml_memory_v2 *
     return RG_NVML_SUCCESS;
 }
 
+/* --- processes ------------------------------------------------------------------------------------------ */
+
+/*
+ * The ids for a caller with room for *count; *count is how many there are. INSUFFICIENT_SIZE: no room, none is told.
+ * How much memory a process uses is not known here.
+ */
+static int processes_of(rg_nvml_device device, unsigned *count, const void *room, unsigned *pids)
+{
+    unsigned there = 0;
+    int result = rg_nvml_started();
+    if (result == RG_NVML_SUCCESS && (!count || (*count && !room)))
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        result = rg_nvml_processes(device, pids, RG_NVML_PROCESSES_MAX, &there);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (there > *count)
+        result = RG_NVML_INSUFFICIENT_SIZE;
+    *count = there;
+    return result;
+}
+
+int nvmlDeviceGetComputeRunningProcesses(rg_nvml_device device, unsigned *count,
+                                         struct rg_nvml_process_v1 *processes)
+{
+    unsigned pids[RG_NVML_PROCESSES_MAX];
+    int result = processes_of(device, count, processes, pids);
+    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < *count; i++)
+        processes[i] = (struct rg_nvml_process_v1){.pid = pids[i], .memory = RG_NVML_VALUE_UNKNOWN};
+    return result;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(rg_nvml_device device, unsigned *count,
+                                            struct rg_nvml_process *processes)
+{
+    unsigned pids[RG_NVML_PROCESSES_MAX];
+    int result = processes_of(device, count, processes, pids);
+    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < *count; i++)
+        processes[i] = (struct rg_nvml_process){.pid = pids[i],
+                                                .memory = RG_NVML_VALUE_UNKNOWN,
+                                                .gpu_instance = RG_NVML_INSTANCE_UNKNOWN,
+                                                .compute_instance = RG_NVML_INSTANCE_UNKNOWN};
+    return result;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v2(rg_nvml_device device, unsigned *count,
+                                            struct rg_nvml_process *processes)
+{
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, processes);
+}
+
 int nvmlDeviceGetP2PStatus(rg_nvml_device first, rg_nvml_device second, int which, int *status)
 {
     (void)which;

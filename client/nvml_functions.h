@@ -47,6 +47,12 @@
     SERVED(int, nvmlDeviceGetMemoryInfo, (rg_nvml_device device, struct rg_nvml_memory *memory), (device, memory)) \
     SERVED(int, nvmlDeviceGetMemoryInfo_v2, (rg_nvml_device device, struct rg_nvml_memory_v2 *memory), \
            (device, memory)) \
+    SERVED(int, nvmlDeviceGetComputeRunningProcesses, \
+           (rg_nvml_device device, unsigned *count, struct rg_nvml_process_v1 *processes), (device, count, processes)) \
+    SERVED(int, nvmlDeviceGetComputeRunningProcesses_v2, \
+           (rg_nvml_device device, unsigned *count, struct rg_nvml_process *processes), (device, count, processes)) \
+    SERVED(int, nvmlDeviceGetComputeRunningProcesses_v3, \
+           (rg_nvml_device device, unsigned *count, struct rg_nvml_process *processes), (device, count, processes)) \
     SERVED(int, nvmlDeviceGetP2PStatus, (rg_nvml_device first, rg_nvml_device second, int which, int *status), \
            (first, second, which, status))
 
@@ -63,9 +69,6 @@
     DEVICE(nvmlDeviceGetClock) \
     DEVICE(nvmlDeviceGetClockInfo) \
     DEVICE(nvmlDeviceGetComputeMode) \
-    DEVICE(nvmlDeviceGetComputeRunningProcesses) \
-    DEVICE(nvmlDeviceGetComputeRunningProcesses_v2) \
-    DEVICE(nvmlDeviceGetComputeRunningProcesses_v3) \
     DEVICE(nvmlDeviceGetCpuAffinity) \
     DEVICE(nvmlDeviceGetCpuAffinityWithinScope) \
     DEVICE(nvmlDeviceGetCurrPcieLinkGeneration) \

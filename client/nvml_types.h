@@ -110,10 +110,25 @@ struct rg_nvml_memory_v2 {
 /* A structure's version is its size and, in the top byte, its number. */
 #define RG_NVML_MEMORY_V2 (sizeof(struct rg_nvml_memory_v2) | 2u << 24)
 
+/* A process that uses a device; what is not known is all ones. */
+struct rg_nvml_process_v1 {
+    unsigned pid;
+    unsigned long long memory;
+};
+struct rg_nvml_process {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned gpu_instance, compute_instance; /* parts of a divided GPU */
+};
+#define RG_NVML_VALUE_UNKNOWN    (~0ull)
+#define RG_NVML_INSTANCE_UNKNOWN 0xffffffffu
+
 static_assert(sizeof(enum rg_nvml_return) == 4, "an int on the wire between library and caller");
 static_assert(sizeof(struct rg_nvml_pci_v2) == 52 && RG_NVML_PCI_V1_SIZE == 32, "nvmlPciInfo_v2_t");
 static_assert(sizeof(struct rg_nvml_pci) == 68 && offsetof(struct rg_nvml_pci, bus_id) == 36,
               "nvmlPciInfo_t");
+static_assert(sizeof(struct rg_nvml_process_v1) == 16 && sizeof(struct rg_nvml_process) == 24,
+              "nvmlProcessInfo_t");
 static_assert(sizeof(struct rg_nvml_memory) == 24, "nvmlMemory_t");
 static_assert(sizeof(struct rg_nvml_memory_v2) == 40 && RG_NVML_MEMORY_V2 == 0x02000028, "nvmlMemory_v2_t");
 

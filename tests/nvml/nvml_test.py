@@ -1,8 +1,8 @@
 """The NVML stand-in as programs see it.
 
-Servers of two kinds: one whose driver and management library are stand-ins with known numbers, and one on the software
-device. Their worker is a program that fails: nothing may need a session, but for the tests of NVML and sessions
-together.
+Servers of two kinds: one whose driver and management library are stand-ins with known numbers, and one on the
+software device. Their worker is a program that fails: nothing may need a session, but for the tests of NVML and
+sessions together.
 """
 
 import json
@@ -26,8 +26,13 @@ SOFT = os.path.join(LIBRARY, "soft", "libcuda.so.1")
 TREE = tempfile.mkdtemp(prefix="remote-gpu-nvml-test-")
 USED = os.path.join(TREE, "used")
 GIB = 1 << 30
-# A Python interpreter without the sanitizers' run-time cannot load libraries that need it.
-in_python = unittest.skipIf(SANITIZE, "the interpreter is built without sanitizers")
+# An interpreter that is built without the thread sanitizer cannot load libraries that need it.
+in_python = unittest.skipIf("thread" in SANITIZE, "the interpreter is built without sanitizers")
+# With the address sanitizer's run-time in front it can; leaks would be the interpreter's.
+PRELOAD = {}
+if "address" in SANITIZE:
+    found = subprocess.run(["cc", "-print-file-name=libasan.so"], stdout=subprocess.PIPE, text=True, check=True)
+    PRELOAD = {"LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0"}
 
 
 def make_tree():
@@ -50,7 +55,11 @@ def environment(**changes):
     result.pop("LD_LIBRARY_PATH", None)
     result.update(HOME=TREE, XDG_CONFIG_HOME=TREE, PYTHONPATH=HERE, FAKE_MEMORY_FILE=USED)
     result.update(changes)
-    return {name: value for name, value in result.items() if value is not None}
+    return result
+
+
+def as_client_of(server, **changes):
+    return environment(REMOTE_GPU_SERVER=server.address, LD_LIBRARY_PATH=LIBRARY, **PRELOAD, **changes)
 
 
 class Server:
@@ -83,10 +92,11 @@ def start(command, under=None, **changes):
 
 def user(lines, under=None, **changes):
     """A Python program of these lines; what it puts into `out` comes back."""
-    script = "import ctypes, os, time\nfrom nvml_user import *\nout = {}\n%s\nimport json\nprint(json.dumps(out))" % lines
+    script = "\n".join(["import ctypes, json, os, time", "from nvml_user import *", "out = {}", lines,
+                        "print(json.dumps(out))"])
     if not under:
         changes.setdefault("LD_LIBRARY_PATH", LIBRARY)
-    result = start([sys.executable, "-c", script], under, **changes)
+    result = start([sys.executable, "-c", script], under, **PRELOAD, **changes)
     if result.returncode != 0:
         raise AssertionError(result.stderr)
     return json.loads(result.stdout), result.stderr
@@ -195,7 +205,8 @@ while memory(d).used != 5 << 30 and time.monotonic() < end:
 second = Memory2(version=0x02000028)
 call("nvmlDeviceGetMemoryInfo_v2", d, ctypes.byref(second))
 out["second"] = [second.total, second.free, second.used]
-out["unknown"] = [library.nvmlDeviceGetMemoryInfo_v2(d, ctypes.byref(Memory2())), library.nvmlDeviceGetMemoryInfo(d, None)]
+out["unknown"] = [library.nvmlDeviceGetMemoryInfo_v2(d, ctypes.byref(Memory2())),
+                  library.nvmlDeviceGetMemoryInfo(d, None)]
 start = time.monotonic()
 for i in range(2000):
     memory(d)
@@ -291,7 +302,7 @@ class Servers(Case):
         out, _ = user("""call("nvmlInit"); out["names"] = names()""", self.address, REMOTE_GPU_GPUS="1")
         self.assertEqual(out["names"], ["Fake GPU 0"])
         result = start([os.path.join(STAGE, "bin", "remote-gpu"), "run", "-n", "1", "-s", self.address, "--",
-                        sys.executable, "-c", "from nvml_user import *; call('nvmlInit'); print(names())"])
+                        sys.executable, "-c", "from nvml_user import *; call('nvmlInit'); print(names())"], **PRELOAD)
         self.assertEqual(result.stdout, "['Fake GPU 0']\n", result.stderr)
 
     def fails(self, **changes):
@@ -329,8 +340,9 @@ while True:
     print(library.nvmlDeviceGetMemoryInfo(d, ctypes.byref(Memory())), text("nvmlDeviceGetName", d)[:10])
     input()
 """]
-        with subprocess.Popen(command, env=environment(REMOTE_GPU_SERVER=server.address, LD_LIBRARY_PATH=LIBRARY),
-                              text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(command, env=as_client_of(server),
+                              text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
             self.addCleanup(process.kill)
 
             def after_a_while():
@@ -365,7 +377,7 @@ print(number("nvmlDeviceGetCount"))
 input()
 print(*(library.nvmlDeviceGetMemoryInfo(d, ctypes.byref(Memory())) for d in (one, two)))
 """]
-        with subprocess.Popen(command, env=environment(REMOTE_GPU_SERVER=server.address, LD_LIBRARY_PATH=LIBRARY),
+        with subprocess.Popen(command, env=as_client_of(server),
                               text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             self.addCleanup(process.kill)
             self.assertEqual(process.stdout.readline(), "2\n")
@@ -411,12 +423,11 @@ class Sessions(unittest.TestCase):
         listed = start([os.path.join(STAGE, "bin", "remote-gpu"), "smi", "--json", "-s", self.server.address])
         return {session["pid"]: session["devices"] for session in json.loads(listed.stdout)["servers"][0]["sessions"]}
 
-    def program(self, *steps):
+    def program(self, *steps, gpus="1"):
         """A program that does one step a line of its input, and says what came of it."""
-        script = "from nvml_user import *\n" + "\n".join("input(); " + step for step in steps)
+        script = "import time\nfrom nvml_user import *\n" + "\n".join("input(); " + step for step in steps)
         process = subprocess.Popen([sys.executable, "-u", "-c", script], text=True, stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, env=environment(
-                                       REMOTE_GPU_SERVER=self.server.address, REMOTE_GPU_GPUS="1", LD_LIBRARY_PATH=LIBRARY))
+                                   stdout=subprocess.PIPE, env=as_client_of(self.server, REMOTE_GPU_GPUS=gpus))
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         return process
@@ -429,6 +440,17 @@ class Sessions(unittest.TestCase):
     MANAGE = "call('nvmlInit'); print(*names(), number('nvmlDeviceGetIndex', handle(0)))"
     COMPUTE = "print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
     STOP = "call('nvmlShutdown'); print('stopped')"
+
+    def test_processes(self):
+        holder = self.hold(1)
+        ask = "print(processes(handle(0)), processes(handle(1)))"
+        process = self.program(self.MANAGE, ask, self.COMPUTE, "time.sleep(0.2); " + ask,
+                               "print(processes(handle(0), '_v2'), processes(handle(0), '', Process1))", "", gpus="")
+        self.assertEqual(self.step(process), "Fake GPU 0 Fake GPU 1 0")
+        self.assertEqual(self.step(process), "[] [%d]" % holder.pid)
+        self.assertEqual(self.step(process), "0")
+        self.assertEqual(self.step(process), "[%d] %s" % (process.pid, sorted([process.pid, holder.pid])))
+        self.assertEqual(self.step(process), "[%d] [%d]" % (process.pid, process.pid))
 
     def test_the_least_used_is_shown(self):
         self.hold(0)

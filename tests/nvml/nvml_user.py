@@ -72,6 +72,29 @@ def memory(device):
     return out
 
 
+class Process(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong), ("gpu_instance", ctypes.c_uint),
+                ("compute_instance", ctypes.c_uint)]
+
+
+class Process1(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong)]
+
+
+def processes(device, version="_v3", kind=Process):
+    """Ids of the processes that compute on a device."""
+    name = "nvmlDeviceGetComputeRunningProcesses" + version
+    count = ctypes.c_uint(0)
+    result = getattr(library, name)(device, ctypes.byref(count), None)
+    if result == SUCCESS and count.value == 0:
+        return []
+    if result != INSUFFICIENT_SIZE:
+        raise NvmlError("%s: %d" % (name, result))
+    room = (kind * count.value)()
+    call(name, device, ctypes.byref(count), room)
+    return sorted(process.pid for process in room if process.memory == 2**64 - 1)
+
+
 def names():
     """Of all devices."""
     return [text("nvmlDeviceGetName", handle(i))[:10] for i in range(number("nvmlDeviceGetCount_v2"))]
