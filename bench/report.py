@@ -165,7 +165,9 @@ def machine_text(result):
     cpus = "%d core%s (%s)" % (machine["cores"], "" if machine["cores"] == 1 else "s", machine["cpu"])
     split = ("the client's process on %d of them, the server on the other %d" % tuple(result["split"])
              if result["split"] else "processes where the kernel puts them")
-    return "%s, Linux %s; %s; %s; device: %s" % (cpus, machine["kernel"], where, split, result["device"])
+    busy = ("; the machine was busy with other work meanwhile (load %.1f)" % machine["load"]
+            if machine["load"] > machine["cores"] / 2 else "")
+    return "%s, Linux %s; %s; %s; device: %s%s" % (cpus, machine["kernel"], where, split, result["device"], busy)
 
 
 def as_text(result):
