@@ -7,7 +7,8 @@ _Static_assert(sizeof(((struct sg_block *)0)->ntid) == 3 * sizeof(uint32_t), "nt
 _Static_assert(sizeof(((struct sg_block *)0)->ctaid) == 3 * sizeof(uint32_t), "ctaid is three words");
 _Static_assert(sizeof(((struct sg_block *)0)->nctaid) == 3 * sizeof(uint32_t), "nctaid is three words");
 _Static_assert(sizeof(((struct sg_thread *)0)->tid) == 3 * sizeof(uint32_t), "tid is three words");
-_Static_assert(sizeof(((struct sg_block *)0)->sm_id) == 4 && sizeof(((struct sg_block *)0)->n_sm) == 4, "words");
+_Static_assert(sizeof(((struct sg_block *)0)->sm_id) == 4 && sizeof(((struct sg_block *)0)->n_sm) == 4,
+               "words");
 _Static_assert(sizeof(((struct sg_block *)0)->shared_static) == 4, "a word");
 _Static_assert(sizeof(((struct sg_block *)0)->shared_total) == 4, "a word");
 _Static_assert(sizeof(((struct sg_block *)0)->grid_id) == 8, "two words");

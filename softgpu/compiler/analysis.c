@@ -118,7 +118,8 @@ static void place(struct sg_arena *arena, struct sg_shared_layout *layout, const
         if (layout->places[i].var == var)
             return;
     layout->size = (layout->size + var->align - 1) & ~(var->align - 1);
-    *SG_PUSH(arena, layout->places, layout->count, layout->capacity) = (struct sg_shared_place){var, layout->size};
+    *SG_PUSH(arena, layout->places, layout->count, layout->capacity) =
+        (struct sg_shared_place){var, layout->size};
     layout->size += (uint32_t)var->size;
 }
 
@@ -155,8 +156,12 @@ static bool mark(struct sg_function *function, const struct sg_operand *operand)
     return function->regs[operand->reg].pointer = true;
 }
 
-/* Is this operand more likely an address than an offset? Offsets come from multiplications and conversions. */
-static bool looks_like_base(const struct sg_function *function, const uint8_t *made_by, const struct sg_operand *operand)
+/*
+ * Is this operand more likely an address than an offset? Offsets come from multiplications and
+ * conversions.
+ */
+static bool looks_like_base(const struct sg_function *function, const uint8_t *made_by,
+                            const struct sg_operand *operand)
 {
     if (operand->kind != SG_OPERAND_REG || sg_types[function->regs[operand->reg].type].bits != 64)
         return false;

@@ -1,6 +1,6 @@
 /*
- * analysis.h - what is known of functions and kernels before code is generated: who calls whom, who waits for other
- * threads, where shared variables lie, which registers hold pointers.
+ * analysis.h - what is known of functions and kernels before code is generated: who calls whom, who waits for
+ * other threads, where shared variables lie, which registers hold pointers.
  */
 #ifndef SG_COMPILER_ANALYSIS_H
 #define SG_COMPILER_ANALYSIS_H
@@ -14,7 +14,7 @@ struct sg_reach {
     bool indirect;    /* one of them calls through a pointer: all functions whose address is taken are in */
     bool thread_form; /* a thread may wait for another, or ends in a callee */
     bool cooperative;
-    bool has_local;   /* one of them has memory of its own that generic addresses may point to */
+    bool has_local; /* one of them has memory of its own that generic addresses may point to */
 };
 
 /** A shared variable's place in one kernel. */
@@ -40,7 +40,13 @@ void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function);
 void sg_analyse_pointers(struct sg_arena *arena, struct sg_function *function);
 
 /** Functions that the runtime provides under their CUDA names. */
-enum sg_builtin { SG_BUILTIN_NONE, SG_BUILTIN_VPRINTF, SG_BUILTIN_ASSERTFAIL, SG_BUILTIN_MALLOC, SG_BUILTIN_FREE };
+enum sg_builtin {
+    SG_BUILTIN_NONE,
+    SG_BUILTIN_VPRINTF,
+    SG_BUILTIN_ASSERTFAIL,
+    SG_BUILTIN_MALLOC,
+    SG_BUILTIN_FREE
+};
 enum sg_builtin sg_builtin_find(const struct sg_function *function);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * analysis_loops.c - finds loops in which a thread may wait for what another thread writes: cycles of the control
- * flow graph that hold a volatile or acquiring load, a compare-and-swap, or the like. The jumps backwards of such a
- * cycle are marked; the code generator lets other threads run there.
+ * analysis_loops.c - finds loops in which a thread may wait for what another thread writes: cycles of the
+ * control flow graph that hold a volatile or acquiring load, a compare-and-swap, or the like. The jumps
+ * backwards of such a cycle are marked; the code generator lets other threads run there.
  *
  * Cycles are the strongly connected components of the graph of basic blocks (Tarjan, without recursion).
  */
@@ -11,8 +11,8 @@
 
 struct graph {
     const struct sg_function *function;
-    uint32_t *block_of;  /* instruction → block */
-    uint32_t *first;     /* block → first instruction; one more at the end */
+    uint32_t *block_of; /* instruction → block */
+    uint32_t *first;    /* block → first instruction; one more at the end */
     uint32_t n_blocks;
 };
 
@@ -111,7 +111,8 @@ static void find_components(struct sg_arena *arena, const struct graph *graph, s
 {
     uint32_t n = graph->n_blocks;
     uint32_t *memory = SG_NEW_ARRAY(arena, uint32_t, 6 * (size_t)n);
-    *walk = (struct walk){memory, memory + n, memory + 2 * n, memory + 3 * n, memory + 4 * n, memory + 5 * n, 0, 0, 0, 0};
+    *walk = (struct walk){
+        memory, memory + n, memory + 2 * n, memory + 3 * n, memory + 4 * n, memory + 5 * n, 0, 0, 0, 0};
     for (uint32_t root = 0; root < n; root++) {
         if (walk->order[root] != 0)
             continue;
@@ -143,7 +144,8 @@ static bool watches_memory(const struct sg_insn *insn)
         if (op == SG_ATOM_CAS || op == SG_ATOM_EXCH)
             return true;
         /* reading by adding 0 */
-        return insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_INTEGER && insn->operands[2].value == 0;
+        return insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_INTEGER &&
+               insn->operands[2].value == 0;
     }
     default:
         return false;

@@ -1,6 +1,7 @@
 /*
- * ast.h - a PTX module as written: what the parser makes of the text. Names are not resolved here, instructions
- * are a word, dotted modifiers and operands; check.h gives them meaning. Slices point into the text.
+ * ast.h - a PTX module as written: what the parser makes of the text. Names are not resolved here,
+ * instructions are a word, dotted modifiers and operands; check.h gives them meaning. Slices point into the
+ * text.
  */
 #ifndef SG_COMPILER_AST_H
 #define SG_COMPILER_AST_H
@@ -20,11 +21,11 @@ enum sg_ast_kind {
 
 struct sg_ast_operand {
     enum sg_ast_kind kind;
-    bool negated;                /* !p */
-    bool minus;                  /* -name */
+    bool negated; /* !p */
+    bool minus;   /* -name */
     struct sg_slice name;
-    struct sg_slice component;   /* x of %tid.x */
-    uint64_t value;              /* integer, bits, or the offset of a name or address */
+    struct sg_slice component; /* x of %tid.x */
+    uint64_t value;            /* integer, bits, or the offset of a name or address */
     struct sg_ast_operand *items;
     uint32_t n_items;
     struct sg_ast_operand *pair; /* q of p|q */
@@ -34,7 +35,13 @@ struct sg_symbol;
 
 /** An element of an initialiser: a list, a number, or the address of a symbol. */
 struct sg_ast_initial {
-    enum { SG_INITIAL_LIST, SG_INITIAL_INTEGER, SG_INITIAL_FLOAT32, SG_INITIAL_FLOAT64, SG_INITIAL_SYMBOL } kind;
+    enum {
+        SG_INITIAL_LIST,
+        SG_INITIAL_INTEGER,
+        SG_INITIAL_FLOAT32,
+        SG_INITIAL_FLOAT64,
+        SG_INITIAL_SYMBOL
+    } kind;
     bool generic;
     uint64_t value; /* number, or offset from the symbol */
     uint64_t mask;  /* 0xff00(symbol): the bits to take; 0 if none */
@@ -45,7 +52,13 @@ struct sg_ast_initial {
     uint32_t line;
 };
 
-enum sg_linkage { SG_LINKAGE_NONE, SG_LINKAGE_EXTERN, SG_LINKAGE_VISIBLE, SG_LINKAGE_WEAK, SG_LINKAGE_COMMON };
+enum sg_linkage {
+    SG_LINKAGE_NONE,
+    SG_LINKAGE_EXTERN,
+    SG_LINKAGE_VISIBLE,
+    SG_LINKAGE_WEAK,
+    SG_LINKAGE_COMMON
+};
 
 /** A variable or a parameter. */
 struct sg_ast_variable {
@@ -53,10 +66,10 @@ struct sg_ast_variable {
     enum sg_linkage linkage;
     enum sg_space space;
     enum sg_type type;
-    uint32_t vector;  /* 1, 2, 4 */
-    uint32_t align;   /* 0: natural */
+    uint32_t vector; /* 1, 2, 4 */
+    uint32_t align;  /* 0: natural */
     bool is_array;
-    uint64_t count;   /* elements; 0 for name[] */
+    uint64_t count; /* elements; 0 for name[] */
     bool managed;
     struct sg_slice name;
     struct sg_ast_initial *initial;

@@ -1,6 +1,6 @@
 /*
- * check.c - from a parsed module to a checked one: module scope. Declares all variables and functions first, so that
- * bodies and initialisers may name what follows them, then checks the bodies.
+ * check.c - from a parsed module to a checked one: module scope. Declares all variables and functions first,
+ * so that bodies and initialisers may name what follows them, then checks the bodies.
  */
 #include "softgpu/compiler/check.h"
 
@@ -26,7 +26,8 @@ void sg_check_fail(struct sg_checker *checker, const char *format, ...)
     sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s", message);
 }
 
-static _Noreturn void fail_at(struct sg_checker *checker, uint32_t line, const char *message, struct sg_slice name)
+static _Noreturn void fail_at(struct sg_checker *checker, uint32_t line, const char *message,
+                              struct sg_slice name)
 {
     sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s '%.*s'", message, (int)name.size,
             name.data);
@@ -63,7 +64,8 @@ struct sg_symbol *sg_check_module_symbol(struct sg_checker *checker, struct sg_s
 }
 
 /* The symbol that a declaration with this linkage would declare again. */
-static struct sg_symbol *declared_before(struct sg_checker *checker, struct sg_slice name, enum sg_linkage linkage)
+static struct sg_symbol *declared_before(struct sg_checker *checker, struct sg_slice name,
+                                         enum sg_linkage linkage)
 {
     struct sg_symbol *own = sg_map_get(checker->unit, name);
     return own != NULL || linkage == SG_LINKAGE_NONE ? own : sg_map_get(&checker->module->symbols, name);
@@ -74,7 +76,8 @@ static void declare_symbol(struct sg_checker *checker, struct sg_slice name, enu
 {
     struct sg_symbol *copy = SG_NEW(checker->arena, struct sg_symbol);
     *copy = symbol;
-    sg_map_put(linkage == SG_LINKAGE_NONE ? checker->unit : &checker->module->symbols, checker->arena, name, copy);
+    sg_map_put(linkage == SG_LINKAGE_NONE ? checker->unit : &checker->module->symbols, checker->arena, name,
+               copy);
 }
 
 static bool is_strong(enum sg_linkage linkage)
@@ -144,7 +147,10 @@ void sg_check_signature(struct sg_checker *checker, struct sg_function *function
     }
 }
 
-/* The function that this text defines or declares; NULL if another module's definition stands in its place. */
+/*
+ * The function that this text defines or declares; NULL if another module's definition stands in its
+ * place.
+ */
 static struct sg_function *declare_function(struct sg_checker *checker, const struct sg_ast_function *ast)
 {
     struct sg_module *module = checker->module;
@@ -167,7 +173,8 @@ static struct sg_function *declare_function(struct sg_checker *checker, const st
         function->name = sg_arena_string(checker->arena, ast->name);
         declare_symbol(checker, ast->name, ast->linkage,
                        (struct sg_symbol){.kind = SG_SYMBOL_FUNCTION, .function = function});
-        *SG_PUSH(checker->arena, module->functions, module->n_functions, module->function_capacity) = function;
+        *SG_PUSH(checker->arena, module->functions, module->n_functions, module->function_capacity) =
+            function;
     }
     function->line = ast->line;
     function->linkage = ast->linkage;
@@ -212,8 +219,9 @@ static void check_target(struct sg_checker *checker, const struct sg_ast *ast, u
     if (ast->version == 0)
         sg_fail(diagnostics, SG_COMPILE_INVALID_PTX, 1, "no .version directive");
     if (ast->version > NEWEST_VERSION)
-        sg_fail(diagnostics, SG_COMPILE_UNSUPPORTED_PTX, 1, ".version %u.%u is newer than the newest known, %u.%u",
-                ast->version / 10, ast->version % 10, NEWEST_VERSION / 10, NEWEST_VERSION % 10);
+        sg_fail(diagnostics, SG_COMPILE_UNSUPPORTED_PTX, 1,
+                ".version %u.%u is newer than the newest known, %u.%u", ast->version / 10, ast->version % 10,
+                NEWEST_VERSION / 10, NEWEST_VERSION % 10);
     if (ast->target.size < 4 || memcmp(ast->target.data, "sm_", 3) != 0)
         sg_fail(diagnostics, SG_COMPILE_INVALID_PTX, ast->target_line, "no .target sm_NN directive");
     char *suffix;
@@ -223,8 +231,9 @@ static void check_target(struct sg_checker *checker, const struct sg_ast *ast, u
                 : *suffix == 'f' ? target / 10 == capability / 10 && target <= capability
                                  : target <= capability;
     if (!fits)
-        sg_fail(diagnostics, SG_COMPILE_NO_BINARY, ast->target_line, ".target %.*s does not fit the device's sm_%u",
-                (int)ast->target.size, ast->target.data, capability);
+        sg_fail(diagnostics, SG_COMPILE_NO_BINARY, ast->target_line,
+                ".target %.*s does not fit the device's sm_%u", (int)ast->target.size, ast->target.data,
+                capability);
 }
 
 static void check_aliases(struct sg_checker *checker, const struct sg_ast *ast)
@@ -242,7 +251,8 @@ static void check_aliases(struct sg_checker *checker, const struct sg_ast *ast)
     }
 }
 
-struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, size_t count, uint32_t capability)
+struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, size_t count,
+                           uint32_t capability)
 {
     struct sg_checker *checker = SG_NEW(arena, struct sg_checker);
     struct sg_map *units = SG_NEW_ARRAY(arena, struct sg_map, count);

@@ -12,7 +12,7 @@ struct sg_checker {
     struct sg_arena *arena;
     struct sg_module *module;
     struct sg_map opcodes; /* text of "base.mod.mod" and number of operands → struct sg_opcode */
-    struct sg_map *unit; /* names that the module in work has for itself */
+    struct sg_map *unit;   /* names that the module in work has for itself */
     /* of the function being checked */
     struct sg_function *function;
     struct sg_map scopes[SG_CHECK_SCOPES];
@@ -41,7 +41,8 @@ struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast
 uint32_t sg_check_new_register(struct sg_checker *checker, enum sg_type type);
 void sg_check_take_address(struct sg_checker *checker, struct sg_function *function);
 /** The body of a function whose header is known. */
-void sg_check_body(struct sg_checker *checker, struct sg_function *function, const struct sg_ast_function *ast);
+void sg_check_body(struct sg_checker *checker, struct sg_function *function,
+                   const struct sg_ast_function *ast);
 /** Params and returns of a signature. */
 void sg_check_signature(struct sg_checker *checker, struct sg_function *function,
                         const struct sg_ast_prototype *prototype);

@@ -1,6 +1,6 @@
 /*
- * check_body.c - the body of a function: scopes, declarations, labels. Labels are visible in the whole function,
- * registers and variables in the braces that hold them.
+ * check_body.c - the body of a function: scopes, declarations, labels. Labels are visible in the whole
+ * function, registers and variables in the braces that hold them.
  */
 #include "softgpu/compiler/check.h"
 
@@ -81,7 +81,8 @@ static void declare_variable(struct sg_checker *checker, const struct sg_ast_var
     sg_check_declare(checker, ast->name, symbol);
 }
 
-static void declare_formals(struct sg_checker *checker, struct sg_function *function, const struct sg_ast_function *ast)
+static void declare_formals(struct sg_checker *checker, struct sg_function *function,
+                            const struct sg_ast_function *ast)
 {
     for (int side = 0; side < 2; side++) {
         uint32_t count = side == 0 ? function->n_params : function->n_returns;
@@ -115,8 +116,8 @@ static void declare_labels(struct sg_checker *checker, const struct sg_ast_funct
         depth -= statement->kind == SG_STATEMENT_CLOSE;
         if (statement->kind != SG_STATEMENT_LABEL)
             continue;
-        struct sg_label *label = SG_PUSH(checker->arena, function->labels, function->n_labels,
-                                         function->label_capacity);
+        struct sg_label *label =
+            SG_PUSH(checker->arena, function->labels, function->n_labels, function->label_capacity);
         *label = (struct sg_label){statement->name, insn, statement->line};
         struct sg_symbol symbol = {.kind = SG_SYMBOL_LABEL};
         symbol.number = function->n_labels - 1;
@@ -152,8 +153,8 @@ static void declare_inner(struct sg_checker *checker, const struct sg_ast_functi
         } else if (statement->kind == SG_STATEMENT_TARGETS) {
             symbol.kind = SG_SYMBOL_TABLE;
             symbol.number = function->n_tables;
-            struct sg_table *table = SG_PUSH(checker->arena, function->tables, function->n_tables,
-                                             function->table_capacity);
+            struct sg_table *table =
+                SG_PUSH(checker->arena, function->tables, function->n_tables, function->table_capacity);
             table->count = 0;
             table->labels = SG_NEW_ARRAY(checker->arena, uint32_t, statement->targets.count);
             sg_check_declare(checker, statement->name, symbol);
@@ -183,7 +184,8 @@ static void enter(struct sg_checker *checker)
     checker->scopes[checker->depth++] = (struct sg_map){0};
 }
 
-void sg_check_body(struct sg_checker *checker, struct sg_function *function, const struct sg_ast_function *ast)
+void sg_check_body(struct sg_checker *checker, struct sg_function *function,
+                   const struct sg_ast_function *ast)
 {
     checker->function = function;
     checker->depth = 0;

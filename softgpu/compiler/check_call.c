@@ -7,7 +7,8 @@
  */
 #include "softgpu/compiler/check.h"
 
-static struct sg_operand *check_list(struct sg_checker *checker, const struct sg_ast_operand *list, uint32_t *count)
+static struct sg_operand *check_list(struct sg_checker *checker, const struct sg_ast_operand *list,
+                                     uint32_t *count)
 {
     struct sg_operand *operands = SG_NEW_ARRAY(checker->arena, struct sg_operand, list->n_items);
     *count = list->n_items;
@@ -22,7 +23,8 @@ static struct sg_operand *check_list(struct sg_checker *checker, const struct sg
 }
 
 /* Arguments that are registers or numbers take the shape of the formal, and so need one. */
-static void check_shapes(struct sg_checker *checker, const struct sg_function *signature, struct sg_call *call)
+static void check_shapes(struct sg_checker *checker, const struct sg_function *signature,
+                         struct sg_call *call)
 {
     if (signature->n_params != call->n_arguments || signature->n_returns != call->n_returns)
         sg_check_fail(checker, "the call has %u arguments and %u results, the function %u and %u",

@@ -25,8 +25,8 @@ static const char *register_type(struct sg_checker *checker, const struct sg_ope
     return sg_types[checker->function->regs[operand->reg].type].name;
 }
 
-static void check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type, bool dest,
-                       bool wider)
+static void check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type,
+                       bool dest, bool wider)
 {
     switch (operand->kind) {
     case SG_OPERAND_REG:
@@ -44,7 +44,8 @@ static void check_type(struct sg_checker *checker, const struct sg_operand *oper
         break;
     case SG_OPERAND_FLOAT32:
     case SG_OPERAND_FLOAT64:
-        if (type == SG_PRED || sg_types[type].class == SG_CLASS_SIGNED || sg_types[type].class == SG_CLASS_UNSIGNED)
+        if (type == SG_PRED || sg_types[type].class == SG_CLASS_SIGNED ||
+            sg_types[type].class == SG_CLASS_UNSIGNED)
             sg_check_fail(checker, "a floating-point number where .%s is wanted", sg_types[type].name);
         break;
     case SG_OPERAND_SPECIAL:
@@ -82,15 +83,21 @@ static enum sg_type operand_type(const struct sg_insn *insn, const struct sg_ope
     if (!form->doubled || SG_MOD(insn, SG_GROUP_WIDE) != SG_WIDE)
         return type;
     switch (type) {
-    case SG_U16: return SG_U32;
-    case SG_S16: return SG_S32;
-    case SG_U32: return SG_U64;
-    case SG_S32: return SG_S64;
-    default: return SG_TYPE_NONE;
+    case SG_U16:
+        return SG_U32;
+    case SG_S16:
+        return SG_S32;
+    case SG_U32:
+        return SG_U64;
+    case SG_S32:
+        return SG_S64;
+    default:
+        return SG_TYPE_NONE;
     }
 }
 
-static void check_operands(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast)
+static void check_operands(struct sg_checker *checker, struct sg_insn *insn,
+                           const struct sg_ast_instruction *ast)
 {
     /* one more than written, for the second result of p|q, which becomes the last operand */
     insn->operands = SG_NEW_ARRAY(checker->arena, struct sg_operand, ast->n_operands + 1);
@@ -145,11 +152,16 @@ static void check_operands(struct sg_checker *checker, struct sg_insn *insn, con
 static enum sg_type mov_part(enum sg_type whole, uint32_t parts)
 {
     switch (sg_types[whole].bits / parts) {
-    case 8: return SG_B8;
-    case 16: return SG_B16;
-    case 32: return SG_B32;
-    case 64: return SG_B64;
-    default: return SG_TYPE_NONE;
+    case 8:
+        return SG_B8;
+    case 16:
+        return SG_B16;
+    case 32:
+        return SG_B32;
+    case 64:
+        return SG_B64;
+    default:
+        return SG_TYPE_NONE;
     }
 }
 
@@ -164,8 +176,9 @@ static void check_mov(struct sg_checker *checker, struct sg_insn *insn)
             if (operand->kind == SG_OPERAND_REG && operand->value != 0)
                 sg_check_fail(checker, "a register has no offset here");
             if (operand->kind == SG_OPERAND_FUNCTION)
-                sg_check_take_address(checker, operand->function->alias_of != NULL ? operand->function->alias_of
-                                                                                   : operand->function);
+                sg_check_take_address(checker, operand->function->alias_of != NULL
+                                                   ? operand->function->alias_of
+                                                   : operand->function);
             if (type == SG_PRED && operand->kind == SG_OPERAND_INTEGER)
                 continue;
             check_type(checker, operand, type, i == 0, false);
@@ -198,12 +211,16 @@ static bool type_in(const struct sg_insn *insn, const char *names)
 
 static void check_atomic(struct sg_checker *checker, struct sg_insn *insn)
 {
-    static const char *const allowed[] = {
-        [SG_ATOM_AND] = "b32 b64", [SG_ATOM_OR] = "b32 b64", [SG_ATOM_XOR] = "b32 b64",
-        [SG_ATOM_CAS] = "b16 b32 b64 b128 u32 s32 u64 s64", [SG_ATOM_EXCH] = "b32 b64 b128 u32 s32 u64 s64 f32",
-        [SG_ATOM_ADD] = "u32 s32 u64 s64 f32 f64 f16 f16x2 bf16 bf16x2",
-        [SG_ATOM_INC] = "u32", [SG_ATOM_DEC] = "u32",
-        [SG_ATOM_MIN] = "u32 s32 u64 s64", [SG_ATOM_MAX] = "u32 s32 u64 s64"};
+    static const char *const allowed[] = {[SG_ATOM_AND] = "b32 b64",
+                                          [SG_ATOM_OR] = "b32 b64",
+                                          [SG_ATOM_XOR] = "b32 b64",
+                                          [SG_ATOM_CAS] = "b16 b32 b64 b128 u32 s32 u64 s64",
+                                          [SG_ATOM_EXCH] = "b32 b64 b128 u32 s32 u64 s64 f32",
+                                          [SG_ATOM_ADD] = "u32 s32 u64 s64 f32 f64 f16 f16x2 bf16 bf16x2",
+                                          [SG_ATOM_INC] = "u32",
+                                          [SG_ATOM_DEC] = "u32",
+                                          [SG_ATOM_MIN] = "u32 s32 u64 s64",
+                                          [SG_ATOM_MAX] = "u32 s32 u64 s64"};
     uint8_t op = SG_MOD(insn, SG_GROUP_ATOM);
     if (!type_in(insn, allowed[op]))
         sg_check_fail(checker, "the operation does not fit type .%s", sg_types[insn->types[0]].name);
@@ -244,7 +261,8 @@ static void check_memory(struct sg_checker *checker, struct sg_insn *insn)
     const struct sg_operand *address = &insn->operands[load ? 1 : 0];
     if (!load && space == SG_MOD_CONST)
         sg_check_fail(checker, "constant memory cannot be written");
-    if (address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM && space != SG_MOD_PARAM && space != 0)
+    if (address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM && space != SG_MOD_PARAM &&
+        space != 0)
         sg_check_fail(checker, "'%s' is a parameter", address->var->name);
     if (space == SG_MOD_PARAM && address->kind == SG_OPERAND_VAR && address->var->space != SG_SPACE_PARAM)
         sg_check_fail(checker, "'%s' is not a parameter", address->var->name);
@@ -325,7 +343,8 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
 {
     struct sg_function *function = checker->function;
     const struct sg_opcode *opcode = sg_check_opcode(checker, ast);
-    struct sg_insn *insn = SG_PUSH(checker->arena, function->insns, function->n_insns, function->insn_capacity);
+    struct sg_insn *insn =
+        SG_PUSH(checker->arena, function->insns, function->n_insns, function->insn_capacity);
     *insn = (struct sg_insn){.form = opcode->form, .line = checker->statement->line, .text = ast->text};
     for (int i = 0; i < SG_INSN_TYPES; i++)
         insn->types[i] = opcode->types[i];
@@ -334,7 +353,8 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
     if (ast->guard.size != 0) {
         uint32_t guard = sg_check_register(checker, ast->guard);
         if (guard == UINT32_MAX || function->regs[guard].type != SG_PRED)
-            sg_check_fail(checker, "the guard '%.*s' is not a predicate", (int)ast->guard.size, ast->guard.data);
+            sg_check_fail(checker, "the guard '%.*s' is not a predicate", (int)ast->guard.size,
+                          ast->guard.data);
         insn->guard = guard + 1;
         insn->guard_negated = ast->guard_negated;
     }

@@ -6,7 +6,8 @@
 #include <string.h>
 
 /* Finds the modifier in one of the row's groups that are still free. */
-static bool take_group(const struct sg_form *form, struct sg_slice word, uint64_t *taken, struct sg_opcode *out)
+static bool take_group(const struct sg_form *form, struct sg_slice word, uint64_t *taken,
+                       struct sg_opcode *out)
 {
     for (uint64_t groups = form->groups & ~*taken; groups != 0; groups &= groups - 1) {
         int group = __builtin_ctzll(groups);
@@ -76,7 +77,8 @@ static _Noreturn void fail_match(struct sg_checker *checker, const struct sg_for
     if (farthest != NULL)
         sg_check_fail(checker, "modifier '.%.*s' does not fit instruction '%.*s'", (int)farthest->size,
                       farthest->data, (int)ast->base.size, ast->base.data);
-    sg_check_fail(checker, "instruction '%.*s' lacks a type or modifier", (int)ast->base.size, ast->base.data);
+    sg_check_fail(checker, "instruction '%.*s' lacks a type or modifier", (int)ast->base.size,
+                  ast->base.data);
 }
 
 struct sg_opcode *sg_check_opcode(struct sg_checker *checker, const struct sg_ast_instruction *ast)
@@ -98,8 +100,9 @@ struct sg_opcode *sg_check_opcode(struct sg_checker *checker, const struct sg_as
     const struct sg_form *forms = sg_forms_find(ast->base, &count);
     if (forms == NULL)
         sg_check_fail(checker,
-                      sg_base_is_unsupported(ast->base) ? "instruction '%.*s' is not supported by the software device"
-                                                        : "unknown instruction '%.*s'",
+                      sg_base_is_unsupported(ast->base)
+                          ? "instruction '%.*s' is not supported by the software device"
+                          : "unknown instruction '%.*s'",
                       (int)ast->base.size, ast->base.data);
     struct sg_opcode *opcode = SG_NEW(checker->arena, struct sg_opcode);
     const struct sg_slice *bad;

@@ -1,10 +1,10 @@
 /*
  * codegen.c - the LLVM module of one kernel: its functions, and the frame around it.
  *
- * Thread form: the kernel's body is the code. Block form: a loop over the block's threads calls the body, which LLVM
- * inlines; accesses to memory in it carry an access group that the loop names as parallel, since threads that do not
- * wait for each other may not depend on each other either. The loop is written as LLVM's text because only the text
- * can make distinct metadata; the body is added to the module that the text makes.
+ * Thread form: the kernel's body is the code. Block form: a loop over the block's threads calls the body,
+ * which LLVM inlines; accesses to memory in it carry an access group that the loop names as parallel, since
+ * threads that do not wait for each other may not depend on each other either. The loop is written as LLVM's
+ * text because only the text can make distinct metadata; the body is added to the module that the text makes.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -73,8 +73,8 @@ static const char block_frame[] =
     "!2 = !{!\"llvm.loop.parallel_accesses\", !0}\n"
     "!3 = !{}\n";
 
-static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, LLVMAttributeIndex index, const char *name,
-                          uint64_t value)
+static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, LLVMAttributeIndex index,
+                          const char *name, uint64_t value)
 {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
     LLVMAddAttributeAtIndex(function, index, LLVMCreateEnumAttribute(gen->context, kind, value));
@@ -84,9 +84,9 @@ static bool parse_frame(struct sg_codegen *gen, const char *symbol)
 {
     char text[sizeof(block_frame) + 512];
     size_t ntid = offsetof(struct sg_block, ntid), tid = offsetof(struct sg_thread, tid);
-    int size = snprintf(text, sizeof(text), block_frame, symbol, sizeof(struct sg_thread), ntid, ntid + 4, ntid + 8, tid,
-                        tid + 4, tid + 8, offsetof(struct sg_thread, linear), offsetof(struct sg_thread, block),
-                        offsetof(struct sg_thread, engine));
+    int size = snprintf(text, sizeof(text), block_frame, symbol, sizeof(struct sg_thread), ntid, ntid + 4,
+                        ntid + 8, tid, tid + 4, tid + 8, offsetof(struct sg_thread, linear),
+                        offsetof(struct sg_thread, block), offsetof(struct sg_thread, engine));
     LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(text, (size_t)size, "frame");
     char *message = NULL;
     if (LLVMParseIRInContext(gen->context, buffer, &gen->llvm, &message)) {
@@ -123,7 +123,8 @@ static void set_types(struct sg_codegen *gen)
     gen->invariant_kind = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
 }
 
-static LLVMValueRef declare_function(struct sg_codegen *gen, const struct sg_function *function, uint32_t index)
+static LLVMValueRef declare_function(struct sg_codegen *gen, const struct sg_function *function,
+                                     uint32_t index)
 {
     char name[32];
     uint32_t count = 1 + function->n_params + function->n_returns;
@@ -136,8 +137,8 @@ static LLVMValueRef declare_function(struct sg_codegen *gen, const struct sg_fun
     add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
     add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "null_pointer_is_valid", 0);
     for (uint32_t i = 0; i < count - 1; i++) {
-        const struct sg_var *formal = i < function->n_returns ? &function->returns[i]
-                                                              : &function->params[i - function->n_returns];
+        const struct sg_var *formal =
+            i < function->n_returns ? &function->returns[i] : &function->params[i - function->n_returns];
         add_attribute(gen, value, i + 2, "nonnull", 0);
         add_attribute(gen, value, i + 2, "align", formal->align);
         if (formal->size > 0)
@@ -146,7 +147,8 @@ static LLVMValueRef declare_function(struct sg_codegen *gen, const struct sg_fun
     return value;
 }
 
-static LLVMValueRef declare_kernel(struct sg_codegen *gen, const struct sg_function *kernel, const char *symbol)
+static LLVMValueRef declare_kernel(struct sg_codegen *gen, const struct sg_function *kernel,
+                                   const char *symbol)
 {
     LLVMTypeRef types[2] = {gen->pointer, gen->pointer};
     LLVMTypeRef type = LLVMFunctionType(gen->nothing, types, 2, 0);
@@ -194,7 +196,8 @@ static void check_resolved(struct sg_codegen *gen)
         const struct sg_function *function = gen->reach->functions[i];
         if (!function->defined && sg_builtin_find(function) == SG_BUILTIN_NONE &&
             !(function->address_taken && gen->reach->indirect))
-            sg_fail(gen->arena->diagnostics, SG_COMPILE_UNRESOLVED, 0, "undefined function '%s'", function->name);
+            sg_fail(gen->arena->diagnostics, SG_COMPILE_UNRESOLVED, 0, "undefined function '%s'",
+                    function->name);
     }
 }
 

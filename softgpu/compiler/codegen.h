@@ -1,9 +1,9 @@
 /*
  * codegen.h - internal to the code generator: one kernel, with the functions it reaches, to one LLVM module.
  *
- * A PTX register is a stack slot of the LLVM type that suits it (integers of its width, float, double, i1, or a
- * pointer where analysis found addresses); LLVM turns slots into values. Packed and small floats are integers in
- * slots and become float only inside of operations.
+ * A PTX register is a stack slot of the LLVM type that suits it (integers of its width, float, double, i1, or
+ * a pointer where analysis found addresses); LLVM turns slots into values. Packed and small floats are
+ * integers in slots and become float only inside of operations.
  */
 #ifndef SG_COMPILER_CODEGEN_H
 #define SG_COMPILER_CODEGEN_H
@@ -25,10 +25,10 @@ struct sg_codegen {
     LLVMBuilderRef builder;
     LLVMBuilderRef entry_builder; /* for values that are computed once, at the function's start */
     LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, pointer, nothing;
-    LLVMValueRef handle_table;    /* code of the functions whose address is taken, in this kernel */
-    LLVMValueRef access_group;    /* metadata: accesses that do not depend on those of other threads */
+    LLVMValueRef handle_table; /* code of the functions whose address is taken, in this kernel */
+    LLVMValueRef access_group; /* metadata: accesses that do not depend on those of other threads */
     unsigned access_group_kind, invariant_kind;
-    LLVMValueRef *functions;      /* by place in reach */
+    LLVMValueRef *functions; /* by place in reach */
 
     /* of the function in work */
     struct sg_function *function;
@@ -55,19 +55,22 @@ LLVMTypeRef sg_gen_int(struct sg_codegen *gen, unsigned bits);
 LLVMValueRef sg_gen_const(struct sg_codegen *gen, unsigned bits, uint64_t value);
 /** The value of an operand, as the LLVM type of `type`. */
 LLVMValueRef sg_gen_read(struct sg_codegen *gen, const struct sg_operand *operand, enum sg_type type);
-void sg_gen_write(struct sg_codegen *gen, const struct sg_operand *operand, enum sg_type type, LLVMValueRef value);
+void sg_gen_write(struct sg_codegen *gen, const struct sg_operand *operand, enum sg_type type,
+                  LLVMValueRef value);
 /** The host address that an address operand means in a state space. */
 LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *operand, uint8_t space);
 /** The address of a variable as an integer, in its own space. */
 LLVMValueRef sg_gen_variable_address(struct sg_codegen *gen, const struct sg_var *var, uint64_t offset);
-LLVMValueRef sg_gen_intrinsic(struct sg_codegen *gen, const char *name, LLVMTypeRef *overloads, unsigned n_overloads,
-                              LLVMValueRef *arguments, unsigned count);
+LLVMValueRef sg_gen_intrinsic(struct sg_codegen *gen, const char *name, LLVMTypeRef *overloads,
+                              unsigned n_overloads, LLVMValueRef *arguments, unsigned count);
 /** An intrinsic that is overloaded by the type of its first argument. */
-LLVMValueRef sg_gen_math(struct sg_codegen *gen, const char *name, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+LLVMValueRef sg_gen_math(struct sg_codegen *gen, const char *name, LLVMValueRef a, LLVMValueRef b,
+                         LLVMValueRef c);
 /** Calls a function of the runtime or of math.h; declared on first use. */
-LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRef result, LLVMValueRef *arguments,
-                            unsigned count);
-LLVMValueRef sg_gen_compare(struct sg_codegen *gen, LLVMIntPredicate predicate, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRef result,
+                            LLVMValueRef *arguments, unsigned count);
+LLVMValueRef sg_gen_compare(struct sg_codegen *gen, LLVMIntPredicate predicate, LLVMValueRef a,
+                            LLVMValueRef b);
 LLVMValueRef sg_gen_select(struct sg_codegen *gen, LLVMValueRef condition, LLVMValueRef yes, LLVMValueRef no);
 LLVMValueRef sg_gen_cast(struct sg_codegen *gen, LLVMValueRef value, LLVMTypeRef type);
 
@@ -82,16 +85,16 @@ LLVMValueRef sg_gen_shared_base(struct sg_codegen *gen);
 LLVMValueRef sg_gen_block_field(struct sg_codegen *gen, size_t offset, LLVMTypeRef type);
 
 /* Families; false if the instruction is none of theirs. */
-bool sg_gen_integer(struct sg_codegen *gen);  /* codegen_integer.c */
-bool sg_gen_bits(struct sg_codegen *gen);     /* codegen_bits.c */
-bool sg_gen_float(struct sg_codegen *gen);    /* codegen_float.c */
+bool sg_gen_integer(struct sg_codegen *gen);    /* codegen_integer.c */
+bool sg_gen_bits(struct sg_codegen *gen);       /* codegen_bits.c */
+bool sg_gen_float(struct sg_codegen *gen);      /* codegen_float.c */
 bool sg_gen_comparison(struct sg_codegen *gen); /* codegen_compare.c */
-bool sg_gen_convert(struct sg_codegen *gen);  /* codegen_convert.c */
-bool sg_gen_memory(struct sg_codegen *gen);   /* codegen_memory.c */
-bool sg_gen_atomic(struct sg_codegen *gen);   /* codegen_atomic.c */
-bool sg_gen_control(struct sg_codegen *gen);  /* codegen_control.c */
-bool sg_gen_threads(struct sg_codegen *gen);  /* codegen_threads.c */
-bool sg_gen_lanes(struct sg_codegen *gen);    /* codegen_lanes.c */
+bool sg_gen_convert(struct sg_codegen *gen);    /* codegen_convert.c */
+bool sg_gen_memory(struct sg_codegen *gen);     /* codegen_memory.c */
+bool sg_gen_atomic(struct sg_codegen *gen);     /* codegen_atomic.c */
+bool sg_gen_control(struct sg_codegen *gen);    /* codegen_control.c */
+bool sg_gen_threads(struct sg_codegen *gen);    /* codegen_threads.c */
+bool sg_gen_lanes(struct sg_codegen *gen);      /* codegen_lanes.c */
 
 /* codegen_round.c: pieces of floating-point arithmetic that families share */
 LLVMValueRef sg_gen_flush(struct sg_codegen *gen, LLVMValueRef value);
@@ -111,7 +114,8 @@ LLVMValueRef sg_gen_f32_to_bf16(struct sg_codegen *gen, LLVMValueRef value, uint
 LLVMValueRef sg_gen_f64_to_f32_odd(struct sg_codegen *gen, LLVMValueRef value);
 /** Either of the small formats, by type (f16 or bf16). */
 LLVMValueRef sg_gen_small_to_f32(struct sg_codegen *gen, enum sg_type type, LLVMValueRef bits);
-LLVMValueRef sg_gen_f32_to_small(struct sg_codegen *gen, enum sg_type type, LLVMValueRef value, uint8_t round);
+LLVMValueRef sg_gen_f32_to_small(struct sg_codegen *gen, enum sg_type type, LLVMValueRef value,
+                                 uint8_t round);
 
 /* codegen_approx.c: the approximate functions of float */
 LLVMValueRef sg_gen_ex2(struct sg_codegen *gen, LLVMValueRef x);

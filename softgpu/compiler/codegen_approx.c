@@ -1,7 +1,7 @@
 /*
- * codegen_approx.c - the approximate functions (ex2, lg2, sin, cos, tanh) of float, as arithmetic that LLVM can compute
- * for many threads at once. They are within two units of the last place (sin and cos: of 1; tanh: 2^-14), which is
- * more than PTX asks for. Polynomials are least-squares fits over the reduced arguments.
+ * codegen_approx.c - the approximate functions (ex2, lg2, sin, cos, tanh) of float, as arithmetic that LLVM
+ * can compute for many threads at once. They are within two units of the last place (sin and cos: of 1; tanh:
+ * 2^-14), which is more than PTX asks for. Polynomials are least-squares fits over the reduced arguments.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -42,7 +42,8 @@ LLVMValueRef sg_gen_ex2(struct sg_codegen *gen, LLVMValueRef x)
     x = sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOLT, x, low, ""), low, x);
     x = sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOGT, x, high, ""), high, x);
     LLVMValueRef shifted = LLVMBuildFAdd(B, x, real(gen, magic), "");
-    LLVMValueRef n = LLVMBuildSub(B, sg_gen_cast(gen, shifted, gen->i32), sg_gen_const(gen, 32, 0x4b400000), "");
+    LLVMValueRef n =
+        LLVMBuildSub(B, sg_gen_cast(gen, shifted, gen->i32), sg_gen_const(gen, 32, 0x4b400000), "");
     LLVMValueRef f = LLVMBuildFSub(B, x, LLVMBuildFSub(B, shifted, real(gen, magic), ""), "");
     LLVMValueRef value = sg_gen_math(gen, "llvm.fmuladd", f, polynomial(gen, f, p, 6), real(gen, 1.0));
     /* in two steps, so that neither overflows before its time; the second rounds denormal results once */
@@ -54,10 +55,13 @@ LLVMValueRef sg_gen_ex2(struct sg_codegen *gen, LLVMValueRef x)
 LLVMValueRef sg_gen_lg2(struct sg_codegen *gen, LLVMValueRef x)
 {
     /* log2(1 + t) = t * q(t) for 1 + t from sqrt(1/2) to sqrt(2) */
-    static const double q[] = {1.44269504092,   -0.721347351565, 0.480898212652,  -0.360696628714, 0.288568896128,
-                               -0.239619044422, 0.204575292461,  -0.191024980901, 0.186312094884,  -0.110201594569};
-    LLVMValueRef zero = real(gen, 0.0), infinity = LLVMConstBitCast(sg_gen_const(gen, 32, 0x7f800000), gen->f32);
-    LLVMValueRef small = LLVMBuildFCmp(B, LLVMRealOLT, x, LLVMConstBitCast(sg_gen_const(gen, 32, 0x00800000), gen->f32), "");
+    static const double q[] = {1.44269504092,  -0.721347351565, 0.480898212652, -0.360696628714,
+                               0.288568896128, -0.239619044422, 0.204575292461, -0.191024980901,
+                               0.186312094884, -0.110201594569};
+    LLVMValueRef zero = real(gen, 0.0),
+                 infinity = LLVMConstBitCast(sg_gen_const(gen, 32, 0x7f800000), gen->f32);
+    LLVMValueRef small =
+        LLVMBuildFCmp(B, LLVMRealOLT, x, LLVMConstBitCast(sg_gen_const(gen, 32, 0x00800000), gen->f32), "");
     LLVMValueRef scaled = sg_gen_select(gen, small, LLVMBuildFMul(B, x, real(gen, 8388608.0), ""), x);
     LLVMValueRef bits = sg_gen_cast(gen, scaled, gen->i32);
     LLVMValueRef exponent = LLVMBuildSub(B, bits, sg_gen_const(gen, 32, 0x3f3504f3), "");
@@ -67,7 +71,8 @@ LLVMValueRef sg_gen_lg2(struct sg_codegen *gen, LLVMValueRef x)
     LLVMValueRef whole = LLVMBuildSIToFP(B, exponent, gen->f32, "");
     whole = sg_gen_select(gen, small, LLVMBuildFSub(B, whole, real(gen, 23.0), ""), whole);
     LLVMValueRef value = sg_gen_math(gen, "llvm.fmuladd", t, polynomial(gen, t, q, 10), whole);
-    value = sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOLT, x, infinity, ""), value, x); /* infinity and NaN */
+    value =
+        sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOLT, x, infinity, ""), value, x); /* infinity and NaN */
     LLVMValueRef nan = LLVMConstBitCast(sg_gen_const(gen, 32, 0x7fffffff), gen->f32);
     value = sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOLT, x, zero, ""), nan, value);
     LLVMValueRef minus = LLVMConstBitCast(sg_gen_const(gen, 32, 0xff800000u), gen->f32);
@@ -79,11 +84,14 @@ LLVMValueRef sg_gen_sine(struct sg_codegen *gen, LLVMValueRef x, bool cosine)
     static const double s[] = {-0.166666646651, 0.00833274863461, -0.00019587949872};
     static const double c[] = {0.0416666646618, -0.00138883033396, 2.45479913143e-5};
     /* quarters of a turn, less whole turns, in double: -2 to 2 */
-    LLVMValueRef turns = LLVMBuildFMul(B, LLVMBuildFPExt(B, x, gen->f64, ""), real64(gen, 0.63661977236758134308), "");
-    LLVMValueRef whole = sg_gen_math(gen, "llvm.roundeven", LLVMBuildFMul(B, turns, real64(gen, 0.25), ""), NULL, NULL);
+    LLVMValueRef turns =
+        LLVMBuildFMul(B, LLVMBuildFPExt(B, x, gen->f64, ""), real64(gen, 0.63661977236758134308), "");
+    LLVMValueRef whole =
+        sg_gen_math(gen, "llvm.roundeven", LLVMBuildFMul(B, turns, real64(gen, 0.25), ""), NULL, NULL);
     turns = LLVMBuildFSub(B, turns, LLVMBuildFMul(B, whole, real64(gen, 4.0), ""), "");
     LLVMValueRef quarter = sg_gen_math(gen, "llvm.roundeven", turns, NULL, NULL);
-    LLVMValueRef angle = LLVMBuildFMul(B, LLVMBuildFSub(B, turns, quarter, ""), real64(gen, 1.57079632679489661923), "");
+    LLVMValueRef angle =
+        LLVMBuildFMul(B, LLVMBuildFSub(B, turns, quarter, ""), real64(gen, 1.57079632679489661923), "");
     LLVMValueRef f = LLVMBuildFPTrunc(B, angle, gen->f32, ""), square = LLVMBuildFMul(B, f, f, "");
     LLVMValueRef cube = LLVMBuildFMul(B, square, f, "");
     LLVMValueRef sine = sg_gen_math(gen, "llvm.fmuladd", cube, polynomial(gen, square, s, 3), f);

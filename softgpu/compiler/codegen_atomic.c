@@ -1,6 +1,6 @@
 /*
- * codegen_atomic.c - atom, red, fences. What the host has no instruction for is a loop around compare-and-swap; 128
- * bits go through a function of math.h.
+ * codegen_atomic.c - atom, red, fences. What the host has no instruction for is a loop around compare-and-
+ * swap; 128 bits go through a function of math.h.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -27,13 +27,15 @@ static LLVMAtomicOrdering failure_ordering(LLVMAtomicOrdering success)
 static LLVMValueRef add_small(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
 {
     enum sg_type type = type_of(gen);
-    LLVMValueRef value = LLVMBuildFAdd(B, sg_gen_small_to_f32(gen, type, a), sg_gen_small_to_f32(gen, type, b), "");
+    LLVMValueRef value =
+        LLVMBuildFAdd(B, sg_gen_small_to_f32(gen, type, a), sg_gen_small_to_f32(gen, type, b), "");
     return sg_gen_f32_to_small(gen, type, value, SG_RN);
 }
 
 static LLVMValueRef half_of(struct sg_codegen *gen, LLVMValueRef packed, unsigned i)
 {
-    return LLVMBuildTrunc(B, LLVMBuildLShr(B, packed, sg_gen_const(gen, 32, i * 16), ""), sg_gen_int(gen, 16), "");
+    return LLVMBuildTrunc(B, LLVMBuildLShr(B, packed, sg_gen_const(gen, 32, i * 16), ""), sg_gen_int(gen, 16),
+                          "");
 }
 
 /* The new value of an operation that the host does not have. */
@@ -43,7 +45,8 @@ static LLVMValueRef compute(struct sg_codegen *gen, LLVMValueRef old, LLVMValueR
     LLVMValueRef zero = LLVMConstNull(type), one = LLVMConstInt(type, 1, 0);
     switch (SG_MOD(gen->insn, SG_GROUP_ATOM)) {
     case SG_ATOM_INC:
-        return sg_gen_select(gen, sg_gen_compare(gen, LLVMIntUGE, old, b), zero, LLVMBuildAdd(B, old, one, ""));
+        return sg_gen_select(gen, sg_gen_compare(gen, LLVMIntUGE, old, b), zero,
+                             LLVMBuildAdd(B, old, one, ""));
     case SG_ATOM_DEC: {
         LLVMValueRef wraps = LLVMBuildOr(B, sg_gen_compare(gen, LLVMIntEQ, old, zero),
                                          sg_gen_compare(gen, LLVMIntUGT, old, b), "");
@@ -71,10 +74,11 @@ static LLVMValueRef exchange_loop(struct sg_codegen *gen, LLVMValueRef address, 
     LLVMPositionBuilderAtEnd(B, loop);
     LLVMValueRef old = LLVMBuildPhi(B, type, "");
     LLVMAtomicOrdering success = ordering(gen);
-    LLVMValueRef pair = LLVMBuildAtomicCmpXchg(B, address, old, compute(gen, old, b), success,
-                                               failure_ordering(success), 0);
+    LLVMValueRef pair =
+        LLVMBuildAtomicCmpXchg(B, address, old, compute(gen, old, b), success, failure_ordering(success), 0);
     LLVMValueRef seen = LLVMBuildExtractValue(B, pair, 0, "");
-    LLVMAddIncoming(old, (LLVMValueRef[]){first, seen}, (LLVMBasicBlockRef[]){before, LLVMGetInsertBlock(B)}, 2);
+    LLVMAddIncoming(old, (LLVMValueRef[]){first, seen}, (LLVMBasicBlockRef[]){before, LLVMGetInsertBlock(B)},
+                    2);
     LLVMBuildCondBr(B, LLVMBuildExtractValue(B, pair, 1, ""), done, loop);
     LLVMPositionBuilderAtEnd(B, done);
     return old;
@@ -91,12 +95,14 @@ static LLVMValueRef operate_wide(struct sg_codegen *gen, LLVMValueRef address, u
         LLVMSetAlignment(slots[i], 16);
     }
     for (uint32_t i = 0; i < (cas ? 2u : 1u); i++)
-        LLVMSetAlignment(LLVMBuildStore(B, sg_gen_read(gen, &gen->insn->operands[first + i], SG_B128), slots[i]), 16);
+        LLVMSetAlignment(
+            LLVMBuildStore(B, sg_gen_read(gen, &gen->insn->operands[first + i], SG_B128), slots[i]), 16);
     LLVMValueRef arguments[4] = {address, slots[0], slots[1], slots[2]};
     if (cas)
         sg_gen_runtime(gen, "sg_atomic_cas_128", gen->nothing, arguments, 4);
     else
-        sg_gen_runtime(gen, "sg_atomic_exch_128", gen->nothing, (LLVMValueRef[]){address, slots[0], slots[2]}, 3);
+        sg_gen_runtime(gen, "sg_atomic_exch_128", gen->nothing, (LLVMValueRef[]){address, slots[0], slots[2]},
+                       3);
     LLVMValueRef old = LLVMBuildLoad2(B, type, slots[2], "");
     LLVMSetAlignment(old, 16);
     return old;
@@ -106,13 +112,20 @@ static LLVMAtomicRMWBinOp host_operation(uint8_t op, enum sg_type type)
 {
     bool is_signed = sg_type_is_signed(type);
     switch (op) {
-    case SG_ATOM_AND: return LLVMAtomicRMWBinOpAnd;
-    case SG_ATOM_OR: return LLVMAtomicRMWBinOpOr;
-    case SG_ATOM_XOR: return LLVMAtomicRMWBinOpXor;
-    case SG_ATOM_EXCH: return LLVMAtomicRMWBinOpXchg;
-    case SG_ATOM_MIN: return is_signed ? LLVMAtomicRMWBinOpMin : LLVMAtomicRMWBinOpUMin;
-    case SG_ATOM_MAX: return is_signed ? LLVMAtomicRMWBinOpMax : LLVMAtomicRMWBinOpUMax;
-    default: return sg_type_is_float(type) ? LLVMAtomicRMWBinOpFAdd : LLVMAtomicRMWBinOpAdd;
+    case SG_ATOM_AND:
+        return LLVMAtomicRMWBinOpAnd;
+    case SG_ATOM_OR:
+        return LLVMAtomicRMWBinOpOr;
+    case SG_ATOM_XOR:
+        return LLVMAtomicRMWBinOpXor;
+    case SG_ATOM_EXCH:
+        return LLVMAtomicRMWBinOpXchg;
+    case SG_ATOM_MIN:
+        return is_signed ? LLVMAtomicRMWBinOpMin : LLVMAtomicRMWBinOpUMin;
+    case SG_ATOM_MAX:
+        return is_signed ? LLVMAtomicRMWBinOpMax : LLVMAtomicRMWBinOpUMax;
+    default:
+        return sg_type_is_float(type) ? LLVMAtomicRMWBinOpFAdd : LLVMAtomicRMWBinOpAdd;
     }
 }
 
@@ -121,7 +134,8 @@ static LLVMValueRef operate(struct sg_codegen *gen, uint32_t first)
 {
     enum sg_type type = type_of(gen);
     uint8_t op = SG_MOD(gen->insn, SG_GROUP_ATOM);
-    LLVMValueRef address = sg_gen_address(gen, &gen->insn->operands[first - 1], SG_MOD(gen->insn, SG_GROUP_SPACE));
+    LLVMValueRef address =
+        sg_gen_address(gen, &gen->insn->operands[first - 1], SG_MOD(gen->insn, SG_GROUP_SPACE));
     if (type == SG_B128)
         return operate_wide(gen, address, first);
     LLVMValueRef b = sg_gen_read(gen, &gen->insn->operands[first], type);
@@ -150,9 +164,16 @@ static void fence(struct sg_codegen *gen)
 bool sg_gen_atomic(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
-    case SG_OP_ATOM: sg_gen_result(gen, operate(gen, 2)); return true;
-    case SG_OP_RED: operate(gen, 1); return true;
-    case SG_OP_FENCE: fence(gen); return true;
-    default: return false;
+    case SG_OP_ATOM:
+        sg_gen_result(gen, operate(gen, 2));
+        return true;
+    case SG_OP_RED:
+        operate(gen, 1);
+        return true;
+    case SG_OP_FENCE:
+        fence(gen);
+        return true;
+    default:
+        return false;
     }
 }

@@ -15,7 +15,10 @@ static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
     return sg_gen_read(gen, &gen->insn->operands[i], SG_U32);
 }
 
-/* An amount as the type of the value that is shifted; bigger amounts than fit are cut to the value's width. */
+/*
+ * An amount as the type of the value that is shifted; bigger amounts than fit are cut to the value's
+ * width.
+ */
 static LLVMValueRef fit_amount(struct sg_codegen *gen, LLVMValueRef amount, unsigned bits)
 {
     amount = sg_gen_math(gen, "llvm.umin", amount, sg_gen_const(gen, 32, bits), NULL);
@@ -36,7 +39,8 @@ static LLVMValueRef shift(struct sg_codegen *gen, LLVMValueRef value, LLVMValueR
     if (kind == SHIFT_SIGNED)
         return LLVMBuildAShr(B, value, sg_gen_select(gen, too_far, last, fitted), "");
     fitted = sg_gen_select(gen, too_far, LLVMConstNull(type), fitted);
-    LLVMValueRef shifted = kind == SHIFT_LEFT ? LLVMBuildShl(B, value, fitted, "") : LLVMBuildLShr(B, value, fitted, "");
+    LLVMValueRef shifted =
+        kind == SHIFT_LEFT ? LLVMBuildShl(B, value, fitted, "") : LLVMBuildLShr(B, value, fitted, "");
     return sg_gen_select(gen, too_far, LLVMConstNull(type), shifted);
 }
 
@@ -87,7 +91,8 @@ static LLVMValueRef clamp_or_wrap(struct sg_codegen *gen, LLVMValueRef value)
 
 static LLVMValueRef bit_mask(struct sg_codegen *gen)
 {
-    LLVMValueRef from = clamp_or_wrap(gen, u32_operand(gen, 1)), width = clamp_or_wrap(gen, u32_operand(gen, 2));
+    LLVMValueRef from = clamp_or_wrap(gen, u32_operand(gen, 1)),
+                 width = clamp_or_wrap(gen, u32_operand(gen, 2));
     return shift(gen, low_ones(gen, gen->i32, width), from, SHIFT_LEFT);
 }
 
@@ -113,7 +118,10 @@ static LLVMValueRef count_leading(struct sg_codegen *gen, LLVMValueRef value)
     return to_u32(gen, sg_gen_intrinsic(gen, "llvm.ctlz", &type, 1, arguments, 2));
 }
 
-/* The place of the highest bit that differs from the sign, or all ones; with .shiftamt, how far it is from the top. */
+/*
+ * The place of the highest bit that differs from the sign, or all ones; with .shiftamt, how far it is
+ * from the top.
+ */
 static LLVMValueRef find_high(struct sg_codegen *gen)
 {
     LLVMValueRef a = sg_gen_operand(gen, 1);
@@ -134,13 +142,19 @@ static LLVMValueRef prmt_source(struct sg_codegen *gen, LLVMValueRef selector, u
     LLVMValueRef c = LLVMBuildAnd(B, selector, sg_gen_const(gen, 32, 3), "");
     LLVMValueRef place = sg_gen_const(gen, 32, i);
     switch (SG_MOD(gen->insn, SG_GROUP_PRMT)) {
-    case SG_PRMT_F4E: return LLVMBuildAdd(B, c, place, "");
-    case SG_PRMT_B4E: return LLVMBuildAnd(B, LLVMBuildSub(B, c, place, ""), sg_gen_const(gen, 32, 7), "");
-    case SG_PRMT_RC8: return c;
-    case SG_PRMT_ECL: return sg_gen_math(gen, "llvm.umax", c, place, NULL);
-    case SG_PRMT_ECR: return sg_gen_math(gen, "llvm.umin", c, place, NULL);
+    case SG_PRMT_F4E:
+        return LLVMBuildAdd(B, c, place, "");
+    case SG_PRMT_B4E:
+        return LLVMBuildAnd(B, LLVMBuildSub(B, c, place, ""), sg_gen_const(gen, 32, 7), "");
+    case SG_PRMT_RC8:
+        return c;
+    case SG_PRMT_ECL:
+        return sg_gen_math(gen, "llvm.umax", c, place, NULL);
+    case SG_PRMT_ECR:
+        return sg_gen_math(gen, "llvm.umin", c, place, NULL);
     case SG_PRMT_RC16:
-        return LLVMBuildOr(B, LLVMBuildAnd(B, c, sg_gen_const(gen, 32, 2), ""), sg_gen_const(gen, 32, i & 1), "");
+        return LLVMBuildOr(B, LLVMBuildAnd(B, c, sg_gen_const(gen, 32, 2), ""), sg_gen_const(gen, 32, i & 1),
+                           "");
     default:
         return LLVMBuildAnd(B, LLVMBuildLShr(B, selector, sg_gen_const(gen, 32, 4 * i), ""),
                             sg_gen_const(gen, 32, 15), "");
@@ -183,7 +197,8 @@ static LLVMValueRef funnel_shift(struct sg_codegen *gen)
 }
 
 /* The function of two bits that a half or quarter of the table says: 2^n entries for n values. */
-static LLVMValueRef table_function(struct sg_codegen *gen, uint32_t table, LLVMValueRef *values, uint32_t count)
+static LLVMValueRef table_function(struct sg_codegen *gen, uint32_t table, LLVMValueRef *values,
+                                   uint32_t count)
 {
     uint32_t entries = 1u << (1u << count);
     if ((table & (entries - 1)) == 0)
@@ -208,8 +223,9 @@ static LLVMValueRef any_logic(struct sg_codegen *gen)
         return value;
     LLVMValueRef p = sg_gen_compare(gen, LLVMIntNE, value, sg_gen_const(gen, 32, 0));
     LLVMValueRef q = sg_gen_read(gen, &gen->insn->operands[5], SG_PRED);
-    p = operation == SG_AND ? LLVMBuildAnd(B, p, q, "") : operation == SG_OR ? LLVMBuildOr(B, p, q, "")
-                                                                             : LLVMBuildXor(B, p, q, "");
+    p = operation == SG_AND  ? LLVMBuildAnd(B, p, q, "")
+        : operation == SG_OR ? LLVMBuildOr(B, p, q, "")
+                             : LLVMBuildXor(B, p, q, "");
     sg_gen_write(gen, &gen->insn->operands[gen->insn->n_operands], SG_PRED, p);
     return value;
 }
@@ -228,33 +244,68 @@ static void write_u32(struct sg_codegen *gen, LLVMValueRef value)
 bool sg_gen_bits(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
-    case SG_OP_AND: sg_gen_result(gen, LLVMBuildAnd(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), "")); return true;
-    case SG_OP_OR: sg_gen_result(gen, LLVMBuildOr(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), "")); return true;
-    case SG_OP_XOR: sg_gen_result(gen, LLVMBuildXor(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), "")); return true;
-    case SG_OP_NOT: sg_gen_result(gen, LLVMBuildNot(B, sg_gen_operand(gen, 1), "")); return true;
+    case SG_OP_AND:
+        sg_gen_result(gen, LLVMBuildAnd(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), ""));
+        return true;
+    case SG_OP_OR:
+        sg_gen_result(gen, LLVMBuildOr(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), ""));
+        return true;
+    case SG_OP_XOR:
+        sg_gen_result(gen, LLVMBuildXor(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), ""));
+        return true;
+    case SG_OP_NOT:
+        sg_gen_result(gen, LLVMBuildNot(B, sg_gen_operand(gen, 1), ""));
+        return true;
     case SG_OP_CNOT: {
         LLVMValueRef a = sg_gen_operand(gen, 1);
         LLVMValueRef zero = sg_gen_compare(gen, LLVMIntEQ, a, LLVMConstNull(LLVMTypeOf(a)));
         sg_gen_result(gen, LLVMBuildZExt(B, zero, LLVMTypeOf(a), ""));
         return true;
     }
-    case SG_OP_SHL: sg_gen_result(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2), SHIFT_LEFT)); return true;
+    case SG_OP_SHL:
+        sg_gen_result(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2), SHIFT_LEFT));
+        return true;
     case SG_OP_SHR:
         sg_gen_result(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2),
                                  sg_type_is_signed(type_of(gen)) ? SHIFT_SIGNED : SHIFT_RIGHT));
         return true;
-    case SG_OP_SHF: sg_gen_result(gen, funnel_shift(gen)); return true;
-    case SG_OP_LOP3: sg_gen_result(gen, any_logic(gen)); return true;
-    case SG_OP_PRMT: sg_gen_result(gen, permute(gen)); return true;
-    case SG_OP_BFE: sg_gen_result(gen, extract_field(gen)); return true;
-    case SG_OP_BFI: sg_gen_result(gen, insert_field(gen)); return true;
-    case SG_OP_BMSK: sg_gen_result(gen, bit_mask(gen)); return true;
-    case SG_OP_SZEXT: sg_gen_result(gen, extend_from(gen)); return true;
-    case SG_OP_FNS: sg_gen_result(gen, find_nth(gen)); return true;
-    case SG_OP_BREV: sg_gen_result(gen, sg_gen_math(gen, "llvm.bitreverse", sg_gen_operand(gen, 1), NULL, NULL)); return true;
-    case SG_OP_POPC: write_u32(gen, to_u32(gen, sg_gen_math(gen, "llvm.ctpop", sg_gen_operand(gen, 1), NULL, NULL))); return true;
-    case SG_OP_CLZ: write_u32(gen, count_leading(gen, sg_gen_operand(gen, 1))); return true;
-    case SG_OP_BFIND: write_u32(gen, find_high(gen)); return true;
-    default: return false;
+    case SG_OP_SHF:
+        sg_gen_result(gen, funnel_shift(gen));
+        return true;
+    case SG_OP_LOP3:
+        sg_gen_result(gen, any_logic(gen));
+        return true;
+    case SG_OP_PRMT:
+        sg_gen_result(gen, permute(gen));
+        return true;
+    case SG_OP_BFE:
+        sg_gen_result(gen, extract_field(gen));
+        return true;
+    case SG_OP_BFI:
+        sg_gen_result(gen, insert_field(gen));
+        return true;
+    case SG_OP_BMSK:
+        sg_gen_result(gen, bit_mask(gen));
+        return true;
+    case SG_OP_SZEXT:
+        sg_gen_result(gen, extend_from(gen));
+        return true;
+    case SG_OP_FNS:
+        sg_gen_result(gen, find_nth(gen));
+        return true;
+    case SG_OP_BREV:
+        sg_gen_result(gen, sg_gen_math(gen, "llvm.bitreverse", sg_gen_operand(gen, 1), NULL, NULL));
+        return true;
+    case SG_OP_POPC:
+        write_u32(gen, to_u32(gen, sg_gen_math(gen, "llvm.ctpop", sg_gen_operand(gen, 1), NULL, NULL)));
+        return true;
+    case SG_OP_CLZ:
+        write_u32(gen, count_leading(gen, sg_gen_operand(gen, 1)));
+        return true;
+    case SG_OP_BFIND:
+        write_u32(gen, find_high(gen));
+        return true;
+    default:
+        return false;
     }
 }

@@ -18,16 +18,26 @@ static LLVMRealPredicate float_predicate(uint8_t cmp)
 static LLVMIntPredicate int_predicate(uint8_t cmp, bool is_signed)
 {
     switch (cmp) {
-    case SG_EQ: return LLVMIntEQ;
-    case SG_NE: return LLVMIntNE;
-    case SG_LT: return is_signed ? LLVMIntSLT : LLVMIntULT;
-    case SG_LE: return is_signed ? LLVMIntSLE : LLVMIntULE;
-    case SG_GT: return is_signed ? LLVMIntSGT : LLVMIntUGT;
-    case SG_GE: return is_signed ? LLVMIntSGE : LLVMIntUGE;
-    case SG_CMP_LO: return LLVMIntULT;
-    case SG_LS: return LLVMIntULE;
-    case SG_CMP_HI: return LLVMIntUGT;
-    default: return LLVMIntUGE;
+    case SG_EQ:
+        return LLVMIntEQ;
+    case SG_NE:
+        return LLVMIntNE;
+    case SG_LT:
+        return is_signed ? LLVMIntSLT : LLVMIntULT;
+    case SG_LE:
+        return is_signed ? LLVMIntSLE : LLVMIntULE;
+    case SG_GT:
+        return is_signed ? LLVMIntSGT : LLVMIntUGT;
+    case SG_GE:
+        return is_signed ? LLVMIntSGE : LLVMIntUGE;
+    case SG_CMP_LO:
+        return LLVMIntULT;
+    case SG_LS:
+        return LLVMIntULE;
+    case SG_CMP_HI:
+        return LLVMIntUGT;
+    default:
+        return LLVMIntUGE;
     }
 }
 
@@ -53,13 +63,15 @@ static LLVMValueRef combine(struct sg_codegen *gen, LLVMValueRef p, uint32_t ope
     if (operation == 0)
         return p;
     LLVMValueRef c = sg_gen_read(gen, &gen->insn->operands[operand], SG_PRED);
-    return operation == SG_AND ? LLVMBuildAnd(B, p, c, "") : operation == SG_OR ? LLVMBuildOr(B, p, c, "")
-                                                                                : LLVMBuildXor(B, p, c, "");
+    return operation == SG_AND  ? LLVMBuildAnd(B, p, c, "")
+           : operation == SG_OR ? LLVMBuildOr(B, p, c, "")
+                                : LLVMBuildXor(B, p, c, "");
 }
 
 static LLVMValueRef half_of(struct sg_codegen *gen, LLVMValueRef packed, unsigned i)
 {
-    return LLVMBuildTrunc(B, LLVMBuildLShr(B, packed, sg_gen_const(gen, 32, i * 16), ""), sg_gen_int(gen, 16), "");
+    return LLVMBuildTrunc(B, LLVMBuildLShr(B, packed, sg_gen_const(gen, 32, i * 16), ""), sg_gen_int(gen, 16),
+                          "");
 }
 
 static void set_predicate(struct sg_codegen *gen)
@@ -86,7 +98,8 @@ static LLVMValueRef truth(struct sg_codegen *gen, LLVMValueRef p, enum sg_type t
     if (type == SG_F32)
         return sg_gen_select(gen, p, LLVMConstReal(gen->f32, 1.0), LLVMConstReal(gen->f32, 0.0));
     if (type == SG_F16 || type == SG_BF16)
-        return sg_gen_select(gen, p, sg_gen_const(gen, 16, type == SG_F16 ? 0x3c00 : 0x3f80), sg_gen_const(gen, 16, 0));
+        return sg_gen_select(gen, p, sg_gen_const(gen, 16, type == SG_F16 ? 0x3c00 : 0x3f80),
+                             sg_gen_const(gen, 16, 0));
     return LLVMBuildSExt(B, p, sg_gen_type(gen, type), "");
 }
 
@@ -127,14 +140,21 @@ static void select_by_sign(struct sg_codegen *gen)
 bool sg_gen_comparison(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
-    case SG_OP_SETP: set_predicate(gen); return true;
-    case SG_OP_SET: set_value(gen); return true;
+    case SG_OP_SETP:
+        set_predicate(gen);
+        return true;
+    case SG_OP_SET:
+        set_value(gen);
+        return true;
     case SG_OP_SELP: {
         LLVMValueRef p = sg_gen_read(gen, &gen->insn->operands[3], SG_PRED);
         sg_gen_result(gen, sg_gen_select(gen, p, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2)));
         return true;
     }
-    case SG_OP_SLCT: select_by_sign(gen); return true;
-    default: return false;
+    case SG_OP_SLCT:
+        select_by_sign(gen);
+        return true;
+    default:
+        return false;
     }
 }

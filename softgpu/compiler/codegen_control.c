@@ -1,9 +1,9 @@
 /*
  * codegen_control.c - jumps, calls, returns.
  *
- * A function in .func form is `void f(thread, result pointers…, parameter pointers…)`. The address of a function is
- * the address of its place in the module's list of handles; a call through a pointer looks the place up in a table
- * that each kernel has of its own, and faults if the pointer is none of those addresses.
+ * A function in .func form is `void f(thread, result pointers…, parameter pointers…)`. The address of a
+ * function is the address of its place in the module's list of handles; a call through a pointer looks the
+ * place up in a table that each kernel has of its own, and faults if the pointer is none of those addresses.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -74,18 +74,23 @@ static void call_builtin(struct sg_codegen *gen, enum sg_builtin builtin, LLVMVa
     case SG_BUILTIN_VPRINTF:
         arguments[1] = argument_value(gen, in[0], gen->pointer);
         arguments[2] = argument_value(gen, in[1], gen->pointer);
-        LLVMSetAlignment(LLVMBuildStore(B, sg_gen_runtime(gen, "sg_rt_vprintf", gen->i32, arguments, 3), out[0]), 4);
+        LLVMSetAlignment(
+            LLVMBuildStore(B, sg_gen_runtime(gen, "sg_rt_vprintf", gen->i32, arguments, 3), out[0]), 4);
         break;
     case SG_BUILTIN_ASSERTFAIL:
         for (int i = 0; i < 5; i++)
-            arguments[i + 1] = argument_value(gen, in[i], i == 2 ? gen->i32 : i == 4 ? gen->i64 : gen->pointer);
+            arguments[i + 1] = argument_value(gen, in[i],
+                                              i == 2   ? gen->i32
+                                              : i == 4 ? gen->i64
+                                                       : gen->pointer);
         sg_gen_runtime(gen, "sg_rt_assertfail", gen->nothing, arguments, 6);
         LLVMBuildUnreachable(B);
         continue_in_new_block(gen);
         break;
     case SG_BUILTIN_MALLOC:
         arguments[1] = argument_value(gen, in[0], gen->i64);
-        LLVMSetAlignment(LLVMBuildStore(B, sg_gen_runtime(gen, "sg_rt_malloc", gen->pointer, arguments, 2), out[0]), 8);
+        LLVMSetAlignment(
+            LLVMBuildStore(B, sg_gen_runtime(gen, "sg_rt_malloc", gen->pointer, arguments, 2), out[0]), 8);
         break;
     default:
         arguments[1] = argument_value(gen, in[0], gen->pointer);
@@ -104,7 +109,8 @@ static LLVMValueRef look_up_target(struct sg_codegen *gen, const struct sg_opera
     LLVMValueRef inside = sg_gen_compare(gen, LLVMIntULT, offset, sg_gen_const(gen, 64, (uint64_t)count * 8));
     LLVMValueRef whole = sg_gen_compare(gen, LLVMIntEQ, LLVMBuildAnd(B, offset, sg_gen_const(gen, 64, 7), ""),
                                         sg_gen_const(gen, 64, 0));
-    LLVMBasicBlockRef good = sg_gen_block(gen, ""), bad = sg_gen_block(gen, "bad.pointer"), go = sg_gen_block(gen, "");
+    LLVMBasicBlockRef good = sg_gen_block(gen, ""), bad = sg_gen_block(gen, "bad.pointer"),
+                      go = sg_gen_block(gen, "");
     LLVMBuildCondBr(B, LLVMBuildAnd(B, inside, whole, ""), good, bad);
     LLVMPositionBuilderAtEnd(B, bad);
     fault(gen, SG_FAULT_INVALID_PC);
@@ -121,7 +127,8 @@ static LLVMValueRef direct_target(struct sg_codegen *gen, const struct sg_functi
     for (uint32_t i = 0; i < gen->reach->count; i++)
         if (gen->reach->functions[i] == callee && gen->functions[i] != NULL)
             return gen->functions[i];
-    sg_fail(gen->arena->diagnostics, SG_COMPILE_UNRESOLVED, gen->insn->line, "undefined function '%s'", callee->name);
+    sg_fail(gen->arena->diagnostics, SG_COMPILE_UNRESOLVED, gen->insn->line, "undefined function '%s'",
+            callee->name);
 }
 
 static void call(struct sg_codegen *gen)
@@ -133,9 +140,11 @@ static void call(struct sg_codegen *gen)
     LLVMValueRef *out = arguments + 1, *in = out + call->n_returns;
     arguments[0] = gen->thread;
     for (uint32_t i = 0; i < call->n_returns; i++)
-        out[i] = argument_memory(gen, &call->returns[i], call->formals_out == NULL ? NULL : &call->formals_out[i], true);
+        out[i] = argument_memory(gen, &call->returns[i],
+                                 call->formals_out == NULL ? NULL : &call->formals_out[i], true);
     for (uint32_t i = 0; i < call->n_arguments; i++)
-        in[i] = argument_memory(gen, &call->arguments[i], call->formals_in == NULL ? NULL : &call->formals_in[i], false);
+        in[i] = argument_memory(gen, &call->arguments[i],
+                                call->formals_in == NULL ? NULL : &call->formals_in[i], false);
     enum sg_builtin builtin = call->callee == NULL ? SG_BUILTIN_NONE : sg_builtin_find(call->callee);
     if (builtin != SG_BUILTIN_NONE) {
         call_builtin(gen, builtin, in, out);
@@ -143,7 +152,8 @@ static void call(struct sg_codegen *gen)
         for (uint32_t i = 0; i < count; i++)
             types[i] = gen->pointer;
         LLVMTypeRef type = LLVMFunctionType(gen->nothing, types, count, 0);
-        LLVMValueRef target = call->callee != NULL ? direct_target(gen, call->callee) : look_up_target(gen, &call->target);
+        LLVMValueRef target =
+            call->callee != NULL ? direct_target(gen, call->callee) : look_up_target(gen, &call->target);
         LLVMBuildCall2(B, type, target, arguments, count, "");
     }
     for (uint32_t i = 0; i < call->n_returns; i++) {

@@ -1,6 +1,6 @@
 /*
- * codegen_convert.c - cvt. Conversions to integers clamp; NaN becomes 0, but the smallest number (or, unsigned, the
- * top bit) if a double is converted or the integer has 64 bits.
+ * codegen_convert.c - cvt. Conversions to integers clamp; NaN becomes 0, but the smallest number (or,
+ * unsigned, the top bit) if a double is converted or the integer has 64 bits.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -24,7 +24,8 @@ static uint8_t rounding(struct sg_codegen *gen)
 
 /* --- integers --- */
 
-static LLVMValueRef clamp_integer(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from, enum sg_type to)
+static LLVMValueRef clamp_integer(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from,
+                                  enum sg_type to)
 {
     unsigned from_bits = sg_types[from].bits, to_bits = sg_types[to].bits;
     bool from_signed = sg_type_is_signed(from), to_signed = sg_type_is_signed(to);
@@ -35,13 +36,15 @@ static LLVMValueRef clamp_integer(struct sg_codegen *gen, LLVMValueRef value, en
     if (top_bits >= (from_signed ? from_bits - 1 : from_bits))
         return value;
     uint64_t top = (UINT64_C(1) << top_bits) - 1;
-    value = sg_gen_math(gen, from_signed ? "llvm.smin" : "llvm.umin", value, LLVMConstInt(type, top, 0), NULL);
+    value =
+        sg_gen_math(gen, from_signed ? "llvm.smin" : "llvm.umin", value, LLVMConstInt(type, top, 0), NULL);
     if (from_signed && to_signed)
         value = sg_gen_math(gen, "llvm.smax", value, LLVMConstInt(type, ~top, 1), NULL);
     return value;
 }
 
-static LLVMValueRef integer_to_integer(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from, enum sg_type to)
+static LLVMValueRef integer_to_integer(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from,
+                                       enum sg_type to)
 {
     unsigned from_bits = sg_types[from].bits, to_bits = sg_types[to].bits;
     if (SG_MOD(gen->insn, SG_GROUP_SAT) != 0)
@@ -58,13 +61,16 @@ static LLVMValueRef integer_to_integer(struct sg_codegen *gen, LLVMValueRef valu
 
 static LLVMValueRef to_whole(struct sg_codegen *gen, LLVMValueRef value)
 {
-    static const char *const names[] = {
-        [SG_RNI] = "llvm.roundeven", [SG_RZI] = "llvm.trunc", [SG_RMI] = "llvm.floor", [SG_RPI] = "llvm.ceil"};
+    static const char *const names[] = {[SG_RNI] = "llvm.roundeven",
+                                        [SG_RZI] = "llvm.trunc",
+                                        [SG_RMI] = "llvm.floor",
+                                        [SG_RPI] = "llvm.ceil"};
     uint8_t mode = SG_MOD(gen->insn, SG_GROUP_RINT);
     return mode == 0 ? value : sg_gen_math(gen, names[mode], value, NULL, NULL);
 }
 
-static LLVMValueRef float_to_integer(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from, enum sg_type to)
+static LLVMValueRef float_to_integer(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from,
+                                     enum sg_type to)
 {
     unsigned bits = sg_types[to].bits;
     if (SG_MOD(gen->insn, SG_GROUP_RINT) != SG_RZI)
@@ -86,7 +92,8 @@ static LLVMValueRef fold_low_bits(struct sg_codegen *gen, LLVMValueRef value, bo
     LLVMValueRef low = LLVMBuildAnd(B, value, sg_gen_const(gen, 64, 0xfff), "");
     LLVMValueRef some = sg_gen_compare(gen, LLVMIntNE, low, sg_gen_const(gen, 64, 0));
     LLVMValueRef sticky = sg_gen_select(gen, some, sg_gen_const(gen, 64, 0x800), sg_gen_const(gen, 64, 0));
-    LLVMValueRef folded = LLVMBuildOr(B, LLVMBuildAnd(B, value, sg_gen_const(gen, 64, ~UINT64_C(0xfff)), ""), sticky, "");
+    LLVMValueRef folded =
+        LLVMBuildOr(B, LLVMBuildAnd(B, value, sg_gen_const(gen, 64, ~UINT64_C(0xfff)), ""), sticky, "");
     LLVMValueRef magnitude = value;
     if (is_signed)
         magnitude = sg_gen_math(gen, "llvm.umin", value, LLVMBuildNeg(B, value, ""), NULL);
@@ -99,7 +106,8 @@ static LLVMValueRef to_double(struct sg_codegen *gen, LLVMValueRef value, bool i
     return is_signed ? LLVMBuildSIToFP(B, value, gen->f64, "") : LLVMBuildUIToFP(B, value, gen->f64, "");
 }
 
-static LLVMValueRef integer_to_float(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from, enum sg_type to)
+static LLVMValueRef integer_to_float(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from,
+                                     enum sg_type to)
 {
     bool is_signed = sg_type_is_signed(from), wide = sg_types[from].bits == 64;
     uint8_t round = rounding(gen);
@@ -121,7 +129,8 @@ static LLVMValueRef integer_to_float(struct sg_codegen *gen, LLVMValueRef value,
 
 static LLVMValueRef clamp_finite(struct sg_codegen *gen, LLVMValueRef value, enum sg_type to)
 {
-    uint32_t greatest = to == SG_F16 || to == SG_F16X2 ? 0x477fe000u : 0x7f7f0000u; /* 65504 or bfloat16's greatest */
+    uint32_t greatest =
+        to == SG_F16 || to == SG_F16X2 ? 0x477fe000u : 0x7f7f0000u; /* 65504 or bfloat16's greatest */
     LLVMValueRef top = LLVMConstBitCast(sg_gen_const(gen, 32, greatest), gen->f32);
     LLVMValueRef bottom = LLVMConstBitCast(sg_gen_const(gen, 32, greatest | 0x80000000u), gen->f32);
     value = sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOGT, value, top, ""), top, value);
@@ -134,15 +143,19 @@ static LLVMValueRef f32_to_tf32(struct sg_codegen *gen, LLVMValueRef value, uint
     if (round == SG_RNA)
         add = sg_gen_const(gen, 32, 0x1000);
     else if (round == SG_RN)
-        add = LLVMBuildAdd(B, LLVMBuildAnd(B, LLVMBuildLShr(B, bits, sg_gen_const(gen, 32, 13), ""),
-                                           sg_gen_const(gen, 32, 1), ""), sg_gen_const(gen, 32, 0xfff), "");
+        add = LLVMBuildAdd(B,
+                           LLVMBuildAnd(B, LLVMBuildLShr(B, bits, sg_gen_const(gen, 32, 13), ""),
+                                        sg_gen_const(gen, 32, 1), ""),
+                           sg_gen_const(gen, 32, 0xfff), "");
     LLVMValueRef special = LLVMBuildAnd(B, bits, sg_gen_const(gen, 32, 0x7f800000), "");
     special = sg_gen_compare(gen, LLVMIntEQ, special, sg_gen_const(gen, 32, 0x7f800000));
-    LLVMValueRef rounded = LLVMBuildAnd(B, LLVMBuildAdd(B, bits, add, ""), sg_gen_const(gen, 32, 0xffffe000u), "");
+    LLVMValueRef rounded =
+        LLVMBuildAnd(B, LLVMBuildAdd(B, bits, add, ""), sg_gen_const(gen, 32, 0xffffe000u), "");
     return sg_gen_select(gen, special, bits, rounded);
 }
 
-static LLVMValueRef float_to_float(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from, enum sg_type to)
+static LLVMValueRef float_to_float(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from,
+                                   enum sg_type to)
 {
     value = to_whole(gen, value);
     if (SG_MOD(gen->insn, SG_GROUP_SAT) != 0)
@@ -238,7 +251,8 @@ static void convert_pair(struct sg_codegen *gen)
         low = halves[0];
         high = halves[1];
     }
-    sg_gen_write(gen, &insn->operands[0], to, join(gen, narrow_part(gen, low, to), narrow_part(gen, high, to)));
+    sg_gen_write(gen, &insn->operands[0], to,
+                 join(gen, narrow_part(gen, low, to), narrow_part(gen, high, to)));
 }
 
 bool sg_gen_convert(struct sg_codegen *gen)

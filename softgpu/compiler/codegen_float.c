@@ -1,7 +1,7 @@
 /*
- * codegen_float.c - floating-point arithmetic. Half precision and bfloat16 compute in float (where one rounding more
- * changes nothing, since float has more than twice their digits) and fused multiply-add in double, rounded to odd.
- * The approximate instructions compute more exactly than a GPU does.
+ * codegen_float.c - floating-point arithmetic. Half precision and bfloat16 compute in float (where one
+ * rounding more changes nothing, since float has more than twice their digits) and fused multiply-add in
+ * double, rounded to odd. The approximate instructions compute more exactly than a GPU does.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -39,8 +39,8 @@ static uint8_t rounding(struct sg_codegen *gen)
 }
 
 /* Operations that need the host's rounding mode changed: functions of math.h take it as last argument. */
-static LLVMValueRef with_mode(struct sg_codegen *gen, const char *name32, const char *name64, LLVMValueRef *values,
-                              unsigned count)
+static LLVMValueRef with_mode(struct sg_codegen *gen, const char *name32, const char *name64,
+                              LLVMValueRef *values, unsigned count)
 {
     LLVMValueRef arguments[4];
     for (unsigned i = 0; i < count; i++)
@@ -80,7 +80,8 @@ static LLVMValueRef fused(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b
     if (round == SG_RN)
         return sg_gen_math(gen, "llvm.fma", a, b, c);
     if (LLVMTypeOf(a) == gen->f32)
-        return sg_gen_round_sum(gen, LLVMBuildFMul(B, widen(gen, a), widen(gen, b), ""), widen(gen, c), round);
+        return sg_gen_round_sum(gen, LLVMBuildFMul(B, widen(gen, a), widen(gen, b), ""), widen(gen, c),
+                                round);
     return with_mode(gen, NULL, "sg_math_fma_f64", (LLVMValueRef[]){a, b, c}, 3);
 }
 
@@ -141,7 +142,8 @@ static LLVMValueRef extreme(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
     LLVMValueRef sign = NULL;
     if (xorsign) {
         LLVMValueRef top = LLVMConstInt(bits, UINT64_C(1) << (type == gen->f32 ? 31 : 63), 0);
-        sign = LLVMBuildAnd(B, LLVMBuildXor(B, sg_gen_cast(gen, a, bits), sg_gen_cast(gen, b, bits), ""), top, "");
+        sign = LLVMBuildAnd(B, LLVMBuildXor(B, sg_gen_cast(gen, a, bits), sg_gen_cast(gen, b, bits), ""), top,
+                            "");
         a = absolute(gen, a);
         b = absolute(gen, b);
     }
@@ -151,7 +153,8 @@ static LLVMValueRef extreme(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
     LLVMValueRef merged = min ? LLVMBuildOr(B, a_bits, b_bits, "") : LLVMBuildAnd(B, a_bits, b_bits, "");
     LLVMValueRef equal = LLVMBuildFCmp(B, LLVMRealOEQ, a, b, "");
     value = sg_gen_select(gen, equal, sg_gen_cast(gen, merged, type), value);
-    LLVMValueRef a_nan = LLVMBuildFCmp(B, LLVMRealUNO, a, a, ""), b_nan = LLVMBuildFCmp(B, LLVMRealUNO, b, b, "");
+    LLVMValueRef a_nan = LLVMBuildFCmp(B, LLVMRealUNO, a, a, ""),
+                 b_nan = LLVMBuildFCmp(B, LLVMRealUNO, b, b, "");
     LLVMValueRef nan = canonical_nan(gen, type);
     if (SG_MOD(gen->insn, SG_GROUP_NAN) != 0) {
         value = sg_gen_select(gen, LLVMBuildOr(B, a_nan, b_nan, ""), nan, value);
@@ -167,24 +170,42 @@ static LLVMValueRef extreme(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
 static LLVMValueRef apply(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c)
 {
     switch (gen->insn->form->op) {
-    case SG_OP_FADD: return sum(gen, a, b, false);
-    case SG_OP_FSUB: return sum(gen, a, b, true);
-    case SG_OP_FMUL: return product(gen, a, b);
-    case SG_OP_FMA: return fused(gen, a, b, c);
-    case SG_OP_FDIV: return quotient(gen, a, b);
-    case SG_OP_RCP: return reciprocal(gen, a, false);
-    case SG_OP_RSQRT: return reciprocal(gen, a, true);
-    case SG_OP_SQRT: return root(gen, a);
-    case SG_OP_SIN: return sg_gen_sine(gen, a, false);
-    case SG_OP_COS: return sg_gen_sine(gen, a, true);
-    case SG_OP_EX2: return sg_gen_ex2(gen, a);
-    case SG_OP_LG2: return sg_gen_lg2(gen, a);
-    case SG_OP_TANH: return sg_gen_tanh(gen, a);
-    case SG_OP_FMIN: return extreme(gen, a, b, true);
-    case SG_OP_FMAX: return extreme(gen, a, b, false);
-    case SG_OP_FABS: return absolute(gen, a);
-    case SG_OP_FNEG: return LLVMBuildFNeg(B, a, "");
-    default: return NULL;
+    case SG_OP_FADD:
+        return sum(gen, a, b, false);
+    case SG_OP_FSUB:
+        return sum(gen, a, b, true);
+    case SG_OP_FMUL:
+        return product(gen, a, b);
+    case SG_OP_FMA:
+        return fused(gen, a, b, c);
+    case SG_OP_FDIV:
+        return quotient(gen, a, b);
+    case SG_OP_RCP:
+        return reciprocal(gen, a, false);
+    case SG_OP_RSQRT:
+        return reciprocal(gen, a, true);
+    case SG_OP_SQRT:
+        return root(gen, a);
+    case SG_OP_SIN:
+        return sg_gen_sine(gen, a, false);
+    case SG_OP_COS:
+        return sg_gen_sine(gen, a, true);
+    case SG_OP_EX2:
+        return sg_gen_ex2(gen, a);
+    case SG_OP_LG2:
+        return sg_gen_lg2(gen, a);
+    case SG_OP_TANH:
+        return sg_gen_tanh(gen, a);
+    case SG_OP_FMIN:
+        return extreme(gen, a, b, true);
+    case SG_OP_FMAX:
+        return extreme(gen, a, b, false);
+    case SG_OP_FABS:
+        return absolute(gen, a);
+    case SG_OP_FNEG:
+        return LLVMBuildFNeg(B, a, "");
+    default:
+        return NULL;
     }
 }
 
@@ -287,7 +308,8 @@ static void arithmetic(struct sg_codegen *gen)
 static void copy_sign(struct sg_codegen *gen)
 {
     /* copysign d, a, b: the sign of a, the magnitude of b */
-    sg_gen_result(gen, sg_gen_math(gen, "llvm.copysign", sg_gen_operand(gen, 2), sg_gen_operand(gen, 1), NULL));
+    sg_gen_result(gen,
+                  sg_gen_math(gen, "llvm.copysign", sg_gen_operand(gen, 2), sg_gen_operand(gen, 1), NULL));
 }
 
 static void test_property(struct sg_codegen *gen)
@@ -296,19 +318,30 @@ static void test_property(struct sg_codegen *gen)
     LLVMTypeRef type = LLVMTypeOf(a);
     bool single = type == gen->f32;
     LLVMValueRef infinity = LLVMConstBitCast(single ? sg_gen_const(gen, 32, 0x7f800000)
-                                                    : sg_gen_const(gen, 64, UINT64_C(0x7ff0000000000000)), type);
+                                                    : sg_gen_const(gen, 64, UINT64_C(0x7ff0000000000000)),
+                                             type);
     LLVMValueRef least = LLVMConstBitCast(single ? sg_gen_const(gen, 32, 0x00800000)
-                                                 : sg_gen_const(gen, 64, UINT64_C(0x0010000000000000)), type);
+                                                 : sg_gen_const(gen, 64, UINT64_C(0x0010000000000000)),
+                                          type);
     LLVMValueRef zero = LLVMConstReal(type, 0.0);
     switch (SG_MOD(gen->insn, SG_GROUP_TESTP)) {
-    case SG_TESTP_FINITE: value = LLVMBuildFCmp(B, LLVMRealOLT, magnitude, infinity, ""); break;
-    case SG_TESTP_INFINITE: value = LLVMBuildFCmp(B, LLVMRealOEQ, magnitude, infinity, ""); break;
-    case SG_TESTP_NUMBER: value = LLVMBuildFCmp(B, LLVMRealORD, a, a, ""); break;
-    case SG_TESTP_NOTANUMBER: value = LLVMBuildFCmp(B, LLVMRealUNO, a, a, ""); break;
+    case SG_TESTP_FINITE:
+        value = LLVMBuildFCmp(B, LLVMRealOLT, magnitude, infinity, "");
+        break;
+    case SG_TESTP_INFINITE:
+        value = LLVMBuildFCmp(B, LLVMRealOEQ, magnitude, infinity, "");
+        break;
+    case SG_TESTP_NUMBER:
+        value = LLVMBuildFCmp(B, LLVMRealORD, a, a, "");
+        break;
+    case SG_TESTP_NOTANUMBER:
+        value = LLVMBuildFCmp(B, LLVMRealUNO, a, a, "");
+        break;
     case SG_TESTP_NORMAL:
         value = LLVMBuildAnd(B, LLVMBuildFCmp(B, LLVMRealOGE, magnitude, least, ""),
                              LLVMBuildFCmp(B, LLVMRealOLT, magnitude, infinity, ""), "");
-        value = LLVMBuildOr(B, value, LLVMBuildFCmp(B, LLVMRealOEQ, a, zero, ""), ""); /* zeros count as normal */
+        value =
+            LLVMBuildOr(B, value, LLVMBuildFCmp(B, LLVMRealOEQ, a, zero, ""), ""); /* zeros count as normal */
         break;
     default:
         value = LLVMBuildAnd(B, LLVMBuildFCmp(B, LLVMRealOLT, magnitude, least, ""),

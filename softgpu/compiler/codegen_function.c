@@ -1,6 +1,6 @@
 /*
- * codegen_function.c - the body of one function: slots for its registers and variables, basic blocks for its labels,
- * then its instructions in order, each by its family.
+ * codegen_function.c - the body of one function: slots for its registers and variables, basic blocks for its
+ * labels, then its instructions in order, each by its family.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -24,7 +24,8 @@ static void make_registers(struct sg_codegen *gen)
     const struct sg_function *function = gen->function;
     gen->registers = SG_NEW_ARRAY(gen->arena, LLVMValueRef, function->n_regs);
     for (uint32_t i = 0; i < function->n_regs; i++) {
-        LLVMTypeRef type = function->regs[i].pointer ? gen->pointer : sg_gen_type(gen, (enum sg_type)function->regs[i].type);
+        LLVMTypeRef type =
+            function->regs[i].pointer ? gen->pointer : sg_gen_type(gen, (enum sg_type)function->regs[i].type);
         gen->registers[i] = LLVMBuildAlloca(gen->entry_builder, type, "");
         /* never undefined: what reads before it writes gets 0 */
         LLVMBuildStore(gen->entry_builder, LLVMConstNull(type), gen->registers[i]);
@@ -89,7 +90,8 @@ static void generate_guarded(struct sg_codegen *gen)
         generate(gen);
         return;
     }
-    struct sg_operand guard = {.kind = SG_OPERAND_REG, .reg = insn->guard - 1, .negated = insn->guard_negated};
+    struct sg_operand guard = {
+        .kind = SG_OPERAND_REG, .reg = insn->guard - 1, .negated = insn->guard_negated};
     LLVMBasicBlockRef then = sg_gen_block(gen, ""), after = sg_gen_block(gen, "");
     LLVMBuildCondBr(B, sg_gen_read(gen, &guard, SG_PRED), then, after);
     LLVMPositionBuilderAtEnd(B, then);

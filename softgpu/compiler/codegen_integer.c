@@ -1,6 +1,6 @@
 /*
- * codegen_integer.c - integer arithmetic. Everything wraps; nothing traps: division by zero gives all ones, and the
- * smallest number divided by -1 gives itself.
+ * codegen_integer.c - integer arithmetic. Everything wraps; nothing traps: division by zero gives all ones,
+ * and the smallest number divided by -1 gives itself.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -27,7 +27,8 @@ static LLVMValueRef with_overflow(struct sg_codegen *gen, const char *name, LLVM
 }
 
 /* a + b (+ carry) or a - b (- borrow); the carry flag is read and written as the instruction says. */
-static LLVMValueRef add_carry(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b, bool subtract, bool carry_in)
+static LLVMValueRef add_carry(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b, bool subtract,
+                              bool carry_in)
 {
     const char *name = subtract ? "llvm.usub.with.overflow" : "llvm.uadd.with.overflow";
     LLVMValueRef carry, second;
@@ -101,10 +102,12 @@ static LLVMValueRef product(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
     if (part == SG_LO)
         return LLVMBuildMul(B, a, b, "");
     bool is_signed = sg_type_is_signed(type);
-    LLVMValueRef wide = LLVMBuildMul(B, extend(gen, a, bits * 2, is_signed), extend(gen, b, bits * 2, is_signed), "");
+    LLVMValueRef wide =
+        LLVMBuildMul(B, extend(gen, a, bits * 2, is_signed), extend(gen, b, bits * 2, is_signed), "");
     if (part == SG_WIDE)
         return wide;
-    return LLVMBuildTrunc(B, LLVMBuildLShr(B, wide, sg_gen_const(gen, bits * 2, bits), ""), sg_gen_int(gen, bits), "");
+    return LLVMBuildTrunc(B, LLVMBuildLShr(B, wide, sg_gen_const(gen, bits * 2, bits), ""),
+                          sg_gen_int(gen, bits), "");
 }
 
 static enum sg_type wide_type(struct sg_codegen *gen)
@@ -112,10 +115,14 @@ static enum sg_type wide_type(struct sg_codegen *gen)
     if (SG_MOD(gen->insn, SG_GROUP_WIDE) != SG_WIDE)
         return type_of(gen);
     switch (type_of(gen)) {
-    case SG_U16: return SG_U32;
-    case SG_S16: return SG_S32;
-    case SG_U32: return SG_U64;
-    default: return SG_S64;
+    case SG_U16:
+        return SG_U32;
+    case SG_S16:
+        return SG_S32;
+    case SG_U32:
+        return SG_U64;
+    default:
+        return SG_S64;
     }
 }
 
@@ -168,8 +175,9 @@ static LLVMValueRef divide(struct sg_codegen *gen, bool remainder)
         unsafe = LLVMBuildOr(B, by_zero, by_minus_one, "");
     }
     LLVMValueRef divisor = sg_gen_select(gen, unsafe, one, b);
-    LLVMValueRef value = is_signed ? (remainder ? LLVMBuildSRem(B, a, divisor, "") : LLVMBuildSDiv(B, a, divisor, ""))
-                                   : (remainder ? LLVMBuildURem(B, a, divisor, "") : LLVMBuildUDiv(B, a, divisor, ""));
+    LLVMValueRef value =
+        is_signed ? (remainder ? LLVMBuildSRem(B, a, divisor, "") : LLVMBuildSDiv(B, a, divisor, ""))
+                  : (remainder ? LLVMBuildURem(B, a, divisor, "") : LLVMBuildUDiv(B, a, divisor, ""));
     if (is_signed && !remainder) /* a remainder by 1 is the remainder by -1: 0 */
         value = sg_gen_select(gen, by_minus_one, LLVMBuildNeg(B, a, ""), value);
     return sg_gen_select(gen, by_zero, ones, value);
@@ -183,7 +191,8 @@ static LLVMValueRef absolute_difference(struct sg_codegen *gen)
     return LLVMBuildAdd(B, difference, sg_gen_operand(gen, 3), "");
 }
 
-static LLVMValueRef byte_of(struct sg_codegen *gen, LLVMValueRef word, uint32_t i, unsigned bits, enum sg_type type)
+static LLVMValueRef byte_of(struct sg_codegen *gen, LLVMValueRef word, uint32_t i, unsigned bits,
+                            enum sg_type type)
 {
     LLVMValueRef part = LLVMBuildLShr(B, word, sg_gen_const(gen, 32, i * bits), "");
     return extend(gen, LLVMBuildTrunc(B, part, sg_gen_int(gen, bits), ""), 32, sg_type_is_signed(type));
@@ -208,20 +217,47 @@ bool sg_gen_integer(struct sg_codegen *gen)
 {
     enum sg_type type = type_of(gen);
     switch (gen->insn->form->op) {
-    case SG_OP_ADD: sg_gen_result(gen, add_sub(gen, false)); return true;
-    case SG_OP_SUB: sg_gen_result(gen, add_sub(gen, true)); return true;
-    case SG_OP_ADDC: sg_gen_result(gen, add_carry(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), false, true)); return true;
-    case SG_OP_SUBC: sg_gen_result(gen, add_carry(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), true, true)); return true;
-    case SG_OP_MUL: multiply(gen); return true;
-    case SG_OP_MAD: multiply_add(gen, false); return true;
-    case SG_OP_MADC: multiply_add(gen, true); return true;
+    case SG_OP_ADD:
+        sg_gen_result(gen, add_sub(gen, false));
+        return true;
+    case SG_OP_SUB:
+        sg_gen_result(gen, add_sub(gen, true));
+        return true;
+    case SG_OP_ADDC:
+        sg_gen_result(gen, add_carry(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), false, true));
+        return true;
+    case SG_OP_SUBC:
+        sg_gen_result(gen, add_carry(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), true, true));
+        return true;
+    case SG_OP_MUL:
+        multiply(gen);
+        return true;
+    case SG_OP_MAD:
+        multiply_add(gen, false);
+        return true;
+    case SG_OP_MADC:
+        multiply_add(gen, true);
+        return true;
     case SG_OP_MUL24:
-    case SG_OP_MAD24: sg_gen_result(gen, multiply24(gen)); return true;
-    case SG_OP_SAD: sg_gen_result(gen, absolute_difference(gen)); return true;
-    case SG_OP_DIV: sg_gen_result(gen, divide(gen, false)); return true;
-    case SG_OP_REM: sg_gen_result(gen, divide(gen, true)); return true;
-    case SG_OP_ABS: sg_gen_result(gen, sg_gen_math(gen, "llvm.smax", sg_gen_operand(gen, 1), LLVMBuildNeg(B, sg_gen_operand(gen, 1), ""), NULL)); return true;
-    case SG_OP_NEG: sg_gen_result(gen, LLVMBuildNeg(B, sg_gen_operand(gen, 1), "")); return true;
+    case SG_OP_MAD24:
+        sg_gen_result(gen, multiply24(gen));
+        return true;
+    case SG_OP_SAD:
+        sg_gen_result(gen, absolute_difference(gen));
+        return true;
+    case SG_OP_DIV:
+        sg_gen_result(gen, divide(gen, false));
+        return true;
+    case SG_OP_REM:
+        sg_gen_result(gen, divide(gen, true));
+        return true;
+    case SG_OP_ABS:
+        sg_gen_result(gen, sg_gen_math(gen, "llvm.smax", sg_gen_operand(gen, 1),
+                                       LLVMBuildNeg(B, sg_gen_operand(gen, 1), ""), NULL));
+        return true;
+    case SG_OP_NEG:
+        sg_gen_result(gen, LLVMBuildNeg(B, sg_gen_operand(gen, 1), ""));
+        return true;
     case SG_OP_MIN:
     case SG_OP_MAX: {
         LLVMValueRef a = sg_gen_operand(gen, 1), b = sg_gen_operand(gen, 2);
@@ -229,8 +265,13 @@ bool sg_gen_integer(struct sg_codegen *gen)
         sg_gen_result(gen, packed ? each_half(gen, a, b, min_max) : min_max(gen, a, b));
         return true;
     }
-    case SG_OP_DP4A: sg_gen_write(gen, &gen->insn->operands[0], SG_B32, dot_product(gen, true)); return true;
-    case SG_OP_DP2A: sg_gen_write(gen, &gen->insn->operands[0], SG_B32, dot_product(gen, false)); return true;
-    default: return false;
+    case SG_OP_DP4A:
+        sg_gen_write(gen, &gen->insn->operands[0], SG_B32, dot_product(gen, true));
+        return true;
+    case SG_OP_DP2A:
+        sg_gen_write(gen, &gen->insn->operands[0], SG_B32, dot_product(gen, false));
+        return true;
+    default:
+        return false;
     }
 }

@@ -2,8 +2,8 @@
  * codegen_memory.c - mov, ld, st, cvta, isspacep, prefetch, cp.async, the stack.
  *
  * Weak accesses are ordinary loads and stores. Volatile and relaxed ones are atomic (monotonic) and volatile;
- * acquire and release say so. Copies that PTX calls asynchronous are made at once, which is one of the times at
- * which they may be made.
+ * acquire and release say so. Copies that PTX calls asynchronous are made at once, which is one of the times
+ * at which they may be made.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -12,11 +12,16 @@
 LLVMAtomicOrdering sg_gen_ordering(struct sg_codegen *gen, bool load, bool store)
 {
     switch (SG_MOD(gen->insn, SG_GROUP_SEM)) {
-    case SG_ACQUIRE: return load ? LLVMAtomicOrderingAcquire : LLVMAtomicOrderingMonotonic;
-    case SG_RELEASE: return store ? LLVMAtomicOrderingRelease : LLVMAtomicOrderingMonotonic;
-    case SG_ACQ_REL: return LLVMAtomicOrderingAcquireRelease;
-    case SG_SC: return LLVMAtomicOrderingSequentiallyConsistent;
-    default: return LLVMAtomicOrderingMonotonic;
+    case SG_ACQUIRE:
+        return load ? LLVMAtomicOrderingAcquire : LLVMAtomicOrderingMonotonic;
+    case SG_RELEASE:
+        return store ? LLVMAtomicOrderingRelease : LLVMAtomicOrderingMonotonic;
+    case SG_ACQ_REL:
+        return LLVMAtomicOrderingAcquireRelease;
+    case SG_SC:
+        return LLVMAtomicOrderingSequentiallyConsistent;
+    default:
+        return LLVMAtomicOrderingMonotonic;
     }
 }
 
@@ -70,11 +75,15 @@ static uint32_t element_align(uint32_t width, uint32_t i, uint32_t bytes)
 
 static bool is_entry_param(struct sg_codegen *gen, const struct sg_operand *address)
 {
-    return address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM && gen->function->is_entry &&
-           address->var >= gen->function->params && address->var < gen->function->params + gen->function->n_params;
+    return address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM &&
+           gen->function->is_entry && address->var >= gen->function->params &&
+           address->var < gen->function->params + gen->function->n_params;
 }
 
-/* A kernel's parameters do not change: they are loaded at the function's start, whatever the way that leads here. */
+/*
+ * A kernel's parameters do not change: they are loaded at the function's start, whatever the way that
+ * leads here.
+ */
 static void load_entry_param(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
@@ -87,7 +96,8 @@ static void load_entry_param(struct sg_codegen *gen)
     LLVMValueRef address = sg_gen_address(gen, &insn->operands[1], SG_MOD_PARAM);
     for (uint32_t i = 0; i < width; i++) {
         const struct sg_operand *element = width == 1 ? to : &to->items[i];
-        bool pointer = element->kind == SG_OPERAND_REG && gen->function->regs[element->reg].pointer && bytes == 8;
+        bool pointer =
+            element->kind == SG_OPERAND_REG && gen->function->regs[element->reg].pointer && bytes == 8;
         LLVMTypeRef llvm = pointer ? gen->pointer : sg_gen_type(gen, type);
         values[i] = LLVMBuildLoad2(gen->builder, llvm, element_address(gen, address, i, bytes), "");
         LLVMSetAlignment(values[i], bytes < 16 ? bytes : 16);
@@ -111,7 +121,8 @@ static void load(struct sg_codegen *gen)
     for (uint32_t i = 0; i < width; i++) {
         const struct sg_operand *element = width == 1 ? to : &to->items[i];
         /* a pointer is loaded as one, see analysis */
-        bool pointer = element->kind == SG_OPERAND_REG && gen->function->regs[element->reg].pointer && bytes == 8;
+        bool pointer =
+            element->kind == SG_OPERAND_REG && gen->function->regs[element->reg].pointer && bytes == 8;
         LLVMTypeRef llvm = pointer && !is_strong(gen) ? gen->pointer : sg_gen_type(gen, type);
         values[i] = LLVMBuildLoad2(B, llvm, element_address(gen, address, i, bytes), "");
         shape_access(gen, values[i], is_strong(gen) ? bytes : element_align(width, i, bytes), true);
@@ -132,9 +143,11 @@ static void store(struct sg_codegen *gen)
     LLVMValueRef address = sg_gen_address(gen, &insn->operands[0], space);
     for (uint32_t i = 0; i < width; i++) {
         const struct sg_operand *element = width == 1 ? from : &from->items[i];
-        LLVMValueRef access = LLVMBuildStore(B, sg_gen_read(gen, element, type), element_address(gen, address, i, bytes));
+        LLVMValueRef access =
+            LLVMBuildStore(B, sg_gen_read(gen, element, type), element_address(gen, address, i, bytes));
         bool own_align = is_strong(gen) || space == SG_MOD_PARAM;
-        shape_access(gen, access, own_align ? (bytes < 16 ? bytes : 16) : element_align(width, i, bytes), false);
+        shape_access(gen, access, own_align ? (bytes < 16 ? bytes : 16) : element_align(width, i, bytes),
+                     false);
     }
 }
 
@@ -149,8 +162,10 @@ static void move_vector(struct sg_codegen *gen, enum sg_type type)
     LLVMValueRef value = sg_gen_const(gen, all, 0);
     if (from->kind == SG_OPERAND_VECTOR) {
         for (uint32_t i = 0; i < count; i++) {
-            LLVMValueRef element = LLVMBuildZExt(B, sg_gen_read(gen, &from->items[i], part), sg_gen_int(gen, all), "");
-            value = LLVMBuildOr(B, value, LLVMBuildShl(B, element, sg_gen_const(gen, all, (uint64_t)i * bits), ""), "");
+            LLVMValueRef element =
+                LLVMBuildZExt(B, sg_gen_read(gen, &from->items[i], part), sg_gen_int(gen, all), "");
+            value = LLVMBuildOr(B, value,
+                                LLVMBuildShl(B, element, sg_gen_const(gen, all, (uint64_t)i * bits), ""), "");
         }
     } else {
         value = sg_gen_read(gen, from, type);
@@ -176,7 +191,8 @@ static bool copy_pointer(struct sg_codegen *gen)
     const struct sg_operand *to = &gen->insn->operands[0], *from = &gen->insn->operands[1];
     if (!is_pointer(gen, to) || !is_pointer(gen, from))
         return false;
-    LLVMBuildStore(B, LLVMBuildLoad2(B, gen->pointer, gen->registers[from->reg], ""), gen->registers[to->reg]);
+    LLVMBuildStore(B, LLVMBuildLoad2(B, gen->pointer, gen->registers[from->reg], ""),
+                   gen->registers[to->reg]);
     return true;
 }
 
@@ -210,7 +226,8 @@ static void convert_address(struct sg_codegen *gen)
     sg_gen_result(gen, value);
 }
 
-static LLVMValueRef in_range(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef base, LLVMValueRef size)
+static LLVMValueRef in_range(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef base,
+                             LLVMValueRef size)
 {
     return sg_gen_compare(gen, LLVMIntULT, LLVMBuildSub(B, address, base, ""), size);
 }
@@ -222,7 +239,10 @@ static LLVMValueRef in_shared(struct sg_codegen *gen, LLVMValueRef address)
     return in_range(gen, address, base, LLVMBuildZExt(B, size, gen->i64, ""));
 }
 
-/* The stack is what lies near this frame: fibers have less than this, and nothing else is mapped around them. */
+/*
+ * The stack is what lies near this frame: fibers have less than this, and nothing else is mapped
+ * around them.
+ */
 static LLVMValueRef in_local(struct sg_codegen *gen, LLVMValueRef address)
 {
     LLVMValueRef level = sg_gen_const(gen, 32, 0);
@@ -238,8 +258,10 @@ static LLVMValueRef in_const(struct sg_codegen *gen, LLVMValueRef address)
     for (uint32_t i = 0; i < gen->module->n_vars; i++) {
         const struct sg_var *var = gen->module->vars[i];
         if (var->space == SG_SPACE_CONST)
-            value = LLVMBuildOr(B, value, in_range(gen, address, sg_gen_variable_address(gen, var, 0),
-                                                   sg_gen_const(gen, 64, var->size)), "");
+            value = LLVMBuildOr(B, value,
+                                in_range(gen, address, sg_gen_variable_address(gen, var, 0),
+                                         sg_gen_const(gen, 64, var->size)),
+                                "");
     }
     return value;
 }
@@ -248,9 +270,15 @@ static void is_in_space(struct sg_codegen *gen)
 {
     LLVMValueRef address = sg_gen_read(gen, &gen->insn->operands[1], SG_U64), value;
     switch (SG_MOD(gen->insn, SG_GROUP_SPACE)) {
-    case SG_MOD_SHARED: value = in_shared(gen, address); break;
-    case SG_MOD_LOCAL: value = in_local(gen, address); break;
-    case SG_MOD_CONST: value = in_const(gen, address); break;
+    case SG_MOD_SHARED:
+        value = in_shared(gen, address);
+        break;
+    case SG_MOD_LOCAL:
+        value = in_local(gen, address);
+        break;
+    case SG_MOD_CONST:
+        value = in_const(gen, address);
+        break;
     case SG_MOD_PARAM:
         if (!gen->function->is_entry)
             sg_gen_fail(gen, "isspacep.param is supported in kernels only");
@@ -303,7 +331,8 @@ static void allocate(struct sg_codegen *gen)
     const struct sg_insn *insn = gen->insn;
     LLVMValueRef size = sg_gen_read(gen, &insn->operands[1], (enum sg_type)insn->types[0]);
     LLVMValueRef memory = LLVMBuildArrayAlloca(B, gen->i8, size, "");
-    bool given = insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_INTEGER && insn->operands[2].value != 0;
+    bool given =
+        insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_INTEGER && insn->operands[2].value != 0;
     LLVMSetAlignment(memory, given ? (unsigned)insn->operands[2].value : 16);
     sg_gen_result(gen, LLVMBuildPtrToInt(B, memory, gen->i64, ""));
 }
@@ -312,45 +341,65 @@ static void prefetch(struct sg_codegen *gen)
 {
     if (SG_MOD(gen->insn, SG_GROUP_SPACE) != 0 && SG_MOD(gen->insn, SG_GROUP_SPACE) != SG_MOD_GLOBAL)
         return;
-    LLVMValueRef arguments[4] = {sg_gen_address(gen, &gen->insn->operands[0], SG_MOD_GLOBAL), sg_gen_const(gen, 32, 0),
-                                 sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_LEVEL) == 1 ? 3 : 2),
-                                 sg_gen_const(gen, 32, 1)};
+    LLVMValueRef arguments[4] = {
+        sg_gen_address(gen, &gen->insn->operands[0], SG_MOD_GLOBAL), sg_gen_const(gen, 32, 0),
+        sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_LEVEL) == 1 ? 3 : 2), sg_gen_const(gen, 32, 1)};
     sg_gen_intrinsic(gen, "llvm.prefetch", &gen->pointer, 1, arguments, 4);
 }
 
 bool sg_gen_memory(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
-    case SG_OP_MOV: move(gen); return true;
+    case SG_OP_MOV:
+        move(gen);
+        return true;
     case SG_OP_LD:
         if (is_entry_param(gen, &gen->insn->operands[1]))
             load_entry_param(gen);
         else
             load(gen);
         return true;
-    case SG_OP_ST: store(gen); return true;
-    case SG_OP_CVTA: convert_address(gen); return true;
-    case SG_OP_ISSPACEP: is_in_space(gen); return true;
-    case SG_OP_PREFETCH: prefetch(gen); return true;
-    case SG_OP_CP_ASYNC: copy_async(gen); return true;
-    case SG_OP_CP_ASYNC_STEP: return true; /* copies are made at once */
+    case SG_OP_ST:
+        store(gen);
+        return true;
+    case SG_OP_CVTA:
+        convert_address(gen);
+        return true;
+    case SG_OP_ISSPACEP:
+        is_in_space(gen);
+        return true;
+    case SG_OP_PREFETCH:
+        prefetch(gen);
+        return true;
+    case SG_OP_CP_ASYNC:
+        copy_async(gen);
+        return true;
+    case SG_OP_CP_ASYNC_STEP:
+        return true; /* copies are made at once */
     case SG_OP_MAPA: /* the address in the cluster's only block */
         sg_gen_result(gen, sg_gen_read(gen, &gen->insn->operands[1], (enum sg_type)gen->insn->types[0]));
         return true;
     case SG_OP_GETCTARANK:
         sg_gen_write(gen, &gen->insn->operands[0], SG_U32, sg_gen_const(gen, 32, 0));
         return true;
-    case SG_OP_ALLOCA: allocate(gen); return true;
+    case SG_OP_ALLOCA:
+        allocate(gen);
+        return true;
     case SG_OP_STACKSAVE: {
-        LLVMValueRef stack = sg_gen_intrinsic(gen, "llvm.stacksave", &gen->pointer, LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stacksave", 14)) ? 1 : 0, NULL, 0);
+        LLVMValueRef stack = sg_gen_intrinsic(
+            gen, "llvm.stacksave", &gen->pointer,
+            LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stacksave", 14)) ? 1 : 0, NULL, 0);
         sg_gen_result(gen, LLVMBuildPtrToInt(B, stack, gen->i64, ""));
         return true;
     }
     case SG_OP_STACKRESTORE: {
         LLVMValueRef stack = LLVMBuildIntToPtr(B, sg_gen_operand(gen, 0), gen->pointer, "");
-        sg_gen_intrinsic(gen, "llvm.stackrestore", &gen->pointer, LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stackrestore", 17)) ? 1 : 0, &stack, 1);
+        sg_gen_intrinsic(gen, "llvm.stackrestore", &gen->pointer,
+                         LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stackrestore", 17)) ? 1 : 0,
+                         &stack, 1);
         return true;
     }
-    default: return false;
+    default:
+        return false;
     }
 }

@@ -1,15 +1,15 @@
 /*
- * codegen_round.c - pieces of floating-point arithmetic: flushing of denormal numbers, saturation, directed rounding,
- * half precision.
+ * codegen_round.c - pieces of floating-point arithmetic: flushing of denormal numbers, saturation, directed
+ * rounding, half precision.
  *
- * The host's arithmetic rounds to nearest. Directed rounding of float is made exact through double: a product of two
- * floats is exact in double, a sum p + c is s + error with both known exactly (Knuth's two-sum). The nearest float to
- * s is the wanted one or its neighbour, which comparing with s and the sign of the error decides.
+ * The host's arithmetic rounds to nearest. Directed rounding of float is made exact through double: a product
+ * of two floats is exact in double, a sum p + c is s + error with both known exactly (Knuth's two-sum). The
+ * nearest float to s is the wanted one or its neighbour, which comparing with s and the sign of the error
+ * decides.
  */
 #include "softgpu/compiler/codegen.h"
 
 #define B gen->builder
-
 
 static LLVMValueRef zero_like(LLVMValueRef value)
 {
@@ -21,7 +21,8 @@ LLVMValueRef sg_gen_flush(struct sg_codegen *gen, LLVMValueRef value)
     if (LLVMTypeOf(value) != gen->f32)
         return value;
     LLVMValueRef bits = sg_gen_cast(gen, value, gen->i32);
-    LLVMValueRef sign = sg_gen_cast(gen, LLVMBuildAnd(B, bits, sg_gen_const(gen, 32, 0x80000000u), ""), gen->f32);
+    LLVMValueRef sign =
+        sg_gen_cast(gen, LLVMBuildAnd(B, bits, sg_gen_const(gen, 32, 0x80000000u), ""), gen->f32);
     LLVMValueRef exponent = LLVMBuildAnd(B, bits, sg_gen_const(gen, 32, 0x7f800000u), "");
     LLVMValueRef small = sg_gen_compare(gen, LLVMIntEQ, exponent, sg_gen_const(gen, 32, 0));
     return sg_gen_select(gen, small, sign, value);
@@ -60,7 +61,8 @@ static LLVMValueRef neighbour(struct sg_codegen *gen, LLVMValueRef value, bool u
     LLVMValueRef zero = sg_gen_const(gen, 32, 0), one = sg_gen_const(gen, 32, 1);
     LLVMValueRef negative = sg_gen_compare(gen, LLVMIntSLT, bits, zero);
     LLVMValueRef away = LLVMBuildAdd(B, bits, one, ""), towards = LLVMBuildSub(B, bits, one, "");
-    LLVMValueRef step = up ? sg_gen_select(gen, negative, towards, away) : sg_gen_select(gen, negative, away, towards);
+    LLVMValueRef step =
+        up ? sg_gen_select(gen, negative, towards, away) : sg_gen_select(gen, negative, away, towards);
     LLVMValueRef magnitude = LLVMBuildAnd(B, bits, sg_gen_const(gen, 32, 0x7fffffff), "");
     LLVMValueRef least = sg_gen_const(gen, 32, up ? 1u : 0x80000001u);
     step = sg_gen_select(gen, sg_gen_compare(gen, LLVMIntEQ, magnitude, zero), least, step);
@@ -85,13 +87,17 @@ static LLVMValueRef round_towards(struct sg_codegen *gen, LLVMValueRef s, LLVMVa
 static LLVMValueRef round_double(struct sg_codegen *gen, LLVMValueRef s, LLVMValueRef error, uint8_t round)
 {
     switch (round) {
-    case SG_RM: return round_towards(gen, s, error, false);
-    case SG_RP: return round_towards(gen, s, error, true);
+    case SG_RM:
+        return round_towards(gen, s, error, false);
+    case SG_RP:
+        return round_towards(gen, s, error, true);
     case SG_RZ: {
         LLVMValueRef negative = LLVMBuildFCmp(B, LLVMRealOLT, s, zero_like(s), "");
-        return sg_gen_select(gen, negative, round_towards(gen, s, error, true), round_towards(gen, s, error, false));
+        return sg_gen_select(gen, negative, round_towards(gen, s, error, true),
+                             round_towards(gen, s, error, false));
     }
-    default: return LLVMBuildFPTrunc(B, s, gen->f32, "");
+    default:
+        return LLVMBuildFPTrunc(B, s, gen->f32, "");
     }
 }
 
@@ -125,7 +131,8 @@ LLVMValueRef sg_gen_sum_to_odd(struct sg_codegen *gen, LLVMValueRef p, LLVMValue
     LLVMValueRef error_up = LLVMBuildFCmp(B, LLVMRealOGT, error, zero_like(error), "");
     LLVMValueRef s_up = LLVMBuildFCmp(B, LLVMRealOGT, s, zero_like(s), "");
     LLVMValueRef away = LLVMBuildNot(B, LLVMBuildXor(B, error_up, s_up, ""), "");
-    LLVMValueRef step = sg_gen_select(gen, away, LLVMBuildAdd(B, bits, one, ""), LLVMBuildSub(B, bits, one, ""));
+    LLVMValueRef step =
+        sg_gen_select(gen, away, LLVMBuildAdd(B, bits, one, ""), LLVMBuildSub(B, bits, one, ""));
     LLVMValueRef moves = LLVMBuildAnd(B, inexact, LLVMBuildNot(B, odd, ""), "");
     return sg_gen_cast(gen, sg_gen_select(gen, moves, step, bits), gen->f64);
 }
@@ -145,7 +152,8 @@ LLVMValueRef sg_gen_f64_to_f32_odd(struct sg_codegen *gen, LLVMValueRef value)
 LLVMValueRef sg_gen_half_to_f32(struct sg_codegen *gen, LLVMValueRef bits)
 {
     if (!gen->has_half)
-        return sg_gen_runtime(gen, "sg_math_half_to_float", gen->f32, (LLVMValueRef[]){LLVMBuildZExt(B, bits, gen->i32, "")}, 1);
+        return sg_gen_runtime(gen, "sg_math_half_to_float", gen->f32,
+                              (LLVMValueRef[]){LLVMBuildZExt(B, bits, gen->i32, "")}, 1);
     return LLVMBuildFPExt(B, sg_gen_cast(gen, bits, LLVMHalfTypeInContext(gen->context)), gen->f32, "");
 }
 
@@ -175,7 +183,8 @@ LLVMValueRef sg_gen_f32_to_bf16(struct sg_codegen *gen, LLVMValueRef value, uint
     LLVMValueRef negative = sg_gen_compare(gen, LLVMIntSLT, bits, sg_gen_const(gen, 32, 0));
     LLVMValueRef add = sg_gen_const(gen, 32, 0), all = sg_gen_const(gen, 32, 0xffff);
     if (round == SG_RN)
-        add = LLVMBuildAdd(B, LLVMBuildAnd(B, LLVMBuildLShr(B, bits, sixteen, ""), sg_gen_const(gen, 32, 1), ""),
+        add = LLVMBuildAdd(B,
+                           LLVMBuildAnd(B, LLVMBuildLShr(B, bits, sixteen, ""), sg_gen_const(gen, 32, 1), ""),
                            sg_gen_const(gen, 32, 0x7fff), "");
     else if (round == SG_RM)
         add = sg_gen_select(gen, negative, all, add);

@@ -51,11 +51,16 @@ static LLVMValueRef mask(struct sg_codegen *gen, enum sg_special special)
     LLVMValueRef one = LLVMBuildShl(builder, sg_gen_const(gen, 32, 1), lane(gen), "");
     LLVMValueRef below = LLVMBuildSub(builder, one, sg_gen_const(gen, 32, 1), "");
     switch (special) {
-    case SG_SPECIAL_LANEMASK_EQ: return one;
-    case SG_SPECIAL_LANEMASK_LT: return below;
-    case SG_SPECIAL_LANEMASK_LE: return LLVMBuildOr(builder, below, one, "");
-    case SG_SPECIAL_LANEMASK_GE: return LLVMBuildNot(builder, below, "");
-    default: return LLVMBuildNot(builder, LLVMBuildOr(builder, below, one, ""), "");
+    case SG_SPECIAL_LANEMASK_EQ:
+        return one;
+    case SG_SPECIAL_LANEMASK_LT:
+        return below;
+    case SG_SPECIAL_LANEMASK_LE:
+        return LLVMBuildOr(builder, below, one, "");
+    case SG_SPECIAL_LANEMASK_GE:
+        return LLVMBuildNot(builder, below, "");
+    default:
+        return LLVMBuildNot(builder, LLVMBuildOr(builder, below, one, ""), "");
     }
 }
 
@@ -65,8 +70,9 @@ static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special spe
     LLVMBuilderRef builder = gen->entry_builder;
     size_t offset = component * sizeof(uint32_t);
     if (component == 3)
-        return sg_gen_const(gen, 32, special == SG_SPECIAL_NTID || special == SG_SPECIAL_NCTAID ||
-                                             special == SG_SPECIAL_NCLUSTERID || special == SG_SPECIAL_CLUSTER_NCTAID);
+        return sg_gen_const(gen, 32,
+                            special == SG_SPECIAL_NTID || special == SG_SPECIAL_NCTAID ||
+                                special == SG_SPECIAL_NCLUSTERID || special == SG_SPECIAL_CLUSTER_NCTAID);
     switch (special) {
     case SG_SPECIAL_TID:
         return field(gen, builder, gen->thread, offsetof(struct sg_thread, tid) + offset, gen->i32, false);
@@ -103,7 +109,8 @@ static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special spe
     case SG_SPECIAL_LANEMASK_GT:
         return mask(gen, special);
     case SG_SPECIAL_DYNAMIC_SMEM_SIZE:
-        return LLVMBuildSub(builder, sg_gen_block_field(gen, offsetof(struct sg_block, shared_total), gen->i32),
+        return LLVMBuildSub(builder,
+                            sg_gen_block_field(gen, offsetof(struct sg_block, shared_total), gen->i32),
                             sg_gen_block_field(gen, offsetof(struct sg_block, shared_static), gen->i32), "");
     case SG_SPECIAL_TOTAL_SMEM_SIZE:
     case SG_SPECIAL_AGGR_SMEM_SIZE:
@@ -121,7 +128,10 @@ static LLVMValueRef timer(struct sg_codegen *gen, const char *name, unsigned shi
     return narrow ? LLVMBuildTrunc(gen->builder, value, gen->i32, "") : value;
 }
 
-/* %envreg1 and 2 are the high and the low half of the address of the grid's workspace (cooperative launches). */
+/*
+ * %envreg1 and 2 are the high and the low half of the address of the grid's workspace (cooperative
+ * launches).
+ */
 static LLVMValueRef environment(struct sg_codegen *gen, uint32_t number)
 {
     if (number != 1 && number != 2)
@@ -135,14 +145,22 @@ static LLVMValueRef environment(struct sg_codegen *gen, uint32_t number)
 LLVMValueRef sg_gen_special(struct sg_codegen *gen, enum sg_special special, uint32_t component)
 {
     switch (special) {
-    case SG_SPECIAL_CLOCK: return timer(gen, "sg_rt_clock", 0, true);
-    case SG_SPECIAL_CLOCK_HI: return timer(gen, "sg_rt_clock", 32, true);
-    case SG_SPECIAL_CLOCK64: return timer(gen, "sg_rt_clock", 0, false);
-    case SG_SPECIAL_GLOBALTIMER: return timer(gen, "sg_rt_globaltimer", 0, false);
-    case SG_SPECIAL_GLOBALTIMER_LO: return timer(gen, "sg_rt_globaltimer", 0, true);
-    case SG_SPECIAL_GLOBALTIMER_HI: return timer(gen, "sg_rt_globaltimer", 32, true);
-    case SG_SPECIAL_ENVREG: return environment(gen, component);
-    default: break;
+    case SG_SPECIAL_CLOCK:
+        return timer(gen, "sg_rt_clock", 0, true);
+    case SG_SPECIAL_CLOCK_HI:
+        return timer(gen, "sg_rt_clock", 32, true);
+    case SG_SPECIAL_CLOCK64:
+        return timer(gen, "sg_rt_clock", 0, false);
+    case SG_SPECIAL_GLOBALTIMER:
+        return timer(gen, "sg_rt_globaltimer", 0, false);
+    case SG_SPECIAL_GLOBALTIMER_LO:
+        return timer(gen, "sg_rt_globaltimer", 0, true);
+    case SG_SPECIAL_GLOBALTIMER_HI:
+        return timer(gen, "sg_rt_globaltimer", 32, true);
+    case SG_SPECIAL_ENVREG:
+        return environment(gen, component);
+    default:
+        break;
     }
     LLVMValueRef *known = &gen->specials[special][component];
     if (*known == NULL)

@@ -26,7 +26,8 @@ static void barrier(struct sg_codegen *gen)
     uint8_t kind = SG_MOD(insn, SG_GROUP_BAR);
     LLVMValueRef zero = sg_gen_const(gen, 32, 0);
     if (kind != SG_BAR_RED) {
-        LLVMValueRef arguments[3] = {gen->thread, u32_operand(gen, 0), insn->n_operands > 1 ? u32_operand(gen, 1) : zero};
+        LLVMValueRef arguments[3] = {gen->thread, u32_operand(gen, 0),
+                                     insn->n_operands > 1 ? u32_operand(gen, 1) : zero};
         const char *name = kind == SG_BAR_SYNC ? "sg_rt_barrier_sync" : "sg_rt_barrier_arrive";
         sg_gen_runtime(gen, name, gen->nothing, arguments, 3);
         return;
@@ -52,8 +53,12 @@ static void unpack(struct sg_codegen *gen, LLVMValueRef both)
 
 static void shuffle(struct sg_codegen *gen)
 {
-    LLVMValueRef arguments[6] = {gen->thread, sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_SHFL) - 1u),
-                                 sg_gen_operand(gen, 1), u32_operand(gen, 2), u32_operand(gen, 3), u32_operand(gen, 4)};
+    LLVMValueRef arguments[6] = {gen->thread,
+                                 sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_SHFL) - 1u),
+                                 sg_gen_operand(gen, 1),
+                                 u32_operand(gen, 2),
+                                 u32_operand(gen, 3),
+                                 u32_operand(gen, 4)};
     unpack(gen, sg_gen_runtime(gen, "sg_rt_shfl", gen->i64, arguments, 6));
 }
 
@@ -75,7 +80,8 @@ static void match(struct sg_codegen *gen)
     if (SG_MOD(gen->insn, SG_GROUP_MATCH) == SG_MATCH_ALL)
         unpack(gen, sg_gen_runtime(gen, "sg_rt_match_all", gen->i64, arguments, 3));
     else
-        sg_gen_write(gen, &gen->insn->operands[0], SG_B32, sg_gen_runtime(gen, "sg_rt_match_any", gen->i32, arguments, 3));
+        sg_gen_write(gen, &gen->insn->operands[0], SG_B32,
+                     sg_gen_runtime(gen, "sg_rt_match_any", gen->i32, arguments, 3));
 }
 
 static void reduce(struct sg_codegen *gen)
@@ -83,14 +89,27 @@ static void reduce(struct sg_codegen *gen)
     bool is_signed = sg_type_is_signed((enum sg_type)gen->insn->types[0]);
     uint32_t op;
     switch (SG_MOD(gen->insn, SG_GROUP_REDUX)) {
-    case SG_REDUX_ADD: op = 0; break;
-    case SG_REDUX_MIN: op = is_signed ? 1 : 3; break;
-    case SG_REDUX_MAX: op = is_signed ? 2 : 4; break;
-    case SG_REDUX_AND: op = 5; break;
-    case SG_REDUX_OR: op = 6; break;
-    default: op = 7; break;
+    case SG_REDUX_ADD:
+        op = 0;
+        break;
+    case SG_REDUX_MIN:
+        op = is_signed ? 1 : 3;
+        break;
+    case SG_REDUX_MAX:
+        op = is_signed ? 2 : 4;
+        break;
+    case SG_REDUX_AND:
+        op = 5;
+        break;
+    case SG_REDUX_OR:
+        op = 6;
+        break;
+    default:
+        op = 7;
+        break;
     }
-    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, op), sg_gen_operand(gen, 1), u32_operand(gen, 2)};
+    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, op), sg_gen_operand(gen, 1),
+                                 u32_operand(gen, 2)};
     sg_gen_result(gen, sg_gen_runtime(gen, "sg_rt_redux", gen->i32, arguments, 4));
 }
 
@@ -104,7 +123,8 @@ static void elect(struct sg_codegen *gen)
     sg_gen_runtime(gen, "sg_rt_warp_sync", gen->nothing, (LLVMValueRef[]){gen->thread, mask}, 2);
     sg_gen_write(gen, &insn->operands[0], SG_B32, leader);
     LLVMValueRef lane = sg_gen_special(gen, SG_SPECIAL_LANEID, 0);
-    sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED, sg_gen_compare(gen, LLVMIntEQ, leader, lane));
+    sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED,
+                 sg_gen_compare(gen, LLVMIntEQ, leader, lane));
 }
 
 /* A cluster is one block: waiting for it is waiting for the block, on its barrier 0. */
@@ -118,20 +138,39 @@ static void cluster_barrier(struct sg_codegen *gen)
 bool sg_gen_threads(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
-    case SG_OP_BAR: barrier(gen); return true;
+    case SG_OP_BAR:
+        barrier(gen);
+        return true;
     case SG_OP_BAR_WARP: {
         LLVMValueRef arguments[2] = {gen->thread, u32_operand(gen, 0)};
         sg_gen_runtime(gen, "sg_rt_warp_sync", gen->nothing, arguments, 2);
         return true;
     }
-    case SG_OP_ELECT: elect(gen); return true;
-    case SG_OP_CLUSTER_BARRIER: cluster_barrier(gen); return true;
-    case SG_OP_SHFL: shuffle(gen); return true;
-    case SG_OP_VOTE: vote(gen); return true;
-    case SG_OP_MATCH: match(gen); return true;
-    case SG_OP_REDUX: reduce(gen); return true;
-    case SG_OP_ACTIVEMASK: sg_gen_result(gen, sg_gen_runtime(gen, "sg_rt_activemask", gen->i32, &gen->thread, 1)); return true;
-    case SG_OP_NANOSLEEP: sg_gen_runtime(gen, "sg_rt_yield", gen->nothing, &gen->thread, 1); return true;
-    default: return false;
+    case SG_OP_ELECT:
+        elect(gen);
+        return true;
+    case SG_OP_CLUSTER_BARRIER:
+        cluster_barrier(gen);
+        return true;
+    case SG_OP_SHFL:
+        shuffle(gen);
+        return true;
+    case SG_OP_VOTE:
+        vote(gen);
+        return true;
+    case SG_OP_MATCH:
+        match(gen);
+        return true;
+    case SG_OP_REDUX:
+        reduce(gen);
+        return true;
+    case SG_OP_ACTIVEMASK:
+        sg_gen_result(gen, sg_gen_runtime(gen, "sg_rt_activemask", gen->i32, &gen->thread, 1));
+        return true;
+    case SG_OP_NANOSLEEP:
+        sg_gen_runtime(gen, "sg_rt_yield", gen->nothing, &gen->thread, 1);
+        return true;
+    default:
+        return false;
     }
 }

@@ -24,7 +24,8 @@ LLVMValueRef sg_gen_const(struct sg_codegen *gen, unsigned bits, uint64_t value)
     return LLVMConstInt(sg_gen_int(gen, bits), value, 0);
 }
 
-LLVMValueRef sg_gen_compare(struct sg_codegen *gen, LLVMIntPredicate predicate, LLVMValueRef a, LLVMValueRef b)
+LLVMValueRef sg_gen_compare(struct sg_codegen *gen, LLVMIntPredicate predicate, LLVMValueRef a,
+                            LLVMValueRef b)
 {
     return LLVMBuildICmp(gen->builder, predicate, a, b, "");
 }
@@ -42,10 +43,14 @@ LLVMValueRef sg_gen_cast(struct sg_codegen *gen, LLVMValueRef value, LLVMTypeRef
 static unsigned width(LLVMTypeRef type)
 {
     switch (LLVMGetTypeKind(type)) {
-    case LLVMFloatTypeKind: return 32;
-    case LLVMDoubleTypeKind: return 64;
-    case LLVMPointerTypeKind: return 64;
-    default: return LLVMGetIntTypeWidth(type);
+    case LLVMFloatTypeKind:
+        return 32;
+    case LLVMDoubleTypeKind:
+        return 64;
+    case LLVMPointerTypeKind:
+        return 64;
+    default:
+        return LLVMGetIntTypeWidth(type);
     }
 }
 
@@ -152,17 +157,19 @@ LLVMValueRef sg_gen_read(struct sg_codegen *gen, const struct sg_operand *operan
         value = convert_bits(gen, read_slot(gen, operand->reg), to, false);
         break;
     case SG_OPERAND_SPECIAL:
-        value = convert_bits(gen, sg_gen_special(gen, (enum sg_special)operand->reg, operand->component), to, false);
+        value = convert_bits(gen, sg_gen_special(gen, (enum sg_special)operand->reg, operand->component), to,
+                             false);
         break;
     case SG_OPERAND_VAR:
         value = convert_bits(gen, sg_gen_variable_address(gen, operand->var, operand->value), to, false);
         break;
     case SG_OPERAND_FUNCTION: {
         /* a handle, not code: see the indirect call */
-        struct sg_function *function = operand->function->alias_of != NULL ? operand->function->alias_of
-                                                                           : operand->function;
-        value = convert_bits(gen, sg_gen_const(gen, 64, (uint64_t)(uintptr_t)&gen->module->handles[function->handle]),
-                             to, false);
+        struct sg_function *function =
+            operand->function->alias_of != NULL ? operand->function->alias_of : operand->function;
+        value = convert_bits(
+            gen, sg_gen_const(gen, 64, (uint64_t)(uintptr_t)&gen->module->handles[function->handle]), to,
+            false);
         break;
     }
     default:
@@ -172,12 +179,14 @@ LLVMValueRef sg_gen_read(struct sg_codegen *gen, const struct sg_operand *operan
     return operand->negated ? LLVMBuildNot(gen->builder, value, "") : value;
 }
 
-void sg_gen_write(struct sg_codegen *gen, const struct sg_operand *operand, enum sg_type type, LLVMValueRef value)
+void sg_gen_write(struct sg_codegen *gen, const struct sg_operand *operand, enum sg_type type,
+                  LLVMValueRef value)
 {
     if (operand->kind != SG_OPERAND_REG)
         return; /* _ */
     LLVMTypeRef to = slot_type(gen, &gen->function->regs[operand->reg]);
-    LLVMBuildStore(gen->builder, convert_bits(gen, value, to, sg_type_is_signed(type)), gen->registers[operand->reg]);
+    LLVMBuildStore(gen->builder, convert_bits(gen, value, to, sg_type_is_signed(type)),
+                   gen->registers[operand->reg]);
 }
 
 LLVMValueRef sg_gen_operand(struct sg_codegen *gen, uint32_t i)
@@ -242,8 +251,8 @@ LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *ope
 
 /* --- calls --- */
 
-LLVMValueRef sg_gen_intrinsic(struct sg_codegen *gen, const char *name, LLVMTypeRef *overloads, unsigned n_overloads,
-                              LLVMValueRef *arguments, unsigned count)
+LLVMValueRef sg_gen_intrinsic(struct sg_codegen *gen, const char *name, LLVMTypeRef *overloads,
+                              unsigned n_overloads, LLVMValueRef *arguments, unsigned count)
 {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     LLVMValueRef function = LLVMGetIntrinsicDeclaration(gen->llvm, id, overloads, n_overloads);
@@ -251,15 +260,16 @@ LLVMValueRef sg_gen_intrinsic(struct sg_codegen *gen, const char *name, LLVMType
     return LLVMBuildCall2(gen->builder, type, function, arguments, count, "");
 }
 
-LLVMValueRef sg_gen_math(struct sg_codegen *gen, const char *name, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c)
+LLVMValueRef sg_gen_math(struct sg_codegen *gen, const char *name, LLVMValueRef a, LLVMValueRef b,
+                         LLVMValueRef c)
 {
     LLVMTypeRef type = LLVMTypeOf(a);
     LLVMValueRef arguments[3] = {a, b, c};
     return sg_gen_intrinsic(gen, name, &type, 1, arguments, c != NULL ? 3 : b != NULL ? 2 : 1);
 }
 
-LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRef result, LLVMValueRef *arguments,
-                            unsigned count)
+LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRef result,
+                            LLVMValueRef *arguments, unsigned count)
 {
     LLVMTypeRef types[8];
     for (unsigned i = 0; i < count; i++)

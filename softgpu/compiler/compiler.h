@@ -2,8 +2,8 @@
  * compiler.h - PTX text to machine code for the host.
  *
  * sg_program_create parses and checks a whole PTX module (every instruction must be known: what it does not
- * know is an error that names instruction and line; nothing is skipped). Code is generated and optimised a kernel
- * at a time, when the kernel is first asked for. Thread-safe: any thread may ask for code.
+ * know is an error that names instruction and line; nothing is skipped). Code is generated and optimised a
+ * kernel at a time, when the kernel is first asked for. Thread-safe: any thread may ask for code.
  */
 #ifndef SG_COMPILER_H
 #define SG_COMPILER_H
@@ -26,7 +26,7 @@ enum sg_compile_status {
     SG_COMPILE_INVALID_PTX,     /* CUDA_ERROR_INVALID_PTX: syntax, unknown instruction, type error */
     SG_COMPILE_UNSUPPORTED_PTX, /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION: .version newer than known */
     SG_COMPILE_NO_BINARY,       /* CUDA_ERROR_NO_BINARY_FOR_GPU: .target above the device's capability */
-    SG_COMPILE_UNRESOLVED,      /* CUDA_ERROR_NOT_FOUND style: extern symbol without definition; log names it */
+    SG_COMPILE_UNRESOLVED, /* CUDA_ERROR_NOT_FOUND style: extern symbol without definition; log names it */
     SG_COMPILE_NO_MEMORY,
 };
 
@@ -39,13 +39,14 @@ struct sg_kernel {
     uint32_t n_params;
     const struct sg_param *params;
     uint32_t params_size;
-    uint32_t shared_static;   /* bytes of static .shared the kernel (and what it calls) uses; dynamic starts here,
+    uint32_t
+        shared_static;    /* bytes of static .shared the kernel (and what it calls) uses; dynamic starts here,
                                  aligned to 16 */
-    uint32_t local_size;      /* bytes of .local a thread needs, as far as known */
-    uint32_t max_threads;     /* .maxntid product, or 1024 */
-    uint32_t required_ntid[3];/* .reqntid, zeros if none */
-    bool thread_form;         /* needs fibers: see kernel_abi.h */
-    bool cooperative;         /* uses grid-wide synchronisation (reads %envreg1/2 or the grid workspace) */
+    uint32_t local_size;  /* bytes of .local a thread needs, as far as known */
+    uint32_t max_threads; /* .maxntid product, or 1024 */
+    uint32_t required_ntid[3]; /* .reqntid, zeros if none */
+    bool thread_form;          /* needs fibers: see kernel_abi.h */
+    bool cooperative;          /* uses grid-wide synchronisation (reads %envreg1/2 or the grid workspace) */
 };
 
 /** A module-scope variable in .global or .const space that the driver must place in device memory. */
@@ -59,11 +60,11 @@ struct sg_variable {
 };
 
 /**
- * Parses and checks `ptx` (`size` bytes without the NUL). On failure `log` tells why ("ptx:LINE: …") and *out is
- * untouched. `capability` is the device's (120 for 12.0).
+ * Parses and checks `ptx` (`size` bytes without the NUL). On failure `log` tells why ("ptx:LINE: …") and *out
+ * is untouched. `capability` is the device's (120 for 12.0).
  */
-enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t capability, struct sg_text *log,
-                                         struct sg_program **out);
+enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t capability,
+                                         struct sg_text *log, struct sg_program **out);
 void sg_program_destroy(struct sg_program *program);
 
 struct sg_source {
@@ -71,9 +72,9 @@ struct sg_source {
     size_t size; /* without the NUL */
 };
 /**
- * The same for several modules that are linked into one program (cuLink, programs built with -rdc=true): .extern
- * names of one are satisfied by .visible and .weak definitions of the others; of several weak definitions the first
- * is taken. What stays .extern is reported as for a single module.
+ * The same for several modules that are linked into one program (cuLink, programs built with -rdc=true):
+ * .extern names of one are satisfied by .visible and .weak definitions of the others; of several weak
+ * definitions the first is taken. What stays .extern is reported as for a single module.
  */
 enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t count, uint32_t capability,
                                        struct sg_text *log, struct sg_program **out);
@@ -83,17 +84,18 @@ const struct sg_kernel *sg_program_kernel(const struct sg_program *program, size
 const struct sg_variable *sg_program_variable(const struct sg_program *program, size_t index);
 
 /**
- * Tells where variable `index` lives: `size` bytes at `address`, all writable by the host. Must be called for every
- * variable before sg_program_initialise and before any code is asked for.
+ * Tells where variable `index` lives: `size` bytes at `address`, all writable by the host. Must be called for
+ * every variable before sg_program_initialise and before any code is asked for.
  */
 void sg_program_place(struct sg_program *program, size_t index, void *address);
 /** Writes initial values (zeros where there are none, addresses resolved) to all placed variables. */
 enum sg_compile_status sg_program_initialise(struct sg_program *program, struct sg_text *log);
 
 /**
- * The machine code of kernel `index`: an sg_block_code or, if kernel->thread_form, an sg_thread_code. Compiles on
- * first use. Valid until the program is destroyed.
+ * The machine code of kernel `index`: an sg_block_code or, if kernel->thread_form, an sg_thread_code.
+ * Compiles on first use. Valid until the program is destroyed.
  */
-enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log, void **code);
+enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,
+                                       void **code);
 
 #endif

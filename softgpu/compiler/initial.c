@@ -1,6 +1,7 @@
 /*
- * initial.c - writes initial values to placed variables: numbers of the variable's type, addresses of variables and
- * functions. Rows of arrays of arrays start where the element count of the text puts them: PTX from compilers is flat.
+ * initial.c - writes initial values to placed variables: numbers of the variable's type, addresses of
+ * variables and functions. Rows of arrays of arrays start where the element count of the text puts them: PTX
+ * from compilers is flat.
  */
 #include "softgpu/compiler/initial.h"
 
@@ -50,7 +51,8 @@ static uint64_t symbol_address(struct writer *writer, const struct sg_ast_initia
         address = (uint64_t)(uintptr_t)&writer->module->handles[function->handle];
     } else if (symbol->var->space == SG_SPACE_GLOBAL || symbol->var->space == SG_SPACE_CONST) {
         if (symbol->var->address == NULL)
-            sg_fail(writer->diagnostics, SG_COMPILE_UNRESOLVED, 0, "undefined variable '%s'", symbol->var->name);
+            sg_fail(writer->diagnostics, SG_COMPILE_UNRESOLVED, 0, "undefined variable '%s'",
+                    symbol->var->name);
         address = (uint64_t)(uintptr_t)symbol->var->address;
     } else {
         sg_fail(writer->diagnostics, SG_COMPILE_INVALID_PTX, initial->line,
@@ -69,8 +71,8 @@ static void write_value(struct writer *writer, const struct sg_ast_initial *init
                                                        : number_bits(initial, writer->var->type);
     unsigned char value[16] = {0};
     if (bytes > writer->var->size || writer->at > writer->var->size - bytes)
-        sg_fail(writer->diagnostics, SG_COMPILE_INVALID_PTX, initial->line, "too many initial values for '%s'",
-                writer->var->name);
+        sg_fail(writer->diagnostics, SG_COMPILE_INVALID_PTX, initial->line,
+                "too many initial values for '%s'", writer->var->name);
     memcpy(value, &bits, sizeof(bits));
     memcpy(writer->var->address + writer->at, value, bytes);
     writer->at += bytes;

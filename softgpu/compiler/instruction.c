@@ -34,9 +34,9 @@ static void compile_types(struct sg_form *form, char *word)
     uint32_t place = form->n_types++;
     if (place >= SG_INSN_TYPES)
         table_error(form, word);
-    form->type_optional[place] = word[1] == '?';
     char *save = NULL;
-    for (char *name = strtok_r(strchr(word, ':') + 1, ",", &save); name != NULL; name = strtok_r(NULL, ",", &save)) {
+    for (char *name = strtok_r(strchr(word, ':') + 1, ",", &save); name != NULL;
+         name = strtok_r(NULL, ",", &save)) {
         enum sg_type type = sg_type_from_name((struct sg_slice){name, (uint32_t)strlen(name)});
         if (type == SG_TYPE_NONE)
             table_error(form, name);

@@ -1,6 +1,6 @@
 /*
- * instruction_table.c - the instruction table as data. See instruction.h for the notation. Rows of one base stand
- * together; the first row whose modifiers and number of operands fit is taken.
+ * instruction_table.c - the instruction table as data. See instruction.h for the notation. Rows of one base
+ * stand together; the first row whose modifiers and number of operands fit is taken.
  */
 #include "softgpu/compiler/instruction.h"
 
@@ -12,8 +12,12 @@
 #define PLAIN   "u8,u16,u32,u64,s8,s16,s32,s64,f16,f32,f64"
 #define COMPARE "T:b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64,f16,bf16"
 
-#define ROW(b, o, m, a) {.base = (b), .op = SG_OP_##o, .modifiers = (m), .operands = (a)}
+#define ROW(b, o, m, a)                                                                                      \
+    {                                                                                                        \
+        .base = (b), .op = SG_OP_##o, .modifiers = (m), .operands = (a)                                      \
+    }
 
+// clang-format off
 struct sg_form sg_form_table[] = {
     /* --- add, sub --- */
     ROW("add", ADD, "T:u16,s16,u32,s32,u64,s64,u16x2,s16x2", "=0 0 0"),
@@ -193,14 +197,16 @@ struct sg_form sg_form_table[] = {
     ROW("vset4", VSET, "cmp! acc T:u32,s32 T:u32,s32", "=u32 0 1 u32"),
     ROW("nanosleep", NANOSLEEP, "T:u32", "0"),
 };
+// clang-format on
 const uint32_t sg_form_count = sizeof(sg_form_table) / sizeof(sg_form_table[0]);
 
 static const char *const unsupported[] = {
-    "mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05", "tex", "tld4", "txq", "suld", "sust",
-    "sured", "suq", "istypep", "mbarrier", "multimem", "clusterlaunchcontrol",
-    "tensormap", "vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl",
-    "vshr", "vmad", "vset",
-    
+    "mma",       "wmma", "wgmma",   "ldmatrix", "stmatrix", "movmatrix",
+    "tcgen05",   "tex",  "tld4",    "txq",      "suld",     "sust",
+    "sured",     "suq",  "istypep", "mbarrier", "multimem", "clusterlaunchcontrol",
+    "tensormap", "vadd", "vsub",    "vabsdiff", "vmin",     "vmax",
+    "vshl",      "vshr", "vmad",    "vset",
+
 };
 
 bool sg_base_is_unsupported(struct sg_slice base)

@@ -1,6 +1,7 @@
 /*
- * ir.h - a checked module: every name resolved, every instruction matched with a row of the instruction table, every
- * operand of a type that its instruction takes. Analyses and the code generator read it and trust it.
+ * ir.h - a checked module: every name resolved, every instruction matched with a row of the instruction
+ * table, every operand of a type that its instruction takes. Analyses and the code generator read it and
+ * trust it.
  */
 #ifndef SG_COMPILER_IR_H
 #define SG_COMPILER_IR_H
@@ -23,11 +24,11 @@ struct sg_var {
     struct sg_function *function; /* whose it is; NULL at module scope */
     bool unsized;                 /* extern .shared x[]: the dynamic part */
     bool managed;
-    uint32_t index;               /* among the function's variables of its kind; for params their number */
-    bool is_return;               /* a .param that returns a value */
-    bool by_register;             /* a formal declared in .reg space */
-    uint32_t reg;                 /* that register */
-    uint32_t offset;              /* of an entry's parameter */
+    uint32_t index;   /* among the function's variables of its kind; for params their number */
+    bool is_return;   /* a .param that returns a value */
+    bool by_register; /* a formal declared in .reg space */
+    uint32_t reg;     /* that register */
+    uint32_t offset;  /* of an entry's parameter */
     /* global and const */
     uint32_t program_index;
     unsigned char *address;
@@ -81,17 +82,17 @@ enum sg_operand_kind {
     SG_OPERAND_FUNCTION, /* address of a function */
     SG_OPERAND_VECTOR,
     SG_OPERAND_SINK,
-    SG_OPERAND_LABEL,    /* value: number of the label */
-    SG_OPERAND_TABLE,    /* value: number of the .branchtargets */
+    SG_OPERAND_LABEL, /* value: number of the label */
+    SG_OPERAND_TABLE, /* value: number of the .branchtargets */
 };
 
 struct sg_operand {
     uint8_t kind;
     bool negated;
     uint8_t component;
-    uint16_t count;            /* of a vector */
-    uint32_t reg;              /* number in the function; for SPECIAL an enum sg_special */
-    uint64_t value;            /* number, bits, offset */
+    uint16_t count; /* of a vector */
+    uint32_t reg;   /* number in the function; for SPECIAL an enum sg_special */
+    uint64_t value; /* number, bits, offset */
     union {
         struct sg_var *var;
         struct sg_function *function;
@@ -101,8 +102,8 @@ struct sg_operand {
 
 /** A call. */
 struct sg_call {
-    struct sg_function *callee;  /* NULL: indirect */
-    struct sg_operand target;    /* the register of an indirect call */
+    struct sg_function *callee; /* NULL: indirect */
+    struct sg_operand target;   /* the register of an indirect call */
     struct sg_operand *returns, *arguments;
     uint32_t n_returns, n_arguments;
     /* what the callee declares: sizes of its formals, for arguments that are registers or numbers */
@@ -162,8 +163,8 @@ struct sg_function {
     uint32_t n_tables, table_capacity;
     struct sg_var **vars; /* .local, .shared, .param inside the body */
     uint32_t n_vars, var_capacity;
-    uint32_t handle;      /* among the functions whose address is taken: see analysis.h */
-    uint32_t mark;        /* scratch of graph walks */
+    uint32_t handle; /* among the functions whose address is taken: see analysis.h */
+    uint32_t mark;   /* scratch of graph walks */
     /* by analysis */
     bool waits, exits, calls_indirect, has_local, uses_grid_workspace;
 };
@@ -175,15 +176,22 @@ struct sg_module {
     uint32_t n_vars, var_capacity;
     struct sg_function **functions;
     uint32_t n_functions, function_capacity;
-    struct sg_map symbols; /* name → struct sg_symbol; of names that modules share */
+    struct sg_map symbols;        /* name → struct sg_symbol; of names that modules share */
     struct sg_function **handles; /* functions whose address is taken */
     uint32_t n_handles, handle_capacity;
     uint32_t walk;
 };
 
 struct sg_symbol {
-    enum { SG_SYMBOL_VAR, SG_SYMBOL_FUNCTION, SG_SYMBOL_REG, SG_SYMBOL_RANGE, SG_SYMBOL_LABEL, SG_SYMBOL_TABLE,
-           SG_SYMBOL_PROTOTYPE } kind;
+    enum {
+        SG_SYMBOL_VAR,
+        SG_SYMBOL_FUNCTION,
+        SG_SYMBOL_REG,
+        SG_SYMBOL_RANGE,
+        SG_SYMBOL_LABEL,
+        SG_SYMBOL_TABLE,
+        SG_SYMBOL_PROTOTYPE
+    } kind;
     union {
         struct sg_var *var;
         struct sg_function *function;
@@ -196,9 +204,10 @@ struct sg_symbol {
 };
 
 /**
- * Resolves and checks `count` modules as one: what is .visible or .weak in one satisfies .extern in the others, names
- * without linkage are the module's own. Fails through the arena's diagnostics.
+ * Resolves and checks `count` modules as one: what is .visible or .weak in one satisfies .extern in the
+ * others, names without linkage are the module's own. Fails through the arena's diagnostics.
  */
-struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, size_t count, uint32_t capability);
+struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, size_t count,
+                           uint32_t capability);
 
 #endif

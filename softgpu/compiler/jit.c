@@ -1,8 +1,10 @@
 /*
- * jit.c - LLVM's ORC JIT: host target, optimisation, linking against the engine and math.c. Nothing else is visible to
- * generated code. All contexts of one JIT are one, so modules are compiled one at a time; the program's lock sees to it.
+ * jit.c - LLVM's ORC JIT: host target, optimisation, linking against the engine and math.c. Nothing else is
+ * visible to generated code. All contexts of one JIT are one, so modules are compiled one at a time; the
+ * program's lock sees to it.
  *
- * For developers: with SOFTGPU_DUMP_IR set to a folder, every module is written there before and after optimisation.
+ * For developers: with SOFTGPU_DUMP_IR set to a folder, every module is written there before and after
+ * optimisation.
  */
 #include "softgpu/compiler/jit.h"
 #include "softgpu/compiler/math.h"
@@ -35,7 +37,8 @@ static void initialise_target(void)
 
 static LLVMTargetMachineRef create_machine(struct sg_jit *jit, struct sg_text *log)
 {
-    char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
+    char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(),
+         *features = LLVMGetHostCPUFeatures();
     char *message = NULL;
     LLVMTargetRef target;
     LLVMTargetMachineRef machine = NULL;
@@ -43,8 +46,8 @@ static LLVMTargetMachineRef create_machine(struct sg_jit *jit, struct sg_text *l
         sg_text_append(log, "LLVM has no target for %s: %s\n", triple, message);
         LLVMDisposeMessage(message);
     } else {
-        machine = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocPIC,
-                                          LLVMCodeModelJITDefault);
+        machine = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault,
+                                          LLVMRelocPIC, LLVMCodeModelJITDefault);
     }
     jit->has_half = strstr(features, "+f16c") != NULL || strncmp(triple, "aarch64", 7) == 0;
     LLVMDisposeMessage(triple);
@@ -75,7 +78,8 @@ static bool define_symbols(struct sg_jit *jit, const struct sg_rt_symbol *symbol
     for (size_t i = 0; i < count; i++) {
         pairs[i].Name = LLVMOrcLLJITMangleAndIntern(jit->lljit, symbols[i].name);
         pairs[i].Sym.Address = (LLVMOrcExecutorAddress)(uintptr_t)symbols[i].address;
-        pairs[i].Sym.Flags.GenericFlags = LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable;
+        pairs[i].Sym.Flags.GenericFlags =
+            LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable;
     }
     LLVMOrcMaterializationUnitRef unit = LLVMOrcAbsoluteSymbols(pairs, count);
     free(pairs);

@@ -18,8 +18,8 @@ bool sg_jit_has_half(const struct sg_jit *jit);
 /** A context of its own for one module. */
 LLVMContextRef sg_jit_context(const struct sg_jit *jit);
 /**
- * Checks, optimises and compiles a module and returns the address of `symbol`, or NULL with a message in `log`.
- * The module is the JIT's from here on. One thread at a time.
+ * Checks, optimises and compiles a module and returns the address of `symbol`, or NULL with a message in
+ * `log`. The module is the JIT's from here on. One thread at a time.
  */
 void *sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbol, struct sg_text *log);
 

@@ -114,7 +114,8 @@ static void lex_dotted(struct sg_lexer *lexer, struct sg_token *token)
     while (lexer->at < lexer->end) {
         if (is_word(*lexer->at))
             lexer->at++;
-        else if (lexer->end - lexer->at >= 3 && lexer->at[0] == ':' && lexer->at[1] == ':' && is_word(lexer->at[2]))
+        else if (lexer->end - lexer->at >= 3 && lexer->at[0] == ':' && lexer->at[1] == ':' &&
+                 is_word(lexer->at[2]))
             lexer->at += 2;
         else
             break;

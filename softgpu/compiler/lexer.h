@@ -1,6 +1,7 @@
 /*
- * lexer.h - PTX text to tokens. Dotted words (".rn", ".shared::cta", ".2d") are one token, so that an instruction
- * is a word followed by dotted words. Comments and white space vanish; every token knows its line.
+ * lexer.h - PTX text to tokens. Dotted words (".rn", ".shared::cta", ".2d") are one token, so that an
+ * instruction is a word followed by dotted words. Comments and white space vanish; every token knows its
+ * line.
  */
 #ifndef SG_COMPILER_LEXER_H
 #define SG_COMPILER_LEXER_H
@@ -9,12 +10,12 @@
 
 enum sg_token_kind {
     SG_TOKEN_END,
-    SG_TOKEN_WORD,    /* identifiers: names, %registers, $labels */
-    SG_TOKEN_DOTTED,  /* ".word"; the text is without the dot */
-    SG_TOKEN_INTEGER, /* value */
-    SG_TOKEN_FLOAT32, /* value: the bits of a 0f literal */
-    SG_TOKEN_FLOAT64, /* value: the bits of a 0d literal or of a decimal literal */
-    SG_TOKEN_STRING,  /* without the quotes */
+    SG_TOKEN_WORD,        /* identifiers: names, %registers, $labels */
+    SG_TOKEN_DOTTED,      /* ".word"; the text is without the dot */
+    SG_TOKEN_INTEGER,     /* value */
+    SG_TOKEN_FLOAT32,     /* value: the bits of a 0f literal */
+    SG_TOKEN_FLOAT64,     /* value: the bits of a 0d literal or of a decimal literal */
+    SG_TOKEN_STRING,      /* without the quotes */
     SG_TOKEN_PUNCTUATION, /* punctuation: one character, or one of the two-character operators below */
 };
 

@@ -1,6 +1,6 @@
 /*
- * math.c - see math.h. Directed rounding switches the host's rounding mode around one operation, which is kept from
- * moving by volatile operands. Any thread.
+ * math.c - see math.h. Directed rounding switches the host's rounding mode around one operation, which is
+ * kept from moving by volatile operands. Any thread.
  */
 #include "softgpu/compiler/math.h"
 #include "softgpu/compiler/instruction.h"
@@ -13,19 +13,23 @@
 static int host_mode(uint32_t round)
 {
     switch (round) {
-    case SG_RZ: return FE_TOWARDZERO;
-    case SG_RM: return FE_DOWNWARD;
-    case SG_RP: return FE_UPWARD;
-    default: return FE_TONEAREST;
+    case SG_RZ:
+        return FE_TOWARDZERO;
+    case SG_RM:
+        return FE_DOWNWARD;
+    case SG_RP:
+        return FE_UPWARD;
+    default:
+        return FE_TONEAREST;
     }
 }
 
-#define ROUNDED(type, expression)                                                                              \
-    do {                                                                                                       \
-        fesetround(host_mode(round));                                                                          \
-        volatile type result = (expression);                                                                   \
-        fesetround(FE_TONEAREST);                                                                              \
-        return result;                                                                                         \
+#define ROUNDED(type, expression)                                                                            \
+    do {                                                                                                     \
+        fesetround(host_mode(round));                                                                        \
+        volatile type result = (expression);                                                                 \
+        fesetround(FE_TONEAREST);                                                                            \
+        return result;                                                                                       \
     } while (0)
 
 double sg_math_add_f64(double a, double b, uint32_t round)
@@ -37,7 +41,7 @@ double sg_math_add_f64(double a, double b, uint32_t round)
 double sg_math_mul_f64(double a, double b, uint32_t round)
 {
     volatile double x = a, y = b;
-    ROUNDED(double, x * y);
+    ROUNDED(double, x *y);
 }
 
 double sg_math_fma_f64(double a, double b, double c, uint32_t round)
@@ -79,8 +83,9 @@ double sg_math_integer_to_f64(uint64_t value, uint32_t is_signed, uint32_t round
 /* --- small formats --- */
 
 /*
- * A float to a format of `exponent` and `mantissa` bits, by integer arithmetic. Returns the magnitude's bits, not
- * limited: what is too large has an exponent beyond the format's, and the caller decides what becomes of it.
+ * A float to a format of `exponent` and `mantissa` bits, by integer arithmetic. Returns the magnitude's bits,
+ * not limited: what is too large has an exponent beyond the format's, and the caller decides what becomes of
+ * it.
  */
 static uint32_t narrow(float value, uint32_t exponent, uint32_t mantissa, uint32_t round)
 {
@@ -100,7 +105,8 @@ static uint32_t narrow(float value, uint32_t exponent, uint32_t mantissa, uint32
     int drop = 23 - (int)mantissa + (least - power);
     if (drop > 40)
         drop = 40;
-    uint64_t kept = digits >> drop, rest = digits & ((UINT64_C(1) << drop) - 1), half = UINT64_C(1) << (drop - 1);
+    uint64_t kept = digits >> drop, rest = digits & ((UINT64_C(1) << drop) - 1),
+             half = UINT64_C(1) << (drop - 1);
     bool up = round == SG_RN   ? rest > half || (rest == half && (kept & 1))
               : round == SG_RP ? !negative && rest != 0
               : round == SG_RM ? negative && rest != 0
@@ -122,7 +128,9 @@ static float widen(uint32_t bits, uint32_t exponent, uint32_t mantissa)
 
 float sg_math_half_to_float(uint32_t bits)
 {
-    float magnitude = (bits & 0x7c00) != 0x7c00 ? widen(bits & 0x7fff, 5, 10) : (bits & 0x3ff) != 0 ? NAN : INFINITY;
+    float magnitude = (bits & 0x7c00) != 0x7c00 ? widen(bits & 0x7fff, 5, 10)
+                      : (bits & 0x3ff) != 0     ? NAN
+                                                : INFINITY;
     return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
@@ -195,16 +203,51 @@ void sg_atomic_exch_128(void *address, const void *value, void *old)
     pthread_mutex_unlock(&wide_mutex);
 }
 
-#define OWN(function) {#function, (void *)(uintptr_t)(function)}
+#define OWN(function)                                                                                        \
+    {                                                                                                        \
+#function, (void *)(uintptr_t)(function)                                                             \
+    }
 /* What LLVM calls for intrinsics and for copies, by the C library's names. */
 const struct sg_rt_symbol sg_math_symbols[] = {
-    OWN(sg_math_add_f64), OWN(sg_math_mul_f64), OWN(sg_math_fma_f64), OWN(sg_math_div_f64), OWN(sg_math_div_f32),
-    OWN(sg_math_sqrt_f64), OWN(sg_math_sqrt_f32), OWN(sg_math_integer_to_f64),
-    OWN(sg_math_half_to_float), OWN(sg_math_float_to_half), OWN(sg_math_float_to_f8), OWN(sg_math_f8_to_float),
-    OWN(sg_math_fns), OWN(sg_atomic_cas_128), OWN(sg_atomic_exch_128),
-    OWN(fmaf), OWN(fma), OWN(floorf), OWN(floor), OWN(ceilf),
-    OWN(ceil), OWN(truncf), OWN(trunc), OWN(roundevenf), OWN(roundeven), OWN(ldexpf), OWN(ldexp), OWN(sqrtf), OWN(sqrt),
-    OWN(fmodf), OWN(fmod), OWN(fminf), OWN(fmaxf), OWN(fmin), OWN(fmax),
-    OWN(memcpy), OWN(memmove), OWN(memset), OWN(memcmp), OWN(bcmp),
+    OWN(sg_math_add_f64),
+    OWN(sg_math_mul_f64),
+    OWN(sg_math_fma_f64),
+    OWN(sg_math_div_f64),
+    OWN(sg_math_div_f32),
+    OWN(sg_math_sqrt_f64),
+    OWN(sg_math_sqrt_f32),
+    OWN(sg_math_integer_to_f64),
+    OWN(sg_math_half_to_float),
+    OWN(sg_math_float_to_half),
+    OWN(sg_math_float_to_f8),
+    OWN(sg_math_f8_to_float),
+    OWN(sg_math_fns),
+    OWN(sg_atomic_cas_128),
+    OWN(sg_atomic_exch_128),
+    OWN(fmaf),
+    OWN(fma),
+    OWN(floorf),
+    OWN(floor),
+    OWN(ceilf),
+    OWN(ceil),
+    OWN(truncf),
+    OWN(trunc),
+    OWN(roundevenf),
+    OWN(roundeven),
+    OWN(ldexpf),
+    OWN(ldexp),
+    OWN(sqrtf),
+    OWN(sqrt),
+    OWN(fmodf),
+    OWN(fmod),
+    OWN(fminf),
+    OWN(fmaxf),
+    OWN(fmin),
+    OWN(fmax),
+    OWN(memcpy),
+    OWN(memmove),
+    OWN(memset),
+    OWN(memcmp),
+    OWN(bcmp),
     {NULL, NULL},
 };

@@ -1,6 +1,6 @@
 /*
- * math.h - functions that generated code calls: arithmetic that the host has no single instruction for. The names
- * beginning with sg_math_ depend on their arguments alone.
+ * math.h - functions that generated code calls: arithmetic that the host has no single instruction for. The
+ * names beginning with sg_math_ depend on their arguments alone.
  */
 #ifndef SG_COMPILER_MATH_H
 #define SG_COMPILER_MATH_H
@@ -22,7 +22,10 @@ double sg_math_integer_to_f64(uint64_t value, uint32_t is_signed, uint32_t round
 /** Half precision by integer arithmetic: for hosts that cannot convert, and for directed rounding. */
 float sg_math_half_to_float(uint32_t bits);
 uint32_t sg_math_float_to_half(float value, uint32_t round);
-/** Eight-bit formats with `exponent` bits of exponent (4: e4m3, 5: e5m2); to them saturates to the greatest number. */
+/**
+ * Eight-bit formats with `exponent` bits of exponent (4: e4m3, 5: e5m2); to them saturates to the
+ * greatest number.
+ */
 uint32_t sg_math_float_to_f8(float value, uint32_t exponent);
 float sg_math_f8_to_float(uint32_t bits, uint32_t exponent);
 /** fns: the place of the offset-th set bit from `base`, or 0xffffffff. */

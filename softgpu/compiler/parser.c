@@ -59,9 +59,9 @@ void sg_parser_unexpected(struct sg_parser *parser, const char *wanted)
     if (parser->token.kind == SG_TOKEN_END)
         sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, parser->token.line,
                 "expected %s, found the end of the text", wanted);
-    sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, parser->token.line, "expected %s, found '%s%.*s'",
-            wanted, parser->token.kind == SG_TOKEN_DOTTED ? "." : "", (int)parser->token.text.size,
-            parser->token.text.data);
+    sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, parser->token.line,
+            "expected %s, found '%s%.*s'", wanted, parser->token.kind == SG_TOKEN_DOTTED ? "." : "",
+            (int)parser->token.text.size, parser->token.text.data);
 }
 
 void sg_parser_expect(struct sg_parser *parser, int punctuation)
@@ -106,7 +106,8 @@ static void skip_location(struct sg_parser *parser)
 {
     uint32_t line = parser->token.line;
     sg_parser_advance(parser);
-    while (parser->token.kind != SG_TOKEN_END && parser->token.line == line && parser->token.kind != SG_TOKEN_DOTTED)
+    while (parser->token.kind != SG_TOKEN_END && parser->token.line == line &&
+           parser->token.kind != SG_TOKEN_DOTTED)
         sg_parser_advance(parser);
 }
 
@@ -164,8 +165,9 @@ static void parse_dimensions(struct sg_parser *parser, uint32_t dimensions[3])
 /* Performance and shape directives between a function's header and its body. */
 static bool parse_function_directive(struct sg_parser *parser, struct sg_ast_function *function)
 {
-    static const char *const with_numbers[] = {"minnctapersm", "maxnctapersm", "maxnreg", "reqnctapercluster",
-                                               "maxclusterrank", "abi_preserve", "abi_preserve_control"};
+    static const char *const with_numbers[] = {"minnctapersm",        "maxnctapersm",   "maxnreg",
+                                               "reqnctapercluster",   "maxclusterrank", "abi_preserve",
+                                               "abi_preserve_control"};
     static const char *const plain[] = {"explicitcluster", "blocksareclusters", "unique"};
     uint32_t ignored[3];
     if (sg_parse_ignored(parser))
@@ -196,7 +198,8 @@ static void parse_attribute(struct sg_parser *parser, bool *managed)
     }
 }
 
-static void parse_function(struct sg_parser *parser, struct sg_ast *ast, enum sg_linkage linkage, bool is_entry)
+static void parse_function(struct sg_parser *parser, struct sg_ast *ast, enum sg_linkage linkage,
+                           bool is_entry)
 {
     struct sg_ast_function function = {.line = parser->token.line, .linkage = linkage, .is_entry = is_entry};
     bool managed = false;
@@ -248,7 +251,8 @@ static void parse_header(struct sg_parser *parser, struct sg_ast *ast)
     } else if (sg_parser_accept_dotted(parser, "address_size")) {
         uint32_t line = parser->token.line;
         if (sg_parser_integer(parser, "an address size") != 64)
-            sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "only .address_size 64 is supported");
+            sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, line,
+                    "only .address_size 64 is supported");
     } else {
         sg_parser_unexpected(parser, "a directive");
     }
@@ -266,9 +270,10 @@ static void parse_alias(struct sg_parser *parser, struct sg_ast *ast)
 
 static enum sg_linkage parse_linkage(struct sg_parser *parser)
 {
-    static const char *const names[] = {
-        [SG_LINKAGE_EXTERN] = "extern", [SG_LINKAGE_VISIBLE] = "visible",
-        [SG_LINKAGE_WEAK] = "weak",     [SG_LINKAGE_COMMON] = "common"};
+    static const char *const names[] = {[SG_LINKAGE_EXTERN] = "extern",
+                                        [SG_LINKAGE_VISIBLE] = "visible",
+                                        [SG_LINKAGE_WEAK] = "weak",
+                                        [SG_LINKAGE_COMMON] = "common"};
     for (int linkage = SG_LINKAGE_EXTERN; linkage <= SG_LINKAGE_COMMON; linkage++)
         if (sg_parser_accept_dotted(parser, names[linkage]))
             return (enum sg_linkage)linkage;
@@ -295,7 +300,8 @@ struct sg_ast *sg_parse(struct sg_arena *arena, const char *text, size_t size)
         if (entry || sg_parser_at_dotted(&parser, "func")) {
             sg_parser_advance(&parser);
             parse_function(&parser, ast, linkage, entry);
-        } else if (parser.token.kind == SG_TOKEN_DOTTED && sg_space_from_name(parser.token.text) != SG_SPACE_NONE) {
+        } else if (parser.token.kind == SG_TOKEN_DOTTED &&
+                   sg_space_from_name(parser.token.text) != SG_SPACE_NONE) {
             parse_variables(&parser, ast, linkage);
         } else {
             parse_header(&parser, ast);

@@ -31,7 +31,10 @@ _Noreturn void sg_parser_unexpected(struct sg_parser *parser, const char *wanted
 
 /** A constant integer expression. */
 uint64_t sg_parse_expression(struct sg_parser *parser);
-/** ".space .align N .type name[dims] = initialiser"; the space is the current token. One declarator of a list. */
+/**
+ * ".space .align N .type name[dims] = initialiser"; the space is the current token. One declarator of
+ * a list.
+ */
 void sg_parse_variable_head(struct sg_parser *parser, struct sg_ast_variable *variable);
 void sg_parse_declarator(struct sg_parser *parser, struct sg_ast_variable *variable);
 /** "(params)" into an array. */

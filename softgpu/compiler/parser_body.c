@@ -123,7 +123,8 @@ static void parse_instruction(struct sg_parser *parser, struct sg_ast_statement 
     }
     instruction->base = sg_parser_name(parser, "an instruction");
     while (parser->token.kind == SG_TOKEN_DOTTED) {
-        *SG_PUSH(parser->arena, instruction->modifiers, instruction->n_modifiers, capacity) = parser->token.text;
+        *SG_PUSH(parser->arena, instruction->modifiers, instruction->n_modifiers, capacity) =
+            parser->token.text;
         sg_parser_advance(parser);
     }
     sg_parse_operands(parser, instruction);
@@ -171,8 +172,8 @@ static void parse_label(struct sg_parser *parser, struct sg_ast_statement *state
 
 static struct sg_ast_statement *push(struct sg_parser *parser, struct sg_ast_function *function)
 {
-    struct sg_ast_statement *statement = SG_PUSH(parser->arena, function->statements, function->n_statements,
-                                                 function->statement_capacity);
+    struct sg_ast_statement *statement =
+        SG_PUSH(parser->arena, function->statements, function->n_statements, function->statement_capacity);
     statement->line = parser->token.line;
     return statement;
 }
@@ -181,7 +182,8 @@ static void parse_registers(struct sg_parser *parser, struct sg_ast_function *fu
 {
     uint32_t line = parser->token.line;
     sg_parser_advance(parser);
-    enum sg_type type = parser->token.kind == SG_TOKEN_DOTTED ? sg_type_from_name(parser->token.text) : SG_TYPE_NONE;
+    enum sg_type type =
+        parser->token.kind == SG_TOKEN_DOTTED ? sg_type_from_name(parser->token.text) : SG_TYPE_NONE;
     if (type == SG_TYPE_NONE)
         sg_parser_unexpected(parser, "a register type");
     if (type >= SG_TF32 && type != SG_F16X2 && type != SG_BF16X2)
@@ -230,7 +232,8 @@ void sg_parse_body(struct sg_parser *parser, struct sg_ast_function *function)
             sg_parser_advance(parser);
         } else if (sg_parser_at_dotted(parser, "reg")) {
             parse_registers(parser, function);
-        } else if (parser->token.kind == SG_TOKEN_DOTTED && sg_space_from_name(parser->token.text) != SG_SPACE_NONE) {
+        } else if (parser->token.kind == SG_TOKEN_DOTTED &&
+                   sg_space_from_name(parser->token.text) != SG_SPACE_NONE) {
             parse_local_variables(parser, function);
         } else if (sg_parse_ignored(parser) || sg_parser_accept(parser, ';')) {
             continue;

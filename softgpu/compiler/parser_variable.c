@@ -10,44 +10,81 @@ static int binary_precedence(const struct sg_token *token)
     if (token->kind != SG_TOKEN_PUNCTUATION)
         return 0;
     switch (token->punctuation) {
-    case '*': case '/': case '%': return 10;
-    case '+': case '-': return 9;
-    case SG_TWO('<', '<'): case SG_TWO('>', '>'): return 8;
-    case '<': case '>': case SG_TWO('<', '='): case SG_TWO('>', '='): return 7;
-    case SG_TWO('=', '='): case SG_TWO('!', '='): return 6;
-    case '&': return 5;
-    case '^': return 4;
-    case '|': return 3;
-    case SG_TWO('&', '&'): return 2;
-    case SG_TWO('|', '|'): return 1;
-    default: return 0;
+    case '*':
+    case '/':
+    case '%':
+        return 10;
+    case '+':
+    case '-':
+        return 9;
+    case SG_TWO('<', '<'):
+    case SG_TWO('>', '>'):
+        return 8;
+    case '<':
+    case '>':
+    case SG_TWO('<', '='):
+    case SG_TWO('>', '='):
+        return 7;
+    case SG_TWO('=', '='):
+    case SG_TWO('!', '='):
+        return 6;
+    case '&':
+        return 5;
+    case '^':
+        return 4;
+    case '|':
+        return 3;
+    case SG_TWO('&', '&'):
+        return 2;
+    case SG_TWO('|', '|'):
+        return 1;
+    default:
+        return 0;
     }
 }
 
 static uint64_t apply(struct sg_parser *parser, int operator, uint64_t a, uint64_t b)
 {
-    if ((operator == '/' || operator == '%') && b == 0)
+    if ((operator== '/' || operator== '%') && b == 0)
         sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, parser->token.line,
                 "division by zero in a constant expression");
     switch (operator) {
-    case '*': return a * b;
-    case '/': return (int64_t)b == -1 ? -a : (uint64_t)((int64_t)a / (int64_t)b);
-    case '%': return (int64_t)b == -1 ? 0 : (uint64_t)((int64_t)a % (int64_t)b);
-    case '+': return a + b;
-    case '-': return a - b;
-    case SG_TWO('<', '<'): return b > 63 ? 0 : a << b;
-    case SG_TWO('>', '>'): return b > 63 ? 0 : a >> b;
-    case '<': return (int64_t)a < (int64_t)b;
-    case '>': return (int64_t)a > (int64_t)b;
-    case SG_TWO('<', '='): return (int64_t)a <= (int64_t)b;
-    case SG_TWO('>', '='): return (int64_t)a >= (int64_t)b;
-    case SG_TWO('=', '='): return a == b;
-    case SG_TWO('!', '='): return a != b;
-    case '&': return a & b;
-    case '^': return a ^ b;
-    case '|': return a | b;
-    case SG_TWO('&', '&'): return a && b;
-    default: return a || b;
+    case '*':
+        return a * b;
+    case '/':
+        return (int64_t)b == -1 ? -a : (uint64_t)((int64_t)a / (int64_t)b);
+    case '%':
+        return (int64_t)b == -1 ? 0 : (uint64_t)((int64_t)a % (int64_t)b);
+    case '+':
+        return a + b;
+    case '-':
+        return a - b;
+    case SG_TWO('<', '<'):
+        return b > 63 ? 0 : a << b;
+    case SG_TWO('>', '>'):
+        return b > 63 ? 0 : a >> b;
+    case '<':
+        return (int64_t)a < (int64_t)b;
+    case '>':
+        return (int64_t)a > (int64_t)b;
+    case SG_TWO('<', '='):
+        return (int64_t)a <= (int64_t)b;
+    case SG_TWO('>', '='):
+        return (int64_t)a >= (int64_t)b;
+    case SG_TWO('=', '='):
+        return a == b;
+    case SG_TWO('!', '='):
+        return a != b;
+    case '&':
+        return a & b;
+    case '^':
+        return a ^ b;
+    case '|':
+        return a | b;
+    case SG_TWO('&', '&'):
+        return a && b;
+    default:
+        return a || b;
     }
 }
 
@@ -80,7 +117,7 @@ static uint64_t parse_binary(struct sg_parser *parser, int lowest)
         int precedence = binary_precedence(&parser->token);
         if (precedence == 0 || precedence < lowest)
             return value;
-        int operator = parser->token.punctuation;
+        int operator= parser->token.punctuation;
         sg_parser_advance(parser);
         value = apply(parser, operator, value, parse_binary(parser, precedence + 1));
     }

@@ -1,6 +1,6 @@
 /*
- * program.c - the compiler's interface: one program is one PTX module with its kernels and variables. A lock makes
- * code generation one at a time; what is known after creation never changes and is read without it.
+ * program.c - the compiler's interface: one program is one PTX module with its kernels and variables. A lock
+ * makes code generation one at a time; what is known after creation never changes and is read without it.
  */
 #include "softgpu/compiler/analysis.h"
 #include "softgpu/compiler/codegen.h"
@@ -61,7 +61,7 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
         const struct sg_function *part = kernel->reach.functions[f];
         for (uint32_t i = 0; i < part->n_vars; i++)
             if (part->vars[i]->space == SG_SPACE_LOCAL)
-                public->local_size += (uint32_t)part->vars[i]->size;
+        public->local_size += (uint32_t)part->vars[i]->size;
     }
 }
 
@@ -119,8 +119,8 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
     return SG_COMPILE_OK;
 }
 
-enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t capability, struct sg_text *log,
-                                         struct sg_program **out)
+enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t capability,
+                                         struct sg_text *log, struct sg_program **out)
 {
     return sg_program_link(&(struct sg_source){ptx, size}, 1, capability, log, out);
 }
@@ -207,7 +207,8 @@ static enum sg_compile_status compile(struct sg_program *program, struct kernel 
     return status;
 }
 
-enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log, void **code)
+enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,
+                                       void **code)
 {
     if (index >= program->n_kernels)
         return SG_COMPILE_UNRESOLVED;

@@ -1,10 +1,11 @@
 /*
- * support.h - what every stage of the compiler uses: an arena, string slices, and errors that end a compilation.
+ * support.h - what every stage of the compiler uses: an arena, string slices, and errors that end a
+ * compilation.
  *
- * A compilation is one call of sg_program_create or sg_program_code on the caller's thread. Everything it builds
- * lies in an arena. An error writes one message to the log and jumps back to the entry point, which destroys the
- * arena: stages therefore hold nothing outside of arenas (code generation, which holds LLVM objects, reports them
- * to its caller in the same way and lets it dispose of them).
+ * A compilation is one call of sg_program_create or sg_program_code on the caller's thread. Everything it
+ * builds lies in an arena. An error writes one message to the log and jumps back to the entry point, which
+ * destroys the arena: stages therefore hold nothing outside of arenas (code generation, which holds LLVM
+ * objects, reports them to its caller in the same way and lets it dispose of them).
  */
 #ifndef SG_COMPILER_SUPPORT_H
 #define SG_COMPILER_SUPPORT_H
@@ -51,13 +52,13 @@ void *sg_arena_alloc(struct sg_arena *arena, size_t size);
 char *sg_arena_string(struct sg_arena *arena, struct sg_slice slice);
 void sg_arena_fini(struct sg_arena *arena);
 
-#define SG_NEW(arena, type)             ((type *)sg_arena_alloc((arena), sizeof(type)))
+#define SG_NEW(arena, type)              ((type *)sg_arena_alloc((arena), sizeof(type)))
 #define SG_NEW_ARRAY(arena, type, count) ((type *)sg_arena_alloc((arena), sizeof(type) * (size_t)(count)))
 
 /** Makes room for one more element in an array that lives in the arena; doubles, keeps the old elements. */
 void *sg_arena_grow(struct sg_arena *arena, void *array, uint32_t count, uint32_t *capacity, size_t element);
 
-#define SG_PUSH(arena, array, count, capacity)                                                                \
+#define SG_PUSH(arena, array, count, capacity)                                                               \
     ((array) = sg_arena_grow((arena), (array), (count), &(capacity), sizeof(*(array))), &(array)[(count)++])
 
 /** Names to pointers. */

@@ -50,8 +50,8 @@ enum sg_space sg_space_from_name(struct sg_slice name)
         const char *name;
         enum sg_space space;
     } spaces[] = {
-        {"reg", SG_SPACE_REG},       {"global", SG_SPACE_GLOBAL},      {"const", SG_SPACE_CONST},
-        {"shared", SG_SPACE_SHARED}, {"shared::cta", SG_SPACE_SHARED}, {"local", SG_SPACE_LOCAL},
+        {"reg", SG_SPACE_REG},       {"global", SG_SPACE_GLOBAL},          {"const", SG_SPACE_CONST},
+        {"shared", SG_SPACE_SHARED}, {"shared::cta", SG_SPACE_SHARED},     {"local", SG_SPACE_LOCAL},
         {"param", SG_SPACE_PARAM},   {"shared::cluster", SG_SPACE_SHARED},
     };
     for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++)

@@ -9,16 +9,44 @@
 enum sg_type {
     SG_TYPE_NONE,
     SG_PRED,
-    SG_B8, SG_B16, SG_B32, SG_B64, SG_B128,
-    SG_U8, SG_U16, SG_U32, SG_U64,
-    SG_S8, SG_S16, SG_S32, SG_S64,
-    SG_F16, SG_BF16, SG_F32, SG_F64, SG_TF32,
-    SG_F16X2, SG_BF16X2, SG_U16X2, SG_S16X2, SG_F32X2,
-    SG_E4M3, SG_E5M2, SG_E4M3X2, SG_E5M2X2,
+    SG_B8,
+    SG_B16,
+    SG_B32,
+    SG_B64,
+    SG_B128,
+    SG_U8,
+    SG_U16,
+    SG_U32,
+    SG_U64,
+    SG_S8,
+    SG_S16,
+    SG_S32,
+    SG_S64,
+    SG_F16,
+    SG_BF16,
+    SG_F32,
+    SG_F64,
+    SG_TF32,
+    SG_F16X2,
+    SG_BF16X2,
+    SG_U16X2,
+    SG_S16X2,
+    SG_F32X2,
+    SG_E4M3,
+    SG_E5M2,
+    SG_E4M3X2,
+    SG_E5M2X2,
     SG_TYPE_COUNT,
 };
 
-enum sg_type_class { SG_CLASS_NONE, SG_CLASS_PRED, SG_CLASS_BITS, SG_CLASS_UNSIGNED, SG_CLASS_SIGNED, SG_CLASS_FLOAT };
+enum sg_type_class {
+    SG_CLASS_NONE,
+    SG_CLASS_PRED,
+    SG_CLASS_BITS,
+    SG_CLASS_UNSIGNED,
+    SG_CLASS_SIGNED,
+    SG_CLASS_FLOAT
+};
 
 struct sg_type_info {
     const char *name;

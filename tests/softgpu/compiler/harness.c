@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HEADER ".version 8.7\n.target sm_90\n.address_size 64\n"
+#define HEADER        ".version 8.7\n.target sm_90\n.address_size 64\n"
 #define MAX_VARIABLES 64
 
 static void *memory_of[MAX_VARIABLES];
@@ -84,8 +84,12 @@ static void *code_of(struct sg_program *program)
 void run_block(struct sg_program *program, uint32_t threads, const void *params)
 {
     static _Alignas(1024) unsigned char shared[65536];
-    struct sg_block block = {.ntid = {threads, 1, 1}, .nctaid = {1, 1, 1}, .n_threads = threads, .shared = shared,
-                             .shared_total = sizeof(shared), .n_sm = 1};
+    struct sg_block block = {.ntid = {threads, 1, 1},
+                             .nctaid = {1, 1, 1},
+                             .n_threads = threads,
+                             .shared = shared,
+                             .shared_total = sizeof(shared),
+                             .n_sm = 1};
     _Alignas(16) unsigned char copy[4096] = {0};
     const struct sg_kernel *kernel = sg_program_kernel(program, 0);
     cr_assert_not(kernel->thread_form, "the kernel is in thread form");
@@ -126,8 +130,9 @@ struct results {
     uint32_t p;
 };
 
-static const char registers[] = ".reg .b64 %rd<10>, %a<4>;\n.reg .b32 %r<10>;\n.reg .f32 %f<10>;\n.reg .f64 %fd<10>;\n"
-                                ".reg .b16 %h<10>;\n.reg .pred %p<10>;\n";
+static const char registers[] =
+    ".reg .b64 %rd<10>, %a<4>;\n.reg .b32 %r<10>;\n.reg .f32 %f<10>;\n.reg .f64 %fd<10>;\n"
+    ".reg .b16 %h<10>;\n.reg .pred %p<10>;\n";
 
 static struct results run(const char *body, const uint64_t in[8])
 {
@@ -137,13 +142,16 @@ static struct results run(const char *body, const uint64_t in[8])
     at += sprintf(text + at, "ld.param.u64 %%a1, [in];\nld.param.u64 %%a2, [out];\n");
     for (int i = 1; i <= 8; i++)
         at += sprintf(text + at,
-                      "ld.global.b64 %%rd%d, [%%a1+%d];\nld.global.b32 %%r%d, [%%a1+%d];\nld.global.f32 %%f%d, [%%a1+%d];\n"
-                      "ld.global.f64 %%fd%d, [%%a1+%d];\nld.global.b16 %%h%d, [%%a1+%d];\nsetp.ne.b64 %%p%d, %%rd%d, 0;\n",
+                      "ld.global.b64 %%rd%d, [%%a1+%d];\nld.global.b32 %%r%d, [%%a1+%d];\nld.global.f32 "
+                      "%%f%d, [%%a1+%d];\n"
+                      "ld.global.f64 %%fd%d, [%%a1+%d];\nld.global.b16 %%h%d, [%%a1+%d];\nsetp.ne.b64 %%p%d, "
+                      "%%rd%d, 0;\n",
                       i, i * 8 - 8, i, i * 8 - 8, i, i * 8 - 8, i, i * 8 - 8, i, i * 8 - 8, i, i);
     at += sprintf(text + at, "%s\n", body);
-    sprintf(text + at, "st.global.b64 [%%a2], %%rd0;\nst.global.f64 [%%a2+8], %%fd0;\nst.global.b32 [%%a2+16], %%r0;\n"
-                       "st.global.f32 [%%a2+20], %%f0;\nst.global.b16 [%%a2+24], %%h0;\nselp.b32 %%r9, 1, 0, %%p0;\n"
-                       "st.global.b32 [%%a2+28], %%r9;\nret;\n}\n");
+    sprintf(text + at,
+            "st.global.b64 [%%a2], %%rd0;\nst.global.f64 [%%a2+8], %%fd0;\nst.global.b32 [%%a2+16], %%r0;\n"
+            "st.global.f32 [%%a2+20], %%f0;\nst.global.b16 [%%a2+24], %%h0;\nselp.b32 %%r9, 1, 0, %%p0;\n"
+            "st.global.b32 [%%a2+28], %%r9;\nret;\n}\n");
     struct sg_program *program = program_of(text);
     const void *params[2] = {in, &results};
     run_block(program, 1, params);
@@ -190,7 +198,8 @@ const char *log_of(const char *text, enum sg_compile_status expected)
     char *whole = NULL;
     int size = asprintf(&whole, HEADER "%s", text);
     enum sg_compile_status status = sg_program_create(whole, (size_t)size, 90, &log, &program);
-    cr_assert_eq(status, expected, "status %d instead of %d: %s", status, expected, log.data == NULL ? "" : log.data);
+    cr_assert_eq(status, expected, "status %d instead of %d: %s", status, expected,
+                 log.data == NULL ? "" : log.data);
     snprintf(kept, sizeof(kept), "%s", log.data == NULL ? "" : log.data);
     sg_text_fini(&log);
     sg_program_destroy(program);

@@ -1,5 +1,6 @@
 /*
- * harness.h - runs pieces of PTX through the compiler, one thread or a block at a time, without an engine around.
+ * harness.h - runs pieces of PTX through the compiler, one thread or a block at a time, without an engine
+ * around.
  */
 #ifndef SG_TEST_COMPILER_HARNESS_H
 #define SG_TEST_COMPILER_HARNESS_H
@@ -11,10 +12,10 @@
 #define IN(...) ((uint64_t[8]){__VA_ARGS__})
 
 /**
- * Runs `body` in a kernel of one thread. Before it, in[0..7] are in %rd1…8 (64 bits), %r1…8, %f1…8, %h1…8 (their low
- * bits) and %fd1…8; %p1…8 say whether they are not zero. After it %rd0, %r0, %f0, %h0, %fd0 and %p0 (as 0 or 1) are
- * stored, and what the caller wants is picked by the suffix. Fails the test with the compiler's log if `body` does not
- * compile.
+ * Runs `body` in a kernel of one thread. Before it, in[0..7] are in %rd1…8 (64 bits), %r1…8, %f1…8, %h1…8
+ * (their low bits) and %fd1…8; %p1…8 say whether they are not zero. After it %rd0, %r0, %f0, %h0, %fd0 and
+ * %p0 (as 0 or 1) are stored, and what the caller wants is picked by the suffix. Fails the test with the
+ * compiler's log if `body` does not compile.
  */
 uint64_t run_b64(const char *body, const uint64_t in[8]);
 uint32_t run_b32(const char *body, const uint64_t in[8]);
@@ -23,7 +24,10 @@ uint32_t run_f32(const char *body, const uint64_t in[8]); /* bits */
 uint64_t run_f64(const char *body, const uint64_t in[8]); /* bits */
 int run_pred(const char *body, const uint64_t in[8]);
 
-/** A program out of whole PTX text (without the header, which is added); fails the test if it does not compile. */
+/**
+ * A program out of whole PTX text (without the header, which is added); fails the test if it does not
+ * compile.
+ */
 struct sg_program *program_of(const char *text);
 /** Gives every variable memory, initialises. */
 void place_variables(struct sg_program *program);
@@ -36,7 +40,10 @@ void free_program(struct sg_program *program);
 
 /** The log of text that must not compile (header added: the text's first line is line 4). */
 const char *log_of(const char *text, enum sg_compile_status expected);
-/** The same for one instruction in a kernel that declares the registers above; the instruction is on line 11. */
+/**
+ * The same for one instruction in a kernel that declares the registers above; the instruction is on
+ * line 11.
+ */
 const char *log_of_insn(const char *insn);
 
 uint32_t f32_bits(float value);

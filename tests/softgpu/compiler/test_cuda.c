@@ -1,6 +1,6 @@
 /*
- * test_cuda.c - what nvcc makes of CUDA C++: the mathematical functions against the host's, and kernels whose threads
- * work together. Needs nvcc at build time.
+ * test_cuda.c - what nvcc makes of CUDA C++: the mathematical functions against the host's, and kernels whose
+ * threads work together. Needs nvcc at build time.
  */
 #include "harness.h"
 #include "softgpu/exec/exec.h"
@@ -27,8 +27,8 @@ static struct sg_program *load(const char *path)
     return program;
 }
 
-static int launch(struct sg_program *program, const char *name, const uint32_t grid[2], const uint32_t block[2],
-                  const void *params)
+static int launch(struct sg_program *program, const char *name, const uint32_t grid[2],
+                  const uint32_t block[2], const void *params)
 {
     const struct sg_kernel *kernel;
     for (size_t i = 0; (kernel = sg_program_kernel(program, i)) != NULL; i++) {
@@ -103,10 +103,14 @@ static bool near64(double a, double b)
 
 static double argument(int i)
 {
-    static const double special[] = {0.0, -0.0, 1.0, -1.0, INFINITY, -INFINITY, NAN, 1e-300, 1e300, 1e-40, 1e38, 0.5, -0.5,
-                                     2.5, -2.5, 3.5, 105615.0, 1e10, -1e-5, 709.0, -745.0, 88.5, -103.9};
+    static const double special[] = {0.0,      -0.0,  1.0,   -1.0,  INFINITY, -INFINITY, NAN,   1e-300,
+                                     1e300,    1e-40, 1e38,  0.5,   -0.5,     2.5,       -2.5,  3.5,
+                                     105615.0, 1e10,  -1e-5, 709.0, -745.0,   88.5,      -103.9};
     int count = (int)(sizeof(special) / sizeof(special[0]));
-    return i < count ? special[i] : ((i * 7919) % 20000 - 10000) / (i % 3 == 0 ? 100000.0 : i % 3 == 1 ? 400.0 : 7.0);
+    return i < count ? special[i]
+                     : ((i * 7919) % 20000 - 10000) / (i % 3 == 0   ? 100000.0
+                                                       : i % 3 == 1 ? 400.0
+                                                                    : 7.0);
 }
 
 Test(cuda, mathematics, .timeout = 300)
@@ -135,13 +139,16 @@ Test(cuda, mathematics, .timeout = 300)
         cr_assert_eq(launch(program, name, grid, block, &params), 0);
         int bad = 0;
         for (int i = 0; i < N && bad < 5; i++) {
-            float a = function->single != NULL ? function->single(in32[i]) : function->single2(in32[i], second32[i]);
-            double b = function->plain != NULL ? function->plain(in64[i]) : function->plain2(in64[i], second64[i]);
+            float a = function->single != NULL ? function->single(in32[i])
+                                               : function->single2(in32[i], second32[i]);
+            double b =
+                function->plain != NULL ? function->plain(in64[i]) : function->plain2(in64[i], second64[i]);
             bool good32 = near32(out32[i], a), good64 = near64(out64[i], b);
             bad += !good32 || !good64;
-            cr_expect(good32, "%sf(%a, %a): %a instead of %a", function->name, (double)in32[i], (double)second32[i],
-                      (double)out32[i], (double)a);
-            cr_expect(good64, "%s(%a, %a): %a instead of %a", function->name, in64[i], second64[i], out64[i], b);
+            cr_expect(good32, "%sf(%a, %a): %a instead of %a", function->name, (double)in32[i],
+                      (double)second32[i], (double)out32[i], (double)a);
+            cr_expect(good64, "%s(%a, %a): %a instead of %a", function->name, in64[i], second64[i], out64[i],
+                      b);
         }
     }
     free_program(program);
@@ -215,7 +222,8 @@ Test(cuda, locks_and_exchanges)
         void *sum;
         double value;
     } add_params = {&sum, 0.5};
-    cr_assert_eq(launch(program, "add_by_exchange", (uint32_t[2]){10, 1}, (uint32_t[2]){100, 1}, &add_params), 0);
+    cr_assert_eq(launch(program, "add_by_exchange", (uint32_t[2]){10, 1}, (uint32_t[2]){100, 1}, &add_params),
+                 0);
     cr_expect_eq(sum, 500.0);
     free_program(program);
 }

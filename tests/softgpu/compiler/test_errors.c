@@ -15,7 +15,8 @@ static const struct {
     {"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [t, {%f5,%f6}];",
      "ptx:11: instruction 'tex' is not supported by the software device: "
      "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [t, {%f5,%f6}]\n"},
-    {"add.wide.s32 %r1, %r2, %r3;", "ptx:11: modifier '.wide' does not fit instruction 'add': add.wide.s32 %r1, %r2, %r3\n"},
+    {"add.wide.s32 %r1, %r2, %r3;",
+     "ptx:11: modifier '.wide' does not fit instruction 'add': add.wide.s32 %r1, %r2, %r3\n"},
     {"add %r1, %r2, %r3;", "ptx:11: instruction 'add' lacks a type or modifier: add %r1, %r2, %r3\n"},
     {"add.s32 %r1, %r2;", "ptx:11: wrong number of operands: add.s32 %r1, %r2\n"},
     {"add.s32 %r1, %r2, %f3;",
@@ -26,8 +27,10 @@ static const struct {
     {"add.s32 5, %r2, %r3;", "ptx:11: the result must be a register: add.s32 5, %r2, %r3\n"},
     {"bra NOWHERE;", "ptx:11: unknown name 'NOWHERE': bra NOWHERE\n"},
     {"@%r1 bra X; X:", "ptx:11: the guard '%r1' is not a predicate: @%r1 bra X\n"},
-    {"ld.global.u32 %r1, %rd1;", "ptx:11: operand 2 must be an address in brackets: ld.global.u32 %r1, %rd1\n"},
-    {"ld.global.v2.u32 %r1, [%rd1];", "ptx:11: operand 1 must be a vector of 2: ld.global.v2.u32 %r1, [%rd1]\n"},
+    {"ld.global.u32 %r1, %rd1;",
+     "ptx:11: operand 2 must be an address in brackets: ld.global.u32 %r1, %rd1\n"},
+    {"ld.global.v2.u32 %r1, [%rd1];",
+     "ptx:11: operand 1 must be a vector of 2: ld.global.v2.u32 %r1, [%rd1]\n"},
     {"st.const.u32 [%rd1], %r1;", "ptx:11: constant memory cannot be written: st.const.u32 [%rd1], %r1\n"},
     {"cvt.s32.f32 %r1, %f1;",
      "ptx:11: a conversion to an integer needs .rni, .rzi, .rmi or .rpi: cvt.s32.f32 %r1, %f1\n"},
@@ -49,13 +52,16 @@ Test(errors, instructions)
 
 Test(errors, modules)
 {
-    cr_expect_str_eq(log_of(".entry k() { ret;", SG_COMPILE_INVALID_PTX), "ptx:4: expected '}', found the end of the text\n");
+    cr_expect_str_eq(log_of(".entry k() { ret;", SG_COMPILE_INVALID_PTX),
+                     "ptx:4: expected '}', found the end of the text\n");
     cr_expect_str_eq(log_of("\n.global .u32 x;\n.global .u32 x;", SG_COMPILE_INVALID_PTX),
                      "ptx:6: already defined: 'x'\n");
-    cr_expect_str_eq(log_of(".global .u64 p = missing;", SG_COMPILE_INVALID_PTX), "ptx:4: unknown symbol 'missing'\n");
+    cr_expect_str_eq(log_of(".global .u64 p = missing;", SG_COMPILE_INVALID_PTX),
+                     "ptx:4: unknown symbol 'missing'\n");
     cr_expect_str_eq(log_of(".version 99.0\n", SG_COMPILE_UNSUPPORTED_PTX),
                      "ptx:1: .version 99.0 is newer than the newest known, 9.3\n");
-    cr_expect_str_eq(log_of(".target sm_100\n", SG_COMPILE_NO_BINARY), "ptx:4: .target sm_100 does not fit the device's sm_90\n");
+    cr_expect_str_eq(log_of(".target sm_100\n", SG_COMPILE_NO_BINARY),
+                     "ptx:4: .target sm_100 does not fit the device's sm_90\n");
     cr_expect_str_eq(log_of("/* no end", SG_COMPILE_INVALID_PTX), "ptx:4: comment is not closed\n");
     cr_expect_str_eq(log_of(".global .align 3 .u32 x;", SG_COMPILE_INVALID_PTX),
                      "ptx:4: .align must be a power of two, at most 4096\n");
@@ -63,7 +69,8 @@ Test(errors, modules)
 
 Test(errors, unresolved_functions_are_named_when_code_is_asked_for)
 {
-    struct sg_program *program = program_of(".extern .func elsewhere();\n.entry k() { call elsewhere; ret; }");
+    struct sg_program *program =
+        program_of(".extern .func elsewhere();\n.entry k() { call elsewhere; ret; }");
     struct sg_text log = {0};
     void *code = NULL;
     cr_expect_eq(sg_program_code(program, 0, &log, &code), SG_COMPILE_UNRESOLVED);

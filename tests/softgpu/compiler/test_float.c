@@ -1,6 +1,6 @@
 /*
- * test_float.c - floating point: rounding modes, denormals, NaN, infinities, signs of zero; conversions at their limits;
- * half precision. Values are bits.
+ * test_float.c - floating point: rounding modes, denormals, NaN, infinities, signs of zero; conversions at
+ * their limits; half precision. Values are bits.
  */
 #include "harness.h"
 
@@ -89,8 +89,8 @@ Test(floats, single)
 {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint32_t value = run_f32(cases[i].insn, IN(cases[i].a, cases[i].b, cases[i].c));
-        cr_expect_eq(value, cases[i].expected, "%s with %#x %#x %#x: %#x instead of %#x", cases[i].insn, cases[i].a,
-                     cases[i].b, cases[i].c, value, cases[i].expected);
+        cr_expect_eq(value, cases[i].expected, "%s with %#x %#x %#x: %#x instead of %#x", cases[i].insn,
+                     cases[i].a, cases[i].b, cases[i].c, value, cases[i].expected);
     }
 }
 
@@ -194,7 +194,8 @@ Test(floats, halves)
 {
     for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
         uint16_t value = run_b16(halves[i].insn, IN(halves[i].a, halves[i].b, halves[i].c));
-        cr_expect_eq(value, halves[i].expected, "%s: %#x instead of %#x", halves[i].insn, value, halves[i].expected);
+        cr_expect_eq(value, halves[i].expected, "%s: %#x instead of %#x", halves[i].insn, value,
+                     halves[i].expected);
     }
 }
 
@@ -216,7 +217,8 @@ Test(floats, pairs)
 {
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         uint32_t value = run_b32(pairs[i].insn, IN(pairs[i].a, pairs[i].b));
-        cr_expect_eq(value, pairs[i].expected, "%s: %#x instead of %#x", pairs[i].insn, value, pairs[i].expected);
+        cr_expect_eq(value, pairs[i].expected, "%s: %#x instead of %#x", pairs[i].insn, value,
+                     pairs[i].expected);
     }
 }
 
@@ -254,11 +256,13 @@ Test(floats, directed_rounding)
     for (int m = 0; m < 3; m++) {
         char text[2048];
         snprintf(text, sizeof(text),
-                 ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %%a<9>; .reg .b32 %%r<3>; .reg .f32 %%f<5>;\n"
+                 ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %%a<9>; .reg .b32 %%r<3>; .reg .f32 "
+                 "%%f<5>;\n"
                  "ld.param.u64 %%a1, [in]; ld.param.u64 %%a2, [out]; mov.u32 %%r1, %%tid.x;\n"
                  "mul.wide.u32 %%a3, %%r1, 12; add.s64 %%a4, %%a1, %%a3; mul.wide.u32 %%a5, %%r1, 4;\n"
                  "add.s64 %%a6, %%a2, %%a5; ld.global.f32 %%f1, [%%a4]; ld.global.f32 %%f2, [%%a4+4];\n"
-                 "ld.global.f32 %%f3, [%%a4+8]; fma.%s.f32 %%f4, %%f1, %%f2, %%f3; st.global.f32 [%%a6], %%f4; ret; }",
+                 "ld.global.f32 %%f3, [%%a4+8]; fma.%s.f32 %%f4, %%f1, %%f2, %%f3; st.global.f32 [%%a6], "
+                 "%%f4; ret; }",
                  modes[m].name);
         struct sg_program *program = program_of(text);
         const void *params[2] = {in, out};
@@ -267,7 +271,8 @@ Test(floats, directed_rounding)
         for (int i = 0; i < COUNT; i++) {
             uint32_t expected = f32_bits(host_fma(in[i * 3], in[i * 3 + 1], in[i * 3 + 2], modes[m].mode));
             cr_assert_eq(f32_bits(out[i]), expected, "fma.%s of %a %a %a: %#x instead of %#x", modes[m].name,
-                         (double)in[i * 3], (double)in[i * 3 + 1], (double)in[i * 3 + 2], f32_bits(out[i]), expected);
+                         (double)in[i * 3], (double)in[i * 3 + 1], (double)in[i * 3 + 2], f32_bits(out[i]),
+                         expected);
         }
     }
 }
@@ -280,12 +285,13 @@ static float approx_in[SAMPLES], approx_out[SAMPLES];
 static void run_approximation(const char *insn)
 {
     char text[1024];
-    snprintf(text, sizeof(text),
-             ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %%a<9>; .reg .b32 %%r<3>; .reg .f32 %%f<5>;\n"
-             "ld.param.u64 %%a1, [in]; ld.param.u64 %%a2, [out]; mov.u32 %%r1, %%tid.x;\n"
-             "mul.wide.u32 %%a3, %%r1, 4; add.s64 %%a4, %%a1, %%a3; add.s64 %%a5, %%a2, %%a3;\n"
-             "ld.global.f32 %%f1, [%%a4]; %s %%f2, %%f1; st.global.f32 [%%a5], %%f2; ret; }",
-             insn);
+    snprintf(
+        text, sizeof(text),
+        ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %%a<9>; .reg .b32 %%r<3>; .reg .f32 %%f<5>;\n"
+        "ld.param.u64 %%a1, [in]; ld.param.u64 %%a2, [out]; mov.u32 %%r1, %%tid.x;\n"
+        "mul.wide.u32 %%a3, %%r1, 4; add.s64 %%a4, %%a1, %%a3; add.s64 %%a5, %%a2, %%a3;\n"
+        "ld.global.f32 %%f1, [%%a4]; %s %%f2, %%f1; st.global.f32 [%%a5], %%f2; ret; }",
+        insn);
     struct sg_program *program = program_of(text);
     const void *params[2] = {approx_in, approx_out};
     run_block(program, SAMPLES, params);
@@ -298,9 +304,12 @@ static const struct {
     double low, high;
     double relative, absolute; /* either is enough */
 } approximations[] = {
-    {"ex2.approx.f32", exp2, -160, 140, 2.5e-7, 1.5e-45}, {"lg2.approx.f32", log2, 1e-42, 4, 2.5e-7, 3e-7},
-    {"lg2.approx.f32", log2, 0, 1e38, 2.5e-7, 0},         {"sin.approx.f32", sin, -7, 7, 0, 2e-7},
-    {"cos.approx.f32", cos, -7, 7, 0, 2e-7},              {"sin.approx.f32", sin, -1e5, 1e5, 0, 2e-7},
+    {"ex2.approx.f32", exp2, -160, 140, 2.5e-7, 1.5e-45},
+    {"lg2.approx.f32", log2, 1e-42, 4, 2.5e-7, 3e-7},
+    {"lg2.approx.f32", log2, 0, 1e38, 2.5e-7, 0},
+    {"sin.approx.f32", sin, -7, 7, 0, 2e-7},
+    {"cos.approx.f32", cos, -7, 7, 0, 2e-7},
+    {"sin.approx.f32", sin, -1e5, 1e5, 0, 2e-7},
     {"tanh.approx.f32", tanh, -10, 10, 6e-5, 0},
 };
 
@@ -314,8 +323,10 @@ Test(floats, approximations)
         for (int i = 0; i < SAMPLES; i++) {
             double exact = approximations[a].exact((double)approx_in[i]), value = (double)approx_out[i];
             bool same = value == exact || (isinf(value) && fabs(exact) > 3.4028235e38);
-            cr_assert(same || fabs(value - exact) <= fmax(approximations[a].relative * fabs(exact), approximations[a].absolute),
-                      "%s of %a: %a instead of %a", approximations[a].insn, (double)approx_in[i], value, exact);
+            cr_assert(same || fabs(value - exact) <=
+                                  fmax(approximations[a].relative * fabs(exact), approximations[a].absolute),
+                      "%s of %a: %a instead of %a", approximations[a].insn, (double)approx_in[i], value,
+                      exact);
         }
     }
 }
@@ -324,12 +335,14 @@ static const struct {
     const char *insn;
     uint32_t a, expected;
 } special_approximations[] = {
-    {"ex2.approx.f32", INF32, INF32},      {"ex2.approx.f32", 0xff800000, 0},      {"ex2.approx.f32", 0, ONE32},
-    {"ex2.approx.f32", 0xc3150000, 1},     {"ex2.approx.ftz.f32", 0xc3150000, 0},  {"ex2.approx.f32", 0x43000000, INF32},
-    {"lg2.approx.f32", 0, 0xff800000},     {"lg2.approx.f32", MINUS0, 0xff800000}, {"lg2.approx.f32", INF32, INF32},
-    {"lg2.approx.f32", 0xbf800000, CANON}, {"lg2.approx.f32", 1, 0xc3150000},      {"lg2.approx.ftz.f32", 1, 0xff800000},
-    {"sin.approx.f32", MINUS0, MINUS0},    {"cos.approx.f32", 0, ONE32},           {"tanh.approx.f32", INF32, ONE32},
-    {"tanh.approx.f32", 0xff800000, 0xbf800000},
+    {"ex2.approx.f32", INF32, INF32},      {"ex2.approx.f32", 0xff800000, 0},
+    {"ex2.approx.f32", 0, ONE32},          {"ex2.approx.f32", 0xc3150000, 1},
+    {"ex2.approx.ftz.f32", 0xc3150000, 0}, {"ex2.approx.f32", 0x43000000, INF32},
+    {"lg2.approx.f32", 0, 0xff800000},     {"lg2.approx.f32", MINUS0, 0xff800000},
+    {"lg2.approx.f32", INF32, INF32},      {"lg2.approx.f32", 0xbf800000, CANON},
+    {"lg2.approx.f32", 1, 0xc3150000},     {"lg2.approx.ftz.f32", 1, 0xff800000},
+    {"sin.approx.f32", MINUS0, MINUS0},    {"cos.approx.f32", 0, ONE32},
+    {"tanh.approx.f32", INF32, ONE32},     {"tanh.approx.f32", 0xff800000, 0xbf800000},
 };
 
 Test(floats, special_approximations)
@@ -338,14 +351,17 @@ Test(floats, special_approximations)
         uint32_t bits = special_approximations[i].a;
         memcpy(&approx_in[0], &bits, sizeof(bits));
         run_approximation(special_approximations[i].insn);
-        cr_expect_eq(f32_bits(approx_out[0]), special_approximations[i].expected, "%s of %#x: %#x instead of %#x",
-                     special_approximations[i].insn, bits, f32_bits(approx_out[0]), special_approximations[i].expected);
+        cr_expect_eq(f32_bits(approx_out[0]), special_approximations[i].expected,
+                     "%s of %#x: %#x instead of %#x", special_approximations[i].insn, bits,
+                     f32_bits(approx_out[0]), special_approximations[i].expected);
     }
-    static const char *const insns[] = {"ex2.approx.f32", "lg2.approx.f32", "sin.approx.f32", "cos.approx.f32", "tanh.approx.f32"};
+    static const char *const insns[] = {"ex2.approx.f32", "lg2.approx.f32", "sin.approx.f32",
+                                        "cos.approx.f32", "tanh.approx.f32"};
     for (int i = 0; i < 5; i++) {
         approx_in[0] = NAN;
         approx_in[1] = i == 2 || i == 3 ? INFINITY : NAN;
         run_approximation(insns[i]);
-        cr_expect(isnan(approx_out[0]) && isnan(approx_out[1]), "%s of NaN: %a", insns[i], (double)approx_out[0]);
+        cr_expect(isnan(approx_out[0]) && isnan(approx_out[1]), "%s of NaN: %a", insns[i],
+                  (double)approx_out[0]);
     }
 }

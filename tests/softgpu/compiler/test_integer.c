@@ -1,6 +1,6 @@
 /*
- * test_integer.c - integer arithmetic and bits, with the edges that hosts get wrong: wrapping, division by zero, the
- * smallest number, shifts beyond the width, carries.
+ * test_integer.c - integer arithmetic and bits, with the edges that hosts get wrong: wrapping, division by
+ * zero, the smallest number, shifts beyond the width, carries.
  */
 #include "harness.h"
 
@@ -113,7 +113,8 @@ static const struct case32 cases32[] = {
     {"set.gt.and.u32.s32 %r0, %r1, %r2, %p3;", 1, 0, 0, 0, 0},
     {"{ .reg .b32 lo; add.cc.u32 lo, %r1, %r2; addc.u32 %r0, %r3, %r4; }", ONES, 1, 5, 6, 12},
     {"{ .reg .b32 lo; sub.cc.u32 lo, %r1, %r2; subc.u32 %r0, %r3, %r4; }", 0, 1, 5, 2, 2},
-    {"{ .reg .b32 lo; mad.lo.cc.u32 lo, %r1, %r2, %r3; madc.hi.u32 %r0, %r1, %r2, %r4; }", ONES, ONES, ONES, 1, 0},
+    {"{ .reg .b32 lo; mad.lo.cc.u32 lo, %r1, %r2, %r3; madc.hi.u32 %r0, %r1, %r2, %r4; }", ONES, ONES, ONES,
+     1, 0},
     {"@%p1 mov.u32 %r0, 5; @!%p1 mov.u32 %r0, 6;", 0, 0, 0, 0, 6},
 };
 
@@ -122,8 +123,8 @@ Test(integer, words)
     for (size_t i = 0; i < sizeof(cases32) / sizeof(cases32[0]); i++) {
         const struct case32 *c = &cases32[i];
         uint32_t value = run_b32(c->insn, IN(c->a, c->b, c->c, c->d));
-        cr_expect_eq(value, c->expected, "%s with %#lx %#lx %#lx %#lx: %#x instead of %#x", c->insn, c->a, c->b, c->c,
-                     c->d, value, c->expected);
+        cr_expect_eq(value, c->expected, "%s with %#lx %#lx %#lx %#lx: %#x instead of %#x", c->insn, c->a,
+                     c->b, c->c, c->d, value, c->expected);
     }
 }
 
@@ -171,21 +172,29 @@ static const struct {
     uint64_t a, b;
     int expected;
 } predicates[] = {
-    {"setp.lt.s32 %p0, %r1, %r2;", 0xffffffff, 0, 1},  {"setp.lt.u32 %p0, %r1, %r2;", 0xffffffff, 0, 0},
-    {"setp.hs.u32 %p0, %r1, %r2;", 5, 5, 1},           {"setp.ls.u32 %p0, %r1, %r2;", 6, 5, 0},
-    {"setp.ge.s16 %p0, %h1, %h2;", 0xffff, 0, 0},      {"setp.eq.and.b32 %p0, %r1, %r2, !%p1;", 5, 5, 0},
-    {"setp.ne.or.b64 %p0, %rd1, %rd2, %p1;", 5, 5, 1}, {"setp.eq.xor.b32 %p9|%p0, %r1, %r2, %p1;", 5, 5, 1},
-    {"and.pred %p0, %p1, %p2;", 1, 0, 0},              {"xor.pred %p0, %p1, %p2;", 1, 0, 1},
-    {"not.pred %p0, %p1;", 1, 0, 0},                   {"mov.pred %p0, 1;", 0, 0, 1},
+    {"setp.lt.s32 %p0, %r1, %r2;", 0xffffffff, 0, 1},
+    {"setp.lt.u32 %p0, %r1, %r2;", 0xffffffff, 0, 0},
+    {"setp.hs.u32 %p0, %r1, %r2;", 5, 5, 1},
+    {"setp.ls.u32 %p0, %r1, %r2;", 6, 5, 0},
+    {"setp.ge.s16 %p0, %h1, %h2;", 0xffff, 0, 0},
+    {"setp.eq.and.b32 %p0, %r1, %r2, !%p1;", 5, 5, 0},
+    {"setp.ne.or.b64 %p0, %rd1, %rd2, %p1;", 5, 5, 1},
+    {"setp.eq.xor.b32 %p9|%p0, %r1, %r2, %p1;", 5, 5, 1},
+    {"and.pred %p0, %p1, %p2;", 1, 0, 0},
+    {"xor.pred %p0, %p1, %p2;", 1, 0, 1},
+    {"not.pred %p0, %p1;", 1, 0, 0},
+    {"mov.pred %p0, 1;", 0, 0, 1},
     {"lop3.or.b32 %r0|%p0, %r1, %r2, 0, 0x80, %p1;", 1, 1, 1},
-    {"testp.subnormal.f32 %p0, %f1;", 1, 0, 1},        {"testp.normal.f32 %p0, %f1;", 0, 0, 1},
-    {"testp.infinite.f32 %p0, %f1;", 0x7f800000, 0, 1}, {"testp.notanumber.f32 %p0, %f1;", 0x7f800001, 0, 1},
+    {"testp.subnormal.f32 %p0, %f1;", 1, 0, 1},
+    {"testp.normal.f32 %p0, %f1;", 0, 0, 1},
+    {"testp.infinite.f32 %p0, %f1;", 0x7f800000, 0, 1},
+    {"testp.notanumber.f32 %p0, %f1;", 0x7f800001, 0, 1},
     {"testp.finite.f64 %p0, %fd1;", 1, 0, 1},
 };
 
 Test(integer, predicates)
 {
     for (size_t i = 0; i < sizeof(predicates) / sizeof(predicates[0]); i++)
-        cr_expect_eq(run_pred(predicates[i].insn, IN(predicates[i].a, predicates[i].b)), predicates[i].expected, "%s",
-                     predicates[i].insn);
+        cr_expect_eq(run_pred(predicates[i].insn, IN(predicates[i].a, predicates[i].b)),
+                     predicates[i].expected, "%s", predicates[i].insn);
 }

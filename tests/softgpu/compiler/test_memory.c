@@ -40,7 +40,8 @@ Test(memory, initial_values)
     struct sg_program *program = program_of(
         ".func (.param .b32 r) f(.param .b32 x);\n"
         ".global .align 4 .b8 bytes[8] = {1, 0xff, 3};\n.const .f32 pi = 0f40490FDB;\n"
-        ".global .f64 d[2] = {1.5, 0d4000000000000000};\n.global .s32 n = -5;\n.visible .global .u64 self = generic(self);\n"
+        ".global .f64 d[2] = {1.5, 0d4000000000000000};\n.global .s32 n = -5;\n.visible .global .u64 self = "
+        "generic(self);\n"
         ".global .u64 p[3] = {bytes+4, f, 7};\n.global .b8 masked[4] = {0xff(n), 0xff00(n), 1, 2};\n"
         ".global .s16 m[2][2] = {{1, 2}, {-3, 4}};\n"
         ".func (.param .b32 r) f(.param .b32 x) { ret; }\n.entry k() { ret; }\n");
@@ -74,23 +75,29 @@ Test(memory, calls)
         "  shl.b32 %r2, %r1, 1; st.param.b32 [r], %r2; ret; }\n"
         ".func (.param .b32 r) thrice(.param .b32 x) { .reg .b32 %r<3>; ld.param.u32 %r1, [x];\n"
         "  mul.lo.s32 %r2, %r1, 3; st.param.b32 [r], %r2; ret; }\n"
-        ".func (.param .b32 r) fib(.param .b32 n) { .reg .b32 %r<9>; .reg .pred %p<2>; ld.param.u32 %r1, [n];\n"
+        ".func (.param .b32 r) fib(.param .b32 n) { .reg .b32 %r<9>; .reg .pred %p<2>; ld.param.u32 %r1, "
+        "[n];\n"
         "  setp.lt.s32 %p1, %r1, 2; @%p1 bra DONE; sub.s32 %r2, %r1, 1; sub.s32 %r3, %r1, 2;\n"
-        "  { .param .b32 a; .param .b32 b; st.param.b32 [a], %r2; call.uni (b), fib, (a); ld.param.b32 %r4, [b]; }\n"
-        "  { .param .b32 a; .param .b32 b; st.param.b32 [a], %r3; call.uni (b), fib, (a); ld.param.b32 %r5, [b]; }\n"
+        "  { .param .b32 a; .param .b32 b; st.param.b32 [a], %r2; call.uni (b), fib, (a); ld.param.b32 %r4, "
+        "[b]; }\n"
+        "  { .param .b32 a; .param .b32 b; st.param.b32 [a], %r3; call.uni (b), fib, (a); ld.param.b32 %r5, "
+        "[b]; }\n"
         "  add.s32 %r1, %r4, %r5; DONE: st.param.b32 [r], %r1; ret; }\n"
         ".func (.param .align 8 .b8 r[16]) swap(.param .align 8 .b8 s[16]) { .reg .b64 %a<3>;\n"
         "  ld.param.v2.b64 {%a1, %a2}, [s]; st.param.b64 [r], %a2; st.param.b64 [r+8], %a1; ret; }\n"
         ".func (.reg .u32 r) plus(.reg .u32 x, .reg .u32 y) { add.u32 r, x, y; ret; }\n"
         ".entry k(.param .u64 out, .param .u32 which) { .reg .b64 %a<9>; .reg .b32 %r<9>;\n"
         "  ld.param.u64 %a1, [out]; ld.param.u32 %r1, [which];\n"
-        "  { .param .b32 x; .param .b32 y; st.param.b32 [x], 10; call (y), fib, (x); ld.param.b32 %r2, [y]; }\n"
+        "  { .param .b32 x; .param .b32 y; st.param.b32 [x], 10; call (y), fib, (x); ld.param.b32 %r2, [y]; "
+        "}\n"
         "  st.global.u32 [%a1], %r2;\n"
         "  mov.u64 %a2, table; mul.wide.u32 %a3, %r1, 8; add.s64 %a4, %a2, %a3; ld.global.u64 %a5, [%a4];\n"
-        "  { .param .b32 x; .param .b32 y; st.param.b32 [x], 7; P: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+        "  { .param .b32 x; .param .b32 y; st.param.b32 [x], 7; P: .callprototype (.param .b32 _) _ (.param "
+        ".b32 _);\n"
         "    call (y), %a5, (x), P; ld.param.b32 %r3, [y]; }\n"
         "  st.global.u32 [%a1+4], %r3;\n"
-        "  { .param .align 8 .b8 x[16]; .param .align 8 .b8 y[16]; st.param.b64 [x], 1; st.param.b64 [x+8], 2;\n"
+        "  { .param .align 8 .b8 x[16]; .param .align 8 .b8 y[16]; st.param.b64 [x], 1; st.param.b64 [x+8], "
+        "2;\n"
         "    call (y), swap, (x); ld.param.b64 %a6, [y]; ld.param.b64 %a7, [y+8]; }\n"
         "  st.global.v2.u64 [%a1+16], {%a6, %a7};\n"
         "  call (%r4), plus, (%r1, 40); st.global.u32 [%a1+8], %r4; ret; }");
@@ -115,14 +122,18 @@ Test(memory, calls)
 
 Test(memory, local_and_branch_table)
 {
-    /* an array of the thread's own, indexed by data, and a jump through a table, in every thread of a block */
+    /*
+     * an array of the thread's own, indexed by data, and a jump through a table, in every thread of a
+     * block
+     */
     enum { THREADS = 64 };
     uint32_t out[THREADS];
     struct sg_program *program = program_of(
         ".entry k(.param .u64 out) { .local .align 4 .b8 depot[16]; .reg .b64 %a<9>; .reg .b32 %r<9>;\n"
         "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %a2, %r1, 4; add.s64 %a1, %a1, %a2;\n"
         "  mov.u64 %a3, depot; cvta.local.u64 %a4, %a3; and.b32 %r2, %r1, 3;\n"
-        "  mul.wide.u32 %a5, %r2, 4; add.s64 %a5, %a4, %a5; st.local.u32 [depot], 0; st.local.u32 [depot+4], 0;\n"
+        "  mul.wide.u32 %a5, %r2, 4; add.s64 %a5, %a4, %a5; st.local.u32 [depot], 0; st.local.u32 [depot+4], "
+        "0;\n"
         "  st.u32 [%a5], %r1; ld.local.u32 %r3, [%a3+4];\n"
         "  T: .branchtargets L0, L1, L2, L3; brx.idx %r2, T;\n"
         "  L0: add.s32 %r3, %r3, 1000; bra.uni END; L1: add.s32 %r3, %r3, 2000; bra END;\n"
@@ -142,7 +153,8 @@ Test(memory, atomics)
     struct sg_program *program = program_of(
         ".entry k(.param .u64 out) { .reg .b64 %a<9>; .reg .b32 %r<9>; .reg .f32 %f<4>;\n"
         "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x;\n"
-        "  red.global.add.u32 [%a1], %r1; atom.global.inc.u32 %r2, [%a1+4], 6; atom.global.max.s32 %r2, [%a1+8], %r1;\n"
+        "  red.global.add.u32 [%a1], %r1; atom.global.inc.u32 %r2, [%a1+4], 6; atom.global.max.s32 %r2, "
+        "[%a1+8], %r1;\n"
         "  atom.min.u32 %r2, [%a1+12], %r1; atom.global.add.f32 %f1, [%a1+16], 0f3F800000;\n"
         "  atom.global.dec.u32 %r2, [%a1+20], 300; atom.global.or.b32 %r2, [%a1+24], %r1;\n"
         "  atom.relaxed.gpu.global.cas.b32 %r2, [%a1+28], %r1, 77; atom.global.exch.b32 %r2, [%a1+32], %r1;\n"
@@ -173,10 +185,12 @@ Test(memory, barrier_and_shared)
         in[i] = i * 3;
     struct sg_program *program = program_of(
         ".extern .shared .align 16 .b8 dynamic[];\n.shared .align 4 .u32 first;\n"
-        ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %a<9>; .reg .b32 %r<16>; .shared .u32 tile[96];\n"
+        ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %a<9>; .reg .b32 %r<16>; .shared .u32 "
+        "tile[96];\n"
         "  .reg .pred %p<3>;\n"
         "  ld.param.u64 %a1, [in]; ld.param.u64 %a2, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;\n"
-        "  mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; mul.wide.u32 %a3, %r4, 4; add.s64 %a4, %a1, %a3;\n"
+        "  mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; mul.wide.u32 %a3, %r4, 4; add.s64 %a4, %a1, "
+        "%a3;\n"
         "  ld.global.u32 %r5, [%a4]; mov.u32 %r6, tile; shl.b32 %r7, %r1, 2; add.u32 %r6, %r6, %r7;\n"
         "  st.shared.u32 [%r6], %r5; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [first], %r2;\n"
         "  mov.u32 %r8, dynamic; add.u32 %r8, %r8, %r7; st.shared.u32 [%r8], %r1; bar.sync 0;\n"
@@ -204,11 +218,11 @@ Test(memory, waiting_for_another_thread)
 {
     /* the first thread waits for a flag that the last one sets */
     uint32_t flag[2] = {0, 0};
-    struct sg_program *program = program_of(
-        ".entry k(.param .u64 flag) { .reg .b64 %a<3>; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
-        "  ld.param.u64 %a1, [flag]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra SET;\n"
-        "  WAIT: ld.volatile.global.u32 %r2, [%a1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT;\n"
-        "  st.global.u32 [%a1+4], %r2; ret; SET: st.volatile.global.u32 [%a1], %r1; ret; }");
+    struct sg_program *program =
+        program_of(".entry k(.param .u64 flag) { .reg .b64 %a<3>; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
+                   "  ld.param.u64 %a1, [flag]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra SET;\n"
+                   "  WAIT: ld.volatile.global.u32 %r2, [%a1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT;\n"
+                   "  st.global.u32 [%a1+4], %r2; ret; SET: st.volatile.global.u32 [%a1], %r1; ret; }");
     cr_expect(sg_program_kernel(program, 0)->thread_form);
     const void *params[1] = {flag};
     cr_expect_eq(run_grid(program, 1, 2, params), 0);
@@ -260,10 +274,12 @@ Test(memory, large_block_vectorises_and_is_right)
         "  .reg .b64 %rd<12>; .reg .b32 %r<6>; .reg .f32 %f<4>; .reg .pred %p<2>;\n"
         "  ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u32 %r2, [n];\n"
         "  mov.u32 %r3, %ntid.x; mov.u32 %r4, %ctaid.x; mov.u32 %r5, %tid.x; mad.lo.s32 %r1, %r3, %r4, %r5;\n"
-        "  setp.ge.s32 %p1, %r1, %r2; @%p1 bra END; cvta.to.global.u64 %rd4, %rd1; mul.wide.s32 %rd5, %r1, 4;\n"
+        "  setp.ge.s32 %p1, %r1, %r2; @%p1 bra END; cvta.to.global.u64 %rd4, %rd1; mul.wide.s32 %rd5, %r1, "
+        "4;\n"
         "  add.s64 %rd6, %rd4, %rd5; cvta.to.global.u64 %rd7, %rd2; add.s64 %rd8, %rd7, %rd5;\n"
         "  ld.global.f32 %f1, [%rd8]; ld.global.f32 %f2, [%rd6]; add.f32 %f3, %f2, %f1;\n"
-        "  cvta.to.global.u64 %rd9, %rd3; add.s64 %rd10, %rd9, %rd5; st.global.f32 [%rd10], %f3; END: ret; }");
+        "  cvta.to.global.u64 %rd9, %rd3; add.s64 %rd10, %rd9, %rd5; st.global.f32 [%rd10], %f3; END: ret; "
+        "}");
     struct {
         void *a, *b, *c;
         uint32_t n;
@@ -281,18 +297,22 @@ Test(memory, linked_modules)
 {
 #define HEADER ".version 8.7\n.target sm_90\n.address_size 64\n"
     static const char first[] = HEADER
-        ".extern .func (.param .b32 r) outside(.param .b32 x);\n.global .u32 own = 3;\n.visible .global .u32 common;\n"
+        ".extern .func (.param .b32 r) outside(.param .b32 x);\n.global .u32 own = 3;\n.visible .global .u32 "
+        "common;\n"
         ".weak .func (.param .b32 r) twin() { st.param.b32 [r], 1; ret; }\n"
-        ".func (.param .b32 r) inside() { .reg .b32 %r<2>; ld.global.u32 %r1, [own]; st.param.b32 [r], %r1; ret; }\n"
+        ".func (.param .b32 r) inside() { .reg .b32 %r<2>; ld.global.u32 %r1, [own]; st.param.b32 [r], %r1; "
+        "ret; }\n"
         ".visible .entry k(.param .u64 out) { .reg .b64 %a<2>; .reg .b32 %r<9>; ld.param.u64 %a1, [out];\n"
-        "{ .param .b32 x; .param .b32 y; st.param.b32 [x], 5; call (y), outside, (x); ld.param.b32 %r1, [y]; }\n"
+        "{ .param .b32 x; .param .b32 y; st.param.b32 [x], 5; call (y), outside, (x); ld.param.b32 %r1, [y]; "
+        "}\n"
         "{ .param .b32 y; call (y), inside; ld.param.b32 %r2, [y]; }\n"
         "{ .param .b32 y; call (y), twin; ld.param.b32 %r3, [y]; }\n"
         "ld.global.u32 %r4, [common]; st.global.v4.u32 [%a1], {%r1, %r2, %r3, %r4}; ret; }\n";
     static const char second[] = HEADER
         ".extern .global .u32 common;\n.global .u32 own = 40;\n"
         ".weak .func (.param .b32 r) twin() { st.param.b32 [r], 2; ret; }\n"
-        ".func (.param .b32 r) inside() { .reg .b32 %r<2>; ld.global.u32 %r1, [own]; st.param.b32 [r], %r1; ret; }\n"
+        ".func (.param .b32 r) inside() { .reg .b32 %r<2>; ld.global.u32 %r1, [own]; st.param.b32 [r], %r1; "
+        "ret; }\n"
         ".visible .func (.param .b32 r) outside(.param .b32 x) { .reg .b32 %r<9>; ld.param.u32 %r1, [x];\n"
         "st.global.u32 [common], %r1; { .param .b32 y; call (y), inside; ld.param.b32 %r2, [y]; }\n"
         "add.u32 %r1, %r1, %r2; st.param.b32 [r], %r1; ret; }\n";
