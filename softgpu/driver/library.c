@@ -127,7 +127,7 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
             if (!atomic_exchange(&image->placed, true))
                 sg_image_acquire(image);
             else /* the program serves another context: parse it again */
-                result = sg_image_load(image->text, &log, &image);
+                result = sg_image_again(image, &log, &image);
         }
         if (result == CUDA_SUCCESS) {
             result = sg_module_new(context, image, library, &log, &made->module);

@@ -1,7 +1,7 @@
 /*
  * module.h - code and variables in contexts.
  *
- * An image is a parsed PTX program. A module is an image placed in one context: its variables have addresses
+ * An image is a program parsed from one or several PTX modules. A module is an image placed in one context: its variables have addresses
  * there, its functions can be launched. A library is an image without a context, with a kernel for each
  * entry; where a context is needed, it makes a module of itself for that context, once a life of the context.
  */
@@ -13,12 +13,29 @@
 
 struct sg_library;
 
+/* PTX modules that make one program; the texts are owned, each followed by a NUL. */
+struct sg_sources {
+    struct sg_source *at;
+    size_t n;
+};
+/** Adds the PTX that `data`, any kind of module image, holds. */
+CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, struct sg_text *log);
+/** Adds a copy of `size` bytes of text. */
+CUresult sg_sources_add_text(struct sg_sources *sources, const char *text, size_t size);
+/** Parses and links them. */
+CUresult sg_sources_program(const struct sg_sources *sources, struct sg_text *log, struct sg_program **out);
+/**
+ * Makes one module image of them: the text itself if there is one, else a container that sg_sources_add_image
+ * takes apart again. Free with free().
+ */
+CUresult sg_sources_bundle(const struct sg_sources *sources, void **image, size_t *size);
+void sg_sources_fini(struct sg_sources *sources);
+
 struct sg_image {
     _Atomic uint32_t references;
     _Atomic bool placed; /* its program's variables have addresses: it serves one module only */
     struct sg_program *program;
-    char *text;
-    size_t text_size;
+    struct sg_sources sources; /* to parse it again for another context */
     uint32_t n_kernels, n_variables;
     int target; /* the architecture of the PTX, like 75 */
 };
@@ -76,6 +93,8 @@ void sg_jit_report(const struct sg_jit *jit, const struct sg_text *log, bool fai
 
 /** Parses what an application passed as a module image; *out has one reference. */
 CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **out);
+/** The same program once more. */
+CUresult sg_image_again(const struct sg_image *image, struct sg_text *log, struct sg_image **out);
 void sg_image_acquire(struct sg_image *image);
 void sg_image_release(struct sg_image *image);
 CUresult sg_compile_result(enum sg_compile_status status);

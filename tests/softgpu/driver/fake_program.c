@@ -90,6 +90,20 @@ enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t 
     return status;
 }
 
+enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t count, uint32_t capability,
+                                       struct sg_text *log, struct sg_program **out)
+{
+    char *all = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&all, &size);
+    for (size_t i = 0; i < count; i++)
+        fprintf(f, "%.*s\n", (int)sources[i].size, sources[i].ptx);
+    fclose(f);
+    enum sg_compile_status status = sg_program_create(all, size, capability, log, out);
+    free(all);
+    return status;
+}
+
 void sg_program_destroy(struct sg_program *program)
 {
     if (last_placed == program)

@@ -105,6 +105,50 @@ Test(copy, memory_freed_by_another_stream_is_a_fault)
     EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(a));
 }
 
+Test(link, several_modules_become_one_image)
+{
+    CUlinkState state;
+    CUmodule module;
+    CUfunction function;
+    CUcontext other;
+    CUlibrary library;
+    CUdeviceptr second;
+    void *image;
+    size_t size;
+    char log[64] = "";
+    static char more[] = ".version 9.0\n.visible .global .align 4 .b8 second[12];\n";
+    static char bad[] = ".version 9.0\n.bad\n";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)sizeof log};
+    start_device();
+    OK(cuLinkCreate_v2(2, options, values, &state));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuLinkComplete(state, &image, &size)); /* nothing to link */
+    OK(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)kernels_ptx, strlen(kernels_ptx) + 1, "a",
+                        0, NULL, NULL));
+    OK(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, more, sizeof more, "b", 0, NULL, NULL));
+    EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU,
+           cuLinkAddData_v2(state, CU_JIT_INPUT_CUBIN, more, 4, "c", 0, NULL, NULL));
+    OK(cuLinkComplete(state, &image, &size));
+    cr_assert_gt(size, strlen(kernels_ptx) + strlen(more));
+    OK(cuModuleLoadData(&module, image));
+    OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLinkDestroy(state)); /* and the image with it */
+    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLinkDestroy(state));
+    OK(cuModuleGetFunction(&function, module, "add"));
+    OK(cuModuleGetGlobal_v2(&second, &size, module, "second"));
+    cr_assert_eq(size, 12);
+    OK(cuLibraryGetGlobal(&second, &size, library, "second"));
+    OK(cuCtxCreate_v2(&other, 0, 0));
+    OK(cuLibraryGetGlobal(&second, &size, library, "second")); /* parsed again from its parts */
+    cr_assert_eq(size, 12);
+    values[1] = (void *)sizeof log; /* the reports above wrote to it */
+    OK(cuLinkCreate_v2(2, options, values, &state));
+    OK(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, bad, sizeof bad, "bad", 0, NULL, NULL));
+    EXPECT(CUDA_ERROR_INVALID_PTX, cuLinkComplete(state, &image, &size));
+    cr_assert_str_eq(log, "ptx:2: unknown directive .bad");
+    OK(cuLinkDestroy(state));
+}
+
 Test(library, a_kernel_in_two_contexts)
 {
     CUlibrary library;
