@@ -5,7 +5,7 @@ usage: run_examples.py BUILD_FOLDER [EXAMPLE…]
 
 import sys
 
-from trial import Build, Failure, Server, bytes_text
+from trial import Build, Failure, Server, bytes_text, stop_with_servers
 
 
 def summary(name, result):
@@ -45,6 +45,7 @@ def run_all(build, names):
 
 def main():
     """Runs the examples named on the command line, or all."""
+    stop_with_servers()
     build = Build(sys.argv[1])
     try:
         build.check()
@@ -57,6 +58,8 @@ def main():
         failed = run_all(build, names)
     except Failure as failure:
         sys.exit("demo: error: %s" % failure)
+    except KeyboardInterrupt:
+        sys.exit(130)
     print("\n%d of %d examples ok" % (len(names) - len(failed), len(names)))
     if failed:
         sys.exit("demo: failed: %s" % " ".join(failed))

@@ -20,6 +20,16 @@ class Failure(Exception):
     """Something that makes a trial impossible or failed, in words for the user."""
 
 
+def stop_with_servers():
+    """Makes SIGTERM and SIGHUP end this program as an exit does, so that servers it started end with it."""
+
+    def leave(number, _):
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+
+
 class Result:
     """What one run of a program gave."""
 

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 sys.path.insert(0, HERE)
 
 import cases  # noqa: E402
-from trial import Build, Failure, Server  # noqa: E402
+from trial import Build, Failure, Server, stop_with_servers  # noqa: E402
 
 # How a variant runs: by the command (preload) or LD_LIBRARY_PATH alone, and with which environment.
 VARIANTS = {
@@ -75,6 +75,7 @@ def main():
     """Runs what the command line names."""
     if len(sys.argv) < 3:
         sys.exit(__doc__)
+    stop_with_servers()
     build = Build(sys.argv[1])
     arguments = sys.argv[2:]
     try:
