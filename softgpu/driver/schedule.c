@@ -31,7 +31,8 @@ static struct {
     pthread_cond_t work;
     struct sg_stream *ready_head[SG_PRIORITIES], *ready_tail[SG_PRIORITIES];
     unsigned ready;     /* streams in the ready queues */
-    unsigned signalled; /* executors told to wake that have not yet */
+    unsigned signalled; /* idle executors told to wake that have not yet */
+    unsigned starting;  /* executors made that do not run yet */
     unsigned idle, executors;
     uint64_t sequence;       /* of the task submitted last */
     struct sg_task *garbage; /* tasks whose last use here is over; released without the lock */
@@ -314,7 +315,7 @@ static void *executor(void *unused);
  */
 static void wake(unsigned own)
 {
-    while (scheduler.ready > own + scheduler.signalled) {
+    while (scheduler.ready > own + scheduler.signalled + scheduler.starting) {
         if (scheduler.idle > scheduler.signalled) {
             scheduler.signalled++;
             pthread_cond_signal(&scheduler.work);
@@ -344,7 +345,7 @@ static void wake(unsigned own)
             return;
         }
         scheduler.executors++;
-        scheduler.signalled++; /* the new thread comes awake and takes one */
+        scheduler.starting++; /* it takes one when it runs */
     }
 }
 
@@ -354,7 +355,7 @@ static void *executor(void *unused)
     on_executor = true;
     pthread_setname_np(pthread_self(), "softgpu");
     lock();
-    scheduler.signalled--;
+    scheduler.starting--;
     for (;;) {
         struct sg_stream *stream = ready_pop();
         if (stream == NULL) {
