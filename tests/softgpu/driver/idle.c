@@ -31,19 +31,18 @@ int main(void)
 {
     CUcontext context;
     CUmodule module;
-    CUfunction slow;
+    CUfunction small;
     CUstream streams[STREAMS];
-    uint32_t ms = 1;
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuModuleLoadData(&module, kernels_ptx));
-    CHECK(cuModuleGetFunction(&slow, module, "slow"));
+    CHECK(cuModuleGetFunction(&small, module, "small"));
     for (int i = 0; i < STREAMS; i++)
         CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < STREAMS; i++)
-            CHECK(cuLaunchKernel(slow, 1, 1, 1, 1, 1, 1, 0, streams[i], (void *[]){&ms}, NULL));
+            CHECK(cuLaunchKernel(small, 8, 1, 1, 32, 1, 1, 0, streams[i], NULL, NULL));
         CHECK(cuCtxSynchronize());
     }
     double before = processor_seconds();
