@@ -15,6 +15,7 @@
 enum rg_range_kind {
     RG_RANGE_DEVICE,     /* cuMemAlloc and friends */
     RG_RANGE_POOL,       /* cuMemAllocAsync: freed in stream order */
+    RG_RANGE_MANAGED,    /* cuMemAllocManaged: the host may touch it too */
     RG_RANGE_GLOBAL,     /* a variable of a module */
     RG_RANGE_HOST,       /* allocated by cuMemHostAlloc */
     RG_RANGE_REGISTERED, /* cuMemHostRegister */

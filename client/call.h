@@ -23,6 +23,7 @@ struct rg_lane;
 
 /* Flags of rg_call_begin and rg_call_allowed. */
 #define RG_CALL_CONTEXT 1u /* needs a current context, which the worker is told of */
+#define RG_CALL_WORK    2u /* the device may touch memory: managed memory that the host holds goes first */
 
 struct rg_call {
     struct rg_lane *lane;

@@ -9,6 +9,7 @@
 
 #include "client/handle.h"
 #include "client/lane.h"
+#include "client/managed.h"
 #include "client/optimisations.h"
 #include "client/receiver.h"
 #include "client/session.h"
@@ -229,6 +230,11 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
         return CUDA_ERROR_INVALID_VALUE;
     const uint32_t record_size = (uint32_t)((sizeof(struct rg_record) + size + 7) & ~(size_t)7);
 
+    if (flags & RG_CALL_WORK) {
+        status = rg_managed_release();
+        if (status != CUDA_SUCCESS)
+            return status;
+    }
     pthread_mutex_lock(&lock);
     while (current->bulk || current->used + record_size + CONTEXT_RECORD > BATCH_SIZE) {
         pthread_mutex_unlock(&lock);

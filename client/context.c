@@ -12,6 +12,7 @@
 #include "client/export_table.h"
 #include "client/handle.h"
 #include "client/lane.h"
+#include "client/managed.h"
 #include "client/session.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
@@ -91,6 +92,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 /* What the client knew of the context's contents is gone with them. */
 static void forget_contents(uint64_t context)
 {
+    rg_managed_drop_context(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
     atomic_store(&rg_session.sticky, CUDA_SUCCESS);

@@ -147,6 +147,17 @@ static struct copy plain(const void *host, CUdeviceptr device, size_t size, CUst
                          .asynchronous = asynchronous};
 }
 
+static bool on_device(CUdeviceptr address)
+{
+    return rg_on_device(address, 0, 1, 1);
+}
+
+static CUresult device_to_device(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream,
+                                 bool asynchronous)
+{
+    return asynchronous ? cuMemcpyDtoDAsync_v2(to, from, size, stream) : cuMemcpyDtoD_v2(to, from, size);
+}
+
 static CUresult host_to_device(CUdeviceptr to, const void *from, size_t size, CUstream stream,
                                bool asynchronous)
 {
@@ -155,6 +166,8 @@ static CUresult host_to_device(CUdeviceptr to, const void *from, size_t size, CU
         return status;
     if (!from)
         return CUDA_ERROR_INVALID_VALUE;
+    if (on_device((CUdeviceptr)from)) /* managed memory: what the host holds of it goes to the device first */
+        return device_to_device(to, (CUdeviceptr)from, size, stream, asynchronous);
     struct copy copy = plain(from, to, size, stream, asynchronous);
     return copy_in(&copy);
 }
@@ -166,6 +179,8 @@ static CUresult device_to_host(void *to, CUdeviceptr from, size_t size, CUstream
         return status;
     if (!to)
         return CUDA_ERROR_INVALID_VALUE;
+    if (on_device((CUdeviceptr)to))
+        return device_to_device((CUdeviceptr)to, from, size, stream, asynchronous);
     struct copy copy = plain(to, from, size, stream, asynchronous);
     return copy_out(&copy);
 }
@@ -190,17 +205,12 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
     return device_to_host(dstHost, srcDevice, ByteCount, hStream, true);
 }
 
-static bool on_device(CUdeviceptr address)
-{
-    return rg_on_device(address, 0, 1, 1);
-}
-
 /* A copy whose direction follows from the addresses. */
 static CUresult any_to_any(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream, bool asynchronous)
 {
     const bool to_device = on_device(to), from_device = on_device(from);
     if (to_device && from_device)
-        return asynchronous ? cuMemcpyDtoDAsync_v2(to, from, size, stream) : cuMemcpyDtoD_v2(to, from, size);
+        return device_to_device(to, from, size, stream, asynchronous);
     if (to_device)
         return host_to_device(to, (const void *)(uintptr_t)from, size, stream, asynchronous);
     if (from_device)
@@ -242,7 +252,7 @@ static CUresult resolve(CUmemorytype type, const void *host, CUdeviceptr device,
     switch (type) {
     case CU_MEMORYTYPE_HOST:
         base = (uint64_t)host;
-        out->device = false;
+        out->device = on_device(base); /* managed memory */
         break;
     case CU_MEMORYTYPE_DEVICE:
         base = device;

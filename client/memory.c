@@ -10,6 +10,7 @@
 #include "client/device.h"
 #include "client/handle.h"
 #include "client/lane.h"
+#include "client/managed.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
 
@@ -128,6 +129,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS || !dptr)
         return status;
+    if (rg_map_remove(dptr, 1u << RG_RANGE_MANAGED, NULL))
+        return rg_managed_free(dptr, &status) ? status : CUDA_ERROR_INVALID_VALUE;
     if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL, NULL))
         return CUDA_ERROR_INVALID_VALUE;
     return rg_op_cuMemFree_v2(dptr);
@@ -372,7 +375,7 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         *(CUdeviceptr *)data = pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (device)
+        if (device && range->kind != RG_RANGE_MANAGED)
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)(uintptr_t)pointer;
         return CUDA_SUCCESS;
@@ -401,6 +404,8 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         *(CUmemoryPool *)data = (CUmemoryPool)range->pool;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)data = range->kind == RG_RANGE_MANAGED;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:

@@ -76,7 +76,8 @@ def op_declaration(operation):
 
 
 def flags(operation):
-    return "RG_CALL_CONTEXT" if operation.needs_context else "0"
+    words = [word for word, on in [("RG_CALL_CONTEXT", operation.needs_context), ("RG_CALL_WORK", "work" in operation.flags)] if on]
+    return " | ".join(words) or "0"
 
 
 def encoder(operation):

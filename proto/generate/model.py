@@ -282,7 +282,7 @@ def read_group(path, symbols):
                     notes.append(word.split(":", 1))
                 elif re.fullmatch(r"within=\w+(,[\w*]+){1,3}", word):
                     operation.within.append(word.split("=")[1].split(","))
-                elif word in ("blocks", "bulk"):
+                elif word in ("blocks", "bulk", "work"):
                     operation.flags.add(word)
                 else:
                     raise SpecError(f"{where}: cannot read '{word}'")
