@@ -32,6 +32,7 @@ static bool insn_waits(const struct sg_insn *insn)
     case SG_OP_BAR:
     case SG_OP_CLUSTER_BARRIER:
     case SG_OP_ELECT:
+    case SG_OP_MBARRIER_WAIT:
     case SG_OP_BAR_WARP:
     case SG_OP_SHFL:
     case SG_OP_VOTE:

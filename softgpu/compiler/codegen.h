@@ -94,6 +94,7 @@ bool sg_gen_memory(struct sg_codegen *gen);     /* codegen_memory.c */
 bool sg_gen_atomic(struct sg_codegen *gen);     /* codegen_atomic.c */
 bool sg_gen_control(struct sg_codegen *gen);    /* codegen_control.c */
 bool sg_gen_threads(struct sg_codegen *gen);    /* codegen_threads.c */
+bool sg_gen_mbarrier(struct sg_codegen *gen);   /* codegen_mbarrier.c */
 bool sg_gen_lanes(struct sg_codegen *gen);      /* codegen_lanes.c */
 
 /* codegen_round.c: pieces of floating-point arithmetic that families share */

@@ -78,8 +78,15 @@ enum sg_group {
     SG_GROUP_MAXNREG, /* inc dec */
     SG_GROUP_PROXY,
     SG_GROUP_PROXY_KIND,
+    SG_GROUP_MBARRIER,        /* mbarrier, of cp.async */
+    SG_GROUP_MBARRIER_SETUP,  /* init inval */
+    SG_GROUP_MBARRIER_ARRIVE, /* arrive arrive_drop */
+    SG_GROUP_MBARRIER_WAIT,   /* test_wait try_wait */
+    SG_GROUP_PARITY,
+    SG_GROUP_QUIET, /* noComplete noinc */
     SG_GROUP_COUNT,
 };
+_Static_assert(SG_GROUP_COUNT <= 64, "sets of groups are 64 bits");
 
 enum { SG_RN = 1, SG_RZ, SG_RM, SG_RP, SG_RNA };
 enum { SG_RNI = 1, SG_RZI, SG_RMI, SG_RPI };
@@ -134,6 +141,9 @@ enum {
 };
 enum { SG_BAR_SYNC = 1, SG_BAR_ARRIVE, SG_BAR_RED };
 enum { SG_REDUCE_POPC = 1, SG_REDUCE_AND, SG_REDUCE_OR };
+enum { SG_MBARRIER_INIT = 1, SG_MBARRIER_INVAL };
+enum { SG_MBARRIER_ARRIVE = 1, SG_MBARRIER_ARRIVE_DROP };
+enum { SG_MBARRIER_TEST_WAIT = 1, SG_MBARRIER_TRY_WAIT };
 enum { SG_CLUSTER_ARRIVE = 1, SG_CLUSTER_WAIT };
 enum { SG_MATCH_ANY = 1, SG_MATCH_ALL };
 enum { SG_REDUX_ADD = 1, SG_REDUX_MIN, SG_REDUX_MAX, SG_REDUX_AND, SG_REDUX_OR, SG_REDUX_XOR };
@@ -231,6 +241,10 @@ enum sg_op {
     /* threads */
     SG_OP_BAR,
     SG_OP_CLUSTER_BARRIER,
+    SG_OP_MBARRIER_SETUP,
+    SG_OP_MBARRIER_ARRIVE,
+    SG_OP_MBARRIER_WAIT,
+    SG_OP_MBARRIER_COPIED,
     SG_OP_BAR_WARP,
     SG_OP_FENCE,
     SG_OP_ATOM,

@@ -61,6 +61,12 @@ const char *const sg_group_names[SG_GROUP_COUNT] = {
     [SG_GROUP_MAXNREG] = "maxnreg",
     [SG_GROUP_PROXY] = "proxy",
     [SG_GROUP_PROXY_KIND] = "proxykind",
+    [SG_GROUP_MBARRIER] = "mbarrier",
+    [SG_GROUP_MBARRIER_SETUP] = "mbsetup",
+    [SG_GROUP_MBARRIER_ARRIVE] = "mbarrive",
+    [SG_GROUP_MBARRIER_WAIT] = "mbwait",
+    [SG_GROUP_PARITY] = "parity",
+    [SG_GROUP_QUIET] = "quiet",
     [SG_GROUP_FROM] = "from",
 
 };
@@ -125,5 +131,11 @@ const char *const sg_group_words[SG_GROUP_COUNT][28] = {
     [SG_GROUP_PRIORITY2] = {"L2::evict_first", "L2::evict_unchanged"},
     [SG_GROUP_MAXNREG] = {"inc", "dec"},
     [SG_GROUP_PROXY] = {"proxy"},
+    [SG_GROUP_MBARRIER] = {"mbarrier"},
+    [SG_GROUP_MBARRIER_SETUP] = {"init", "inval"},
+    [SG_GROUP_MBARRIER_ARRIVE] = {"arrive", "arrive_drop"},
+    [SG_GROUP_MBARRIER_WAIT] = {"test_wait", "try_wait"},
+    [SG_GROUP_PARITY] = {"parity"},
+    [SG_GROUP_QUIET] = {"noComplete", "noinc"},
     [SG_GROUP_PROXY_KIND] = {"alias", "async", "async::generic", "async.global", "async.shared::cta"},
 };

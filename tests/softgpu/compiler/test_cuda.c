@@ -244,3 +244,14 @@ Test(cuda, virtual_calls_and_recursion)
         cr_expect_eq(out[i], 200 + i);
     free_program(program);
 }
+
+Test(cuda, split_barrier)
+{
+    int out[128];
+    struct sg_program *program = load(THREADS_PTX);
+    const void *params[1] = {out};
+    cr_assert_eq(launch(program, "split_barrier", (uint32_t[2]){1, 1}, (uint32_t[2]){128, 1}, params), 0);
+    for (int i = 0; i < 128; i++)
+        cr_expect_eq(out[i], 3000 + 6 * ((i + 1) % 128), "thread %d: %d", i, out[i]);
+    free_program(program);
+}

@@ -2,6 +2,7 @@
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cstdio>
+#include <cuda/barrier>
 
 namespace cg = cooperative_groups;
 
@@ -101,4 +102,24 @@ __device__ int deep(int n)
 extern "C" __global__ void recursion(int *out, int n)
 {
     out[threadIdx.x] = deep(n + threadIdx.x);
+}
+
+// arrive, do other work, wait: twice, so that the barrier changes its phase and back
+extern "C" __global__ void split_barrier(int *out)
+{
+    __shared__ cuda::barrier<cuda::thread_scope_block> barrier;
+    __shared__ int values[128];
+    if (threadIdx.x == 0)
+        init(&barrier, blockDim.x);
+    __syncthreads();
+    int sum = 0;
+    for (int round = 0; round < 3; round++) {
+        values[threadIdx.x] = threadIdx.x * (round + 1);
+        auto token = barrier.arrive();
+        sum += 1000;
+        barrier.wait(cuda::std::move(token));
+        sum += values[(threadIdx.x + 1) % blockDim.x];
+        barrier.arrive_and_wait();
+    }
+    out[threadIdx.x] = sum;
 }
