@@ -64,6 +64,10 @@ CUresult sg_context_start(struct sg_context *context)
 /* Ends a life: finishes its work, then frees what it owns. */
 void sg_context_stop(struct sg_context *context)
 {
+    if (atomic_load(&sg_state.exiting)) { /* the process's end takes the work along, finished or not */
+        atomic_store(&context->active, false);
+        return;
+    }
     sg_context_wait(context);
     sg_exec_flush_output();
     sg_context_storage_reset(context);

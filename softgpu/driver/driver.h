@@ -96,7 +96,8 @@ struct sg_device {
 struct sg_state {
     pthread_mutex_t lock; /* primary contexts' reference counts and flags, current pools */
     _Atomic bool initialised;
-    _Atomic bool forked; /* this process is a fork of one that had called cuInit */
+    _Atomic bool forked;  /* this process is a fork of one that had called cuInit */
+    _Atomic bool exiting; /* exit handlers run: nothing is waited for any more */
     int n_devices;
     struct sg_device devices[SG_DEVICES_MAX];
 };

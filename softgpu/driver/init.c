@@ -7,6 +7,8 @@
 
 #include "softgpu/driver/driver.h" /* first: it includes cuda.h so that the API is exported */
 
+#include <stdlib.h>
+
 #include "common/cuda/errors.h"
 
 __thread bool sg_per_thread_default_stream;
@@ -18,6 +20,12 @@ static void in_fork_child(void)
 {
     if (atomic_load(&sg_state.initialised))
         atomic_store(&sg_state.forked, true);
+}
+
+/* Runs before the exit handlers that were registered before cuInit, so before the runtime's own. */
+static void at_exit(void)
+{
+    atomic_store(&sg_state.exiting, true);
 }
 
 CUresult sg_enter(void)
@@ -42,6 +50,7 @@ CUresult cuInit(unsigned int flags)
         result = sg_devices_init();
         if (result == CUDA_SUCCESS) {
             pthread_atfork(NULL, NULL, in_fork_child);
+            atexit(at_exit);
             atomic_store_explicit(&sg_state.initialised, true, memory_order_release);
         }
     }

@@ -74,6 +74,8 @@ static bool destroy_library(struct sg_library *library)
 {
     if (!sg_handle_remove(library, SG_KIND_LIBRARY))
         return false;
+    if (atomic_load(&sg_state.exiting))
+        return true; /* the runtime unloads at the end what running kernels may still need */
     pthread_mutex_lock(&library->lock);
     struct instance *instances = library->instances;
     library->instances = NULL;

@@ -70,7 +70,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     if (address == 0)
         return CUDA_SUCCESS;
     if (!sg_range_find(address, &range) || range.base != address || range.freeing ||
-        (range.kind != SG_RANGE_DEVICE && range.kind != SG_RANGE_ASYNC))
+        (range.kind != SG_RANGE_DEVICE && range.kind != SG_RANGE_ASYNC && range.kind != SG_RANGE_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;
     wait_before_free(&range, context);
     SG_RETURN_IF(sg_range_free(address, range.kind));
@@ -192,6 +192,7 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
                                   const struct sg_range *range)
 {
     bool host = range != NULL && (range->kind == SG_RANGE_HOST || range->kind == SG_RANGE_REGISTERED);
+    bool managed = range != NULL && range->kind == SG_RANGE_MANAGED;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)out = range != NULL && range->pool == NULL ? sg_context_handle(range->context) : NULL;
@@ -203,8 +204,8 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
         *(CUdeviceptr *)out = range != NULL ? address : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        *(void **)out = host ? (void *)(uintptr_t)address : NULL;
-        return range == NULL || host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        *(void **)out = host || managed ? (void *)(uintptr_t)address : NULL;
+        return range == NULL || host || managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         *(int *)out = range != NULL ? range->sync_memops : 0;
         return CUDA_SUCCESS;
@@ -227,6 +228,8 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
         *(unsigned *)out = range != NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)out = managed;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
