@@ -352,7 +352,8 @@ static void test_client_vanishes(void)
     RG_CLEANUP_FREE unsigned char *data = noise(RG_BULK_MAX, 3);
     for (int i = 0; i < 8; i++) {
         struct client *c = begin();
-        const uint64_t memory = allocate(c, 64 * MIB), a = handle(RG_KIND_STREAM, 5), b = handle(RG_KIND_STREAM, 6);
+        const uint64_t memory = allocate(c, 96 * MIB), other = memory + 32 * MIB;
+        const uint64_t a = handle(RG_KIND_STREAM, 5), b = handle(RG_KIND_STREAM, 6);
         put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, a);
         put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, b);
         if (i & 1)
@@ -360,11 +361,12 @@ static void test_client_vanishes(void)
         put(c, RG_OP_rgCopyInLate, 0, 0, "888888", memory, (uint64_t)16 * MIB, (uint64_t)16 * MIB, (uint64_t)1,
             (uint64_t)2, a);
         if (i & 2)
-            put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", memory, (uint64_t)64 * MIB, (uint64_t)64 * MIB, (uint64_t)1,
+            put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", other, (uint64_t)64 * MIB, (uint64_t)64 * MIB, (uint64_t)1,
                 (uint64_t)3, b);
         put(c, RG_OP_cuStreamSynchronize, 1, 1, "8", a);
         put(c, RG_OP_cuStreamSynchronize, 2, 2, "8", b);
-        put(c, RG_OP_rgCopyOut, 3, 3, "888888", memory, (uint64_t)64 * MIB, (uint64_t)64 * MIB, (uint64_t)1, (uint64_t)4, b);
+        put(c, RG_OP_rgCopyOut, 3, 3, "888888", other, (uint64_t)64 * MIB, (uint64_t)64 * MIB, (uint64_t)1, (uint64_t)4,
+            b);
         put(c, RG_OP_rgCopyIn, 0, 0, "888848", memory, (uint64_t)RG_BULK_MAX, (uint64_t)RG_BULK_MAX, (uint64_t)1, 0, a);
         send_bulk(c, data, RG_BULK_MAX);
         if (i & 4) {
