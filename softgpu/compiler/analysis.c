@@ -51,6 +51,8 @@ static void analyse_operand(struct sg_function *function, const struct sg_operan
     if (operand->kind == SG_OPERAND_SPECIAL && operand->reg == SG_SPECIAL_ENVREG &&
         (operand->component == 1 || operand->component == 2))
         function->uses_grid_workspace = true;
+    if (operand->kind == SG_OPERAND_SPECIAL && operand->reg == SG_SPECIAL_RESERVED_SMEM)
+        function->uses_reserved_shared = true;
 }
 
 static void analyse_function(struct sg_arena *arena, struct sg_function *function)
@@ -137,6 +139,12 @@ void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, str
                     place(arena, layout, function->insns[i].operands[n].var);
     }
     layout->size = (layout->size + 15) & ~15u;
+    bool reserves = false;
+    for (uint32_t f = 0; f < reach->count; f++)
+        reserves |= reach->functions[f]->uses_reserved_shared;
+    layout->reserved = layout->size;
+    if (reserves)
+        layout->size += SG_SHARED_RESERVED;
 }
 
 uint32_t sg_shared_offset(const struct sg_shared_layout *layout, const struct sg_var *var)

@@ -17,6 +17,9 @@ struct sg_reach {
     bool has_local; /* one of them has memory of its own that generic addresses may point to */
 };
 
+/** Bytes of shared memory for %reserved_smem_offset_…, in kernels that read it. */
+#define SG_SHARED_RESERVED 1024
+
 /** A shared variable's place in one kernel. */
 struct sg_shared_place {
     const struct sg_var *var;
@@ -25,7 +28,8 @@ struct sg_shared_place {
 struct sg_shared_layout {
     struct sg_shared_place *places;
     uint32_t count, capacity;
-    uint32_t size; /* static bytes; dynamic memory starts here */
+    uint32_t reserved; /* offset of the part that CUDA's own device code asks for, if any does */
+    uint32_t size;     /* static bytes; dynamic memory starts here */
 };
 
 /** Facts of single functions: once a module, before all else. */

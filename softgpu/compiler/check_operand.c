@@ -66,6 +66,18 @@ bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, 
         *type = specials[i].type;
         return true;
     }
+    static const char reserved[] = "%reserved_smem_offset_";
+    if (name.size > sizeof(reserved) - 1 && memcmp(name.data, reserved, sizeof(reserved) - 1) == 0) {
+        struct sg_slice place = {name.data + sizeof(reserved) - 1,
+                                 (uint32_t)(name.size - sizeof(reserved) + 1)};
+        out->kind = SG_OPERAND_SPECIAL;
+        out->reg = SG_SPECIAL_RESERVED_SMEM;
+        out->component = sg_slice_is(place, "end")   ? SG_RESERVED_END
+                         : sg_slice_is(place, "cap") ? SG_RESERVED_CAP
+                                                     : SG_RESERVED_BEGIN;
+        *type = SG_U32;
+        return true;
+    }
     bool envreg = name.size > 7 && memcmp(name.data, "%envreg", 7) == 0;
     bool counter = name.size > 3 && memcmp(name.data, "%pm", 3) == 0 && isdigit((unsigned char)name.data[3]);
     if (!envreg && !counter)

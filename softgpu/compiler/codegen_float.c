@@ -140,10 +140,13 @@ static LLVMValueRef extreme(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
     LLVMTypeRef type = LLVMTypeOf(a), bits = type == gen->f32 ? gen->i32 : gen->i64;
     bool xorsign = SG_MOD(gen->insn, SG_GROUP_XORSIGN) != 0;
     LLVMValueRef sign = NULL;
+    bool magnitudes = xorsign || SG_MOD(gen->insn, SG_GROUP_ABS) != 0;
     if (xorsign) {
         LLVMValueRef top = LLVMConstInt(bits, UINT64_C(1) << (type == gen->f32 ? 31 : 63), 0);
         sign = LLVMBuildAnd(B, LLVMBuildXor(B, sg_gen_cast(gen, a, bits), sg_gen_cast(gen, b, bits), ""), top,
                             "");
+    }
+    if (magnitudes) {
         a = absolute(gen, a);
         b = absolute(gen, b);
     }
@@ -197,9 +200,9 @@ static LLVMValueRef apply(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b
     case SG_OP_TANH:
         return sg_gen_tanh(gen, a);
     case SG_OP_FMIN:
-        return extreme(gen, a, b, true);
+        return c == NULL ? extreme(gen, a, b, true) : extreme(gen, extreme(gen, a, b, true), c, true);
     case SG_OP_FMAX:
-        return extreme(gen, a, b, false);
+        return c == NULL ? extreme(gen, a, b, false) : extreme(gen, extreme(gen, a, b, false), c, false);
     case SG_OP_FABS:
         return absolute(gen, a);
     case SG_OP_FNEG:

@@ -129,6 +129,11 @@ bool sg_gen_mbarrier(struct sg_codegen *gen)
     case SG_OP_MBARRIER_WAIT:
         wait(gen);
         return true;
+    case SG_OP_MBARRIER_COUNT: {
+        LLVMValueRef missing = LLVMBuildAnd(B, sg_gen_operand(gen, 1), word_const(gen, FIELD_MASK), "");
+        sg_gen_write(gen, &gen->insn->operands[0], SG_U32, LLVMBuildTrunc(B, missing, gen->i32, ""));
+        return true;
+    }
     case SG_OP_MBARRIER_COPIED:
         /* without .noinc the arrival was not expected, and is added before it is taken off */
         if (SG_MOD(gen->insn, SG_GROUP_QUIET) != 0)

@@ -157,6 +157,11 @@ LLVMValueRef sg_gen_special(struct sg_codegen *gen, enum sg_special special, uin
         return timer(gen, "sg_rt_globaltimer", 0, true);
     case SG_SPECIAL_GLOBALTIMER_HI:
         return timer(gen, "sg_rt_globaltimer", 32, true);
+    case SG_SPECIAL_RESERVED_SMEM:
+        return sg_gen_const(gen, 32,
+                            component == SG_RESERVED_BEGIN ? gen->shared->reserved
+                            : component == SG_RESERVED_END ? gen->shared->reserved + SG_SHARED_RESERVED
+                                                           : SG_SHARED_RESERVED);
     case SG_SPECIAL_ENVREG:
         return environment(gen, component);
     default:

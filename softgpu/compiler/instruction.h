@@ -78,7 +78,7 @@ enum sg_group {
     SG_GROUP_MAXNREG, /* inc dec */
     SG_GROUP_PROXY,
     SG_GROUP_PROXY_KIND,
-    SG_GROUP_MBARRIER,        /* mbarrier, of cp.async */
+    SG_GROUP_MBARRIER,        /* mbarrier (of cp.async), pending_count */
     SG_GROUP_MBARRIER_SETUP,  /* init inval */
     SG_GROUP_MBARRIER_ARRIVE, /* arrive arrive_drop */
     SG_GROUP_MBARRIER_WAIT,   /* test_wait try_wait */
@@ -245,6 +245,7 @@ enum sg_op {
     SG_OP_MBARRIER_ARRIVE,
     SG_OP_MBARRIER_WAIT,
     SG_OP_MBARRIER_COPIED,
+    SG_OP_MBARRIER_COUNT,
     SG_OP_BAR_WARP,
     SG_OP_FENCE,
     SG_OP_ATOM,

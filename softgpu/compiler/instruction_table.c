@@ -76,9 +76,11 @@ struct sg_form sg_form_table[] = {
     ROW("min", MIN, "T:u16,s16,u32,s32,u64,s64,u16x2,s16x2", "=0 0 0"),
     ROW("min", MIN, "relu! T:s32,s16x2", "=0 0 0"),
     ROW("min", FMIN, "ftz nan xorsign abs T:f32,f64,f16,f16x2,bf16,bf16x2", "=0 0 0"),
+    ROW("min", FMIN, "ftz nan abs T:f32", "=0 0 0 0"),
     ROW("max", MAX, "T:u16,s16,u32,s32,u64,s64,u16x2,s16x2", "=0 0 0"),
     ROW("max", MAX, "relu! T:s32,s16x2", "=0 0 0"),
     ROW("max", FMAX, "ftz nan xorsign abs T:f32,f64,f16,f16x2,bf16,bf16x2", "=0 0 0"),
+    ROW("max", FMAX, "ftz nan abs T:f32", "=0 0 0 0"),
     ROW("copysign", COPYSIGN, "T:f32,f64", "=0 0 0"),
     ROW("testp", TESTP, "testp! T:f32,f64", "=p 0"),
     /* --- bits --- */
@@ -174,6 +176,7 @@ struct sg_form sg_form_table[] = {
     ROW("elect", ELECT, "sync!", "=b32|p u32"),
     ROW("mbarrier", MBARRIER_SETUP, "mbsetup! space T:b64", "m u32?"),
     ROW("mbarrier", MBARRIER_ARRIVE, "sem scope mbarrive! quiet space T:b64", "=0 m u32?"),
+    ROW("mbarrier", MBARRIER_COUNT, "mbarrier! T:b64", "=u32 0"),
     ROW("mbarrier", MBARRIER_WAIT, "sem scope mbwait! space T:b64", "=p m 0 u32?"),
     ROW("mbarrier", MBARRIER_WAIT, "sem scope mbwait! parity! space T:b64", "=p m u32 u32?"),
     /* --- clusters of one block, and hints --- */

@@ -68,8 +68,12 @@ enum sg_special {
     SG_SPECIAL_CLUSTER_CTARANK,
     SG_SPECIAL_CLUSTER_NCTARANK,
     SG_SPECIAL_IS_EXPLICIT_CLUSTER,
-    SG_SPECIAL_ZERO, /* registers that are always 0 here: %pm0 … */
+    SG_SPECIAL_RESERVED_SMEM, /* component: enum sg_reserved */
+    SG_SPECIAL_ZERO,          /* registers that are always 0 here: %pm0 … */
 };
+
+/** The places in the reserved part of shared memory that programs may ask for. */
+enum sg_reserved { SG_RESERVED_BEGIN, SG_RESERVED_END, SG_RESERVED_CAP };
 
 enum sg_operand_kind {
     SG_OPERAND_NONE,
@@ -166,7 +170,7 @@ struct sg_function {
     uint32_t handle; /* among the functions whose address is taken: see analysis.h */
     uint32_t mark;   /* scratch of graph walks */
     /* by analysis */
-    bool waits, exits, calls_indirect, has_local, uses_grid_workspace;
+    bool waits, exits, calls_indirect, has_local, uses_grid_workspace, uses_reserved_shared;
 };
 
 struct sg_module {

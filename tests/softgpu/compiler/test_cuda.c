@@ -255,3 +255,14 @@ Test(cuda, split_barrier)
         cr_expect_eq(out[i], 3000 + 6 * ((i + 1) % 128), "thread %d: %d", i, out[i]);
     free_program(program);
 }
+
+Test(cuda, large_tiles)
+{
+    int out[128];
+    struct sg_program *program = load(THREADS_PTX);
+    const void *params[1] = {out};
+    cr_assert_eq(launch(program, "large_tiles", (uint32_t[2]){1, 1}, (uint32_t[2]){128, 1}, params), 0);
+    for (int i = 0; i < 128; i++)
+        cr_expect_eq(out[i], i < 64 ? 2016 + 40 : 6112 + 104, "thread %d: %d", i, out[i]);
+    free_program(program);
+}

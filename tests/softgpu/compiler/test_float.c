@@ -61,6 +61,8 @@ static const struct {
     {"max.f32 %f0, %f1, %f2;", MINUS0, 0, 0, 0},
     {"max.xorsign.abs.f32 %f0, %f1, %f2;", 0xc0000000, ONE32, 0, 0xc0000000},
     {"max.ftz.f32 %f0, %f1, %f2;", 5, 0x80000000, 0, 0},
+    {"max.f32 %f0, %f1, %f2, %f3;", ONE32, 0x40000000, NAN32, 0x40000000},
+    {"min.abs.f32 %f0, %f1, %f2, %f3;", 0xc0000000, 0xbf800000, 0x40400000, ONE32},
     {"abs.f32 %f0, %f1;", 0xff800000, 0, 0, INF32},
     {"neg.f32 %f0, %f1;", 0, 0, 0, MINUS0},
     {"copysign.f32 %f0, %f1, %f2;", MINUS0, ONE32, 0, 0xbf800000},

@@ -123,3 +123,17 @@ extern "C" __global__ void split_barrier(int *out)
     }
     out[threadIdx.x] = sum;
 }
+
+// tiles of more than a warp work together through memory that the device keeps for this
+extern "C" __global__ void large_tiles(int *out)
+{
+#if __CUDA_ARCH__ >= 800
+    auto tile = cg::tiled_partition<64>(cg::this_thread_block());
+#else
+    __shared__ cg::block_tile_memory<128> memory;
+    auto tile = cg::tiled_partition<64>(cg::this_thread_block(memory));
+#endif
+    int sum = cg::reduce(tile, (int)threadIdx.x, cg::plus<int>());
+    tile.sync();
+    out[threadIdx.x] = sum + tile.shfl((int)threadIdx.x, 40);
+}
