@@ -207,7 +207,8 @@ CUresult rg_serve_cuCtxSynchronize(struct rg_job *job)
 CUresult rg_serve_cuCtxSynchronize_v2(struct rg_job *job, CUcontext ctx)
 {
     if (!ctx)
-        return rg_job_make_current(job) == CUDA_SUCCESS ? rg_serve_cuCtxSynchronize(job) : CUDA_ERROR_INVALID_CONTEXT;
+        return rg_job_make_current(job) == CUDA_SUCCESS ? rg_serve_cuCtxSynchronize(job)
+                                                        : CUDA_ERROR_INVALID_CONTEXT;
     struct rg_context *context = state_of(job, ctx);
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;

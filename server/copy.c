@@ -47,8 +47,8 @@ static CUresult copy_small(struct rg_job *job, CUdeviceptr dst, size_t size, CUs
     return rg_driver.cuMemcpyHtoDAsync_v2(dst, data, size, stream);
 }
 
-static CUresult copy_staged(struct rg_job *job, struct rg_context *context, CUdeviceptr dst, size_t pitch, size_t width,
-                            size_t size, CUstream stream)
+static CUresult copy_staged(struct rg_job *job, struct rg_context *context, CUdeviceptr dst, size_t pitch,
+                            size_t width, size_t size, CUstream stream)
 {
     struct rg_pinned *pinned;
     CUresult result = rg_pinned_take(job->worker, context, size, true, &pinned);
@@ -88,7 +88,8 @@ CUresult rg_serve_rgCopyIn(struct rg_job *job, CUdeviceptr dst, size_t pitch, si
                           : copy_staged(job, context, dst, pitch, width, size, stream);
     if (synchronous && result == CUDA_SUCCESS)
         rg_staging_synchronous(job->worker, context, stream,
-                               stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream) : NULL);
+                               stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream)
+                                                                    : NULL);
     return result;
 }
 
@@ -114,7 +115,8 @@ static CUresult start_part(struct rg_worker *worker, struct rg_context *context,
     CUresult result = rg_pinned_take(worker, context, part_size(t, offset), false, &pinned);
     if (result != CUDA_SUCCESS)
         return result;
-    result = rg_copy_packed(false, t->src, t->pitch, t->width, pinned->memory, offset, part_size(t, offset), t->stream);
+    result = rg_copy_packed(false, t->src, t->pitch, t->width, pinned->memory, offset, part_size(t, offset),
+                            t->stream);
     if (result == CUDA_SUCCESS)
         result = rg_driver.cuEventRecord(pinned->ready, t->stream);
     if (result != CUDA_SUCCESS) {
@@ -208,8 +210,8 @@ CUresult rg_serve_rgCopyInLate(struct rg_job *job, CUdeviceptr dst, size_t pitch
     return job->violated ? CUDA_ERROR_OUT_OF_MEMORY : rg_late_pull(job, &area, stream);
 }
 
-CUresult rg_serve_rgCopyOutLate(struct rg_job *job, CUdeviceptr src, size_t pitch, size_t width, size_t height,
-                                CUstream stream, unsigned long long transfer)
+CUresult rg_serve_rgCopyOutLate(struct rg_job *job, CUdeviceptr src, size_t pitch, size_t width,
+                                size_t height, CUstream stream, unsigned long long transfer)
 {
     struct rg_late_area area = {.transfer = transfer, .device = src, .pitch = pitch, .width = width};
     return late_area(job, &area, height) ? rg_late_landing(job, &area, stream) : job->result;
@@ -217,8 +219,9 @@ CUresult rg_serve_rgCopyOutLate(struct rg_job *job, CUdeviceptr src, size_t pitc
 
 /* --- on the device ------------------------------------------------------------------------------------------------------ */
 
-CUresult rg_serve_rgCopy2D(struct rg_job *job, CUdeviceptr dst, size_t dst_pitch, CUdeviceptr src, size_t src_pitch,
-                           size_t width, size_t height, CUstream stream, unsigned int asynchronous)
+CUresult rg_serve_rgCopy2D(struct rg_job *job, CUdeviceptr dst, size_t dst_pitch, CUdeviceptr src,
+                           size_t src_pitch, size_t width, size_t height, CUstream stream,
+                           unsigned int asynchronous)
 {
     (void)job;
     CUDA_MEMCPY2D copy = {

@@ -7,6 +7,7 @@ CUresult rg_serve_rgDeviceAttributes(struct rg_job *job, CUdevice dev, unsigned 
 {
     (void)job;
     for (unsigned i = 0; i < count; i++)
-        results[i] = (unsigned)rg_driver.cuDeviceGetAttribute(&values[i], (CUdevice_attribute)(first + i), dev);
+        results[i] =
+            (unsigned)rg_driver.cuDeviceGetAttribute(&values[i], (CUdevice_attribute)(first + i), dev);
     return CUDA_SUCCESS;
 }

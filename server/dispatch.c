@@ -101,7 +101,8 @@ static void reply(struct rg_worker *worker, struct rg_thread *thread)
     };
     struct iovec parts[2] = {{&head, sizeof head}, {job->out, job->out_size}};
     struct iovec bulk = {(void *)(uintptr_t)job->reply_bulk, job->reply_bulk_size};
-    (void)rg_worker_send(worker, RG_MESSAGE_REPLY, parts, job->out_size ? 2 : 1, &bulk, job->reply_bulk_size ? 1 : 0);
+    (void)rg_worker_send(worker, RG_MESSAGE_REPLY, parts, job->out_size ? 2 : 1, &bulk,
+                         job->reply_bulk_size ? 1 : 0);
 }
 
 static void free_job(struct rg_job *job, struct rg_thread *thread)
@@ -126,7 +127,8 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
     if (!lane)
         return;
     if (atomic_load_explicit(&lane->waits, memory_order_acquire)) {
-        rg_worker_end(worker, 1, "protocol violation: %s of a thread that is still in another call", operation->name);
+        rg_worker_end(worker, 1, "protocol violation: %s of a thread that is still in another call",
+                      operation->name);
         return;
     }
     struct rg_job *job = &thread->job;

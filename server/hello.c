@@ -21,7 +21,10 @@ static const struct {
     const char *name;
     size_t offset;
 } required[] = {
-#define REQUIRED(name) {#name, offsetof(struct rg_driver_table, name)}
+#define REQUIRED(name)                                                                                       \
+    {                                                                                                        \
+#name, offsetof(struct rg_driver_table, name)                                                        \
+    }
     REQUIRED(cuInit),
     REQUIRED(cuDriverGetVersion),
     REQUIRED(cuDeviceGet),
@@ -116,7 +119,8 @@ static bool describe(const struct rg_hello *hello, uint32_t index, struct rg_dev
                                                    : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS)
         memcpy(out->uuid, uuid.bytes, sizeof out->uuid);
-    if (rg_driver.cuDeviceGetPCIBusId && rg_driver.cuDeviceGetPCIBusId(pci, sizeof pci - 1, device) == CUDA_SUCCESS)
+    if (rg_driver.cuDeviceGetPCIBusId &&
+        rg_driver.cuDeviceGetPCIBusId(pci, sizeof pci - 1, device) == CUDA_SUCCESS)
         rg_control_text(out->pci, sizeof out->pci, pci, strlen(pci));
     return true;
 }
@@ -163,7 +167,8 @@ enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn *con
     bool good = load_driver(hello, &server->driver.version, why, sizeof why) &&
                 check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, sizeof why);
     if (good && (uint32_t)count < hello->n_devices) {
-        rg_explain(why, sizeof why, "the driver shows %d of the %u devices of this session", count, hello->n_devices);
+        rg_explain(why, sizeof why, "the driver shows %d of the %u devices of this session", count,
+                   hello->n_devices);
         good = false;
     }
     for (uint32_t i = 0; i < hello->n_devices && good; i++)

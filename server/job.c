@@ -155,7 +155,8 @@ static bool attach(struct rg_job *job, struct rg_object *entry)
 
 static bool bound_to_context(enum rg_kind kind)
 {
-    return kind != RG_KIND_CONTEXT && kind != RG_KIND_LIBRARY && kind != RG_KIND_KERNEL && kind != RG_KIND_POOL;
+    return kind != RG_KIND_CONTEXT && kind != RG_KIND_LIBRARY && kind != RG_KIND_KERNEL &&
+           kind != RG_KIND_POOL;
 }
 
 void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *object)
@@ -275,7 +276,8 @@ const void *rg_job_bytes_in(struct rg_job *job, uint64_t count)
     const size_t n = rg_get_count(&job->in, RG_MESSAGE_MAX, 1);
     const void *data = rg_get(&job->in, n);
     if (!data || n != count) {
-        rg_job_violation(job, "%llu bytes where %llu were announced", (unsigned long long)n, (unsigned long long)count);
+        rg_job_violation(job, "%llu bytes where %llu were announced", (unsigned long long)n,
+                         (unsigned long long)count);
         return NULL;
     }
     return data;

@@ -156,7 +156,8 @@ CUresult rg_late_host_call(struct rg_job *job, CUstream stream, uint64_t id, boo
 /* --- transfers ----------------------------------------------------------------------------------------------------- */
 
 /* Lets a transfer use the stream's buffers, making or replacing those that are missing or too small. */
-static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct rg_pinned **slots, CUstream stream)
+static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct rg_pinned **slots,
+                          CUstream stream)
 {
     struct rg_context *context = rg_job_context(job);
     if (!context)
@@ -191,8 +192,8 @@ static CUresult check_area(const struct rg_late_area *area)
     return last_row <= left && area->width <= left - last_row ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult begin(struct rg_job *job, const struct rg_late_area *area, enum late_kind kind, CUstream stream,
-                      struct rg_late_item **out)
+static CUresult begin(struct rg_job *job, const struct rg_late_area *area, enum late_kind kind,
+                      CUstream stream, struct rg_late_item **out)
 {
     CUresult result = rg_driver.cuLaunchHostFunc ? check_area(area) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS)
@@ -304,7 +305,8 @@ static void *landing_main(void *arg)
             .id = item->id,
             .arg = {index * item->chunk, chunk_size(item, index), index + 1 == item->n_chunks},
         };
-        (void)rg_worker_notice(worker, &message, NULL, 0, item->slots[index % SLOTS], chunk_size(item, index));
+        (void)rg_worker_notice(worker, &message, NULL, 0, item->slots[index % SLOTS],
+                               chunk_size(item, index));
         pthread_mutex_lock(&worker->late_lock);
         item->sent++;
         if (item->sent == item->posted) {
@@ -364,8 +366,8 @@ CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CU
     }
     const size_t n_chunks = item->n_chunks; /* the last step frees the item */
     for (size_t i = 0; i < n_chunks && result == CUDA_SUCCESS; i++) {
-        result = rg_copy_packed(false, area->device, area->pitch, area->width, item->slots[i % SLOTS], i * item->chunk,
-                                chunk_size(item, i), stream);
+        result = rg_copy_packed(false, area->device, area->pitch, area->width, item->slots[i % SLOTS],
+                                i * item->chunk, chunk_size(item, i), stream);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuLaunchHostFunc(stream, landing_step, &item->steps[i]);
     }
@@ -422,7 +424,8 @@ void rg_late_answer(struct rg_worker *worker, const struct rg_message *message)
     struct rg_answer answer;
     bool good = message->size == sizeof(struct rg_message_header) + sizeof answer;
     if (good) {
-        memcpy(&answer, (const unsigned char *)message->data + sizeof(struct rg_message_header), sizeof answer);
+        memcpy(&answer, (const unsigned char *)message->data + sizeof(struct rg_message_header),
+               sizeof answer);
         if (answer.type == RG_ANSWER_HOST_DONE)
             good = message->bulk_size == 0 && host_call_done(worker, answer.id);
         else

@@ -38,10 +38,11 @@ static bool translate(struct rg_job *job, CUlaunchAttribute *attribute)
     }
 }
 
-CUresult rg_serve_rgLaunch(struct rg_job *job, unsigned long long function, unsigned int grid_x, unsigned int grid_y,
-                           unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
-                           unsigned int shared, CUstream stream, unsigned int cooperative, size_t size,
-                           const void *params, unsigned int count, const CUlaunchAttribute *attributes)
+CUresult rg_serve_rgLaunch(struct rg_job *job, unsigned long long function, unsigned int grid_x,
+                           unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+                           unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream,
+                           unsigned int cooperative, size_t size, const void *params, unsigned int count,
+                           const CUlaunchAttribute *attributes)
 {
     CUfunction object = rg_job_object(job, RG_KIND_FUNCTION, function);
     if (!object)
@@ -50,12 +51,12 @@ CUresult rg_serve_rgLaunch(struct rg_job *job, unsigned long long function, unsi
         rg_job_violation(job, "%zu bytes of kernel parameters", size);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
-                     CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &size, CU_LAUNCH_PARAM_END};
     void **parameters = size ? extra : NULL;
     if (count == 0 && !cooperative)
-        return rg_driver.cuLaunchKernel(object, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, NULL,
-                                        parameters);
+        return rg_driver.cuLaunchKernel(object, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
+                                        stream, NULL, parameters);
     if (!rg_driver.cuLaunchKernelEx)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUlaunchAttribute *all = rg_job_memory(job, ((size_t)count + 1) * sizeof *all);

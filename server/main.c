@@ -78,7 +78,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
         if (!good)
             return false;
     }
-    return argc % 2 == 1 && out->fd >= 0 && out->hello.hello_fd >= 0 && out->hello.driver && out->hello.n_devices;
+    return argc % 2 == 1 && out->fd >= 0 && out->hello.hello_fd >= 0 && out->hello.driver &&
+           out->hello.n_devices;
 }
 
 /* Waits for the end of the session; a signal ends it. */
@@ -116,7 +117,8 @@ int main(int argc, char **argv)
     const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC), over_fd = eventfd(0, EFD_CLOEXEC);
     int output_fd = -1;
     if (signal_fd < 0 || over_fd < 0 || rg_output_redirect(&output_fd) != RG_OK) {
-        rg_error("session %llu: no descriptors: %s", (unsigned long long)arguments.hello.session, strerror(errno));
+        rg_error("session %llu: no descriptors: %s", (unsigned long long)arguments.hello.session,
+                 strerror(errno));
         return 1;
     }
     struct rg_conn *conn;

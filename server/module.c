@@ -40,7 +40,8 @@ static struct rg_image *make_image(struct rg_job *job, uint64_t id, size_t total
 {
     struct rg_worker *worker = job->worker;
     if (total == 0 || total > RG_IMAGE_MAX - worker->image_bytes) {
-        rg_job_violation(job, "an image of %zu bytes where %zu are waiting to be loaded", total, worker->image_bytes);
+        rg_job_violation(job, "an image of %zu bytes where %zu are waiting to be loaded", total,
+                         worker->image_bytes);
         return NULL;
     }
     struct rg_image *image = calloc(1, sizeof *image);
@@ -56,7 +57,8 @@ static struct rg_image *make_image(struct rg_job *job, uint64_t id, size_t total
     return image;
 }
 
-CUresult rg_serve_rgImageData(struct rg_job *job, unsigned long long image, size_t total, size_t offset, size_t bytes)
+CUresult rg_serve_rgImageData(struct rg_job *job, unsigned long long image, size_t total, size_t offset,
+                              size_t bytes)
 {
     struct rg_image *to = *find_image(job->worker, image);
     if (!to && offset == 0)
@@ -64,7 +66,8 @@ CUresult rg_serve_rgImageData(struct rg_job *job, unsigned long long image, size
     if (!to) /* no memory for it: what follows goes nowhere, and loading it fails */
         return job->result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : job->result;
     if (total != to->total || offset != to->received || bytes > total - offset || bytes != job->bulk_left) {
-        rg_job_violation(job, "part of an image that does not fit: %zu bytes at %zu of %zu", bytes, offset, total);
+        rg_job_violation(job, "part of an image that does not fit: %zu bytes at %zu of %zu", bytes, offset,
+                         total);
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (rg_job_recv_bulk(job, to->data + offset, bytes) != RG_OK)
@@ -123,9 +126,10 @@ static CUresult begin_load(struct rg_job *job, struct load *load, uint64_t id, u
     if (!image || image->received != image->total)
         return CUDA_ERROR_INVALID_IMAGE;
     struct rg_cuda_image found;
-    if (rg_cuda_image_identify_bytes(image->data, image->total + IMAGE_TAIL, &found) == RG_CUDA_IMAGE_UNKNOWN) {
-        rg_warn("session %llu: an image of %zu bytes that is no module", (unsigned long long)job->worker->session,
-                image->total);
+    if (rg_cuda_image_identify_bytes(image->data, image->total + IMAGE_TAIL, &found) ==
+        RG_CUDA_IMAGE_UNKNOWN) {
+        rg_warn("session %llu: an image of %zu bytes that is no module",
+                (unsigned long long)job->worker->session, image->total);
         return CUDA_ERROR_INVALID_IMAGE;
     }
     load->data = found.data;
@@ -172,25 +176,27 @@ static void end_load(struct rg_job *job, struct load *load)
         free_image(job->worker, load->image);
 }
 
-CUresult rg_serve_rgModuleLoad(struct rg_job *job, uint64_t module, unsigned long long image, unsigned int count,
-                               const CUjit_option *options, const unsigned long long *values, size_t info_size,
-                               size_t error_size)
+CUresult rg_serve_rgModuleLoad(struct rg_job *job, uint64_t module, unsigned long long image,
+                               unsigned int count, const CUjit_option *options,
+                               const unsigned long long *values, size_t info_size, size_t error_size)
 {
     struct load load;
     CUmodule made = NULL;
     CUresult result = begin_load(job, &load, image, count, options, values, info_size, error_size);
     if (result == CUDA_SUCCESS)
-        result = load.count ? rg_driver.cuModuleLoadDataEx(&made, load.data, load.count, load.options, load.values)
-                            : rg_driver.cuModuleLoadData(&made, load.data);
+        result = load.count
+                     ? rg_driver.cuModuleLoadDataEx(&made, load.data, load.count, load.options, load.values)
+                     : rg_driver.cuModuleLoadData(&made, load.data);
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_MODULE, module, made);
     end_load(job, &load);
     return result;
 }
 
-CUresult rg_serve_rgLibraryLoad(struct rg_job *job, uint64_t library, unsigned long long image, unsigned int count,
-                                const CUjit_option *options, const unsigned long long *values,
-                                unsigned int library_count, const CUlibraryOption *library_options,
+CUresult rg_serve_rgLibraryLoad(struct rg_job *job, uint64_t library, unsigned long long image,
+                                unsigned int count, const CUjit_option *options,
+                                const unsigned long long *values, unsigned int library_count,
+                                const CUlibraryOption *library_options,
                                 const unsigned long long *library_values, size_t info_size, size_t error_size)
 {
     (void)library_values;
@@ -241,17 +247,18 @@ static CUresult output_info(struct rg_job *job, void *object, bool is_kernel)
 {
     param_query *query = is_kernel ? kernel_param : function_param;
     if (is_kernel ? !rg_driver.cuKernelGetParamInfo : !rg_driver.cuFuncGetParamInfo) {
-        rg_error("session %llu: the driver cannot tell the parameters of kernels; version 12.4 or later is needed",
-                 (unsigned long long)job->worker->session);
+        rg_error(
+            "session %llu: the driver cannot tell the parameters of kernels; version 12.4 or later is needed",
+            (unsigned long long)job->worker->session);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     struct rg_function_info info = {0};
     const CUdevice device = is_kernel ? device_of(job) : 0;
     for (int i = 0; i < RG_FUNCTION_ATTRIBUTES; i++) {
-        CUresult result = is_kernel
-                              ? rg_driver.cuKernelGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object,
-                                                               device)
-                              : rg_driver.cuFuncGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object);
+        CUresult result =
+            is_kernel
+                ? rg_driver.cuKernelGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object, device)
+                : rg_driver.cuFuncGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object);
         if (result == CUDA_SUCCESS)
             info.known |= 1u << i;
         else
@@ -268,7 +275,8 @@ static CUresult output_info(struct rg_job *job, void *object, bool is_kernel)
     return job->result;
 }
 
-CUresult rg_serve_rgModuleGetFunction(struct rg_job *job, uint64_t function, CUmodule module, const char *name)
+CUresult rg_serve_rgModuleGetFunction(struct rg_job *job, uint64_t function, CUmodule module,
+                                      const char *name)
 {
     CUfunction made = NULL;
     if (!name)
@@ -311,7 +319,8 @@ CUresult rg_serve_rgKernelGetFunction(struct rg_job *job, uint64_t function, CUk
 /* --- enumeration ---------------------------------------------------------------------------------------------------------- */
 
 /* One entry of the answer: the handle that counts, the name, the info. */
-static CUresult output_entry(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void *object, const char *name)
+static CUresult output_entry(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void *object,
+                             const char *name)
 {
     const bool is_kernel = kind == RG_KIND_KERNEL;
     const uint64_t length = strlen(name) + 1;
@@ -330,7 +339,8 @@ CUresult rg_serve_rgModuleEnumerate(struct rg_job *job, CUmodule module, unsigne
                                     const unsigned long long *ids)
 {
     unsigned int there = 0;
-    if (!rg_driver.cuModuleGetFunctionCount || !rg_driver.cuModuleEnumerateFunctions || !rg_driver.cuFuncGetName)
+    if (!rg_driver.cuModuleGetFunctionCount || !rg_driver.cuModuleEnumerateFunctions ||
+        !rg_driver.cuFuncGetName)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuModuleGetFunctionCount(&there, module);
     const uint32_t n = there < count ? there : count;
@@ -352,7 +362,8 @@ CUresult rg_serve_rgLibraryEnumerate(struct rg_job *job, CUlibrary library, unsi
                                      const unsigned long long *ids)
 {
     unsigned int there = 0;
-    if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels || !rg_driver.cuKernelGetName)
+    if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels ||
+        !rg_driver.cuKernelGetName)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuLibraryGetKernelCount(&there, library);
     const uint32_t n = there < count ? there : count;

@@ -6,7 +6,8 @@
 
 static bool can_be_found(unsigned kind)
 {
-    return kind == RG_KIND_CONTEXT || kind == RG_KIND_MODULE || kind == RG_KIND_FUNCTION || kind == RG_KIND_POOL;
+    return kind == RG_KIND_CONTEXT || kind == RG_KIND_MODULE || kind == RG_KIND_FUNCTION ||
+           kind == RG_KIND_POOL;
 }
 
 static uint32_t hash(unsigned kind, const void *object)
@@ -108,7 +109,8 @@ struct rg_object *rg_objects_find_object(struct rg_objects *objects, enum rg_kin
     return NULL;
 }
 
-void rg_objects_each(struct rg_objects *objects, void (*each)(struct rg_object *entry, void *user), void *user)
+void rg_objects_each(struct rg_objects *objects, void (*each)(struct rg_object *entry, void *user),
+                     void *user)
 {
     for (uint32_t i = 0; i < objects->n_pages * RG_OBJECT_PAGE; i++)
         if (objects->pages[i / RG_OBJECT_PAGE] && at(objects, i)->handle)

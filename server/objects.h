@@ -27,7 +27,7 @@ struct rg_object {
 
 struct rg_objects {
     struct rg_object *pages[RG_OBJECTS_MAX / RG_OBJECT_PAGE];
-    uint32_t n_pages; /* above the last that exists */
+    uint32_t n_pages;  /* above the last that exists */
     uint32_t *buckets; /* index + 1 of the first, or 0 */
     uint32_t n_buckets, n_chained;
 };
@@ -46,13 +46,14 @@ static inline struct rg_object *rg_objects_find(struct rg_objects *objects, uint
  * Adds an object. `old`, if the slot was in use by an earlier handle of the same index, gets that entry (its handle is
  * 0 otherwise). RG_ERR_INVALID: the handle is in use. RG_ERR_NO_MEMORY.
  */
-RG_MUST_CHECK enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void *object, uint64_t context,
-                                            struct rg_object *old);
+RG_MUST_CHECK enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void *object,
+                                            uint64_t context, struct rg_object *old);
 void rg_objects_remove(struct rg_objects *objects, struct rg_object *entry);
 /** The entry of an object of one of the kinds that can be found, or NULL. */
 struct rg_object *rg_objects_find_object(struct rg_objects *objects, enum rg_kind kind, const void *object);
 /** Calls `each` for every entry; it may remove the entry. */
-void rg_objects_each(struct rg_objects *objects, void (*each)(struct rg_object *entry, void *user), void *user);
+void rg_objects_each(struct rg_objects *objects, void (*each)(struct rg_object *entry, void *user),
+                     void *user);
 void rg_objects_fini(struct rg_objects *objects);
 
 #endif

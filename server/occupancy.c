@@ -3,12 +3,13 @@
 #include "generated/server/serve.h"
 #include "server/worker.h"
 
-CUresult rg_serve_rgOccupancyBlockSize(struct rg_job *job, int *min_grid, int *block, CUfunction func, size_t shared,
-                                       int limit, unsigned int flags)
+CUresult rg_serve_rgOccupancyBlockSize(struct rg_job *job, int *min_grid, int *block, CUfunction func,
+                                       size_t shared, int limit, unsigned int flags)
 {
     (void)job;
     if (rg_driver.cuOccupancyMaxPotentialBlockSizeWithFlags)
-        return rg_driver.cuOccupancyMaxPotentialBlockSizeWithFlags(min_grid, block, func, NULL, shared, limit, flags);
+        return rg_driver.cuOccupancyMaxPotentialBlockSizeWithFlags(min_grid, block, func, NULL, shared, limit,
+                                                                   flags);
     if (rg_driver.cuOccupancyMaxPotentialBlockSize && flags == 0)
         return rg_driver.cuOccupancyMaxPotentialBlockSize(min_grid, block, func, NULL, shared, limit);
     return CUDA_ERROR_NOT_SUPPORTED;

@@ -126,7 +126,8 @@ static struct rg_queued *copy_feed(struct rg_worker *worker, const struct rg_fee
     copy->feed.bulk = copy->data + rounded;
     if (feed->bulk_left && feed->bulk) {
         memcpy(copy->data + rounded, feed->bulk, feed->bulk_left);
-    } else if (feed->bulk_left && rg_conn_recv_bulk(worker->conn, copy->data + rounded, feed->bulk_left) != RG_OK) {
+    } else if (feed->bulk_left &&
+               rg_conn_recv_bulk(worker->conn, copy->data + rounded, feed->bulk_left) != RG_OK) {
         rg_worker_end(worker, 0, NULL);
         free(copy);
         return NULL;
@@ -197,7 +198,8 @@ static void take_batch(struct rg_thread *thread, const struct rg_feed *feed)
     pthread_cond_broadcast(&worker->queue_changed);
     pthread_mutex_unlock(&worker->roles);
     if (bytes > RG_QUEUE_MAX)
-        rg_worker_end(worker, 1, "too much work was sent while a host function or a copy from the host was waited for");
+        rg_worker_end(worker, 1,
+                      "too much work was sent while a host function or a copy from the host was waited for");
     else if (bytes > RG_QUEUE_SLOW)
         slow_down(worker);
 }
@@ -233,7 +235,8 @@ static void malformed(struct rg_worker *worker, const char *what)
     rg_worker_end(worker, 1, "protocol violation: %s", what);
 }
 
-static void read_batch(struct rg_thread *thread, const struct rg_message *message, const struct rg_message_header *header)
+static void read_batch(struct rg_thread *thread, const struct rg_message *message,
+                       const struct rg_message_header *header)
 {
     struct rg_worker *worker = thread->worker;
     if (header->count == 0 || header->seq != worker->next_seq) {
@@ -320,8 +323,8 @@ static void work(struct rg_thread *thread)
         if (!(thread->roles & RG_ROLE_DISPATCH)) {
             read_message(thread);
         } else if (worker->feed.left) {
-            if (thread->roles == RG_ROLES_ALL && atomic_load_explicit(&worker->answers_due, memory_order_relaxed) &&
-                !rg_roles_split(thread))
+            if (thread->roles == RG_ROLES_ALL &&
+                atomic_load_explicit(&worker->answers_due, memory_order_relaxed) && !rg_roles_split(thread))
                 return;
             rg_execute_next(worker, thread);
         } else {

@@ -10,10 +10,13 @@ static _Atomic uint64_t given_count;
 
 static size_t round_size(size_t size)
 {
-    return size <= RG_STAGING_SMALL ? RG_STAGING_SMALL : size <= RG_STAGING_MEDIUM ? RG_STAGING_MEDIUM : RG_STAGING_LARGE;
+    return size <= RG_STAGING_SMALL    ? RG_STAGING_SMALL
+           : size <= RG_STAGING_MEDIUM ? RG_STAGING_MEDIUM
+                                       : RG_STAGING_LARGE;
 }
 
-static CUresult create(struct rg_worker *worker, struct rg_context *context, size_t size, struct rg_pinned **out)
+static CUresult create(struct rg_worker *worker, struct rg_context *context, size_t size,
+                       struct rg_pinned **out)
 {
     if (!rg_driver.cuMemHostAlloc || !rg_driver.cuEventCreate)
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -163,8 +166,8 @@ static CUresult copy_linear(bool to_device, CUdeviceptr device, void *host, size
                      : rg_driver.cuMemcpyDtoHAsync_v2(host, device, size, stream);
 }
 
-static CUresult copy_rows(bool to_device, CUdeviceptr device, size_t pitch, size_t width, size_t height, void *host,
-                          CUstream stream)
+static CUresult copy_rows(bool to_device, CUdeviceptr device, size_t pitch, size_t width, size_t height,
+                          void *host, CUstream stream)
 {
     CUDA_MEMCPY2D copy = {
         .srcMemoryType = to_device ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
@@ -188,8 +191,8 @@ static CUresult copy_rows(bool to_device, CUdeviceptr device, size_t pitch, size
     return rg_driver.cuMemcpy2DAsync_v2(&copy, stream);
 }
 
-CUresult rg_copy_packed(bool to_device, CUdeviceptr device, size_t pitch, size_t width, void *host, size_t offset,
-                        size_t size, CUstream stream)
+CUresult rg_copy_packed(bool to_device, CUdeviceptr device, size_t pitch, size_t width, void *host,
+                        size_t offset, size_t size, CUstream stream)
 {
     if (pitch == width)
         return copy_linear(to_device, device + offset, host, size, stream);

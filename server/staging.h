@@ -51,7 +51,7 @@ void rg_staging_order(struct rg_worker *worker, struct rg_stream *stream);
  * Copies packed bytes [offset, offset + size) between `host` (which holds just these) and rows of `width` bytes,
  * `pitch` apart, from `device` on: whole rows as a 2D copy, parts of rows linearly.
  */
-CUresult rg_copy_packed(bool to_device, CUdeviceptr device, size_t pitch, size_t width, void *host, size_t offset,
-                        size_t size, CUstream stream);
+CUresult rg_copy_packed(bool to_device, CUdeviceptr device, size_t pitch, size_t width, void *host,
+                        size_t offset, size_t size, CUstream stream);
 
 #endif

@@ -23,7 +23,8 @@ CUresult rg_serve_cuStreamDestroy_v2(struct rg_job *job, CUstream stream)
     return rg_driver.cuStreamDestroy_v2 ? rg_driver.cuStreamDestroy_v2(stream) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult rg_serve_rgHostCall(struct rg_job *job, CUstream stream, unsigned long long call, unsigned int callback)
+CUresult rg_serve_rgHostCall(struct rg_job *job, CUstream stream, unsigned long long call,
+                             unsigned int callback)
 {
     return rg_late_host_call(job, stream, call, callback != 0);
 }

@@ -64,7 +64,8 @@ enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const str
         status = rg_conn_send(worker->conn, all, n_parts + 1, bulk, n_bulk);
     pthread_mutex_unlock(&worker->send_lock);
     if (status == RG_ERR_FAULT) {
-        rg_error("session %llu: memory of a transfer was freed while it was sent", (unsigned long long)worker->session);
+        rg_error("session %llu: memory of a transfer was freed while it was sent",
+                 (unsigned long long)worker->session);
         return RG_OK;
     }
     if (status != RG_OK)
@@ -75,7 +76,8 @@ enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const str
 enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
                                 size_t text_size, const void *bulk, size_t bulk_size)
 {
-    struct iovec parts[2] = {{(void *)(uintptr_t)notice, sizeof *notice}, {(void *)(uintptr_t)text, text_size}};
+    struct iovec parts[2] = {{(void *)(uintptr_t)notice, sizeof *notice},
+                             {(void *)(uintptr_t)text, text_size}};
     struct iovec bulk_part = {(void *)(uintptr_t)bulk, bulk_size};
     return rg_worker_send(worker, RG_MESSAGE_NOTICE, parts, text_size ? 2 : 1, &bulk_part, bulk_size ? 1 : 0);
 }
@@ -113,8 +115,8 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
         va_start(arguments, format);
         vsnprintf(text, sizeof text, format, arguments);
         va_end(arguments);
-        rg_log(exit_code ? RG_LOG_ERROR : RG_LOG_INFO, "session %llu ends: %s", (unsigned long long)worker->session,
-               text);
+        rg_log(exit_code ? RG_LOG_ERROR : RG_LOG_INFO, "session %llu ends: %s",
+               (unsigned long long)worker->session, text);
         last_words(worker, text);
     }
     rg_conn_interrupt(worker->conn);

@@ -51,9 +51,9 @@ struct rg_pinned;
 struct rg_context {
     uint64_t handle;
     CUcontext object;
-    CUdevice device;   /* of primary contexts */
+    CUdevice device; /* of primary contexts */
     bool primary;
-    unsigned retained; /* primary contexts: as often as this session has retained it */
+    unsigned retained;        /* primary contexts: as often as this session has retained it */
     struct rg_pinned *pinned; /* all its pinned memory; guarded by the worker's staging lock */
     size_t pinned_bytes;
     struct rg_stream *legacy; /* late transfers of the legacy stream */
@@ -61,7 +61,7 @@ struct rg_context {
     CUevent synchronous;
     uint64_t synchronous_seq;
     const struct rg_stream *synchronous_stream; /* NULL: the legacy stream */
-    _Atomic uint64_t idle_at; /* all work of records up to this one is known to be done */
+    _Atomic uint64_t idle_at;                   /* all work of records up to this one is known to be done */
     struct rg_context *next_retired;
 };
 
@@ -81,8 +81,8 @@ struct rg_lane_stream {
 
 struct rg_lane {
     uint32_t number;
-    uint64_t context; /* handle of its current context; 0: none */
-    atomic_bool waits; /* one of its calls is being waited for by a thread of the pool */
+    uint64_t context;               /* handle of its current context; 0: none */
+    atomic_bool waits;              /* one of its calls is being waited for by a thread of the pool */
     struct rg_lane_stream *streams; /* per-thread default streams, one a context */
 };
 
@@ -107,7 +107,7 @@ struct rg_worker {
     pthread_mutex_t roles;
     struct rg_thread *threads, *idle; /* all of them; those without a role */
     unsigned n_threads;
-    bool split;                       /* reader and dispatcher are different threads */
+    bool split;                        /* reader and dispatcher are different threads */
     struct rg_thread *dispatcher_idle; /* split: it waits for the queue */
     struct rg_queued *queue, **queue_last;
     size_t queue_bytes;
@@ -123,7 +123,8 @@ struct rg_worker {
     CUresult failed; /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
     uint64_t last_work; /* sequence number of the last record that may have given the GPU something to do */
-    struct rg_context *retired; /* of contexts that have ended; a thread that still waits for one may look at it */
+    struct rg_context
+        *retired; /* of contexts that have ended; a thread that still waits for one may look at it */
     /* contexts may have ended since a thread cached one as current */
     _Atomic uint64_t context_epoch;
 

@@ -63,7 +63,8 @@ void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const cha
     unsigned char *start = c->batch + c->used;
     while ((w.at - start) % 8)
         *w.at++ = 0;
-    struct rg_record record = {.size = (uint32_t)(w.at - start), .op = (uint16_t)op, .lane = lane, .token = token};
+    struct rg_record record = {
+        .size = (uint32_t)(w.at - start), .op = (uint16_t)op, .lane = lane, .token = token};
     memcpy(start, &record, sizeof record);
     c->used += record.size;
     c->count++;

@@ -19,12 +19,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                    \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                          \
+            _exit(1);                                                                                        \
+        }                                                                                                    \
     } while (0)
 
 /* A message of the worker's, taken apart. */
@@ -60,7 +60,8 @@ void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const cha
 /** Sends the batch. */
 void send_batch(struct client *c);
 void send_bulk(struct client *c, const void *bulk, size_t size);
-void send_answer(struct client *c, uint32_t type, uint64_t id, uint64_t offset, const void *bulk, size_t size);
+void send_answer(struct client *c, uint32_t type, uint64_t id, uint64_t offset, const void *bulk,
+                 size_t size);
 /** Sends bytes as a message of their own; false if the connection is gone. */
 bool send_raw(struct client *c, const void *data, size_t size, const void *bulk, size_t bulk_size);
 
@@ -73,11 +74,11 @@ void expect_notice(struct client *c, uint32_t type, uint64_t id);
 /** Nothing comes for a moment. */
 void expect_nothing(struct client *c);
 /** Puts a record that is waited for, sends, and takes the reply. */
-#define CALL(c, op, lane, result, ...)                                                                                 \
-    do {                                                                                                               \
-        put(c, op, lane, 77, __VA_ARGS__);                                                                             \
-        send_batch(c);                                                                                                 \
-        expect_reply(c, 77, result);                                                                                   \
+#define CALL(c, op, lane, result, ...)                                                                       \
+    do {                                                                                                     \
+        put(c, op, lane, 77, __VA_ARGS__);                                                                   \
+        send_batch(c);                                                                                       \
+        expect_reply(c, 77, result);                                                                         \
     } while (0)
 /** The u64 at the beginning of the last reply's outputs. */
 uint64_t output_u64(const struct client *c);

@@ -66,7 +66,8 @@ static void expect_landing(struct client *c, uint64_t id, const unsigned char *d
 }
 
 /* What is at `from` must be `data`. */
-static void check_device(struct client *c, uint64_t from, const unsigned char *data, size_t size, uint64_t stream)
+static void check_device(struct client *c, uint64_t from, const unsigned char *data, size_t size,
+                         uint64_t stream)
 {
     put(c, RG_OP_rgCopyOut, 0, 5, "888888", from, size, size, (uint64_t)1, (uint64_t)999, stream);
     send_batch(c);
@@ -79,7 +80,8 @@ static void check_device(struct client *c, uint64_t from, const unsigned char *d
 
 static void test_copies(void)
 {
-    static const size_t sizes[] = {1, 4096, 65536, 65537, 1000003, RG_BULK_MAX, RG_BULK_MAX + 1, 19 * MIB + 5};
+    static const size_t sizes[] = {1,       4096,        65536,           65537,
+                                   1000003, RG_BULK_MAX, RG_BULK_MAX + 1, 19 * MIB + 5};
     struct client *c = begin();
     const uint64_t memory = allocate(c, 20 * MIB), stream = handle(RG_KIND_STREAM, 3);
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, stream);
@@ -91,11 +93,12 @@ static void test_copies(void)
     }
     /* rows: 100 of 3000 bytes, 4096 apart */
     RG_CLEANUP_FREE unsigned char *rows = noise(300000, 9);
-    put(c, RG_OP_rgCopyIn, 0, 0, "888848", memory, (uint64_t)4096, (uint64_t)3000, (uint64_t)100, 1, (uint64_t)0);
+    put(c, RG_OP_rgCopyIn, 0, 0, "888848", memory, (uint64_t)4096, (uint64_t)3000, (uint64_t)100, 1,
+        (uint64_t)0);
     send_bulk(c, rows, 300000);
     check_device(c, memory + 5 * 4096, rows + 5 * 3000, 3000, 0);
-    put(c, RG_OP_rgCopyOut, 0, 6, "888888", memory, (uint64_t)4096, (uint64_t)3000, (uint64_t)100, (uint64_t)1,
-        (uint64_t)0);
+    put(c, RG_OP_rgCopyOut, 0, 6, "888888", memory, (uint64_t)4096, (uint64_t)3000, (uint64_t)100,
+        (uint64_t)1, (uint64_t)0);
     send_batch(c);
     expect_reply(c, 6, CUDA_SUCCESS);
     CHECK(c->got.bulk_size == 300000 && memcmp(c->got.bulk, rows, 300000) == 0);
@@ -179,7 +182,8 @@ static void test_failures_that_nobody_waits_for(void)
     put(c, RG_OP_cuStreamSynchronize, 0, 5, "8", (uint64_t)0);
     send_batch(c);
     expect_reply(c, 4, CUDA_SUCCESS);
-    CHECK(c->got.reply.async_result == CUDA_ERROR_INVALID_HANDLE && c->got.reply.async_op == RG_OP_cuStreamQuery);
+    CHECK(c->got.reply.async_result == CUDA_ERROR_INVALID_HANDLE &&
+          c->got.reply.async_op == RG_OP_cuStreamQuery);
     expect_reply(c, 5, CUDA_SUCCESS);
     CHECK(c->got.reply.async_result == 0);
     CHECK(client_destroy(c) == 0);
@@ -212,14 +216,16 @@ static void serve_pulls(struct client *c, uint64_t id, const unsigned char *data
         CHECK(receive(c, 20000));
         if (c->got.kind == RG_MESSAGE_REPLY)
             break;
-        CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_PULL && c->got.notice.id == id);
+        CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_PULL &&
+              c->got.notice.id == id);
         const size_t offset = c->got.notice.arg[0], size = c->got.notice.arg[1], half = size / 2;
         CHECK(size && size <= RG_BULK_MAX);
         if (half) /* in two parts, as rows may need */
             send_answer(c, RG_ANSWER_DATA, id, offset, data + offset, half);
         send_answer(c, RG_ANSWER_DATA, id, offset + half, data + offset + half, size - half);
     }
-    CHECK(c->got.reply.token == token && c->got.reply.result == CUDA_SUCCESS && c->got.reply.async_result == 0);
+    CHECK(c->got.reply.token == token && c->got.reply.result == CUDA_SUCCESS &&
+          c->got.reply.async_result == 0);
 }
 
 static void test_late_copies(void)
@@ -244,10 +250,10 @@ static void test_late_copies(void)
         CHECK(c->got.reply.async_result == 0);
     }
     /* a transfer that cannot be: the client is told that it is over */
-    put(c, RG_OP_rgCopyInLate, 0, 0, "888888", memory + 31 * MIB, (uint64_t)2 * MIB, (uint64_t)2 * MIB, (uint64_t)1,
-        (uint64_t)300, stream);
-    put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", (uint64_t)64, (uint64_t)100, (uint64_t)100, (uint64_t)1, (uint64_t)301,
-        stream);
+    put(c, RG_OP_rgCopyInLate, 0, 0, "888888", memory + 31 * MIB, (uint64_t)2 * MIB, (uint64_t)2 * MIB,
+        (uint64_t)1, (uint64_t)300, stream);
+    put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", (uint64_t)64, (uint64_t)100, (uint64_t)100, (uint64_t)1,
+        (uint64_t)301, stream);
     put(c, RG_OP_cuStreamSynchronize, 0, 3, "8", stream);
     send_batch(c);
     expect_notice(c, RG_NOTICE_PULL, 300);
@@ -277,10 +283,11 @@ static void send_image(struct client *c, uint64_t id, const char *text, size_t s
 static void test_modules(void)
 {
     struct client *c = begin();
-    const uint64_t memory = allocate(c, 64), module = handle(RG_KIND_MODULE, 8), function = handle(RG_KIND_FUNCTION, 9);
+    const uint64_t memory = allocate(c, 64), module = handle(RG_KIND_MODULE, 8),
+                   function = handle(RG_KIND_FUNCTION, 9);
     send_image(c, 1, ptx, sizeof ptx - 1); /* without its NUL */
-    CALL(c, RG_OP_rgModuleLoad, 0, CUDA_SUCCESS, "8488888", (uint64_t)1, 0, (uint64_t)1000, (uint64_t)1000, module,
-         (uint64_t)0, (uint64_t)0);
+    CALL(c, RG_OP_rgModuleLoad, 0, CUDA_SUCCESS, "8488888", (uint64_t)1, 0, (uint64_t)1000, (uint64_t)1000,
+         module, (uint64_t)0, (uint64_t)0);
     CALL(c, RG_OP_rgModuleGetFunction, 0, CUDA_ERROR_NOT_FOUND, "88s", function, module, "none");
     CALL(c, RG_OP_rgModuleGetFunction, 0, CUDA_SUCCESS, "88s", function, module, "put");
     struct rg_function_info info;
@@ -294,20 +301,21 @@ static void test_modules(void)
         uint64_t to;
         uint32_t value;
     } __attribute__((packed)) arguments = {memory, 0xabcd};
-    put(c, RG_OP_rgLaunch, 0, 0, "844444444848b8", function, 1, 1, 1, 1, 1, 1, 0, 0, (uint64_t)sizeof arguments, 0,
-        (uint64_t)0, &arguments, sizeof arguments, (uint64_t)0);
+    put(c, RG_OP_rgLaunch, 0, 0, "844444444848b8", function, 1, 1, 1, 1, 1, 1, 0, 0,
+        (uint64_t)sizeof arguments, 0, (uint64_t)0, &arguments, sizeof arguments, (uint64_t)0);
     check_device(c, memory, (const unsigned char *)"\xcd\xab\0\0", 4, 0);
     CALL(c, RG_OP_rgModuleEnumerate, 0, CUDA_SUCCESS, "488", 0, module, (uint64_t)0);
     /* nothing that looks like a module */
-    send_image(c, 2, "\x7f"
-                     "ELF and then nothing of the kind",
+    send_image(c, 2,
+               "\x7f"
+               "ELF and then nothing of the kind",
                30);
-    CALL(c, RG_OP_rgModuleLoad, 0, CUDA_ERROR_INVALID_IMAGE, "8488888", (uint64_t)2, 0, (uint64_t)0, (uint64_t)0,
-         handle(RG_KIND_MODULE, 10), (uint64_t)0, (uint64_t)0);
+    CALL(c, RG_OP_rgModuleLoad, 0, CUDA_ERROR_INVALID_IMAGE, "8488888", (uint64_t)2, 0, (uint64_t)0,
+         (uint64_t)0, handle(RG_KIND_MODULE, 10), (uint64_t)0, (uint64_t)0);
     /* an error of the compiler's comes with its log */
     send_image(c, 3, ".version 8.0\n.target sm_80\n.address_size 64\nnonsense\n", 54);
-    CALL(c, RG_OP_rgModuleLoad, 0, CUDA_ERROR_INVALID_PTX, "8488888", (uint64_t)3, 0, (uint64_t)0, (uint64_t)1000,
-         handle(RG_KIND_MODULE, 10), (uint64_t)0, (uint64_t)0);
+    CALL(c, RG_OP_rgModuleLoad, 0, CUDA_ERROR_INVALID_PTX, "8488888", (uint64_t)3, 0, (uint64_t)0,
+         (uint64_t)1000, handle(RG_KIND_MODULE, 10), (uint64_t)0, (uint64_t)0);
     CHECK(output_u64(c) == 0 && c->got.output_size > 16 + 10);
     put(c, RG_OP_cuModuleUnload, 0, 0, "8", module);
     CALL(c, RG_OP_rgModuleGetFunction, 0, CUDA_ERROR_INVALID_HANDLE, "88s", function, module, "put");
@@ -358,16 +366,17 @@ static void test_client_vanishes(void)
         put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, b);
         if (i & 1)
             put(c, RG_OP_rgHostCall, 0, 0, "848", (uint64_t)1, 0, a);
-        put(c, RG_OP_rgCopyInLate, 0, 0, "888888", memory, (uint64_t)16 * MIB, (uint64_t)16 * MIB, (uint64_t)1,
-            (uint64_t)2, a);
+        put(c, RG_OP_rgCopyInLate, 0, 0, "888888", memory, (uint64_t)16 * MIB, (uint64_t)16 * MIB,
+            (uint64_t)1, (uint64_t)2, a);
         if (i & 2)
-            put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", other, (uint64_t)64 * MIB, (uint64_t)64 * MIB, (uint64_t)1,
-                (uint64_t)3, b);
+            put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", other, (uint64_t)64 * MIB, (uint64_t)64 * MIB,
+                (uint64_t)1, (uint64_t)3, b);
         put(c, RG_OP_cuStreamSynchronize, 1, 1, "8", a);
         put(c, RG_OP_cuStreamSynchronize, 2, 2, "8", b);
-        put(c, RG_OP_rgCopyOut, 3, 3, "888888", other, (uint64_t)64 * MIB, (uint64_t)64 * MIB, (uint64_t)1, (uint64_t)4,
-            b);
-        put(c, RG_OP_rgCopyIn, 0, 0, "888848", memory, (uint64_t)RG_BULK_MAX, (uint64_t)RG_BULK_MAX, (uint64_t)1, 0, a);
+        put(c, RG_OP_rgCopyOut, 3, 3, "888888", other, (uint64_t)64 * MIB, (uint64_t)64 * MIB, (uint64_t)1,
+            (uint64_t)4, b);
+        put(c, RG_OP_rgCopyIn, 0, 0, "888848", memory, (uint64_t)RG_BULK_MAX, (uint64_t)RG_BULK_MAX,
+            (uint64_t)1, 0, a);
         send_bulk(c, data, RG_BULK_MAX);
         if (i & 4) {
             put(c, RG_OP_cuMemFree_v2, 0, 0, "8", memory);

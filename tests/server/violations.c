@@ -108,7 +108,8 @@ static struct client *with_message(unsigned kind, unsigned version, uint32_t cou
 {
     struct client *c = client_create();
     unsigned char data[256] = {0};
-    struct rg_message_header header = {.kind = (uint16_t)kind, .version = (uint16_t)version, .count = count, .seq = seq};
+    struct rg_message_header header = {
+        .kind = (uint16_t)kind, .version = (uint16_t)version, .count = count, .seq = seq};
     memcpy(data, &header, sizeof header);
     CHECK(send_raw(c, data, size, NULL, 0));
     return c;
@@ -159,17 +160,20 @@ static void test_parameters(void)
     expect_violation(c, "bulk data");
 
     c = begin(); /* more data than the copy says */
-    put(c, RG_OP_rgCopyIn, 0, 0, "888848", (uint64_t)4096, (uint64_t)2, (uint64_t)2, (uint64_t)1, 0, (uint64_t)0);
+    put(c, RG_OP_rgCopyIn, 0, 0, "888848", (uint64_t)4096, (uint64_t)2, (uint64_t)2, (uint64_t)1, 0,
+        (uint64_t)0);
     send_bulk(c, "abc", 3);
     expect_violation(c, "rgCopyIn");
 
     c = begin(); /* less */
-    put(c, RG_OP_rgCopyIn, 0, 0, "888848", (uint64_t)4096, (uint64_t)9, (uint64_t)9, (uint64_t)1, 0, (uint64_t)0);
+    put(c, RG_OP_rgCopyIn, 0, 0, "888848", (uint64_t)4096, (uint64_t)9, (uint64_t)9, (uint64_t)1, 0,
+        (uint64_t)0);
     send_bulk(c, "abc", 3);
     expect_violation(c, "rgCopyIn");
 
     c = begin(); /* rows whose size overflows */
-    put(c, RG_OP_rgCopyOut, 0, 1, "888888", (uint64_t)4096, 1ull << 33, 1ull << 33, 1ull << 33, (uint64_t)0, (uint64_t)0);
+    put(c, RG_OP_rgCopyOut, 0, 1, "888888", (uint64_t)4096, 1ull << 33, 1ull << 33, 1ull << 33, (uint64_t)0,
+        (uint64_t)0);
     send_batch(c);
     expect_violation(c, "rows");
 
@@ -184,7 +188,8 @@ static void test_parameters(void)
     expect_violation(c, "cuMemPoolSetAccess");
 
     c = begin(); /* text without an end */
-    put(c, RG_OP_rgModuleGetFunction, 0, 1, "88b", handle(RG_KIND_FUNCTION, 1), (uint64_t)0, "abcd", (size_t)4);
+    put(c, RG_OP_rgModuleGetFunction, 0, 1, "88b", handle(RG_KIND_FUNCTION, 1), (uint64_t)0, "abcd",
+        (size_t)4);
     send_batch(c);
     expect_violation(c, "rgModuleGetFunction");
 
@@ -217,8 +222,8 @@ static void test_parameters(void)
     expect_violation(c, "answer");
 
     c = begin();
-    put(c, RG_OP_rgCopyInLate, 0, 0, "888888", (uint64_t)4096, (uint64_t)64, (uint64_t)64, (uint64_t)1, (uint64_t)5,
-        (uint64_t)0);
+    put(c, RG_OP_rgCopyInLate, 0, 0, "888888", (uint64_t)4096, (uint64_t)64, (uint64_t)64, (uint64_t)1,
+        (uint64_t)5, (uint64_t)0);
     send_batch(c);
     send_answer(c, RG_ANSWER_DATA, 5, 0, "abc", 3);
     expect_violation(c, "answer");
@@ -278,49 +283,54 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_rgLaneSetContext, lane, token, "8", handle(RG_KIND_CONTEXT, chance(2)));
         return 0;
     case 2:
-        put(c, RG_OP_cuStreamCreate, lane, token, "48", chance(2), rg_handle_make(RG_KIND_STREAM, chance(3), chance(9)));
+        put(c, RG_OP_cuStreamCreate, lane, token, "48", chance(2),
+            rg_handle_make(RG_KIND_STREAM, chance(3), chance(9)));
         return 0;
     case 3:
-        put(c, RG_OP_rgCopyIn, lane, token, "888848", (uint64_t)4096, (uint64_t)300, width, (uint64_t)200, chance(2), stream);
+        put(c, RG_OP_rgCopyIn, lane, token, "888848", (uint64_t)4096, (uint64_t)300, width, (uint64_t)200,
+            chance(2), stream);
         return width * 200;
     case 4:
-        put(c, RG_OP_rgCopyOut, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)1, (uint64_t)chance(9), zero);
+        put(c, RG_OP_rgCopyOut, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)1,
+            (uint64_t)chance(9), zero);
         return 0;
     case 5:
-        put(c, RG_OP_rgCopyInLate, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)chance(9), (uint64_t)chance(9),
-            (uint64_t)2);
+        put(c, RG_OP_rgCopyInLate, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)chance(9),
+            (uint64_t)chance(9), (uint64_t)2);
         return 0;
     case 6:
-        put(c, RG_OP_rgCopyOutLate, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)chance(9), (uint64_t)chance(9),
-            stream);
+        put(c, RG_OP_rgCopyOutLate, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)chance(9),
+            (uint64_t)chance(9), stream);
         return 0;
     case 7:
-        put(c, RG_OP_rgImageData, lane, token, "8888", (uint64_t)1, (uint64_t)sizeof ptx, zero, (uint64_t)sizeof ptx);
+        put(c, RG_OP_rgImageData, lane, token, "8888", (uint64_t)1, (uint64_t)sizeof ptx, zero,
+            (uint64_t)sizeof ptx);
         return sizeof ptx;
     case 8:
-        put(c, RG_OP_rgModuleLoad, lane, token, "8488888", (uint64_t)1, 0, (uint64_t)100, (uint64_t)100, module, zero, zero);
+        put(c, RG_OP_rgModuleLoad, lane, token, "8488888", (uint64_t)1, 0, (uint64_t)100, (uint64_t)100,
+            module, zero, zero);
         return 0;
     case 9:
         put(c, RG_OP_rgModuleGetFunction, lane, token, "88s", function, module, "name");
         return 0;
     case 10:
-        put(c, RG_OP_rgLaunch, lane, token, "844444444848b8", function, 1, 1, 1, 1, 1, 1, 0, chance(2), (uint64_t)12, 0, zero,
-            "abcdefghijk", (size_t)12, zero);
+        put(c, RG_OP_rgLaunch, lane, token, "844444444848b8", function, 1, 1, 1, 1, 1, 1, 0, chance(2),
+            (uint64_t)12, 0, zero, "abcdefghijk", (size_t)12, zero);
         return 0;
     case 11:
         put(c, RG_OP_rgHostCall, lane, token, "848", (uint64_t)chance(9), chance(2), zero);
         return 0;
     case 12:
-        put(c, RG_OP_cuMemPoolCreate, lane, token, "888888888888", pool, zero, zero, zero, zero, zero, zero, zero, zero, zero,
-            zero, zero);
+        put(c, RG_OP_cuMemPoolCreate, lane, token, "888888888888", pool, zero, zero, zero, zero, zero, zero,
+            zero, zero, zero, zero, zero);
         return 0;
     case 13:
         put(c, RG_OP_cuEventCreate, lane, token, "48", 0, event);
         put(c, RG_OP_cuEventRecord, lane, token, "88", event, stream);
         return 0;
     case 14:
-        put(c, RG_OP_rgModuleEnumerate, lane, token, "48888", 2, module, (uint64_t)2, handle(RG_KIND_FUNCTION, 5),
-            handle(RG_KIND_FUNCTION, 6));
+        put(c, RG_OP_rgModuleEnumerate, lane, token, "48888", 2, module, (uint64_t)2,
+            handle(RG_KIND_FUNCTION, 5), handle(RG_KIND_FUNCTION, 6));
         return 0;
     case 15:
         put(c, RG_OP_cuCtxDestroy_v2, lane, token, "8", handle(RG_KIND_CONTEXT, 1));
@@ -331,8 +341,8 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_rgLaneEnd, lane, 0, "");
         return 0;
     case 17:
-        put(c, RG_OP_rgLaunch, lane, token, "844444444848bb", function, 1, 1, 1, 1, 1, 1, 0, 0, zero, 1, stream, "", (size_t)0,
-            &attribute, sizeof attribute);
+        put(c, RG_OP_rgLaunch, lane, token, "844444444848bb", function, 1, 1, 1, 1, 1, 1, 0, 0, zero, 1,
+            stream, "", (size_t)0, &attribute, sizeof attribute);
         return 0;
     default:
         put(c, 1 + chance(RG_OP_COUNT - 1), lane, token, "b", bulk, (size_t)chance(60));
@@ -358,11 +368,13 @@ static void one_case(uint64_t seed)
         for (unsigned i = 0; i < n; i++)
             bulk_size = put_some(c, batch == 0 && i < 3 ? i : i ? chance(19) : first);
         for (unsigned i = chance(4) ? 0 : 1 + chance(3); i; i--) {
-            const size_t at = sizeof(struct rg_message_header) + chance((uint32_t)(c->used - sizeof(struct rg_message_header)));
+            const size_t at = sizeof(struct rg_message_header) +
+                              chance((uint32_t)(c->used - sizeof(struct rg_message_header)));
             c->batch[at] = (unsigned char)(chance(2) ? chance(256) : c->batch[at] ^ 1u << chance(8));
         }
         if (chance(12) == 0)
-            c->used = sizeof(struct rg_message_header) + chance((uint32_t)(c->used - sizeof(struct rg_message_header)));
+            c->used = sizeof(struct rg_message_header) +
+                      chance((uint32_t)(c->used - sizeof(struct rg_message_header)));
         if (chance(12) == 0)
             bulk_size = chance(sizeof bulk);
         struct rg_message_header header = {
