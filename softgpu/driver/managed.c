@@ -32,7 +32,7 @@ static CUresult hint(CUdeviceptr address, size_t size)
 
 static bool is_place(CUdevice device)
 {
-    return device == CU_DEVICE_CPU || sg_device_get(device) != NULL;
+    return device == CU_DEVICE_CPU || sg_device(device) != NULL;
 }
 
 CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t length, unsigned int flags)
