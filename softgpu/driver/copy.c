@@ -70,11 +70,11 @@ static bool extent(const struct transfer *t, const struct side *side, uint64_t *
            side->address + *bytes >= side->address;
 }
 
-/* Whether the side's device memory is still there. */
+/* Whether the side, if it is device memory, is still there. */
 static bool held(const struct transfer *t, const struct side *side)
 {
     uint64_t bytes;
-    return side->place != PLACE_DEVICE || (extent(t, side, &bytes) && sg_range_holds(side->address, bytes));
+    return !sg_address_is_device(side->address) || (extent(t, side, &bytes) && sg_range_holds(side->address, bytes));
 }
 
 /* Memory that was freed by a stream that did not wait for this one is met as a device would meet it. */
@@ -108,7 +108,10 @@ static CUresult place_side(const struct transfer *t, struct side *side, bool dev
     bool inside = bytes <= range.size - (side->address - range.base);
     if (!inside && (!host || device))
         return CUDA_ERROR_INVALID_VALUE;
-    side->place = !host ? PLACE_DEVICE : inside ? PLACE_LOCKED : PLACE_PAGEABLE;
+    if (range.kind == SG_RANGE_MANAGED) /* the host sees it too: synchronous calls must have done their work */
+        side->place = PLACE_LOCKED;
+    else
+        side->place = !host ? PLACE_DEVICE : inside ? PLACE_LOCKED : PLACE_PAGEABLE;
     return CUDA_SUCCESS;
 }
 

@@ -132,6 +132,27 @@ Test(memory, host_memory_and_pointers)
     free(heap);
 }
 
+Test(memory, managed_memory_is_one_memory)
+{
+    CUdeviceptr managed, device;
+    uint32_t wait_ms = 20;
+    unsigned is_managed;
+    start_device();
+    OK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocManaged(&device, 4096, 77));
+    OK(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, managed));
+    cr_assert_eq(is_managed, 1);
+    volatile uint32_t *host = (uint32_t *)(uintptr_t)managed;
+    host[1] = 5;
+    OK(cuMemAlloc_v2(&device, 64));
+    OK(cuMemsetD32_v2(device, 9, 16));
+    launch_one("slow", NULL, (void *[]){&wait_ms});
+    OK(cuMemcpyDtoH_v2((void *)(uintptr_t)managed, device, 4)); /* done when it returns */
+    cr_assert(host[0] == 9 && host[1] == 5);
+    OK(cuMemFree_v2(managed));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(managed));
+}
+
 Test(copy, one_dimension_and_bounds)
 {
     unsigned char in[256], out[256];

@@ -102,10 +102,14 @@ int main()
     GIVES(cudaErrorMemoryAllocation, cudaMalloc(&pointer, 1ull << 50));
     GIVES(cudaErrorInvalidDevice, cudaSetDevice(3));
     GIVES(cudaErrorInvalidValue, cudaFree((void *)0x1234));
-    GIVES(cudaErrorNotSupported, cudaMallocManaged(&pointer, 100));
-    OK(cudaDeviceGetAttribute(&value, cudaDevAttrManagedMemory, 0));
-    REQUIRE(value == 0);
     (void)cudaGetLastError();
+    int *managed;
+    OK(cudaMallocManaged(&managed, 64 * sizeof *managed));
+    OK(cudaDeviceGetAttribute(&value, cudaDevAttrManagedMemory, 0));
+    REQUIRE(value == 1);
+    bounded<<<1, 64>>>(managed);
+    OK(cudaDeviceSynchronize());
+    REQUIRE(managed[0] == 1 && managed[63] == 1);
 
     wild<<<1, 32>>>(out);
     GIVES(cudaErrorIllegalAddress, cudaDeviceSynchronize());
