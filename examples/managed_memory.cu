@@ -101,7 +101,7 @@ static int copy(int *array, int n, std::vector<int> &expected)
     wrong += wrong_in(plain.data(), n, expected);
     array[n / 2] = expected[n / 2] = -1;
     CHECK(cudaMemcpy(second, array, n * sizeof *array, cudaMemcpyHostToDevice));
-    CHECK(cudaDeviceSynchronize()); /* to the host, managed memory is the device\'s until then */
+    CHECK(cudaDeviceSynchronize()); /* to the host, managed memory is the device's until then */
     wrong += wrong_in(second, n, expected);
     CHECK(cudaMemset(second, 0, n * sizeof *second));
     CHECK(cudaDeviceSynchronize());
