@@ -55,6 +55,20 @@ static void analyse_operand(struct sg_function *function, const struct sg_operan
         function->uses_reserved_shared = true;
 }
 
+/* The address of an argument of a call: memory of the thread's own, like a .local variable. */
+static bool takes_param_address(const struct sg_function *function, const struct sg_insn *insn)
+{
+    enum sg_op op = insn->form->op;
+    if (op != SG_OP_MOV && op != SG_OP_CVTA)
+        return false;
+    const struct sg_operand *operand = &insn->operands[1];
+    if (operand->kind != SG_OPERAND_VAR || operand->var->space != SG_SPACE_PARAM)
+        return false;
+    bool kernel_param = function->is_entry && operand->var >= function->params &&
+                        operand->var < function->params + function->n_params;
+    return !kernel_param;
+}
+
 static void analyse_function(struct sg_arena *arena, struct sg_function *function)
 {
     sg_analyse_loops(arena, function);
@@ -65,7 +79,7 @@ static void analyse_function(struct sg_arena *arena, struct sg_function *functio
         const struct sg_insn *insn = &function->insns[i];
         function->waits |= insn_waits(insn);
         function->exits |= insn->form->op == SG_OP_EXIT;
-        function->has_local |= insn->form->op == SG_OP_ALLOCA;
+        function->has_local |= insn->form->op == SG_OP_ALLOCA || takes_param_address(function, insn);
         function->calls_indirect |= insn->call != NULL && insn->call->callee == NULL;
         for (uint32_t n = 0; n < insn->n_operands; n++)
             analyse_operand(function, &insn->operands[n]);

@@ -10,6 +10,9 @@
 #include <string.h>
 
 #define NEWEST_VERSION 93
+/* A thread has at most 512 KiB of its own memory; no device has shared memory of this size. */
+#define SG_LOCAL_LIMIT  (512u << 10)
+#define SG_SHARED_LIMIT (1u << 20)
 
 void sg_check_fail(struct sg_checker *checker, const char *format, ...)
 {
@@ -49,6 +52,9 @@ struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast
     var->align = ast->align != 0 ? ast->align : element == 0 ? 1 : element;
     var->unsized = ast->is_array && ast->count == 0;
     if (__builtin_mul_overflow((uint64_t)element, ast->count, &var->size) || var->size > UINT64_C(1) << 40)
+        fail_at(checker, ast->line, "variable is too large:", ast->name);
+    if ((ast->space == SG_SPACE_LOCAL && var->size > SG_LOCAL_LIMIT) ||
+        (ast->space == SG_SPACE_SHARED && var->size > SG_SHARED_LIMIT))
         fail_at(checker, ast->line, "variable is too large:", ast->name);
     if (var->unsized && ast->linkage != SG_LINKAGE_EXTERN)
         fail_at(checker, ast->line, "only .extern arrays can be without a size:", ast->name);

@@ -62,6 +62,8 @@ Test(errors, modules)
                      "ptx:1: .version 99.0 is newer than the newest known, 9.3\n");
     cr_expect_str_eq(log_of(".target sm_100\n", SG_COMPILE_NO_BINARY),
                      "ptx:4: .target sm_100 does not fit the device's sm_90\n");
+    cr_expect_str_eq(log_of(".entry k() { .local .b8 x[600000]; ret; }", SG_COMPILE_INVALID_PTX),
+                     "ptx:4: variable is too large: 'x'\n");
     cr_expect_str_eq(log_of("/* no end", SG_COMPILE_INVALID_PTX), "ptx:4: comment is not closed\n");
     cr_expect_str_eq(log_of(".global .align 3 .u32 x;", SG_COMPILE_INVALID_PTX),
                      "ptx:4: .align must be a power of two, at most 4096\n");
