@@ -24,6 +24,7 @@
 
 struct sg_jit {
     LLVMOrcThreadSafeContextRef context;
+    LLVMContextRef llvm; /* inside of it */
     LLVMOrcLLJITRef lljit;
     LLVMTargetMachineRef machine;
     bool has_half;
@@ -86,6 +87,17 @@ static bool define_symbols(struct sg_jit *jit, const struct sg_rt_symbol *symbol
     return !failed(LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit->lljit), unit), log);
 }
 
+static void create_context(struct sg_jit *jit)
+{
+#if SG_LLVM_MAJOR >= 21
+    jit->llvm = LLVMContextCreate();
+    jit->context = LLVMOrcCreateNewThreadSafeContextFromLLVMContext(jit->llvm);
+#else
+    jit->context = LLVMOrcCreateNewThreadSafeContext();
+    jit->llvm = LLVMOrcThreadSafeContextGetContext(jit->context);
+#endif
+}
+
 struct sg_jit *sg_jit_create(struct sg_text *log)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -93,7 +105,7 @@ struct sg_jit *sg_jit_create(struct sg_text *log)
     struct sg_jit *jit = calloc(1, sizeof(*jit));
     if (jit == NULL)
         return NULL;
-    jit->context = LLVMOrcCreateNewThreadSafeContext();
+    create_context(jit);
     jit->machine = create_machine(jit, log);
     LLVMTargetMachineRef for_lljit = jit->machine == NULL ? NULL : create_machine(jit, log);
     if (for_lljit == NULL) {
@@ -132,7 +144,7 @@ bool sg_jit_has_half(const struct sg_jit *jit)
 
 LLVMContextRef sg_jit_context(const struct sg_jit *jit)
 {
-    return LLVMOrcThreadSafeContextGetContext(jit->context);
+    return jit->llvm;
 }
 
 static void dump(LLVMModuleRef module, const char *symbol, const char *stage)
