@@ -16,6 +16,7 @@ enum rg_range_kind {
     RG_RANGE_DEVICE,     /* cuMemAlloc and friends */
     RG_RANGE_POOL,       /* cuMemAllocAsync: freed in stream order */
     RG_RANGE_MANAGED,    /* cuMemAllocManaged: the host may touch it too */
+    RG_RANGE_MAPPED,     /* cuMemHostAlloc mapped into the device: kept as managed memory is */
     RG_RANGE_GLOBAL,     /* a variable of a module */
     RG_RANGE_HOST,       /* allocated by cuMemHostAlloc */
     RG_RANGE_REGISTERED, /* cuMemHostRegister */
@@ -34,6 +35,12 @@ struct rg_range {
 static inline bool rg_range_on_device(const struct rg_range *range)
 {
     return range->kind <= RG_RANGE_GLOBAL;
+}
+
+/** Memory that host and device both address. */
+static inline bool rg_range_shared(const struct rg_range *range)
+{
+    return range->kind == RG_RANGE_MANAGED || range->kind == RG_RANGE_MAPPED;
 }
 
 /** Adds a range; one that begins at the same address is replaced. False: out of memory. Fills in the id. */

@@ -29,7 +29,6 @@ static struct attributes *known[RG_DEVICES_MAX];
 
 /* Not offered remotely: memory mapped into both address spaces, and sharing that needs the device's own machine. */
 static const CUdevice_attribute absent[] = {
-    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
     CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
@@ -81,7 +80,8 @@ static CUresult fetch(CUdevice device, struct attributes **out)
     }
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
         attributes->values[absent[i]] = 0;
-    attributes->values[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 1; /* made here: client/managed.h */
+    attributes->values[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 1; /* both made here: client/managed.h */
+    attributes->values[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = 1;
     pthread_mutex_lock(&lock);
     if (!known[device])
         known[device] = attributes;

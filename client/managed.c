@@ -308,11 +308,13 @@ static bool start_service(void)
 
 /* --- the calls -------------------------------------------------------------------------------------------------- */
 
-static CUresult place(struct managed *m, CUdeviceptr *out, size_t size)
+static CUresult place(struct managed *m, CUdeviceptr *out, size_t size, enum rg_range_kind kind,
+                      unsigned flags)
 {
     struct rg_range range = {.start = m->start,
                              .size = size,
-                             .kind = RG_RANGE_MANAGED,
+                             .kind = kind,
+                             .flags = flags,
                              .context = m->context,
                              .device = rg_device_current()};
     if (!rg_map_reserve(m->start, m->size)) {
@@ -343,6 +345,35 @@ static CUresult place(struct managed *m, CUdeviceptr *out, size_t size)
     return CUDA_SUCCESS;
 }
 
+CUresult rg_managed_allocate(size_t size, enum rg_range_kind kind, unsigned flags, CUdeviceptr *out)
+{
+    const size_t rounded = (size + PAGE - 1) & ~(size_t)(PAGE - 1);
+    if (rounded < size || rounded + PAGE < rounded)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const size_t n_chunks = (rounded + CHUNK - 1) / CHUNK;
+    struct managed *m = calloc(1, sizeof *m + n_chunks);
+    if (!m)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUdeviceptr base;
+    CUresult status = rg_op_cuMemAlloc_v2(&base, rounded + PAGE);
+    if (status != CUDA_SUCCESS) {
+        free(m);
+        return status;
+    }
+    m->base = base;
+    m->start = (base + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+    m->size = rounded;
+    m->n_chunks = n_chunks;
+    m->context = rg_context_current();
+    m->stretch = CHUNK;
+    status = place(m, out, size, kind, flags);
+    if (status != CUDA_SUCCESS) {
+        (void)rg_op_cuMemFree_v2(base);
+        free(m);
+    }
+    return status;
+}
+
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
@@ -350,31 +381,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
         return status;
     if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    const size_t size = (bytesize + PAGE - 1) & ~(size_t)(PAGE - 1);
-    if (size < bytesize || size + PAGE < size)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    const size_t n_chunks = (size + CHUNK - 1) / CHUNK;
-    struct managed *m = calloc(1, sizeof *m + n_chunks);
-    if (!m)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUdeviceptr base;
-    status = rg_op_cuMemAlloc_v2(&base, size + PAGE);
-    if (status != CUDA_SUCCESS) {
-        free(m);
-        return status;
-    }
-    m->base = base;
-    m->start = (base + PAGE - 1) & ~(uint64_t)(PAGE - 1);
-    m->size = size;
-    m->n_chunks = n_chunks;
-    m->context = rg_context_current();
-    m->stretch = CHUNK;
-    status = place(m, dptr, bytesize);
-    if (status != CUDA_SUCCESS) {
-        (void)rg_op_cuMemFree_v2(base);
-        free(m);
-    }
-    return status;
+    return rg_managed_allocate(bytesize, RG_RANGE_MANAGED, flags, dptr);
 }
 
 /* Unlinks an allocation and takes its pages back; the lock is held. */
@@ -437,6 +444,9 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
 {
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
         return CUDA_ERROR_INVALID_VALUE;
+    struct rg_range range;
+    if (length == 0 && rg_map_find(dptr, &range)) /* the whole allocation */
+        length = range.size;
     return hint(dptr, length, hStream);
 }
 

@@ -18,12 +18,19 @@
 #ifndef RG_CLIENT_MANAGED_H
 #define RG_CLIENT_MANAGED_H
 
+#include "client/address_map.h"
+
 #include <cuda.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /** Makes the host's changes visible to the device. Costs one load while the host holds nothing. Any thread. */
 CUresult rg_managed_release(void);
+/**
+ * Allocates memory for both sides in the current context and notes it as a range of `kind` (RG_RANGE_MANAGED, or
+ * RG_RANGE_MAPPED with the flags of the host allocation).
+ */
+CUresult rg_managed_allocate(size_t size, enum rg_range_kind kind, unsigned flags, CUdeviceptr *out);
 /** Frees managed memory that begins at `start`; false if there is none. */
 bool rg_managed_free(uint64_t start, CUresult *result);
 /** Forgets the managed memory of a context that has ended. */

@@ -243,8 +243,14 @@ static CUresult host_allocate(void **pp, size_t size, unsigned flags)
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (!pp || (flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
-    if (flags & CU_MEMHOSTALLOC_DEVICEMAP)
-        return rg_unsupported("cuMemHostAlloc with CU_MEMHOSTALLOC_DEVICEMAP");
+    if (flags & CU_MEMHOSTALLOC_DEVICEMAP) {
+        CUdeviceptr address;
+        status =
+            size ? rg_managed_allocate(size, RG_RANGE_MAPPED, flags, &address) : CUDA_ERROR_INVALID_VALUE;
+        if (status == CUDA_SUCCESS)
+            *pp = (void *)(uintptr_t)address;
+        return status;
+    }
     size_t length = (size + HOST_ALIGNMENT - 1) & ~(size_t)(HOST_ALIGNMENT - 1);
     if (length < size || length == 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -283,6 +289,8 @@ CUresult cuMemFreeHost(void *p)
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_range range;
+    if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_MAPPED, NULL))
+        return rg_managed_free((uint64_t)p, &status) ? status : CUDA_ERROR_INVALID_VALUE;
     if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_HOST || range.start != (uint64_t)p)
         return CUDA_ERROR_INVALID_VALUE;
     status = cuCtxSynchronize(); /* what is queued may still use the memory */
@@ -338,7 +346,8 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;
-    if (!pFlags || !rg_map_find((uint64_t)p, &range) || rg_range_on_device(&range))
+    if (!pFlags || !rg_map_find((uint64_t)p, &range) ||
+        (rg_range_on_device(&range) && range.kind != RG_RANGE_MAPPED))
         return CUDA_ERROR_INVALID_VALUE;
     *pFlags = range.flags;
     return CUDA_SUCCESS;
@@ -350,9 +359,15 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;
-    if (!pdptr || Flags || !rg_map_find((uint64_t)p, &range) || rg_range_on_device(&range))
+    if (!pdptr || Flags || !rg_map_find((uint64_t)p, &range))
         return CUDA_ERROR_INVALID_VALUE;
-    return rg_unsupported("cuMemHostGetDevicePointer (host memory mapped into the device)");
+    if (range.kind == RG_RANGE_MAPPED) {
+        *pdptr = (CUdeviceptr)p;
+        return CUDA_SUCCESS;
+    }
+    if (rg_range_on_device(&range))
+        return CUDA_ERROR_INVALID_VALUE;
+    return rg_unsupported("cuMemHostGetDevicePointer of host memory that was not allocated as mapped");
 }
 
 /* --- pointers --------------------------------------------------------------------------------------------- */
@@ -367,7 +382,8 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         *(CUcontext *)data = (CUcontext)range->context;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        *(unsigned *)data =
+            device && range->kind != RG_RANGE_MAPPED ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         if (!device)
@@ -375,7 +391,7 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         *(CUdeviceptr *)data = pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (device && range->kind != RG_RANGE_MANAGED)
+        if (device && !rg_range_shared(range))
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)(uintptr_t)pointer;
         return CUDA_SUCCESS;
