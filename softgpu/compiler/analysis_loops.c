@@ -152,6 +152,59 @@ static bool watches_memory(const struct sg_insn *insn)
     }
 }
 
+static bool same_register(const struct sg_operand *a, const struct sg_operand *b)
+{
+    return a->kind == SG_OPERAND_REG && b->kind == SG_OPERAND_REG && a->reg == b->reg;
+}
+
+/*
+ * A compare-and-swap that is repeated until nobody came between, in a loop of one block:
+ *
+ *     again:  new = f(old); atom.cas seen, [m], old, new; setp.ne p, seen, old; mov old, seen; @p bra again;
+ *
+ * It fails only when another thread has got on, so that a thread in it waits for nobody.
+ */
+static bool always_gets_on(const struct graph *graph, uint32_t block)
+{
+    const struct sg_insn *insns = graph->function->insns, *swap = NULL, *test = NULL, *update = NULL;
+    uint32_t end = graph->first[block + 1];
+    const struct sg_insn *jump = &insns[end - 1];
+    if (jump->form->op != SG_OP_BRA || jump->guard == 0 || jump->guard_negated ||
+        label_block(graph, jump->operands[0].value) != block)
+        return false;
+    for (uint32_t i = graph->first[block]; i < end; i++) {
+        const struct sg_insn *insn = &insns[i];
+        const struct sg_operand *operands = insn->operands;
+        if (watches_memory(insn)) {
+            if (swap != NULL || insn->form->op != SG_OP_ATOM || SG_MOD(insn, SG_GROUP_ATOM) != SG_ATOM_CAS ||
+                insn->guard != 0)
+                return false;
+            swap = insn;
+        } else if (swap != NULL && insn->form->op == SG_OP_SETP && SG_MOD(insn, SG_GROUP_CMP) == SG_NE &&
+                   SG_MOD(insn, SG_GROUP_BOOL) == 0 && operands[0].kind == SG_OPERAND_REG &&
+                   operands[0].reg == jump->guard - 1) {
+            bool one_way = same_register(&operands[1], &swap->operands[0]) &&
+                           same_register(&operands[2], &swap->operands[2]);
+            bool other_way = same_register(&operands[2], &swap->operands[0]) &&
+                             same_register(&operands[1], &swap->operands[2]);
+            test = update == NULL && insn->guard == 0 && (one_way || other_way) ? insn : NULL;
+        } else if (swap != NULL && insn->form->op == SG_OP_MOV && insn->guard == 0 &&
+                   same_register(&operands[0], &swap->operands[2]) &&
+                   same_register(&operands[1], &swap->operands[0])) {
+            update = insn;
+        }
+    }
+    if (test == NULL || update == NULL)
+        return false;
+    /* and nothing else changes what is expected */
+    for (uint32_t i = graph->first[block]; i < end; i++)
+        if (&insns[i] != update && insns[i].n_operands > 0 &&
+            (insns[i].form->operand[0].flags & SG_OPF_DEST) != 0 &&
+            same_register(&insns[i].operands[0], &swap->operands[2]))
+            return false;
+    return true;
+}
+
 void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function)
 {
     struct graph graph = {0};
@@ -165,7 +218,7 @@ void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function)
     find_components(arena, &graph, &walk);
     uint8_t *waits = sg_arena_alloc(arena, walk.n_components + 1);
     for (uint32_t i = 0; i < function->n_insns; i++)
-        if (watches_memory(&function->insns[i]))
+        if (watches_memory(&function->insns[i]) && !always_gets_on(&graph, graph.block_of[i]))
             waits[walk.component[graph.block_of[i]]] = 1;
     for (uint32_t block = 0; block < graph.n_blocks; block++) {
         uint32_t to;

@@ -27,6 +27,16 @@ static struct sg_program *load(const char *path)
     return program;
 }
 
+static bool in_thread_form(struct sg_program *program, const char *name)
+{
+    const struct sg_kernel *kernel;
+    for (size_t i = 0; (kernel = sg_program_kernel(program, i)) != NULL; i++)
+        if (strcmp(kernel->name, name) == 0)
+            return kernel->thread_form;
+    cr_assert_fail("no kernel %s", name);
+    return false;
+}
+
 static int launch(struct sg_program *program, const char *name, const uint32_t grid[2],
                   const uint32_t block[2], const void *params)
 {
@@ -218,6 +228,8 @@ Test(cuda, locks_and_exchanges)
     } lock_params = {&lock, &counter};
     cr_assert_eq(launch(program, "lock_counter", (uint32_t[2]){4, 1}, (uint32_t[2]){64, 1}, &lock_params), 0);
     cr_expect_eq(counter, 256);
+    cr_expect(in_thread_form(program, "lock_counter"), "a thread may wait for the lock");
+    cr_expect_not(in_thread_form(program, "add_by_exchange"), "no thread waits for another");
     struct {
         void *sum;
         double value;
