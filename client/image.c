@@ -15,21 +15,65 @@
 
 static atomic_ullong next_image = 1;
 
+#define PARTS_MAX     4096
+#define ALIGNED(size) (((size) + 15) & ~(uint64_t)15)
+
+/* Sends bytes [offset, offset + size) of an image of `total` bytes. */
+static CUresult send_bytes(uint64_t id, uint64_t total, uint64_t offset, const void *data, uint64_t size)
+{
+    CUresult status = CUDA_SUCCESS;
+    for (uint64_t at = 0; at < size && status == CUDA_SUCCESS; at += RG_BULK_MAX) {
+        size_t part = size - at < RG_BULK_MAX ? (size_t)(size - at) : RG_BULK_MAX;
+        struct iovec bulk = {(void *)((uintptr_t)data + at), part};
+        status = rg_op_rgImageData(id, total, offset + at, part, &bulk, 1);
+    }
+    return status;
+}
+
+/* One container behind the others, and zeros up to where the next one may begin. */
+static CUresult send_part(uint64_t id, uint64_t total, uint64_t *offset, const void *data, uint64_t size)
+{
+    static const unsigned char zeros[16];
+    CUresult status = send_bytes(id, total, *offset, data, size);
+    if (status == CUDA_SUCCESS && ALIGNED(size) != size)
+        status = send_bytes(id, total, *offset + size, zeros, ALIGNED(size) - size);
+    *offset += ALIGNED(size);
+    return status;
+}
+
+/* A program with device code that is yet to be linked: its own container and those of the objects. */
+static CUresult send_parts(uint64_t id, const struct rg_cuda_image *image)
+{
+    unsigned long long offsets[PARTS_MAX];
+    struct rg_cuda_image part;
+    uint64_t total = ALIGNED(image->size);
+    unsigned n = 0;
+    for (; image->prelinked[n]; n++) {
+        if (n == PARTS_MAX || rg_cuda_image_identify(image->prelinked[n], &part) != RG_CUDA_IMAGE_CONTAINER)
+            return CUDA_ERROR_INVALID_IMAGE;
+        offsets[n] = total;
+        total += ALIGNED(part.size);
+    }
+    if (total > RG_IMAGE_MAX)
+        return CUDA_ERROR_INVALID_IMAGE;
+    uint64_t offset = 0;
+    CUresult status = send_part(id, total, &offset, image->data, image->size);
+    for (unsigned i = 0; i < n && status == CUDA_SUCCESS; i++) {
+        (void)rg_cuda_image_identify(image->prelinked[i], &part);
+        status = send_part(id, total, &offset, part.data, part.size);
+    }
+    return status == CUDA_SUCCESS ? rg_op_rgImageParts(id, n, offsets) : status;
+}
+
 CUresult rg_image_send(const void *pointer, uint64_t *id)
 {
     struct rg_cuda_image image;
-    if (rg_cuda_image_identify(pointer, &image) == RG_CUDA_IMAGE_UNKNOWN)
-        return CUDA_ERROR_INVALID_IMAGE;
-    if (image.size > RG_IMAGE_MAX)
+    if (rg_cuda_image_identify(pointer, &image) == RG_CUDA_IMAGE_UNKNOWN || image.size > RG_IMAGE_MAX)
         return CUDA_ERROR_INVALID_IMAGE;
     *id = atomic_fetch_add(&next_image, 1);
-    CUresult status = CUDA_SUCCESS;
-    for (uint64_t at = 0; at < image.size && status == CUDA_SUCCESS; at += RG_BULK_MAX) {
-        size_t size = image.size - at < RG_BULK_MAX ? (size_t)(image.size - at) : RG_BULK_MAX;
-        struct iovec bulk = {(void *)((uintptr_t)image.data + at), size};
-        status = rg_op_rgImageData(*id, image.size, at, size, &bulk, 1);
-    }
-    return status;
+    if (image.prelinked && image.prelinked[0])
+        return send_parts(*id, &image);
+    return send_bytes(*id, image.size, 0, image.data, image.size);
 }
 
 CUresult rg_image_read_file(const char *path, void **out)

@@ -33,6 +33,7 @@ static void free_image(struct rg_worker *worker, struct rg_image **link)
     *link = image->next;
     worker->image_bytes -= image->total;
     free(image->data);
+    free(image->parts);
     free(image);
 }
 
@@ -73,6 +74,36 @@ CUresult rg_serve_rgImageData(struct rg_job *job, unsigned long long image, size
     if (rg_job_recv_bulk(job, to->data + offset, bytes) != RG_OK)
         return CUDA_ERROR_UNKNOWN;
     to->received += bytes;
+    return CUDA_SUCCESS;
+}
+
+/* The wrapper that nvcc puts around containers in programs, version 2 (common/cuda/image.h). */
+struct wrapper {
+    uint32_t magic, version;
+    const void *container;
+    const void *const *prelinked;
+};
+
+CUresult rg_serve_rgImageParts(struct rg_job *job, unsigned long long id, unsigned int count,
+                               const unsigned long long *offsets)
+{
+    struct rg_image *image = *find_image(job->worker, id);
+    if (!image || image->received != image->total || image->parts || !count)
+        return CUDA_ERROR_INVALID_IMAGE;
+    image->parts = calloc((size_t)count + 1, sizeof *image->parts);
+    if (!image->parts)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < count; i++) {
+        struct rg_cuda_image part;
+        if (offsets[i] >= image->total || offsets[i] % 16 ||
+            rg_cuda_image_identify_bytes(image->data + offsets[i], image->total - offsets[i], &part) !=
+                RG_CUDA_IMAGE_CONTAINER) {
+            rg_job_violation(job, "part %u of an image at %llu of %zu is no container", i, offsets[i],
+                             image->total);
+            return CUDA_ERROR_INVALID_IMAGE;
+        }
+        image->parts[i] = part.data;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -133,6 +164,13 @@ static CUresult begin_load(struct rg_job *job, struct load *load, uint64_t id, u
         return CUDA_ERROR_INVALID_IMAGE;
     }
     load->data = found.data;
+    if (image->parts) {
+        struct wrapper *wrapper = rg_job_memory(job, sizeof *wrapper);
+        if (!wrapper)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        *wrapper = (struct wrapper){RG_CUDA_WRAPPER_MAGIC, 2, found.data, image->parts};
+        load->data = wrapper;
+    }
     if (count > OPTIONS_MAX - 4)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {

@@ -175,6 +175,7 @@ static void free_images(struct rg_worker *worker)
         struct rg_image *image = worker->images;
         worker->images = image->next;
         free(image->data);
+        free(image->parts);
         free(image);
     }
 }

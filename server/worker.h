@@ -90,7 +90,8 @@ struct rg_image {
     struct rg_image *next;
     uint64_t id;
     size_t total, received;
-    unsigned char *data; /* total bytes and some zeros */
+    unsigned char *data;
+    const void **parts; /* containers of objects that are still to be linked, ended by NULL; or NULL */ /* total bytes and some zeros */
 };
 
 struct rg_late_item;
