@@ -16,7 +16,10 @@
 
 #include <string.h>
 
-enum { MAX_ROWS = 512 }; /* iovecs of one message */
+enum {
+    MAX_ROWS = 512,   /* iovecs of one message */
+    SMALL_COPY = 8192 /* bytes that are cheaper to copy into the batch than to send by themselves */
+};
 
 /* A copy in two dimensions; a plain one has height 1. */
 struct copy {
@@ -75,6 +78,12 @@ static CUresult copy_in(const struct copy *copy)
             return status;
     }
     const size_t width = copy->host.width, height = copy->host.height, rows = rows_per_message(&copy->host);
+    if (height == 1 && width <= SMALL_COPY && rg_optimise[RG_OPT_BATCH]) {
+        /* by way of our own memory: reading the application's may fault, which must not happen under the stream lock */
+        unsigned char data[SMALL_COPY];
+        memcpy(data, copy->host.memory, width);
+        return rg_op_rgCopyInSmall(copy->device, copy->stream, !copy->asynchronous, width, data);
+    }
     for (size_t row = 0; row < height && status == CUDA_SUCCESS; row += rows ? rows : 1) {
         const CUdeviceptr device = copy->device + row * copy->device_pitch;
         if (rows) {

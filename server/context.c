@@ -5,8 +5,10 @@
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
+#include "server/wait.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* --- lanes --------------------------------------------------------------------------------------------------------- */
 
@@ -46,6 +48,8 @@ void rg_context_release_contents(struct rg_worker *worker, struct rg_context *co
 {
     /* Buffers may be in use until the context's work is done. */
     (void)rg_driver.cuCtxSynchronize();
+    memset(context->few_streams, 0, sizeof context->few_streams);
+    context->n_streams = 0;
     for (uint32_t i = 0; i < RG_LANES_MAX; i++) {
         if (!worker->lanes[i])
             continue;
@@ -183,11 +187,55 @@ CUresult rg_serve_cuDevicePrimaryCtxReset_v2(struct rg_job *job, CUdevice dev)
 
 /* --- waiting ------------------------------------------------------------------------------------------------------------ */
 
+static struct rg_context *context_of(struct rg_worker *worker, uint64_t handle)
+{
+    struct rg_object *entry = rg_objects_find(&worker->objects, handle);
+    return entry ? entry->extra : NULL;
+}
+
+void rg_context_add_stream(struct rg_worker *worker, uint64_t handle, CUstream stream)
+{
+    struct rg_context *context = context_of(worker, handle);
+    if (!context)
+        return;
+    context->n_streams++;
+    for (int i = 0; i < 4 && stream; i++)
+        if (!context->few_streams[i]) {
+            context->few_streams[i] = stream;
+            return;
+        }
+}
+
+void rg_context_remove_stream(struct rg_worker *worker, uint64_t handle, CUstream stream)
+{
+    struct rg_context *context = context_of(worker, handle);
+    if (!context)
+        return;
+    context->n_streams--;
+    for (int i = 0; i < 4; i++)
+        if (context->few_streams[i] == stream)
+            context->few_streams[i] = NULL;
+}
+
+/* Whether all work of the context ends within a moment; only asked of a context with few streams. */
+static bool done_soon(const struct rg_context *context)
+{
+    unsigned n = 0;
+    for (int i = 0; i < 4; i++)
+        n += context->few_streams[i] != NULL;
+    if (n != context->n_streams || !rg_stream_done_soon(CU_STREAM_LEGACY))
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (context->few_streams[i] && !rg_stream_done_soon(context->few_streams[i]))
+            return false;
+    return true;
+}
+
 /* Waits for all work of the context current on this thread. */
 static CUresult synchronize(struct rg_job *job, struct rg_context *context)
 {
     const uint64_t seq = rg_thread_of(job)->seq;
-    if (!context || job->worker->last_work > atomic_load(&context->idle_at))
+    if (!context || (job->worker->last_work > atomic_load(&context->idle_at) && !done_soon(context)))
         rg_job_hand_over(job);
     CUresult result = rg_driver.cuCtxSynchronize();
     if (result == CUDA_SUCCESS && context)

@@ -93,6 +93,25 @@ CUresult rg_serve_rgCopyIn(struct rg_job *job, CUdeviceptr dst, size_t pitch, si
     return result;
 }
 
+CUresult rg_serve_rgCopyInSmall(struct rg_job *job, CUdeviceptr dst, CUstream stream,
+                                unsigned int synchronous, size_t size, const void *data)
+{
+    if (size > RG_STAGING_SMALL) {
+        rg_job_violation(job, "a small copy of %zu bytes", size);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct rg_context *context = rg_job_context(job);
+    if (!context)
+        return job->result;
+    /* The driver takes the bytes along itself. */
+    CUresult result = rg_driver.cuMemcpyHtoDAsync_v2(dst, data, size, stream);
+    if (synchronous && result == CUDA_SUCCESS)
+        rg_staging_synchronous(job->worker, context, stream,
+                               stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream)
+                                                                    : NULL);
+    return result;
+}
+
 /* --- to the host --------------------------------------------------------------------------------------------------- */
 
 struct transfer {

@@ -75,6 +75,7 @@ static struct rg_stream *per_thread_stream(struct rg_job *job)
         return NULL;
     }
     made->stream.context = lane->context;
+    rg_context_add_stream(job->worker, lane->context, NULL);
     made->stream.per_thread = true;
     made->next = lane->streams;
     lane->streams = made;
@@ -135,6 +136,7 @@ static bool attach(struct rg_job *job, struct rg_object *entry)
         if (rg_driver.cuStreamGetFlags && rg_driver.cuStreamGetFlags(entry->object, &flags) == CUDA_SUCCESS)
             stream->non_blocking = flags & CU_STREAM_NON_BLOCKING;
         entry->extra = stream;
+        rg_context_add_stream(job->worker, stream->context, stream->object);
     } else if (rg_handle_kind(entry->handle) == RG_KIND_CONTEXT) {
         struct rg_context *context = calloc(1, sizeof *context);
         if (!context)
@@ -197,6 +199,8 @@ void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle)
         context->next_retired = job->worker->retired;
         job->worker->retired = context;
     } else {
+        if (rg_handle_kind(handle) == RG_KIND_STREAM)
+            rg_context_remove_stream(job->worker, entry->context, entry->object);
         free(entry->extra);
     }
     rg_objects_remove(&job->worker->objects, entry);

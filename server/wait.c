@@ -9,6 +9,17 @@
 /* About what two changes of threads cost. Others' calls stand still so long at most. */
 #define POLL_NS 20000
 
+bool rg_stream_done_soon(CUstream stream)
+{
+    const uint64_t until = rg_now_ns() + POLL_NS;
+    CUresult result = rg_driver.cuStreamQuery ? rg_driver.cuStreamQuery(stream) : CUDA_ERROR_NOT_SUPPORTED;
+    while (result == CUDA_ERROR_NOT_READY && rg_now_ns() < until) {
+        sched_yield(); /* a device that is software may need this processor */
+        result = rg_driver.cuStreamQuery(stream);
+    }
+    return result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult rg_wait_stream(struct rg_job *job, CUstream stream)
 {
     const uint64_t until = rg_now_ns() + POLL_NS;

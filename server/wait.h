@@ -8,6 +8,8 @@
 #include "server/worker.h"
 
 CUresult rg_wait_stream(struct rg_job *job, CUstream stream);
+/** Polls for that long: false if the stream still has work, or cannot be asked. */
+bool rg_stream_done_soon(CUstream stream);
 CUresult rg_wait_event(struct rg_job *job, CUevent event);
 
 #endif

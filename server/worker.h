@@ -57,6 +57,9 @@ struct rg_context {
     struct rg_pinned *pinned; /* all its pinned memory; guarded by the worker's staging lock */
     size_t pinned_bytes;
     struct rg_stream *legacy; /* late transfers of the legacy stream */
+    /* the streams made in it: those that found a place (context.c polls them if that is all), and how many there are */
+    CUstream few_streams[4];
+    unsigned n_streams;
     /* the last synchronous copy from the host: other streams are ordered after it */
     CUevent synchronous;
     uint64_t synchronous_seq;
@@ -208,6 +211,11 @@ void rg_current_context_unknown(void);
 /** Everything that goes with a context but its handle: before the driver ends it. */
 void rg_context_release_contents(struct rg_worker *worker, struct rg_context *context);
 void rg_context_forget_objects(struct rg_worker *worker, uint64_t handle);
+
+/** A stream of the context has been made; NULL: one that is not to be polled. The dispatcher. */
+void rg_context_add_stream(struct rg_worker *worker, uint64_t context, CUstream stream);
+/** A stream of the context ends. The dispatcher. */
+void rg_context_remove_stream(struct rg_worker *worker, uint64_t context, CUstream stream);
 
 void rg_lane_free(struct rg_lane *lane);
 

@@ -74,7 +74,8 @@ static bool extent(const struct transfer *t, const struct side *side, uint64_t *
 static bool held(const struct transfer *t, const struct side *side)
 {
     uint64_t bytes;
-    return !sg_address_is_device(side->address) || (extent(t, side, &bytes) && sg_range_holds(side->address, bytes));
+    return !sg_address_is_device(side->address) ||
+           (extent(t, side, &bytes) && sg_range_holds(side->address, bytes));
 }
 
 /* Memory that was freed by a stream that did not wait for this one is met as a device would meet it. */
@@ -108,7 +109,8 @@ static CUresult place_side(const struct transfer *t, struct side *side, bool dev
     bool inside = bytes <= range.size - (side->address - range.base);
     if (!inside && (!host || device))
         return CUDA_ERROR_INVALID_VALUE;
-    if (range.kind == SG_RANGE_MANAGED) /* the host sees it too: synchronous calls must have done their work */
+    if (range.kind ==
+        SG_RANGE_MANAGED) /* the host sees it too: synchronous calls must have done their work */
         side->place = PLACE_LOCKED;
     else
         side->place = !host ? PLACE_DEVICE : inside ? PLACE_LOCKED : PLACE_PAGEABLE;
@@ -163,8 +165,8 @@ static CUresult transfer(struct transfer *t, bool to_device, bool from_device, b
     bool on_device = t->to.place == PLACE_DEVICE && t->from.place == PLACE_DEVICE;
     bool wait = asynchronous ? pageable : !on_device;
     size_t aside = 0;
-    if (asynchronous && t->from.place == PLACE_PAGEABLE && t->to.place != PLACE_PAGEABLE &&
-        t->width <= KEEP_ASIDE_MAX && t->height * t->depth <= KEEP_ASIDE_MAX / t->width) {
+    const bool small = t->width <= KEEP_ASIDE_MAX && t->height * t->depth <= KEEP_ASIDE_MAX / t->width;
+    if (asynchronous && t->from.place == PLACE_PAGEABLE && t->to.place != PLACE_PAGEABLE && small) {
         aside = t->width * t->height * t->depth;
         wait = false;
     }
@@ -172,7 +174,10 @@ static CUresult transfer(struct transfer *t, bool to_device, bool from_device, b
     if (task == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (!wait) {
-        sg_submit(stream, task, NULL);
+        if (small)
+            sg_submit_small(stream, task);
+        else
+            sg_submit(stream, task, NULL);
         return CUDA_SUCCESS;
     }
     sg_submit_wait(stream, task);

@@ -396,6 +396,20 @@ void sg_submit(struct sg_stream *stream, struct sg_task *task, struct sg_task *a
     unlock();
 }
 
+void sg_submit_small(struct sg_stream *stream, struct sg_task *task)
+{
+    lock();
+    submit_locked(stream, task, NULL);
+    if (stream->head == task && task->blockers == 0 && task->run != NULL && !stream->scheduled) {
+        stream->scheduled = true;
+        run_taken(stream);
+    } else if (stream->head == task) {
+        advance(stream);
+    }
+    wake(0);
+    unlock();
+}
+
 void sg_submit_behind_context(struct sg_stream *stream, struct sg_task *task, struct sg_context *context)
 {
     lock();

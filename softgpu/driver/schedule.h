@@ -91,6 +91,11 @@ bool sg_on_executor(void);
  */
 CUresult sg_stream_get(CUstream handle, struct sg_stream **stream);
 struct sg_stream *sg_stream_new(struct sg_context *context, unsigned flags, int priority, bool legacy);
+/**
+ * As sg_submit without `after`, for a task that takes no longer than waking a thread: where nothing is before it, it
+ * runs here and now.
+ */
+void sg_submit_small(struct sg_stream *stream, struct sg_task *task);
 /** Submits `task`; for convenience returns CUDA_ERROR_OUT_OF_MEMORY if it is NULL. */
 CUresult sg_stream_submit(struct sg_stream *stream, struct sg_task *task);
 
