@@ -123,6 +123,8 @@ bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
     size_t before, size; /* all rows but the last; with the last */
     if (!width || !height)
         return true;
+    if (height > 1 && pitch < width)
+        return false;
     if (__builtin_mul_overflow(pitch, height - 1, &before) || __builtin_add_overflow(before, width, &size))
         return false;
     return rg_map_find(address, &range) && rg_range_on_device(&range) &&

@@ -38,7 +38,8 @@ CUresult cuDriverGetVersion(int *driverVersion)
     if (!driverVersion)
         return CUDA_ERROR_INVALID_VALUE;
     /* Without a server this is a machine with a driver and no device: cuInit says so. */
-    *driverVersion = rg_session_start() == CUDA_SUCCESS ? (int)rg_session.hello.driver.version : RG_API_VERSION;
+    *driverVersion =
+        rg_session_start() == CUDA_SUCCESS ? (int)rg_session.hello.driver.version : RG_API_VERSION;
     return CUDA_SUCCESS;
 }
 
@@ -70,13 +71,11 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
     *pfn = result == RG_PROC_FOUND ? rg_client_api[index] : NULL;
     if (result == RG_PROC_UNKNOWN_NAME)
         rg_debug("cuGetProcAddress: no function '%s' (version %d)", symbol, cudaVersion);
-    if (symbolStatus) {
+    if (symbolStatus)
         *symbolStatus = result == RG_PROC_FOUND          ? CU_GET_PROC_ADDRESS_SUCCESS
                         : result == RG_PROC_UNKNOWN_NAME ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
                                                          : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-        return CUDA_SUCCESS;
-    }
-    return result == RG_PROC_FOUND ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)

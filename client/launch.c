@@ -83,7 +83,7 @@ static CUresult parameters(const struct rg_function *function, void **kernelPara
             else
                 return CUDA_ERROR_INVALID_VALUE;
         }
-        if (!pointer || !length || *length > RG_PARAMS_MAX)
+        if (!pointer || !length || *length > RG_PARAMS_MAX || *length < function->params_size)
             return CUDA_ERROR_INVALID_VALUE;
         *data = pointer;
         *size = *length;
@@ -139,7 +139,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
     return launch(f, &d, hStream, true, kernelParams, NULL, 0, NULL);
 }
 
-/* Attributes whose values are plain data; others name objects or memory of this side. */
+/* Attributes whose values mean the same to the worker; others name memory or objects of this side. */
 static bool attribute_travels(const CUlaunchAttribute *attribute)
 {
     switch (attribute->id) {
@@ -155,6 +155,8 @@ static bool attribute_travels(const CUlaunchAttribute *attribute)
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: /* events are handles, which the worker translates */
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
         return true;
     default:
         return false;
@@ -167,7 +169,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < config->numAttrs; i++)
         if (!attribute_travels(&config->attrs[i]))
-            return rg_unsupported("cuLaunchKernelEx with an attribute that names an event or a node");
+            return rg_unsupported("cuLaunchKernelEx with an attribute that names a graph node");
     struct dimensions d = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                            {config->blockDimX, config->blockDimY, config->blockDimZ},
                            config->sharedMemBytes};

@@ -287,7 +287,7 @@ CUresult cuMemFreeHost(void *p)
     if (status != CUDA_SUCCESS)
         return status;
     if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_SUCCESS;
     struct rg_range range;
     if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_MAPPED, NULL))
         return rg_managed_free((uint64_t)p, &status) ? status : CUDA_ERROR_INVALID_VALUE;

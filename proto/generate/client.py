@@ -122,6 +122,10 @@ def checks(operation):
             lines += [f"    if (!rg_handle_known(RG_KIND_{p.kind}, (uint64_t){p.name}))",
                       f"        return rg_bad_handle({KIND_ERROR.get(p.kind, 'CUDA_ERROR_INVALID_HANDLE')});"]
     for area in operation.within:
+        if area[0] in ("aligned", "mask"):
+            wrong = f"{area[1]} % {area[2]}" if area[0] == "aligned" else f"(unsigned){area[1]} & ~{area[2]}u"
+            lines += [f"    if ({wrong})", "        return rg_invalid_value();"]
+            continue
         pitch, width, height = area[1:] if len(area) == 4 else ("0", area[1], "1")
         lines += [f"    if (!rg_on_device({area[0]}, {pitch}, (size_t){width}, {height}))", "        return rg_invalid_value();"]
     return lines

@@ -94,7 +94,9 @@ class Operation:
     result: str = "CUresult"
     flags: set = field(default_factory=set)
     options: dict = field(default_factory=dict)
-    within: list = field(default_factory=list)  # device ranges to check: [pointer, size] or [pointer, pitch, width, height]
+    # what the client checks: ["aligned" or "mask", parameter, number]; a device range: [pointer, size] or [pointer, pitch,
+    # width, height]
+    within: list = field(default_factory=list)
     number: int = 0    # on the wire; 0: none
 
     @property
@@ -282,6 +284,8 @@ def read_group(path, symbols):
                     notes.append(word.split(":", 1))
                 elif re.fullmatch(r"within=\w+(,[\w*]+){1,3}", word):
                     operation.within.append(word.split("=")[1].split(","))
+                elif re.fullmatch(r"(aligned|mask)=\w+,\w+", word):
+                    operation.within.append(word.replace("=", ",").split(","))
                 elif word in ("blocks", "bulk", "work"):
                     operation.flags.add(word)
                 else:
