@@ -1,6 +1,8 @@
 /*
- * math.c - see math.h. Directed rounding switches the host's rounding mode around one operation, which is
- * kept from moving by volatile operands. Any thread.
+ * math.c - see math.h. Directed rounding of double takes the nearest result and its error, which is exact where
+ * nothing overflows or underflows: the sign of the error says whether the wanted result is the neighbour. All
+ * other cases switch the host's rounding mode around the operation, which takes many times as long (tens of
+ * nanoseconds on virtual machines) and is kept from moving by volatile operands. Any thread.
  */
 #include "softgpu/compiler/math.h"
 #include "softgpu/compiler/instruction.h"
@@ -10,36 +12,96 @@
 #include <pthread.h>
 #include <string.h>
 
-static int host_mode(uint32_t round)
+/*
+ * The host's rounding mode is set around the operation and put back. fesetround would also set the x87 unit's,
+ * which costs ten times the operation and which nothing here uses.
+ */
+#ifdef __x86_64__
+
+typedef uint32_t host_mode_t;
+
+static inline host_mode_t begin_rounding(uint32_t round)
 {
-    switch (round) {
-    case SG_RZ:
-        return FE_TOWARDZERO;
-    case SG_RM:
-        return FE_DOWNWARD;
-    case SG_RP:
-        return FE_UPWARD;
-    default:
-        return FE_TONEAREST;
-    }
+    static const uint8_t modes[] = {[SG_RN] = 0, [SG_RM] = 1, [SG_RP] = 2, [SG_RZ] = 3};
+    uint32_t before, during;
+    __asm__ volatile("stmxcsr %0" : "=m"(before));
+    during = (before & ~0x6000u) | (round < sizeof(modes) ? (uint32_t)modes[round] << 13 : 0);
+    __asm__ volatile("ldmxcsr %0" : : "m"(during));
+    return before;
 }
+
+static inline void end_rounding(host_mode_t before)
+{
+    __asm__ volatile("ldmxcsr %0" : : "m"(before));
+}
+
+#else
+
+typedef int host_mode_t;
+
+static inline host_mode_t begin_rounding(uint32_t round)
+{
+    fesetround(round == SG_RZ   ? FE_TOWARDZERO
+               : round == SG_RM ? FE_DOWNWARD
+               : round == SG_RP ? FE_UPWARD
+                                : FE_TONEAREST);
+    return FE_TONEAREST;
+}
+
+static inline void end_rounding(host_mode_t before)
+{
+    fesetround(before);
+}
+
+#endif
 
 #define ROUNDED(type, expression)                                                                            \
     do {                                                                                                     \
-        fesetround(host_mode(round));                                                                        \
+        host_mode_t before_ = begin_rounding(round);                                                         \
         volatile type result = (expression);                                                                 \
-        fesetround(FE_TONEAREST);                                                                            \
+        end_rounding(before_);                                                                               \
         return result;                                                                                       \
     } while (0)
 
+/* Magnitudes between which an error is neither lost to underflow nor spoiled by overflow. */
+#define LEAST    0x1p-900
+#define GREATEST 0x1p1000
+
+static inline bool between(double value)
+{
+    double magnitude = fabs(value);
+    return magnitude > LEAST && magnitude < GREATEST;
+}
+
+/** The wanted result, where `nearest` is not 0 and the exact one exceeds it by something of the sign of `error`. */
+static inline double adjust(double nearest, double error, uint32_t round)
+{
+    bool negative = nearest < 0;
+    if (round == SG_RZ)
+        round = negative ? SG_RP : SG_RM;
+    int64_t bits, step = round == SG_RP ? error > 0 : round == SG_RM ? -(error < 0) : 0;
+    memcpy(&bits, &nearest, sizeof(bits));
+    bits += negative ? -step : step;
+    memcpy(&nearest, &bits, sizeof(bits));
+    return nearest;
+}
+
 double sg_math_add_f64(double a, double b, uint32_t round)
 {
+    double sum = a + b;
+    if (sum != 0 && fabs(a) < GREATEST && fabs(b) < GREATEST) {
+        double b_part = sum - a, a_part = sum - b_part;
+        return adjust(sum, (a - a_part) + (b - b_part), round);
+    }
     volatile double x = a, y = b;
     ROUNDED(double, x + y);
 }
 
 double sg_math_mul_f64(double a, double b, uint32_t round)
 {
+    double product = a * b;
+    if (between(product))
+        return adjust(product, fma(a, b, -product), round);
     volatile double x = a, y = b;
     ROUNDED(double, x *y);
 }
@@ -52,6 +114,11 @@ double sg_math_fma_f64(double a, double b, double c, uint32_t round)
 
 double sg_math_div_f64(double a, double b, uint32_t round)
 {
+    double quotient = a / b;
+    if (between(quotient) && between(a) && between(b)) {
+        double rest = fma(-quotient, b, a);
+        return adjust(quotient, b < 0 ? -rest : rest, round);
+    }
     volatile double x = a, y = b;
     ROUNDED(double, x / y);
 }
@@ -64,6 +131,10 @@ float sg_math_div_f32(float a, float b, uint32_t round)
 
 double sg_math_sqrt_f64(double a, uint32_t round)
 {
+    if (a > 0 && between(a)) {
+        double root = sqrt(a);
+        return adjust(root, fma(-root, root, a), round);
+    }
     volatile double x = a;
     ROUNDED(double, sqrt(x));
 }

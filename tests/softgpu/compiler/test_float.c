@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <fenv.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,6 +276,108 @@ Test(floats, directed_rounding)
             cr_assert_eq(f32_bits(out[i]), expected, "fma.%s of %a %a %a: %#x instead of %#x", modes[m].name,
                          (double)in[i * 3], (double)in[i * 3 + 1], (double)in[i * 3 + 2], f32_bits(out[i]),
                          expected);
+        }
+    }
+}
+
+/* Doubles that meet every way of rounding: near 1, of any size, at both ends of the range, and special. */
+static double any_double(unsigned *seed)
+{
+    static const double special[] = {0.0,      -0.0,
+                                     INFINITY, -INFINITY,
+                                     NAN,      DBL_MIN,
+                                     -DBL_MIN, DBL_MAX,
+                                     -DBL_MAX, 1.0,
+                                     -1.0,     4.9406565e-324,
+                                     0x1p-900, 0x1.fffffffffffffp999};
+    uint64_t bits = (uint64_t)rand_r(seed) << 42 ^ (uint64_t)rand_r(seed) << 21 ^ (uint64_t)rand_r(seed);
+    double value;
+    switch (rand_r(seed) % 8) {
+    case 0:
+        return special[(unsigned)rand_r(seed) % (sizeof(special) / sizeof(special[0]))];
+    case 1:
+        bits &= UINT64_C(0x800fffffffffffff); /* denormal */
+        break;
+    case 2:
+        bits |= UINT64_C(0x7fe0000000000000); /* huge; NaN where the last bit of the exponent is set */
+        break;
+    case 3:
+        break;
+    default:
+        bits = (bits & UINT64_C(0x807fffffffffffff)) | UINT64_C(0x3f80000000000000);
+        break;
+    }
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static double host_f64(const char *operation, double a, double b, double c, int mode)
+{
+    volatile double x = a, y = b, z = c, result;
+    fesetround(mode);
+    switch (operation[0]) {
+    case 'a':
+        result = x + y;
+        break;
+    case 'm':
+        result = x * y;
+        break;
+    case 'd':
+        result = x / y;
+        break;
+    case 's':
+        result = sqrt(x);
+        break;
+    default:
+        result = fma(x, y, z);
+        break;
+    }
+    fesetround(FE_TONEAREST);
+    return result;
+}
+
+Test(floats, directed_rounding_f64)
+{
+    static const struct {
+        const char *name;
+        int mode;
+    } modes[] = {{"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
+    static const struct {
+        const char *name, *operands;
+    } operations[] = {{"add", "%fd1, %fd2"},
+                      {"mul", "%fd1, %fd2"},
+                      {"div", "%fd1, %fd2"},
+                      {"sqrt", "%fd1"},
+                      {"fma", "%fd1, %fd2, %fd3"}};
+    enum { COUNT = 20000 };
+    static double in[COUNT * 3], out[COUNT];
+    unsigned seed = 54321;
+    for (int i = 0; i < COUNT * 3; i++)
+        in[i] = any_double(&seed);
+    for (size_t o = 0; o < sizeof(operations) / sizeof(operations[0]); o++) {
+        for (int m = 0; m < 3; m++) {
+            char text[2048];
+            snprintf(
+                text, sizeof(text),
+                ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %%a<9>; .reg .b32 %%r<3>; .reg .f64 "
+                "%%fd<5>;\n"
+                "ld.param.u64 %%a1, [in]; ld.param.u64 %%a2, [out]; mov.u32 %%r1, %%tid.x;\n"
+                "mul.wide.u32 %%a3, %%r1, 24; add.s64 %%a4, %%a1, %%a3; mul.wide.u32 %%a5, %%r1, 8;\n"
+                "add.s64 %%a6, %%a2, %%a5; ld.global.f64 %%fd1, [%%a4]; ld.global.f64 %%fd2, [%%a4+8];\n"
+                "ld.global.f64 %%fd3, [%%a4+16]; %s.%s.f64 %%fd4, %s; st.global.f64 [%%a6], "
+                "%%fd4; ret; }",
+                operations[o].name, modes[m].name, operations[o].operands);
+            struct sg_program *program = program_of(text);
+            const void *params[2] = {in, out};
+            run_block(program, COUNT, params);
+            free_program(program);
+            for (int i = 0; i < COUNT; i++) {
+                double a = in[i * 3], b = in[i * 3 + 1], c = in[i * 3 + 2];
+                double expected = host_f64(operations[o].name, a, b, c, modes[m].mode);
+                cr_assert((isnan(expected) && isnan(out[i])) || memcmp(&expected, &out[i], 8) == 0,
+                          "%s.%s of %a %a %a: %a instead of %a", operations[o].name, modes[m].name, a, b, c,
+                          out[i], expected);
+            }
         }
     }
 }
