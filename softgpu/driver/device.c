@@ -3,7 +3,8 @@
  *
  * "Software GPU" is a device of compute capability 12.0 whose multiprocessors are the machine's cores.
  * Everything it states is either what the engine does or a limit that the driver enforces; what is not
- * supported is stated as 0. SOFTGPU_DEVICES=N makes N devices, SOFTGPU_MEMORY=SIZE the memory of each.
+ * supported is stated as 0. SOFTGPU_DEVICES=N makes N devices, SOFTGPU_MEMORY=SIZE the memory of each; the machine's
+ * cores work for all of them. CUDA_VISIBLE_DEVICES says which of them are seen and in which order (visible.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,11 +51,12 @@ static int devices_by_environment(void)
     return (int)n;
 }
 
-/* A UUID that stays the same on one machine: 'softgpu', the ordinal, and the machine's host id. */
-static void make_uuid(struct sg_device *device)
+/* A UUID that stays the same on one machine: 'softgpu', the device's number, and the machine's host id. */
+static CUuuid make_uuid(int number)
 {
-    unsigned char *bytes = (unsigned char *)device->uuid.bytes;
-    uint64_t x = (uint64_t)gethostid() * 0x9E3779B97F4A7C15ull + (uint64_t)device->ordinal;
+    CUuuid uuid;
+    unsigned char *bytes = (unsigned char *)uuid.bytes;
+    uint64_t x = (uint64_t)gethostid() * 0x9E3779B97F4A7C15ull + (uint64_t)number;
     memcpy(bytes, "softgpu", 7);
     for (int i = 7; i < 15; i++) {
         x ^= x >> 29;
@@ -63,19 +65,27 @@ static void make_uuid(struct sg_device *device)
     }
     bytes[6] = (unsigned char)((bytes[6] & 0x0f) | 0x40);
     bytes[8] = (unsigned char)((bytes[8] & 0x3f) | 0x80);
-    bytes[15] = (unsigned char)device->ordinal;
+    bytes[15] = (unsigned char)number;
+    return uuid;
 }
 
 CUresult sg_devices_init(void)
 {
-    int n = devices_by_environment();
-    for (int i = 0; i < n; i++) {
+    CUuuid uuids[SG_DEVICES_MAX];
+    int numbers[SG_DEVICES_MAX];
+    const int n = devices_by_environment();
+    for (int i = 0; i < n; i++)
+        uuids[i] = make_uuid(i);
+    const int visible = sg_visible_devices(getenv("CUDA_VISIBLE_DEVICES"), uuids, n, numbers);
+    if (visible == 0)
+        return CUDA_ERROR_NO_DEVICE;
+    for (int i = 0; i < visible; i++) {
         struct sg_device *device = &sg_state.devices[i];
         device->ordinal = i;
         snprintf(device->name, sizeof device->name, "Software GPU");
-        make_uuid(device);
+        device->uuid = uuids[numbers[i]];
         device->pci_domain = 0x5347; /* no real domain of the host's: "SG" */
-        device->pci_bus = 1 + i;
+        device->pci_bus = 1 + numbers[i];
         device->multiprocessors = (int)sg_exec_cores();
         device->memory_total = memory_by_environment(n);
         device->default_pool = device->current_pool = sg_pool_new(device);
@@ -83,7 +93,7 @@ CUresult sg_devices_init(void)
         if (device->default_pool == NULL || device->primary == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    sg_state.n_devices = n;
+    sg_state.n_devices = visible;
     return CUDA_SUCCESS;
 }
 
@@ -160,7 +170,7 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
         *value = device->pci_domain;
         break;
     case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
-        *value = device->ordinal;
+        *value = device->pci_bus; /* a board of its own each */
         break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
         cache = sysconf(_SC_LEVEL3_CACHE_SIZE);

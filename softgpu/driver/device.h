@@ -19,4 +19,12 @@
 #define SG_REGISTERS_PER_THREAD  32 /* of any kernel: there is no register file to measure */
 #define SG_MAX_PITCH             2147483647
 
+#include "softgpu/driver/driver.h"
+
+/**
+ * The devices out of `n` that `text`, the value of CUDA_VISIBLE_DEVICES (NULL: not set), makes visible, in the order in
+ * which they are counted; returns how many. `out` has room for `n`.
+ */
+int sg_visible_devices(const char *text, const CUuuid *uuids, int n, int *out);
+
 #endif

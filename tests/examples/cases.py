@@ -8,6 +8,8 @@ no hang), and standard error has a line of remote-gpu's own that says what happe
 import os
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -322,3 +324,55 @@ def test_fork(build):
         os.chmod(script, 0o755)
         result = build.run_remote([script], server.address)
         expect(result.status == 0 and result.output.endswith("both\n"), "a program of the script failed", result)
+
+
+# ---- several devices ----
+
+# Prints the PCI addresses of the devices it sees, by the driver's API.
+DEVICES = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+count, text = ctypes.c_int(), ctypes.create_string_buffer(32)
+result = cuda.cuInit(0)
+if result:
+    print("cuInit:", result)
+else:
+    assert cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
+    for device in range(count.value):
+        assert cuda.cuDeviceGetPCIBusId(text, 32, device) == 0
+        print(text.value.decode())
+"""
+
+
+def test_chosen_devices(build):
+    """CUDA_VISIBLE_DEVICES and `run -n` choose among the software devices, and what they choose is what is seen."""
+    see = [sys.executable, "-c", DEVICES]
+    names = ["5347:%02X:00.0" % (1 + i) for i in range(3)]
+    three = {"SOFTGPU_DEVICES": "3"}
+    for value, seen in [(None, names), ("2,0", [names[2], names[0]]), ("1,7,0", [names[1]]), ("", ["cuInit: 100"])]:
+        environment = dict(three) if value is None else dict(three, CUDA_VISIBLE_DEVICES=value)
+        result = build.run_direct(see, environment=environment)
+        expect(result.output.split("\n")[:-1] == seen, "CUDA_VISIBLE_DEVICES=%s" % value, result)
+    with Server(build, environment=three) as server:
+        result = build.run_remote(see, server.address)
+        expect(result.output.split() == names, "not all devices", result)
+        # A session holds one device: the next one gets another.
+        first = subprocess.Popen([build.command, "run", "-s", server.address, "-n", "1", "--", sys.executable, "-c",
+                                  DEVICES + "print('.', flush=True)\ninput()"], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, text=True)
+        try:
+            held = first.stdout.readline().strip()
+            expect(held in names, "the first session sees %s" % held)
+            expect(first.stdout.readline() == ".\n", "the first session sees more than one device")
+            result = build.run_remote(see, server.address, ["-n", "1"])
+            expect(len(result.output.split()) == 1 and result.output.split() != [held],
+                   "the second session sees the first one's device %s" % held, result)
+            result = build.run_remote([build.example("multi_gpu"), "2"], server.address, ["-n", "2"])
+            expect(result.status == 0, "two devices of three do not work", result, server.log())
+        finally:
+            first.communicate("\n", timeout=20)
+    with Server(build, environment=dict(three, CUDA_VISIBLE_DEVICES="2,1")) as server:
+        result = build.run_remote(see, server.address)
+        expect(result.output.split() == [names[2], names[1]], "the server's own choice is not kept", result)
+        result = build.run_remote(see, server.address, ["-n", "1"])
+        expect(result.output.split() == [names[2]], "the wrong one of the server's devices", result)

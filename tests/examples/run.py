@@ -1,11 +1,12 @@
 """Runs examples directly on the software device and remotely, and fails where the two differ.
 
-usage: run.py BUILD_FOLDER compare EXAMPLE VARIANT… [-- ARGUMENT…]
+usage: run.py BUILD_FOLDER compare EXAMPLE [NAME=VALUE…] VARIANT… [-- ARGUMENT…]
        run.py BUILD_FOLDER TEST
 
 `compare` runs the example once directly and once in each variant, against one server of its own; standard output
 and exit status must be the same, the example must say ok, and remote-gpu must not complain. The other tests are the
-functions named test_… in cases.py. The exit status is 1 if anything differs, with the outputs on stdout.
+functions named test_… in cases.py. NAME=VALUE goes into the environment of the device: of the direct run and of the
+server, not of the remote runs. The exit status is 1 if anything differs, with the outputs on stdout.
 """
 
 import difflib
@@ -45,15 +46,15 @@ def difference(direct, remote):
     return found
 
 
-def compare(build, name, variants, arguments):
-    """Runs an example directly and in the variants; returns whether all is the same."""
+def compare(build, name, variants, arguments, device):
+    """Runs an example directly and in the variants, with `device` in the device's environment; whether all is the same."""
     command = [build.example(name), *arguments]
-    direct = build.run_direct(command)
+    direct = build.run_direct(command, environment=device)
     good = direct.status == 0
     print("%s directly: %s, %.2f s" % (name, direct.describe(), direct.seconds))
     if not good:
         print(direct.report())
-    with Server(build, tcp=variants == ["tcp"]) as server:
+    with Server(build, tcp=variants == ["tcp"], environment=device) as server:
         for variant in variants:
             way, environment = VARIANTS[variant]
             if way == "command":
@@ -85,7 +86,9 @@ def main():
             if "--" in arguments:
                 extra = arguments[arguments.index("--") + 1:]
                 arguments = arguments[:arguments.index("--")]
-            good = compare(build, arguments[1], arguments[2:], extra)
+            device = dict(word.split("=", 1) for word in arguments[2:] if "=" in word)
+            variants = [word for word in arguments[2:] if "=" not in word]
+            good = compare(build, arguments[1], variants, extra, device)
         else:
             good = cases.run(build, arguments[0])
     except Failure as failure:

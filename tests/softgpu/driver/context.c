@@ -1,4 +1,5 @@
 /* Contexts: initialisation, primary and explicit ones, the thread's stack, limits, errors that stick. */
+#include "softgpu/driver/device.h"
 #include "tests/softgpu/driver/support.h"
 
 #include <pthread.h>
@@ -277,4 +278,83 @@ Test(device, two_of_them, .init = two_devices)
     cr_assert_eq(out, 77);
     OK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p[0]));
     cr_assert_eq(ordinal, 0);
+}
+
+static void three_devices_reversed(void)
+{
+    setenv("SOFTGPU_DEVICES", "3", 1);
+    setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
+}
+
+Test(device, visible_ones_only, .init = three_devices_reversed)
+{
+    int n, bus[2], ordinal;
+    char pci[32];
+    CUuuid uuids[2];
+    OK(cuInit(0));
+    OK(cuDeviceGetCount(&n));
+    cr_assert_eq(n, 2);
+    for (int i = 0; i < 2; i++) {
+        OK(cuDeviceGetAttribute(&bus[i], CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, i));
+        OK(cuDeviceGetUuid_v2(&uuids[i], i));
+    }
+    cr_assert_eq(bus[0], 3);
+    cr_assert_eq(bus[1], 1);
+    cr_assert_eq(uuids[0].bytes[15], 2);
+    cr_assert_eq(uuids[1].bytes[15], 0);
+    OK(cuDeviceGetPCIBusId(pci, sizeof pci, 1));
+    OK(cuDeviceGetByPCIBusId(&ordinal, pci));
+    cr_assert_eq(ordinal, 1);
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetByPCIBusId(&ordinal, "5347:02:00.0"));
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&ordinal, 2));
+}
+
+static void no_device_visible(void)
+{
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+}
+
+Test(device, none_is_visible, .init = no_device_visible)
+{
+    int n;
+    EXPECT(CUDA_ERROR_NO_DEVICE, cuInit(0));
+    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&n));
+}
+
+/* What a value makes visible of three devices, as digits. */
+static const char *visible(const char *text)
+{
+    static char out[SG_DEVICES_MAX + 1];
+    static const CUuuid uuids[3] = {{{0x11, 0x22}}, {{0x11, 0x33}}, {{0x44}}};
+    int numbers[3];
+    const int n = sg_visible_devices(text, uuids, 3, numbers);
+    for (int i = 0; i < n; i++)
+        out[i] = (char)('0' + numbers[i]);
+    out[n] = '\0';
+    return out;
+}
+
+Test(device, values_of_cuda_visible_devices)
+{
+    cr_assert_str_eq(visible(NULL), "012");
+    cr_assert_str_eq(visible(""), "");
+    cr_assert_str_eq(visible(" "), "");
+    cr_assert_str_eq(visible("1"), "1");
+    cr_assert_str_eq(visible(" 2 , 1"), "21");
+    cr_assert_str_eq(visible("0,1,"), "01");
+    cr_assert_str_eq(visible("0,2,-1,1"), "02");
+    cr_assert_str_eq(visible("-1"), "");
+    cr_assert_str_eq(visible("0,3,1"), "0");
+    cr_assert_str_eq(visible("99999999999999999999"), "");
+    cr_assert_str_eq(visible("1,x,0"), "1");
+    cr_assert_str_eq(visible("0,1,0"), "");
+    cr_assert_str_eq(visible("GPU-44"), "2");
+    cr_assert_str_eq(visible("GPU-44,GPU-1133,GPU-1122"), "210");
+    cr_assert_str_eq(visible("GPU-44000000-0000-0000-0000-000000000000"), "2");
+    cr_assert_str_eq(visible("GPU-44000000-0000-0000-0000-0000000000000"), "");
+    cr_assert_str_eq(visible("GPU-44,GPU-11,GPU-1122"), "2"); /* two begin with 11 */
+    cr_assert_str_eq(visible("GPU-44,GPU-44"), "");
+    cr_assert_str_eq(visible("GPU-44,0"), "2");
+    cr_assert_str_eq(visible("0,GPU-44"), "0");
+    cr_assert_str_eq(visible("GPU-55"), "");
 }
