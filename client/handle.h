@@ -70,6 +70,7 @@ struct rg_shadow {
         struct rg_module module;
         struct rg_library library;
         struct rg_function function;
+        struct rg_link *link; /* client/link.c */
     };
 };
 

@@ -76,7 +76,13 @@ CUresult rg_image_send(const void *pointer, uint64_t *id)
     return send_bytes(*id, image.size, 0, image.data, image.size);
 }
 
-CUresult rg_image_read_file(const char *path, void **out)
+CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id)
+{
+    *id = atomic_fetch_add(&next_image, 1);
+    return send_bytes(*id, size, 0, data, size);
+}
+
+CUresult rg_image_read_file(const char *path, void **out, size_t *out_size)
 {
     FILE *file = fopen(path, "rbe");
     if (!file)
@@ -91,6 +97,7 @@ CUresult rg_image_read_file(const char *path, void **out)
             status = CUDA_ERROR_OUT_OF_MEMORY;
             if (data && fread(data, 1, (size_t)size, file) == (size_t)size) {
                 data[size] = '\0';
+                *out_size = (size_t)size;
                 status = CUDA_SUCCESS;
             }
         }

@@ -11,8 +11,10 @@ struct rg_call;
 
 /** Sends the image at `pointer` (as cuModuleLoadData takes it); *id names it on the worker. */
 CUresult rg_image_send(const void *pointer, uint64_t *id);
-/** Reads a file into memory that the caller frees; a NUL is added, so that PTX text ends. */
-CUresult rg_image_read_file(const char *path, void **out);
+/** The same for `size` bytes of whatever a linker takes. */
+CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id);
+/** Reads a file into memory that the caller frees; a NUL is added behind its *size bytes, so that PTX text ends. */
+CUresult rg_image_read_file(const char *path, void **out, size_t *size);
 
 #define RG_JIT_OPTIONS 64
 

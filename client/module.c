@@ -80,7 +80,8 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
     if (!module || !fname)
         return CUDA_ERROR_INVALID_VALUE;
     void *image;
-    status = rg_image_read_file(fname, &image);
+    size_t size;
+    status = rg_image_read_file(fname, &image, &size);
     if (status != CUDA_SUCCESS)
         return status;
     status = load_module(module, image, 0, NULL, NULL);
@@ -159,7 +160,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
     if (!library || !fileName)
         return CUDA_ERROR_INVALID_VALUE;
     void *image;
-    status = rg_image_read_file(fileName, &image);
+    size_t size;
+    status = rg_image_read_file(fileName, &image, &size);
     if (status != CUDA_SUCCESS)
         return status;
     status = cuLibraryLoadData(library, image, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,

@@ -26,6 +26,7 @@ enum rg_kind {
     RG_KIND_KERNEL,
     RG_KIND_FUNCTION,
     RG_KIND_POOL,
+    RG_KIND_LINK,
     RG_KIND_COUNT
 };
 

@@ -1,81 +1,19 @@
 /*
- * module.c - images, modules and libraries made of them, functions and kernels found in them.
- *
- * An image arrives in parts and is put together here; it is loaded once and then freed. Before the driver sees it, it
- * is checked to end within its bytes: the driver is given a bare pointer.
+ * module.c - modules and libraries made of images (image.h), functions and kernels found in them. Before the driver
+ * sees an image, it is checked to end within its bytes: the driver is given a bare pointer.
  */
 #include "common/cuda/image.h"
 #include "common/log.h"
 #include "generated/server/serve.h"
 #include "proto/function_info.h"
+#include "server/image.h"
 #include "server/worker.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define IMAGE_TAIL  64 /* zeros behind an image: text is ended, and no header begins in the last bytes */
 #define LOG_MAX     65536u
 #define OPTIONS_MAX 64u
-
-/* --- images -------------------------------------------------------------------------------------------------------- */
-
-static struct rg_image **find_image(struct rg_worker *worker, uint64_t id)
-{
-    struct rg_image **link = &worker->images;
-    while (*link && (*link)->id != id)
-        link = &(*link)->next;
-    return link;
-}
-
-static void free_image(struct rg_worker *worker, struct rg_image **link)
-{
-    struct rg_image *image = *link;
-    *link = image->next;
-    worker->image_bytes -= image->total;
-    free(image->data);
-    free(image->parts);
-    free(image);
-}
-
-static struct rg_image *make_image(struct rg_job *job, uint64_t id, size_t total)
-{
-    struct rg_worker *worker = job->worker;
-    if (total == 0 || total > RG_IMAGE_MAX - worker->image_bytes) {
-        rg_job_violation(job, "an image of %zu bytes where %zu are waiting to be loaded", total,
-                         worker->image_bytes);
-        return NULL;
-    }
-    struct rg_image *image = calloc(1, sizeof *image);
-    unsigned char *data = image ? calloc(1, total + IMAGE_TAIL) : NULL;
-    if (!data) {
-        free(image);
-        job->result = CUDA_ERROR_OUT_OF_MEMORY;
-        return NULL;
-    }
-    *image = (struct rg_image){.next = worker->images, .id = id, .total = total, .data = data};
-    worker->images = image;
-    worker->image_bytes += total;
-    return image;
-}
-
-CUresult rg_serve_rgImageData(struct rg_job *job, unsigned long long image, size_t total, size_t offset,
-                              size_t bytes)
-{
-    struct rg_image *to = *find_image(job->worker, image);
-    if (!to && offset == 0)
-        to = make_image(job, image, total);
-    if (!to) /* no memory for it: what follows goes nowhere, and loading it fails */
-        return job->result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : job->result;
-    if (total != to->total || offset != to->received || bytes > total - offset || bytes != job->bulk_left) {
-        rg_job_violation(job, "part of an image that does not fit: %zu bytes at %zu of %zu", bytes, offset,
-                         total);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (rg_job_recv_bulk(job, to->data + offset, bytes) != RG_OK)
-        return CUDA_ERROR_UNKNOWN;
-    to->received += bytes;
-    return CUDA_SUCCESS;
-}
 
 /* The wrapper that nvcc puts around containers in programs, version 2 (common/cuda/image.h). */
 struct wrapper {
@@ -83,29 +21,6 @@ struct wrapper {
     const void *container;
     const void *const *prelinked;
 };
-
-CUresult rg_serve_rgImageParts(struct rg_job *job, unsigned long long id, unsigned int count,
-                               const unsigned long long *offsets)
-{
-    struct rg_image *image = *find_image(job->worker, id);
-    if (!image || image->received != image->total || image->parts || !count)
-        return CUDA_ERROR_INVALID_IMAGE;
-    image->parts = calloc((size_t)count + 1, sizeof *image->parts);
-    if (!image->parts)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    for (unsigned i = 0; i < count; i++) {
-        struct rg_cuda_image part;
-        if (offsets[i] >= image->total || offsets[i] % 16 ||
-            rg_cuda_image_identify_bytes(image->data + offsets[i], image->total - offsets[i], &part) !=
-                RG_CUDA_IMAGE_CONTAINER) {
-            rg_job_violation(job, "part %u of an image at %llu of %zu is no container", i, offsets[i],
-                             image->total);
-            return CUDA_ERROR_INVALID_IMAGE;
-        }
-        image->parts[i] = part.data;
-    }
-    return CUDA_SUCCESS;
-}
 
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
 
@@ -119,28 +34,6 @@ struct load {
     size_t info_size, error_size;
 };
 
-/* Whether an option's value is a number, and so means the same here. */
-static bool option_travels(CUjit_option option)
-{
-    switch ((int)option) {
-    case CU_JIT_WALL_TIME:
-    case CU_JIT_INFO_LOG_BUFFER:
-    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-    case CU_JIT_ERROR_LOG_BUFFER:
-    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-    case CU_JIT_GLOBAL_SYMBOL_NAMES:
-    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-    case CU_JIT_GLOBAL_SYMBOL_COUNT:
-    case CU_JIT_REFERENCED_KERNEL_NAMES:
-    case CU_JIT_REFERENCED_KERNEL_COUNT:
-    case CU_JIT_REFERENCED_VARIABLE_NAMES:
-    case CU_JIT_REFERENCED_VARIABLE_COUNT:
-        return false;
-    default:
-        return (int)option >= 0 && option < CU_JIT_NUM_OPTIONS;
-    }
-}
-
 static void add_option(struct load *load, CUjit_option option, void *value)
 {
     load->options[load->count] = option;
@@ -152,12 +45,12 @@ static CUresult begin_load(struct rg_job *job, struct load *load, uint64_t id, u
                            size_t error_size)
 {
     memset(load, 0, sizeof *load);
-    load->image = find_image(job->worker, id);
+    load->image = rg_image_find(job->worker, id);
     struct rg_image *image = *load->image;
     if (!image || image->received != image->total)
         return CUDA_ERROR_INVALID_IMAGE;
     struct rg_cuda_image found;
-    if (rg_cuda_image_identify_bytes(image->data, image->total + IMAGE_TAIL, &found) ==
+    if (rg_cuda_image_identify_bytes(image->data, image->total + RG_IMAGE_TAIL, &found) ==
         RG_CUDA_IMAGE_UNKNOWN) {
         rg_warn("session %llu: an image of %zu bytes that is no module",
                 (unsigned long long)job->worker->session, image->total);
@@ -174,7 +67,7 @@ static CUresult begin_load(struct rg_job *job, struct load *load, uint64_t id, u
     if (count > OPTIONS_MAX - 4)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
-        if (!option_travels(options[i])) {
+        if (!rg_jit_option_travels(options[i])) {
             rg_warn("session %llu: a module with JIT option %d, which cannot be passed on",
                     (unsigned long long)job->worker->session, (int)options[i]);
             return CUDA_ERROR_NOT_SUPPORTED;
@@ -211,7 +104,7 @@ static void end_load(struct rg_job *job, struct load *load)
     output_log(job, load->info, load->info_size);
     output_log(job, load->error, load->error_size);
     if (*load->image)
-        free_image(job->worker, load->image);
+        rg_image_free(job->worker, load->image);
 }
 
 CUresult rg_serve_rgModuleLoad(struct rg_job *job, uint64_t module, unsigned long long image,

@@ -1,0 +1,113 @@
+/*
+ * image.c - images arrive in parts and are put together here; each is used once (loaded, or given to a linker) and then
+ * freed.
+ */
+#include "server/image.h"
+
+#include "common/cuda/image.h"
+#include "generated/server/serve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id)
+{
+    struct rg_image **link = &worker->images;
+    while (*link && (*link)->id != id)
+        link = &(*link)->next;
+    return link;
+}
+
+void rg_image_free(struct rg_worker *worker, struct rg_image **link)
+{
+    struct rg_image *image = *link;
+    *link = image->next;
+    worker->image_bytes -= image->total;
+    free(image->data);
+    free(image->parts);
+    free(image);
+}
+
+static struct rg_image *make_image(struct rg_job *job, uint64_t id, size_t total)
+{
+    struct rg_worker *worker = job->worker;
+    if (total == 0 || total > RG_IMAGE_MAX - worker->image_bytes) {
+        rg_job_violation(job, "an image of %zu bytes where %zu are waiting to be loaded", total,
+                         worker->image_bytes);
+        return NULL;
+    }
+    struct rg_image *image = calloc(1, sizeof *image);
+    unsigned char *data = image ? calloc(1, total + RG_IMAGE_TAIL) : NULL;
+    if (!data) {
+        free(image);
+        job->result = CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
+    }
+    *image = (struct rg_image){.next = worker->images, .id = id, .total = total, .data = data};
+    worker->images = image;
+    worker->image_bytes += total;
+    return image;
+}
+
+CUresult rg_serve_rgImageData(struct rg_job *job, unsigned long long image, size_t total, size_t offset,
+                              size_t bytes)
+{
+    struct rg_image *to = *rg_image_find(job->worker, image);
+    if (!to && offset == 0)
+        to = make_image(job, image, total);
+    if (!to) /* no memory for it: what follows goes nowhere, and loading it fails */
+        return job->result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : job->result;
+    if (total != to->total || offset != to->received || bytes > total - offset || bytes != job->bulk_left) {
+        rg_job_violation(job, "part of an image that does not fit: %zu bytes at %zu of %zu", bytes, offset,
+                         total);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (rg_job_recv_bulk(job, to->data + offset, bytes) != RG_OK)
+        return CUDA_ERROR_UNKNOWN;
+    to->received += bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_serve_rgImageParts(struct rg_job *job, unsigned long long id, unsigned int count,
+                               const unsigned long long *offsets)
+{
+    struct rg_image *image = *rg_image_find(job->worker, id);
+    if (!image || image->received != image->total || image->parts || !count)
+        return CUDA_ERROR_INVALID_IMAGE;
+    image->parts = calloc((size_t)count + 1, sizeof *image->parts);
+    if (!image->parts)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < count; i++) {
+        struct rg_cuda_image part;
+        if (offsets[i] >= image->total || offsets[i] % 16 ||
+            rg_cuda_image_identify_bytes(image->data + offsets[i], image->total - offsets[i], &part) !=
+                RG_CUDA_IMAGE_CONTAINER) {
+            rg_job_violation(job, "part %u of an image at %llu of %zu is no container", i, offsets[i],
+                             image->total);
+            return CUDA_ERROR_INVALID_IMAGE;
+        }
+        image->parts[i] = part.data;
+    }
+    return CUDA_SUCCESS;
+}
+
+bool rg_jit_option_travels(CUjit_option option)
+{
+    switch ((int)option) {
+    case CU_JIT_WALL_TIME:
+    case CU_JIT_INFO_LOG_BUFFER:
+    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_ERROR_LOG_BUFFER:
+    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_GLOBAL_SYMBOL_NAMES:
+    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+    case CU_JIT_GLOBAL_SYMBOL_COUNT:
+    case CU_JIT_REFERENCED_KERNEL_NAMES:
+    case CU_JIT_REFERENCED_KERNEL_COUNT:
+    case CU_JIT_REFERENCED_VARIABLE_NAMES:
+    case CU_JIT_REFERENCED_VARIABLE_COUNT:
+        return false;
+    default:
+        return (int)option >= 0 && option < CU_JIT_NUM_OPTIONS;
+    }
+}
