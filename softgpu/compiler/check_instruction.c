@@ -209,6 +209,20 @@ static bool type_in(const struct sg_insn *insn, const char *names)
     return false;
 }
 
+/* Vectors of up to 16 bytes in global memory; each element is an atomic operation of its own. */
+static void check_vector_atomic(struct sg_checker *checker, struct sg_insn *insn, uint8_t op, uint32_t width)
+{
+    bool extreme = op == SG_ATOM_MIN || op == SG_ATOM_MAX;
+    if (op != SG_ATOM_ADD && !(extreme && insn->types[0] != SG_F32))
+        sg_check_fail(checker, "the operation does not fit a vector of type .%s",
+                      sg_types[insn->types[0]].name);
+    if (width * sg_types[insn->types[0]].bits > 128)
+        sg_check_fail(checker, "a vector of more than 16 bytes");
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    if (space != 0 && space != SG_MOD_GLOBAL)
+        sg_check_fail(checker, "atomic operations on vectors work on .global memory");
+}
+
 static void check_atomic(struct sg_checker *checker, struct sg_insn *insn)
 {
     static const char *const allowed[] = {[SG_ATOM_AND] = "b32 b64",
@@ -221,7 +235,11 @@ static void check_atomic(struct sg_checker *checker, struct sg_insn *insn)
                                           [SG_ATOM_DEC] = "u32",
                                           [SG_ATOM_MIN] = "u32 s32 u64 s64",
                                           [SG_ATOM_MAX] = "u32 s32 u64 s64"};
-    uint8_t op = SG_MOD(insn, SG_GROUP_ATOM);
+    uint8_t op = SG_MOD(insn, SG_GROUP_ATOM), vec = SG_MOD(insn, SG_GROUP_VEC);
+    if (vec != 0) {
+        check_vector_atomic(checker, insn, op, 1u << vec);
+        return;
+    }
     if (!type_in(insn, allowed[op]))
         sg_check_fail(checker, "the operation does not fit type .%s", sg_types[insn->types[0]].name);
     bool cas = op == SG_ATOM_CAS;

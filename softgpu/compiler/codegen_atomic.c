@@ -24,11 +24,15 @@ static LLVMAtomicOrdering failure_ordering(LLVMAtomicOrdering success)
     return success == LLVMAtomicOrderingRelease ? LLVMAtomicOrderingMonotonic : success;
 }
 
-static LLVMValueRef add_small(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
+static LLVMValueRef compute_small(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
 {
     enum sg_type type = type_of(gen);
-    LLVMValueRef value =
-        LLVMBuildFAdd(B, sg_gen_small_to_f32(gen, type, a), sg_gen_small_to_f32(gen, type, b), "");
+    uint8_t op = SG_MOD(gen->insn, SG_GROUP_ATOM);
+    a = sg_gen_small_to_f32(gen, type, a);
+    b = sg_gen_small_to_f32(gen, type, b);
+    LLVMValueRef value = op == SG_ATOM_MIN   ? sg_gen_math(gen, "llvm.minnum", a, b, NULL)
+                         : op == SG_ATOM_MAX ? sg_gen_math(gen, "llvm.maxnum", a, b, NULL)
+                                             : LLVMBuildFAdd(B, a, b, "");
     return sg_gen_f32_to_small(gen, type, value, SG_RN);
 }
 
@@ -54,9 +58,9 @@ static LLVMValueRef compute(struct sg_codegen *gen, LLVMValueRef old, LLVMValueR
     }
     default:
         if (type_of(gen) == SG_F16 || type_of(gen) == SG_BF16)
-            return add_small(gen, old, b);
-        LLVMValueRef low = add_small(gen, half_of(gen, old, 0), half_of(gen, b, 0));
-        LLVMValueRef high = add_small(gen, half_of(gen, old, 1), half_of(gen, b, 1));
+            return compute_small(gen, old, b);
+        LLVMValueRef low = compute_small(gen, half_of(gen, old, 0), half_of(gen, b, 0));
+        LLVMValueRef high = compute_small(gen, half_of(gen, old, 1), half_of(gen, b, 1));
         high = LLVMBuildShl(B, LLVMBuildZExt(B, high, gen->i32, ""), sg_gen_const(gen, 32, 16), "");
         return LLVMBuildOr(B, high, LLVMBuildZExt(B, low, gen->i32, ""), "");
     }
@@ -153,6 +157,23 @@ static LLVMValueRef operate(struct sg_codegen *gen, uint32_t first)
     return LLVMBuildAtomicRMW(B, host_operation(op, type), address, b, ordering(gen), 0);
 }
 
+/* Element by element. `from`: the vector after the address; `to`: the vector of old values, or NULL. */
+static void operate_vector(struct sg_codegen *gen, const struct sg_operand *to, const struct sg_operand *from)
+{
+    enum sg_type type = type_of(gen);
+    bool small = type != SG_F32;
+    LLVMValueRef address = sg_gen_address(gen, from - 1, SG_MOD(gen->insn, SG_GROUP_SPACE));
+    for (uint32_t i = 0; i < from->count; i++) {
+        LLVMValueRef offset = sg_gen_const(gen, 64, (uint64_t)i * sg_type_bytes(type));
+        LLVMValueRef place = LLVMBuildGEP2(B, gen->i8, address, &offset, 1, "");
+        LLVMValueRef b = sg_gen_read(gen, &from->items[i], type);
+        LLVMValueRef old = small ? exchange_loop(gen, place, b)
+                                 : LLVMBuildAtomicRMW(B, LLVMAtomicRMWBinOpFAdd, place, b, ordering(gen), 0);
+        if (to != NULL)
+            sg_gen_write(gen, &to->items[i], type, old);
+    }
+}
+
 static void fence(struct sg_codegen *gen)
 {
     LLVMAtomicOrdering order = LLVMAtomicOrderingSequentiallyConsistent;
@@ -163,12 +184,21 @@ static void fence(struct sg_codegen *gen)
 
 bool sg_gen_atomic(struct sg_codegen *gen)
 {
+    const struct sg_operand *operands = gen->insn->operands;
+    bool vector = SG_MOD(gen->insn, SG_GROUP_VEC) != 0;
     switch (gen->insn->form->op) {
     case SG_OP_ATOM:
+        if (vector) {
+            operate_vector(gen, &operands[0], &operands[2]);
+            return true;
+        }
         sg_gen_result(gen, operate(gen, 2));
         return true;
     case SG_OP_RED:
-        operate(gen, 1);
+        if (vector)
+            operate_vector(gen, NULL, &operands[1]);
+        else
+            operate(gen, 1);
         return true;
     case SG_OP_FENCE:
         fence(gen);

@@ -37,6 +37,13 @@ static const struct {
     {"div.f32 %f1, %f2, %f3;", "ptx:11: needs .approx or a rounding mode: div.f32 %f1, %f2, %f3\n"},
     {"atom.global.inc.s32 %r1, [%rd1], 1;",
      "ptx:11: the operation does not fit type .s32: atom.global.inc.s32 %r1, [%rd1], 1\n"},
+    {"red.global.add.v8.f32 [%rd1], {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1};",
+     "ptx:11: a vector of more than 16 bytes: "
+     "red.global.add.v8.f32 [%rd1], {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1}\n"},
+    {"red.global.min.v2.f32 [%rd1], {%f1, %f1};",
+     "ptx:11: the operation does not fit a vector of type .f32: red.global.min.v2.f32 [%rd1], {%f1, %f1}\n"},
+    {"red.shared.add.v2.f32 [%rd1], {%f1, %f1};", "ptx:11: atomic operations on vectors work on .global "
+                                                  "memory: red.shared.add.v2.f32 [%rd1], {%f1, %f1}\n"},
     {"call (%r1), nothing, (%r2);", "ptx:11: unknown name 'nothing': call (%r1), nothing, (%r2)\n"},
     {".reg .b32 %r<4>;", "ptx:11: '%r' is already declared here\n"},
     {"add.s32 %r1, %r2, 3", "ptx:12: expected ';', found 'ret'\n"},

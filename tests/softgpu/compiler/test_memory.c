@@ -177,6 +177,41 @@ Test(memory, atomics)
     cr_expect_eq(memory[10], 300);
 }
 
+Test(memory, atomics_on_vectors)
+{
+    enum { THREADS = 64 };
+    _Alignas(16) struct {
+        float v4[4];
+        uint16_t halves[8];
+        uint32_t pairs[2];
+        float old[2];
+    } memory = {
+        .v4 = {0, 10, 20, 30}, .halves = {0xbc00, 0, 0, 0, 0, 0, 0, 0x7e00}, .pairs = {0x40004000, 0}};
+    struct sg_program *program = program_of(
+        ".entry k(.param .u64 out) { .reg .b64 %a<4>; .reg .b32 %r<4>; .reg .f32 %f<9>; .reg .b16 %h<9>;\n"
+        "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x; cvt.rn.f32.u32 %f1, %r1; mov.b32 %f2, 0f40000000;\n"
+        "  red.global.add.v4.f32 [%a1], {%f1, %f2, %f2, %f1};\n"
+        "  cvt.rn.f16.f32 %h1, %f1; cvt.rn.f16.f32 %h2, %f2;\n"
+        "  red.relaxed.gpu.global.max.noftz.v8.f16 [%a1+16], {%h1, %h2, %h1, %h2, %h1, %h2, %h1, %h2};\n"
+        "  mov.b32 %r2, 0x3c004400; atom.add.noftz.v2.bf16x2 {%r3, %r3}, [%a1+32], {0, 0};\n"
+        "  red.global.min.noftz.v2.f16x2 [%a1+32], {%r2, %r2};\n"
+        "  atom.global.add.v2.f32 {%f5, %f6}, [%a1+40], {%f2, %f2}; ret; }");
+    const void *params[1] = {&memory};
+    run_block(program, THREADS, params);
+    free_program(program);
+    cr_expect_eq(memory.v4[0], 2016.0f);
+    cr_expect_eq(memory.v4[1], 138.0f);
+    cr_expect_eq(memory.v4[2], 148.0f);
+    cr_expect_eq(memory.v4[3], 2046.0f);
+    cr_expect_eq(memory.halves[0], 0x53e0); /* 63 */
+    cr_expect_eq(memory.halves[1], 0x4000);
+    cr_expect_eq(memory.halves[7], 0x4000, "NaN gives way to a number: %#x", memory.halves[7]);
+    cr_expect_eq(memory.pairs[0], 0x3c004000);
+    cr_expect_eq(memory.pairs[1], 0);
+    cr_expect_eq(memory.old[0], 128.0f);
+    cr_expect_eq(memory.old[1], 128.0f);
+}
+
 Test(memory, barrier_and_shared)
 {
     enum { THREADS = 96, BLOCKS = 5 };
