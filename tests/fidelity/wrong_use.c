@@ -420,6 +420,36 @@ static void errors_and_look_up(void)
     printf("%d %d\n", qr, fn == 0);
 }
 
+static void linking(void)
+{
+    CUlinkState state;
+    CUmodule linked;
+    CUfunction entry;
+    void *image;
+    char log[1000] = "";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)sizeof log};
+    char text[sizeof ptx];
+    memcpy(text, ptx, sizeof ptx);
+    TRY(cuLinkCreate_v2(0, NULL, NULL, NULL));
+    TRY(cuLinkCreate_v2(2, options, NULL, &state));
+    TRY(cuLinkCreate_v2(2, options, values, &state));
+    TRY(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, NULL, 10, "none", 0, NULL, NULL));
+    TRY(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, text, 0, "none", 0, NULL, NULL));
+    TRY(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, text, sizeof text, "text", 0, NULL, NULL));
+    TRY(cuLinkAddFile_v2(state, CU_JIT_INPUT_PTX, "/nonexistent.ptx", 0, NULL, NULL));
+    TRY(cuLinkComplete(state, &image, &sz));
+    TRY(cuModuleLoadData(&linked, image));
+    TRY(cuLinkDestroy(state));
+    TRY(cuModuleGetFunction(&entry, linked, "k"));
+    TRY(cuModuleUnload(linked));
+    TRY(cuLinkCreate_v2(2, options, values, &state));
+    TRY(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, (char[]){"garbage"}, 8, "garbage", 0, NULL, NULL));
+    TRY(cuLinkComplete(state, &image, &sz));
+    printf("a log: %d\n", log[0] != '\0');
+    TRY(cuLinkDestroy(state));
+}
+
 static void use_after_free(void)
 {
     TRY(cuMemFree_v2(p));
@@ -474,6 +504,7 @@ int main(void)
     occupancy();
     pools();
     errors_and_look_up();
+    linking();
     use_after_free();
     device_fault();
     return 0;
