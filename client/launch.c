@@ -8,6 +8,7 @@
 #include "client/handle.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
+#include "proto/launch_attribute.h"
 
 #include <string.h>
 
@@ -139,36 +140,12 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
     return launch(f, &d, hStream, true, kernelParams, NULL, 0, NULL);
 }
 
-/* Attributes whose values mean the same to the worker; others name memory or objects of this side. */
-static bool attribute_travels(const CUlaunchAttribute *attribute)
-{
-    switch (attribute->id) {
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* its base is a device address */
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: /* events are handles, which the worker translates */
-    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        return true;
-    default:
-        return false;
-    }
-}
-
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < config->numAttrs; i++)
-        if (!attribute_travels(&config->attrs[i]))
+        if (rg_launch_attribute_kind(config->attrs[i].id) == RG_LAUNCH_ATTRIBUTE_REFUSED)
             return rg_unsupported("cuLaunchKernelEx with an attribute that names a graph node");
     struct dimensions d = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                            {config->blockDimX, config->blockDimY, config->blockDimZ},

@@ -214,6 +214,31 @@ static CUresult keep(enum rg_kind kind, uint64_t handle, struct rg_call *reply, 
     return status;
 }
 
+/* A function of a module or kernel of a library by name: known, or asked for and kept. */
+static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name,
+                             struct rg_found_function **list, uint64_t *out)
+{
+    rg_found_lock();
+    uint64_t handle = rg_found_by_name(*list, name);
+    rg_found_unlock();
+    if (handle) {
+        *out = handle;
+        return CUDA_SUCCESS;
+    }
+    handle = rg_handle_create(kind);
+    if (!handle)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    CUresult status =
+        kind == RG_KIND_FUNCTION
+            ? rg_op_rgModuleGetFunction(&(CUfunction){(CUfunction)handle}, (CUmodule)owner, name, &reply)
+            : rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)handle}, (CUlibrary)owner, name, &reply);
+    status = keep(kind, handle, &reply, status, name, owner, list);
+    if (status == CUDA_SUCCESS)
+        *out = handle;
+    return status;
+}
+
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
@@ -222,23 +247,9 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
     if (!hfunc || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
-    if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
-    rg_found_lock();
-    CUfunction function = (CUfunction)rg_found_by_name(shadow->module.functions, name);
-    rg_found_unlock();
-    if (!function) {
-        function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
-        if (!function)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        struct rg_call reply;
-        status = rg_op_rgModuleGetFunction(&function, hmod, name, &reply);
-        status = keep(RG_KIND_FUNCTION, (uint64_t)function, &reply, status, name, (uint64_t)hmod,
-                      &shadow->module.functions);
-    }
-    if (status == CUDA_SUCCESS)
-        *hfunc = function;
-    return status;
+    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, &shadow->module.functions,
+                                 (uint64_t *)hfunc)
+                  : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
@@ -249,23 +260,9 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
     if (!pKernel || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
-    if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
-    rg_found_lock();
-    CUkernel kernel = (CUkernel)rg_found_by_name(shadow->library.kernels, name);
-    rg_found_unlock();
-    if (!kernel) {
-        kernel = (CUkernel)rg_handle_create(RG_KIND_KERNEL);
-        if (!kernel)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        struct rg_call reply;
-        status = rg_op_rgLibraryGetKernel(&kernel, library, name, &reply);
-        status = keep(RG_KIND_KERNEL, (uint64_t)kernel, &reply, status, name, (uint64_t)library,
-                      &shadow->library.kernels);
-    }
-    if (status == CUDA_SUCCESS)
-        *pKernel = kernel;
-    return status;
+    return shadow ? find_by_name(RG_KIND_KERNEL, (uint64_t)library, name, &shadow->library.kernels,
+                                 (uint64_t *)pKernel)
+                  : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)

@@ -4,25 +4,15 @@
  */
 #include "common/log.h"
 #include "generated/server/serve.h"
+#include "proto/launch_attribute.h"
 #include "server/worker.h"
 
 /* Whether the attribute may be passed on; handles in it are translated. */
 static bool translate(struct rg_job *job, CUlaunchAttribute *attribute)
 {
-    switch (attribute->id) {
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* its base is a device address */
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    if (rg_launch_attribute_kind(attribute->id) == RG_LAUNCH_ATTRIBUTE_PLAIN)
         return true;
+    switch (attribute->id) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
         attribute->value.programmaticEvent.event =
             rg_job_object(job, RG_KIND_EVENT, (uint64_t)attribute->value.programmaticEvent.event);
