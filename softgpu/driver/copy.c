@@ -75,7 +75,7 @@ static bool held(const struct transfer *t, const struct side *side)
 {
     uint64_t bytes;
     return !sg_address_is_device(side->address) ||
-           (extent(t, side, &bytes) && sg_range_holds(side->address, bytes));
+           (extent(t, side, &bytes) && sg_range_allows(side->address, bytes, side == &t->to));
 }
 
 /* Memory that was freed by a stream that did not wait for this one is met as a device would meet it. */
@@ -106,7 +106,8 @@ static CUresult place_side(const struct transfer *t, struct side *side, bool dev
         return CUDA_SUCCESS;
     }
     bool host = range.kind == SG_RANGE_HOST || range.kind == SG_RANGE_REGISTERED;
-    bool inside = bytes <= range.size - (side->address - range.base);
+    bool inside = range.kind == SG_RANGE_MAPPED ? sg_range_allows(side->address, bytes, side == &t->to)
+                                                : bytes <= range.size - (side->address - range.base);
     if (!inside && (!host || device))
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind ==

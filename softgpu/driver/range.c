@@ -32,8 +32,9 @@ struct range_set {
 
 static struct {
     pthread_mutex_t lock;
-    struct range_set device, host;
-    uint64_t start, end, cursor; /* of the window; start 0 until it is reserved */
+    struct range_set device, host, reserved;
+    /* of the window; start 0 until it is reserved. Allocations lie below `middle`, reservations above. */
+    uint64_t start, middle, end, cursor, reserved_cursor;
     uint64_t used[SG_DEVICES_MAX];
     unsigned long long next_id;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -100,6 +101,7 @@ static bool reserve_window(void)
             madvise(at, size, MADV_DONTDUMP);
             madvise(at, size, MADV_DONTFORK);
             memory.start = memory.cursor = start;
+            memory.middle = memory.reserved_cursor = start + size / 2;
             memory.end = start + size;
             return true;
         }
@@ -119,23 +121,27 @@ static bool fits(uint64_t at, uint64_t span, uint64_t end)
     return at <= end && end - at >= span;
 }
 
-/* Where `span` bytes are free in the window: behind the last one given out, else the first gap. 0: nowhere. */
-static uint64_t place(uint64_t span, uint64_t alignment)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-    struct range_set *set = &memory.device;
-    if (memory.start == 0 && !reserve_window())
-        return 0;
-    uint64_t at = align_up(memory.cursor, alignment);
-    size_t above = upper(set, memory.cursor - 1); /* one that begins at the cursor counts */
-    if (fits(at, span, above < set->n ? set->at[above]->base : memory.end))
+    return a < b ? a : b;
+}
+
+/* Where `span` bytes are free in [start, end) of the window: behind the last one given out, else the first gap.
+ * 0: nowhere. */
+static uint64_t place(const struct range_set *set, uint64_t start, uint64_t end, uint64_t cursor,
+                      uint64_t span, uint64_t alignment)
+{
+    uint64_t at = align_up(cursor, alignment);
+    size_t above = upper(set, cursor - 1); /* one that begins at the cursor counts */
+    if (fits(at, span, above < set->n ? least(set->at[above]->base, end) : end))
         return at;
-    at = memory.start;
+    at = align_up(start, alignment);
     for (size_t i = 0; i < set->n; i++) {
-        if (fits(at, span, set->at[i]->base))
+        if (fits(at, span, least(set->at[i]->base, end)))
             return at;
         at = align_up(set->at[i]->base + set->at[i]->span, alignment);
     }
-    return fits(at, span, memory.end) ? at : 0;
+    return fits(at, span, end) ? at : 0;
 }
 
 static uint64_t committed(const struct sg_range *range)
@@ -166,7 +172,10 @@ CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, ui
     uint64_t *used = &memory.used[device->ordinal];
     if (bytes > device->memory_total - *used)
         goto out;
-    range->base = place(range->span, bytes >= LARGE ? LARGE : PAGE);
+    if (memory.start == 0 && !reserve_window())
+        goto out;
+    range->base = place(&memory.device, memory.start, memory.middle, memory.cursor, range->span,
+                        bytes >= LARGE ? LARGE : PAGE);
     if (range->base == 0)
         goto out;
     void *at = mmap((void *)(uintptr_t)range->base, bytes, PROT_READ | PROT_WRITE,
@@ -328,12 +337,42 @@ bool sg_range_find(uint64_t address, struct sg_range *out)
     return range != NULL;
 }
 
+/* What can be done with a range's memory at all: the engine's threads are the same for all devices. */
+static unsigned char strongest_access(const struct sg_range *range)
+{
+    unsigned char access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (range->kind != SG_RANGE_MAPPED)
+        return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        access |= range->access[i];
+    return access;
+}
+
+bool sg_range_allows(uint64_t address, uint64_t size, bool write)
+{
+    const unsigned char needed = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+    bool allowed = size == 0;
+    pthread_mutex_lock(&memory.lock);
+    const struct range_set *set = set_of(address);
+    for (size_t i = upper(set, address); !allowed && i > 0 && i <= set->n; i++) {
+        const struct sg_range *range = set->at[i - 1];
+        if (address < range->base || address - range->base >= range->size ||
+            (strongest_access(range) & needed) != needed)
+            break;
+        const uint64_t room = range->size - (address - range->base);
+        allowed = size <= room;
+        if (range->kind != SG_RANGE_MAPPED)
+            break;
+        address += room;
+        size -= room;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return allowed;
+}
+
 bool sg_range_holds(uint64_t address, uint64_t size)
 {
-    struct sg_range range;
-    if (size == 0)
-        return true;
-    return sg_range_find(address, &range) && size <= range.size - (address - range.base);
+    return sg_range_allows(address, size, true);
 }
 
 bool sg_range_begin_free(uint64_t address, struct sg_range *out)
@@ -382,4 +421,194 @@ uint64_t sg_memory_used(const struct sg_device *device)
     uint64_t used = memory.used[device->ordinal];
     pthread_mutex_unlock(&memory.lock);
     return used;
+}
+
+bool sg_memory_take(const struct sg_device *device, uint64_t bytes)
+{
+    pthread_mutex_lock(&memory.lock);
+    const bool enough = bytes <= device->memory_total - memory.used[device->ordinal];
+    if (enough)
+        memory.used[device->ordinal] += bytes;
+    pthread_mutex_unlock(&memory.lock);
+    return enough;
+}
+
+void sg_memory_give_back(const struct sg_device *device, uint64_t bytes)
+{
+    pthread_mutex_lock(&memory.lock);
+    memory.used[device->ordinal] -= bytes;
+    pthread_mutex_unlock(&memory.lock);
+}
+
+/* --- reserved addresses --- */
+
+/* Whether [address, address + size) lies above the middle of the window and meets no reservation. */
+static bool can_reserve(uint64_t address, uint64_t size)
+{
+    const struct range_set *set = &memory.reserved;
+    const size_t above = upper(set, address);
+    return address >= memory.middle && fits(address, size, memory.end) &&
+           (above == 0 || set->at[above - 1]->base + set->at[above - 1]->size <= address) &&
+           (above == set->n || set->at[above]->base - address >= size);
+}
+
+CUresult sg_range_reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *address)
+{
+    struct sg_range *range = calloc(1, sizeof *range);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (range == NULL)
+        return result;
+    if (alignment < SG_GRANULARITY)
+        alignment = SG_GRANULARITY;
+    *range = (struct sg_range){.size = size, .span = size, .kind = SG_RANGE_RESERVED};
+    pthread_mutex_lock(&memory.lock);
+    if (memory.start == 0 && !reserve_window())
+        goto out;
+    if (hint != 0 && hint % alignment == 0 && can_reserve(hint, size))
+        range->base = hint;
+    else
+        range->base =
+            place(&memory.reserved, memory.middle, memory.end, memory.reserved_cursor, size, alignment);
+    if (range->base == 0 || !insert(&memory.reserved, range))
+        goto out;
+    if (range->base != hint)
+        memory.reserved_cursor = range->base + size;
+    *address = range->base;
+    range = NULL;
+    result = CUDA_SUCCESS;
+out:
+    pthread_mutex_unlock(&memory.lock);
+    free(range);
+    return result;
+}
+
+/* Whether a mapping meets [address, address + size). Lock held. */
+static bool meets_mapping(uint64_t address, uint64_t size)
+{
+    const size_t above = upper(&memory.device, address);
+    return lookup(&memory.device, address) != NULL ||
+           (above < memory.device.n && memory.device.at[above]->base - address < size);
+}
+
+CUresult sg_range_unreserve(uint64_t address, uint64_t size)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory.lock);
+    struct sg_range *range = lookup(&memory.reserved, address);
+    if (range != NULL && range->base == address && range->size == size && !meets_mapping(address, size)) {
+        take_out(&memory.reserved, range);
+        free(range);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return result;
+}
+
+CUresult sg_range_map(uint64_t address, uint64_t size, int file, uint64_t offset,
+                      struct sg_allocation *allocation, struct sg_device *device)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    struct sg_range *range = calloc(1, sizeof *range);
+    if (range == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *range = (struct sg_range){.base = address,
+                               .size = size,
+                               .span = size,
+                               .kind = SG_RANGE_MAPPED,
+                               .device = device,
+                               .allocation = allocation};
+    pthread_mutex_lock(&memory.lock);
+    const struct sg_range *reserved = lookup(&memory.reserved, address);
+    if (reserved == NULL || size > reserved->size - (address - reserved->base) ||
+        meets_mapping(address, size))
+        goto out;
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+    range->buffer_id = ++memory.next_id;
+    if (!insert(&memory.device, range))
+        goto out;
+    void *at = mmap((void *)(uintptr_t)address, size, PROT_NONE, MAP_SHARED | MAP_FIXED, file, (off_t)offset);
+    if (at == MAP_FAILED) {
+        rg_warn("mapping %llu bytes of device memory: %s", (unsigned long long)size, strerror(errno));
+        take_out(&memory.device, range);
+        goto out;
+    }
+    madvise(at, size, MADV_DONTDUMP);
+    madvise(at, size, MADV_DONTFORK);
+    range = NULL;
+    result = CUDA_SUCCESS;
+out:
+    pthread_mutex_unlock(&memory.lock);
+    free(range);
+    return result;
+}
+
+/* The index of the first of the whole mappings that make up [address, address + size), and behind the last; false if
+ * they do not. Lock held. */
+static bool mappings(uint64_t address, uint64_t size, size_t *begin, size_t *end)
+{
+    const struct range_set *set = &memory.device;
+    size_t i = *begin = upper(set, address - 1);
+    for (; size > 0; i++) {
+        if (i == set->n || set->at[i]->kind != SG_RANGE_MAPPED || set->at[i]->base != address ||
+            set->at[i]->size > size)
+            return false;
+        address += set->at[i]->size;
+        size -= set->at[i]->size;
+    }
+    *end = i;
+    return i > *begin;
+}
+
+bool sg_range_is_mapped(uint64_t address, uint64_t size)
+{
+    size_t begin, end;
+    pthread_mutex_lock(&memory.lock);
+    const bool whole = mappings(address, size, &begin, &end);
+    pthread_mutex_unlock(&memory.lock);
+    return whole;
+}
+
+CUresult sg_range_unmap(uint64_t address, uint64_t size, void (*gone)(struct sg_allocation *allocation))
+{
+    size_t begin, end;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory.lock);
+    if (!mappings(address, size, &begin, &end))
+        goto out;
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (mmap((void *)(uintptr_t)address, size, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        goto out;
+    while (end-- > begin) {
+        struct sg_range *range = memory.device.at[end];
+        take_out(&memory.device, range);
+        gone(range->allocation);
+        free(range);
+    }
+    result = CUDA_SUCCESS;
+out:
+    pthread_mutex_unlock(&memory.lock);
+    return result;
+}
+
+CUresult sg_range_set_access(uint64_t address, uint64_t size, const CUmemAccessDesc *descriptions, size_t n)
+{
+    size_t begin, end;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&memory.lock);
+    if (!mappings(address, size, &begin, &end))
+        result = CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = begin; result == CUDA_SUCCESS && i < end; i++) {
+        struct sg_range *range = memory.device.at[i];
+        for (size_t j = 0; j < n; j++)
+            range->access[descriptions[j].location.id] = (unsigned char)descriptions[j].flags;
+        const unsigned char access = strongest_access(range);
+        const int protection = access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+                               : access == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
+                                                                            : PROT_NONE;
+        if (mprotect((void *)(uintptr_t)range->base, range->size, protection) != 0)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return result;
 }

@@ -6,6 +6,10 @@
  * of the host's lives, so an address tells what it is. Freed pages and the guard page behind an allocation
  * cannot be accessed: kernels that do get an address fault, as on a real device. The window is used front to
  * back, so freed addresses are not given out again soon.
+ *
+ * The upper half of the window is for addresses that applications reserve and map memory at themselves (vmm.c). A
+ * mapping is a range like any other, but copies may go from one into its neighbour, and it can be accessed only as far
+ * as the application has allowed it.
  */
 #ifndef SG_RANGE_H
 #define SG_RANGE_H
@@ -19,7 +23,11 @@ enum sg_range_kind {
     SG_RANGE_MODULE,     /* variables of a module */
     SG_RANGE_HOST,       /* cuMemHostAlloc */
     SG_RANGE_REGISTERED, /* cuMemHostRegister */
+    SG_RANGE_MAPPED,     /* cuMemMap */
+    SG_RANGE_RESERVED,   /* cuMemAddressReserve: no memory, never found by address */
 };
+
+struct sg_allocation; /* vmm.c */
 
 struct sg_range {
     uint64_t base, size; /* as asked for */
@@ -33,6 +41,8 @@ struct sg_range {
     struct sg_pool *pool;
     unsigned long long buffer_id;
     int sync_memops;
+    struct sg_allocation *allocation;     /* SG_RANGE_MAPPED: what is mapped */
+    unsigned char access[SG_DEVICES_MAX]; /* SG_RANGE_MAPPED: CUmemAccess_flags of each device */
 };
 
 /** Allocates device memory. CUDA_ERROR_OUT_OF_MEMORY if the device's total would be exceeded. */
@@ -55,8 +65,38 @@ bool sg_range_set_sync_memops(uint64_t address, int value);
 void sg_ranges_drop_context(struct sg_context *context);
 /** True if the address lies in the window of device addresses. */
 bool sg_address_is_device(uint64_t address);
-/** True if [address, address+size) lies within one known device range (size 0: true). */
+/**
+ * True if [address, address+size) lies within one known device range, or in mappings side by side, and may be read, and
+ * for `write` also written (size 0: true).
+ */
+bool sg_range_allows(uint64_t address, uint64_t size, bool write);
+/** sg_range_allows reading and writing. */
 bool sg_range_holds(uint64_t address, uint64_t size);
+
+/* --- reserved addresses and what is mapped there; sizes and addresses are multiples of SG_GRANULARITY --- */
+
+#define SG_GRANULARITY (2ull << 20)
+
+/** Reserves addresses, at `hint` if that is possible (0: anywhere). */
+CUresult sg_range_reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *address);
+/** Gives a whole reservation back; CUDA_ERROR_INVALID_VALUE if it is none or something is mapped in it. */
+CUresult sg_range_unreserve(uint64_t address, uint64_t size);
+/** Maps the file at `offset`, which is `allocation`'s, into a reservation, without access. */
+CUresult sg_range_map(uint64_t address, uint64_t size, int file, uint64_t offset,
+                      struct sg_allocation *allocation, struct sg_device *device);
+/**
+ * Takes away the mappings that make up [address, address+size); `gone` is called for the allocation of each, under this
+ * file's lock.
+ */
+CUresult sg_range_unmap(uint64_t address, uint64_t size, void (*gone)(struct sg_allocation *allocation));
+/** True if [address, address+size) is made up of whole mappings. */
+bool sg_range_is_mapped(uint64_t address, uint64_t size);
+/** Sets what the devices may do with the mappings that make up [address, address+size). */
+CUresult sg_range_set_access(uint64_t address, uint64_t size, const CUmemAccessDesc *descriptions, size_t n);
+
+/** Counts memory that is mapped elsewhere as the device's; false if it has not so much left. */
+bool sg_memory_take(const struct sg_device *device, uint64_t bytes);
+void sg_memory_give_back(const struct sg_device *device, uint64_t bytes);
 uint64_t sg_memory_used(const struct sg_device *device);
 
 #endif
