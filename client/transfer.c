@@ -250,6 +250,11 @@ static enum rg_status host_call_due(const struct rg_notice *notice)
         pthread_mutex_unlock(&lock);
         return RG_ERR_PROTOCOL;
     }
+    if (notice->arg[1]) { /* the driver refused it */
+        pthread_mutex_unlock(&lock);
+        rg_transfer_cancel(notice->id);
+        return RG_OK;
+    }
     take(notice->id);
     call->status = (CUresult)notice->arg[0];
     *due_last = call;

@@ -76,7 +76,8 @@ static_assert(sizeof(struct rg_reply) == 24, "wire layout");
 enum rg_notice_type {
     RG_NOTICE_ERROR = 1,     /* arg0: CUresult, arg1: op: an asynchronous error */
     RG_NOTICE_HOST_CALL = 2, /* id: a host function or stream callback is due; arg0: CUresult for a callback.
-                                The client runs it and answers RG_ANSWER_HOST_DONE. */
+                                The client runs it and answers RG_ANSWER_HOST_DONE.
+                                arg1: 1 if the driver refused it: it will never run, nothing is answered. */
     RG_NOTICE_LANDING =
         3,              /* id: a transfer to the host; arg0: offset, arg1: bytes; the data is the bulk part.
                                 arg2: 1 with the last part of the transfer */

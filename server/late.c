@@ -148,8 +148,10 @@ CUresult rg_late_host_call(struct rg_job *job, CUstream stream, uint64_t id, boo
         return job->result;
     CUresult result = callback ? rg_driver.cuStreamAddCallback(stream, stream_callback, item, 0)
                                : rg_driver.cuLaunchHostFunc(stream, host_function, item);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
+        notice(item, RG_NOTICE_HOST_CALL, 0, 1, 0);
         cancel(item);
+    }
     return result;
 }
 
