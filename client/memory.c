@@ -310,8 +310,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
                            CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
     if (!p || !bytesize || (Flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
-    if (Flags & (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY))
-        return rg_unsupported("cuMemHostRegister with CU_MEMHOSTREGISTER_DEVICEMAP or _IOMEMORY");
+    if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)
+        return rg_unsupported("cuMemHostRegister with CU_MEMHOSTREGISTER_IOMEMORY");
     if (rg_map_overlaps((uint64_t)p, bytesize))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     struct rg_range range = {.start = (uint64_t)p,
@@ -367,7 +367,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     }
     if (rg_range_on_device(&range))
         return CUDA_ERROR_INVALID_VALUE;
-    return rg_unsupported("cuMemHostGetDevicePointer of host memory that was not allocated as mapped");
+    return rg_unsupported(
+        "cuMemHostGetDevicePointer of host memory that was not allocated by cuMemHostAlloc as mapped");
 }
 
 /* --- pointers --------------------------------------------------------------------------------------------- */
