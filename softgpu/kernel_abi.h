@@ -110,6 +110,53 @@ uint64_t sg_rt_match_all(struct sg_thread *t, uint64_t value, uint32_t mask);
 /** redux.sync; op 0 add, 1 min.s32, 2 max.s32, 3 min.u32, 4 max.u32, 5 and, 6 or, 7 xor. [switches] */
 uint32_t sg_rt_redux(struct sg_thread *t, uint32_t op, uint32_t value, uint32_t mask);
 
+/* Matrices that the registers of a warp hold. */
+enum sg_matrix_operation {
+    SG_MATRIX_MULTIPLY,   /* mma.sync, wmma.mma */
+    SG_MATRIX_LOAD,       /* wmma.load */
+    SG_MATRIX_STORE,      /* wmma.store */
+    SG_MATRIX_LOAD_ROWS,  /* ldmatrix */
+    SG_MATRIX_STORE_ROWS, /* stmatrix */
+    SG_MATRIX_TRANSPOSE,  /* movmatrix */
+};
+enum sg_matrix_type {
+    SG_MATRIX_F16,
+    SG_MATRIX_BF16,
+    SG_MATRIX_TF32,
+    SG_MATRIX_F32,
+    SG_MATRIX_F64,
+    SG_MATRIX_S8,
+    SG_MATRIX_U8,
+    SG_MATRIX_S4,
+    SG_MATRIX_U4,
+    SG_MATRIX_B1,
+    SG_MATRIX_S32,
+};
+#define SG_MATRIX_SATURATE 1u /* .satfinite */
+#define SG_MATRIX_XOR      2u /* of .b1: xor instead of and */
+#define SG_MATRIX_COLUMNS  4u /* in memory: column by column; .trans */
+
+/** What is done; passed as the 64-bit word that it is in memory. */
+struct sg_matrix_kind {
+    uint8_t operation;
+    uint8_t m, n, k_quarter; /* shape, with a quarter of k; of ldmatrix and stmatrix, m is the number of matrices */
+    uint8_t a;               /* type of a's elements, or of those that are loaded or stored */
+    uint8_t b;               /* type of b's elements; in loads and stores, the fragment's registers */
+    uint8_t c_d;             /* types of c and d, 4 bits each; in loads and stores 0 a, 1 b, 2 c, 3 d */
+    uint8_t flags;
+};
+/** A lane's registers, in the order in which the instruction has them; .f64 takes two words each. */
+struct sg_matrix_fragments {
+    uint32_t a[16], b[16];
+    uint32_t c[16]; /* c and afterwards d; what is loaded, stored, transposed */
+};
+/**
+ * An operation of all lanes of the warp that have not exited. `address` and `stride` (in elements) are those of loads
+ * and stores. [switches]
+ */
+void sg_rt_matrix(struct sg_thread *t, uint64_t kind, void *address, uint32_t stride,
+                  struct sg_matrix_fragments *fragments);
+
 /** vprintf(format, argument buffer) as nvcc calls it; returns the number of arguments or -1. */
 int32_t sg_rt_vprintf(struct sg_thread *t, const char *format, const void *arguments);
 /** __assertfail */

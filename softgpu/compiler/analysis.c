@@ -40,6 +40,13 @@ static bool insn_waits(const struct sg_insn *insn)
     case SG_OP_REDUX:
     case SG_OP_ACTIVEMASK:
     case SG_OP_NANOSLEEP:
+    case SG_OP_MMA:
+    case SG_OP_WMMA_MMA:
+    case SG_OP_WMMA_LOAD:
+    case SG_OP_WMMA_STORE:
+    case SG_OP_LDMATRIX:
+    case SG_OP_STMATRIX:
+    case SG_OP_MOVMATRIX:
         return true;
     default:
         return insn->waits_in_loop;

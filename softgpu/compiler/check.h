@@ -49,6 +49,11 @@ void sg_check_signature(struct sg_checker *checker, struct sg_function *function
 
 struct sg_opcode *sg_check_opcode(struct sg_checker *checker, const struct sg_ast_instruction *ast);
 void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instruction *ast);
+/** Fails unless an operand of this kind may stand where an instruction wants `type`. */
+void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type, bool dest,
+                   bool wider);
+/** The rules of the instructions on matrices. */
+void sg_check_mma(struct sg_checker *checker, struct sg_insn *insn);
 void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out);
 /** True and the register's number and component if the name is one of %tid and its like. */
 bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, enum sg_type *type);

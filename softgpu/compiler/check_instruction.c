@@ -25,8 +25,8 @@ static const char *register_type(struct sg_checker *checker, const struct sg_ope
     return sg_types[checker->function->regs[operand->reg].type].name;
 }
 
-static void check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type,
-                       bool dest, bool wider)
+void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type, bool dest,
+                   bool wider)
 {
     switch (operand->kind) {
     case SG_OPERAND_REG:
@@ -116,7 +116,7 @@ static void check_operands(struct sg_checker *checker, struct sg_insn *insn,
             if ((form->flags & SG_OPF_PAIR) == 0)
                 sg_check_fail(checker, "operand %u cannot be a pair", i + 1);
             sg_check_operand(checker, written->pair, &insn->operands[ast->n_operands]);
-            check_type(checker, &insn->operands[ast->n_operands], SG_PRED, true, false);
+            sg_check_type(checker, &insn->operands[ast->n_operands], SG_PRED, true, false);
         }
         if ((form->flags & SG_OPF_ANY) != 0)
             continue;
@@ -137,13 +137,13 @@ static void check_operands(struct sg_checker *checker, struct sg_insn *insn,
             if (operand->kind != SG_OPERAND_VECTOR || operand->count != width)
                 sg_check_fail(checker, "operand %u must be a vector of %u", i + 1, width);
             for (uint32_t n = 0; n < width; n++)
-                check_type(checker, &operand->items[n], type, dest, wider);
+                sg_check_type(checker, &operand->items[n], type, dest, wider);
             continue;
         }
         /* a vector of one, {r}, is the register */
         if (operand->kind == SG_OPERAND_VECTOR && operand->count == 1 && (form->flags & SG_OPF_VECTOR) != 0)
             *operand = operand->items[0];
-        check_type(checker, operand, type, dest, wider);
+        sg_check_type(checker, operand, type, dest, wider);
     }
 }
 
@@ -181,7 +181,7 @@ static void check_mov(struct sg_checker *checker, struct sg_insn *insn)
                                                    : operand->function);
             if (type == SG_PRED && operand->kind == SG_OPERAND_INTEGER)
                 continue;
-            check_type(checker, operand, type, i == 0, false);
+            sg_check_type(checker, operand, type, i == 0, false);
             continue;
         }
         enum sg_type part = mov_part(type, operand->count);
@@ -189,7 +189,7 @@ static void check_mov(struct sg_checker *checker, struct sg_insn *insn)
             sg_types[type].class != SG_CLASS_BITS)
             sg_check_fail(checker, "a vector of %u does not fit .%s", operand->count, sg_types[type].name);
         for (uint32_t n = 0; n < operand->count; n++)
-            check_type(checker, &operand->items[n], part, i == 0, part == SG_B8);
+            sg_check_type(checker, &operand->items[n], part, i == 0, part == SG_B8);
     }
 }
 
@@ -326,13 +326,22 @@ static void check_rules(struct sg_checker *checker, struct sg_insn *insn)
         if (SG_MOD(insn, SG_GROUP_APPROX) == 0 && SG_MOD(insn, SG_GROUP_ROUND) == 0)
             sg_check_fail(checker, "needs .approx or a rounding mode");
         break;
+    case SG_OP_MMA:
+    case SG_OP_WMMA_MMA:
+    case SG_OP_WMMA_LOAD:
+    case SG_OP_WMMA_STORE:
+    case SG_OP_LDMATRIX:
+    case SG_OP_STMATRIX:
+    case SG_OP_MOVMATRIX:
+        sg_check_mma(checker, insn);
+        break;
     case SG_OP_BRX:
         if (insn->operands[1].kind != SG_OPERAND_TABLE)
             sg_check_fail(checker, "operand 2 must be a .branchtargets label");
         break;
     case SG_OP_CVTA:
         if (insn->operands[1].kind == SG_OPERAND_REG)
-            check_type(checker, &insn->operands[1], SG_U64, false, false);
+            sg_check_type(checker, &insn->operands[1], SG_U64, false, false);
         else if (insn->operands[1].kind != SG_OPERAND_VAR && insn->operands[1].kind != SG_OPERAND_INTEGER)
             sg_check_fail(checker, "operand 2 must be an address");
         break;

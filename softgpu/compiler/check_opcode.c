@@ -6,15 +6,16 @@
 #include <string.h>
 
 /* Finds the modifier in one of the row's groups that are still free. */
-static bool take_group(const struct sg_form *form, struct sg_slice word, uint64_t *taken,
+static bool take_group(const struct sg_form *form, struct sg_slice word, sg_group_set *taken,
                        struct sg_opcode *out)
 {
-    for (uint64_t groups = form->groups & ~*taken; groups != 0; groups &= groups - 1) {
-        int group = __builtin_ctzll(groups);
+    for (int group = 0; group < SG_GROUP_COUNT; group++) {
+        if ((form->groups & ~*taken & SG_GROUP_BIT(group)) == 0)
+            continue;
         for (uint8_t i = 0; sg_group_words[group][i] != NULL; i++) {
             if (!sg_slice_is(word, sg_group_words[group][i]))
                 continue;
-            *taken |= UINT64_C(1) << group;
+            *taken |= SG_GROUP_BIT(group);
             out->mods[group] = (uint8_t)(i + 1);
             return true;
         }
@@ -26,7 +27,7 @@ static bool take_group(const struct sg_form *form, struct sg_slice word, uint64_
 static bool match(const struct sg_form *form, const struct sg_ast_instruction *ast, struct sg_opcode *out,
                   const struct sg_slice **bad)
 {
-    uint64_t taken = 0;
+    sg_group_set taken = 0;
     uint32_t n_types = 0;
     *out = (struct sg_opcode){.form = form};
     *bad = NULL;

@@ -38,7 +38,7 @@ struct sg_codegen {
     LLVMBasicBlockRef *labels;
     LLVMValueRef carry;
     LLVMValueRef specials[40][4];
-    LLVMValueRef block_pointer, shared_base;
+    LLVMValueRef block_pointer, shared_base, fragments;
 };
 
 /** Builds the module of a kernel; its code is the function `symbol`. NULL after an error in the log. */
@@ -95,6 +95,7 @@ bool sg_gen_atomic(struct sg_codegen *gen);     /* codegen_atomic.c */
 bool sg_gen_control(struct sg_codegen *gen);    /* codegen_control.c */
 bool sg_gen_threads(struct sg_codegen *gen);    /* codegen_threads.c */
 bool sg_gen_mbarrier(struct sg_codegen *gen);   /* codegen_mbarrier.c */
+bool sg_gen_mma(struct sg_codegen *gen);        /* codegen_mma.c */
 bool sg_gen_lanes(struct sg_codegen *gen);      /* codegen_lanes.c */
 
 /* codegen_round.c: pieces of floating-point arithmetic that families share */

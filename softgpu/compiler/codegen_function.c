@@ -75,7 +75,7 @@ static void generate(struct sg_codegen *gen)
 {
     static bool (*const families[])(struct sg_codegen *) = {
         sg_gen_memory,  sg_gen_integer, sg_gen_bits,   sg_gen_float, sg_gen_comparison, sg_gen_convert,
-        sg_gen_control, sg_gen_threads, sg_gen_atomic, sg_gen_lanes, sg_gen_mbarrier,
+        sg_gen_control, sg_gen_threads, sg_gen_atomic, sg_gen_lanes, sg_gen_mbarrier, sg_gen_mma,
     };
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
         if (families[i](gen))
@@ -114,7 +114,7 @@ void sg_gen_function(struct sg_codegen *gen, struct sg_function *function, LLVMV
 {
     gen->function = function;
     gen->self = self;
-    gen->block_pointer = gen->shared_base = NULL;
+    gen->block_pointer = gen->shared_base = gen->fragments = NULL;
     memset(gen->specials, 0, sizeof(gen->specials));
     LLVMBasicBlockRef entry = sg_gen_block(gen, "entry"), start = sg_gen_block(gen, "start");
     LLVMPositionBuilderAtEnd(gen->entry_builder, entry);

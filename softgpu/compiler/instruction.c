@@ -62,9 +62,9 @@ static void compile_modifiers(struct sg_form *form)
             group++;
         if (group == SG_GROUP_COUNT)
             table_error(form, word);
-        form->groups |= UINT64_C(1) << group;
+        form->groups |= SG_GROUP_BIT(group);
         if (mandatory)
-            form->mandatory |= UINT64_C(1) << group;
+            form->mandatory |= SG_GROUP_BIT(group);
     }
 }
 

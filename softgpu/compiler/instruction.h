@@ -84,9 +84,23 @@ enum sg_group {
     SG_GROUP_MBARRIER_WAIT,   /* test_wait try_wait */
     SG_GROUP_PARITY,
     SG_GROUP_QUIET, /* noComplete noinc */
+    SG_GROUP_WMMA_LOAD,
+    SG_GROUP_WMMA_STORE,
+    SG_GROUP_WMMA_MMA,
+    SG_GROUP_MATRIX,  /* a b c d */
+    SG_GROUP_LAYOUT1, /* row col */
+    SG_GROUP_LAYOUT2,
+    SG_GROUP_SHAPE,        /* m16n8k16 …: check_mma.c has them as numbers */
+    SG_GROUP_MATRIX_COUNT, /* x1 x2 x4 */
+    SG_GROUP_TRANSPOSE,
+    SG_GROUP_POPC,
     SG_GROUP_COUNT,
 };
-_Static_assert(SG_GROUP_COUNT <= 64, "sets of groups are 64 bits");
+
+/** A set of groups. */
+__extension__ typedef unsigned __int128 sg_group_set;
+_Static_assert(SG_GROUP_COUNT <= 128, "sets of groups are 128 bits");
+#define SG_GROUP_BIT(group) ((sg_group_set)1 << (group))
 
 enum { SG_RN = 1, SG_RZ, SG_RM, SG_RP, SG_RNA };
 enum { SG_RNI = 1, SG_RZI, SG_RMI, SG_RPI };
@@ -147,6 +161,8 @@ enum { SG_MBARRIER_TEST_WAIT = 1, SG_MBARRIER_TRY_WAIT };
 enum { SG_CLUSTER_ARRIVE = 1, SG_CLUSTER_WAIT };
 enum { SG_MATCH_ANY = 1, SG_MATCH_ALL };
 enum { SG_REDUX_ADD = 1, SG_REDUX_MIN, SG_REDUX_MAX, SG_REDUX_AND, SG_REDUX_OR, SG_REDUX_XOR };
+enum { SG_MATRIX_A = 1, SG_MATRIX_B, SG_MATRIX_C, SG_MATRIX_D };
+enum { SG_ROW = 1, SG_COL };
 enum { SG_MOD_SHARED = 1, SG_MOD_GLOBAL, SG_MOD_LOCAL, SG_MOD_CONST, SG_MOD_PARAM };
 
 enum sg_op {
@@ -257,6 +273,14 @@ enum sg_op {
     SG_OP_ACTIVEMASK,
     SG_OP_ELECT,
     SG_OP_NANOSLEEP,
+    /* matrices in the registers of a warp */
+    SG_OP_MMA,
+    SG_OP_WMMA_MMA,
+    SG_OP_WMMA_LOAD,
+    SG_OP_WMMA_STORE,
+    SG_OP_LDMATRIX,
+    SG_OP_STMATRIX,
+    SG_OP_MOVMATRIX,
     /* two or four lanes in a word */
     SG_OP_VADD,
     SG_OP_VSUB,
@@ -292,7 +316,7 @@ struct sg_form {
     const char *modifiers;
     const char *operands;
     /* compiled */
-    uint64_t groups, mandatory;
+    sg_group_set groups, mandatory;
     uint64_t types[SG_INSN_TYPES]; /* sets of enum sg_type */
     uint8_t n_types, n_operands;
     struct sg_operand_form operand[SG_INSN_OPERANDS];

@@ -68,7 +68,16 @@ const char *const sg_group_names[SG_GROUP_COUNT] = {
     [SG_GROUP_PARITY] = "parity",
     [SG_GROUP_QUIET] = "quiet",
     [SG_GROUP_FROM] = "from",
-
+    [SG_GROUP_WMMA_LOAD] = "wload",
+    [SG_GROUP_WMMA_STORE] = "wstore",
+    [SG_GROUP_WMMA_MMA] = "wmma",
+    [SG_GROUP_MATRIX] = "matrix",
+    [SG_GROUP_LAYOUT1] = "layout1",
+    [SG_GROUP_LAYOUT2] = "layout2",
+    [SG_GROUP_SHAPE] = "shape",
+    [SG_GROUP_MATRIX_COUNT] = "xcount",
+    [SG_GROUP_TRANSPOSE] = "trans",
+    [SG_GROUP_POPC] = "popc",
 };
 
 const char *const sg_group_words[SG_GROUP_COUNT][28] = {
@@ -138,4 +147,16 @@ const char *const sg_group_words[SG_GROUP_COUNT][28] = {
     [SG_GROUP_PARITY] = {"parity"},
     [SG_GROUP_QUIET] = {"noComplete", "noinc"},
     [SG_GROUP_PROXY_KIND] = {"alias", "async", "async::generic", "async.global", "async.shared::cta"},
+    [SG_GROUP_WMMA_LOAD] = {"load"},
+    [SG_GROUP_WMMA_STORE] = {"store"},
+    [SG_GROUP_WMMA_MMA] = {"mma"},
+    [SG_GROUP_MATRIX] = {"a", "b", "c", "d"},
+    [SG_GROUP_LAYOUT1] = {"row", "col"},
+    [SG_GROUP_LAYOUT2] = {"row", "col"},
+    [SG_GROUP_SHAPE] = {"m8n8", "m8n8k4", "m8n8k16", "m8n8k32", "m8n8k128", "m16n8k4", "m16n8k8", "m16n8k16",
+                        "m16n8k32", "m16n8k64", "m16n8k128", "m16n8k256", "m16n16k8", "m16n16k16", "m32n8k16",
+                        "m8n32k16"},
+    [SG_GROUP_MATRIX_COUNT] = {"x1", "x2", "x4"},
+    [SG_GROUP_TRANSPOSE] = {"trans"},
+    [SG_GROUP_POPC] = {"popc"},
 };

@@ -10,6 +10,7 @@
 #define HALF    "T:f16,f16x2,bf16,bf16x2"
 #define MEMORY  "T:b8,b16,b32,b64,b128,u8,u16,u32,u64,s8,s16,s32,s64,f16,f16x2,bf16,bf16x2,f32,f64"
 #define PLAIN   "u8,u16,u32,u64,s8,s16,s32,s64,f16,f32,f64"
+#define FRAGMENT "f16,bf16,tf32,f32,f64,s8,u8,s4,u4,b1,s32"
 #define COMPARE "T:b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64,f16,bf16"
 
 #define ROW(b, o, m, a)                                                                                      \
@@ -206,17 +207,32 @@ struct sg_form sg_form_table[] = {
     ROW("vmax4", VMAX, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
     ROW("vset4", VSET, "cmp! acc T:u32,s32 T:u32,s32", "=u32 0 1 u32"),
     ROW("nanosleep", NANOSLEEP, "T:u32", "0"),
+    /* --- matrices; which shapes go with which types is in check_mma.c --- */
+    ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! T:f16,f32 T:f16 T:f16 T:f16,f32", "=* * * *"),
+    ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! T:f32 T:bf16,tf32 T:bf16,tf32 T:f32", "=* * * *"),
+    ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! satfinite T:s32 T:s8,u8,s4,u4 T:s8,u8,s4,u4 T:s32",
+     "=* * * *"),
+    ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! bool! popc! T:s32 T:b1 T:b1 T:s32", "=* * * *"),
+    ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! round T:f64 T:f64 T:f64 T:f64", "=* * * *"),
+    ROW("wmma", WMMA_LOAD, "wload! matrix! sync! aligned layout1! shape! space T:" FRAGMENT, "=* m u32?"),
+    ROW("wmma", WMMA_STORE, "wstore! matrix! sync! aligned layout1! shape! space T:f16,f32,s32,f64", "m * u32?"),
+    ROW("wmma", WMMA_MMA, "wmma! sync! aligned layout1! layout2! shape! T:f16,f32 T:f16,f32", "=* * * *"),
+    ROW("wmma", WMMA_MMA, "wmma! sync! aligned layout1! layout2! shape! T:f32 T:bf16,tf32 T:bf16,tf32 T:f32",
+     "=* * * *"),
+    ROW("wmma", WMMA_MMA,
+     "wmma! sync! aligned layout1! layout2! shape! satfinite T:s32 T:s8,u8,s4,u4 T:s8,u8,s4,u4 T:s32", "=* * * *"),
+    ROW("wmma", WMMA_MMA, "wmma! sync! aligned layout1! layout2! shape! bool! popc! T:s32 T:b1 T:b1 T:s32",
+     "=* * * *"),
+    ROW("wmma", WMMA_MMA, "wmma! sync! aligned layout1! layout2! shape! round T:f64 T:f64 T:f64 T:f64", "=* * * *"),
+    ROW("ldmatrix", LDMATRIX, "sync! aligned! shape! xcount! trans space T:b16", "=* m"),
+    ROW("stmatrix", STMATRIX, "sync! aligned! shape! xcount! trans space T:b16", "m *"),
+    ROW("movmatrix", MOVMATRIX, "sync! aligned! shape! trans! T:b16", "=b32 b32"),
 };
 // clang-format on
 const uint32_t sg_form_count = sizeof(sg_form_table) / sizeof(sg_form_table[0]);
 
 static const char *const unsupported[] = {
-    "mma",
-    "wmma",
     "wgmma",
-    "ldmatrix",
-    "stmatrix",
-    "movmatrix",
     "tcgen05",
     "tex",
     "tld4",

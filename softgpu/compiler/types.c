@@ -34,6 +34,10 @@ const struct sg_type_info sg_types[SG_TYPE_COUNT] = {
     [SG_E5M2] = {"e5m2", 8, SG_CLASS_BITS},
     [SG_E4M3X2] = {"e4m3x2", 16, SG_CLASS_BITS},
     [SG_E5M2X2] = {"e5m2x2", 16, SG_CLASS_BITS},
+    /* elements of matrices, several in a register */
+    [SG_S4] = {"s4", 4, SG_CLASS_BITS},
+    [SG_U4] = {"u4", 4, SG_CLASS_BITS},
+    [SG_B1] = {"b1", 1, SG_CLASS_BITS},
 };
 
 enum sg_type sg_type_from_name(struct sg_slice name)

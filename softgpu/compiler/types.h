@@ -36,6 +36,9 @@ enum sg_type {
     SG_E5M2,
     SG_E4M3X2,
     SG_E5M2X2,
+    SG_S4,
+    SG_U4,
+    SG_B1,
     SG_TYPE_COUNT,
 };
 

@@ -184,6 +184,13 @@ bool sg_barriers_rescue(struct sg_run *run);
 bool sg_warps_converge(struct sg_run *run);
 void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp);
 
+/* --- mma.c: operations on matrices; warp.c brings the lanes together -------------------------------------- */
+
+/** Works on the requests (struct sg_matrix_request) that the lanes of `group` brought as their values. */
+void sg_matrix_resolve(struct sg_fiber *const *lanes, uint32_t group);
+/** Returns when all lanes of the warp have brought their requests and these are done. */
+void sg_warp_matrix(struct sg_thread *t, const void *request);
+
 /* --- grid.c -----------------------------------------------------------------------------------------------
  */
 

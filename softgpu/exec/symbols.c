@@ -33,7 +33,8 @@ const struct sg_rt_symbol *sg_rt_symbols(void)
         SYMBOL(sg_rt_redux),       SYMBOL(sg_rt_vprintf),
         SYMBOL(sg_rt_assertfail),  SYMBOL(sg_rt_malloc),
         SYMBOL(sg_rt_free),        SYMBOL(sg_rt_clock),
-        SYMBOL(sg_rt_globaltimer), {NULL, NULL},
+        SYMBOL(sg_rt_globaltimer), SYMBOL(sg_rt_matrix),
+        {NULL, NULL},
     };
 #undef SYMBOL
     return symbols;

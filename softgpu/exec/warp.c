@@ -15,7 +15,7 @@
  */
 #include "softgpu/exec/schedule.h"
 
-enum kind { KIND_SYNC, KIND_SHUFFLE, KIND_VOTE, KIND_MATCH_ANY, KIND_MATCH_ALL, KIND_REDUCE };
+enum kind { KIND_SYNC, KIND_SHUFFLE, KIND_VOTE, KIND_MATCH_ANY, KIND_MATCH_ALL, KIND_REDUCE, KIND_MATRIX };
 #define OPERATION(kind, mode) ((uint32_t)(kind) << 8 | (mode))
 
 #define FOR_LANES(lane, set)                                                                                 \
@@ -155,6 +155,9 @@ static void resolve(struct sg_fiber *const *lanes, uint32_t group)
         case KIND_REDUCE:
             reduce(lanes, same, mode);
             break;
+        case KIND_MATRIX:
+            sg_matrix_resolve(lanes, same);
+            break;
         default:
             break;
         }
@@ -283,6 +286,11 @@ uint32_t sg_rt_match_any(struct sg_thread *t, uint64_t value, uint32_t mask)
 uint64_t sg_rt_match_all(struct sg_thread *t, uint64_t value, uint32_t mask)
 {
     return warp_operation(t, OPERATION(KIND_MATCH_ALL, 0), value, 0, 0, mask);
+}
+
+void sg_warp_matrix(struct sg_thread *t, const void *request)
+{
+    warp_operation(t, OPERATION(KIND_MATRIX, 0), (uintptr_t)request, 0, 0, UINT32_MAX);
 }
 
 uint32_t sg_rt_redux(struct sg_thread *t, uint32_t op, uint32_t value, uint32_t mask)

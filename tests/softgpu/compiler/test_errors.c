@@ -9,9 +9,23 @@ static const struct {
     const char *insn, *log;
 } bad[] = {
     {"frobnicate.u32 %r1, %r2;", "ptx:11: unknown instruction 'frobnicate': frobnicate.u32 %r1, %r2\n"},
+    {"wgmma.fence.sync.aligned;",
+     "ptx:11: instruction 'wgmma' is not supported by the software device: wgmma.fence.sync.aligned\n"},
     {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1}, {%r2}, {%f1};",
-     "ptx:11: instruction 'mma' is not supported by the software device: "
+     "ptx:11: a vector of 4 registers is wanted for a matrix of this instruction: "
      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1}, {%r2}, {%f1}\n"},
+    {"mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1};",
+     "ptx:11: the software device has no multiplication of this shape for .f16 and .f16: "
+     "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}\n"},
+    {"mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1}, {%r1}, {%r2}, {%f1};",
+     "ptx:11: modifier '.e4m3' does not fit instruction 'mma': "
+     "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1}, {%r1}, {%r2}, {%f1}\n"},
+    {"wmma.load.d.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4}, [%rd1];",
+     "ptx:11: a, b and c are loaded, d is stored: "
+     "wmma.load.d.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4}, [%rd1]\n"},
+    {"ldmatrix.sync.aligned.m8n8.x2.global.b16 {%r1, %r2}, [%rd1];",
+     "ptx:11: the matrices of this instruction are in .shared memory: "
+     "ldmatrix.sync.aligned.m8n8.x2.global.b16 {%r1, %r2}, [%rd1]\n"},
     {"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [t, {%f5,%f6}];",
      "ptx:11: instruction 'tex' is not supported by the software device: "
      "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [t, {%f5,%f6}]\n"},
