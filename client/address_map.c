@@ -127,8 +127,16 @@ bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
         return false;
     if (__builtin_mul_overflow(pitch, height - 1, &before) || __builtin_add_overflow(before, width, &size))
         return false;
-    return rg_map_find(address, &range) && rg_range_on_device(&range) &&
-           size <= range.size - (address - range.start);
+    while (rg_map_find(address, &range) && rg_range_on_device(&range)) {
+        const size_t room = range.size - (address - range.start);
+        if (size <= room)
+            return true;
+        if (range.kind != RG_RANGE_VIRTUAL)
+            return false;
+        address += room;
+        size -= room;
+    }
+    return false;
 }
 
 /* --- reservations -------------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@ enum rg_range_kind {
     RG_RANGE_POOL,       /* cuMemAllocAsync: freed in stream order */
     RG_RANGE_MANAGED,    /* cuMemAllocManaged: the host may touch it too */
     RG_RANGE_MAPPED,     /* cuMemHostAlloc mapped into the device: kept as managed memory is */
+    RG_RANGE_VIRTUAL,    /* cuMemMap: copies may go on into the next one */
     RG_RANGE_GLOBAL,     /* a variable of a module */
     RG_RANGE_HOST,       /* allocated by cuMemHostAlloc */
     RG_RANGE_REGISTERED, /* cuMemHostRegister */
@@ -27,9 +28,10 @@ struct rg_range {
     enum rg_range_kind kind;
     uint64_t context; /* in which it was made */
     CUdevice device;
-    unsigned flags; /* of the host allocation */
-    uint64_t id;    /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
-    uint64_t pool;  /* RG_RANGE_POOL */
+    unsigned flags;      /* of the host allocation */
+    uint64_t id;         /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+    uint64_t pool;       /* RG_RANGE_POOL */
+    uint64_t allocation; /* RG_RANGE_VIRTUAL: the handle of what is mapped */
 };
 
 static inline bool rg_range_on_device(const struct rg_range *range)
@@ -55,8 +57,8 @@ void rg_map_remove_context(uint64_t context);
 bool rg_map_overlaps(uint64_t start, uint64_t size);
 
 /**
- * Whether `height` rows of `width` bytes, `pitch` apart, lie in one range of device memory. Nothing (width or height 0)
- * lies anywhere.
+ * Whether `height` rows of `width` bytes, `pitch` apart, lie in one range of device memory, or in mappings side by side.
+ * Nothing (width or height 0) lies anywhere.
  */
 bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
 

@@ -62,6 +62,12 @@ struct rg_function {
     int max_dynamic_shared;               /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as set here */
 };
 
+/** Physical memory (client/vmm.c). */
+struct rg_allocation {
+    CUdevice device;
+    unsigned references; /* of the application's; the worker has one for all of them */
+};
+
 struct rg_shadow {
     union {
         struct rg_context context;
@@ -70,6 +76,7 @@ struct rg_shadow {
         struct rg_module module;
         struct rg_library library;
         struct rg_function function;
+        struct rg_allocation allocation;
         struct rg_link *link; /* client/link.c */
     };
 };

@@ -158,7 +158,7 @@ static bool attach(struct rg_job *job, struct rg_object *entry)
 static bool bound_to_context(enum rg_kind kind)
 {
     return kind != RG_KIND_CONTEXT && kind != RG_KIND_LIBRARY && kind != RG_KIND_KERNEL &&
-           kind != RG_KIND_POOL;
+           kind != RG_KIND_POOL && kind != RG_KIND_ALLOCATION;
 }
 
 void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *object)

@@ -7,7 +7,7 @@
 static bool can_be_found(unsigned kind)
 {
     return kind == RG_KIND_CONTEXT || kind == RG_KIND_MODULE || kind == RG_KIND_FUNCTION ||
-           kind == RG_KIND_POOL || kind == RG_KIND_LINK;
+           kind == RG_KIND_POOL || kind == RG_KIND_ALLOCATION || kind == RG_KIND_LINK;
 }
 
 static uint32_t hash(unsigned kind, const void *object)

@@ -14,6 +14,7 @@ CLASSES = ("local", "custom", "async", "sync", "wait", "unsupported")
 # Handle types: kind on the wire and in the handle tables.
 HANDLES = {
     "CUcontext": "CONTEXT", "CUstream": "STREAM", "CUevent": "EVENT", "CUmodule": "MODULE", "CUlibrary": "LIBRARY",
+    "CUmemGenericAllocationHandle": "ALLOCATION",
     "CUkernel": "KERNEL", "CUfunction": "FUNCTION", "CUmemoryPool": "POOL", "CUlinkState": "LINK",
 }
 # C types passed by value: how they travel. Enumerations (any other CU* type) travel as u32.

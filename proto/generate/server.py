@@ -41,7 +41,7 @@ def decode(p):
             source = f"rg_get_u64({r})"
         if p.kind == "STREAM":
             return lines + [f"{p.type} {p.name} = rg_job_stream(job, {source});"]
-        return lines + [f"{p.type} {p.name} = rg_job_object(job, RG_KIND_{p.kind}, {source});"]
+        return lines + [f"{p.type} {p.name} = ({p.type})rg_job_object(job, RG_KIND_{p.kind}, {source});"]
     if p.role == "number":
         return [f"{p.type} {p.name} = ({p.type})(uintptr_t)rg_get_u64({r});"]
     if p.role in ("new", "found"):

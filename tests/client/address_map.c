@@ -27,6 +27,21 @@ Test(address_map, containment)
     cr_assert(!rg_map_find(BASE, &range));
 }
 
+Test(address_map, mappings_side_by_side_are_one_area)
+{
+    add(BASE, 4096, RG_RANGE_VIRTUAL, 0);
+    add(BASE + 4096, 4096, RG_RANGE_VIRTUAL, 0);
+    add(BASE + 8192, 4096, RG_RANGE_DEVICE, 1);
+    cr_assert(rg_on_device(BASE + 100, 0, 8092, 1));
+    cr_assert(rg_on_device(BASE + 100, 4096, 96, 2));
+    cr_assert(!rg_on_device(BASE + 8192, 0, 4097, 1), "two allocations are not");
+    rg_map_remove_context(1);
+    cr_assert(!rg_on_device(BASE + 100, 0, 8093, 1));
+    cr_assert(rg_on_device(BASE + 8191, 0, 1, 1), "mappings belong to no context");
+    cr_assert(rg_map_remove(BASE + 4096, 1u << RG_RANGE_VIRTUAL, NULL));
+    cr_assert(!rg_on_device(BASE, 0, 4097, 1));
+}
+
 Test(address_map, overlaps)
 {
     add(BASE + 1000, 1000, RG_RANGE_REGISTERED, 1);

@@ -1,0 +1,47 @@
+/*
+ * vmm.c - physical memory of virtual memory management: handles are numbers of the driver's, which are kept in the
+ * table of objects as others are. A handle that the client knows stands for one reference of the driver's.
+ */
+#include "generated/server/serve.h"
+#include "server/worker.h"
+
+CUresult rg_serve_cuMemGetAllocationGranularity(struct rg_job *job, size_t *granularity,
+                                                const CUmemAllocationProp *prop,
+                                                CUmemAllocationGranularity_flags option)
+{
+    CUmemAllocationProp mine = *prop;
+    (void)job;
+    mine.win32HandleMetaData = NULL; /* an address in the client */
+    return rg_driver.cuMemGetAllocationGranularity
+               ? rg_driver.cuMemGetAllocationGranularity(granularity, &mine, option)
+               : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_serve_cuMemCreate(struct rg_job *job, uint64_t handle, size_t size,
+                              const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    CUmemGenericAllocationHandle made = 0;
+    CUmemAllocationProp mine = *prop;
+    mine.win32HandleMetaData = NULL;
+    if (!rg_driver.cuMemCreate || !rg_driver.cuMemRelease)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuMemCreate(&made, size, &mine, flags);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_ALLOCATION, handle, (void *)(uintptr_t)made);
+    return result;
+}
+
+CUresult rg_serve_cuMemRetainAllocationHandle(struct rg_job *job, uint64_t handle, void *addr)
+{
+    CUmemGenericAllocationHandle found = 0;
+    if (!rg_driver.cuMemRetainAllocationHandle || !rg_driver.cuMemRelease)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuMemRetainAllocationHandle(&found, addr);
+    if (result != CUDA_SUCCESS)
+        return result;
+    void *object = (void *)(uintptr_t)found;
+    if (rg_objects_find_object(&job->worker->objects, RG_KIND_ALLOCATION, object))
+        (void)rg_driver.cuMemRelease(found); /* the client's handle has a reference already */
+    rg_job_found(job, RG_KIND_ALLOCATION, handle, object);
+    return CUDA_SUCCESS;
+}
