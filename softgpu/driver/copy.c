@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cuda/graph/graph.h"
+#include "softgpu/driver/copy.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
@@ -150,6 +152,9 @@ static struct sg_task *transfer_task(const struct transfer *t, size_t aside)
     return task;
 }
 
+/* Set during a copy of a graph on this thread. */
+static __thread bool in_order;
+
 static CUresult transfer(struct transfer *t, bool to_device, bool from_device, bool asynchronous,
                          CUstream handle)
 {
@@ -162,6 +167,10 @@ static CUresult transfer(struct transfer *t, bool to_device, bool from_device, b
         SG_RETURN_IF(place_side(t, &t->from, from_device));
     else
         t->from.place = PLACE_DEVICE;
+    if (in_order) { /* a graph's: all host memory is as page-locked memory is */
+        t->to.place = t->to.place == PLACE_PAGEABLE ? PLACE_LOCKED : t->to.place;
+        t->from.place = t->from.place == PLACE_PAGEABLE ? PLACE_LOCKED : t->from.place;
+    }
     bool pageable = t->to.place == PLACE_PAGEABLE || t->from.place == PLACE_PAGEABLE;
     bool on_device = t->to.place == PLACE_DEVICE && t->from.place == PLACE_DEVICE;
     bool wait = asynchronous ? pageable : !on_device;
@@ -193,6 +202,9 @@ static CUresult copy_1d(uint64_t to, bool to_device, uint64_t from, bool from_de
                         bool asynchronous, CUstream stream)
 {
     struct transfer t = {.to.address = to, .from.address = from, .width = size, .height = 1, .depth = 1};
+    if (rg_capture_takes(stream))
+        return rg_capture_copy_1d(to, to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, from,
+                                  from_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, size, stream);
     return transfer(&t, to_device, from_device, asynchronous, stream);
 }
 
@@ -323,6 +335,8 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchron
     SG_RETURN_IF(sg_enter());
     if (c == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(stream))
+        return rg_capture_copy_2d(c, stream);
     if (limit_pitch && c->Height > 1 &&
         ((c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->srcPitch > SG_MAX_PITCH) ||
          (c->dstMemoryType == CU_MEMORYTYPE_DEVICE && c->dstPitch > SG_MAX_PITCH)))
@@ -353,6 +367,8 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, CUstream stream)
 {
     SG_RETURN_IF(sg_enter());
+    if (rg_capture_takes(stream))
+        return rg_capture_copy(c, stream);
     if (c == NULL || c->srcLOD != 0 || c->dstLOD != 0 || c->reserved0 != NULL || c->reserved1 != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct described to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes,
@@ -373,6 +389,14 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream)
     return copy_3d(copy, true, stream);
 }
 
+CUresult sg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+    in_order = true;
+    CUresult result = cuMemcpy3DAsync_v2(copy, stream);
+    in_order = false;
+    return result;
+}
+
 /* --- fills --- */
 
 static CUresult fill(uint64_t to, size_t pitch, uint32_t value, uint32_t size, size_t width, size_t height,
@@ -385,6 +409,8 @@ static CUresult fill(uint64_t to, size_t pitch, uint32_t value, uint32_t size, s
                          .fill_size = size,
                          .fill_value = value};
     SG_RETURN_IF(sg_enter_context(&context));
+    if (rg_capture_takes(stream))
+        return rg_capture_fill(to, pitch, value, size, width, height, stream);
     if (__builtin_mul_overflow(width, size, &t.width) || to % size != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (height > 1 && (pitch < t.width || pitch % size != 0))

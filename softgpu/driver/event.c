@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "common/cuda/graph/graph.h"
 #include "softgpu/driver/schedule.h"
 #include "softgpu/exec/exec.h"
 
@@ -85,6 +86,7 @@ CUresult cuEventDestroy_v2(CUevent handle)
     SG_RETURN_IF(sg_enter());
     if (!sg_handle_remove(handle, SG_KIND_EVENT))
         return CUDA_ERROR_INVALID_HANDLE;
+    rg_capture_forget_event(handle);
     struct sg_event *event = (struct sg_event *)(void *)handle;
     CUresult result = (CUresult)atomic_load(&event->context->sticky);
     sg_release(&event->object);
@@ -115,6 +117,9 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned
         return CUDA_ERROR_INVALID_VALUE;
     if (event->context != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
+    CUresult captured;
+    if (rg_capture_record(handle, stream_handle, flags, &captured))
+        return captured;
     struct sg_task *mark = sg_task_new(0, NULL, NULL);
     if (mark == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -159,6 +164,9 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int 
     SG_RETURN_IF(event_get(handle, &event));
     if ((flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    CUresult captured;
+    if (rg_capture_wait(handle, stream_handle, flags, &captured))
+        return captured;
     struct sg_task *mark = event_mark(event);
     if (mark == NULL)
         return CUDA_SUCCESS;
@@ -178,6 +186,8 @@ CUresult cuEventQuery(CUevent handle)
 {
     SG_REF(struct sg_event) event = NULL;
     SG_RETURN_IF(event_get(handle, &event));
+    if (rg_capture_event(handle))
+        return CUDA_ERROR_CAPTURED_EVENT;
     struct sg_task *mark = event_mark(event);
     if (mark == NULL)
         return CUDA_SUCCESS;
@@ -191,6 +201,8 @@ CUresult cuEventSynchronize(CUevent handle)
 {
     SG_REF(struct sg_event) event = NULL;
     SG_RETURN_IF(event_get(handle, &event));
+    if (rg_capture_event(handle))
+        return CUDA_ERROR_CAPTURED_EVENT;
     struct sg_task *mark = event_mark(event);
     if (mark == NULL)
         return CUDA_SUCCESS;

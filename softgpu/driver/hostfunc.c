@@ -4,6 +4,7 @@
  * They run on executor threads. CUDA calls made inside fail with CUDA_ERROR_NOT_PERMITTED. A host function is
  * not called once the context has failed; a stream callback is, and gets the error.
  */
+#include "common/cuda/graph/graph.h"
 #include "softgpu/driver/schedule.h"
 
 struct host_call {
@@ -31,6 +32,9 @@ static CUresult submit(CUstream handle, const struct host_call *call)
     SG_RETURN_IF(sg_stream_get(handle, &stream));
     if (call->function == NULL && call->callback == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(handle))
+        return call->function != NULL ? rg_capture_host(call->function, call->user, handle)
+                                      : rg_capture_refuse(handle);
     struct sg_task *task = sg_task_new(sizeof *call, run_host_call, NULL);
     if (task == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;

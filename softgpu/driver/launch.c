@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cuda/graph/graph.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/function.h"
 #include "softgpu/driver/schedule.h"
@@ -142,6 +143,11 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     if (function->module->context != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
     SG_RETURN_IF(check_shape(r, function));
+    if (rg_capture_takes(stream_handle)) {
+        CUlaunchConfig config = {r->grid[0],  r->grid[1], r->grid[2],    r->block[0], r->block[1],
+                                 r->block[2], r->shared,  stream_handle, NULL,        0};
+        return rg_capture_kernel(&config, handle, r->cooperative, params, extra);
+    }
     const struct sg_kernel *kernel = function->kernel;
     struct sg_text log = {0};
     void *code;

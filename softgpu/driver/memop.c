@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/cuda/graph/graph.h"
 #include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
 
@@ -87,6 +88,8 @@ static CUresult write_value(CUstream handle, CUdeviceptr address, uint64_t value
 {
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_refuse(handle);
     if ((flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct memop op = {.address = address, .value = value, .wide = wide};
@@ -98,6 +101,8 @@ static CUresult wait_value(CUstream handle, CUdeviceptr address, uint64_t value,
 {
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_refuse(handle);
     unsigned compare = flags & ~(unsigned)CU_STREAM_WAIT_VALUE_FLUSH;
     if ((flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0)
         return CUDA_ERROR_NOT_SUPPORTED; /* CAN_FLUSH_REMOTE_WRITES is 0 */

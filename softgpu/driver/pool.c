@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "common/cuda/graph/graph.h"
 #include "softgpu/driver/pool.h"
 #include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
@@ -97,6 +98,8 @@ CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_refuse(handle);
     pthread_mutex_lock(&sg_state.lock);
     SG_REF(struct sg_pool) pool = stream->context->device->current_pool;
     sg_acquire(&pool->object);
@@ -108,6 +111,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool han
 {
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
+    if (rg_capture_takes(stream_handle))
+        return rg_capture_refuse(stream_handle);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     return pool != NULL ? allocate(out, size, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -128,6 +133,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_refuse(handle);
     if (address == 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_task *task = sg_task_new(sizeof(struct queued_free), run_free, NULL);

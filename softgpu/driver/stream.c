@@ -2,10 +2,11 @@
  * stream.c - stream objects and what can be asked of them.
  *
  * Null, legacy and per-thread handles are resolved here. A destroyed stream's queued work still completes:
- * tasks hold their stream. Streams are never in capture: the capture calls say so.
+ * tasks hold their stream. Capture is the business of common/cuda/graph: here are only its refusals.
  */
 #include <stdlib.h>
 
+#include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/schedule.h"
 #include "softgpu/exec/exec.h"
@@ -130,6 +131,8 @@ CUresult cuStreamQuery(CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_refuse(handle);
     bool idle = sg_stream_idle(stream);
     CUresult sticky = (CUresult)atomic_load(&stream->context->sticky);
     return sticky != CUDA_SUCCESS ? sticky : idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -139,6 +142,8 @@ CUresult cuStreamSynchronize(CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_refuse(handle);
     if (stream->legacy) { /* what it has been asked to do includes waiting for the blocking streams */
         struct sg_task *mark = sg_task_new(0, NULL, NULL);
         if (mark == NULL)
@@ -263,50 +268,5 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
     SG_RETURN_IF(sg_stream_get(to, &target));
     SG_RETURN_IF(sg_stream_get(from, &source));
     target->synchronization_policy = source->synchronization_policy;
-    return CUDA_SUCCESS;
-}
-
-/* --- capture: there is none --- */
-
-CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
-{
-    SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
-    if (status == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id)
-{
-    (void)id;
-    return cuStreamIsCapturing(handle, status);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                   CUgraph *graph, const CUgraphNode **dependencies, size_t *n)
-{
-    (void)id, (void)graph, (void)dependencies, (void)n;
-    return cuStreamIsCapturing(handle, status);
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                   CUgraph *graph, const CUgraphNode **dependencies,
-                                   const CUgraphEdgeData **edges, size_t *n)
-{
-    (void)id, (void)graph, (void)dependencies, (void)edges, (void)n;
-    return cuStreamIsCapturing(handle, status);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    static __thread CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    SG_RETURN_IF(sg_enter());
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUstreamCaptureMode before = current;
-    current = *mode;
-    *mode = before;
     return CUDA_SUCCESS;
 }
