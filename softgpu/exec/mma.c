@@ -20,6 +20,8 @@
 #include "softgpu/exec/schedule.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_M 32
@@ -48,8 +50,42 @@ struct scratch {
     } c, sum;
 };
 
-/* A block's threads run on one OS thread and do not change during a multiplication. */
-static __thread struct scratch scratch;
+/*
+ * A block's threads run on one OS thread and do not change during a multiplication. Allocated when first needed: the
+ * library's thread-local storage must stay small enough to be loaded into a program that runs.
+ */
+static __thread struct scratch *scratch;
+static pthread_key_t scratch_key;
+/* For threads that got no memory, one after the other. */
+static struct scratch spare;
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void make_scratch_key(void)
+{
+    pthread_key_create(&scratch_key, free);
+}
+
+static void begin_scratch(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (scratch != NULL)
+        return;
+    pthread_once(&once, make_scratch_key);
+    scratch = malloc(sizeof(*scratch));
+    if (scratch != NULL && pthread_setspecific(scratch_key, scratch) == 0)
+        return;
+    free(scratch);
+    pthread_mutex_lock(&spare_lock);
+    scratch = &spare;
+}
+
+static void end_scratch(void)
+{
+    if (scratch != &spare)
+        return;
+    scratch = NULL;
+    pthread_mutex_unlock(&spare_lock);
+}
 
 /* --- elements --- */
 
@@ -183,13 +219,13 @@ static void gather_sum(const struct sg_matrix_kind *kind, uint32_t lane, const u
     for (uint32_t i = 0; i < count; i++) {
         uint32_t place = sum_place(kind, lane, i);
         if (type == SG_MATRIX_F64)
-            memcpy(&scratch.c.f64[place], words + (size_t)2 * i, sizeof(double));
+            memcpy(&scratch->c.f64[place], words + (size_t)2 * i, sizeof(double));
         else if (type == SG_MATRIX_S32)
-            scratch.c.s32[place] = (int32_t)words[i];
+            scratch->c.s32[place] = (int32_t)words[i];
         else if (type == SG_MATRIX_F32)
-            scratch.c.f32[place] = float_of(words[i]);
+            scratch->c.f32[place] = float_of(words[i]);
         else
-            scratch.c.f32[place] = half_to_float(words[i / 2] >> 16 * (i % 2) & 0xffff);
+            scratch->c.f32[place] = half_to_float(words[i / 2] >> 16 * (i % 2) & 0xffff);
     }
 }
 
@@ -201,13 +237,13 @@ static void scatter_sum(const struct sg_matrix_kind *kind, uint32_t lane, uint32
     for (uint32_t i = 0; i < count; i++) {
         uint32_t place = sum_place(kind, lane, i);
         if (type == SG_MATRIX_F64)
-            memcpy(words + (size_t)2 * i, &scratch.c.f64[place], sizeof(double));
+            memcpy(words + (size_t)2 * i, &scratch->c.f64[place], sizeof(double));
         else if (type == SG_MATRIX_S32)
-            words[i] = (uint32_t)scratch.c.s32[place];
+            words[i] = (uint32_t)scratch->c.s32[place];
         else if (type == SG_MATRIX_F32)
-            words[i] = bits_of_float(scratch.c.f32[place]);
+            words[i] = bits_of_float(scratch->c.f32[place]);
         else
-            words[i / 2] |= float_to_half(scratch.c.f32[place]) << 16 * (i % 2);
+            words[i / 2] |= float_to_half(scratch->c.f32[place]) << 16 * (i % 2);
     }
 }
 
@@ -216,10 +252,10 @@ static void scatter_sum(const struct sg_matrix_kind *kind, uint32_t lane, uint32
 static void multiply_float(uint32_t m, uint32_t n, uint32_t k)
 {
     for (uint32_t i = 0; i < m; i++) {
-        float *restrict c = &scratch.c.f32[i * n];
+        float *restrict c = &scratch->c.f32[i * n];
         for (uint32_t l = 0; l < k; l++) {
-            const float *restrict b = &scratch.b.f32[l * n];
-            float a = scratch.a.f32[l * m + i];
+            const float *restrict b = &scratch->b.f32[l * n];
+            float a = scratch->a.f32[l * m + i];
             for (uint32_t j = 0; j < n; j++)
                 c[j] += a * b[j];
         }
@@ -231,19 +267,19 @@ static void multiply_double(uint32_t m, uint32_t n, uint32_t k)
     for (uint32_t i = 0; i < m; i++)
         for (uint32_t l = 0; l < k; l++)
             for (uint32_t j = 0; j < n; j++)
-                scratch.c.f64[i * n + j] =
-                    fma(scratch.a.f64[l * m + i], scratch.b.f64[l * n + j], scratch.c.f64[i * n + j]);
+                scratch->c.f64[i * n + j] =
+                    fma(scratch->a.f64[l * m + i], scratch->b.f64[l * n + j], scratch->c.f64[i * n + j]);
 }
 
 /* Products of at most 16 bits, at most 256 of them: their sum fits 32 bits; adding c may not. */
 static void multiply_integer(uint32_t m, uint32_t n, uint32_t k, uint8_t flags, bool bits)
 {
-    memset(scratch.sum.s32, 0, (size_t)m * n * sizeof(int32_t));
+    memset(scratch->sum.s32, 0, (size_t)m * n * sizeof(int32_t));
     for (uint32_t i = 0; i < m; i++) {
-        int32_t *restrict sum = &scratch.sum.s32[i * n];
+        int32_t *restrict sum = &scratch->sum.s32[i * n];
         for (uint32_t l = 0; l < k; l++) {
-            const int32_t *restrict b = &scratch.b.s32[l * n];
-            int32_t a = scratch.a.s32[l * m + i];
+            const int32_t *restrict b = &scratch->b.s32[l * n];
+            int32_t a = scratch->a.s32[l * m + i];
             if (bits && (flags & SG_MATRIX_XOR) != 0)
                 for (uint32_t j = 0; j < n; j++)
                     sum[j] += a ^ b[j];
@@ -253,10 +289,10 @@ static void multiply_integer(uint32_t m, uint32_t n, uint32_t k, uint8_t flags, 
         }
     }
     for (uint32_t i = 0; i < m * n; i++) {
-        int64_t sum = (int64_t)scratch.c.s32[i] + scratch.sum.s32[i];
+        int64_t sum = (int64_t)scratch->c.s32[i] + scratch->sum.s32[i];
         if ((flags & SG_MATRIX_SATURATE) != 0)
             sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
-        scratch.c.s32[i] = (int32_t)(uint32_t)sum;
+        scratch->c.s32[i] = (int32_t)(uint32_t)sum;
     }
 }
 
@@ -264,10 +300,11 @@ static void multiply(struct sg_matrix_request *const *requests, const struct sg_
 {
     static const struct sg_matrix_fragments zeros;
     uint32_t m = kind->m, n = kind->n, k = kind->k_quarter * 4u;
+    begin_scratch();
     for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++) {
         const struct sg_matrix_fragments *fragments = requests[lane] ? requests[lane]->fragments : &zeros;
-        gather_factor(&scratch.a, fragments->a, kind->a, lane, m, k, 1, m);
-        gather_factor(&scratch.b, fragments->b, kind->b, lane, n, k, 1, n);
+        gather_factor(&scratch->a, fragments->a, kind->a, lane, m, k, 1, m);
+        gather_factor(&scratch->b, fragments->b, kind->b, lane, n, k, 1, n);
         gather_sum(kind, lane, fragments->c, kind->c_d & 15);
     }
     switch (path_of(kind->a)) {
@@ -284,6 +321,7 @@ static void multiply(struct sg_matrix_request *const *requests, const struct sg_
     for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++)
         if (requests[lane])
             scatter_sum(kind, lane, requests[lane]->fragments->c, kind->c_d >> 4);
+    end_scratch();
 }
 
 /* --- loads and stores of wmma --- */
