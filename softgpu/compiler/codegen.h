@@ -61,6 +61,8 @@ void sg_gen_write(struct sg_codegen *gen, const struct sg_operand *operand, enum
 LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *operand, uint8_t space);
 /** The address of a variable as an integer, in its own space. */
 LLVMValueRef sg_gen_variable_address(struct sg_codegen *gen, const struct sg_var *var, uint64_t offset);
+/** The address of a function, as an integer: not code, see the indirect call. */
+LLVMValueRef sg_gen_handle_address(struct sg_codegen *gen, uint32_t handle);
 LLVMValueRef sg_gen_intrinsic(struct sg_codegen *gen, const char *name, LLVMTypeRef *overloads,
                               unsigned n_overloads, LLVMValueRef *arguments, unsigned count);
 /** An intrinsic that is overloaded by the type of its first argument. */

@@ -104,7 +104,7 @@ static LLVMValueRef look_up_target(struct sg_codegen *gen, const struct sg_opera
 {
     uint32_t count = gen->module->n_handles;
     LLVMValueRef pointer = sg_gen_read(gen, target, SG_B64);
-    LLVMValueRef first = sg_gen_const(gen, 64, (uint64_t)(uintptr_t)gen->module->handles);
+    LLVMValueRef first = sg_gen_handle_address(gen, 0);
     LLVMValueRef offset = LLVMBuildSub(B, pointer, first, "");
     LLVMValueRef inside = sg_gen_compare(gen, LLVMIntULT, offset, sg_gen_const(gen, 64, (uint64_t)count * 8));
     LLVMValueRef whole = sg_gen_compare(gen, LLVMIntEQ, LLVMBuildAnd(B, offset, sg_gen_const(gen, 64, 7), ""),

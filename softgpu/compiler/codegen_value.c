@@ -2,7 +2,9 @@
  * codegen_value.c - operands to LLVM values and back, addresses, calls of intrinsics and of the runtime.
  */
 #include "softgpu/compiler/codegen.h"
+#include "softgpu/compiler/symbols.h"
 
+#include <stdio.h>
 #include <string.h>
 
 LLVMTypeRef sg_gen_int(struct sg_codegen *gen, unsigned bits)
@@ -133,12 +135,30 @@ static LLVMValueRef read_literal(struct sg_codegen *gen, const struct sg_operand
     return type == SG_F32 || type == SG_F64 ? LLVMConstBitCast(value, sg_gen_type(gen, type)) : value;
 }
 
+/* What the name is bound to when the code is loaded, `size` bytes (0: perhaps nothing), as a constant. */
+static LLVMValueRef symbol_address(struct sg_codegen *gen, const char *name, uint64_t size, uint64_t offset)
+{
+    LLVMValueRef symbol = LLVMGetNamedGlobal(gen->llvm, name), bytes = sg_gen_const(gen, 64, offset);
+    if (symbol == NULL) {
+        symbol = LLVMAddGlobal(gen->llvm, LLVMArrayType(gen->i8, size <= UINT32_MAX ? (uint32_t)size : 0), name);
+        LLVMSetAlignment(symbol, 1);
+    }
+    return LLVMConstPtrToInt(LLVMConstGEP2(gen->i8, symbol, &bytes, 1), gen->i64);
+}
+
+LLVMValueRef sg_gen_handle_address(struct sg_codegen *gen, uint32_t handle)
+{
+    return symbol_address(gen, SG_SYMBOL_HANDLES, 0, handle * sizeof(void *));
+}
+
 LLVMValueRef sg_gen_variable_address(struct sg_codegen *gen, const struct sg_var *var, uint64_t offset)
 {
+    char name[SG_SYMBOL_SIZE];
     switch (var->space) {
     case SG_SPACE_GLOBAL:
     case SG_SPACE_CONST:
-        return sg_gen_const(gen, 64, (uint64_t)(uintptr_t)var->address + offset);
+        snprintf(name, sizeof(name), SG_SYMBOL_VARIABLE, var->program_index);
+        return symbol_address(gen, name, var->linkage == SG_LINKAGE_EXTERN ? 0 : var->size, offset);
     case SG_SPACE_SHARED:
         return sg_gen_const(gen, 64, sg_shared_offset(gen->shared, var) + offset);
     default: {
@@ -167,9 +187,7 @@ LLVMValueRef sg_gen_read(struct sg_codegen *gen, const struct sg_operand *operan
         /* a handle, not code: see the indirect call */
         struct sg_function *function =
             operand->function->alias_of != NULL ? operand->function->alias_of : operand->function;
-        value = convert_bits(
-            gen, sg_gen_const(gen, 64, (uint64_t)(uintptr_t)&gen->module->handles[function->handle]), to,
-            false);
+        value = convert_bits(gen, sg_gen_handle_address(gen, function->handle), to, false);
         break;
     }
     default:

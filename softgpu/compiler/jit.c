@@ -28,12 +28,23 @@ struct sg_jit {
     LLVMOrcLLJITRef lljit;
     LLVMTargetMachineRef machine;
     bool has_half;
+    char *host;
 };
 
 static void initialise_target(void)
 {
     LLVMInitializeNativeTarget();
     LLVMInitializeNativeAsmPrinter();
+}
+
+static void describe_host(struct sg_jit *jit, const char *triple, const char *cpu, const char *features)
+{
+    unsigned major, minor, patch;
+    if (jit->host != NULL)
+        return;
+    LLVMGetVersion(&major, &minor, &patch);
+    if (asprintf(&jit->host, "LLVM %u.%u.%u %s %s %s", major, minor, patch, triple, cpu, features) < 0)
+        jit->host = NULL;
 }
 
 static LLVMTargetMachineRef create_machine(struct sg_jit *jit, struct sg_text *log)
@@ -50,6 +61,7 @@ static LLVMTargetMachineRef create_machine(struct sg_jit *jit, struct sg_text *l
         machine = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault,
                                           LLVMRelocPIC, LLVMCodeModelJITDefault);
     }
+    describe_host(jit, triple, cpu, features);
     jit->has_half = strstr(features, "+f16c") != NULL || strncmp(triple, "aarch64", 7) == 0;
     LLVMDisposeMessage(triple);
     LLVMDisposeMessage(cpu);
@@ -68,11 +80,13 @@ static bool failed(LLVMErrorRef error, struct sg_text *log)
     return true;
 }
 
-static bool define_symbols(struct sg_jit *jit, const struct sg_rt_symbol *symbols, struct sg_text *log)
+bool sg_jit_define(struct sg_jit *jit, const struct sg_rt_symbol *symbols, struct sg_text *log)
 {
     size_t count = 0;
     while (symbols[count].name != NULL)
         count++;
+    if (count == 0)
+        return true;
     LLVMOrcCSymbolMapPair *pairs = calloc(count, sizeof(*pairs));
     if (pairs == NULL)
         return false;
@@ -115,8 +129,8 @@ struct sg_jit *sg_jit_create(struct sg_text *log)
     LLVMOrcLLJITBuilderRef builder = LLVMOrcCreateLLJITBuilder();
     LLVMOrcLLJITBuilderSetJITTargetMachineBuilder(
         builder, LLVMOrcJITTargetMachineBuilderCreateFromTargetMachine(for_lljit));
-    if (failed(LLVMOrcCreateLLJIT(&jit->lljit, builder), log) || !define_symbols(jit, sg_rt_symbols(), log) ||
-        !define_symbols(jit, sg_math_symbols, log)) {
+    if (jit->host == NULL || failed(LLVMOrcCreateLLJIT(&jit->lljit, builder), log) ||
+        !sg_jit_define(jit, sg_rt_symbols(), log) || !sg_jit_define(jit, sg_math_symbols, log)) {
         sg_jit_destroy(jit);
         return NULL;
     }
@@ -134,7 +148,13 @@ void sg_jit_destroy(struct sg_jit *jit)
         LLVMDisposeTargetMachine(jit->machine);
     LLVMOrcDisposeThreadSafeContext(jit->context);
     sg_text_fini(&log);
+    free(jit->host);
     free(jit);
+}
+
+const char *sg_jit_host(const struct sg_jit *jit)
+{
+    return jit->host;
 }
 
 bool sg_jit_has_half(const struct sg_jit *jit)
@@ -171,7 +191,8 @@ static bool optimise(struct sg_jit *jit, LLVMModuleRef module, struct sg_text *l
     return !bad;
 }
 
-void *sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbol, struct sg_text *log)
+LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbol,
+                                   struct sg_text *log)
 {
     char *triple = LLVMGetTargetMachineTriple(jit->machine), *message = NULL;
     LLVMSetTarget(module, triple);
@@ -187,10 +208,26 @@ void *sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbo
         return NULL;
     }
     dump(module, symbol, "optimised");
-    LLVMOrcThreadSafeModuleRef safe = LLVMOrcCreateNewThreadSafeModule(module, jit->context);
+    LLVMMemoryBufferRef object = NULL;
+    message = NULL;
+    if (LLVMTargetMachineEmitToMemoryBuffer(jit->machine, module, LLVMObjectFile, &message, &object)) {
+        sg_text_append(log, "no code for '%s': %s\n", symbol, message);
+        LLVMDisposeMessage(message);
+        object = NULL;
+    }
+    LLVMDisposeModule(module);
+    return object;
+}
+
+void *sg_jit_load(struct sg_jit *jit, LLVMMemoryBufferRef object, const char *symbol, struct sg_text *log)
+{
     LLVMOrcExecutorAddress address = 0;
-    if (failed(LLVMOrcLLJITAddLLVMIRModule(jit->lljit, LLVMOrcLLJITGetMainJITDylib(jit->lljit), safe), log) ||
-        failed(LLVMOrcLLJITLookup(jit->lljit, &address, symbol), log))
-        return NULL;
-    return (void *)(uintptr_t)address;
+    LLVMOrcResourceTrackerRef tracker =
+        LLVMOrcJITDylibCreateResourceTracker(LLVMOrcLLJITGetMainJITDylib(jit->lljit));
+    bool bad = failed(LLVMOrcLLJITAddObjectFileWithRT(jit->lljit, tracker, object), log) ||
+               failed(LLVMOrcLLJITLookup(jit->lljit, &address, symbol), log);
+    if (bad)
+        failed(LLVMOrcResourceTrackerRemove(tracker), log);
+    LLVMOrcReleaseResourceTracker(tracker);
+    return bad ? NULL : (void *)(uintptr_t)address;
 }

@@ -3,9 +3,15 @@
  * makes code generation one at a time; what is known after creation never changes and is read without it.
  */
 #include "softgpu/compiler/analysis.h"
+#include "softgpu/compiler/cache.h"
 #include "softgpu/compiler/codegen.h"
 #include "softgpu/compiler/initial.h"
 #include "softgpu/compiler/jit.h"
+#include "softgpu/compiler/symbols.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "softgpu/compiler_digest.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -23,6 +29,8 @@ struct kernel {
 struct sg_program {
     struct sg_arena arena;
     struct sg_module *module;
+    uint32_t capability;
+    struct sg_digest digest; /* of the texts, if there is a cache */
     struct kernel *kernels;
     size_t n_kernels;
     struct sg_variable *variables;
@@ -99,18 +107,23 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
     if (program == NULL)
         return SG_COMPILE_NO_MEMORY;
     pthread_mutex_init(&program->lock, NULL);
+    program->capability = capability;
     program->arena.diagnostics = &diagnostics;
     if (setjmp(diagnostics.escape) != 0) {
         sg_program_destroy(program);
         return diagnostics.status;
     }
     struct sg_ast **asts = SG_NEW_ARRAY(&program->arena, struct sg_ast *, count);
+    struct sg_piece *pieces = SG_NEW_ARRAY(&program->arena, struct sg_piece, count);
     for (size_t i = 0; i < count; i++) {
         /* names and messages point into the text, so the program has its own copy */
         char *text = sg_arena_alloc(&program->arena, sources[i].size + 1);
         memcpy(text, sources[i].ptx, sources[i].size);
+        pieces[i] = (struct sg_piece){text, sources[i].size};
         asts[i] = sg_parse(&program->arena, text, strnlen(text, sources[i].size));
     }
+    if (sg_cache_default() != NULL)
+        program->digest = sg_digest_of(pieces, count);
     program->module = sg_check(&program->arena, asts, count, capability);
     sg_analyse_module(&program->arena, program->module);
     describe(program);
@@ -166,18 +179,41 @@ enum sg_compile_status sg_program_initialise(struct sg_program *program, struct 
     return SG_COMPILE_OK;
 }
 
-/* Under the lock. */
-static enum sg_compile_status compile(struct sg_program *program, struct kernel *kernel, struct sg_text *log)
+/* The JIT, with all that the program's code may refer to. */
+static struct sg_jit *start_jit(const struct sg_program *program, struct sg_text *log)
 {
-    if (program->jit == NULL && (program->jit = sg_jit_create(log)) == NULL)
-        return SG_COMPILE_NO_MEMORY;
+    struct sg_jit *jit = sg_jit_create(log);
+    size_t count = program->n_variables;
+    char(*names)[SG_SYMBOL_SIZE] = malloc((count + 1) * sizeof(*names));
+    struct sg_rt_symbol *symbols = calloc(count + 2, sizeof(*symbols));
+    bool good = jit != NULL && names != NULL && symbols != NULL;
+    for (size_t i = 0; good && i < count; i++) {
+        snprintf(names[i], sizeof(names[i]), SG_SYMBOL_VARIABLE, (unsigned)i);
+        symbols[i] = (struct sg_rt_symbol){names[i], program->places[i]->address};
+    }
+    if (good) {
+        symbols[count] = (struct sg_rt_symbol){SG_SYMBOL_HANDLES, program->module->handles};
+        good = sg_jit_define(jit, symbols, log);
+    }
+    if (!good) {
+        sg_jit_destroy(jit);
+        jit = NULL;
+    }
+    free(names);
+    free(symbols);
+    return jit;
+}
+
+/* The object of a kernel; NULL with *status and a message. Under the lock. */
+static LLVMMemoryBufferRef compile(struct sg_program *program, struct kernel *kernel, const char *symbol,
+                                   struct sg_text *log, enum sg_compile_status *status)
+{
     struct sg_diagnostics diagnostics = {.log = log};
     struct sg_arena arena = {.diagnostics = &diagnostics};
-    char symbol[48];
-    snprintf(symbol, sizeof(symbol), "sg.kernel%u", (unsigned)(kernel - program->kernels));
     struct sg_codegen *gen = calloc(1, sizeof(*gen));
+    *status = SG_COMPILE_NO_MEMORY;
     if (gen == NULL)
-        return SG_COMPILE_NO_MEMORY;
+        return NULL;
     gen->arena = &arena;
     gen->module = program->module;
     gen->reach = &kernel->reach;
@@ -185,26 +221,89 @@ static enum sg_compile_status compile(struct sg_program *program, struct kernel 
     gen->thread_form = kernel->public.thread_form;
     gen->has_half = sg_jit_has_half(program->jit);
     gen->context = sg_jit_context(program->jit);
-    enum sg_compile_status status = SG_COMPILE_OK;
     if (setjmp(diagnostics.escape) != 0) {
-        status = diagnostics.status;
+        *status = diagnostics.status;
         if (gen->llvm != NULL)
             LLVMDisposeModule(gen->llvm);
-    } else if (sg_generate(gen, kernel->function, symbol) == NULL) {
-        status = SG_COMPILE_NO_MEMORY;
+    } else if (sg_generate(gen, kernel->function, symbol) != NULL) {
+        *status = SG_COMPILE_OK;
     }
     if (gen->builder != NULL)
         LLVMDisposeBuilder(gen->builder);
     if (gen->entry_builder != NULL)
         LLVMDisposeBuilder(gen->entry_builder);
-    if (status == SG_COMPILE_OK) {
-        kernel->code = sg_jit_compile(program->jit, gen->llvm, symbol, log);
-        if (kernel->code == NULL)
-            status = SG_COMPILE_INVALID_PTX;
-    }
+    LLVMMemoryBufferRef object = NULL;
+    if (*status == SG_COMPILE_OK && (object = sg_jit_compile(program->jit, gen->llvm, symbol, log)) == NULL)
+        *status = SG_COMPILE_INVALID_PTX;
     sg_arena_fini(&arena);
     free(gen);
-    return status;
+    return object;
+}
+
+/* Of all that a kernel's code depends on. */
+static struct sg_digest key_of(const struct sg_program *program, const struct kernel *kernel,
+                               const char *symbol)
+{
+    static const char compiler[] = SG_COMPILER_DIGEST;
+    const char *host = sg_jit_host(program->jit), *name = kernel->public.name;
+    const struct sg_piece pieces[] = {{compiler, sizeof(compiler)},
+                                      {host, strlen(host)},
+                                      {&program->capability, sizeof(program->capability)},
+                                      {&program->digest, sizeof(program->digest)},
+                                      {name, strlen(name)},
+                                      {symbol, strlen(symbol)}};
+    return sg_digest_of(pieces, sizeof(pieces) / sizeof(pieces[0]));
+}
+
+static void *load_kept(struct sg_program *program, struct sg_cache *cache, const struct sg_digest *key,
+                       const char *symbol)
+{
+    size_t size;
+    void *data = sg_cache_read(cache, key, &size), *code = NULL;
+    if (data == NULL)
+        return NULL;
+    struct sg_text log = {0};
+    code = sg_jit_load(program->jit, LLVMCreateMemoryBufferWithMemoryRangeCopy(data, size, symbol), symbol,
+                       &log);
+    if (code == NULL) {
+        rg_debug("a kept kernel cannot be used: %s", log.data != NULL ? log.data : "");
+        sg_cache_drop(cache, key);
+    }
+    sg_text_fini(&log);
+    free(data);
+    return code;
+}
+
+/* Makes the kernel's code, from the cache or anew. Under the lock. */
+static enum sg_compile_status make_code(struct sg_program *program, struct kernel *kernel,
+                                        struct sg_text *log)
+{
+    char symbol[SG_SYMBOL_SIZE];
+    enum sg_compile_status status;
+    struct sg_digest key;
+    uint64_t started = rg_now_ns();
+    if (program->jit == NULL && (program->jit = start_jit(program, log)) == NULL)
+        return SG_COMPILE_NO_MEMORY;
+    snprintf(symbol, sizeof(symbol), SG_SYMBOL_KERNEL, (unsigned)(kernel - program->kernels));
+    /* whoever wants to see how code is made wants it made */
+    struct sg_cache *cache = getenv("SOFTGPU_DUMP_IR") == NULL ? sg_cache_default() : NULL;
+    if (cache != NULL) {
+        key = key_of(program, kernel, symbol);
+        kernel->code = load_kept(program, cache, &key, symbol);
+    }
+    if (kernel->code != NULL) {
+        rg_debug("kernel %s: loaded from the cache in %.1f ms", kernel->public.name,
+                 (double)(rg_now_ns() - started) / 1e6);
+        return SG_COMPILE_OK;
+    }
+    LLVMMemoryBufferRef object = compile(program, kernel, symbol, log, &status);
+    if (object == NULL)
+        return status;
+    if (cache != NULL)
+        sg_cache_write(cache, &key, LLVMGetBufferStart(object), LLVMGetBufferSize(object));
+    kernel->code = sg_jit_load(program->jit, object, symbol, log);
+    rg_debug("kernel %s: compiled in %.1f ms", kernel->public.name, (double)(rg_now_ns() - started) / 1e6);
+    return kernel->code != NULL ? SG_COMPILE_OK : SG_COMPILE_INVALID_PTX;
 }
 
 enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,
@@ -216,7 +315,7 @@ enum sg_compile_status sg_program_code(struct sg_program *program, size_t index,
     enum sg_compile_status status = SG_COMPILE_OK;
     pthread_mutex_lock(&program->lock);
     if (kernel->code == NULL)
-        status = compile(program, kernel, log);
+        status = make_code(program, kernel, log);
     if (status == SG_COMPILE_OK)
         *code = kernel->code;
     pthread_mutex_unlock(&program->lock);
