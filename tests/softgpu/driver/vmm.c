@@ -184,3 +184,22 @@ Test(vmm, handles)
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&handle, CHUNK, &shared, 0));
     cr_assert_eq(free_memory(), before);
 }
+
+/* Kernels see mappings as well, and what is not mapped faults. */
+Test(vmm, kernels_and_mappings)
+{
+    uint32_t n = 1, x = 4, out = 0;
+    start_device();
+    CUdeviceptr at = reserve(2 * CHUNK), high = at + CHUNK;
+    CUmemGenericAllocationHandle handle = create(CHUNK);
+    OK(cuMemMap(at, CHUNK, 0, handle, 0));
+    OK(cuMemMap(high, CHUNK, 0, handle, 0));
+    OK(cuMemSetAccess(at, 2 * CHUNK, &writable, 1));
+    launch_one("add", NULL, (void *[]){&at, &n, &x});
+    launch_one("add", NULL, (void *[]){&high, &n, &x});
+    OK(cuMemUnmap(high, CHUNK)); /* waits for the kernel */
+    OK(cuMemcpyDtoH_v2(&out, at, 4));
+    cr_assert_eq(out, 8);
+    launch_one("add", NULL, (void *[]){&high, &n, &x});
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+}
