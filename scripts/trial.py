@@ -131,6 +131,8 @@ class Build:
         self.example_dir = os.path.join(self.folder, "examples")
         self.command = os.path.join(self.stage, "bin", "remote-gpu")
         self.daemon = os.path.join(self.stage, "bin", "remote-gpud")
+        # The software device keeps what it compiles for our programs here, not in the user's cache.
+        os.environ.setdefault("SOFTGPU_CACHE", os.path.join(self.folder, "soft-cache"))
 
     def check(self):
         """Fails unless the programs are built."""

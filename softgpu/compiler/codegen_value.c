@@ -140,7 +140,8 @@ static LLVMValueRef symbol_address(struct sg_codegen *gen, const char *name, uin
 {
     LLVMValueRef symbol = LLVMGetNamedGlobal(gen->llvm, name), bytes = sg_gen_const(gen, 64, offset);
     if (symbol == NULL) {
-        symbol = LLVMAddGlobal(gen->llvm, LLVMArrayType(gen->i8, size <= UINT32_MAX ? (uint32_t)size : 0), name);
+        unsigned known = size <= UINT32_MAX ? (unsigned)size : 0;
+        symbol = LLVMAddGlobal(gen->llvm, LLVMArrayType(gen->i8, known), name);
         LLVMSetAlignment(symbol, 1);
     }
     return LLVMConstPtrToInt(LLVMConstGEP2(gen->i8, symbol, &bytes, 1), gen->i64);

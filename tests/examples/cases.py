@@ -376,3 +376,36 @@ def test_chosen_devices(build):
         expect(result.output.split() == [names[2], names[1]], "the server's own choice is not kept", result)
         result = build.run_remote(see, server.address, ["-n", "1"])
         expect(result.output.split() == [names[2]], "the wrong one of the server's devices", result)
+
+
+def test_kept_kernels(build):
+    """The second start of a program compiles nothing, directly and on a server, and does the same."""
+    command = [build.example("reduction")]
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"SOFTGPU_CACHE": os.path.join(folder, "kept"), "REMOTE_GPU_LOG": "debug"}
+        first = build.run_direct(command, environment=environment)
+        expect(first.status == 0 and ": compiled in " in first.errors, "nothing is compiled at first", first)
+        expect(": loaded from the cache in " not in first.errors, "the cache is not new", first)
+        second = build.run_direct(command, environment=environment)
+        expect(second.status == 0 and second.output == first.output, "kept kernels do something else", second)
+        expect(": compiled in " not in second.errors, "the second start compiles", second)
+        expect(second.errors.count(": loaded from the cache in ") == first.errors.count(": compiled in "),
+               "not all kernels are loaded", second)
+        with Server(build, environment=environment) as server:
+            remote = build.run_remote(command, server.address)
+            log = server.log()
+            expect(remote.status == 0 and remote.output == first.output, "kept kernels do something else remotely",
+                   remote, log)
+            expect(": loaded from the cache in " in log and ": compiled in " not in log, "the server compiles",
+                   remote, log)
+        # Damaged entries are compiled again.
+        for name in os.listdir(environment["SOFTGPU_CACHE"]):
+            os.truncate(os.path.join(environment["SOFTGPU_CACHE"], name), 100)
+        third = build.run_direct(command, environment=environment)
+        expect(third.status == 0 and third.output == first.output, "damaged entries do harm", third)
+        expect(": compiled in " in third.errors and ": loaded from the cache in " not in third.errors,
+               "damaged entries are used", third)
+        # Without any place to keep something all goes on.
+        nowhere = build.run_direct(command, environment={"SOFTGPU_CACHE": "/proc/nowhere"})
+        expect(nowhere.status == 0 and nowhere.output == first.output and not nowhere.errors, "a cache is needed",
+               nowhere)

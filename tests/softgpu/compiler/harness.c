@@ -13,6 +13,12 @@
 
 static void *memory_of[MAX_VARIABLES];
 
+/* What is tried is the compiler, not what it left behind. */
+__attribute__((constructor)) static void without_cache(void)
+{
+    setenv("SOFTGPU_CACHE", "off", 1);
+}
+
 uint32_t f32_bits(float value)
 {
     uint32_t bits;
