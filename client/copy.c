@@ -6,14 +6,17 @@
  * may still write it (a copy to the host, a host function): then the worker asks for it when the stream is there.
  * Device → host waits for the data; into pinned memory, asynchronously, it lands when the stream gets there.
  */
+#include "client/copy.h"
 #include "client/address_map.h"
 #include "client/call.h"
 #include "client/handle.h"
 #include "client/optimisations.h"
 #include "client/transfer.h"
+#include "common/cuda/graph/graph.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -30,8 +33,13 @@ struct copy {
     bool asynchronous;
 };
 
+/* Set during a copy of a graph on this thread: all host memory is as page-locked memory is. */
+static __thread bool in_order;
+
 static bool is_pinned(const struct rg_host_area *area)
 {
+    if (in_order)
+        return true;
     struct rg_range range;
     const uint64_t start = (uint64_t)area->memory, size = (area->height - 1) * area->pitch + area->width;
     return rg_map_find(start, &range) && !rg_range_on_device(&range) &&
@@ -175,6 +183,9 @@ static CUresult host_to_device(CUdeviceptr to, const void *from, size_t size, CU
         return status;
     if (!from)
         return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(stream))
+        return rg_capture_copy_1d(to, CU_MEMORYTYPE_DEVICE, (CUdeviceptr)from, CU_MEMORYTYPE_HOST, size,
+                                  stream);
     if (on_device((CUdeviceptr)from)) /* managed memory: what the host holds of it goes to the device first */
         return device_to_device(to, (CUdeviceptr)from, size, stream, asynchronous);
     struct copy copy = plain(from, to, size, stream, asynchronous);
@@ -188,6 +199,9 @@ static CUresult device_to_host(void *to, CUdeviceptr from, size_t size, CUstream
         return status;
     if (!to)
         return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(stream))
+        return rg_capture_copy_1d((CUdeviceptr)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size,
+                                  stream);
     if (on_device((CUdeviceptr)to))
         return device_to_device((CUdeviceptr)to, from, size, stream, asynchronous);
     struct copy copy = plain(to, from, size, stream, asynchronous);
@@ -229,6 +243,8 @@ static CUresult any_to_any(CUdeviceptr to, CUdeviceptr from, size_t size, CUstre
         return status;
     if (!to || !from)
         return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(stream))
+        return rg_capture_copy_1d(to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_HOST, size, stream);
     status = rg_op_cuStreamSynchronize(rg_effective_stream(stream));
     if (status == CUDA_SUCCESS)
         memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
@@ -285,6 +301,33 @@ static CUresult resolve(CUmemorytype type, const void *host, CUdeviceptr device,
     return CUDA_SUCCESS;
 }
 
+/* A copy from the host to the host in a stream. */
+struct host_move {
+    struct side from, to;
+    size_t width, height;
+};
+
+static void move_now(void *argument)
+{
+    struct host_move *move = argument;
+    for (size_t row = 0; row < move->height; row++)
+        memmove((void *)(uintptr_t)(move->to.address + row * move->to.pitch),
+                (void *)(uintptr_t)(move->from.address + row * move->from.pitch), move->width);
+    free(move);
+}
+
+static CUresult move_later(const struct host_move *what, CUstream stream)
+{
+    struct host_move *move = malloc(sizeof *move);
+    if (!move)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *move = *what;
+    CUresult status = cuLaunchHostFunc(stream, move_now, move);
+    if (status != CUDA_SUCCESS)
+        free(move);
+    return status;
+}
+
 static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchronous)
 {
     CUresult status = check(stream);
@@ -292,6 +335,8 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
         return status;
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(stream))
+        return rg_capture_copy_2d(p, stream);
     struct side from, to;
     const size_t width = p->WidthInBytes, height = p->Height;
     if (!width || !height)
@@ -311,6 +356,9 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
     if (from.device && to.device)
         return rg_op_rgCopy2D(to.address, to.pitch, from.address, from.pitch, width, height, stream,
                               asynchronous);
+    if (!from.device && !to.device && in_order)
+        return move_later(&(struct host_move){.from = from, .to = to, .width = width, .height = height},
+                          stream);
     if (!from.device && !to.device) {
         status = rg_op_cuStreamSynchronize(stream);
         for (size_t row = 0; row < height && status == CUDA_SUCCESS; row++)
@@ -340,4 +388,43 @@ CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
     return copy_2d(pCopy, hStream, true);
+}
+
+CUresult rg_copy_in_order(const CUDA_MEMCPY3D *p, CUstream stream)
+{
+    CUresult status = CUDA_SUCCESS;
+    const size_t from_rows = p->srcHeight ? p->srcHeight : p->srcY + p->Height;
+    const size_t to_rows = p->dstHeight ? p->dstHeight : p->dstY + p->Height;
+    in_order = true;
+    for (size_t z = 0; z < p->Depth && status == CUDA_SUCCESS; z++) {
+        CUDA_MEMCPY2D slice = {
+            .srcXInBytes = p->srcXInBytes,
+            .srcY = p->srcY + (p->srcZ + z) * from_rows,
+            .srcMemoryType = p->srcMemoryType,
+            .srcHost = p->srcHost,
+            .srcDevice = p->srcDevice,
+            .srcPitch = p->srcPitch ? p->srcPitch : p->srcXInBytes + p->WidthInBytes,
+            .dstXInBytes = p->dstXInBytes,
+            .dstY = p->dstY + (p->dstZ + z) * to_rows,
+            .dstMemoryType = p->dstMemoryType,
+            .dstHost = p->dstHost,
+            .dstDevice = p->dstDevice,
+            .dstPitch = p->dstPitch ? p->dstPitch : p->dstXInBytes + p->WidthInBytes,
+            .WidthInBytes = p->WidthInBytes,
+            .Height = p->Height,
+        };
+        if (slice.Height > 1 && slice.srcPitch == slice.WidthInBytes &&
+            slice.dstPitch == slice.WidthInBytes) {
+            slice.WidthInBytes *= slice.Height; /* rows without gaps: one */
+            slice.srcXInBytes += slice.srcY * slice.srcPitch;
+            slice.dstXInBytes += slice.dstY * slice.dstPitch;
+            slice.srcY = slice.dstY = 0;
+            slice.srcPitch = slice.srcXInBytes + slice.WidthInBytes;
+            slice.dstPitch = slice.dstXInBytes + slice.WidthInBytes;
+            slice.Height = 1;
+        }
+        status = copy_2d(&slice, stream, true);
+    }
+    in_order = false;
+    return status;
 }

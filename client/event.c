@@ -2,6 +2,7 @@
 #include "client/call.h"
 #include "client/context.h"
 #include "client/handle.h"
+#include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
 CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
@@ -35,6 +36,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
         return status;
     if (!rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
         return CUDA_ERROR_INVALID_HANDLE;
+    rg_capture_forget_event(hEvent);
     status = rg_op_cuEventDestroy_v2(hEvent);
     rg_handle_delete(RG_KIND_EVENT, (uint64_t)hEvent);
     return status;

@@ -37,7 +37,6 @@ struct rg_lane {
     uint64_t sent_context; /* what the worker takes for this lane's current context */
     uint64_t *contexts;    /* stack; the last one is current */
     size_t n_contexts, capacity;
-    CUstreamCaptureMode capture_mode;
     struct rg_waiter waiter;
 };
 

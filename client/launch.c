@@ -6,6 +6,7 @@
 #include "client/device.h"
 #include "client/function.h"
 #include "client/handle.h"
+#include "common/cuda/graph/graph.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
 #include "proto/launch_attribute.h"
@@ -112,6 +113,14 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     status = check_dimensions(function, d);
     if (status != CUDA_SUCCESS)
         return status;
+    if (rg_capture_takes(stream)) {
+        CUlaunchConfig config = {d->grid[0],  d->grid[1], d->grid[2], d->block[0], d->block[1],
+                                 d->block[2], d->shared,  stream,     NULL,        0};
+        for (unsigned i = 0; i < n_attributes; i++)
+            cooperative |=
+                attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attributes[i].value.cooperative;
+        return rg_capture_kernel(&config, f, cooperative, kernelParams, extra);
+    }
     unsigned char buffer[RG_PARAMS_MAX] __attribute__((aligned(16)));
     const void *data;
     size_t size;

@@ -11,6 +11,7 @@
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/managed.h"
+#include "common/cuda/graph/graph.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
 
@@ -149,6 +150,8 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (rg_capture_takes(stream))
+        return rg_capture_refuse(stream);
     struct request request = {.ask = ask_async,
                               .kind = RG_RANGE_POOL,
                               .size = size,
@@ -180,6 +183,8 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return status;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (rg_capture_takes(hStream))
+        return rg_capture_refuse(hStream);
     if (!rg_map_remove(dptr, 1u << RG_RANGE_POOL | 1u << RG_RANGE_DEVICE, NULL))
         return CUDA_ERROR_INVALID_VALUE;
     return rg_op_cuMemFreeAsync(dptr, rg_effective_stream(hStream));

@@ -1,6 +1,5 @@
 /*
- * stream.c - streams and host functions. A stream's flags, priority, context and capture state (capture is not
- * supported yet, so no stream captures) are answered here; host functions are registered and run when the worker says
+ * stream.c - streams and host functions. A stream's flags, priority and context are answered here; host functions are registered and run when the worker says
  * that the stream has reached them (transfer.c).
  */
 #include "client/call.h"
@@ -9,6 +8,7 @@
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/transfer.h"
+#include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
 #include <stdatomic.h>
@@ -151,48 +151,6 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
     return CUDA_SUCCESS;
 }
 
-/* --- capture -------------------------------------------------------------------------------------------- */
-
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    struct rg_stream known;
-    CUresult status = describe(hStream, captureStatus, &known);
-    if (status == CUDA_SUCCESS)
-        *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return status;
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                   cuuint64_t *id_out, CUgraph *graph_out,
-                                   const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out,
-                                   size_t *numDependencies_out)
-{
-    (void)id_out, (void)graph_out, (void)dependencies_out, (void)edgeData_out, (void)numDependencies_out;
-    return cuStreamIsCapturing(hStream, captureStatus_out); /* the rest is only set while capturing */
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                   cuuint64_t *id_out, CUgraph *graph_out,
-                                   const CUgraphNode **dependencies_out, size_t *numDependencies_out)
-{
-    (void)id_out, (void)graph_out, (void)dependencies_out, (void)numDependencies_out;
-    return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct rg_lane *lane = rg_lane_current();
-    CUstreamCaptureMode before = lane->capture_mode;
-    lane->capture_mode = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
-}
-
 /* --- host functions ------------------------------------------------------------------------------------- */
 
 static CUresult host_call(CUstream stream, CUhostFn function, CUstreamCallback callback, void *user)
@@ -204,6 +162,8 @@ static CUresult host_call(CUstream stream, CUhostFn function, CUstreamCallback c
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (rg_capture_takes(stream))
+        return function ? rg_capture_host(function, user, stream) : rg_capture_refuse(stream);
     uint64_t id = rg_host_call_create(function, callback, stream, user);
     if (!id)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -131,9 +131,20 @@ def checks(operation):
     return lines
 
 
+def captures(operation):
+    """What the API function does instead while its stream captures."""
+    if not operation.capture:
+        return []
+    kind, expression = operation.capture
+    if kind == "captured":
+        return ["    CUresult captured;", f"    if ({expression})", "        return captured;"]
+    stream = next((p.name for p in operation.parameters if p.type == "CUstream"), "NULL")
+    return [f"    if (rg_capture_takes({stream}))", f"        return {expression};"]
+
+
 def api_function(operation):
     lines = [f"CUresult {operation.name}({operation.declaration})", "{"]
-    check = checks(operation)
+    check = checks(operation) + captures(operation)
     if check:
         lines += ["    CUresult usable = rg_call_allowed(" + flags(operation) + ");",
                   "    if (usable != CUDA_SUCCESS)", "        return usable;"] + check
@@ -177,7 +188,7 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/call.h"', '#include "client/handle.h"', '#include "client/address_map.h"',
+        lines = [HEAD, '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/address_map.h"',
                  '#include "generated/client/operations.h"', ""]
         for operation in group.operations:
             if operation.on_wire:

@@ -98,6 +98,8 @@ class Operation:
     # what the client checks: ["aligned" or "mask", parameter, number]; a device range: [pointer, size] or [pointer, pitch,
     # width, height]
     within: list = field(default_factory=list)
+    # what happens while streams capture: ["capture", what to return] or ["captured", condition that sets `captured`]
+    capture: list = field(default_factory=list)
     number: int = 0    # on the wire; 0: none
 
     @property
@@ -287,6 +289,8 @@ def read_group(path, symbols):
                     operation.within.append(word.split("=")[1].split(","))
                 elif re.fullmatch(r"(aligned|mask)=\w+,\w+", word):
                     operation.within.append(word.replace("=", ",").split(","))
+                elif re.match(r"captured?=", word):
+                    operation.capture = word.split("=", 1)
                 elif word in ("blocks", "bulk", "work"):
                     operation.flags.add(word)
                 else:

@@ -152,6 +152,11 @@ bool rg_capture_record(CUevent event, CUstream stream, unsigned flags, CUresult 
 bool rg_capture_wait(CUevent event, CUstream stream, unsigned flags, CUresult *result);
 /** Whether the event was last recorded in a capturing stream: it cannot be queried or waited for. */
 bool rg_capture_event(CUevent event);
+static inline bool rg_capture_asked(CUevent event, CUresult *result)
+{
+    *result = CUDA_ERROR_CAPTURED_EVENT;
+    return rg_capture_event(event);
+}
 /** CUDA_SUCCESS, or the error of a call that is unsafe while something captures (which invalidates that). */
 CUresult rg_capture_unsafe(void);
 /** A stream or an event ends. */

@@ -1,0 +1,33 @@
+/*
+ * graph.c - what graphs (common/cuda/graph) need of the client. Graphs live on this side; a launch sends what their nodes
+ * do through the functions that an application would call.
+ */
+#include "common/cuda/graph/graph.h"
+#include "client/call.h"
+#include "client/copy.h"
+#include "client/handle.h"
+
+CUresult rg_graph_enter(void)
+{
+    return rg_call_allowed(0);
+}
+
+CUstream rg_graph_stream(CUstream stream)
+{
+    return rg_effective_stream(stream);
+}
+
+bool rg_graph_event_known(CUevent event)
+{
+    return rg_handle_known(RG_KIND_EVENT, (uint64_t)event);
+}
+
+CUresult rg_graph_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+    return rg_copy_in_order(copy, stream);
+}
+
+CUresult rg_graph_unsupported(const char *what)
+{
+    return rg_unsupported(what);
+}
