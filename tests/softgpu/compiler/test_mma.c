@@ -283,3 +283,269 @@ Test(mma, every_shape)
     for (size_t i = 0; i < sizeof(mma_cases) / sizeof(mma_cases[0]); i++)
         run_mma(&mma_cases[i]);
 }
+
+/* --- wmma: in memory as it is given, in registers as the device likes --- */
+
+struct wmma_case {
+    const char *shape, *types;
+    uint32_t m, n, k;
+    enum element a, b, c, d;
+};
+
+static const struct wmma_case wmma_cases[] = {
+    {"m16n16k16", "f16.f16", 16, 16, 16, F16, F16, F16, F16},
+    {"m16n16k16", "f32.f16", 16, 16, 16, F16, F16, F16, F32},
+    {"m16n16k16", "f32.f32", 16, 16, 16, F16, F16, F32, F32},
+    {"m32n8k16", "f32.f32", 32, 8, 16, F16, F16, F32, F32},
+    {"m8n32k16", "f32.f32", 8, 32, 16, F16, F16, F32, F32},
+    {"m32n8k16", "f16.f16", 32, 8, 16, F16, F16, F16, F16},
+    {"m8n32k16", "f16.f16", 8, 32, 16, F16, F16, F16, F16},
+    {"m16n16k16", "f32.bf16.bf16.f32", 16, 16, 16, BF16, BF16, F32, F32},
+    {"m32n8k16", "f32.bf16.bf16.f32", 32, 8, 16, BF16, BF16, F32, F32},
+    {"m8n32k16", "f32.bf16.bf16.f32", 8, 32, 16, BF16, BF16, F32, F32},
+    {"m16n16k8", "f32.tf32.tf32.f32", 16, 16, 8, TF32, TF32, F32, F32},
+    {"m16n16k16", "s32.s8.s8.s32", 16, 16, 16, S8, S8, S32, S32},
+    {"m32n8k16", "s32.u8.u8.s32", 32, 8, 16, U8, U8, S32, S32},
+    {"m8n32k16", "s32.s8.s8.s32", 8, 32, 16, S8, S8, S32, S32},
+    {"m8n8k4", "f64.f64.f64.f64", 8, 8, 4, F64, F64, F64, F64},
+    {"m8n8k32", "s32.s4.s4.s32", 8, 8, 32, S4, S4, S32, S32},
+    {"m8n8k128", "s32.b1.b1.s32", 8, 8, 128, B1, B1, S32, S32},
+};
+static const char *const element_names[] = {"f16", "bf16", "tf32", "f32", "f64", "s8",
+                                            "u8",  "s4",   "u4",   "s32", "b1"};
+
+/* What nvcc's header has for each fragment. */
+static uint32_t wmma_registers(uint32_t elements, enum element type, bool factor)
+{
+    return factor && type == F16 ? 8 : registers_of(elements, type);
+}
+
+static int vector_text(char *text, char letter, uint32_t count)
+{
+    int at = 0;
+    for (uint32_t r = 0; r < count; r++)
+        at += sprintf(text + at, "%s%%%c%u", r == 0 ? "{" : ",", letter, r);
+    return at + sprintf(text + at, "}");
+}
+
+/* One matrix in memory: `rows` by `columns`, with a stride of 8 elements (32 of .b1 and .s4) more than needed. */
+static uint32_t lay_out(unsigned char *memory, double (*value)(uint32_t, uint32_t), enum element type,
+                        uint32_t rows, uint32_t columns, bool by_columns)
+{
+    uint32_t stride = (by_columns ? rows : columns) + (element_bits[type] < 8 ? 32 : 8);
+    for (uint32_t i = 0; i < rows; i++)
+        for (uint32_t j = 0; j < columns; j++)
+            store(memory, type, by_columns ? j * stride + i : i * stride + j, value(i, j));
+    return stride;
+}
+static double a_value(uint32_t i, uint32_t j)
+{
+    return a_matrix[i][j];
+}
+static double b_value(uint32_t i, uint32_t j)
+{
+    return b_matrix[i][j];
+}
+static double c_value(uint32_t i, uint32_t j)
+{
+    return c_matrix[i][j];
+}
+
+/* `layouts`: bit 0 a, 1 b, 2 c, 3 d are column by column. d goes through shared memory, by a generic address. */
+static void run_wmma(const struct wmma_case *test, uint32_t layouts)
+{
+    static unsigned char memory[4][8192];
+    static const char *const names[] = {"row", "col"};
+    const char letters[] = "abcd";
+    const enum element types[4] = {test->a, test->b, test->c, test->d};
+    const uint32_t rows[4] = {test->m, test->k, test->m, test->m},
+                   columns[4] = {test->k, test->n, test->n, test->n};
+    uint32_t strides[4], counts[4];
+    char text[8192];
+    int at = sprintf(
+        text, ".entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pd) {\n"
+              ".shared .align 16 .b8 tile[8192]; .reg .b64 %%x<6>; .reg .b32 %%l<4>; .reg .pred %%p;\n");
+    make_matrices(test->m, test->n, test->k, test->a, test->b, test->c, test->a == B1);
+    memset(memory, 0, sizeof(memory));
+    strides[0] = lay_out(memory[0], a_value, test->a, test->m, test->k, layouts & 1);
+    strides[1] = lay_out(memory[1], b_value, test->b, test->k, test->n, layouts >> 1 & 1);
+    strides[2] = lay_out(memory[2], c_value, test->c, test->m, test->n, layouts >> 2 & 1);
+    strides[3] = (layouts >> 3 & 1 ? test->m : test->n) + 8;
+    for (int i = 0; i < 4; i++) {
+        const char *type = types[i] == F64 ? "f64" : types[i] == F32 ? "f32" : "b32";
+        counts[i] = wmma_registers(rows[i] * columns[i], types[i], i < 2);
+        at += sprintf(text + at, ".reg .%s %%%c<16>; ld.param.u64 %%x%d, [p%c];\n", type, letters[i], i,
+                      letters[i]);
+        if (i == 3)
+            break;
+        at += sprintf(text + at, "mov.u32 %%l0, %u;\nwmma.load.%c.sync.aligned.%s.%s.global.%s ", strides[i],
+                      letters[i], names[layouts >> i & 1], test->shape, element_names[types[i]]);
+        at += vector_text(text + at, letters[i], counts[i]);
+        at += sprintf(text + at, ", [%%x%d], %%l0;\n", i);
+    }
+    at += sprintf(text + at, "wmma.mma%s.sync.aligned.%s.%s.%s.%s ", test->a == B1 ? ".xor.popc" : "",
+                  names[layouts & 1], names[layouts >> 1 & 1], test->shape, test->types);
+    for (int i = 0; i < 4; i++) {
+        at += vector_text(text + at, letters[(i + 3) % 4], counts[(i + 3) % 4]);
+        at += sprintf(text + at, i < 3 ? ", " : ";\n");
+    }
+    at += sprintf(
+        text + at,
+        "mov.u64 %%x4, tile; cvta.shared.u64 %%x4, %%x4;\nwmma.store.d.sync.aligned.%s.%s.%s [%%x4], ",
+        names[layouts >> 3 & 1], test->shape, element_names[test->d]);
+    at += vector_text(text + at, 'd', counts[3]);
+    sprintf(text + at,
+            ", %u;\nmov.u32 %%l1, %%laneid; shl.b32 %%l1, %%l1, 2; mov.u32 %%l2, tile; add.u32 %%l2, %%l2, "
+            "%%l1;\n"
+            "cvt.u64.u32 %%x5, %%l1; add.u64 %%x3, %%x3, %%x5;\n"
+            "L: ld.shared.b32 %%l3, [%%l2]; st.global.b32 [%%x3], %%l3; add.u32 %%l2, %%l2, 128;\n"
+            "add.u64 %%x3, %%x3, 128; add.u32 %%l1, %%l1, 128; setp.lt.u32 %%p, %%l1, 8192; @%%p bra L; "
+            "ret;\n}\n",
+            strides[3]);
+    struct sg_program *program = program_of(text);
+    const void *params[4] = {memory[0], memory[1], memory[2], memory[3]};
+    cr_assert_eq(run_grid(program, 1, LANES, params), 0);
+    free_program(program);
+    for (uint32_t i = 0; i < test->m; i++)
+        for (uint32_t j = 0; j < test->n; j++) {
+            uint32_t index = layouts >> 3 & 1 ? j * strides[3] + i : i * strides[3] + j;
+            double got = decode(test->d, memory[3], index);
+            cr_assert_eq(got, d_matrix[i][j], "%s.%s, layouts %u: (%u, %u): %g, not %g", test->shape,
+                         test->types, layouts, i, j, got, d_matrix[i][j]);
+        }
+}
+
+Test(mma, wmma)
+{
+    for (size_t i = 0; i < sizeof(wmma_cases) / sizeof(wmma_cases[0]); i++) {
+        /* all sixteen layouts, but not of every shape; small elements have only .row.col */
+        bool small = element_bits[wmma_cases[i].a] < 8;
+        for (uint32_t layouts = small ? 2 : (uint32_t)i % 5; layouts < 16; layouts += small ? 4 : 5)
+            run_wmma(&wmma_cases[i], layouts);
+    }
+}
+
+/* --- squares of 8 by 8 --- */
+
+/* Shared memory gets `in`, the instructions run on it, and registers %r0 … %r3 of all lanes come back. */
+static void run_squares(const char *body, const uint16_t in[256], uint32_t out[LANES][4], uint16_t after[256])
+{
+    char text[4096];
+    snprintf(text, sizeof(text),
+             ".entry k(.param .u64 in, .param .u64 out, .param .u64 after) {\n"
+             ".shared .align 16 .b8 tile[512]; .reg .b64 %%x<5>; .reg .b32 %%r<9>, %%l<4>, %%v<4>;\n"
+             "ld.param.u64 %%x0, [in]; ld.param.u64 %%x1, [out]; ld.param.u64 %%x2, [after]; mov.u32 %%l0, "
+             "%%laneid;\n"
+             "mul.wide.u32 %%x3, %%l0, 16; add.u64 %%x0, %%x0, %%x3; add.u64 %%x1, %%x1, %%x3;\n"
+             "add.u64 %%x2, %%x2, %%x3; mov.u32 %%l1, tile; mad.lo.u32 %%l1, %%l0, 16, %%l1;\n"
+             "ld.global.v4.b32 {%%v0, %%v1, %%v2, %%v3}, [%%x0]; st.shared.v4.b32 [%%l1], {%%v0, %%v1, %%v2, "
+             "%%v3};\n"
+             "%s\nst.global.v4.b32 [%%x1], {%%r0, %%r1, %%r2, %%r3};\n"
+             "ld.shared.v4.b32 {%%v0, %%v1, %%v2, %%v3}, [%%l1]; st.global.v4.b32 [%%x2], {%%v0, %%v1, %%v2, "
+             "%%v3};\n"
+             "ret; }\n",
+             body);
+    struct sg_program *program = program_of(text);
+    const void *params[3] = {in, out, after};
+    cr_assert_eq(run_grid(program, 1, LANES, params), 0);
+    free_program(program);
+}
+
+Test(mma, squares)
+{
+    uint16_t in[256], after[256];
+    uint32_t out[LANES][4];
+    for (int i = 0; i < 256; i++)
+        in[i] = (uint16_t)(i * 251 + 7);
+    /* lane l gives row l % 8 of matrix l / 8: here 16 bytes each, one after the other; nobody synchronises */
+    run_squares("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0, %r1, %r2, %r3}, [%l1];", in, out, after);
+    for (uint32_t lane = 0; lane < LANES; lane++)
+        for (uint32_t r = 0; r < 4; r++)
+            for (uint32_t e = 0; e < 2; e++)
+                cr_expect_eq(out[lane][r] >> 16 * e & 0xffff, in[r * 64 + lane / 4 * 8 + lane % 4 * 2 + e]);
+    run_squares("ldmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 {%r0, %r1, %r2, %r3}, [%l1];", in, out,
+                after);
+    for (uint32_t lane = 0; lane < LANES; lane++)
+        for (uint32_t r = 0; r < 4; r++)
+            for (uint32_t e = 0; e < 2; e++)
+                cr_expect_eq(out[lane][r] >> 16 * e & 0xffff, in[r * 64 + (lane % 4 * 2 + e) * 8 + lane / 4]);
+    /* x1 takes the addresses of lanes 0 … 7 alone; those of the others may be anything */
+    run_squares(".reg .pred %q; setp.gt.u32 %q, %l0, 7; selp.b32 %l2, 0x7ffffff0, %l1, %q;\n"
+                "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%l2];\n"
+                "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r0;",
+                in, out, after);
+    for (uint32_t lane = 0; lane < LANES; lane++)
+        for (uint32_t e = 0; e < 2; e++) {
+            cr_expect_eq(out[lane][0] >> 16 * e & 0xffff, in[lane / 4 * 8 + lane % 4 * 2 + e]);
+            cr_expect_eq(out[lane][1] >> 16 * e & 0xffff, in[(lane % 4 * 2 + e) * 8 + lane / 4]);
+        }
+    /* two matrices change places, and the second is transposed on the way */
+    run_squares("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r0, %r1}, [%l1];\n"
+                "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%l1], {%r1}; add.u32 %l2, %l1, 128;\n"
+                "stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%l2], %r0;",
+                in, out, after);
+    for (int i = 0; i < 64; i++) {
+        cr_expect_eq(after[i], in[64 + i]);
+        cr_expect_eq(after[64 + i], in[i % 8 * 8 + i / 8]);
+    }
+    cr_expect_eq(memcmp(after + 128, in + 128, 256), 0, "the rest is as it was");
+}
+
+/* --- arithmetic at its edges: all elements of a are x, of b are y, of c are z --- */
+
+static uint32_t run_uniform(const char *name, uint32_t na, uint32_t nb, uint32_t nc, const char *type,
+                            uint32_t x, uint32_t y, uint32_t z)
+{
+    uint32_t d[LANES];
+    char text[2048];
+    int at = sprintf(
+        text,
+        ".entry k(.param .u64 d) { .reg .b64 %%x<2>; .reg .b32 %%l, %%a<4>, %%b<4>; .reg .%s %%c<4>;\n"
+        "ld.param.u64 %%x0, [d]; mov.u32 %%l, %%laneid; mad.wide.u32 %%x0, %%l, 4, %%x0;\n"
+        "mov.b32 %%a0, %u; mov.b32 %%b0, %u; mov.b32 %%c0, %u;\n",
+        type, x, y, z);
+    const char letters[] = "cabc";
+    const uint32_t counts[4] = {nc, na, nb, nc};
+    at += sprintf(text + at, "mma.sync.aligned.%s ", name);
+    for (int i = 0; i < 4; i++) {
+        for (uint32_t r = 0; r < counts[i]; r++)
+            at += sprintf(text + at, "%s%%%c%u", r == 0 ? "{" : ",", letters[i], i == 0 ? r : 0);
+        at += sprintf(text + at, i < 3 ? "}, " : "};\n");
+    }
+    sprintf(text + at, "st.global.%s [%%x0], %%c0; ret; }\n", type);
+    struct sg_program *program = program_of(text);
+    const void *params[1] = {d};
+    cr_assert_eq(run_grid(program, 1, LANES, params), 0);
+    free_program(program);
+    for (uint32_t lane = 1; lane < LANES; lane++)
+        cr_expect_eq(d[lane], d[0]);
+    return d[0];
+}
+
+Test(mma, arithmetic)
+{
+    const char *tf32 = "m16n8k4.row.col.f32.tf32.tf32.f32", *half = "m16n8k8.row.col.f16.f16.f16.f16",
+               *wide = "m16n8k8.row.col.f32.f16.f16.f32", *bytes = "m16n8k16.row.col.s32.s8.s8.s32",
+               *full = "m16n8k16.row.col.satfinite.s32.s8.s8.s32";
+    /* tf32: the lower 13 bits do not count */
+    cr_expect_eq(run_uniform(tf32, 2, 1, 4, "f32", 0x3f801fff, 0x3fc01000, f32_bits(0.25f)), f32_bits(6.25f));
+    /* halves: 8 * (1 + 2^-10)^2 = 8 + 16 * 2^-10 + 2^-17, rounded once: the ulp is 2^-7 */
+    cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x3c013c01, 0x3c013c01, 0), 0x48024802);
+    cr_expect_eq(run_uniform(wide, 2, 1, 4, "f32", 0x3c013c01, 0x3c013c01, 0),
+                 f32_bits(8.0f + 0x1p-6f + 0x1p-17f));
+    /* 2048 + 8 * 0.25: every step alone would be lost in halves */
+    cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x38003800, 0x38003800, 0x68006800), 0x68016801);
+    /* ties to even (2049 and 2051), overflow, subnormal results, infinity times zero */
+    cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x30003000, 0x3c003c00, 0x68006800), 0x68006800);
+    cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x30003000, 0x3c003c00, 0x68016801), 0x68026802);
+    cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x78007800, 0x3c003c00, 0), 0x7c007c00);
+    cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x00010001, 0x3c003c00, 0), 0x00080008);
+    cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x80018001, 0x38003800, 0), 0x80048004);
+    cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x7c007c00, 0, 0), 0x7fff7fff);
+    cr_expect_eq(run_uniform(wide, 2, 1, 4, "f32", 0xfc00fc00, 0x3c003c00, 0), 0xff800000);
+    /* integers wrap, or stay at the end of their range */
+    cr_expect_eq(run_uniform(bytes, 2, 1, 4, "b32", 0x7f7f7f7f, 0x7f7f7f7f, 0x7fffffff),
+                 0x7fffffffu + 16 * 127 * 127);
+    cr_expect_eq(run_uniform(full, 2, 1, 4, "b32", 0x7f7f7f7f, 0x7f7f7f7f, 0x7fffffff), 0x7fffffff);
+    cr_expect_eq(run_uniform(full, 2, 1, 4, "b32", 0x80808080, 0x7f7f7f7f, 0x80000001), 0x80000000);
+}
