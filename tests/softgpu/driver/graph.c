@@ -1,0 +1,324 @@
+/* Graphs: structure, launches, changes of executable graphs; stream capture and what invalidates it. */
+#include "tests/softgpu/driver/support.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static int order[64];
+static _Atomic int n_order;
+
+static void CUDA_CB note(void *user)
+{
+    order[n_order++] = (int)(intptr_t)user;
+}
+
+static CUgraphNode host_node(CUgraph graph, const CUgraphNode *dependencies, size_t n, int what)
+{
+    CUDA_HOST_NODE_PARAMS params = {note, (void *)(intptr_t)what};
+    CUgraphNode node;
+    OK(cuGraphAddHostNode(&node, graph, dependencies, n, &params));
+    return node;
+}
+
+static void launch_and_wait(CUgraphExec exec)
+{
+    OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+}
+
+Test(graph, edges_order_the_nodes_and_can_be_asked_for)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode nodes[8], to[8];
+    size_t n = 8;
+    start_device();
+    OK(cuGraphCreate(&graph, 0));
+    CUgraphNode last = host_node(graph, NULL, 0, 4); /* made first, runs last */
+    CUgraphNode first = host_node(graph, NULL, 0, 1);
+    CUgraphNode left = host_node(graph, &first, 1, 2);
+    CUgraphNode right = host_node(graph, &first, 1, 2);
+    CUgraphNode from[] = {left, right}, both[] = {last, last};
+    OK(cuGraphAddDependencies(graph, from, both, 2));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, from, both, 1)); /* is there already */
+    OK(cuGraphGetEdges(graph, nodes, to, &n));
+    cr_assert_eq(n, 4);
+    cr_assert(nodes[0] == left && to[0] == last && nodes[2] == first && to[2] == left && nodes[4] == NULL);
+    OK(cuGraphGetRootNodes(graph, NULL, &n));
+    cr_assert_eq(n, 1);
+    n = 1;
+    OK(cuGraphNodeGetDependentNodes(first, nodes, &n));
+    cr_assert(n == 1 && nodes[0] == left);
+    OK(cuGraphNodeGetDependencies(last, NULL, &n));
+    cr_assert_eq(n, 2);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroyNode(right)); /* the executable graph is a copy */
+    launch_and_wait(exec);
+    cr_assert_eq(n_order, 4);
+    cr_assert(order[0] == 1 && order[1] == 2 && order[2] == 2 && order[3] == 4);
+    OK(cuGraphGetEdges(graph, NULL, NULL, &n));
+    cr_assert_eq(n, 2);
+    OK(cuGraphExecDestroy(exec));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+
+    OK(cuGraphAddDependencies(graph, &last, &first, 1));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, graph, 0)); /* a cycle */
+    OK(cuGraphDestroy(graph));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(graph));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroyNode(first));
+}
+
+static uint32_t source[4];
+static void CUDA_CB write_source(void *user)
+{
+    for (int i = 0; i < 4; i++)
+        source[i] = (uint32_t)(uintptr_t)user + (uint32_t)i;
+}
+
+Test(graph, copies_read_and_write_host_memory_when_they_run)
+{
+    CUgraph graph, clone;
+    CUgraphExec exec;
+    CUgraphNode host, in, kernel, out, found;
+    CUdeviceptr d;
+    uint32_t result[4] = {0}, n = 4, x = 100;
+    start_device();
+    OK(cuMemAlloc_v2(&d, 16));
+    OK(cuGraphCreate(&graph, 0));
+    CUDA_HOST_NODE_PARAMS writes = {write_source, (void *)7};
+    OK(cuGraphAddHostNode(&host, graph, NULL, 0, &writes));
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = source,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = d,
+                          .WidthInBytes = 16,
+                          .Height = 1,
+                          .Depth = 1};
+    OK(cuGraphAddMemcpyNode(&in, graph, &host, 1, &copy, NULL));
+    void *params[] = {&d, &n, &x};
+    CUDA_KERNEL_NODE_PARAMS k = {.func = get_function("add"),
+                                 .gridDimX = 1,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 4,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
+                                 .kernelParams = params};
+    OK(cuGraphAddKernelNode_v2(&kernel, graph, &in, 1, &k));
+    CUDA_MEMCPY3D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = d,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = result,
+                          .WidthInBytes = 16,
+                          .Height = 1,
+                          .Depth = 1};
+    OK(cuGraphAddMemcpyNode(&out, graph, &kernel, 1, &back, NULL));
+    x = 0; /* parameters were taken along */
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    volatile uint32_t *held = hold_stream(CU_STREAM_PER_THREAD);
+    OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+    cr_assert_eq(source[0], 0); /* the graph waits its turn, its launch did not */
+    release_stream(held);
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    cr_assert_eq(result[3], 7 + 3 + 100);
+
+    x = 1000;
+    OK(cuGraphExecKernelNodeSetParams_v2(exec, kernel, &k));
+    launch_and_wait(exec);
+    cr_assert_eq(result[0], 1007);
+    OK(cuGraphNodeSetEnabled(exec, kernel, 0));
+    launch_and_wait(exec);
+    cr_assert_eq(result[0], 7);
+    OK(cuGraphNodeSetEnabled(exec, kernel, 1));
+
+    CUDA_KERNEL_NODE_PARAMS asked;
+    OK(cuGraphKernelNodeGetParams_v2(kernel, &asked));
+    cr_assert(asked.func == k.func && asked.blockDimX == 4 && *(uint32_t *)asked.kernelParams[2] == 100);
+    OK(cuGraphClone(&clone, graph));
+    OK(cuGraphNodeFindInClone(&found, kernel, clone));
+    cr_assert_neq(found, kernel);
+    x = 3;
+    OK(cuGraphKernelNodeSetParams_v2(found, &k));
+    CUgraphExecUpdateResultInfo info;
+    OK(cuGraphExecUpdate_v2(exec, clone, &info));
+    launch_and_wait(exec);
+    cr_assert_eq(result[0], 10);
+    OK(cuGraphDestroyNode(found));
+    EXPECT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(exec, clone, &info));
+    cr_assert_eq(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+}
+
+Test(graph, launches_of_one_graph_follow_each_other_in_any_streams)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUstream a, b;
+    start_device();
+    OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    OK(cuGraphCreate(&graph, 0));
+    host_node(graph, NULL, 0, 1);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    volatile uint32_t *held = hold_stream(a);
+    OK(cuGraphLaunch(exec, a));
+    OK(cuGraphLaunch(exec, b));
+    EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(b));
+    cr_assert_eq(n_order, 0);
+    release_stream(held);
+    OK(cuStreamSynchronize(b));
+    cr_assert_eq(n_order, 2);
+}
+
+Test(graph, what_is_not_there_says_so)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    start_device();
+    OK(cuGraphCreate(&graph, 0));
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
+    params.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
+}
+
+/* --- capture --- */
+
+static CUstreamCaptureStatus status_of(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    OK(cuStreamIsCapturing(stream, &status));
+    return status;
+}
+
+Test(capture, forks_and_joins_become_edges)
+{
+    CUstream a, b;
+    CUevent fork, join;
+    CUgraph graph, known;
+    CUgraphExec exec;
+    CUstreamCaptureStatus status;
+    cuuint64_t id = 0;
+    const CUgraphNode *last;
+    size_t n = 0;
+    start_device();
+    OK(cuStreamCreate(&a, CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&fork, 0));
+    OK(cuEventCreate(&join, 0));
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EXPECT(CUDA_ERROR_ILLEGAL_STATE, cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuLaunchHostFunc(a, note, (void *)1));
+    OK(cuEventRecord(fork, a));
+    cr_assert_eq(status_of(b), CU_STREAM_CAPTURE_STATUS_NONE);
+    OK(cuStreamWaitEvent(b, fork, 0));
+    cr_assert_eq(status_of(b), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK(cuLaunchHostFunc(a, note, (void *)2));
+    OK(cuLaunchHostFunc(b, note, (void *)2));
+    OK(cuEventRecord(join, b));
+    OK(cuStreamWaitEvent(a, join, 0));
+    OK(cuStreamGetCaptureInfo_v2(a, &status, &id, &known, &last, &n));
+    cr_assert(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id != 0 && n == 2);
+    OK(cuLaunchHostFunc(a, note, (void *)3));
+    cr_assert_eq(n_order, 0); /* nothing ran */
+    OK(cuStreamEndCapture(a, &graph));
+    cr_assert_eq(graph, known);
+    cr_assert_eq(status_of(b), CU_STREAM_CAPTURE_STATUS_NONE);
+    OK(cuGraphGetEdges(graph, NULL, NULL, &n));
+    cr_assert_eq(n, 4);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, b));
+    OK(cuStreamSynchronize(b));
+    cr_assert(n_order == 4 && order[0] == 1 && order[3] == 3);
+    EXPECT(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(fork));
+    OK(cuEventRecord(fork, a));
+    OK(cuEventSynchronize(fork));
+
+    /* A launch into a capture is a child graph; a capture can go on in a graph. */
+    OK(cuStreamBeginCaptureToGraph(a, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(graph));
+    OK(cuGraphLaunch(exec, a));
+    OK(cuStreamEndCapture(a, &known));
+    cr_assert_eq(known, graph);
+    OK(cuGraphGetNodes(graph, NULL, &n));
+    cr_assert_eq(n, 5);
+    OK(cuGraphDestroy(graph));
+}
+
+static CUresult ended_elsewhere;
+static void *end_elsewhere(void *stream)
+{
+    CUgraph graph;
+    start_device();
+    ended_elsewhere = cuStreamEndCapture(stream, &graph);
+    return NULL;
+}
+
+static void end_invalid(CUstream stream)
+{
+    CUgraph graph = (CUgraph)1;
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
+    cr_assert_null(graph);
+    cr_assert_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+Test(capture, what_cannot_be_captured_invalidates)
+{
+    CUstream a, b;
+    CUevent event, other;
+    CUgraph graph;
+    CUdeviceptr d;
+    pthread_t thread;
+    start_device();
+    OK(cuMemAlloc_v2(&d, 16));
+    OK(cuStreamCreate(&a, CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&event, 0));
+    OK(cuEventCreate(&other, 0));
+    EXPECT(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(a, &graph));
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
+
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(a));
+    cr_assert_eq(status_of(a), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuMemsetD8Async(d, 0, 16, a));
+    end_invalid(a);
+
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8_v2(d, 0, 16)); /* the legacy stream would wait for it */
+    end_invalid(a);
+
+    OK(cuStreamBeginCapture_v2(b, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemsetD8_v2(d, 0, 16)); /* not for this one */
+    CUdeviceptr more;
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAllocAsync(&more, 16, b));
+    end_invalid(b);
+
+    OK(cuEventRecord(other, b));
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(a, other, 0));
+    end_invalid(a);
+
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuEventRecord(event, a));
+    OK(cuStreamBeginCapture_v2(b, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_MERGE, cuStreamWaitEvent(b, event, 0));
+    end_invalid(a);
+    end_invalid(b);
+
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuEventRecord(event, a));
+    OK(cuStreamWaitEvent(b, event, 0));
+    OK(cuMemsetD8Async(d, 0, 16, b));
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture(a, &graph));
+    cr_assert_eq(status_of(b), CU_STREAM_CAPTURE_STATUS_NONE);
+
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(cuEventRecord(event, a));
+    OK(cuStreamWaitEvent(b, event, 0));
+    cr_assert_eq(pthread_create(&thread, NULL, end_elsewhere, a), 0);
+    pthread_join(thread, NULL);
+    cr_assert_eq(ended_elsewhere, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(b, &graph));
+    end_invalid(a);
+    OK(cuCtxSynchronize());
+}
