@@ -97,24 +97,24 @@ static int open_folder(const char *folder)
     return fd;
 }
 
-/* Makes the folder and those above it that are missing. */
-static bool make_folder(const char *folder)
+/* Makes the folder and those above it, as far as they are missing; whether that worked tells who opens it. */
+static void make_folder(const char *folder)
 {
     RG_CLEANUP_FREE char *path = strdup(folder);
-    if (path == NULL)
-        return false;
+    if (path == NULL || *path == '\0')
+        return;
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        if (mkdir(path, 0700) != 0 && errno != EEXIST && errno != EISDIR && errno != EROFS && errno != EACCES)
-            return false;
+        mkdir(path, 0700);
         *slash = '/';
     }
-    return mkdir(path, 0700) == 0 || errno == EEXIST || errno == EROFS || errno == EACCES;
+    mkdir(path, 0700);
 }
 
 struct sg_cache *sg_cache_open(const char *folder, uint64_t limit)
 {
-    RG_CLEANUP_FD int fd = make_folder(folder) ? open_folder(folder) : -1;
+    make_folder(folder);
+    RG_CLEANUP_FD int fd = open_folder(folder);
     if (fd < 0) {
         rg_debug("compiled kernels are not kept: %s: %s", folder,
                  errno == EPERM ? "not a folder of this user's alone" : strerror(errno));
