@@ -20,14 +20,12 @@
 #include "softgpu/exec/schedule.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_M 32
-#define MAX_N 32
-#define MAX_K 256
-#define MAX_A (16 * MAX_K) /* m * k of any shape, and k * n */
+#define MAX_A   (16 * 256) /* m * k of any shape; a quarter of it in doubles */
+#define MAX_B   (8 * 256)  /* k * n; the same */
+#define MAX_SUM (16 * 16)  /* m * n */
 
 struct sg_matrix_request {
     struct sg_matrix_kind kind;
@@ -36,56 +34,28 @@ struct sg_matrix_request {
     struct sg_matrix_fragments *fragments;
 };
 
-/* What one multiplication works on; k outermost in both factors' memory, so that inner loops run along n. */
-struct scratch {
+/*
+ * What one multiplication works on; k outermost in both factors' memory, so that inner loops run along n. The slot keeps
+ * it: it is too large for a fiber's stack and for thread-local storage.
+ */
+struct sg_matrix_scratch {
     union {
         float f32[MAX_A];
-        double f64[MAX_A];
+        double f64[MAX_A / 4];
         int32_t s32[MAX_A];
-    } a, b;
+    } a;
     union {
-        float f32[MAX_M * MAX_N];
-        double f64[MAX_M * MAX_N];
-        int32_t s32[MAX_M * MAX_N];
-    } c, sum;
+        float f32[MAX_B];
+        double f64[MAX_B / 4];
+        int32_t s32[MAX_B];
+    } b;
+    union {
+        float f32[MAX_SUM];
+        double f64[MAX_SUM];
+        int32_t s32[MAX_SUM];
+    } c;
+    int32_t sum[MAX_SUM];
 };
-
-/*
- * A block's threads run on one OS thread and do not change during a multiplication. Allocated when first needed: the
- * library's thread-local storage must stay small enough to be loaded into a program that runs.
- */
-static __thread struct scratch *scratch;
-static pthread_key_t scratch_key;
-/* For threads that got no memory, one after the other. */
-static struct scratch spare;
-static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void make_scratch_key(void)
-{
-    pthread_key_create(&scratch_key, free);
-}
-
-static void begin_scratch(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (scratch != NULL)
-        return;
-    pthread_once(&once, make_scratch_key);
-    scratch = malloc(sizeof(*scratch));
-    if (scratch != NULL && pthread_setspecific(scratch_key, scratch) == 0)
-        return;
-    free(scratch);
-    pthread_mutex_lock(&spare_lock);
-    scratch = &spare;
-}
-
-static void end_scratch(void)
-{
-    if (scratch != &spare)
-        return;
-    scratch = NULL;
-    pthread_mutex_unlock(&spare_lock);
-}
 
 /* --- elements --- */
 
@@ -213,7 +183,8 @@ static uint32_t sum_place(const struct sg_matrix_kind *kind, uint32_t lane, uint
     return row * kind->n + 8 * (i / 2 / blocks) + lane % 4 * 2 + i % 2;
 }
 
-static void gather_sum(const struct sg_matrix_kind *kind, uint32_t lane, const uint32_t *words, uint8_t type)
+static void gather_sum(struct sg_matrix_scratch *scratch, const struct sg_matrix_kind *kind, uint32_t lane,
+                       const uint32_t *words, uint8_t type)
 {
     uint32_t count = kind->m * kind->n / 32u;
     for (uint32_t i = 0; i < count; i++) {
@@ -229,7 +200,8 @@ static void gather_sum(const struct sg_matrix_kind *kind, uint32_t lane, const u
     }
 }
 
-static void scatter_sum(const struct sg_matrix_kind *kind, uint32_t lane, uint32_t *words, uint8_t type)
+static void scatter_sum(const struct sg_matrix_scratch *scratch, const struct sg_matrix_kind *kind,
+                        uint32_t lane, uint32_t *words, uint8_t type)
 {
     uint32_t count = kind->m * kind->n / 32u;
     if (type == SG_MATRIX_F16)
@@ -249,7 +221,7 @@ static void scatter_sum(const struct sg_matrix_kind *kind, uint32_t lane, uint32
 
 /* --- multiplication: c += a b, with c m by n, a k by m, b k by n in memory --- */
 
-static void multiply_float(uint32_t m, uint32_t n, uint32_t k)
+static void multiply_float(struct sg_matrix_scratch *scratch, uint32_t m, uint32_t n, uint32_t k)
 {
     for (uint32_t i = 0; i < m; i++) {
         float *restrict c = &scratch->c.f32[i * n];
@@ -262,7 +234,7 @@ static void multiply_float(uint32_t m, uint32_t n, uint32_t k)
     }
 }
 
-static void multiply_double(uint32_t m, uint32_t n, uint32_t k)
+static void multiply_double(struct sg_matrix_scratch *scratch, uint32_t m, uint32_t n, uint32_t k)
 {
     for (uint32_t i = 0; i < m; i++)
         for (uint32_t l = 0; l < k; l++)
@@ -272,11 +244,12 @@ static void multiply_double(uint32_t m, uint32_t n, uint32_t k)
 }
 
 /* Products of at most 16 bits, at most 256 of them: their sum fits 32 bits; adding c may not. */
-static void multiply_integer(uint32_t m, uint32_t n, uint32_t k, uint8_t flags, bool bits)
+static void multiply_integer(struct sg_matrix_scratch *scratch, uint32_t m, uint32_t n, uint32_t k,
+                             uint8_t flags, bool bits)
 {
-    memset(scratch->sum.s32, 0, (size_t)m * n * sizeof(int32_t));
+    memset(scratch->sum, 0, (size_t)m * n * sizeof(int32_t));
     for (uint32_t i = 0; i < m; i++) {
-        int32_t *restrict sum = &scratch->sum.s32[i * n];
+        int32_t *restrict sum = &scratch->sum[i * n];
         for (uint32_t l = 0; l < k; l++) {
             const int32_t *restrict b = &scratch->b.s32[l * n];
             int32_t a = scratch->a.s32[l * m + i];
@@ -289,39 +262,38 @@ static void multiply_integer(uint32_t m, uint32_t n, uint32_t k, uint8_t flags, 
         }
     }
     for (uint32_t i = 0; i < m * n; i++) {
-        int64_t sum = (int64_t)scratch->c.s32[i] + scratch->sum.s32[i];
+        int64_t sum = (int64_t)scratch->c.s32[i] + scratch->sum[i];
         if ((flags & SG_MATRIX_SATURATE) != 0)
             sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
         scratch->c.s32[i] = (int32_t)(uint32_t)sum;
     }
 }
 
-static void multiply(struct sg_matrix_request *const *requests, const struct sg_matrix_kind *kind)
+static void multiply(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
+                     const struct sg_matrix_kind *kind)
 {
     static const struct sg_matrix_fragments zeros;
     uint32_t m = kind->m, n = kind->n, k = kind->k_quarter * 4u;
-    begin_scratch();
     for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++) {
         const struct sg_matrix_fragments *fragments = requests[lane] ? requests[lane]->fragments : &zeros;
         gather_factor(&scratch->a, fragments->a, kind->a, lane, m, k, 1, m);
         gather_factor(&scratch->b, fragments->b, kind->b, lane, n, k, 1, n);
-        gather_sum(kind, lane, fragments->c, kind->c_d & 15);
+        gather_sum(scratch, kind, lane, fragments->c, kind->c_d & 15);
     }
     switch (path_of(kind->a)) {
     case PATH_FLOAT:
-        multiply_float(m, n, k);
+        multiply_float(scratch, m, n, k);
         break;
     case PATH_DOUBLE:
-        multiply_double(m, n, k);
+        multiply_double(scratch, m, n, k);
         break;
     case PATH_INTEGER:
-        multiply_integer(m, n, k, kind->flags, kind->a == SG_MATRIX_B1);
+        multiply_integer(scratch, m, n, k, kind->flags, kind->a == SG_MATRIX_B1);
         break;
     }
     for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++)
         if (requests[lane])
-            scatter_sum(kind, lane, requests[lane]->fragments->c, kind->c_d >> 4);
-    end_scratch();
+            scatter_sum(scratch, kind, lane, requests[lane]->fragments->c, kind->c_d >> 4);
 }
 
 /* --- loads and stores of wmma --- */
@@ -428,11 +400,12 @@ static void transpose(struct sg_matrix_request *const *requests)
 
 /* --- */
 
-static void resolve_same(struct sg_matrix_request *const *requests, const struct sg_matrix_kind *kind)
+static void resolve_same(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
+                         const struct sg_matrix_kind *kind)
 {
     switch (kind->operation) {
     case SG_MATRIX_MULTIPLY:
-        multiply(requests, kind);
+        multiply(scratch, requests, kind);
         break;
     case SG_MATRIX_LOAD:
     case SG_MATRIX_STORE:
@@ -451,6 +424,7 @@ static void resolve_same(struct sg_matrix_request *const *requests, const struct
 
 void sg_matrix_resolve(struct sg_fiber *const *lanes, uint32_t group)
 {
+    struct sg_matrix_scratch *scratch = lanes[__builtin_ctz(group)]->run->slot->matrices;
     while (group) {
         struct sg_matrix_request *requests[SG_WARP_SIZE] = {NULL};
         struct sg_matrix_kind kind = {0};
@@ -465,7 +439,7 @@ void sg_matrix_resolve(struct sg_fiber *const *lanes, uint32_t group)
             requests[lane] = request;
             same |= 1u << lane;
         }
-        resolve_same(requests, &kind);
+        resolve_same(scratch, requests, &kind);
         group &= ~same;
     }
 }
@@ -476,5 +450,8 @@ void sg_rt_matrix(struct sg_thread *t, uint64_t kind, void *address, uint32_t st
     struct sg_matrix_request request = {.stride = stride, .address = address, .fragments = fragments};
     _Static_assert(sizeof(request.kind) == sizeof(kind), "a kind of matrix operation is passed as a word");
     memcpy(&request.kind, &kind, sizeof(kind));
+    struct sg_slot *slot = sg_thread_fiber(t)->run->slot;
+    if (!slot->matrices && !(slot->matrices = malloc(sizeof(*slot->matrices))))
+        sg_rt_fault(t, SG_FAULT_OUT_OF_RESOURCES);
     sg_warp_matrix(t, &request);
 }
