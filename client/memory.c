@@ -94,6 +94,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
         return status;
     if (!dptr || !bytesize)
         return CUDA_ERROR_INVALID_VALUE;
+    status = rg_capture_unsafe();
+    if (status != CUDA_SUCCESS)
+        return status;
     struct request request = {.ask = ask_linear, .kind = RG_RANGE_DEVICE, .size = bytesize};
     return allocate(&request, dptr);
 }
@@ -128,6 +131,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status == CUDA_SUCCESS && dptr)
+        status = rg_capture_unsafe();
     if (status != CUDA_SUCCESS || !dptr)
         return status;
     if (rg_map_remove(dptr, 1u << RG_RANGE_MANAGED, NULL))

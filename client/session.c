@@ -14,6 +14,7 @@
 #include "client/receiver.h"
 #include "client/stats.h"
 #include "client/transfer.h"
+#include "client/visible.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "transport/control.h"
@@ -62,15 +63,35 @@ static void map_operations(void)
             unknown, RG_OP_COUNT - 1);
 }
 
+/* Which of the server's devices the session is for: those that NVML has shown, as many as were asked for, and of them
+ * what CUDA_VISIBLE_DEVICES leaves. */
+static void choose_devices(const char *server, struct rg_client_hello *hello)
+{
+    const char *gpus = getenv("REMOTE_GPU_GPUS");
+    if (gpus && *gpus)
+        hello->gpus = (uint32_t)strtoul(gpus, NULL, 10);
+    hello->n_gpu_indices = rg_nvml_shown(server, hello->gpu_indices);
+    uint32_t visible[RG_DEVICES_MAX], shown[RG_DEVICES_MAX], n;
+    if (!rg_visible_devices(visible, RG_DEVICES_MAX, &n))
+        return;
+    if (hello->gpus && !hello->n_gpu_indices) { /* the server chooses which: only how many can be narrowed */
+        hello->gpus = n < hello->gpus ? n : hello->gpus;
+        return;
+    }
+    const uint32_t n_shown = hello->n_gpu_indices;
+    memcpy(shown, hello->gpu_indices, sizeof shown);
+    hello->gpus = 0;
+    hello->n_gpu_indices = 0;
+    for (uint32_t i = 0; i < n && (!n_shown || visible[i] < n_shown); i++)
+        hello->gpu_indices[hello->n_gpu_indices++] = n_shown ? shown[visible[i]] : visible[i];
+}
+
 static bool say_hello(const char *server)
 {
     struct rg_control hello, answer;
     rg_client_hello_init(&hello, RG_PURPOSE_SESSION);
     memcpy(hello.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest);
-    const char *gpus = getenv("REMOTE_GPU_GPUS");
-    if (gpus && *gpus)
-        hello.client_hello.gpus = (uint32_t)strtoul(gpus, NULL, 10);
-    hello.client_hello.n_gpu_indices = rg_nvml_shown(server, hello.client_hello.gpu_indices);
+    choose_devices(server, &hello.client_hello);
     enum rg_status status = rg_control_send(rg_session.conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(rg_session.conn, 60000, &answer);
@@ -125,6 +146,11 @@ static bool connect_to_any(const char *servers)
 static CUresult start(void)
 {
     rg_optimisations_read();
+    uint32_t visible[RG_DEVICES_MAX], n;
+    if (rg_visible_devices(visible, RG_DEVICES_MAX, &n) && n == 0) {
+        rg_info("CUDA_VISIBLE_DEVICES leaves no device");
+        return CUDA_ERROR_NO_DEVICE;
+    }
     const char *servers = getenv("REMOTE_GPU_SERVER");
     if (!connect_to_any(servers && *servers ? servers : RG_DEFAULT_SERVER))
         return CUDA_ERROR_NO_DEVICE;

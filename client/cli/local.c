@@ -33,6 +33,7 @@ static _Noreturn void become_server(const char *program, const char *address, co
     setpgid(0, 0);
     fcntl(ready, F_SETFD, 0);
     snprintf(ready_text, sizeof ready_text, "%d", ready);
+    unsetenv("CUDA_VISIBLE_DEVICES"); /* it is about the devices that the command sees */
     const char *level = getenv("REMOTE_GPU_LOG");
     execl(program, program, "--listen", address, "--driver", driver, "--ready-fd", ready_text, "--grace", "1",
           "--log", level && *level ? level : "warn", "--config", "/dev/null", (char *)NULL);
