@@ -1,6 +1,7 @@
 /*
  * context_settings.c - what can be asked of a context and set in it: identity, flags, limits, cache preferences.
  */
+#include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/schedule.h"
 #include "softgpu/exec/exec.h"
@@ -64,6 +65,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
 {
     SG_REF(struct sg_context) context = NULL;
     SG_RETURN_IF(sg_context_argument(handle, &context));
+    SG_RETURN_IF(rg_capture_unsafe());
     sg_context_wait(context);
     sg_exec_flush_output();
     return (CUresult)atomic_load(&context->sticky);

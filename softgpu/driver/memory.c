@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cuda/graph/graph.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/pool.h"
 #include "softgpu/driver/range.h"
@@ -30,6 +31,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(rg_capture_unsafe());
     SG_RETURN_IF(sg_range_alloc(context, context->device, size, SG_RANGE_DEVICE, NULL, &address));
     *out = address;
     return CUDA_SUCCESS;
@@ -69,6 +71,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     SG_RETURN_IF(sg_enter_context(&context));
     if (address == 0)
         return CUDA_SUCCESS;
+    SG_RETURN_IF(rg_capture_unsafe());
     if (!sg_range_find(address, &range) || range.base != address || range.freeing ||
         (range.kind != SG_RANGE_DEVICE && range.kind != SG_RANGE_ASYNC && range.kind != SG_RANGE_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;

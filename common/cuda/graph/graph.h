@@ -159,7 +159,12 @@ static inline bool rg_capture_asked(CUevent event, CUresult *result)
 }
 /** CUDA_SUCCESS, or the error of a call that is unsafe while something captures (which invalidates that). */
 CUresult rg_capture_unsafe(void);
-/** A stream or an event ends. */
+static inline bool rg_capture_forbids(CUresult *result)
+{
+    *result = rg_capture_unsafe();
+    return *result != CUDA_SUCCESS;
+}
+/** An event ends. */
 void rg_capture_forget_event(CUevent event);
 
 #endif

@@ -293,6 +293,16 @@ Test(capture, what_cannot_be_captured_invalidates)
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAllocAsync(&more, 16, b));
     end_invalid(b);
 
+    OK(cuStreamBeginCapture_v2(b, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    OK(cuThreadExchangeStreamCaptureMode(&mode));
+    OK(cuMemAlloc_v2(&more, 16)); /* this thread says that it knows */
+    OK(cuThreadExchangeStreamCaptureMode(&mode));
+    cr_assert_eq(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemFree_v2(more));
+    end_invalid(b);
+    OK(cuMemFree_v2(more));
+
     OK(cuEventRecord(other, b));
     OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(a, other, 0));
