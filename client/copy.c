@@ -184,8 +184,9 @@ static CUresult host_to_device(CUdeviceptr to, const void *from, size_t size, CU
     if (!from)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
-        return rg_capture_copy_1d(to, CU_MEMORYTYPE_DEVICE, (CUdeviceptr)from, CU_MEMORYTYPE_HOST, size,
-                                  stream);
+        return !asynchronous ? rg_capture_refuse(stream)
+                             : rg_capture_copy_1d(to, CU_MEMORYTYPE_DEVICE, (CUdeviceptr)from,
+                                                  CU_MEMORYTYPE_HOST, size, stream);
     if (on_device((CUdeviceptr)from)) /* managed memory: what the host holds of it goes to the device first */
         return device_to_device(to, (CUdeviceptr)from, size, stream, asynchronous);
     struct copy copy = plain(from, to, size, stream, asynchronous);
@@ -200,8 +201,9 @@ static CUresult device_to_host(void *to, CUdeviceptr from, size_t size, CUstream
     if (!to)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
-        return rg_capture_copy_1d((CUdeviceptr)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size,
-                                  stream);
+        return !asynchronous ? rg_capture_refuse(stream)
+                             : rg_capture_copy_1d((CUdeviceptr)to, CU_MEMORYTYPE_HOST, from,
+                                                  CU_MEMORYTYPE_DEVICE, size, stream);
     if (on_device((CUdeviceptr)to))
         return device_to_device((CUdeviceptr)to, from, size, stream, asynchronous);
     struct copy copy = plain(to, from, size, stream, asynchronous);
@@ -244,7 +246,9 @@ static CUresult any_to_any(CUdeviceptr to, CUdeviceptr from, size_t size, CUstre
     if (!to || !from)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
-        return rg_capture_copy_1d(to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_HOST, size, stream);
+        return !asynchronous
+                   ? rg_capture_refuse(stream)
+                   : rg_capture_copy_1d(to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_HOST, size, stream);
     status = rg_op_cuStreamSynchronize(rg_effective_stream(stream));
     if (status == CUDA_SUCCESS)
         memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
@@ -336,7 +340,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
-        return rg_capture_copy_2d(p, stream);
+        return !asynchronous ? rg_capture_refuse(stream) : rg_capture_copy_2d(p, stream);
     struct side from, to;
     const size_t width = p->WidthInBytes, height = p->Height;
     if (!width || !height)

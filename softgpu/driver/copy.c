@@ -203,8 +203,11 @@ static CUresult copy_1d(uint64_t to, bool to_device, uint64_t from, bool from_de
 {
     struct transfer t = {.to.address = to, .from.address = from, .width = size, .height = 1, .depth = 1};
     if (rg_capture_takes(stream))
-        return rg_capture_copy_1d(to, to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, from,
-                                  from_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, size, stream);
+        return !asynchronous
+                   ? rg_capture_refuse(stream)
+                   : rg_capture_copy_1d(to, to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, from,
+                                        from_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, size,
+                                        stream);
     return transfer(&t, to_device, from_device, asynchronous, stream);
 }
 
@@ -336,7 +339,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchron
     if (c == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
-        return rg_capture_copy_2d(c, stream);
+        return asynchronous ? rg_capture_copy_2d(c, stream) : rg_capture_refuse(stream);
     if (limit_pitch && c->Height > 1 &&
         ((c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->srcPitch > SG_MAX_PITCH) ||
          (c->dstMemoryType == CU_MEMORYTYPE_DEVICE && c->dstPitch > SG_MAX_PITCH)))
@@ -368,7 +371,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, CUstream stre
 {
     SG_RETURN_IF(sg_enter());
     if (rg_capture_takes(stream))
-        return rg_capture_copy(c, stream);
+        return asynchronous ? rg_capture_copy(c, stream) : rg_capture_refuse(stream);
     if (c == NULL || c->srcLOD != 0 || c->dstLOD != 0 || c->reserved0 != NULL || c->reserved1 != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct described to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes,
@@ -410,7 +413,8 @@ static CUresult fill(uint64_t to, size_t pitch, uint32_t value, uint32_t size, s
                          .fill_value = value};
     SG_RETURN_IF(sg_enter_context(&context));
     if (rg_capture_takes(stream))
-        return rg_capture_fill(to, pitch, value, size, width, height, stream);
+        return asynchronous ? rg_capture_fill(to, pitch, value, size, width, height, stream)
+                            : rg_capture_refuse(stream);
     if (__builtin_mul_overflow(width, size, &t.width) || to % size != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (height > 1 && (pitch < t.width || pitch % size != 0))

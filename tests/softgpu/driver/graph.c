@@ -303,6 +303,11 @@ Test(capture, what_cannot_be_captured_invalidates)
     end_invalid(b);
     OK(cuMemFree_v2(more));
 
+    uint8_t bytes[16];
+    OK(cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemcpyDtoH_v2_ptds(bytes, d, 16));
+    end_invalid(CU_STREAM_PER_THREAD);
+
     OK(cuEventRecord(other, b));
     OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(a, other, 0));
