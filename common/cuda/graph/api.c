@@ -456,8 +456,7 @@ static CUresult set(CUgraphNode handle, const void *given, const CUgraphNodePara
         rg_graph_work_release(work);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    work->cooperative = node->work->cooperative;
-    work->priority = node->work->priority;
+    rg_graph_work_inherit(work, node->work);
     rg_graph_work_release(node->work);
     node->work = work;
     return CUDA_SUCCESS;

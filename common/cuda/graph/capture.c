@@ -210,7 +210,28 @@ static CUresult add_work(struct rg_graph_work *work, CUstream stream)
     return result;
 }
 
-static CUresult add(const CUgraphNodeParams *params, bool cooperative, CUstream stream)
+/* The attributes of a captured launch that its node keeps; false for those that it could not. */
+static bool keep_attributes(struct rg_graph_work *work, const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        switch ((int)config->attrs[i].id) {
+        case CU_LAUNCH_ATTRIBUTE_IGNORE:
+        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:                       /* told apart */
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: /* allows overlap, does not demand it */
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+            return false;
+        default:
+            if (work->n_attributes == RG_GRAPH_ATTRIBUTES_MAX)
+                return false;
+            work->attributes[work->n_attributes++] = config->attrs[i];
+        }
+    return true;
+}
+
+static CUresult add(const CUgraphNodeParams *params, const CUlaunchConfig *config, bool cooperative,
+                    CUstream stream)
 {
     struct rg_graph_work *work;
     CUresult result = rg_graph_work_new(params, &work);
@@ -221,6 +242,11 @@ static CUresult add(const CUgraphNodeParams *params, bool cooperative, CUstream 
     if (result != CUDA_SUCCESS)
         return result;
     work->cooperative = cooperative;
+    if (config && !keep_attributes(work, config)) {
+        rg_graph_work_release(work);
+        (void)rg_graph_unsupported("a captured launch with such attributes");
+        return rg_capture_refuse(stream);
+    }
     return add_work(work, stream);
 }
 
@@ -242,7 +268,7 @@ CUresult rg_capture_kernel(const CUlaunchConfig *config, CUfunction function, bo
         .kernelParams = params,
         .extra = extra,
     };
-    return add(&node, cooperative, config->hStream);
+    return add(&node, config, cooperative, config->hStream);
 }
 
 CUresult rg_capture_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
@@ -253,7 +279,7 @@ CUresult rg_capture_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
     if (!copy->WidthInBytes || !copy->Height || !copy->Depth)
         return CUDA_SUCCESS;
     node.memcpy.copyParams = *copy;
-    return add(&node, false, stream);
+    return add(&node, NULL, false, stream);
 }
 
 CUresult rg_capture_copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
@@ -306,7 +332,7 @@ CUresult rg_capture_fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned 
         return CUDA_SUCCESS;
     node.memset = (CUDA_MEMSET_NODE_PARAMS_v2){
         .dst = to, .pitch = pitch, .value = value, .elementSize = element, .width = width, .height = height};
-    return add(&node, false, stream);
+    return add(&node, NULL, false, stream);
 }
 
 CUresult rg_capture_host(CUhostFn function, void *user, CUstream stream)
@@ -314,7 +340,7 @@ CUresult rg_capture_host(CUhostFn function, void *user, CUstream stream)
     CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_HOST};
     node.host.fn = function;
     node.host.userData = user;
-    return add(&node, false, stream);
+    return add(&node, NULL, false, stream);
 }
 
 CUresult rg_capture_refuse(CUstream stream)
@@ -332,7 +358,7 @@ CUresult rg_capture_launch(struct rg_graph_exec *exec, CUstream stream)
 {
     CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
     node.graph.graph = (CUgraph)exec->graph;
-    return add(&node, false, stream);
+    return add(&node, NULL, false, stream);
 }
 
 bool rg_capture_record(CUevent event, CUstream stream, unsigned flags, CUresult *result)
@@ -350,7 +376,7 @@ bool rg_capture_record(CUevent event, CUstream stream, unsigned flags, CUresult 
     if (flags & CU_EVENT_RECORD_EXTERNAL) {
         CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
         node.eventRecord.event = event;
-        *result = add(&node, false, stream);
+        *result = add(&node, NULL, false, stream);
         return true;
     }
     struct place place;
@@ -422,7 +448,7 @@ bool rg_capture_wait(CUevent event, CUstream stream, unsigned flags, CUresult *r
         node.eventWait.event = event;
         const bool takes = rg_capture_takes(stream);
         if (takes)
-            *result = add(&node, false, stream);
+            *result = add(&node, NULL, false, stream);
         return takes;
     }
     pthread_mutex_lock(&rg_graph_lock);

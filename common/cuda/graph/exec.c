@@ -166,18 +166,28 @@ static CUresult fill(const CUDA_MEMSET_NODE_PARAMS_v2 *m, CUstream stream)
     }
 }
 
+static CUresult launch_kernel(const struct rg_graph_work *work, CUstream stream)
+{
+    const CUDA_KERNEL_NODE_PARAMS_v3 *k = &work->params.kernel;
+    if (!work->cooperative && !work->n_attributes)
+        return cuLaunchKernel(k->func, k->gridDimX, k->gridDimY, k->gridDimZ, k->blockDimX, k->blockDimY,
+                              k->blockDimZ, k->sharedMemBytes, stream, k->kernelParams, NULL);
+    CUlaunchAttribute attributes[RG_GRAPH_ATTRIBUTES_MAX + 1];
+    unsigned n = work->n_attributes;
+    memcpy(attributes, work->attributes, n * sizeof *attributes);
+    if (work->cooperative)
+        attributes[n++] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    CUlaunchConfig config = {k->gridDimX,  k->gridDimY,       k->gridDimZ, k->blockDimX, k->blockDimY,
+                             k->blockDimZ, k->sharedMemBytes, stream,      attributes,   n};
+    return cuLaunchKernelEx(&config, k->func, k->kernelParams, NULL);
+}
+
 static CUresult perform(const struct rg_graph_work *work, CUstream stream)
 {
     const CUgraphNodeParams *p = &work->params;
-    const CUDA_KERNEL_NODE_PARAMS_v3 *k = &p->kernel;
     switch (p->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        return (work->cooperative ? cuLaunchCooperativeKernel(k->func, k->gridDimX, k->gridDimY, k->gridDimZ,
-                                                              k->blockDimX, k->blockDimY, k->blockDimZ,
-                                                              k->sharedMemBytes, stream, k->kernelParams)
-                                  : cuLaunchKernel(k->func, k->gridDimX, k->gridDimY, k->gridDimZ,
-                                                   k->blockDimX, k->blockDimY, k->blockDimZ,
-                                                   k->sharedMemBytes, stream, k->kernelParams, NULL));
+        return launch_kernel(work, stream);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         return rg_graph_copy(&p->memcpy.copyParams, stream);
     case CU_GRAPH_NODE_TYPE_MEMSET:
@@ -347,8 +357,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode handle, CUgraphN
             take_over(node->work->child, work->child);
         rg_graph_work_release(work);
     } else if (good) {
-        work->cooperative = node->work->cooperative;
-        work->priority = node->work->priority;
+        rg_graph_work_inherit(work, node->work);
         rg_graph_work_release(node->work);
         node->work = work;
     } else {

@@ -286,6 +286,14 @@ CUresult rg_graph_nodes(const struct rg_graph *graph, const CUgraphNode *handles
 
 /* --- what nodes do ------------------------------------------------------------------------------------------- */
 
+void rg_graph_work_inherit(struct rg_graph_work *work, const struct rg_graph_work *from)
+{
+    work->cooperative = from->cooperative;
+    work->priority = from->priority;
+    work->n_attributes = from->n_attributes;
+    memcpy(work->attributes, from->attributes, sizeof work->attributes);
+}
+
 void rg_graph_work_release(struct rg_graph_work *work)
 {
     if (!work || atomic_fetch_sub(&work->references, 1) != 1)

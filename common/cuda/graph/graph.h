@@ -42,12 +42,16 @@ CUresult rg_graph_unsupported(const char *what);
 
 struct rg_graph;
 
+#define RG_GRAPH_ATTRIBUTES_MAX 8
+
 /* What a node does. Pointers in `params` are owned or valid as long as the application keeps its objects. */
 struct rg_graph_work {
     _Atomic unsigned references;
     CUgraphNodeParams params;
     bool cooperative;
     int priority;
+    unsigned n_attributes; /* of a captured launch */
+    CUlaunchAttribute attributes[RG_GRAPH_ATTRIBUTES_MAX];
     struct rg_graph *child;            /* CU_GRAPH_NODE_TYPE_GRAPH: owned */
     _Alignas(16) unsigned char data[]; /* kernels: pointers to parameters, parameters */
 };
@@ -114,6 +118,8 @@ CUresult rg_graph_nodes(const struct rg_graph *graph, const CUgraphNode *handles
 /* Without the lock: they ask the layer. */
 /** What a node with these parameters does; all is copied. */
 CUresult rg_graph_work_new(const CUgraphNodeParams *params, struct rg_graph_work **out);
+/** Takes over what parameters do not say: how a kernel is launched. */
+void rg_graph_work_inherit(struct rg_graph_work *work, const struct rg_graph_work *from);
 void rg_graph_work_release(struct rg_graph_work *work);
 static inline struct rg_graph_work *rg_graph_work_acquire(struct rg_graph_work *work)
 {
