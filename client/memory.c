@@ -156,7 +156,7 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
         return CUDA_ERROR_INVALID_HANDLE;
     if (rg_capture_takes(stream))
-        return rg_capture_refuse(stream);
+        return rg_capture_refuse_memory(stream);
     struct request request = {.ask = ask_async,
                               .kind = RG_RANGE_POOL,
                               .size = size,
@@ -189,7 +189,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
         return CUDA_ERROR_INVALID_HANDLE;
     if (rg_capture_takes(hStream))
-        return rg_capture_refuse(hStream);
+        return rg_capture_refuse_memory(hStream);
     if (!rg_map_remove(dptr, 1u << RG_RANGE_POOL | 1u << RG_RANGE_DEVICE, NULL))
         return CUDA_ERROR_INVALID_VALUE;
     return rg_op_cuMemFreeAsync(dptr, rg_effective_stream(hStream));

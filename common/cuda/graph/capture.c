@@ -354,6 +354,12 @@ CUresult rg_capture_refuse(CUstream stream)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+CUresult rg_capture_refuse_memory(CUstream stream)
+{
+    (void)rg_graph_unsupported("memory allocation in graphs");
+    return rg_capture_refuse(stream);
+}
+
 CUresult rg_capture_launch(struct rg_graph_exec *exec, CUstream stream)
 {
     CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_GRAPH};

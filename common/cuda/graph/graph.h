@@ -149,6 +149,8 @@ CUresult rg_capture_fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned 
 CUresult rg_capture_host(CUhostFn function, void *user, CUstream stream);
 /** A call that cannot be captured: the capture is invalid from now on. */
 CUresult rg_capture_refuse(CUstream stream);
+/** The same, and says why: allocations of streams. */
+CUresult rg_capture_refuse_memory(CUstream stream);
 CUresult rg_capture_launch(struct rg_graph_exec *exec, CUstream stream);
 /**
  * Events: true with *result if the call is the capture's business. `record`: otherwise the event is forgotten by
