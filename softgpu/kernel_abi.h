@@ -170,6 +170,38 @@ void sg_rt_free(struct sg_thread *t, void *pointer);
 uint64_t sg_rt_clock(struct sg_thread *t);
 uint64_t sg_rt_globaltimer(struct sg_thread *t);
 
+/* Textures and surfaces: the operation says what is fetched. Geometry and bounds, then by instruction. */
+enum { SG_TEX_1D, SG_TEX_2D, SG_TEX_3D, SG_TEX_A1D, SG_TEX_A2D, SG_TEX_CUBE, SG_TEX_ACUBE };
+#define SG_TEX_GEOMETRY         7u
+#define SG_TEX_INTEGER          8u  /* tex: coordinates are integers: texels */
+#define SG_TEX_GATHER           16u /* tld4 */
+#define SG_TEX_COMPONENT_SHIFT  8   /* tld4: which channel */
+#define SG_SURFACE_BOUND        0x60u
+#define SG_SURFACE_TRAP         0u
+#define SG_SURFACE_CLAMP        0x20u
+#define SG_SURFACE_ZERO         0x40u
+#define SG_SURFACE_SIGNED       0x80u /* sured */
+#define SG_SURFACE_BYTES_SHIFT  8     /* bytes of the access */
+#define SG_SURFACE_REDUCE_SHIFT 16
+enum { SG_REDUCE_ADD, SG_REDUCE_MIN, SG_REDUCE_MAX, SG_REDUCE_AND_BITS, SG_REDUCE_OR_BITS };
+enum { SG_TXQ_WIDTH, SG_TXQ_HEIGHT, SG_TXQ_DEPTH, SG_TXQ_LEVELS };
+#define SG_TXQ_SURFACE 8u
+
+/**
+ * tex and tld4: coordinates are up to four words as PTX orders them (a layer first); the result is four words: the bits
+ * of floats, or integers. A handle that names no texture is a fault.
+ */
+void sg_rt_tex(struct sg_thread *t, uint64_t texture, uint32_t operation, const uint32_t *coordinates,
+               uint32_t *result);
+/** suld.b, sust.b: bytes of the access; sured.b. */
+void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates, void *result);
+void sg_rt_sust(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,
+                const void *value);
+void sg_rt_sured(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,
+                 uint64_t value);
+/** txq and suq. */
+uint32_t sg_rt_txq(struct sg_thread *t, uint64_t handle, uint32_t query);
+
 struct sg_rt_symbol {
     const char *name; /* "sg_rt_barrier_sync", … */
     void *address;

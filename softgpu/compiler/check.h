@@ -57,6 +57,9 @@ void sg_check_mma(struct sg_checker *checker, struct sg_insn *insn);
 void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out);
 /** True and the register's number and component if the name is one of %tid and its like. */
 bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, enum sg_type *type);
+/** The form of a texture or surface instruction, or NULL; and the rest of such an instruction. */
+const struct sg_form *sg_check_texture_form(struct sg_slice base);
+void sg_check_texture(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
 void sg_check_call(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
 
 #endif

@@ -369,7 +369,8 @@ static void check_rules(struct sg_checker *checker, struct sg_insn *insn)
 void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instruction *ast)
 {
     struct sg_function *function = checker->function;
-    const struct sg_opcode *opcode = sg_check_opcode(checker, ast);
+    const struct sg_form *texture = sg_check_texture_form(ast->base);
+    const struct sg_opcode plain = {.form = texture}, *opcode = texture ? &plain : sg_check_opcode(checker, ast);
     struct sg_insn *insn =
         SG_PUSH(checker->arena, function->insns, function->n_insns, function->insn_capacity);
     *insn = (struct sg_insn){.form = opcode->form, .line = checker->statement->line, .text = ast->text};
@@ -387,6 +388,10 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
     }
     if (opcode->form->op == SG_OP_CALL) {
         sg_check_call(checker, insn, ast);
+        return;
+    }
+    if (texture != NULL) {
+        sg_check_texture(checker, insn, ast);
         return;
     }
     check_operands(checker, insn, ast);

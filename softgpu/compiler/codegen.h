@@ -99,6 +99,7 @@ bool sg_gen_threads(struct sg_codegen *gen);    /* codegen_threads.c */
 bool sg_gen_mbarrier(struct sg_codegen *gen);   /* codegen_mbarrier.c */
 bool sg_gen_mma(struct sg_codegen *gen);        /* codegen_mma.c */
 bool sg_gen_lanes(struct sg_codegen *gen);      /* codegen_lanes.c */
+bool sg_gen_texture(struct sg_codegen *gen);    /* codegen_texture.c */
 
 /* codegen_round.c: pieces of floating-point arithmetic that families share */
 LLVMValueRef sg_gen_flush(struct sg_codegen *gen, LLVMValueRef value);

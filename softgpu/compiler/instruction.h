@@ -289,6 +289,12 @@ enum sg_op {
     SG_OP_VMIN,
     SG_OP_VMAX,
     SG_OP_VSET,
+    /* textures and surfaces: check_texture.c, not the table */
+    SG_OP_TEX,
+    SG_OP_TXQ,
+    SG_OP_SULD,
+    SG_OP_SUST,
+    SG_OP_SURED,
 };
 
 enum sg_operand_flag {

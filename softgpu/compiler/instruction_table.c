@@ -234,13 +234,6 @@ const uint32_t sg_form_count = sizeof(sg_form_table) / sizeof(sg_form_table[0]);
 static const char *const unsupported[] = {
     "wgmma",
     "tcgen05",
-    "tex",
-    "tld4",
-    "txq",
-    "suld",
-    "sust",
-    "sured",
-    "suq",
     "istypep",
     "multimem",
     "clusterlaunchcontrol",

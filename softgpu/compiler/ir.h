@@ -125,6 +125,7 @@ struct sg_insn {
     struct sg_operand *operands;
     struct sg_slice text;
     struct sg_call *call;
+    uint32_t texture;   /* of texture and surface instructions: the operation of kernel_abi.h */
     bool waits_in_loop; /* by analysis: gives way to other threads before it jumps */
 };
 

@@ -1,5 +1,5 @@
 /*
- * copy.c - copies and fills of linear and pitched memory.
+ * copy.c - copies and fills of linear and pitched memory, and copies with arrays.
  *
  * Every form comes down to a `transfer`: rows and slices of bytes between two sides. A side is device memory
  * (checked against the allocations), page-locked or pageable host memory. When a call waits follows the API's
@@ -7,12 +7,13 @@
  *   - between device memories: never;
  *   - to or from pageable memory: a small source is kept aside at the call, everything else is waited for;
  *   - page-locked memory: the asynchronous forms never wait, and read or write at their place in the stream.
- * Arrays are refused with CUDA_ERROR_NOT_SUPPORTED.
+ * An array is device memory whose rows, and the place of each, are the array's own (array.h).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cuda/graph/graph.h"
+#include "softgpu/driver/array.h"
 #include "softgpu/driver/copy.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/range.h"
@@ -283,7 +284,24 @@ struct described {
     const void *host;
     CUdeviceptr device;
     size_t x, y, z, pitch, rows; /* rows: of a slice */
+    CUarray array;
 };
+
+/* The part of an array; whole texels of it. */
+static CUresult resolve_array(const struct described *d, const struct transfer *t, struct side *side)
+{
+    SG_REF(struct sg_array) array = NULL;
+    SG_RETURN_IF(sg_array_get(d->array, &array));
+    const uint64_t row = (uint64_t)array->width * array->texel_size;
+    if (d->x > row || t->width > row - d->x || d->y > array->height || t->height > array->height - d->y ||
+        d->z > array->depth || t->depth > array->depth - d->z || d->x % array->texel_size != 0 ||
+        t->width % array->texel_size != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    side->pitch = array->pitch;
+    side->slice = array->pitch * array->height;
+    side->address = array->base + d->z * side->slice + d->y * array->pitch + d->x;
+    return CUDA_SUCCESS;
+}
 
 static CUresult resolve(const struct described *d, const struct transfer *t, struct side *side, bool *device)
 {
@@ -297,7 +315,8 @@ static CUresult resolve(const struct described *d, const struct transfer *t, str
         base = d->device;
         break;
     case CU_MEMORYTYPE_ARRAY:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        *device = true;
+        return resolve_array(d, t, side);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -345,9 +364,9 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchron
          (c->dstMemoryType == CU_MEMORYTYPE_DEVICE && c->dstPitch > SG_MAX_PITCH)))
         return CUDA_ERROR_INVALID_VALUE;
     struct described to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes,
-                           c->dstY,          0,          c->dstPitch,  0};
+                           c->dstY,          0,          c->dstPitch,  0,             c->dstArray};
     struct described from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes,
-                             c->srcY,          0,          c->srcPitch,  0};
+                             c->srcY,          0,          c->srcPitch,  0,             c->srcArray};
     struct transfer t = {.width = c->WidthInBytes, .height = c->Height, .depth = 1};
     return copy_described(&to, &from, &t, asynchronous, stream);
 }
@@ -375,9 +394,9 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, CUstream stre
     if (c == NULL || c->srcLOD != 0 || c->dstLOD != 0 || c->reserved0 != NULL || c->reserved1 != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct described to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes,
-                           c->dstY,          c->dstZ,    c->dstPitch,  c->dstHeight};
+                           c->dstY,          c->dstZ,    c->dstPitch,  c->dstHeight,  c->dstArray};
     struct described from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes,
-                             c->srcY,          c->srcZ,    c->srcPitch,  c->srcHeight};
+                             c->srcY,          c->srcZ,    c->srcPitch,  c->srcHeight,  c->srcArray};
     struct transfer t = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
     return copy_described(&to, &from, &t, asynchronous, stream);
 }
@@ -398,6 +417,92 @@ CUresult sg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
     CUresult result = cuMemcpy3DAsync_v2(copy, stream);
     in_order = false;
     return result;
+}
+
+/* Between contexts: all devices are this process's memory. */
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUstream stream)
+{
+    SG_RETURN_IF(sg_enter());
+    if (c == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY3D copy = {
+        .srcXInBytes = c->srcXInBytes, .srcY = c->srcY, .srcZ = c->srcZ, .srcLOD = c->srcLOD,
+        .srcMemoryType = c->srcMemoryType, .srcHost = c->srcHost, .srcDevice = c->srcDevice,
+        .srcArray = c->srcArray, .srcPitch = c->srcPitch, .srcHeight = c->srcHeight,
+        .dstXInBytes = c->dstXInBytes, .dstY = c->dstY, .dstZ = c->dstZ, .dstLOD = c->dstLOD,
+        .dstMemoryType = c->dstMemoryType, .dstHost = c->dstHost, .dstDevice = c->dstDevice,
+        .dstArray = c->dstArray, .dstPitch = c->dstPitch, .dstHeight = c->dstHeight,
+        .WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = c->Depth,
+    };
+    return copy_3d(&copy, asynchronous, stream);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
+{
+    return copy_3d_peer(copy, false, NULL);
+}
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+{
+    return copy_3d_peer(copy, true, stream);
+}
+
+/* --- bytes of the first row of arrays --- */
+
+static CUresult copy_row(struct described to, struct described from, size_t size, bool asynchronous, CUstream stream)
+{
+    struct transfer t = {.width = size, .height = 1, .depth = 1};
+    return copy_described(&to, &from, &t, asynchronous, stream);
+}
+
+static struct described array_side(CUarray array, size_t offset)
+{
+    return (struct described){.type = CU_MEMORYTYPE_ARRAY, .array = array, .x = offset};
+}
+
+static struct described host_side(const void *host)
+{
+    return (struct described){.type = CU_MEMORYTYPE_HOST, .host = host};
+}
+
+static struct described device_side(CUdeviceptr device)
+{
+    return (struct described){.type = CU_MEMORYTYPE_DEVICE, .device = device};
+}
+
+CUresult cuMemcpyHtoA_v2(CUarray to, size_t offset, const void *from, size_t size)
+{
+    return copy_row(array_side(to, offset), host_side(from), size, false, NULL);
+}
+
+CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void *from, size_t size, CUstream stream)
+{
+    return copy_row(array_side(to, offset), host_side(from), size, true, stream);
+}
+
+CUresult cuMemcpyAtoH_v2(void *to, CUarray from, size_t offset, size_t size)
+{
+    return copy_row(host_side(to), array_side(from, offset), size, false, NULL);
+}
+
+CUresult cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t offset, size_t size, CUstream stream)
+{
+    return copy_row(host_side(to), array_side(from, offset), size, true, stream);
+}
+
+CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t size)
+{
+    return copy_row(device_side(to), array_side(from, offset), size, false, NULL);
+}
+
+CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t size)
+{
+    return copy_row(array_side(to, offset), device_side(from), size, false, NULL);
+}
+
+CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t size)
+{
+    return copy_row(array_side(to, to_offset), array_side(from, from_offset), size, false, NULL);
 }
 
 /* --- fills --- */

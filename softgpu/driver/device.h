@@ -19,6 +19,20 @@
 #define SG_REGISTERS_PER_THREAD  32 /* of any kernel: there is no register file to measure */
 #define SG_MAX_PITCH             2147483647
 
+/* Textures and arrays, in texels. */
+#define SG_TEXTURE_1D_MAX          131072
+#define SG_TEXTURE_2D_WIDTH_MAX    131072
+#define SG_TEXTURE_2D_HEIGHT_MAX   65536
+#define SG_TEXTURE_3D_MAX          16384
+#define SG_TEXTURE_LAYERED_MAX     32768
+#define SG_TEXTURE_LAYERS_MAX      2048
+#define SG_TEXTURE_CUBE_MAX        32768
+#define SG_TEXTURE_CUBE_LAYERS_MAX 2046
+#define SG_TEXTURE_LINEAR_MAX      (1 << 28)
+#define SG_TEXTURE_PITCHED_MAX     131072
+#define SG_TEXTURE_ALIGNMENT_1D    512 /* bytes */
+#define SG_TEXTURE_PITCH_ALIGNMENT 32
+
 #include "softgpu/driver/driver.h"
 
 /**

@@ -21,6 +21,7 @@ enum sg_range_kind {
     SG_RANGE_ASYNC,      /* stream-ordered, of a pool */
     SG_RANGE_MANAGED,    /* cuMemAllocManaged */
     SG_RANGE_MODULE,     /* variables of a module */
+    SG_RANGE_ARRAY,      /* a CUDA array's texels */
     SG_RANGE_HOST,       /* cuMemHostAlloc */
     SG_RANGE_REGISTERED, /* cuMemHostRegister */
     SG_RANGE_MAPPED,     /* cuMemMap */

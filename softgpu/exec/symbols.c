@@ -34,7 +34,9 @@ const struct sg_rt_symbol *sg_rt_symbols(void)
         SYMBOL(sg_rt_assertfail),  SYMBOL(sg_rt_malloc),
         SYMBOL(sg_rt_free),        SYMBOL(sg_rt_clock),
         SYMBOL(sg_rt_globaltimer), SYMBOL(sg_rt_matrix),
-        {NULL, NULL},
+        SYMBOL(sg_rt_tex),         SYMBOL(sg_rt_txq),
+        SYMBOL(sg_rt_suld),        SYMBOL(sg_rt_sust),
+        SYMBOL(sg_rt_sured),       {NULL, NULL},
     };
 #undef SYMBOL
     return symbols;

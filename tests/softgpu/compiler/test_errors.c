@@ -27,8 +27,16 @@ static const struct {
      "ptx:11: the matrices of this instruction are in .shared memory: "
      "ldmatrix.sync.aligned.m8n8.x2.global.b16 {%r1, %r2}, [%rd1]\n"},
     {"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [t, {%f5,%f6}];",
-     "ptx:11: instruction 'tex' is not supported by the software device: "
+     "ptx:11: unknown name 't': "
      "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [t, {%f5,%f6}]\n"},
+    {"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5}];",
+     "ptx:11: 2 coordinates are wanted: "
+     "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5}]\n"},
+    {"tex.2d.v4.f16.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f5,%f6}];",
+     "ptx:11: the type is missing or not supported: "
+     "tex.2d.v4.f16.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f5,%f6}]\n"},
+    {"sust.b.2d.b32 [%rd1, {%r1,%r2}], {%r3};",
+     "ptx:11: a rule for bounds is missing: sust.b.2d.b32 [%rd1, {%r1,%r2}], {%r3}\n"},
     {"add.wide.s32 %r1, %r2, %r3;",
      "ptx:11: modifier '.wide' does not fit instruction 'add': add.wide.s32 %r1, %r2, %r3\n"},
     {"add %r1, %r2, %r3;", "ptx:11: instruction 'add' lacks a type or modifier: add %r1, %r2, %r3\n"},

@@ -1,0 +1,30 @@
+/*
+ * array.h - CUDA arrays: rows, slices and layers of texels in device memory that has no address for applications.
+ *
+ * The memory is laid out plainly (rows, pitch apart, slice after slice); layers and the faces of cubes are slices.
+ */
+#ifndef SG_ARRAY_H
+#define SG_ARRAY_H
+
+#include "softgpu/driver/driver.h"
+#include "softgpu/exec/texture.h"
+
+struct sg_array {
+    struct sg_object object;
+    struct sg_context *context; /* reference held */
+    unsigned long long generation;
+    CUDA_ARRAY3D_DESCRIPTOR descriptor; /* as asked for */
+    uint64_t base, pitch;
+    uint32_t texel_size;
+    uint32_t width, height, depth; /* at least 1 each; layers and faces count as depth */
+};
+
+/** The live array of a handle, with a reference. */
+CUresult sg_array_get(CUarray handle, struct sg_array **array);
+/**
+ * What an element of `channels` channels is: its size in bytes and its kind. CUDA_ERROR_NOT_SUPPORTED for the block
+ * compressed and packed formats.
+ */
+CUresult sg_array_format(CUarray_format format, unsigned channels, uint32_t *size, enum sg_texel *texel);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * texture.h - texture and surface objects as kernels see them: a table of descriptors by 64-bit handle.
+ *
+ * The driver registers what an application creates; a kernel's instructions find it by its handle, without a lock. Slots
+ * are never given back to the system, so that a handle which is stale or made up is told as such and never followed. A
+ * descriptor's memory is read by ordinary accesses: if it has been freed, that is an address fault of the kernel.
+ */
+#ifndef SG_EXEC_TEXTURE_H
+#define SG_EXEC_TEXTURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sg_texel { SG_TEXEL_U8, SG_TEXEL_S8, SG_TEXEL_U16, SG_TEXEL_S16, SG_TEXEL_32, SG_TEXEL_HALF, SG_TEXEL_FLOAT };
+enum sg_address { SG_ADDRESS_WRAP, SG_ADDRESS_CLAMP, SG_ADDRESS_MIRROR, SG_ADDRESS_BORDER };
+
+struct sg_texture {
+    uint64_t base;
+    uint64_t pitch, slice; /* bytes from row to row, and from slice (or layer, or face) to slice */
+    uint32_t width, height, depth; /* texels; at least 1 each. Layers and faces count as depth */
+    uint32_t texel_size;           /* bytes */
+    enum sg_texel texel;
+    uint8_t channels;
+    bool surface;    /* a surface object: nothing below matters */
+    bool linear;     /* linear memory: fetches outside of it return 0 */
+    bool as_float;   /* integers become [0, 1] or [-1, 1] */
+    bool srgb;       /* 8-bit colours are decoded */
+    bool normalised; /* coordinates are fractions of the extents */
+    bool filter;     /* linear filtering */
+    enum sg_address address[3];
+    float border[4];
+};
+
+/** Makes an object; `user` is the caller's. Returns its handle, or 0 if there is no memory or no slot. */
+uint64_t sg_texture_register(const struct sg_texture *texture, void *user);
+/** What was registered as `user`, or NULL if `handle` is no live object of that kind. `remove`: ends the object. */
+void *sg_texture_user(uint64_t handle, bool surface, bool remove);
+/** The live object of a handle, or NULL. For instructions. */
+const struct sg_texture *sg_texture_find(uint64_t handle, bool surface);
+
+#endif
