@@ -8,6 +8,7 @@
  */
 #include "client/copy.h"
 #include "client/address_map.h"
+#include "client/box.h"
 #include "client/call.h"
 #include "client/handle.h"
 #include "client/optimisations.h"
@@ -157,7 +158,7 @@ static CUresult check(CUstream stream)
 static struct copy plain(const void *host, CUdeviceptr device, size_t size, CUstream stream,
                          bool asynchronous)
 {
-    return (struct copy){.host = {(unsigned char *)(uintptr_t)host, size, size, 1},
+    return (struct copy){.host = {(unsigned char *)(uintptr_t)host, size, size, 1, 0, 0},
                          .device = device,
                          .device_pitch = size,
                          .stream = rg_effective_stream(stream),
@@ -291,8 +292,6 @@ static CUresult resolve(CUmemorytype type, const void *host, CUdeviceptr device,
         base = device;
         out->device = on_device(device);
         break;
-    case CU_MEMORYTYPE_ARRAY:
-        return rg_unsupported("cuMemcpy2D with arrays");
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -341,6 +340,28 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
         return !asynchronous ? rg_capture_refuse(stream) : rg_capture_copy_2d(p, stream);
+    if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY || p->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+        const CUDA_MEMCPY3D box = {
+            .srcXInBytes = p->srcXInBytes,
+            .srcY = p->srcY,
+            .srcMemoryType = p->srcMemoryType,
+            .srcHost = p->srcHost,
+            .srcDevice = p->srcDevice,
+            .srcArray = p->srcArray,
+            .srcPitch = p->srcPitch,
+            .dstXInBytes = p->dstXInBytes,
+            .dstY = p->dstY,
+            .dstMemoryType = p->dstMemoryType,
+            .dstHost = p->dstHost,
+            .dstDevice = p->dstDevice,
+            .dstArray = p->dstArray,
+            .dstPitch = p->dstPitch,
+            .WidthInBytes = p->WidthInBytes,
+            .Height = p->Height,
+            .Depth = 1,
+        };
+        return rg_copy_box(&box, stream, asynchronous);
+    }
     struct side from, to;
     const size_t width = p->WidthInBytes, height = p->Height;
     if (!width || !height)
@@ -371,7 +392,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
         return status;
     }
     const struct side *host = to.device ? &from : &to, *device = to.device ? &to : &from;
-    struct copy copy = {.host = {(unsigned char *)(uintptr_t)host->address, host->pitch, width, height},
+    struct copy copy = {.host = {(unsigned char *)(uintptr_t)host->address, host->pitch, width, height, 0, 0},
                         .device = device->address,
                         .device_pitch = device->pitch,
                         .stream = stream,

@@ -68,6 +68,11 @@ struct rg_allocation {
     unsigned references; /* of the application's; the worker has one for all of them */
 };
 
+struct rg_array {
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    size_t texel_size;
+};
+
 struct rg_shadow {
     union {
         struct rg_context context;
@@ -77,6 +82,7 @@ struct rg_shadow {
         struct rg_library library;
         struct rg_function function;
         struct rg_allocation allocation;
+        struct rg_array array;
         struct rg_link *link; /* client/link.c */
     };
 };

@@ -15,10 +15,14 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-/** Host memory of a transfer: `height` rows of `width` bytes, `pitch` apart; travels packed. */
+/**
+ * Host memory of a transfer: `height` rows of `width` bytes, `pitch` apart; travels packed. `rows`, if not 0: so many
+ * rows make a slice, and slices are `slice` bytes apart.
+ */
 struct rg_host_area {
     unsigned char *memory;
     size_t pitch, width, height;
+    size_t rows, slice;
 };
 
 /** Registers where a transfer lands; returns its id (0: no memory). `late`: no call waits for it. */

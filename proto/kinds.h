@@ -28,6 +28,7 @@ enum rg_kind {
     RG_KIND_POOL,
     RG_KIND_LINK,
     RG_KIND_ALLOCATION, /* CUmemGenericAllocationHandle */
+    RG_KIND_ARRAY,
     RG_KIND_COUNT
 };
 

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/thread.h"
 #include "generated/server/driver.h"
+#include "server/array.h"
 #include "server/staging.h"
 
 #include <stdlib.h>
@@ -182,6 +183,8 @@ static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct 
 /* Whether all of the area is device memory: nothing may be put into the stream for a transfer that then fails. */
 static CUresult check_area(const struct rg_late_area *area)
 {
+    if (area->box)
+        return area->bad ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     CUdeviceptr base = 0;
     size_t size = 0;
     const size_t last_row = (area->total / area->width - 1) * area->pitch;
@@ -192,6 +195,14 @@ static CUresult check_area(const struct rg_late_area *area)
         return CUDA_ERROR_INVALID_VALUE;
     const size_t left = size - (size_t)(area->device - base);
     return last_row <= left && area->width <= left - last_row ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult copy_part(bool to_device, const struct rg_late_area *area, void *host, size_t offset, size_t size,
+                          CUstream stream)
+{
+    if (area->box)
+        return rg_copy_box(to_device, area->box, host, offset, size, stream);
+    return rg_copy_packed(to_device, area->device, area->pitch, area->width, host, offset, size, stream);
 }
 
 static CUresult begin(struct rg_job *job, const struct rg_late_area *area, enum late_kind kind,
@@ -280,8 +291,7 @@ CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstr
     for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
         result = rg_driver.cuLaunchHostFunc(stream, pull_step, &item->steps[i]);
         if (result == CUDA_SUCCESS)
-            result = rg_copy_packed(true, area->device, area->pitch, area->width, item->slots[i % SLOTS],
-                                    i * item->chunk, chunk_size(item, i), stream);
+            result = copy_part(true, area, item->slots[i % SLOTS], i * item->chunk, chunk_size(item, i), stream);
     }
     if (result == CUDA_SUCCESS)
         result = rg_driver.cuLaunchHostFunc(stream, pull_end, item);
@@ -368,8 +378,7 @@ CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CU
     }
     const size_t n_chunks = item->n_chunks; /* the last step frees the item */
     for (size_t i = 0; i < n_chunks && result == CUDA_SUCCESS; i++) {
-        result = rg_copy_packed(false, area->device, area->pitch, area->width, item->slots[i % SLOTS],
-                                i * item->chunk, chunk_size(item, i), stream);
+        result = copy_part(false, area, item->slots[i % SLOTS], i * item->chunk, chunk_size(item, i), stream);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuLaunchHostFunc(stream, landing_step, &item->steps[i]);
     }

@@ -18,11 +18,13 @@
 
 #include "server/worker.h"
 
-/** Rows on the device, and which of the client's transfers they belong to. */
+/** Rows on the device, or a box that has been checked, and which of the client's transfers they belong to. */
 struct rg_late_area {
     uint64_t transfer;
     CUdeviceptr device;
     size_t pitch, width, total;
+    const CUDA_MEMCPY3D *box; /* NULL: rows */
+    bool bad;                 /* the box is not there: the client is told that the transfer is over */
 };
 
 CUresult rg_late_host_call(struct rg_job *job, CUstream stream, uint64_t id, bool callback);

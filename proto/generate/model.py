@@ -16,12 +16,13 @@ HANDLES = {
     "CUcontext": "CONTEXT", "CUstream": "STREAM", "CUevent": "EVENT", "CUmodule": "MODULE", "CUlibrary": "LIBRARY",
     "CUmemGenericAllocationHandle": "ALLOCATION",
     "CUkernel": "KERNEL", "CUfunction": "FUNCTION", "CUmemoryPool": "POOL", "CUlinkState": "LINK",
+    "CUarray": "ARRAY",
 }
 # C types passed by value: how they travel. Enumerations (any other CU* type) travel as u32.
 SCALARS = {
     "int": "u32", "unsigned int": "u32", "unsigned": "u32", "unsigned short": "u32", "unsigned char": "u32",
     "cuuint32_t": "u32", "CUdevice": "u32", "size_t": "u64", "unsigned long long": "u64", "cuuint64_t": "u64",
-    "CUdeviceptr": "u64", "CUdeviceptr_v2": "u64", "float": "f32",
+    "CUdeviceptr": "u64", "CUdeviceptr_v2": "u64", "CUtexObject": "u64", "CUsurfObject": "u64", "float": "f32",
 }
 WIDTH = {"u32": 4, "u64": 8, "f32": 4}
 

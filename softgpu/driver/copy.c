@@ -452,6 +452,9 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 static CUresult copy_row(struct described to, struct described from, size_t size, bool asynchronous, CUstream stream)
 {
     struct transfer t = {.width = size, .height = 1, .depth = 1};
+    SG_RETURN_IF(sg_enter());
+    if (rg_capture_takes(stream))
+        return sg_unsupported("capture of copies of a row of an array");
     return copy_described(&to, &from, &t, asynchronous, stream);
 }
 

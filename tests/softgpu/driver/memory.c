@@ -224,7 +224,7 @@ Test(copy, two_and_three_dimensions)
     w.srcPitch = 12;
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&w));
     w.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemcpy2D_v2(&w));
+    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMemcpy2D_v2(&w));
 
     CUDA_MEMCPY3D v = {.srcMemoryType = CU_MEMORYTYPE_HOST,
                        .srcHost = in,

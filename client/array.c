@@ -1,0 +1,464 @@
+/*
+ * array.c - arrays, and copies of boxes between host memory, device memory and arrays.
+ *
+ * An array's extents are kept in its shadow, so that what lies outside of it is refused before anything is sent. When
+ * host memory is read and written follows the rules of copy.c: a source has been read when the call returns, unless it
+ * is pinned and something queued may still write it; into pinned memory, asynchronously, data lands when the stream
+ * gets there.
+ */
+#include "client/address_map.h"
+#include "client/box.h"
+#include "client/call.h"
+#include "client/handle.h"
+#include "client/optimisations.h"
+#include "client/transfer.h"
+#include "common/cuda/graph/graph.h"
+#include "common/limits.h"
+#include "generated/client/operations.h"
+
+#include <string.h>
+
+#define MAX_ROWS 512 /* iovecs of one message */
+
+/* --- arrays ---------------------------------------------------------------------------------------------- */
+
+static size_t texel_size(CUarray_format format, unsigned channels)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return channels;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2 * (size_t)channels;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 4 * (size_t)channels;
+    default:
+        return 0;
+    }
+}
+
+static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, bool plain)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!out || !descriptor)
+        return CUDA_ERROR_INVALID_VALUE;
+    const size_t size = texel_size(descriptor->Format, descriptor->NumChannels);
+    if (!size)
+        return rg_unsupported("an array of a format that is not linear");
+    CUarray array = (CUarray)rg_handle_create(RG_KIND_ARRAY);
+    if (!array)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (plain)
+        status = rg_op_cuArrayCreate_v2(&array, &(CUDA_ARRAY_DESCRIPTOR){descriptor->Width, descriptor->Height,
+                                                                         descriptor->Format,
+                                                                         descriptor->NumChannels});
+    else
+        status = rg_op_cuArray3DCreate_v2(&array, descriptor);
+    if (status != CUDA_SUCCESS) {
+        rg_handle_delete(RG_KIND_ARRAY, (uint64_t)array);
+        return status;
+    }
+    struct rg_array *shadow = &rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)array)->array;
+    shadow->descriptor = *descriptor;
+    shadow->texel_size = size;
+    *out = array;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+    if (!pAllocateArray)
+        return create(pHandle, NULL, true);
+    return create(pHandle,
+                  &(CUDA_ARRAY3D_DESCRIPTOR){.Width = pAllocateArray->Width,
+                                             .Height = pAllocateArray->Height,
+                                             .Format = pAllocateArray->Format,
+                                             .NumChannels = pAllocateArray->NumChannels},
+                  true);
+}
+
+CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+    return create(pHandle, pAllocateArray, false);
+}
+
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)hArray);
+    if (!pArrayDescriptor)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *pArrayDescriptor = shadow->array.descriptor;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    CUDA_ARRAY3D_DESCRIPTOR d;
+    if (!pArrayDescriptor)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult status = cuArray3DGetDescriptor_v2(&d, hArray);
+    if (status == CUDA_SUCCESS)
+        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){d.Width, d.Height, d.Format, d.NumChannels};
+    return status;
+}
+
+/* --- the sides of a copy --------------------------------------------------------------------------------- */
+
+struct side {
+    CUmemorytype type; /* host, device or array */
+    uint64_t address;  /* of the first byte; arrays: none */
+    size_t pitch, slice;
+    CUarray array;
+};
+
+static bool add_product(uint64_t *sum, uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return !__builtin_mul_overflow(a, b, &product) && !__builtin_add_overflow(*sum, product, sum);
+}
+
+static CUresult resolve_array(CUarray array, size_t x, size_t y, size_t z, const CUDA_MEMCPY3D *copy, struct side *out)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)array);
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const CUDA_ARRAY3D_DESCRIPTOR *d = &shadow->array.descriptor;
+    const size_t texel = shadow->array.texel_size, row = d->Width * texel, height = d->Height ? d->Height : 1,
+                 depth = d->Depth ? d->Depth : 1;
+    if (x > row || copy->WidthInBytes > row - x || y > height || copy->Height > height - y || z > depth ||
+        copy->Depth > depth - z || x % texel || copy->WidthInBytes % texel)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (struct side){.type = CU_MEMORYTYPE_ARRAY, .array = array};
+    return CUDA_SUCCESS;
+}
+
+static CUresult resolve_memory(uint64_t base, bool device, size_t x, size_t y, size_t z, size_t pitch, size_t rows,
+                               const CUDA_MEMCPY3D *copy, struct side *out)
+{
+    uint64_t row_end = x, extent = copy->WidthInBytes;
+    if (!add_product(&row_end, copy->WidthInBytes, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!pitch)
+        pitch = row_end;
+    if (!rows)
+        rows = y + copy->Height;
+    if (!base || pitch < row_end || (copy->Depth > 1 && (rows < copy->Height || rows - copy->Height < y)))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (struct side){.type = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST, .address = base + x, .pitch = pitch};
+    if (__builtin_mul_overflow(pitch, rows, &out->slice) || !add_product(&out->address, y, pitch) ||
+        !add_product(&out->address, z, out->slice) || !add_product(&extent, copy->Height - 1, pitch) ||
+        !add_product(&extent, copy->Depth - 1, out->slice))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device && !rg_on_device(out->address, extent, extent, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+/* The source (or destination) of a copy of something. */
+static CUresult resolve(const CUDA_MEMCPY3D *c, bool source, struct side *out)
+{
+    const CUmemorytype type = source ? c->srcMemoryType : c->dstMemoryType;
+    const size_t x = source ? c->srcXInBytes : c->dstXInBytes, y = source ? c->srcY : c->dstY,
+                 z = source ? c->srcZ : c->dstZ, pitch = source ? c->srcPitch : c->dstPitch,
+                 rows = source ? c->srcHeight : c->dstHeight;
+    const uint64_t host = (uint64_t)(source ? c->srcHost : c->dstHost), memory = source ? c->srcDevice : c->dstDevice;
+    switch (type) {
+    case CU_MEMORYTYPE_ARRAY:
+        return resolve_array(source ? c->srcArray : c->dstArray, x, y, z, c, out);
+    case CU_MEMORYTYPE_HOST: /* managed memory is the device's */
+        return resolve_memory(host, rg_on_device(host, 0, 1, 1), x, y, z, pitch, rows, c, out);
+    case CU_MEMORYTYPE_DEVICE:
+        return resolve_memory(memory, true, x, y, z, pitch, rows, c, out);
+    case CU_MEMORYTYPE_UNIFIED:
+        return resolve_memory(memory, rg_on_device(memory, 0, 1, 1), x, y, z, pitch, rows, c, out);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* --- between host and device ------------------------------------------------------------------------------ */
+
+struct transfer {
+    struct rg_host_area host;
+    CUDA_MEMCPY3D box; /* the device's side of the copy */
+    CUarray array;
+    CUstream stream;
+    bool asynchronous;
+};
+
+static bool is_pinned(const struct transfer *t, size_t slice)
+{
+    struct rg_range range;
+    const uint64_t start = (uint64_t)t->host.memory,
+                   size = (t->box.Depth - 1) * slice + (t->box.Height - 1) * t->host.pitch + t->box.WidthInBytes;
+    return rg_map_find(start, &range) && !rg_range_on_device(&range) && size <= range.size - (start - range.start);
+}
+
+static CUresult send(const struct transfer *t, const CUDA_MEMCPY3D *part, size_t offset)
+{
+    struct iovec rows[MAX_ROWS];
+    const size_t size = part->WidthInBytes * part->Height * part->Depth;
+    size_t covered;
+    int n = rg_area_iovec(&t->host, offset, size, rows, MAX_ROWS, &covered);
+    return covered == size ? rg_op_rgBoxIn(part, t->array, t->stream, !t->asynchronous, rows, n)
+                           : CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult box_in(const struct transfer *t, size_t slice)
+{
+    CUresult status = CUDA_SUCCESS;
+    if (rg_transfers_may_write_host()) {
+        if (t->asynchronous && is_pinned(t, slice)) {
+            uint64_t id = rg_pull_create(&t->host);
+            if (!id)
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            status = rg_op_rgBoxInLate(&t->box, t->array, t->stream, id);
+            if (status != CUDA_SUCCESS)
+                rg_transfer_cancel(id);
+            return status;
+        }
+        if (!t->asynchronous) /* what the stream does first may write the source */
+            status = rg_op_cuStreamSynchronize(t->stream);
+    }
+    const size_t width = t->box.WidthInBytes, height = t->box.Height, depth = t->box.Depth;
+    const bool gapless = t->host.pitch == width && (depth == 1 || slice == width * height);
+    size_t most = RG_BULK_MAX / width; /* rows of a message */
+    if (!gapless && most > MAX_ROWS)
+        most = MAX_ROWS;
+    for (size_t row = 0; row < height * depth && status == CUDA_SUCCESS;) {
+        CUDA_MEMCPY3D part = t->box;
+        const size_t y = row % height, z = row / height;
+        part.dstY += y;
+        part.dstZ += z;
+        part.Height = part.Depth = 1;
+        if (!most) { /* a row is more than one message */
+            for (size_t at = 0; at < width && status == CUDA_SUCCESS; at += RG_BULK_MAX) {
+                part.dstXInBytes = t->box.dstXInBytes + at;
+                part.WidthInBytes = width - at < RG_BULK_MAX ? width - at : RG_BULK_MAX;
+                status = send(t, &part, row * width + at);
+            }
+            row++;
+            continue;
+        }
+        if (y == 0 && most >= height) {
+            part.Height = height;
+            part.Depth = most / height < depth - z ? most / height : depth - z;
+        } else {
+            part.Height = most < height - y ? most : height - y;
+        }
+        status = send(t, &part, row * width);
+        row += part.Height * part.Depth;
+    }
+    return status;
+}
+
+static CUresult box_out(const struct transfer *t, size_t slice)
+{
+    const bool late = t->asynchronous && rg_optimise[RG_OPT_LATE] && is_pinned(t, slice);
+    uint64_t id = rg_landing_create(&t->host, late);
+    if (!id)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!late) {
+        CUresult status = rg_op_rgBoxOut(&t->box, t->array, t->stream, id);
+        rg_landing_destroy(id);
+        return status;
+    }
+    CUresult status = rg_op_rgBoxOutLate(&t->box, t->array, t->stream, id);
+    if (status != CUDA_SUCCESS)
+        rg_transfer_cancel(id);
+    return status;
+}
+
+static CUresult host_to_host(const CUDA_MEMCPY3D *c, const struct side *to, const struct side *from, CUstream stream)
+{
+    CUresult status = rg_op_cuStreamSynchronize(stream);
+    for (size_t z = 0; z < c->Depth && status == CUDA_SUCCESS; z++)
+        for (size_t y = 0; y < c->Height; y++)
+            memmove((void *)(uintptr_t)(to->address + z * to->slice + y * to->pitch),
+                    (const void *)(uintptr_t)(from->address + z * from->slice + y * from->pitch), c->WidthInBytes);
+    return status;
+}
+
+/* Puts a side on the device into what is sent. */
+static void describe(const CUDA_MEMCPY3D *c, const struct side *side, bool source, CUDA_MEMCPY3D *box)
+{
+    if (source) {
+        box->srcMemoryType = side->type;
+        box->srcXInBytes = c->srcXInBytes;
+        box->srcY = c->srcY;
+        box->srcZ = c->srcZ;
+        if (side->type == CU_MEMORYTYPE_DEVICE) {
+            box->srcXInBytes = box->srcY = box->srcZ = 0;
+            box->srcDevice = side->address;
+            box->srcPitch = side->pitch;
+            box->srcHeight = side->slice / side->pitch;
+        }
+        return;
+    }
+    box->dstMemoryType = side->type;
+    box->dstXInBytes = c->dstXInBytes;
+    box->dstY = c->dstY;
+    box->dstZ = c->dstZ;
+    if (side->type == CU_MEMORYTYPE_DEVICE) {
+        box->dstXInBytes = box->dstY = box->dstZ = 0;
+        box->dstDevice = side->address;
+        box->dstPitch = side->pitch;
+        box->dstHeight = side->slice / side->pitch;
+    }
+}
+
+CUresult rg_copy_box(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
+{
+    struct side to, from;
+    if (!c->WidthInBytes || !c->Height || !c->Depth)
+        return CUDA_SUCCESS;
+    CUresult status = resolve(c, true, &from);
+    if (status == CUDA_SUCCESS)
+        status = resolve(c, false, &to);
+    if (status != CUDA_SUCCESS)
+        return status;
+    stream = rg_effective_stream(stream);
+    const bool to_host = to.type == CU_MEMORYTYPE_HOST, from_host = from.type == CU_MEMORYTYPE_HOST;
+    if (to_host && from_host)
+        return host_to_host(c, &to, &from, stream);
+    struct transfer t = {.stream = stream, .asynchronous = asynchronous, .array = to_host ? from.array : to.array};
+    t.box.WidthInBytes = c->WidthInBytes;
+    t.box.Height = c->Height;
+    t.box.Depth = c->Depth;
+    if (!from_host)
+        describe(c, &from, true, &t.box);
+    if (!to_host)
+        describe(c, &to, false, &t.box);
+    if (!to_host && !from_host)
+        return rg_op_rgBoxCopy(&t.box, to.array, from.array, stream, asynchronous);
+    const struct side *host = to_host ? &to : &from;
+    t.host = (struct rg_host_area){.memory = (unsigned char *)(uintptr_t)host->address,
+                                   .pitch = host->pitch,
+                                   .width = c->WidthInBytes,
+                                   .height = c->Height * c->Depth,
+                                   .rows = c->Depth > 1 ? c->Height : 0,
+                                   .slice = host->slice};
+    return to_host ? box_out(&t, host->slice) : box_in(&t, host->slice);
+}
+
+/* --- the calls --------------------------------------------------------------------------------------------- */
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!c || c->srcLOD || c->dstLOD)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(stream))
+        return !asynchronous ? rg_capture_refuse(stream) : rg_capture_copy(c, stream);
+    return rg_copy_box(c, stream, asynchronous);
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
+{
+    return copy_3d(pCopy, NULL, false);
+}
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
+{
+    return copy_3d(pCopy, hStream, true);
+}
+
+/* Addresses and arrays tell whose they are: the contexts say nothing more. */
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool asynchronous)
+{
+    if (!c)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY3D copy = {
+        .srcXInBytes = c->srcXInBytes, .srcY = c->srcY, .srcZ = c->srcZ, .srcLOD = c->srcLOD,
+        .srcMemoryType = c->srcMemoryType, .srcHost = c->srcHost, .srcDevice = c->srcDevice,
+        .srcArray = c->srcArray, .srcPitch = c->srcPitch, .srcHeight = c->srcHeight,
+        .dstXInBytes = c->dstXInBytes, .dstY = c->dstY, .dstZ = c->dstZ, .dstLOD = c->dstLOD,
+        .dstMemoryType = c->dstMemoryType, .dstHost = c->dstHost, .dstDevice = c->dstDevice,
+        .dstArray = c->dstArray, .dstPitch = c->dstPitch, .dstHeight = c->dstHeight,
+        .WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = c->Depth,
+    };
+    return copy_3d(&copy, stream, asynchronous);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    return copy_3d_peer(pCopy, NULL, false);
+}
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    return copy_3d_peer(pCopy, hStream, true);
+}
+
+CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
+                              CUstream hStream)
+{
+    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = srcHost,
+                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = dstArray,
+                                    .dstXInBytes = dstOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+                   hStream, true);
+}
+
+CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
+{
+    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = srcHost,
+                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = dstArray,
+                                    .dstXInBytes = dstOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+                   NULL, false);
+}
+
+CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
+{
+    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = dstHost,
+                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = srcArray,
+                                    .srcXInBytes = srcOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+                   hStream, true);
+}
+
+CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = dstHost,
+                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = srcArray,
+                                    .srcXInBytes = srcOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+                   NULL, false);
+}
+
+CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dstDevice,
+                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = srcArray,
+                                    .srcXInBytes = srcOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+                   NULL, false);
+}
+
+CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = srcDevice,
+                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = dstArray,
+                                    .dstXInBytes = dstOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+                   NULL, false);
+}
+
+CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = srcArray,
+                                    .srcXInBytes = srcOffset, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                                    .dstArray = dstArray, .dstXInBytes = dstOffset, .WidthInBytes = ByteCount,
+                                    .Height = 1, .Depth = 1},
+                   NULL, false);
+}

@@ -1,0 +1,36 @@
+/* texture.c - texture and surface objects: the resource's array comes as a handle beside its description. */
+#include "generated/server/serve.h"
+
+CUresult rg_serve_rgTexObjectCreate(struct rg_job *job, const CUDA_RESOURCE_DESC *resource, CUarray array,
+                                    const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view,
+                                    unsigned long long *object)
+{
+    CUDA_RESOURCE_DESC own = *resource;
+    (void)job;
+    if (!rg_driver.cuTexObjectCreate)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    switch (own.resType) {
+    case CU_RESOURCE_TYPE_ARRAY:
+        if (!array)
+            return CUDA_ERROR_INVALID_HANDLE;
+        own.res.array.hArray = array;
+        break;
+    case CU_RESOURCE_TYPE_LINEAR:
+    case CU_RESOURCE_TYPE_PITCH2D:
+        break;
+    default: /* nothing else may bring pointers in here */
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return rg_driver.cuTexObjectCreate(object, &own, texture, view);
+}
+
+CUresult rg_serve_rgSurfObjectCreate(struct rg_job *job, CUarray array, unsigned long long *object)
+{
+    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};
+    (void)job;
+    resource.res.array.hArray = array;
+    if (!array)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return rg_driver.cuSurfObjectCreate ? rg_driver.cuSurfObjectCreate(object, &resource)
+                                        : CUDA_ERROR_NOT_SUPPORTED;
+}
