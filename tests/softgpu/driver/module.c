@@ -330,9 +330,9 @@ Test(entry, proc_address_is_exact_in_version)
 
 Test(entry, what_is_missing_says_so)
 {
-    CUarray array;
-    CUDA_ARRAY_DESCRIPTOR descriptor = {.Width = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
-    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuArrayCreate_v2(&array, &descriptor));
+    CUmipmappedArray array;
+    CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuMipmappedArrayCreate(&array, &descriptor, 1));
     start_device();
-    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuArrayCreate_v2(&array, &descriptor));
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMipmappedArrayCreate(&array, &descriptor, 1));
 }
