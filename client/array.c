@@ -55,9 +55,9 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, 
     if (!array)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (plain)
-        status = rg_op_cuArrayCreate_v2(&array, &(CUDA_ARRAY_DESCRIPTOR){descriptor->Width, descriptor->Height,
-                                                                         descriptor->Format,
-                                                                         descriptor->NumChannels});
+        status = rg_op_cuArrayCreate_v2(
+            &array, &(CUDA_ARRAY_DESCRIPTOR){descriptor->Width, descriptor->Height, descriptor->Format,
+                                             descriptor->NumChannels});
     else
         status = rg_op_cuArray3DCreate_v2(&array, descriptor);
     if (status != CUDA_SUCCESS) {
@@ -128,7 +128,8 @@ static bool add_product(uint64_t *sum, uint64_t a, uint64_t b)
     return !__builtin_mul_overflow(a, b, &product) && !__builtin_add_overflow(*sum, product, sum);
 }
 
-static CUresult resolve_array(CUarray array, size_t x, size_t y, size_t z, const CUDA_MEMCPY3D *copy, struct side *out)
+static CUresult resolve_array(CUarray array, size_t x, size_t y, size_t z, const CUDA_MEMCPY3D *copy,
+                              struct side *out)
 {
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)array);
     if (!shadow)
@@ -143,8 +144,8 @@ static CUresult resolve_array(CUarray array, size_t x, size_t y, size_t z, const
     return CUDA_SUCCESS;
 }
 
-static CUresult resolve_memory(uint64_t base, bool device, size_t x, size_t y, size_t z, size_t pitch, size_t rows,
-                               const CUDA_MEMCPY3D *copy, struct side *out)
+static CUresult resolve_memory(uint64_t base, bool device, size_t x, size_t y, size_t z, size_t pitch,
+                               size_t rows, const CUDA_MEMCPY3D *copy, struct side *out)
 {
     uint64_t row_end = x, extent = copy->WidthInBytes;
     if (!add_product(&row_end, copy->WidthInBytes, 1))
@@ -155,7 +156,8 @@ static CUresult resolve_memory(uint64_t base, bool device, size_t x, size_t y, s
         rows = y + copy->Height;
     if (!base || pitch < row_end || (copy->Depth > 1 && (rows < copy->Height || rows - copy->Height < y)))
         return CUDA_ERROR_INVALID_VALUE;
-    *out = (struct side){.type = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST, .address = base + x, .pitch = pitch};
+    *out = (struct side){
+        .type = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST, .address = base + x, .pitch = pitch};
     if (__builtin_mul_overflow(pitch, rows, &out->slice) || !add_product(&out->address, y, pitch) ||
         !add_product(&out->address, z, out->slice) || !add_product(&extent, copy->Height - 1, pitch) ||
         !add_product(&extent, copy->Depth - 1, out->slice))
@@ -172,7 +174,8 @@ static CUresult resolve(const CUDA_MEMCPY3D *c, bool source, struct side *out)
     const size_t x = source ? c->srcXInBytes : c->dstXInBytes, y = source ? c->srcY : c->dstY,
                  z = source ? c->srcZ : c->dstZ, pitch = source ? c->srcPitch : c->dstPitch,
                  rows = source ? c->srcHeight : c->dstHeight;
-    const uint64_t host = (uint64_t)(source ? c->srcHost : c->dstHost), memory = source ? c->srcDevice : c->dstDevice;
+    const uint64_t host = (uint64_t)(source ? c->srcHost : c->dstHost),
+                   memory = source ? c->srcDevice : c->dstDevice;
     switch (type) {
     case CU_MEMORYTYPE_ARRAY:
         return resolve_array(source ? c->srcArray : c->dstArray, x, y, z, c, out);
@@ -201,8 +204,10 @@ static bool is_pinned(const struct transfer *t, size_t slice)
 {
     struct rg_range range;
     const uint64_t start = (uint64_t)t->host.memory,
-                   size = (t->box.Depth - 1) * slice + (t->box.Height - 1) * t->host.pitch + t->box.WidthInBytes;
-    return rg_map_find(start, &range) && !rg_range_on_device(&range) && size <= range.size - (start - range.start);
+                   size =
+                       (t->box.Depth - 1) * slice + (t->box.Height - 1) * t->host.pitch + t->box.WidthInBytes;
+    return rg_map_find(start, &range) && !rg_range_on_device(&range) &&
+           size <= range.size - (start - range.start);
 }
 
 static CUresult send(const struct transfer *t, const CUDA_MEMCPY3D *part, size_t offset)
@@ -280,13 +285,15 @@ static CUresult box_out(const struct transfer *t, size_t slice)
     return status;
 }
 
-static CUresult host_to_host(const CUDA_MEMCPY3D *c, const struct side *to, const struct side *from, CUstream stream)
+static CUresult host_to_host(const CUDA_MEMCPY3D *c, const struct side *to, const struct side *from,
+                             CUstream stream)
 {
     CUresult status = rg_op_cuStreamSynchronize(stream);
     for (size_t z = 0; z < c->Depth && status == CUDA_SUCCESS; z++)
         for (size_t y = 0; y < c->Height; y++)
             memmove((void *)(uintptr_t)(to->address + z * to->slice + y * to->pitch),
-                    (const void *)(uintptr_t)(from->address + z * from->slice + y * from->pitch), c->WidthInBytes);
+                    (const void *)(uintptr_t)(from->address + z * from->slice + y * from->pitch),
+                    c->WidthInBytes);
     return status;
 }
 
@@ -332,7 +339,8 @@ CUresult rg_copy_box(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
     const bool to_host = to.type == CU_MEMORYTYPE_HOST, from_host = from.type == CU_MEMORYTYPE_HOST;
     if (to_host && from_host)
         return host_to_host(c, &to, &from, stream);
-    struct transfer t = {.stream = stream, .asynchronous = asynchronous, .array = to_host ? from.array : to.array};
+    struct transfer t = {
+        .stream = stream, .asynchronous = asynchronous, .array = to_host ? from.array : to.array};
     t.box.WidthInBytes = c->WidthInBytes;
     t.box.Height = c->Height;
     t.box.Depth = c->Depth;
@@ -384,13 +392,29 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool 
     if (!c)
         return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D copy = {
-        .srcXInBytes = c->srcXInBytes, .srcY = c->srcY, .srcZ = c->srcZ, .srcLOD = c->srcLOD,
-        .srcMemoryType = c->srcMemoryType, .srcHost = c->srcHost, .srcDevice = c->srcDevice,
-        .srcArray = c->srcArray, .srcPitch = c->srcPitch, .srcHeight = c->srcHeight,
-        .dstXInBytes = c->dstXInBytes, .dstY = c->dstY, .dstZ = c->dstZ, .dstLOD = c->dstLOD,
-        .dstMemoryType = c->dstMemoryType, .dstHost = c->dstHost, .dstDevice = c->dstDevice,
-        .dstArray = c->dstArray, .dstPitch = c->dstPitch, .dstHeight = c->dstHeight,
-        .WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = c->Depth,
+        .srcXInBytes = c->srcXInBytes,
+        .srcY = c->srcY,
+        .srcZ = c->srcZ,
+        .srcLOD = c->srcLOD,
+        .srcMemoryType = c->srcMemoryType,
+        .srcHost = c->srcHost,
+        .srcDevice = c->srcDevice,
+        .srcArray = c->srcArray,
+        .srcPitch = c->srcPitch,
+        .srcHeight = c->srcHeight,
+        .dstXInBytes = c->dstXInBytes,
+        .dstY = c->dstY,
+        .dstZ = c->dstZ,
+        .dstLOD = c->dstLOD,
+        .dstMemoryType = c->dstMemoryType,
+        .dstHost = c->dstHost,
+        .dstDevice = c->dstDevice,
+        .dstArray = c->dstArray,
+        .dstPitch = c->dstPitch,
+        .dstHeight = c->dstHeight,
+        .WidthInBytes = c->WidthInBytes,
+        .Height = c->Height,
+        .Depth = c->Depth,
     };
     return copy_3d(&copy, stream, asynchronous);
 }
@@ -408,57 +432,94 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
                               CUstream hStream)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = srcHost,
-                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = dstArray,
-                                    .dstXInBytes = dstOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_HOST,
+                                    .srcHost = srcHost,
+                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                                    .dstArray = dstArray,
+                                    .dstXInBytes = dstOffset,
+                                    .WidthInBytes = ByteCount,
+                                    .Height = 1,
+                                    .Depth = 1},
                    hStream, true);
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = srcHost,
-                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = dstArray,
-                                    .dstXInBytes = dstOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_HOST,
+                                    .srcHost = srcHost,
+                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                                    .dstArray = dstArray,
+                                    .dstXInBytes = dstOffset,
+                                    .WidthInBytes = ByteCount,
+                                    .Height = 1,
+                                    .Depth = 1},
                    NULL, false);
 }
 
-CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
+CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                              CUstream hStream)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = dstHost,
-                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = srcArray,
-                                    .srcXInBytes = srcOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_HOST,
+                                    .dstHost = dstHost,
+                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                                    .srcArray = srcArray,
+                                    .srcXInBytes = srcOffset,
+                                    .WidthInBytes = ByteCount,
+                                    .Height = 1,
+                                    .Depth = 1},
                    hStream, true);
 }
 
 CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = dstHost,
-                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = srcArray,
-                                    .srcXInBytes = srcOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_HOST,
+                                    .dstHost = dstHost,
+                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                                    .srcArray = srcArray,
+                                    .srcXInBytes = srcOffset,
+                                    .WidthInBytes = ByteCount,
+                                    .Height = 1,
+                                    .Depth = 1},
                    NULL, false);
 }
 
 CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dstDevice,
-                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = srcArray,
-                                    .srcXInBytes = srcOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                    .dstDevice = dstDevice,
+                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                                    .srcArray = srcArray,
+                                    .srcXInBytes = srcOffset,
+                                    .WidthInBytes = ByteCount,
+                                    .Height = 1,
+                                    .Depth = 1},
                    NULL, false);
 }
 
 CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = srcDevice,
-                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = dstArray,
-                                    .dstXInBytes = dstOffset, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1},
+    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                    .srcDevice = srcDevice,
+                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                                    .dstArray = dstArray,
+                                    .dstXInBytes = dstOffset,
+                                    .WidthInBytes = ByteCount,
+                                    .Height = 1,
+                                    .Depth = 1},
                    NULL, false);
 }
 
-CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = srcArray,
-                                    .srcXInBytes = srcOffset, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-                                    .dstArray = dstArray, .dstXInBytes = dstOffset, .WidthInBytes = ByteCount,
-                                    .Height = 1, .Depth = 1},
+    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                                    .srcArray = srcArray,
+                                    .srcXInBytes = srcOffset,
+                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                                    .dstArray = dstArray,
+                                    .dstXInBytes = dstOffset,
+                                    .WidthInBytes = ByteCount,
+                                    .Height = 1,
+                                    .Depth = 1},
                    NULL, false);
 }

@@ -114,9 +114,10 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     if (status != CUDA_SUCCESS)
         return status;
     if (rg_capture_takes(stream)) {
-        CUlaunchConfig config = {
-            d->grid[0],  d->grid[1], d->grid[2], d->block[0], d->block[1],
-            d->block[2], d->shared,  stream,     (CUlaunchAttribute *)(uintptr_t)attributes, n_attributes};
+        CUlaunchConfig config = {d->grid[0],  d->grid[1],  d->grid[2],
+                                 d->block[0], d->block[1], d->block[2],
+                                 d->shared,   stream,      (CUlaunchAttribute *)(uintptr_t)attributes,
+                                 n_attributes};
         for (unsigned i = 0; i < n_attributes; i++)
             cooperative |=
                 attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attributes[i].value.cooperative;

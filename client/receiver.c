@@ -45,7 +45,8 @@ static enum rg_status take_bulk(struct rg_waiter *waiter, size_t size)
 {
     if (!waiter->bulk || size != waiter->bulk_width * waiter->bulk_height)
         return size ? rg_conn_recv_bulk(rg_session.conn, NULL, size) : RG_OK;
-    struct rg_host_area area = {waiter->bulk, waiter->bulk_pitch, waiter->bulk_width, waiter->bulk_height, 0, 0};
+    struct rg_host_area area = {
+        waiter->bulk, waiter->bulk_pitch, waiter->bulk_width, waiter->bulk_height, 0, 0};
     return rg_area_receive(&area, 0, size, rg_session.conn);
 }
 

@@ -61,7 +61,8 @@ static CUresult check_resource(const CUDA_RESOURCE_DESC *resource, CUDA_RESOURCE
     case CU_RESOURCE_TYPE_ARRAY:
         *array = resource->res.array.hArray;
         sent->res.array.hArray = NULL;
-        return *array && rg_handle_known(RG_KIND_ARRAY, (uint64_t)*array) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+        return *array && rg_handle_known(RG_KIND_ARRAY, (uint64_t)*array) ? CUDA_SUCCESS
+                                                                          : CUDA_ERROR_INVALID_HANDLE;
     case CU_RESOURCE_TYPE_LINEAR:
         return rg_on_device(resource->res.linear.devPtr, 0, resource->res.linear.sizeInBytes, 1)
                    ? CUDA_SUCCESS
@@ -135,7 +136,8 @@ CUresult cuTexObjectDestroy(CUtexObject texObject)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    return find(texObject, false, true, &object) ? rg_op_cuTexObjectDestroy(texObject) : CUDA_ERROR_INVALID_VALUE;
+    return find(texObject, false, true, &object) ? rg_op_cuTexObjectDestroy(texObject)
+                                                 : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
@@ -144,7 +146,8 @@ CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    return find(surfObject, true, true, &object) ? rg_op_cuSurfObjectDestroy(surfObject) : CUDA_ERROR_INVALID_VALUE;
+    return find(surfObject, true, true, &object) ? rg_op_cuSurfObjectDestroy(surfObject)
+                                                 : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult get(unsigned long long number, bool surface, const void *out, struct object *object)

@@ -175,7 +175,8 @@ void rg_transfers_drop(void)
 int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max,
                   size_t *covered)
 {
-    const bool gapless = area->pitch == area->width && (!area->rows || area->slice == area->rows * area->pitch);
+    const bool gapless =
+        area->pitch == area->width && (!area->rows || area->slice == area->rows * area->pitch);
     *covered = 0;
     if (area->height == 1 || gapless) {
         out[0] = (struct iovec){area->memory + offset, size};
@@ -186,8 +187,8 @@ int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, s
     while (size && n < max) {
         size_t row = offset / area->width, column = offset % area->width;
         size_t part = area->width - column < size ? area->width - column : size;
-        size_t start = area->rows ? row / area->rows * area->slice + row % area->rows * area->pitch
-                                  : row * area->pitch;
+        size_t start =
+            area->rows ? row / area->rows * area->slice + row % area->rows * area->pitch : row * area->pitch;
         out[n++] = (struct iovec){area->memory + start + column, part};
         offset += part;
         size -= part;

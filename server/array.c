@@ -61,7 +61,8 @@ static bool in_memory(CUdeviceptr address, size_t pitch, size_t rows, const CUDA
     CUdeviceptr base = 0;
     size_t size = 0, slice, last_slice, last_row, extent;
     if (pitch < box->WidthInBytes || __builtin_mul_overflow(pitch, rows, &slice) ||
-        (box->Depth > 1 && rows < box->Height) || __builtin_mul_overflow(slice, box->Depth - 1, &last_slice) ||
+        (box->Depth > 1 && rows < box->Height) ||
+        __builtin_mul_overflow(slice, box->Depth - 1, &last_slice) ||
         __builtin_mul_overflow(pitch, box->Height - 1, &last_row) ||
         __builtin_add_overflow(last_slice, last_row, &extent) ||
         __builtin_add_overflow(extent, box->WidthInBytes, &extent))
@@ -110,14 +111,16 @@ static bool take_side(const CUDA_MEMCPY3D *box, CUarray array, bool source, CUDA
 static size_t packed_size(const CUDA_MEMCPY3D *box)
 {
     size_t size;
-    if (__builtin_mul_overflow(box->WidthInBytes, box->Height, &size) || __builtin_mul_overflow(size, box->Depth, &size))
+    if (__builtin_mul_overflow(box->WidthInBytes, box->Height, &size) ||
+        __builtin_mul_overflow(size, box->Depth, &size))
         return 0;
     return size;
 }
 
 /* --- pieces of boxes --------------------------------------------------------------------------------------------------- */
 
-CUresult rg_copy_box(bool to_device, const CUDA_MEMCPY3D *box, void *host, size_t offset, size_t size, CUstream stream)
+CUresult rg_copy_box(bool to_device, const CUDA_MEMCPY3D *box, void *host, size_t offset, size_t size,
+                     CUstream stream)
 {
     const size_t width = box->WidthInBytes, height = box->Height;
     CUresult result = CUDA_SUCCESS;
@@ -194,7 +197,8 @@ CUresult rg_serve_rgBoxIn(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray 
     rg_pinned_give_after(job->worker, pinned, stream);
     if (synchronous && result == CUDA_SUCCESS)
         rg_staging_synchronous(job->worker, context, stream,
-                               stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream) : NULL);
+                               stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream)
+                                                                    : NULL);
     return result;
 }
 
@@ -248,7 +252,8 @@ CUresult rg_serve_rgBoxOut(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray
             result = rg_driver.cuEventSynchronize(pinned->ready);
         struct rg_notice notice = {
             .type = RG_NOTICE_LANDING, .id = transfer, .arg = {offset, size, offset + size == total}};
-        if (result == CUDA_SUCCESS && rg_worker_notice(worker, &notice, NULL, 0, pinned->memory, size) != RG_OK)
+        if (result == CUDA_SUCCESS &&
+            rg_worker_notice(worker, &notice, NULL, 0, pinned->memory, size) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;
         rg_pinned_give(worker, pinned);
     }
@@ -271,8 +276,8 @@ CUresult rg_serve_rgBoxOutLate(struct rg_job *job, const CUDA_MEMCPY3D *box, CUa
 
 /* --- on the device --------------------------------------------------------------------------------------------------------- */
 
-CUresult rg_serve_rgBoxCopy(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray to, CUarray from, CUstream stream,
-                            unsigned int asynchronous)
+CUresult rg_serve_rgBoxCopy(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray to, CUarray from,
+                            CUstream stream, unsigned int asynchronous)
 {
     CUDA_MEMCPY3D own = {0};
     if (!packed_size(box)) {
@@ -283,5 +288,6 @@ CUresult rg_serve_rgBoxCopy(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarra
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_driver.cuMemcpy3DAsync_v2 || !rg_driver.cuMemcpy3D_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return asynchronous || stream ? rg_driver.cuMemcpy3DAsync_v2(&own, stream) : rg_driver.cuMemcpy3D_v2(&own);
+    return asynchronous || stream ? rg_driver.cuMemcpy3DAsync_v2(&own, stream)
+                                  : rg_driver.cuMemcpy3D_v2(&own);
 }

@@ -10,6 +10,7 @@
  * Puts the copy of packed bytes [offset, offset + size) of a box into the stream; `host` holds just these. The device's
  * side of `box` is filled in and has been checked.
  */
-CUresult rg_copy_box(bool to_device, const CUDA_MEMCPY3D *box, void *host, size_t offset, size_t size, CUstream stream);
+CUresult rg_copy_box(bool to_device, const CUDA_MEMCPY3D *box, void *host, size_t offset, size_t size,
+                     CUstream stream);
 
 #endif

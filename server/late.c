@@ -197,8 +197,8 @@ static CUresult check_area(const struct rg_late_area *area)
     return last_row <= left && area->width <= left - last_row ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult copy_part(bool to_device, const struct rg_late_area *area, void *host, size_t offset, size_t size,
-                          CUstream stream)
+static CUresult copy_part(bool to_device, const struct rg_late_area *area, void *host, size_t offset,
+                          size_t size, CUstream stream)
 {
     if (area->box)
         return rg_copy_box(to_device, area->box, host, offset, size, stream);
@@ -291,7 +291,8 @@ CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstr
     for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
         result = rg_driver.cuLaunchHostFunc(stream, pull_step, &item->steps[i]);
         if (result == CUDA_SUCCESS)
-            result = copy_part(true, area, item->slots[i % SLOTS], i * item->chunk, chunk_size(item, i), stream);
+            result =
+                copy_part(true, area, item->slots[i % SLOTS], i * item->chunk, chunk_size(item, i), stream);
     }
     if (result == CUDA_SUCCESS)
         result = rg_driver.cuLaunchHostFunc(stream, pull_end, item);

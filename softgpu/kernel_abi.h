@@ -33,25 +33,26 @@ struct sg_block {
     uint32_t ctaid[3];
     uint32_t ntid[3];
     uint32_t nctaid[3];
-    uint32_t n_threads;      /* ntid[0] * ntid[1] * ntid[2] */
-    unsigned char *shared;   /* base of the shared window, 1024-byte aligned; static part first, then dynamic */
-    uint32_t shared_static;  /* bytes of static shared memory: the dynamic part's offset, aligned to 16 */
-    uint32_t shared_total;   /* static + dynamic */
+    uint32_t n_threads;    /* ntid[0] * ntid[1] * ntid[2] */
+    unsigned char *shared; /* base of the shared window, 1024-byte aligned; static part first, then dynamic */
+    uint32_t shared_static; /* bytes of static shared memory: the dynamic part's offset, aligned to 16 */
+    uint32_t shared_total;  /* static + dynamic */
     struct sg_grid *grid;
     uint64_t grid_id;
-    uint32_t sm_id;          /* %smid: the OS worker that runs the block */
+    uint32_t sm_id; /* %smid: the OS worker that runs the block */
     uint32_t n_sm;
-    void *engine;            /* exec's own */
-    uint64_t grid_workspace; /* cooperative launches: address of >= 64 zeroed bytes that the grid's blocks share,
+    void *engine; /* exec's own */
+    uint64_t
+        grid_workspace; /* cooperative launches: address of >= 64 zeroed bytes that the grid's blocks share,
                                 for grid-wide barriers (%envreg1 and %envreg2); else 0 */
 };
 
 /** One CUDA thread in execution. */
 struct sg_thread {
     uint32_t tid[3];
-    uint32_t linear;         /* tid.x + tid.y*ntid.x + tid.z*ntid.x*ntid.y */
+    uint32_t linear; /* tid.x + tid.y*ntid.x + tid.z*ntid.x*ntid.y */
     struct sg_block *block;
-    void *engine;            /* exec's fiber in thread form; NULL in block form */
+    void *engine; /* exec's fiber in thread form; NULL in block form */
 };
 
 typedef void (*sg_block_code)(struct sg_block *block, const unsigned char *params);
@@ -100,7 +101,8 @@ uint32_t sg_rt_activemask(struct sg_thread *t);
  * shfl.sync; mode 0 up, 1 down, 2 bfly, 3 idx; b the lane or delta, c the packed clamp and segment mask as in PTX.
  * Returns the value in bits 0..31 and the predicate in bit 32. [switches]
  */
-uint64_t sg_rt_shfl(struct sg_thread *t, uint32_t mode, uint32_t value, uint32_t b, uint32_t c, uint32_t mask);
+uint64_t sg_rt_shfl(struct sg_thread *t, uint32_t mode, uint32_t value, uint32_t b, uint32_t c,
+                    uint32_t mask);
 /** vote.sync; mode 0 all, 1 any, 2 uni, 3 ballot. [switches] */
 uint32_t sg_rt_vote(struct sg_thread *t, uint32_t mode, uint32_t predicate, uint32_t mask);
 /** match.any.sync (returns the mask); value of 32 or 64 bits. [switches] */
@@ -139,10 +141,11 @@ enum sg_matrix_type {
 /** What is done; passed as the 64-bit word that it is in memory. */
 struct sg_matrix_kind {
     uint8_t operation;
-    uint8_t m, n, k_quarter; /* shape, with a quarter of k; of ldmatrix and stmatrix, m is the number of matrices */
-    uint8_t a;               /* type of a's elements, or of those that are loaded or stored */
-    uint8_t b;               /* type of b's elements; in loads and stores, the fragment's registers */
-    uint8_t c_d;             /* types of c and d, 4 bits each; in loads and stores 0 a, 1 b, 2 c, 3 d */
+    uint8_t m, n,
+        k_quarter; /* shape, with a quarter of k; of ldmatrix and stmatrix, m is the number of matrices */
+    uint8_t a;     /* type of a's elements, or of those that are loaded or stored */
+    uint8_t b;     /* type of b's elements; in loads and stores, the fragment's registers */
+    uint8_t c_d;   /* types of c and d, 4 bits each; in loads and stores 0 a, 1 b, 2 c, 3 d */
     uint8_t flags;
 };
 /** A lane's registers, in the order in which the instruction has them; .f64 takes two words each. */
@@ -194,7 +197,8 @@ enum { SG_TXQ_WIDTH, SG_TXQ_HEIGHT, SG_TXQ_DEPTH, SG_TXQ_LEVELS };
 void sg_rt_tex(struct sg_thread *t, uint64_t texture, uint32_t operation, const uint32_t *coordinates,
                uint32_t *result);
 /** suld.b, sust.b: bytes of the access; sured.b. */
-void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates, void *result);
+void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,
+                void *result);
 void sg_rt_sust(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,
                 const void *value);
 void sg_rt_sured(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,

@@ -370,7 +370,8 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
 {
     struct sg_function *function = checker->function;
     const struct sg_form *texture = sg_check_texture_form(ast->base);
-    const struct sg_opcode plain = {.form = texture}, *opcode = texture ? &plain : sg_check_opcode(checker, ast);
+    const struct sg_opcode plain = {.form = texture},
+                           *opcode = texture ? &plain : sg_check_opcode(checker, ast);
     struct sg_insn *insn =
         SG_PUSH(checker->arena, function->insns, function->n_insns, function->insn_capacity);
     *insn = (struct sg_insn){.form = opcode->form, .line = checker->statement->line, .text = ast->text};

@@ -25,8 +25,8 @@ static const struct word caches[] = {{"ca", 0}, {"cg", 0}, {"cs", 0},   {"cv", 0
 static const struct word vectors[] = {{"v2", 2}, {"v4", 4}, {NULL, 0}};
 static const struct word bounds[] = {
     {"trap", SG_SURFACE_TRAP}, {"clamp", SG_SURFACE_CLAMP}, {"zero", SG_SURFACE_ZERO}, {NULL, 0}};
-static const struct word reductions[] = {{"add", SG_REDUCE_ADD},      {"min", SG_REDUCE_MIN},
-                                         {"max", SG_REDUCE_MAX},      {"and", SG_REDUCE_AND_BITS},
+static const struct word reductions[] = {{"add", SG_REDUCE_ADD},    {"min", SG_REDUCE_MIN},
+                                         {"max", SG_REDUCE_MAX},    {"and", SG_REDUCE_AND_BITS},
                                          {"or", SG_REDUCE_OR_BITS}, {NULL, 0}};
 static const struct word queries[] = {{"width", SG_TXQ_WIDTH},
                                       {"height", SG_TXQ_HEIGHT},
@@ -36,8 +36,9 @@ static const struct word queries[] = {{"width", SG_TXQ_WIDTH},
                                       {NULL, 0}};
 
 static const struct sg_form forms[] = {
-    {.base = "tex", .op = SG_OP_TEX},   {.base = "tld4", .op = SG_OP_TEX},  {.base = "txq", .op = SG_OP_TXQ},
-    {.base = "suld", .op = SG_OP_SULD}, {.base = "sust", .op = SG_OP_SUST}, {.base = "sured", .op = SG_OP_SURED},
+    {.base = "tex", .op = SG_OP_TEX},   {.base = "tld4", .op = SG_OP_TEX},
+    {.base = "txq", .op = SG_OP_TXQ},   {.base = "suld", .op = SG_OP_SULD},
+    {.base = "sust", .op = SG_OP_SUST}, {.base = "sured", .op = SG_OP_SURED},
     {.base = "suq", .op = SG_OP_TXQ},
 };
 enum { TEX, TLD4, TXQ, SULD, SUST, SURED, SUQ };
@@ -138,7 +139,8 @@ static void check_place(struct reading *r, const struct sg_ast_operand *written,
         return;
     }
     if (written->n_items != 1)
-        sg_check_fail(r->checker, "one vector of coordinates is wanted (samplers apart from textures are not supported)");
+        sg_check_fail(r->checker,
+                      "one vector of coordinates is wanted (samplers apart from textures are not supported)");
     const uint32_t geometry = r->insn->texture & SG_TEX_GEOMETRY;
     struct sg_operand *coordinates = &operands[1];
     sg_check_operand(r->checker, &written->items[0], coordinates);
@@ -179,7 +181,8 @@ static void check_fetch(struct reading *r, bool gather)
     r->insn->types[0] = (uint8_t)type;
     r->insn->types[1] = (uint8_t)coordinate;
     if (r->ast->n_operands != 2u + (level == NULL ? 0 : level->value - 1))
-        sg_check_fail(r->checker, "wrong number of operands (offsets and depth comparison are not supported)");
+        sg_check_fail(r->checker,
+                      "wrong number of operands (offsets and depth comparison are not supported)");
     if (r->ast->operands[0].pair != NULL)
         sg_check_fail(r->checker, "residency predicates are not supported");
     check_place(r, operand(r, 1), coordinate);
@@ -227,8 +230,8 @@ static void check_reduction(struct reading *r)
     if (geometry >= SG_TEX_CUBE)
         sg_check_fail(r->checker, "surfaces have no cubes");
     const bool bits = op == SG_REDUCE_AND_BITS || op == SG_REDUCE_OR_BITS;
-    const enum sg_type type = need_type(
-        r, bits ? ONE(SG_B32) : ONE(SG_U32) | ONE(SG_S32) | ONE(SG_U64) | ONE(SG_S64));
+    const enum sg_type type =
+        need_type(r, bits ? ONE(SG_B32) : ONE(SG_U32) | ONE(SG_S32) | ONE(SG_U64) | ONE(SG_S64));
     const uint32_t bound = need(r, bounds, "a rule for bounds")->value;
     need_end(r);
     r->insn->texture = geometry | bound | sg_type_bytes(type) << SG_SURFACE_BYTES_SHIFT |

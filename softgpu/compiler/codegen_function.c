@@ -74,9 +74,9 @@ static void make_formals(struct sg_codegen *gen)
 static void generate(struct sg_codegen *gen)
 {
     static bool (*const families[])(struct sg_codegen *) = {
-        sg_gen_memory,  sg_gen_integer, sg_gen_bits,   sg_gen_float, sg_gen_comparison, sg_gen_convert,
-        sg_gen_control, sg_gen_threads, sg_gen_atomic, sg_gen_lanes, sg_gen_mbarrier, sg_gen_mma,
-        sg_gen_texture,
+        sg_gen_memory,   sg_gen_integer, sg_gen_bits,    sg_gen_float,  sg_gen_comparison,
+        sg_gen_convert,  sg_gen_control, sg_gen_threads, sg_gen_atomic, sg_gen_lanes,
+        sg_gen_mbarrier, sg_gen_mma,     sg_gen_texture,
     };
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
         if (families[i](gen))

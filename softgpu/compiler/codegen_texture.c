@@ -8,8 +8,7 @@
 
 static LLVMValueRef frame_memory(struct sg_codegen *gen, unsigned size)
 {
-    LLVMValueRef memory =
-        LLVMBuildAlloca(gen->entry_builder, LLVMArrayType(gen->i8, size), "");
+    LLVMValueRef memory = LLVMBuildAlloca(gen->entry_builder, LLVMArrayType(gen->i8, size), "");
     LLVMSetAlignment(memory, 16);
     return memory;
 }
@@ -20,7 +19,8 @@ static LLVMValueRef element(struct sg_codegen *gen, LLVMValueRef memory, uint32_
     return LLVMBuildGEP2(B, gen->i8, memory, &index, 1, "");
 }
 
-static void store_items(struct sg_codegen *gen, const struct sg_operand *vector, enum sg_type type, LLVMValueRef memory)
+static void store_items(struct sg_codegen *gen, const struct sg_operand *vector, enum sg_type type,
+                        LLVMValueRef memory)
 {
     const uint32_t size = sg_type_bytes(type);
     for (uint32_t i = 0; i < vector->count; i++) {
@@ -30,7 +30,8 @@ static void store_items(struct sg_codegen *gen, const struct sg_operand *vector,
     }
 }
 
-static void load_items(struct sg_codegen *gen, const struct sg_operand *vector, enum sg_type type, LLVMValueRef memory)
+static void load_items(struct sg_codegen *gen, const struct sg_operand *vector, enum sg_type type,
+                       LLVMValueRef memory)
 {
     const uint32_t size = sg_type_bytes(type);
     for (uint32_t i = 0; i < vector->count; i++) {
@@ -67,7 +68,7 @@ bool sg_gen_texture(struct sg_codegen *gen)
     arguments[3] = coordinates(gen);
     if (op == SG_OP_SURED) {
         LLVMValueRef value = sg_gen_read(gen, &values->items[0], type);
-        arguments[4] = sg_type_bytes(type) == 8      ? value
+        arguments[4] = sg_type_bytes(type) == 8  ? value
                        : sg_type_is_signed(type) ? LLVMBuildSExt(B, value, gen->i64, "")
                                                  : LLVMBuildZExt(B, value, gen->i64, "");
         sg_gen_runtime(gen, "sg_rt_sured", gen->nothing, arguments, 5);

@@ -4,14 +4,14 @@
  */
 #include "softgpu/compiler/instruction.h"
 
-#define INT     "T:u16,s16,u32,s32,u64,s64"
-#define INT3264 "T:u32,s32,u64,s64"
-#define BITS    "T:b16,b32,b64"
-#define HALF    "T:f16,f16x2,bf16,bf16x2"
-#define MEMORY  "T:b8,b16,b32,b64,b128,u8,u16,u32,u64,s8,s16,s32,s64,f16,f16x2,bf16,bf16x2,f32,f64"
-#define PLAIN   "u8,u16,u32,u64,s8,s16,s32,s64,f16,f32,f64"
+#define INT      "T:u16,s16,u32,s32,u64,s64"
+#define INT3264  "T:u32,s32,u64,s64"
+#define BITS     "T:b16,b32,b64"
+#define HALF     "T:f16,f16x2,bf16,bf16x2"
+#define MEMORY   "T:b8,b16,b32,b64,b128,u8,u16,u32,u64,s8,s16,s32,s64,f16,f16x2,bf16,bf16x2,f32,f64"
+#define PLAIN    "u8,u16,u32,u64,s8,s16,s32,s64,f16,f32,f64"
 #define FRAGMENT "f16,bf16,tf32,f32,f64,s8,u8,s4,u4,b1,s32"
-#define COMPARE "T:b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64,f16,bf16"
+#define COMPARE  "T:b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64,f16,bf16"
 
 #define ROW(b, o, m, a)                                                                                      \
     {                                                                                                        \
@@ -232,21 +232,9 @@ struct sg_form sg_form_table[] = {
 const uint32_t sg_form_count = sizeof(sg_form_table) / sizeof(sg_form_table[0]);
 
 static const char *const unsupported[] = {
-    "wgmma",
-    "tcgen05",
-    "istypep",
-    "multimem",
-    "clusterlaunchcontrol",
-    "tensormap",
-    "vadd",
-    "vsub",
-    "vabsdiff",
-    "vmin",
-    "vmax",
-    "vshl",
-    "vshr",
-    "vmad",
-    "vset",
+    "wgmma",     "tcgen05", "istypep", "multimem", "clusterlaunchcontrol",
+    "tensormap", "vadd",    "vsub",    "vabsdiff", "vmin",
+    "vmax",      "vshl",    "vshr",    "vmad",     "vset",
 
 };
 

@@ -20,10 +20,10 @@ CUresult sg_array_format(CUarray_format format, unsigned channels, uint32_t *siz
         uint32_t size;
         enum sg_texel texel;
     } formats[] = {
-        {CU_AD_FORMAT_UNSIGNED_INT8, 1, SG_TEXEL_U8},   {CU_AD_FORMAT_UNSIGNED_INT16, 2, SG_TEXEL_U16},
-        {CU_AD_FORMAT_UNSIGNED_INT32, 4, SG_TEXEL_32},  {CU_AD_FORMAT_SIGNED_INT8, 1, SG_TEXEL_S8},
-        {CU_AD_FORMAT_SIGNED_INT16, 2, SG_TEXEL_S16},   {CU_AD_FORMAT_SIGNED_INT32, 4, SG_TEXEL_32},
-        {CU_AD_FORMAT_HALF, 2, SG_TEXEL_HALF},          {CU_AD_FORMAT_FLOAT, 4, SG_TEXEL_FLOAT},
+        {CU_AD_FORMAT_UNSIGNED_INT8, 1, SG_TEXEL_U8},  {CU_AD_FORMAT_UNSIGNED_INT16, 2, SG_TEXEL_U16},
+        {CU_AD_FORMAT_UNSIGNED_INT32, 4, SG_TEXEL_32}, {CU_AD_FORMAT_SIGNED_INT8, 1, SG_TEXEL_S8},
+        {CU_AD_FORMAT_SIGNED_INT16, 2, SG_TEXEL_S16},  {CU_AD_FORMAT_SIGNED_INT32, 4, SG_TEXEL_32},
+        {CU_AD_FORMAT_HALF, 2, SG_TEXEL_HALF},         {CU_AD_FORMAT_FLOAT, 4, SG_TEXEL_FLOAT},
     };
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].format == format) {
@@ -48,7 +48,8 @@ CUresult sg_array_get(CUarray handle, struct sg_array **out)
     struct sg_array *array = sg_handle_get(handle, SG_KIND_ARRAY);
     if (array == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!atomic_load(&array->context->active) || array->generation != atomic_load(&array->context->generation)) {
+    if (!atomic_load(&array->context->active) ||
+        array->generation != atomic_load(&array->context->generation)) {
         sg_release(&array->object);
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
@@ -64,7 +65,8 @@ static bool shape_valid(const CUDA_ARRAY3D_DESCRIPTOR *d)
         return false;
     if (cube)
         return d->Width == d->Height && d->Width <= SG_TEXTURE_CUBE_MAX &&
-               (layered ? d->Depth > 0 && d->Depth % 6 == 0 && d->Depth <= SG_TEXTURE_CUBE_LAYERS_MAX : d->Depth == 6);
+               (layered ? d->Depth > 0 && d->Depth % 6 == 0 && d->Depth <= SG_TEXTURE_CUBE_LAYERS_MAX
+                        : d->Depth == 6);
     if (layered)
         return d->Depth > 0 && d->Depth <= SG_TEXTURE_LAYERS_MAX && d->Width <= SG_TEXTURE_LAYERED_MAX &&
                d->Height <= SG_TEXTURE_LAYERED_MAX;
@@ -119,10 +121,9 @@ CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *d)
     SG_RETURN_IF(sg_enter());
     if (d == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return create(out, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = d->Width,
-                                                  .Height = d->Height,
-                                                  .Format = d->Format,
-                                                  .NumChannels = d->NumChannels});
+    return create(
+        out, &(CUDA_ARRAY3D_DESCRIPTOR){
+                 .Width = d->Width, .Height = d->Height, .Format = d->Format, .NumChannels = d->NumChannels});
 }
 
 CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)

@@ -363,10 +363,10 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchron
         ((c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->srcPitch > SG_MAX_PITCH) ||
          (c->dstMemoryType == CU_MEMORYTYPE_DEVICE && c->dstPitch > SG_MAX_PITCH)))
         return CUDA_ERROR_INVALID_VALUE;
-    struct described to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes,
-                           c->dstY,          0,          c->dstPitch,  0,             c->dstArray};
-    struct described from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes,
-                             c->srcY,          0,          c->srcPitch,  0,             c->srcArray};
+    struct described to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0,
+                           c->dstPitch,      0,          c->dstArray};
+    struct described from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0,
+                             c->srcPitch,      0,          c->srcArray};
     struct transfer t = {.width = c->WidthInBytes, .height = c->Height, .depth = 1};
     return copy_described(&to, &from, &t, asynchronous, stream);
 }
@@ -393,10 +393,10 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, CUstream stre
         return asynchronous ? rg_capture_copy(c, stream) : rg_capture_refuse(stream);
     if (c == NULL || c->srcLOD != 0 || c->dstLOD != 0 || c->reserved0 != NULL || c->reserved1 != NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    struct described to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes,
-                           c->dstY,          c->dstZ,    c->dstPitch,  c->dstHeight,  c->dstArray};
-    struct described from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes,
-                             c->srcY,          c->srcZ,    c->srcPitch,  c->srcHeight,  c->srcArray};
+    struct described to = {c->dstMemoryType, c->dstHost,  c->dstDevice, c->dstXInBytes, c->dstY,
+                           c->dstZ,          c->dstPitch, c->dstHeight, c->dstArray};
+    struct described from = {c->srcMemoryType, c->srcHost,  c->srcDevice, c->srcXInBytes, c->srcY,
+                             c->srcZ,          c->srcPitch, c->srcHeight, c->srcArray};
     struct transfer t = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
     return copy_described(&to, &from, &t, asynchronous, stream);
 }
@@ -426,13 +426,29 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUs
     if (c == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D copy = {
-        .srcXInBytes = c->srcXInBytes, .srcY = c->srcY, .srcZ = c->srcZ, .srcLOD = c->srcLOD,
-        .srcMemoryType = c->srcMemoryType, .srcHost = c->srcHost, .srcDevice = c->srcDevice,
-        .srcArray = c->srcArray, .srcPitch = c->srcPitch, .srcHeight = c->srcHeight,
-        .dstXInBytes = c->dstXInBytes, .dstY = c->dstY, .dstZ = c->dstZ, .dstLOD = c->dstLOD,
-        .dstMemoryType = c->dstMemoryType, .dstHost = c->dstHost, .dstDevice = c->dstDevice,
-        .dstArray = c->dstArray, .dstPitch = c->dstPitch, .dstHeight = c->dstHeight,
-        .WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = c->Depth,
+        .srcXInBytes = c->srcXInBytes,
+        .srcY = c->srcY,
+        .srcZ = c->srcZ,
+        .srcLOD = c->srcLOD,
+        .srcMemoryType = c->srcMemoryType,
+        .srcHost = c->srcHost,
+        .srcDevice = c->srcDevice,
+        .srcArray = c->srcArray,
+        .srcPitch = c->srcPitch,
+        .srcHeight = c->srcHeight,
+        .dstXInBytes = c->dstXInBytes,
+        .dstY = c->dstY,
+        .dstZ = c->dstZ,
+        .dstLOD = c->dstLOD,
+        .dstMemoryType = c->dstMemoryType,
+        .dstHost = c->dstHost,
+        .dstDevice = c->dstDevice,
+        .dstArray = c->dstArray,
+        .dstPitch = c->dstPitch,
+        .dstHeight = c->dstHeight,
+        .WidthInBytes = c->WidthInBytes,
+        .Height = c->Height,
+        .Depth = c->Depth,
     };
     return copy_3d(&copy, asynchronous, stream);
 }
@@ -449,7 +465,8 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 
 /* --- bytes of the first row of arrays --- */
 
-static CUresult copy_row(struct described to, struct described from, size_t size, bool asynchronous, CUstream stream)
+static CUresult copy_row(struct described to, struct described from, size_t size, bool asynchronous,
+                         CUstream stream)
 {
     struct transfer t = {.width = size, .height = 1, .depth = 1};
     SG_RETURN_IF(sg_enter());

@@ -34,17 +34,17 @@ static CUresult resolve_array(const CUDA_RESOURCE_DESC *r, struct sg_texture *x,
     x->depth = array->depth;
     x->channels = (uint8_t)array->descriptor.NumChannels;
     *flags = array->descriptor.Flags;
-    return sg_array_format(array->descriptor.Format, array->descriptor.NumChannels, &x->texel_size, &x->texel);
+    return sg_array_format(array->descriptor.Format, array->descriptor.NumChannels, &x->texel_size,
+                           &x->texel);
 }
 
 static CUresult resolve_linear(const CUDA_RESOURCE_DESC *r, struct sg_texture *x)
 {
     struct sg_range range;
-    SG_RETURN_IF(
-        sg_array_format(r->res.linear.format, r->res.linear.numChannels, &x->texel_size, &x->texel));
+    SG_RETURN_IF(sg_array_format(r->res.linear.format, r->res.linear.numChannels, &x->texel_size, &x->texel));
     const uint64_t texels = r->res.linear.sizeInBytes / x->texel_size;
-    if (texels == 0 || texels > SG_TEXTURE_LINEAR_MAX || r->res.linear.devPtr % SG_TEXTURE_ALIGNMENT_1D != 0 ||
-        !sg_range_find(r->res.linear.devPtr, &range) ||
+    if (texels == 0 || texels > SG_TEXTURE_LINEAR_MAX ||
+        r->res.linear.devPtr % SG_TEXTURE_ALIGNMENT_1D != 0 || !sg_range_find(r->res.linear.devPtr, &range) ||
         r->res.linear.sizeInBytes > range.size - (r->res.linear.devPtr - range.base))
         return CUDA_ERROR_INVALID_VALUE;
     x->base = r->res.linear.devPtr;
@@ -64,7 +64,8 @@ static CUresult resolve_pitched(const CUDA_RESOURCE_DESC *r, struct sg_texture *
         sg_array_format(r->res.pitch2D.format, r->res.pitch2D.numChannels, &x->texel_size, &x->texel));
     if (width == 0 || height == 0 || width > SG_TEXTURE_PITCHED_MAX || height > SG_TEXTURE_PITCHED_MAX ||
         pitch > SG_MAX_PITCH || pitch < width * x->texel_size || pitch % SG_TEXTURE_PITCH_ALIGNMENT != 0 ||
-        r->res.pitch2D.devPtr % SG_TEXTURE_PITCH_ALIGNMENT != 0 || !sg_range_find(r->res.pitch2D.devPtr, &range) ||
+        r->res.pitch2D.devPtr % SG_TEXTURE_PITCH_ALIGNMENT != 0 ||
+        !sg_range_find(r->res.pitch2D.devPtr, &range) ||
         (height - 1) * pitch + width * x->texel_size > range.size - (r->res.pitch2D.devPtr - range.base))
         return CUDA_ERROR_INVALID_VALUE;
     x->base = r->res.pitch2D.devPtr;
@@ -79,9 +80,10 @@ static CUresult resolve_pitched(const CUDA_RESOURCE_DESC *r, struct sg_texture *
 /* A view of an array: other layers, or texels of the same size read in another way. */
 static CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC *view, struct sg_texture *x)
 {
-    static const CUarray_format formats[] = {
-        CU_AD_FORMAT_UNSIGNED_INT8, CU_AD_FORMAT_SIGNED_INT8,  CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_SIGNED_INT16,
-        CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32, CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
+    static const CUarray_format formats[] = {CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,
+                                             CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_SIGNED_INT16,
+                                             CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32,
+                                             CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
     static const uint8_t channels[] = {1, 2, 4};
     uint32_t size;
     if (view->format > CU_RES_VIEW_FORMAT_FLOAT_4X32)
@@ -186,8 +188,8 @@ static CUresult get(unsigned long long handle, bool surface, const void *out, co
     return *made != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,
-                           const CUDA_RESOURCE_VIEW_DESC *view)
+CUresult cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resource,
+                           const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view)
 {
     struct sg_context *context;
     struct sg_texture x = {0};
@@ -265,7 +267,8 @@ CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUsurfObject handl
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *out, CUarray_format format, unsigned channels, CUdevice ordinal)
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *out, CUarray_format format, unsigned channels,
+                                            CUdevice ordinal)
 {
     uint32_t size;
     enum sg_texel texel;

@@ -45,10 +45,12 @@ static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, c
     }
     if (column % bytes != 0)
         sg_rt_fault(t, SG_FAULT_MISALIGNED);
-    return (unsigned char *)(uintptr_t)x->base + (uint64_t)slice * x->slice + (uint64_t)row * x->pitch + column;
+    return (unsigned char *)(uintptr_t)x->base + (uint64_t)slice * x->slice + (uint64_t)row * x->pitch +
+           column;
 }
 
-void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates, void *result)
+void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,
+                void *result)
 {
     const void *at = locate(t, surface, operation, coordinates);
     const unsigned bytes = operation >> SG_SURFACE_BYTES_SHIFT & 255;
@@ -70,8 +72,9 @@ void sg_rt_sust(struct sg_thread *t, uint64_t surface, uint32_t operation, const
 #define EXTREME(type, compare)                                                                               \
     do {                                                                                                     \
         type *p = at, before = __atomic_load_n(p, __ATOMIC_RELAXED);                                         \
-        while ((type)value compare before &&                                                                 \
-               !__atomic_compare_exchange_n(p, &before, (type)value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) \
+        while (                                                                                              \
+            (type)value compare before &&                                                                    \
+            !__atomic_compare_exchange_n(p, &before, (type)value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) \
             ;                                                                                                \
     } while (0)
 

@@ -36,7 +36,8 @@ static float bits_float(uint32_t bits)
 
 static float half_to_float(uint16_t half)
 {
-    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 31, mantissa = half & 1023;
+    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 31,
+                   mantissa = half & 1023;
     if (exponent == 0)
         return bits_float(sign | float_bits((float)mantissa * 0x1p-24f));
     if (exponent == 31)
@@ -132,9 +133,7 @@ static void fetch(const struct sampler *s, const int64_t index[3], uint32_t out[
     const unsigned char *texel = (const unsigned char *)(uintptr_t)x->base + (uint64_t)at[2] * x->slice +
                                  (uint64_t)at[1] * x->pitch + (uint64_t)at[0] * x->texel_size;
     for (unsigned c = 0; c < 4; c++)
-        out[c] = c < x->channels ? channel(x, texel, c)
-                 : c < 3         ? 0
-                                 : (gives_float(x) ? float_bits(1.0f) : 1);
+        out[c] = c < x->channels ? channel(x, texel, c) : c < 3 ? 0 : (gives_float(x) ? float_bits(1.0f) : 1);
 }
 
 /* --- coordinates --- */
@@ -199,7 +198,8 @@ static void gather(const struct sampler *s, const float u[3], unsigned component
     for (unsigned i = 0; i < 4; i++) {
         uint32_t texel[4];
         fetch(s,
-              (int64_t[3]){(int64_t)floorf(u[0] - 0.5f) + order[i][0], (int64_t)floorf(u[1] - 0.5f) + order[i][1]},
+              (int64_t[3]){(int64_t)floorf(u[0] - 0.5f) + order[i][0],
+                           (int64_t)floorf(u[1] - 0.5f) + order[i][1]},
               texel);
         out[i] = texel[component];
     }
@@ -280,7 +280,8 @@ void sg_rt_tex(struct sg_thread *t, uint64_t texture, uint32_t operation, const 
     }
     float u[3] = {0};
     if (cube) {
-        const float v[3] = {bits_float(coordinates[0]), bits_float(coordinates[1]), bits_float(coordinates[2])};
+        const float v[3] = {bits_float(coordinates[0]), bits_float(coordinates[1]),
+                            bits_float(coordinates[2])};
         s.layer = clamp_layer(x, layer * 6 + cube_face(v, u));
     } else {
         for (unsigned d = 0; d < s.dimensions; d++)

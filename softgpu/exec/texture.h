@@ -11,12 +11,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum sg_texel { SG_TEXEL_U8, SG_TEXEL_S8, SG_TEXEL_U16, SG_TEXEL_S16, SG_TEXEL_32, SG_TEXEL_HALF, SG_TEXEL_FLOAT };
+enum sg_texel {
+    SG_TEXEL_U8,
+    SG_TEXEL_S8,
+    SG_TEXEL_U16,
+    SG_TEXEL_S16,
+    SG_TEXEL_32,
+    SG_TEXEL_HALF,
+    SG_TEXEL_FLOAT
+};
 enum sg_address { SG_ADDRESS_WRAP, SG_ADDRESS_CLAMP, SG_ADDRESS_MIRROR, SG_ADDRESS_BORDER };
 
 struct sg_texture {
     uint64_t base;
-    uint64_t pitch, slice; /* bytes from row to row, and from slice (or layer, or face) to slice */
+    uint64_t pitch, slice;         /* bytes from row to row, and from slice (or layer, or face) to slice */
     uint32_t width, height, depth; /* texels; at least 1 each. Layers and faces count as depth */
     uint32_t texel_size;           /* bytes */
     enum sg_texel texel;

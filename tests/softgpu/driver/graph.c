@@ -275,7 +275,8 @@ Test(capture, what_cannot_be_captured_invalidates)
     OK(cuEventCreate(&event, 0));
     OK(cuEventCreate(&other, 0));
     EXPECT(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(a, &graph));
-    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+           cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
 
     OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(a));
@@ -284,7 +285,8 @@ Test(capture, what_cannot_be_captured_invalidates)
     end_invalid(a);
 
     OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
-    EXPECT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8_v2(d, 0, 16)); /* the legacy stream would wait for it */
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+           cuMemsetD8_v2(d, 0, 16)); /* the legacy stream would wait for it */
     end_invalid(a);
 
     OK(cuStreamBeginCapture_v2(b, CU_STREAM_CAPTURE_MODE_RELAXED));
