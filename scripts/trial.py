@@ -126,8 +126,8 @@ class Build:
     def __init__(self, folder):
         self.folder = os.path.abspath(folder)
         self.stage = os.path.join(self.folder, "stage")
-        self.library_dir = os.path.join(self.stage, "lib", "remote-gpu")
-        self.soft_dir = os.path.join(self.library_dir, "soft")
+        self.lib_dir = os.path.join(self.stage, "lib", "remote-gpu")
+        self.soft_dir = os.path.join(self.lib_dir, "soft")
         self.example_dir = os.path.join(self.folder, "examples")
         self.command = os.path.join(self.stage, "bin", "remote-gpu")
         self.daemon = os.path.join(self.stage, "bin", "remote-gpud")
@@ -175,7 +175,7 @@ class Build:
     def run_by_path(self, command, address, environment=None, **options):
         """Runs a program remotely with LD_LIBRARY_PATH alone: without the command and without a preload."""
         environment = dict(environment or {})
-        environment["LD_LIBRARY_PATH"] = prepend(self.library_dir)
+        environment["LD_LIBRARY_PATH"] = prepend(self.lib_dir)
         environment["REMOTE_GPU_SERVER"] = address
         return run_program(command, environment, **options)
 
