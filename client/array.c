@@ -429,97 +429,87 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
     return copy_3d_peer(pCopy, hStream, true);
 }
 
+/* --- one dimension ---------------------------------------------------------------------------------------- */
+
+/* A side of a copy in one dimension: an array and an offset, or memory. */
+struct line_side {
+    CUmemorytype type;
+    CUarray array;
+    size_t offset;
+    const void *host;
+    CUdeviceptr device;
+};
+
+static struct line_side in_array(CUarray array, size_t offset)
+{
+    return (struct line_side){.type = CU_MEMORYTYPE_ARRAY, .array = array, .offset = offset};
+}
+
+static struct line_side in_host(const void *host)
+{
+    return (struct line_side){.type = CU_MEMORYTYPE_HOST, .host = host};
+}
+
+static struct line_side in_device(CUdeviceptr device)
+{
+    return (struct line_side){.type = CU_MEMORYTYPE_DEVICE, .device = device};
+}
+
+static CUresult copy_line(struct line_side to, struct line_side from, size_t size, CUstream stream,
+                          bool asynchronous)
+{
+    CUDA_MEMCPY3D copy = {
+        .srcMemoryType = from.type,
+        .srcArray = from.array,
+        .srcXInBytes = from.offset,
+        .srcHost = from.host,
+        .srcDevice = from.device,
+        .dstMemoryType = to.type,
+        .dstArray = to.array,
+        .dstXInBytes = to.offset,
+        .dstHost = (void *)(uintptr_t)to.host,
+        .dstDevice = to.device,
+        .WidthInBytes = size,
+        .Height = 1,
+        .Depth = 1,
+    };
+    return copy_3d(&copy, stream, asynchronous);
+}
+
 CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
                               CUstream hStream)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_HOST,
-                                    .srcHost = srcHost,
-                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-                                    .dstArray = dstArray,
-                                    .dstXInBytes = dstOffset,
-                                    .WidthInBytes = ByteCount,
-                                    .Height = 1,
-                                    .Depth = 1},
-                   hStream, true);
+    return copy_line(in_array(dstArray, dstOffset), in_host(srcHost), ByteCount, hStream, true);
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_HOST,
-                                    .srcHost = srcHost,
-                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-                                    .dstArray = dstArray,
-                                    .dstXInBytes = dstOffset,
-                                    .WidthInBytes = ByteCount,
-                                    .Height = 1,
-                                    .Depth = 1},
-                   NULL, false);
+    return copy_line(in_array(dstArray, dstOffset), in_host(srcHost), ByteCount, NULL, false);
 }
 
 CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
                               CUstream hStream)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_HOST,
-                                    .dstHost = dstHost,
-                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                                    .srcArray = srcArray,
-                                    .srcXInBytes = srcOffset,
-                                    .WidthInBytes = ByteCount,
-                                    .Height = 1,
-                                    .Depth = 1},
-                   hStream, true);
+    return copy_line(in_host(dstHost), in_array(srcArray, srcOffset), ByteCount, hStream, true);
 }
 
 CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_HOST,
-                                    .dstHost = dstHost,
-                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                                    .srcArray = srcArray,
-                                    .srcXInBytes = srcOffset,
-                                    .WidthInBytes = ByteCount,
-                                    .Height = 1,
-                                    .Depth = 1},
-                   NULL, false);
+    return copy_line(in_host(dstHost), in_array(srcArray, srcOffset), ByteCount, NULL, false);
 }
 
 CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                    .dstDevice = dstDevice,
-                                    .srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                                    .srcArray = srcArray,
-                                    .srcXInBytes = srcOffset,
-                                    .WidthInBytes = ByteCount,
-                                    .Height = 1,
-                                    .Depth = 1},
-                   NULL, false);
+    return copy_line(in_device(dstDevice), in_array(srcArray, srcOffset), ByteCount, NULL, false);
 }
 
 CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                    .srcDevice = srcDevice,
-                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-                                    .dstArray = dstArray,
-                                    .dstXInBytes = dstOffset,
-                                    .WidthInBytes = ByteCount,
-                                    .Height = 1,
-                                    .Depth = 1},
-                   NULL, false);
+    return copy_line(in_array(dstArray, dstOffset), in_device(srcDevice), ByteCount, NULL, false);
 }
 
 CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
                          size_t ByteCount)
 {
-    return copy_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                                    .srcArray = srcArray,
-                                    .srcXInBytes = srcOffset,
-                                    .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-                                    .dstArray = dstArray,
-                                    .dstXInBytes = dstOffset,
-                                    .WidthInBytes = ByteCount,
-                                    .Height = 1,
-                                    .Depth = 1},
-                   NULL, false);
+    return copy_line(in_array(dstArray, dstOffset), in_array(srcArray, srcOffset), ByteCount, NULL, false);
 }

@@ -436,18 +436,21 @@ static void note_variable(CUdeviceptr address, size_t size)
         (void)rg_map_add(&range);
 }
 
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+/* A variable of a module or library by name. */
+static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *name, CUdeviceptr *dptr,
+                              size_t *bytes)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!name || (!dptr && !bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!rg_handle_known(RG_KIND_MODULE, (uint64_t)hmod))
+    if (!rg_handle_known(kind, owner))
         return CUDA_ERROR_INVALID_HANDLE;
     CUdeviceptr address = 0;
     size_t size = 0;
-    status = rg_op_cuModuleGetGlobal_v2(&address, &size, hmod, name);
+    status = kind == RG_KIND_MODULE ? rg_op_cuModuleGetGlobal_v2(&address, &size, (CUmodule)owner, name)
+                                    : rg_op_cuLibraryGetGlobal(&address, &size, (CUlibrary)owner, name);
     if (status != CUDA_SUCCESS)
         return status;
     note_variable(address, size);
@@ -458,24 +461,12 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, c
     return CUDA_SUCCESS;
 }
 
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+    return find_variable(RG_KIND_MODULE, (uint64_t)hmod, name, dptr, bytes);
+}
+
 CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!name || (!dptr && !bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!rg_handle_known(RG_KIND_LIBRARY, (uint64_t)library))
-        return CUDA_ERROR_INVALID_HANDLE;
-    CUdeviceptr address = 0;
-    size_t size = 0;
-    status = rg_op_cuLibraryGetGlobal(&address, &size, library, name);
-    if (status != CUDA_SUCCESS)
-        return status;
-    note_variable(address, size);
-    if (dptr)
-        *dptr = address;
-    if (bytes)
-        *bytes = size;
-    return CUDA_SUCCESS;
+    return find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, dptr, bytes);
 }

@@ -420,6 +420,85 @@ static void errors_and_look_up(void)
     printf("%d %d\n", qr, fn == 0);
 }
 
+static unsigned sum(const unsigned char *bytes, size_t size)
+{
+    unsigned total = 0;
+    for (size_t i = 0; i < size; i++)
+        total = total * 31 + bytes[i];
+    return total;
+}
+
+/* Copies of every kind with arrays of one dimension, and a box out of a volume; wrong ones among them. */
+static void arrays(void)
+{
+    CUarray line, other, volume;
+    unsigned char bytes[1024], back[1024] = {0};
+    CUDA_ARRAY_DESCRIPTOR one = {
+        .Width = 256, .Height = 0, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
+    CUDA_ARRAY3D_DESCRIPTOR three = {
+        .Width = 8, .Height = 4, .Depth = 4, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 4};
+    for (int i = 0; i < 1024; i++)
+        bytes[i] = (unsigned char)(i * 7 + i / 256 * 31);
+    TRY(cuArrayCreate_v2(NULL, &one));
+    TRY(cuArrayCreate_v2(&line, NULL));
+    TRY(cuArrayCreate_v2(&line, &one));
+    TRY(cuArrayCreate_v2(&other, &one));
+    TRY(cuArray3DCreate_v2(&volume, &three));
+    TRY(cuMemcpyHtoA_v2(line, 0, bytes, 1024));
+    TRY(cuMemcpyHtoA_v2(line, 4, bytes, 1024));
+    TRY(cuMemcpyHtoA_v2(line, 0, NULL, 16));
+    TRY(cuMemcpyAtoA_v2(other, 512, line, 0, 512));
+    TRY(cuMemcpyAtoA_v2(other, 0, line, 512, 512));
+    TRY(cuMemcpyAtoH_v2(back, other, 0, 1024));
+    printf("array to array: %u, halves exchanged: %d\n", sum(back, 1024),
+           !memcmp(back, bytes + 512, 512) && !memcmp(back + 512, bytes, 512));
+    TRY(cuMemAlloc_v2(&q, 1024));
+    TRY(cuMemcpyAtoD_v2(q, other, 256, 512));
+    TRY(cuMemcpyDtoA_v2(line, 0, q, 512));
+    TRY(cuMemcpyAtoHAsync_v2(back, line, 0, 1024, NULL));
+    TRY(cuStreamSynchronize(NULL));
+    printf("through device memory: %u, right: %d\n", sum(back, 1024),
+           !memcmp(back, bytes + 768, 256) && !memcmp(back + 256, bytes, 256) &&
+               !memcmp(back + 512, bytes + 512, 512));
+    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                         .srcHost = bytes,
+                         .srcPitch = 32,
+                         .srcHeight = 4,
+                         .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                         .dstArray = volume,
+                         .WidthInBytes = 32,
+                         .Height = 4,
+                         .Depth = 4};
+    TRY(cuMemcpy3D_v2(&box));
+    CUDA_MEMCPY3D part = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .srcArray = volume,
+                          .srcXInBytes = 8,
+                          .srcY = 1,
+                          .srcZ = 2,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = back,
+                          .dstXInBytes = 4,
+                          .dstY = 1,
+                          .dstPitch = 40,
+                          .dstHeight = 5,
+                          .WidthInBytes = 12,
+                          .Height = 3,
+                          .Depth = 2};
+    memset(back, 0, sizeof back);
+    TRY(cuMemcpy3D_v2(&part));
+    printf("a box: %u, its corners: %d\n", sum(back, 1024),
+           back[40 + 4] == bytes[2 * 128 + 32 + 8] &&
+               back[200 + 3 * 40 + 15] == bytes[3 * 128 + 3 * 32 + 19]);
+    part.Depth = 3;
+    TRY(cuMemcpy3D_v2(&part));
+    TRY(cuArrayDestroy(line));
+    TRY(cuArrayDestroy(line));
+    TRY(cuMemcpyAtoH_v2(back, line, 0, 16));
+    TRY(cuArrayDestroy(other));
+    TRY(cuArrayDestroy(volume));
+    TRY(cuMemFree_v2(q));
+}
+
 static void linking(void)
 {
     CUlinkState state;
@@ -443,6 +522,7 @@ static void linking(void)
     TRY(cuLinkDestroy(state));
     TRY(cuModuleGetFunction(&entry, linked, "k"));
     TRY(cuModuleUnload(linked));
+    values[1] = (void *)sizeof log; /* the driver wrote how much it had used */
     TRY(cuLinkCreate_v2(2, options, values, &state));
     TRY(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, (char[]){"garbage"}, 8, "garbage", 0, NULL, NULL));
     TRY(cuLinkComplete(state, &image, &sz));
@@ -504,6 +584,7 @@ int main(void)
     occupancy();
     pools();
     errors_and_look_up();
+    arrays();
     linking();
     use_after_free();
     device_fault();
