@@ -11,6 +11,7 @@
 #include "client/call.h"
 #include "client/handle.h"
 #include "client/optimisations.h"
+#include "client/owner.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
@@ -225,7 +226,7 @@ static CUresult box_in(const struct transfer *t, size_t slice)
     CUresult status = CUDA_SUCCESS;
     if (rg_transfers_may_write_host()) {
         if (t->asynchronous && is_pinned(t, slice)) {
-            uint64_t id = rg_pull_create(&t->host);
+            uint64_t id = rg_pull_create(rg_session_current(), &t->host);
             if (!id)
                 return CUDA_ERROR_OUT_OF_MEMORY;
             status = rg_op_rgBoxInLate(&t->box, t->array, t->stream, id);
@@ -271,7 +272,7 @@ static CUresult box_in(const struct transfer *t, size_t slice)
 static CUresult box_out(const struct transfer *t, size_t slice)
 {
     const bool late = t->asynchronous && rg_optimise[RG_OPT_LATE] && is_pinned(t, slice);
-    uint64_t id = rg_landing_create(&t->host, late);
+    uint64_t id = rg_landing_create(rg_session_current(), &t->host, late);
     if (!id)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (!late) {

@@ -20,6 +20,7 @@
 #include <sys/uio.h>
 
 struct rg_lane;
+struct rg_session;
 
 /* Flags of rg_call_begin and rg_call_allowed. */
 #define RG_CALL_CONTEXT 1u /* needs a current context, which the worker is told of */
@@ -27,6 +28,8 @@ struct rg_lane;
 
 struct rg_call {
     struct rg_lane *lane;
+    struct rg_session *session;
+    uint64_t context; /* 0: needs none */
     struct rg_writer writer;
     struct rg_reader reply; /* outputs, after rg_call_wait */
     unsigned char *record;
@@ -36,7 +39,15 @@ struct rg_call {
 
 /** Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return. */
 CUresult rg_call_allowed(unsigned flags);
-CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags);
+/**
+ * `owner`: of what the call names (client/owner.h); where that is another server's than the current context, the call
+ * goes there, in the owner's context.
+ */
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t owner);
+/** Notes that `handle`, which the call creates or finds, belongs to the call's server. */
+void rg_call_owns(const struct rg_call *call, uint64_t handle);
+/** The number that the call's server gives `device`. */
+CUdevice rg_call_device(const struct rg_call *call, CUdevice device);
 CUresult rg_call_post(struct rg_call *call);
 /**
  * As rg_call_post, and sends at once with `bulk` attached to the record (which therefore ends the batch). Returns

@@ -1,16 +1,18 @@
 /*
  * command.c - batches, the sender thread, and the life of one record (call.h).
  *
- * Locks, in this order: send_lock (the right to send, held across system calls), then lock (the current batch). Two
+ * Locks of a session, in this order: send_lock (the right to send, held across system calls), then lock (the current batch). Two
  * batches exist: one collects while the other is being sent. A batch with bulk data is closed: the memory belongs to
  * a caller who waits in rg_call_post_bulk until it has left.
  */
 #include "client/command.h"
 
+#include "client/device.h"
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/managed.h"
 #include "client/optimisations.h"
+#include "client/owner.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "client/stats.h"
@@ -25,28 +27,9 @@
 #define BATCH_SIZE     RG_MESSAGE_MAX
 #define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
 
-struct batch {
-    unsigned char *data; /* BATCH_SIZE bytes; a message header, then records */
-    size_t used;
-    uint32_t count;
-    uint64_t first_seq;
-    /* bulk data of the last record; closes the batch */
-    const struct iovec *bulk;
-    int n_bulk;
-    enum rg_status *bulk_status;
-};
-
-static pthread_mutex_t send_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t sender_wake = PTHREAD_COND_INITIALIZER;
-static bool sender_sleeping, sender_has_pulls;
-static struct batch batches[2];
-static struct batch *current = &batches[0];
-static uint64_t next_seq = 1;
-
 __thread bool rg_per_thread_default_stream;
 
-static void reset(struct batch *batch)
+static void reset(struct rg_batch *batch)
 {
     batch->used = sizeof(struct rg_message_header);
     batch->count = 0;
@@ -56,115 +39,125 @@ static void reset(struct batch *batch)
 }
 
 /* Sends the taken batch; the send lock is held. */
-static void send_batch(struct batch *batch)
+static void send_batch(struct rg_session *session, struct rg_batch *batch)
 {
     struct rg_message_header header = {
         .kind = RG_MESSAGE_BATCH,
         .version = RG_PROTOCOL_MAJOR,
         .count = batch->count,
         .seq = batch->first_seq,
-        .ack = rg_stats.received_messages,
+        .ack = session->stats.received_messages,
     };
     memcpy(batch->data, &header, sizeof header);
     struct iovec message = {batch->data, batch->used};
-    enum rg_status status = rg_conn_send(rg_session.conn, &message, 1, batch->bulk, batch->n_bulk);
-    rg_stats.sent_bytes += batch->used;
+    enum rg_status status = rg_conn_send(session->conn, &message, 1, batch->bulk, batch->n_bulk);
+    session->stats.sent_bytes += batch->used;
     for (int i = 0; i < batch->n_bulk; i++)
-        rg_stats.sent_bytes += batch->bulk[i].iov_len;
-    rg_stats.sent_messages++;
+        session->stats.sent_bytes += batch->bulk[i].iov_len;
+    session->stats.sent_messages++;
     if (batch->bulk_status)
         *batch->bulk_status = status;
     if (status != RG_OK && status != RG_ERR_FAULT)
-        rg_session_end(CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
-                       rg_session.server, rg_status_string(status));
+        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
+                       session->server, rg_status_string(status));
 }
 
-void rg_command_flush(void)
+void rg_command_flush(struct rg_session *session)
 {
-    pthread_mutex_lock(&send_lock);
-    pthread_mutex_lock(&lock);
-    struct batch *batch = current;
+    struct rg_command *command = &session->command;
+    pthread_mutex_lock(&command->send_lock);
+    pthread_mutex_lock(&command->lock);
+    struct rg_batch *batch = command->current;
     if (batch->count == 0) {
-        pthread_mutex_unlock(&lock);
-        pthread_mutex_unlock(&send_lock);
+        pthread_mutex_unlock(&command->lock);
+        pthread_mutex_unlock(&command->send_lock);
         return;
     }
-    current = batch == &batches[0] ? &batches[1] : &batches[0];
-    pthread_mutex_unlock(&lock);
-    if (atomic_load(&rg_session.ended) == CUDA_SUCCESS)
-        send_batch(batch);
+    command->current = batch == &command->batches[0] ? &command->batches[1] : &command->batches[0];
+    pthread_mutex_unlock(&command->lock);
+    if (atomic_load(&session->ended) == CUDA_SUCCESS)
+        send_batch(session, batch);
     else if (batch->bulk_status)
         *batch->bulk_status = RG_ERR_CLOSED;
-    reset(
-        batch); /* before the send lock is released: the other batch may then be taken and this one filled */
-    pthread_mutex_unlock(&send_lock);
+    reset(batch); /* before the send lock is released: the other may then be taken and this one filled */
+    pthread_mutex_unlock(&command->send_lock);
 }
 
-void rg_command_answer(const struct rg_answer *answer, const struct iovec *bulk, int n_bulk)
+void rg_command_answer(struct rg_session *session, const struct rg_answer *answer, const struct iovec *bulk,
+                       int n_bulk)
 {
+    struct rg_command *command = &session->command;
     struct rg_message_header header = {.kind = RG_MESSAGE_ANSWER,
                                        .version = RG_PROTOCOL_MAJOR,
                                        .count = 1,
-                                       .ack = rg_stats.received_messages};
+                                       .ack = session->stats.received_messages};
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)answer, sizeof *answer}};
-    pthread_mutex_lock(&send_lock);
+    pthread_mutex_lock(&command->send_lock);
     enum rg_status status = RG_ERR_CLOSED;
-    if (atomic_load(&rg_session.ended) == CUDA_SUCCESS)
-        status = rg_conn_send(rg_session.conn, parts, 2, bulk, n_bulk);
-    rg_stats.sent_messages++;
-    rg_stats.sent_bytes += sizeof header + sizeof *answer;
+    if (atomic_load(&session->ended) == CUDA_SUCCESS)
+        status = rg_conn_send(session->conn, parts, 2, bulk, n_bulk);
+    session->stats.sent_messages++;
+    session->stats.sent_bytes += sizeof header + sizeof *answer;
     for (int i = 0; i < n_bulk; i++)
-        rg_stats.sent_bytes += bulk[i].iov_len;
-    pthread_mutex_unlock(&send_lock);
+        session->stats.sent_bytes += bulk[i].iov_len;
+    pthread_mutex_unlock(&command->send_lock);
     if (status != RG_OK && status != RG_ERR_FAULT && status != RG_ERR_CLOSED)
-        rg_session_end(CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
-                       rg_session.server, rg_status_string(status));
+        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
+                       session->server, rg_status_string(status));
 }
 
-void rg_command_wake_sender(void)
+void rg_command_wake_sender(struct rg_session *session)
 {
-    pthread_mutex_lock(&lock);
-    sender_has_pulls = true;
-    sender_sleeping = false;
-    pthread_cond_signal(&sender_wake);
-    pthread_mutex_unlock(&lock);
+    struct rg_command *command = &session->command;
+    pthread_mutex_lock(&command->lock);
+    command->sender_has_pulls = true;
+    command->sender_sleeping = false;
+    pthread_cond_signal(&command->sender_wake);
+    pthread_mutex_unlock(&command->lock);
 }
 
-static void *sender_main(void *unused)
+static void *sender_main(void *argument)
 {
-    (void)unused;
-    pthread_mutex_lock(&lock);
+    struct rg_session *session = argument;
+    struct rg_command *command = &session->command;
+    pthread_mutex_lock(&command->lock);
     for (;;) {
-        while (current->count == 0 && !sender_has_pulls) {
-            sender_sleeping = true;
-            pthread_cond_wait(&sender_wake, &lock);
+        while (command->current->count == 0 && !command->sender_has_pulls) {
+            command->sender_sleeping = true;
+            pthread_cond_wait(&command->sender_wake, &command->lock);
         }
-        sender_sleeping = false;
-        sender_has_pulls = false;
-        pthread_mutex_unlock(&lock);
-        while (rg_pull_send_next())
+        command->sender_sleeping = false;
+        command->sender_has_pulls = false;
+        pthread_mutex_unlock(&command->lock);
+        while (rg_pull_send_next(session))
             ;
-        rg_command_flush();
-        pthread_mutex_lock(&lock);
+        rg_command_flush(session);
+        pthread_mutex_lock(&command->lock);
     }
     return NULL;
 }
 
-enum rg_status rg_command_start(void)
+enum rg_status rg_command_start(struct rg_session *session)
 {
+    struct rg_command *command = &session->command;
+    pthread_mutex_init(&command->send_lock, NULL);
+    pthread_mutex_init(&command->lock, NULL);
+    pthread_cond_init(&command->sender_wake, NULL);
+    command->current = &command->batches[0];
+    command->next_seq = 1;
     for (int i = 0; i < 2; i++) {
-        batches[i].data = malloc(BATCH_SIZE);
-        if (!batches[i].data)
+        command->batches[i].data = malloc(BATCH_SIZE);
+        if (!command->batches[i].data)
             return RG_ERR_NO_MEMORY;
-        reset(&batches[i]);
+        reset(&command->batches[i]);
     }
-    return rg_thread_start("rg-sender", sender_main);
+    return rg_thread_start("rg-sender", sender_main, session);
 }
 
-enum rg_status rg_thread_start(const char *name, void *(*main)(void *))
+enum rg_status rg_thread_start(const char *name, void *(*main)(void *), void *argument)
 {
     pthread_t thread;
-    enum rg_status status = rg_thread_create(&thread, name, main, NULL);
+    enum rg_status status = rg_thread_create(&thread, name, main, argument);
     if (status == RG_OK)
         pthread_detach(thread);
     return status;
@@ -172,10 +165,23 @@ enum rg_status rg_thread_start(const char *name, void *(*main)(void *))
 
 /* --- one call ---------------------------------------------------------------------------------------- */
 
-/* The lane of a call, or the error it must return. */
-static CUresult usable_lane(unsigned flags, struct rg_lane **out)
+/* Finds the session of a call that names something of another server, and the context to use there. */
+static CUresult bind_to_owner(struct rg_call *call, unsigned flags, uint64_t owner)
 {
-    CUresult ended = atomic_load_explicit(&rg_session.ended, memory_order_acquire);
+    struct rg_session *session = owner ? rg_owner_session(owner) : call->lane->target;
+    if (!session || session == call->session)
+        return CUDA_SUCCESS;
+    call->session = session;
+    if (!(flags & RG_CALL_CONTEXT))
+        return CUDA_SUCCESS;
+    call->context = owner > rg_n_sessions ? owner : atomic_load(&session->context);
+    return rg_handle_shadow(RG_KIND_CONTEXT, call->context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* Fills in lane, session and context of a call, or returns the error it must return. */
+static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
+{
+    CUresult ended = atomic_load_explicit(&rg_sessions_ended, memory_order_acquire);
     if (ended != CUDA_SUCCESS)
         return ended;
     struct rg_lane *lane = rg_lane_current();
@@ -183,47 +189,68 @@ static CUresult usable_lane(unsigned flags, struct rg_lane **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (lane->host_call)
         return CUDA_ERROR_NOT_PERMITTED;
+    const uint64_t context = rg_lane_context(lane);
+    const struct rg_shadow *shadow = context ? rg_handle_shadow(RG_KIND_CONTEXT, context) : NULL;
+    call->lane = lane;
+    call->session = shadow ? shadow->context.session : &rg_sessions[0];
+    call->context = flags & RG_CALL_CONTEXT ? context : 0;
     if (flags & RG_CALL_CONTEXT) {
-        CUresult sticky = atomic_load_explicit(&rg_session.sticky, memory_order_relaxed);
+        CUresult sticky = atomic_load_explicit(&call->session->sticky, memory_order_relaxed);
         if (sticky != CUDA_SUCCESS)
             return sticky;
-        uint64_t context = rg_lane_context(lane);
-        if (!context)
-            return CUDA_ERROR_INVALID_CONTEXT;
-        if (!rg_handle_shadow(RG_KIND_CONTEXT, context))
-            return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        if (!shadow)
+            return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     }
-    *out = lane;
-    return CUDA_SUCCESS;
+    return owner || lane->target ? bind_to_owner(call, flags, owner) : CUDA_SUCCESS;
 }
 
 CUresult rg_call_allowed(unsigned flags)
 {
-    struct rg_lane *lane;
-    return usable_lane(flags, &lane);
+    struct rg_call call;
+    CUresult status = bind(&call, flags, 0);
+    if (status == CUDA_SUCCESS && (flags & RG_CALL_CONTEXT))
+        status = atomic_load_explicit(&call.session->ended, memory_order_acquire);
+    return status;
+}
+
+void rg_call_owns(const struct rg_call *call, uint64_t handle)
+{
+    if (rg_several_servers())
+        rg_handle_set_owner(handle, call->context ? call->context : call->session->number + 1u);
+}
+
+CUdevice rg_call_device(const struct rg_call *call, CUdevice device)
+{
+    return rg_several_servers() ? rg_device_there(call->session, device) : device;
 }
 
 /* Appends a record's header to the current batch, which has room; the lock is held. */
-static unsigned char *append(struct rg_lane *lane, uint16_t number, uint32_t size)
+static unsigned char *append(struct rg_command *command, const struct rg_lane *lane, uint16_t number,
+                             uint32_t size)
 {
-    unsigned char *at = current->data + current->used;
+    unsigned char *at = command->current->data + command->current->used;
     struct rg_record record = {.size = size, .op = number, .lane = lane->number};
     memcpy(at, &record, sizeof record);
-    if (current->count == 0)
-        current->first_seq = next_seq;
-    next_seq++;
-    current->count++;
-    current->used += size;
+    if (command->current->count == 0)
+        command->current->first_seq = command->next_seq;
+    command->next_seq++;
+    command->current->count++;
+    command->current->used += size;
     return at;
 }
 
-CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags)
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t owner)
 {
-    struct rg_lane *lane;
-    CUresult status = usable_lane(flags, &lane);
+    CUresult status = bind(call, flags, owner);
     if (status != CUDA_SUCCESS)
         return status;
-    const uint16_t number = rg_session.op_numbers[op];
+    struct rg_lane *lane = call->lane;
+    struct rg_session *session = call->session;
+    struct rg_command *command = &session->command;
+    CUresult ended = atomic_load_explicit(&session->ended, memory_order_acquire);
+    if (ended != CUDA_SUCCESS)
+        return ended;
+    const uint16_t number = session->op_numbers[op];
     if (!number)
         return rg_unsupported(rg_op_names[op]);
     if (size > BATCH_SIZE - sizeof(struct rg_message_header) - CONTEXT_RECORD - sizeof(struct rg_record) - 8)
@@ -235,26 +262,24 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
         if (status != CUDA_SUCCESS)
             return status;
     }
-    pthread_mutex_lock(&lock);
-    while (current->bulk || current->used + record_size + CONTEXT_RECORD > BATCH_SIZE) {
-        pthread_mutex_unlock(&lock);
-        rg_command_flush();
-        pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&command->lock);
+    while (command->current->bulk || command->current->used + record_size + CONTEXT_RECORD > BATCH_SIZE) {
+        pthread_mutex_unlock(&command->lock);
+        rg_command_flush(session);
+        pthread_mutex_lock(&command->lock);
     }
-    if (flags & RG_CALL_CONTEXT) {
-        const uint64_t context = rg_lane_context(lane);
-        if (lane->sent_context != context) {
-            unsigned char *at = append(lane, rg_session.op_numbers[RG_OP_rgLaneSetContext], CONTEXT_RECORD);
-            memcpy(at + sizeof(struct rg_record), &context, sizeof context);
-            lane->sent_context = context;
-        }
+    if (call->context && lane->at[session->number].sent_context != call->context) {
+        unsigned char *at =
+            append(command, lane, session->op_numbers[RG_OP_rgLaneSetContext], CONTEXT_RECORD);
+        memcpy(at + sizeof(struct rg_record), &call->context, sizeof call->context);
+        lane->at[session->number].sent_context = call->context;
+        atomic_store_explicit(&session->context, call->context, memory_order_relaxed);
     }
-    lane->announced = true;
-    rg_stats.calls++;
-    call->lane = lane;
+    lane->at[session->number].announced = true;
+    session->stats.calls++;
     call->op = (uint16_t)op;
     call->size = record_size;
-    call->record = append(lane, number, record_size);
+    call->record = append(command, lane, number, record_size);
     call->writer.at = call->record + sizeof(struct rg_record);
     if (size)
         memset(call->record + record_size - 8, 0, 8); /* padding; the parameters overwrite what is theirs */
@@ -263,43 +288,48 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
 
 CUresult rg_call_post(struct rg_call *call)
 {
+    struct rg_session *session = call->session;
+    struct rg_command *command = &session->command;
     if (!rg_optimise[RG_OPT_ASYNC]) {
         CUresult status = rg_call_wait(call);
         rg_call_done(call);
         return status;
     }
     if (!rg_optimise[RG_OPT_BATCH]) {
-        pthread_mutex_unlock(&lock);
-        rg_command_flush();
+        pthread_mutex_unlock(&command->lock);
+        rg_command_flush(session);
         return CUDA_SUCCESS;
     }
-    bool wake = sender_sleeping;
-    sender_sleeping = false;
-    pthread_mutex_unlock(&lock);
+    bool wake = command->sender_sleeping;
+    command->sender_sleeping = false;
+    pthread_mutex_unlock(&command->lock);
     if (wake)
-        pthread_cond_signal(&sender_wake);
+        pthread_cond_signal(&command->sender_wake);
     return CUDA_SUCCESS;
 }
 
 CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk)
 {
+    struct rg_session *session = call->session;
+    struct rg_command *command = &session->command;
     enum rg_status status = RG_OK;
     CUresult result = CUDA_SUCCESS;
     if (n_bulk) {
-        current->bulk = bulk;
-        current->n_bulk = n_bulk;
-        current->bulk_status = &status;
+        command->current->bulk = bulk;
+        command->current->n_bulk = n_bulk;
+        command->current->bulk_status = &status;
     }
     if (rg_optimise[RG_OPT_ASYNC]) {
-        pthread_mutex_unlock(&lock);
-        rg_command_flush(); /* by this thread or one before it: when the send lock was ours, the batch has left */
+        pthread_mutex_unlock(&command->lock);
+        rg_command_flush(
+            session); /* by this thread or one before it: when the send lock was ours, the batch has left */
     } else {
         result = rg_call_wait(call);
         rg_call_done(call);
     }
     if (status == RG_ERR_FAULT)
         return CUDA_ERROR_INVALID_VALUE;
-    return status == RG_OK ? result : atomic_load(&rg_session.ended);
+    return status == RG_OK ? result : atomic_load(&session->ended);
 }
 
 void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height)
@@ -316,20 +346,22 @@ void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height
 
 CUresult rg_call_wait(struct rg_call *call)
 {
+    struct rg_session *session = call->session;
+    struct rg_command *command = &session->command;
     struct rg_waiter *waiter = &call->lane->waiter;
     const uint32_t token = rg_lane_token(call->lane);
     memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
-    rg_receiver_prepare(waiter, token);
-    rg_stats.round_trips++;
-    pthread_mutex_unlock(&lock);
-    rg_command_flush();
-    rg_receiver_wait(waiter);
+    rg_receiver_prepare(session, waiter, token);
+    session->stats.round_trips++;
+    pthread_mutex_unlock(&command->lock);
+    rg_command_flush(session);
+    rg_receiver_wait(session, waiter);
     call->reply = rg_reader_of(waiter->output, waiter->size);
     CUresult result = waiter->result;
     if (rg_error_is_sticky(result))
-        atomic_store(&rg_session.sticky, result);
+        atomic_store(&session->sticky, result);
     if (result == CUDA_SUCCESS)
-        result = rg_session_take_latched();
+        result = rg_session_take_latched(session);
     return result;
 }
 
@@ -356,7 +388,8 @@ CUresult rg_call_outputs_read(struct rg_call *call)
 {
     if (!call->reply.bad)
         return CUDA_SUCCESS;
-    rg_session_end(CUDA_ERROR_DEVICE_UNAVAILABLE, "%s answered %s with too few bytes", rg_session.server,
-                   rg_op_names[call->op]);
+    struct rg_session *session = call->session;
+    rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s answered %s with too few bytes",
+                   session->server, rg_op_names[call->op]);
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
 }

@@ -12,19 +12,45 @@
 #include "client/call.h"
 #include "common/status.h"
 
+#include <pthread.h>
 #include <stdbool.h>
+#include <sys/uio.h>
+
+struct rg_session;
+
+struct rg_batch {
+    unsigned char *data; /* a message header, then records */
+    size_t used;
+    uint32_t count;
+    uint64_t first_seq;
+    /* bulk data of the last record; closes the batch */
+    const struct iovec *bulk;
+    int n_bulk;
+    enum rg_status *bulk_status;
+};
+
+/** The stream of one session; used by command.c alone. */
+struct rg_command {
+    pthread_mutex_t send_lock, lock;
+    pthread_cond_t sender_wake;
+    bool sender_sleeping, sender_has_pulls;
+    struct rg_batch batches[2];
+    struct rg_batch *current;
+    uint64_t next_seq;
+};
 
 /** Allocates the batches and starts the sender thread. */
-RG_MUST_CHECK enum rg_status rg_command_start(void);
+RG_MUST_CHECK enum rg_status rg_command_start(struct rg_session *session);
 /** Sends everything appended so far. Any thread, without the lock. */
-void rg_command_flush(void);
+void rg_command_flush(struct rg_session *session);
 /** There is a part of a pull to send (transfer.h): lets the sender thread do it. */
-void rg_command_wake_sender(void);
+void rg_command_wake_sender(struct rg_session *session);
 /** Sends an RG_MESSAGE_ANSWER; returns when the bulk memory may be reused. */
 struct rg_answer;
-void rg_command_answer(const struct rg_answer *answer, const struct iovec *bulk, int n_bulk);
+void rg_command_answer(struct rg_session *session, const struct rg_answer *answer, const struct iovec *bulk,
+                       int n_bulk);
 
 /** Starts a thread that runs until the process ends. */
-RG_MUST_CHECK enum rg_status rg_thread_start(const char *name, void *(*main)(void *));
+RG_MUST_CHECK enum rg_status rg_thread_start(const char *name, void *(*main)(void *), void *argument);
 
 #endif

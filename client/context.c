@@ -13,7 +13,7 @@
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/managed.h"
-#include "client/session.h"
+#include "client/owner.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
 
@@ -64,8 +64,11 @@ static CUresult retain_remotely(struct primary *primary, CUdevice device)
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_context *shadow = shadow_of(context);
-    *shadow =
-        (struct rg_context){.device = device, .flags = primary->flags, .api_version = 3020, .primary = true};
+    *shadow = (struct rg_context){.session = rg_device_session(device),
+                                  .device = device,
+                                  .flags = primary->flags,
+                                  .api_version = 3020,
+                                  .primary = true};
     primary->handle = (uint64_t)context;
     return CUDA_SUCCESS;
 }
@@ -95,7 +98,7 @@ static void forget_contents(uint64_t context)
     rg_managed_drop_context(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
-    atomic_store(&rg_session.sticky, CUDA_SUCCESS);
+    atomic_store(&rg_owner_session(context)->sticky, CUDA_SUCCESS);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
@@ -197,7 +200,8 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
         rg_handle_delete(RG_KIND_CONTEXT, (uint64_t)context);
         return status;
     }
-    *shadow_of(context) = (struct rg_context){.device = dev, .flags = flags, .api_version = 3020};
+    *shadow_of(context) = (struct rg_context){
+        .session = rg_device_session(dev), .device = dev, .flags = flags, .api_version = 3020};
     *pctx = context;
     return CUDA_SUCCESS;
 }
@@ -230,12 +234,13 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     struct rg_context *shadow = shadow_of(ctx);
     if (!shadow || shadow->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
+    struct rg_session *session = shadow->session;
     status = rg_op_cuCtxDestroy_v2(ctx);
     struct rg_lane *lane = rg_lane_current();
     if (rg_lane_context(lane) == (uint64_t)ctx)
         rg_lane_set_context(lane, 0);
-    if (lane->sent_context == (uint64_t)ctx)
-        lane->sent_context = 0;
+    if (lane->at[session->number].sent_context == (uint64_t)ctx)
+        lane->at[session->number].sent_context = 0;
     forget_contents((uint64_t)ctx);
     rg_handle_delete(RG_KIND_CONTEXT, (uint64_t)ctx);
     return status;

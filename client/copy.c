@@ -12,6 +12,7 @@
 #include "client/call.h"
 #include "client/handle.h"
 #include "client/optimisations.h"
+#include "client/owner.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
@@ -72,7 +73,7 @@ static CUresult copy_in(const struct copy *copy)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_transfers_may_write_host()) {
         if (copy->asynchronous && is_pinned(&copy->host)) {
-            uint64_t id = rg_pull_create(&copy->host);
+            uint64_t id = rg_pull_create(rg_session_current(), &copy->host);
             if (!id)
                 return CUDA_ERROR_OUT_OF_MEMORY;
             status = rg_op_rgCopyInLate(copy->device, copy->device_pitch, copy->host.width, copy->host.height,
@@ -115,7 +116,7 @@ static CUresult copy_out_waiting(const struct copy *copy)
     if (host->width * host->height <= RG_BULK_MAX) {
         rg_call_expect_bulk(host->memory, host->pitch, host->width, host->height);
     } else {
-        id = rg_landing_create(host, false);
+        id = rg_landing_create(rg_session_current(), host, false);
         if (!id)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -134,7 +135,7 @@ static CUresult copy_out(const struct copy *copy)
         return CUDA_ERROR_INVALID_VALUE;
     if (!copy->asynchronous || !rg_optimise[RG_OPT_LATE] || !is_pinned(&copy->host))
         return copy_out_waiting(copy);
-    uint64_t id = rg_landing_create(&copy->host, true);
+    uint64_t id = rg_landing_create(rg_session_current(), &copy->host, true);
     if (!id)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = rg_op_rgCopyOutLate(copy->device, copy->device_pitch, copy->host.width,

@@ -24,6 +24,15 @@ struct attributes {
     unsigned results[ATTRIBUTES];
 };
 
+/* A device of the application's list: whose it is, and its number there. Constant once the sessions have begun. */
+struct entry {
+    struct rg_session *session;
+    CUdevice number;
+    const struct rg_device_info *info;
+};
+static struct entry devices[RG_DEVICES_MAX];
+static unsigned n_devices;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct attributes *known[RG_DEVICES_MAX];
 
@@ -48,8 +57,38 @@ static const CUdevice_attribute absent[] = {
 
 const struct rg_device_info *rg_device(CUdevice device)
 {
-    return device >= 0 && (uint32_t)device < rg_session.hello.n_devices ? &rg_session.hello.devices[device]
-                                                                        : NULL;
+    return device >= 0 && (unsigned)device < n_devices ? devices[device].info : NULL;
+}
+
+unsigned rg_device_count(void)
+{
+    return n_devices;
+}
+
+struct rg_session *rg_device_session(CUdevice device)
+{
+    return rg_device(device) ? devices[device].session : NULL;
+}
+
+CUdevice rg_device_there(const struct rg_session *session, CUdevice device)
+{
+    return rg_device_session(device) == session ? devices[device].number : -1;
+}
+
+CUdevice rg_device_here(const struct rg_session *session, CUdevice number)
+{
+    for (unsigned i = 0; i < n_devices; i++)
+        if (devices[i].session == session && devices[i].number == number)
+            return (CUdevice)i;
+    return -1;
+}
+
+void rg_devices_list(void)
+{
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        for (uint32_t j = 0; j < rg_sessions[i].hello.n_devices && n_devices < RG_DEVICES_MAX; j++)
+            devices[n_devices++] =
+                (struct entry){&rg_sessions[i], (CUdevice)j, &rg_sessions[i].hello.devices[j]};
 }
 
 CUdevice rg_device_current(void)
@@ -144,7 +183,7 @@ CUresult cuDeviceGetCount(int *count)
         return status;
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
-    *count = (int)rg_session.hello.n_devices;
+    *count = (int)n_devices;
     return CUDA_SUCCESS;
 }
 
@@ -248,9 +287,9 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
         if (sscanf(pciBusId, "%x:%x", &bus, &slot) != 2)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    for (CUdevice i = 0; (uint32_t)i < rg_session.hello.n_devices; i++) {
+    for (CUdevice i = 0; (unsigned)i < n_devices; i++) {
         unsigned d, b, s;
-        if (sscanf(rg_session.hello.devices[i].pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus &&
+        if (sscanf(devices[i].info->pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus &&
             s == slot) {
             *dev = i;
             return CUDA_SUCCESS;

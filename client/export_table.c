@@ -13,11 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int driver_version(void)
-{
-    return (int)rg_session.hello.driver.version;
-}
-
 static CUcontext current_context(void)
 {
     return (CUcontext)rg_context_current();
@@ -25,10 +20,10 @@ static CUcontext current_context(void)
 
 static size_t devices(struct rg_integrity_device *out, size_t max)
 {
-    size_t n = rg_session.hello.n_devices < max ? rg_session.hello.n_devices : max;
+    size_t n = rg_device_count() < max ? rg_device_count() : max;
     for (size_t i = 0; i < n; i++) {
-        const struct rg_device_info *info = &rg_session.hello.devices[i];
         const CUdevice device = (CUdevice)i;
+        const struct rg_device_info *info = rg_device(device);
         memcpy(out[i].uuid, info->uuid, sizeof out[i].uuid);
         out[i].pci_domain = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
         out[i].pci_bus = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
@@ -38,7 +33,7 @@ static size_t devices(struct rg_integrity_device *out, size_t max)
 }
 
 static const struct rg_export_operations operations = {
-    .driver_version = driver_version,
+    .driver_version = rg_driver_version,
     .primary_context = cuDevicePrimaryCtxRetain,
     .module_load = cuModuleLoadData,
     .current_context = current_context,

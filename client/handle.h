@@ -17,7 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct rg_session;
+
 struct rg_context {
+    struct rg_session *session;
     CUdevice device;
     unsigned flags;
     unsigned api_version;
@@ -91,6 +94,9 @@ struct rg_shadow {
 uint64_t rg_handle_create(enum rg_kind kind);
 /** The shadow, or NULL if `handle` is no live handle of `kind`. */
 struct rg_shadow *rg_handle_shadow(enum rg_kind kind, uint64_t handle);
+/** Who a new object belongs to (client/owner.h); 0 until it is set, and for unknown handles. */
+void rg_handle_set_owner(uint64_t handle, uint64_t owner);
+uint64_t rg_handle_owner(enum rg_kind kind, uint64_t handle);
 /** Frees the slot; an unknown handle is fine. */
 void rg_handle_delete(enum rg_kind kind, uint64_t handle);
 /**

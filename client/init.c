@@ -25,12 +25,12 @@ CUresult cuInit(unsigned int flags)
     CUresult status = rg_session_start();
     if (status != CUDA_SUCCESS)
         return status;
-    if (rg_session.hello.n_devices == 0)
+    if (rg_device_count() == 0)
         return CUDA_ERROR_NO_DEVICE;
     CUresult before = CUDA_ERROR_NOT_INITIALIZED;
-    if (atomic_compare_exchange_strong(&rg_session.ended, &before, CUDA_SUCCESS))
+    if (atomic_compare_exchange_strong(&rg_sessions_ended, &before, CUDA_SUCCESS))
         atomic_store(&rg_initialised, true);
-    return atomic_load(&rg_session.ended);
+    return atomic_load(&rg_sessions_ended);
 }
 
 CUresult cuDriverGetVersion(int *driverVersion)
@@ -38,8 +38,7 @@ CUresult cuDriverGetVersion(int *driverVersion)
     if (!driverVersion)
         return CUDA_ERROR_INVALID_VALUE;
     /* Without a server this is a machine with a driver and no device: cuInit says so. */
-    *driverVersion =
-        rg_session_start() == CUDA_SUCCESS ? (int)rg_session.hello.driver.version : RG_API_VERSION;
+    *driverVersion = rg_session_start() == CUDA_SUCCESS ? rg_driver_version() : RG_API_VERSION;
     return CUDA_SUCCESS;
 }
 
@@ -105,7 +104,7 @@ CUresult rg_unsupported(const char *function)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static const char *told[RG_API_COUNT];
     static size_t n_told;
-    CUresult ended = atomic_load(&rg_session.ended);
+    CUresult ended = atomic_load(&rg_sessions_ended);
     if (ended != CUDA_SUCCESS)
         return ended;
     bool known = false;

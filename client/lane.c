@@ -19,19 +19,24 @@ static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread struct rg_lane *own;
 
+static void end_at(struct rg_lane *lane, struct rg_session *session)
+{
+    lane->target = session;
+    (void)rg_op_rgLaneEnd();
+    lane->target = NULL;
+}
+
 static void lane_end(void *pointer)
 {
     struct rg_lane *lane = pointer;
     own = lane; /* the calls below find it; the thread is about to end */
-    if (lane->announced && atomic_load(&rg_session.ended) == CUDA_SUCCESS) {
-        lane->n_contexts = 0;
-        (void)rg_op_rgLaneEnd();
-    }
+    lane->n_contexts = 0;
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        if (lane->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
+            end_at(lane, &rg_sessions[i]);
     own = NULL;
     pthread_mutex_lock(&lock);
-    lane->n_contexts = 0;
-    lane->sent_context = 0;
-    lane->announced = false;
+    memset(lane->at, 0, sizeof lane->at);
     lane->generation++;
     free_numbers[n_free++] = lane->number;
     pthread_mutex_unlock(&lock);

@@ -5,6 +5,8 @@
 #ifndef RG_CLIENT_LANE_H
 #define RG_CLIENT_LANE_H
 
+#include "common/limits.h"
+
 #include <cuda.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -13,8 +15,11 @@
 
 #define RG_REPLY_SMALL 512 /* bytes of outputs that a lane keeps without an allocation */
 
+struct rg_session;
+
 /** One awaited reply. Guarded by the receiver's lock but for the thread that holds the reader role. */
 struct rg_waiter {
+    const struct rg_session *session; /* that the reply comes from */
     pthread_cond_t wake;
     struct rg_waiter *next, *previous; /* threads that wait, in the receiver's list */
     uint32_t token;
@@ -32,11 +37,15 @@ struct rg_waiter {
 struct rg_lane {
     uint32_t number; /* index in the table of lanes */
     uint32_t generation;
-    bool announced;        /* the worker has seen a record of this lane */
-    bool host_call;        /* this thread is running a host function: CUDA calls are not permitted */
-    uint64_t sent_context; /* what the worker takes for this lane's current context */
-    uint64_t *contexts;    /* stack; the last one is current */
+    bool host_call;     /* this thread is running a host function: CUDA calls are not permitted */
+    uint64_t *contexts; /* stack; the last one is current */
     size_t n_contexts, capacity;
+    struct rg_session *target; /* of calls that need no context, in place of the current one's; NULL */
+    /* by session: what its worker knows */
+    struct {
+        bool announced;        /* it has seen a record of this lane */
+        uint64_t sent_context; /* what it takes for this lane's current context */
+    } at[RG_SERVERS_MAX];
     struct rg_waiter waiter;
 };
 

@@ -298,7 +298,7 @@ static bool start_service(void)
     if (started)
         return true;
     owner = getpid();
-    if (rg_thread_start("rg-managed", service_main) != RG_OK)
+    if (rg_thread_start("rg-managed", service_main, NULL) != RG_OK)
         return false;
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     sigemptyset(&action.sa_mask);

@@ -140,7 +140,7 @@ static void keep(const char *server, const struct rg_inventory *inventory)
     bool before = strcmp(state.server, server) == 0 && state.n_devices == wanted;
     if (!wanted)
         wanted = inventory->n_devices;
-    if (!(session && take_again(inventory, rg_session.hello.devices, rg_session.hello.n_devices)) &&
+    if (!(session && take_again(inventory, rg_sessions[0].hello.devices, rg_sessions[0].hello.n_devices)) &&
         !(before && take_again(inventory, state.devices, wanted)))
         pick(inventory, wanted);
     snprintf(state.server, sizeof state.server, "%s", server);
@@ -204,7 +204,7 @@ enum rg_nvml_return rg_nvml_start(void)
     pthread_mutex_unlock(&lock);
     if (first) {
         /* with a session, its server is the one whose devices the application uses */
-        const char *servers = atomic_load(&rg_initialised) ? rg_session.server : getenv("REMOTE_GPU_SERVER");
+        const char *servers = atomic_load(&rg_initialised) ? rg_sessions[0].server : getenv("REMOTE_GPU_SERVER");
         result = ask_servers(servers && *servers ? servers : RG_DEFAULT_SERVER);
     }
     pthread_mutex_unlock(&question);

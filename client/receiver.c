@@ -22,55 +22,54 @@
 #include <string.h>
 #include <unistd.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t background_wake = PTHREAD_COND_INITIALIZER;
-static bool role_taken;
-static bool background_started;
-static int notices_due;
-static struct rg_waiter *waiting; /* first of the list */
-
-static bool session_over(void)
+void rg_receiver_init(struct rg_session *session)
 {
-    return atomic_load(&rg_session.ended) != CUDA_SUCCESS;
+    pthread_mutex_init(&session->receiver.lock, NULL);
+    pthread_cond_init(&session->receiver.background_wake, NULL);
 }
 
-static void malformed(const char *what)
+static bool session_over(const struct rg_session *session)
 {
-    rg_session_end(CUDA_ERROR_DEVICE_UNAVAILABLE, "%s sent a malformed message (%s)", rg_session.server,
-                   what);
+    return atomic_load(&session->ended) != CUDA_SUCCESS;
+}
+
+static void malformed(struct rg_session *session, const char *what)
+{
+    rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s sent a malformed message (%s)",
+                   session->server, what);
 }
 
 /* Takes the bulk part of a reply into the rows its caller named. */
-static enum rg_status take_bulk(struct rg_waiter *waiter, size_t size)
+static enum rg_status take_bulk(struct rg_session *session, struct rg_waiter *waiter, size_t size)
 {
     if (!waiter->bulk || size != waiter->bulk_width * waiter->bulk_height)
-        return size ? rg_conn_recv_bulk(rg_session.conn, NULL, size) : RG_OK;
+        return size ? rg_conn_recv_bulk(session->conn, NULL, size) : RG_OK;
     struct rg_host_area area = {
         waiter->bulk, waiter->bulk_pitch, waiter->bulk_width, waiter->bulk_height, 0, 0};
-    return rg_area_receive(&area, 0, size, rg_session.conn);
+    return rg_area_receive(&area, 0, size, session->conn);
 }
 
-static void handle_reply(const struct rg_message *message)
+static void handle_reply(struct rg_session *session, const struct rg_message *message)
 {
     struct rg_reader in = rg_reader_of(message->data, message->size);
     struct rg_reply reply;
     rg_get(&in, sizeof(struct rg_message_header));
     rg_get_into(&in, &reply, sizeof reply);
     if (in.bad || reply.size != rg_left(&in)) {
-        malformed("reply");
+        malformed(session, "reply");
         return;
     }
     struct rg_lane *lane = rg_lane_of_token(reply.token);
     struct rg_waiter *waiter = lane ? &lane->waiter : NULL;
-    if (!waiter || waiter->done || waiter->token != reply.token) {
-        malformed("reply that nobody waits for");
+    if (!waiter || waiter->session != session || waiter->done || waiter->token != reply.token) {
+        malformed(session, "reply that nobody waits for");
         return;
     }
     if (reply.size > sizeof waiter->small) {
         waiter->output = malloc(reply.size);
         if (!waiter->output) {
             waiter->output = waiter->small;
-            rg_session_end(CUDA_ERROR_OUT_OF_MEMORY, "no memory for an answer of %zu bytes",
+            rg_session_end(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory for an answer of %zu bytes",
                            (size_t)reply.size);
             return;
         }
@@ -78,15 +77,15 @@ static void handle_reply(const struct rg_message *message)
     memcpy(waiter->output, in.at, reply.size);
     waiter->size = reply.size;
     waiter->result = (CUresult)reply.result;
-    enum rg_status status = take_bulk(waiter, message->bulk_size);
+    enum rg_status status = take_bulk(session, waiter, message->bulk_size);
     if (status == RG_ERR_FAULT)
         waiter->result = CUDA_ERROR_INVALID_VALUE;
     if (reply.async_result)
-        rg_session_async_error((CUresult)reply.async_result, reply.async_op);
-    pthread_mutex_lock(&lock);
+        rg_session_async_error(session, (CUresult)reply.async_result, reply.async_op);
+    pthread_mutex_lock(&session->receiver.lock);
     waiter->done = true;
     pthread_cond_signal(&waiter->wake);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&session->receiver.lock);
 }
 
 static void print_output(const struct rg_notice *notice, struct rg_reader *in)
@@ -98,191 +97,198 @@ static void print_output(const struct rg_notice *notice, struct rg_reader *in)
     fwrite(text, 1, left, stream);
 }
 
-static void handle_notice(const struct rg_message *message)
+static void handle_notice(struct rg_session *session, const struct rg_message *message)
 {
     struct rg_reader in = rg_reader_of(message->data, message->size);
     struct rg_notice notice;
     rg_get(&in, sizeof(struct rg_message_header));
     rg_get_into(&in, &notice, sizeof notice);
     if (in.bad) {
-        malformed("notice");
+        malformed(session, "notice");
         return;
     }
     switch (notice.type) {
     case RG_NOTICE_ERROR:
-        rg_session_async_error((CUresult)notice.arg[0], (unsigned)notice.arg[1]);
+        rg_session_async_error(session, (CUresult)notice.arg[0], (unsigned)notice.arg[1]);
         return;
     case RG_NOTICE_OUTPUT:
         print_output(&notice, &in);
         return;
     default:
-        if (rg_transfer_notice(&notice, rg_session.conn, message->bulk_size) == RG_ERR_PROTOCOL)
-            malformed("notice of an unknown transfer");
+        if (rg_transfer_notice(session, &notice, message->bulk_size) == RG_ERR_PROTOCOL)
+            malformed(session, "notice of an unknown transfer");
         return;
     }
 }
 
-static void handle_control(const struct rg_message *message)
+static void handle_control(struct rg_session *session, const struct rg_message *message)
 {
     struct rg_control control;
     if (rg_control_unpack(message->data, message->size, &control) != RG_OK) {
-        malformed("control message");
+        malformed(session, "control message");
         return;
     }
     if (control.kind == RG_CONTROL_SESSION_END)
-        rg_session_end(CUDA_ERROR_DEVICE_UNAVAILABLE, "%s ended the session: %s", rg_session.server,
+        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s ended the session: %s", session->server,
                        control.session_end.reason);
     else if (control.kind == RG_CONTROL_REFUSAL)
-        rg_session_end(CUDA_ERROR_DEVICE_UNAVAILABLE, "%s ended the session: %s", rg_session.server,
+        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s ended the session: %s", session->server,
                        control.refusal.reason);
     rg_control_fini(&control);
 }
 
 /* Receives and handles one message; the caller holds the role. */
-static void receive_one(void)
+static void receive_one(struct rg_session *session)
 {
     struct rg_message message;
-    enum rg_status status = rg_conn_recv(rg_session.conn, -1, &message);
+    enum rg_status status = rg_conn_recv(session->conn, -1, &message);
     if (status != RG_OK) {
         rg_session_end(
-            CUDA_ERROR_DEVICE_UNAVAILABLE,
+            session, CUDA_ERROR_DEVICE_UNAVAILABLE,
             "lost the connection to %s (%s); CUDA calls of this program now fail, restart it when the "
             "server is back",
-            rg_session.server, rg_status_string(status));
+            session->server, rg_status_string(status));
         return;
     }
-    rg_stats.received_messages++;
-    rg_stats.received_bytes += message.size + message.bulk_size;
+    session->stats.received_messages++;
+    session->stats.received_bytes += message.size + message.bulk_size;
     struct rg_message_header header;
     if (message.size < sizeof header) {
-        malformed("message without a header");
+        malformed(session, "message without a header");
         return;
     }
     memcpy(&header, message.data, sizeof header);
     switch (header.kind) {
     case RG_MESSAGE_REPLY:
-        handle_reply(&message);
+        handle_reply(session, &message);
         return;
     case RG_MESSAGE_NOTICE:
-        handle_notice(&message);
+        handle_notice(session, &message);
         return;
     case RG_MESSAGE_CONTROL:
-        handle_control(&message);
+        handle_control(session, &message);
         return;
     default:
-        malformed("unknown kind of message");
+        malformed(session, "unknown kind of message");
     }
 }
 
 /* Gives the role to whoever should have it next; the lock is held, the role is free. */
-static void pass_role(void)
+static void pass_role(struct rg_receiver *receiver)
 {
-    if (role_taken)
+    if (receiver->role_taken)
         return;
-    for (struct rg_waiter *waiter = waiting; waiter; waiter = waiter->next)
+    for (struct rg_waiter *waiter = receiver->waiting; waiter; waiter = waiter->next)
         if (!waiter->done) {
             pthread_cond_signal(&waiter->wake);
             return;
         }
-    if (notices_due > 0)
-        pthread_cond_signal(&background_wake);
+    if (receiver->notices_due > 0)
+        pthread_cond_signal(&receiver->background_wake);
 }
 
-static bool others_wait(void)
+static bool others_wait(const struct rg_receiver *receiver)
 {
-    for (struct rg_waiter *waiter = waiting; waiter; waiter = waiter->next)
+    for (struct rg_waiter *waiter = receiver->waiting; waiter; waiter = waiter->next)
         if (!waiter->done)
             return true;
     return false;
 }
 
-static void *background_main(void *unused)
+static void *background_main(void *argument)
 {
-    (void)unused;
-    pthread_mutex_lock(&lock);
+    struct rg_session *session = argument;
+    struct rg_receiver *receiver = &session->receiver;
+    pthread_mutex_lock(&receiver->lock);
     for (;;) {
-        while (role_taken || notices_due <= 0 || others_wait() || session_over())
-            pthread_cond_wait(&background_wake, &lock);
-        role_taken = true;
-        pthread_mutex_unlock(&lock);
-        receive_one();
-        pthread_mutex_lock(&lock);
-        role_taken = false;
-        pass_role();
+        while (receiver->role_taken || receiver->notices_due <= 0 || others_wait(receiver) ||
+               session_over(session))
+            pthread_cond_wait(&receiver->background_wake, &receiver->lock);
+        receiver->role_taken = true;
+        pthread_mutex_unlock(&receiver->lock);
+        receive_one(session);
+        pthread_mutex_lock(&receiver->lock);
+        receiver->role_taken = false;
+        pass_role(receiver);
     }
     return NULL;
 }
 
-void rg_receiver_expect_notices(int change)
+void rg_receiver_expect_notices(struct rg_session *session, int change)
 {
-    pthread_mutex_lock(&lock);
-    notices_due += change;
-    if (!background_started && notices_due > 0)
-        background_started = rg_thread_start("rg-receiver", background_main) == RG_OK;
-    pass_role();
-    pthread_mutex_unlock(&lock);
+    struct rg_receiver *receiver = &session->receiver;
+    pthread_mutex_lock(&receiver->lock);
+    receiver->notices_due += change;
+    if (!receiver->background_started && receiver->notices_due > 0)
+        receiver->background_started = rg_thread_start("rg-receiver", background_main, session) == RG_OK;
+    pass_role(receiver);
+    pthread_mutex_unlock(&receiver->lock);
 }
 
-void rg_receiver_prepare(struct rg_waiter *waiter, uint32_t token)
+void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token)
 {
+    struct rg_receiver *receiver = &session->receiver;
+    waiter->session = session;
     waiter->token = token;
     waiter->output = waiter->small;
     waiter->size = 0;
     waiter->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&receiver->lock);
     waiter->done = false;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&receiver->lock);
 }
 
-static void list_add(struct rg_waiter *waiter)
+static void list_add(struct rg_receiver *receiver, struct rg_waiter *waiter)
 {
     waiter->previous = NULL;
-    waiter->next = waiting;
-    if (waiting)
-        waiting->previous = waiter;
-    waiting = waiter;
+    waiter->next = receiver->waiting;
+    if (receiver->waiting)
+        receiver->waiting->previous = waiter;
+    receiver->waiting = waiter;
 }
 
-static void list_remove(struct rg_waiter *waiter)
+static void list_remove(struct rg_receiver *receiver, struct rg_waiter *waiter)
 {
     if (waiter->previous)
         waiter->previous->next = waiter->next;
     else
-        waiting = waiter->next;
+        receiver->waiting = waiter->next;
     if (waiter->next)
         waiter->next->previous = waiter->previous;
 }
 
-void rg_receiver_wait(struct rg_waiter *waiter)
+void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
 {
-    pthread_mutex_lock(&lock);
-    list_add(waiter);
-    while (!waiter->done && !session_over()) {
-        if (role_taken) {
-            pthread_cond_wait(&waiter->wake, &lock);
+    struct rg_receiver *receiver = &session->receiver;
+    pthread_mutex_lock(&receiver->lock);
+    list_add(receiver, waiter);
+    while (!waiter->done && !session_over(session)) {
+        if (receiver->role_taken) {
+            pthread_cond_wait(&waiter->wake, &receiver->lock);
             continue;
         }
-        role_taken = true;
-        while (!waiter->done && !session_over()) {
-            pthread_mutex_unlock(&lock);
-            receive_one();
-            pthread_mutex_lock(&lock);
+        receiver->role_taken = true;
+        while (!waiter->done && !session_over(session)) {
+            pthread_mutex_unlock(&receiver->lock);
+            receive_one(session);
+            pthread_mutex_lock(&receiver->lock);
         }
-        role_taken = false;
+        receiver->role_taken = false;
     }
     if (!waiter->done) {
         waiter->done = true; /* the session is over */
-        waiter->result = atomic_load(&rg_session.ended);
+        waiter->result = atomic_load(&session->ended);
     }
-    list_remove(waiter);
-    pass_role();
-    pthread_mutex_unlock(&lock);
+    list_remove(receiver, waiter);
+    pass_role(receiver);
+    pthread_mutex_unlock(&receiver->lock);
 }
 
-void rg_receiver_wake_all(void)
+void rg_receiver_wake_all(struct rg_session *session)
 {
-    pthread_mutex_lock(&lock);
-    for (struct rg_waiter *waiter = waiting; waiter; waiter = waiter->next)
+    struct rg_receiver *receiver = &session->receiver;
+    pthread_mutex_lock(&receiver->lock);
+    for (struct rg_waiter *waiter = receiver->waiting; waiter; waiter = waiter->next)
         pthread_cond_signal(&waiter->wake);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&receiver->lock);
 }

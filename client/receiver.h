@@ -11,13 +11,26 @@
 #include "client/lane.h"
 #include "common/status.h"
 
+struct rg_session;
+
+/** The receiving side of one session; used by receiver.c alone. */
+struct rg_receiver {
+    pthread_mutex_t lock;
+    pthread_cond_t background_wake;
+    bool role_taken;
+    bool background_started;
+    int notices_due;
+    struct rg_waiter *waiting; /* first of the list */
+};
+
+void rg_receiver_init(struct rg_session *session);
 /** Gets `waiter` ready for the reply named by `token`; before the record is sent. */
-void rg_receiver_prepare(struct rg_waiter *waiter, uint32_t token);
+void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token);
 /** Waits until the reply is there or the session has ended. */
-void rg_receiver_wait(struct rg_waiter *waiter);
+void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter);
 /** The worker will send notices that no call waits for: adds `change` to how many are due (host calls, landings). */
-void rg_receiver_expect_notices(int change);
+void rg_receiver_expect_notices(struct rg_session *session, int change);
 /** Wakes every waiter; the session has ended. */
-void rg_receiver_wake_all(void);
+void rg_receiver_wake_all(struct rg_session *session);
 
 #endif

@@ -8,6 +8,7 @@
 #include "client/session.h"
 
 #include "client/command.h"
+#include "client/device.h"
 #include "client/nvml.h"
 #include "client/optimisations.h"
 #include "client/query.h"
@@ -24,40 +25,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct rg_session rg_session = {.ended = CUDA_ERROR_NOT_INITIALIZED};
+struct rg_session rg_sessions[RG_SERVERS_MAX];
+unsigned rg_n_sessions;
+_Atomic CUresult rg_sessions_ended = CUDA_ERROR_NOT_INITIALIZED;
 atomic_bool rg_initialised;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool tried;
 static CUresult outcome;
-static atomic_bool over; /* the connection is not to be used any more */
 
 static void after_fork_in_child(void)
 {
-    /* The connection is the parent's: drop our copy of its descriptor, so that the parent's end still ends it. */
-    atomic_store(&rg_session.ended, CUDA_ERROR_NOT_INITIALIZED);
-    atomic_store(&over, true);
+    atomic_store(&rg_sessions_ended, CUDA_ERROR_NOT_INITIALIZED);
     tried = true;
     outcome = CUDA_ERROR_NOT_INITIALIZED;
-    if (rg_session.conn)
-        rg_conn_abandon(rg_session.conn);
+    /* The connections are the parent's: drop our copies of their descriptors, so that the parent's end still ends
+     * them. */
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        atomic_store(&rg_sessions[i].ended, CUDA_ERROR_NOT_INITIALIZED);
+        atomic_store(&rg_sessions[i].over, true);
+        rg_conn_abandon(rg_sessions[i].conn);
+    }
 }
 
 /* Our number of each operation → the server's. */
-static void map_operations(void)
+static void map_operations(struct rg_session *session)
 {
-    const struct rg_server_hello *hello = &rg_session.hello;
+    const struct rg_server_hello *hello = &session->hello;
     if (memcmp(hello->api_digest, rg_api_digest, sizeof rg_api_digest) == 0) {
         for (unsigned op = 1; op < RG_OP_COUNT; op++)
-            rg_session.op_numbers[op] = (uint16_t)op;
+            session->op_numbers[op] = (uint16_t)op;
         return;
     }
     unsigned unknown = 0;
     for (unsigned op = 1; op < RG_OP_COUNT; op++) {
-        for (uint32_t number = 1; number < hello->n_opcode_names && !rg_session.op_numbers[op]; number++)
+        for (uint32_t number = 1; number < hello->n_opcode_names && !session->op_numbers[op]; number++)
             if (strcmp(hello->opcode_names[number], rg_op_names[op]) == 0)
-                rg_session.op_numbers[op] = (uint16_t)number;
-        unknown += !rg_session.op_numbers[op];
+                session->op_numbers[op] = (uint16_t)number;
+        unknown += !session->op_numbers[op];
     }
     rg_info("the server is of another build (%s); %u of %u operations are not known to it", hello->software,
             unknown, RG_OP_COUNT - 1);
@@ -86,23 +91,24 @@ static void choose_devices(const char *server, struct rg_client_hello *hello)
         hello->gpu_indices[hello->n_gpu_indices++] = n_shown ? shown[visible[i]] : visible[i];
 }
 
-static bool say_hello(const char *server)
+static bool say_hello(struct rg_session *session)
 {
+    const char *server = session->server;
     struct rg_control hello, answer;
     rg_client_hello_init(&hello, RG_PURPOSE_SESSION);
     memcpy(hello.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest);
     choose_devices(server, &hello.client_hello);
-    enum rg_status status = rg_control_send(rg_session.conn, &hello);
+    enum rg_status status = rg_control_send(session->conn, &hello);
     if (status == RG_OK)
-        status = rg_control_receive(rg_session.conn, 60000, &answer);
+        status = rg_control_receive(session->conn, 60000, &answer);
     if (status != RG_OK) {
         rg_error("%s did not complete the handshake (%s); is it a remote-gpud?", server,
                  rg_status_string(status));
         return false;
     }
     if (answer.kind == RG_CONTROL_SERVER_HELLO) {
-        rg_session.hello_message = answer; /* keeps the memory that hello points to */
-        rg_session.hello = answer.server_hello;
+        session->hello_message = answer; /* keeps the memory that hello points to */
+        session->hello = answer.server_hello;
         return true;
     }
     if (answer.kind == RG_CONTROL_REFUSAL)
@@ -114,31 +120,31 @@ static bool say_hello(const char *server)
 }
 
 /* Connects to one server and says hello; what fails is told. */
-static bool connect_to(const char *server)
+static bool connect_to(struct rg_session *session, const char *server)
 {
-    snprintf(rg_session.server, sizeof rg_session.server, "%s", server);
+    snprintf(session->server, sizeof session->server, "%s", server);
     char why[256] = "";
-    if (rg_transport_connect(server, NULL, why, sizeof why, &rg_session.conn) != RG_OK) {
+    if (rg_transport_connect(server, NULL, why, sizeof why, &session->conn) != RG_OK) {
         rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER) and that "
                  "remote-gpud "
                  "runs there",
                  server, why);
         return false;
     }
-    if (say_hello(server))
+    if (say_hello(session))
         return true;
-    rg_conn_destroy(rg_session.conn);
-    rg_session.conn = NULL;
+    rg_conn_destroy(session->conn);
+    session->conn = NULL;
     return false;
 }
 
 /* The first server of the list (separated by commas) that takes us. */
-static bool connect_to_any(const char *servers)
+static bool connect_to_any(struct rg_session *session, const char *servers)
 {
     RG_CLEANUP_FREE char *list = strdup(servers);
     char *rest = list, *server;
     while (rest && (server = strsep(&rest, ",")))
-        if (*server && connect_to(server))
+        if (*server && connect_to(session, server))
             return true;
     return false;
 }
@@ -152,17 +158,20 @@ static CUresult start(void)
         return CUDA_ERROR_NO_DEVICE;
     }
     const char *servers = getenv("REMOTE_GPU_SERVER");
-    if (!connect_to_any(servers && *servers ? servers : RG_DEFAULT_SERVER))
+    struct rg_session *session = &rg_sessions[0];
+    if (!connect_to_any(session, servers && *servers ? servers : RG_DEFAULT_SERVER))
         return CUDA_ERROR_NO_DEVICE;
-    map_operations();
-    pthread_atfork(NULL, NULL, after_fork_in_child);
-    if (rg_command_start() != RG_OK)
+    map_operations(session);
+    rg_receiver_init(session);
+    if (rg_command_start(session) != RG_OK)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_n_sessions = 1;
+    rg_devices_list();
+    pthread_atfork(NULL, NULL, after_fork_in_child);
     rg_stats_start();
-    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u",
-            (unsigned long long)rg_session.hello.session, rg_session.server,
-            rg_conn_transport(rg_session.conn), rg_session.hello.n_devices,
-            rg_session.hello.driver.version / 1000, rg_session.hello.driver.version % 1000 / 10);
+    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u", (unsigned long long)session->hello.session,
+            session->server, rg_conn_transport(session->conn), session->hello.n_devices,
+            session->hello.driver.version / 1000, session->hello.driver.version % 1000 / 10);
     return CUDA_SUCCESS;
 }
 
@@ -179,9 +188,9 @@ CUresult rg_session_start(void)
     return outcome;
 }
 
-void rg_session_end(CUresult error, const char *format, ...)
+void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
 {
-    if (atomic_exchange(&over, true))
+    if (atomic_exchange(&session->over, true))
         return;
     char text[512];
     va_list arguments;
@@ -189,11 +198,26 @@ void rg_session_end(CUresult error, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     rg_error("%s", text);
-    atomic_store(&rg_session.ended, error);
-    outcome = error;
-    rg_conn_interrupt(rg_session.conn);
-    rg_transfers_drop();
-    rg_receiver_wake_all();
+    atomic_store(&session->ended, error);
+    bool last = true;
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        last &= atomic_load(&rg_sessions[i].ended) != CUDA_SUCCESS;
+    if (last) {
+        outcome = error;
+        atomic_store(&rg_sessions_ended, error);
+    }
+    rg_conn_interrupt(session->conn);
+    rg_transfers_drop(session);
+    rg_receiver_wake_all(session);
+}
+
+int rg_driver_version(void)
+{
+    uint32_t oldest = UINT32_MAX;
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        if (rg_sessions[i].hello.driver.version < oldest)
+            oldest = rg_sessions[i].hello.driver.version;
+    return (int)oldest;
 }
 
 bool rg_error_is_sticky(CUresult error)
@@ -215,21 +239,21 @@ bool rg_error_is_sticky(CUresult error)
     }
 }
 
-void rg_session_async_error(CUresult error, unsigned op)
+void rg_session_async_error(struct rg_session *session, CUresult error, unsigned op)
 {
     const char *name = op < RG_OP_COUNT ? rg_op_names[op] : "an unknown call";
     rg_info("%s failed after it had returned: error %d", name, (int)error);
     if (rg_error_is_sticky(error)) {
-        atomic_store(&rg_session.sticky, error);
+        atomic_store(&session->sticky, error);
         return;
     }
     CUresult none = CUDA_SUCCESS;
-    atomic_compare_exchange_strong(&rg_session.latched, &none, error);
+    atomic_compare_exchange_strong(&session->latched, &none, error);
 }
 
-CUresult rg_session_take_latched(void)
+CUresult rg_session_take_latched(struct rg_session *session)
 {
-    if (atomic_load_explicit(&rg_session.latched, memory_order_relaxed) == CUDA_SUCCESS)
-        return atomic_load_explicit(&rg_session.sticky, memory_order_relaxed);
-    return atomic_exchange(&rg_session.latched, CUDA_SUCCESS);
+    if (atomic_load_explicit(&session->latched, memory_order_relaxed) == CUDA_SUCCESS)
+        return atomic_load_explicit(&session->sticky, memory_order_relaxed);
+    return atomic_exchange(&session->latched, CUDA_SUCCESS);
 }

@@ -1,16 +1,21 @@
 /*
- * session.h - the one session of this process: how it begins, what it is, how it ends.
+ * session.h - the sessions of this process, one a server: how they begin, what they are, how they end.
  *
- * The session is made by the first call that needs the server (cuInit, or a question before it) and lives until the
- * process ends. Its parts: the command stream (command.h) that carries calls to the worker, the receiver
+ * They are made by the first call that needs a server (cuInit, or a question before it) and live until the process
+ * ends. The parts of each: the command stream (command.h) that carries calls to the worker, the receiver
  * (receiver.h) that takes what comes back, the lanes (lane.h) of the application's threads.
  *
- * It can end early: the connection breaks, the server ends it, a fork leaves it behind. From then on every call
- * returns the same error; nothing of the application is touched.
+ * A call belongs to the session of the context that is current, or of what it names. A session can end early: the
+ * connection breaks, the server ends it, a fork leaves it behind. From then on every call that belongs to it returns
+ * the same error, and when there is none left, every call does; nothing of the application is touched.
  */
 #ifndef RG_CLIENT_SESSION_H
 #define RG_CLIENT_SESSION_H
 
+#include "client/command.h"
+#include "client/receiver.h"
+#include "client/stats.h"
+#include "common/limits.h"
 #include "generated/proto/ops.h"
 #include "proto/control.h"
 #include "transport/transport.h"
@@ -21,6 +26,7 @@
 #include <stdbool.h>
 
 struct rg_session {
+    unsigned number; /* in rg_sessions */
     struct rg_conn *conn;
     char server[256]; /* as the user named it */
     struct rg_server_hello hello;
@@ -28,27 +34,39 @@ struct rg_session {
     uint16_t op_numbers[RG_OP_COUNT]; /* ours → the server's; 0: the server does not know it */
     /* CUDA_SUCCESS while calls are possible; set once, read without a lock by every call */
     _Atomic CUresult ended;
+    atomic_bool over; /* the connection is not to be used any more */
     /* the context's sticky error once one is known, else CUDA_SUCCESS */
     _Atomic CUresult sticky;
     /* error of a call that nobody waited for, to be returned by the next that waits */
     _Atomic CUresult latched;
+    _Atomic uint64_t context; /* the last one that a call used here */
+    struct rg_command command;
+    struct rg_receiver receiver;
+    struct rg_stats stats;
 };
 
-extern struct rg_session rg_session;
+/** Those that began, in the order in which the user named the servers; constant once rg_session_start has succeeded. */
+extern struct rg_session rg_sessions[RG_SERVERS_MAX];
+extern unsigned rg_n_sessions;
+/** CUDA_SUCCESS from cuInit on, for as long as one session lives. */
+extern _Atomic CUresult rg_sessions_ended;
 
 /**
  * Connects if that has not happened yet. CUDA_SUCCESS, or the error that this and every later attempt returns
  * (CUDA_ERROR_NO_DEVICE: no server, or it refused; told once on stderr with the reason). Any thread.
  */
 CUresult rg_session_start(void);
-/** Marks the session as over, tells the user why (one line, once), wakes all who wait. Any thread. */
-void rg_session_end(CUresult error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Marks a session as over, tells the user why (one line, once), wakes all who wait. Any thread. */
+void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /** Notes an error that the worker reported for an earlier call. */
-void rg_session_async_error(CUresult error, unsigned op);
+void rg_session_async_error(struct rg_session *session, CUresult error, unsigned op);
 /** Takes the latched error, if there is one. */
-CUresult rg_session_take_latched(void);
+CUresult rg_session_take_latched(struct rg_session *session);
 /** Whether an error of the context stays until the context is gone. */
 bool rg_error_is_sticky(CUresult error);
+/** The version of the driver, of several the oldest. */
+int rg_driver_version(void);
 /** cuInit was called and succeeded. */
 extern atomic_bool rg_initialised;
 

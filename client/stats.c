@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-struct rg_stats rg_stats;
 static uint64_t started;
 static pid_t owner;
 
@@ -28,16 +27,26 @@ __attribute__((destructor)) static void write_stats(void)
     const char *path = getenv("REMOTE_GPU_STATS");
     if (!path || !*path || !started || getpid() != owner)
         return;
+    struct rg_stats sum = {0};
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        const struct rg_stats *stats = &rg_sessions[i].stats;
+        sum.calls += stats->calls;
+        sum.round_trips += stats->round_trips;
+        sum.sent_messages += stats->sent_messages;
+        sum.received_messages += stats->received_messages;
+        sum.sent_bytes += stats->sent_bytes;
+        sum.received_bytes += stats->received_bytes;
+    }
     char line[512];
     int length =
         snprintf(line, sizeof line,
                  "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%.6f,\"calls\":%llu,\"round_trips\":%llu,"
                  "\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,"
                  "\"bytes_received\":%llu}\n",
-                 (int)owner, rg_conn_transport(rg_session.conn), (double)(rg_now_ns() - started) / 1e9,
-                 (unsigned long long)rg_stats.calls, (unsigned long long)rg_stats.round_trips,
-                 (unsigned long long)rg_stats.sent_messages, (unsigned long long)rg_stats.received_messages,
-                 (unsigned long long)rg_stats.sent_bytes, (unsigned long long)rg_stats.received_bytes);
+                 (int)owner, rg_conn_transport(rg_sessions[0].conn), (double)(rg_now_ns() - started) / 1e9,
+                 (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
+                 (unsigned long long)sum.sent_messages, (unsigned long long)sum.received_messages,
+                 (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -1,6 +1,6 @@
 /*
- * stats.h - counters of the session. Each is written under the lock of the path it is on (command.c, receiver.c) and
- * read when the process ends, for `remote-gpu run --stats`.
+ * stats.h - counters of a session. Each is written under the lock of the path it is on (command.c, receiver.c) and read
+ * when the process ends, for `remote-gpu run --stats`; those of several sessions are added up.
  */
 #ifndef RG_CLIENT_STATS_H
 #define RG_CLIENT_STATS_H
@@ -8,17 +8,15 @@
 #include <stdint.h>
 
 struct rg_stats {
-    uint64_t calls;             /* records of the application's calls; the command stream's lock */
-    uint64_t round_trips;       /* replies waited for; the command stream's lock */
-    uint64_t sent_messages;     /* the send lock */
-    uint64_t sent_bytes;        /* without the transport's framing */
+    uint64_t calls;                     /* records of the application's calls; the command stream's lock */
+    uint64_t round_trips;               /* replies waited for; the command stream's lock */
+    uint64_t sent_messages;             /* the send lock */
+    uint64_t sent_bytes;                /* without the transport's framing */
     _Atomic uint64_t received_messages; /* the reader role; senders read it for the header's `ack` */
     uint64_t received_bytes;
 };
 
-extern struct rg_stats rg_stats;
-
-/** Remembers when the session began; from then on the process's end writes the counters if REMOTE_GPU_STATS asks. */
+/** Remembers when the first session began; from then on the process's end writes the counters if REMOTE_GPU_STATS asks. */
 void rg_stats_start(void);
 
 #endif

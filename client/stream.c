@@ -7,6 +7,7 @@
 #include "client/device.h"
 #include "client/handle.h"
 #include "client/lane.h"
+#include "client/owner.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
@@ -164,7 +165,8 @@ static CUresult host_call(CUstream stream, CUhostFn function, CUstreamCallback c
         return CUDA_ERROR_INVALID_HANDLE;
     if (rg_capture_takes(stream))
         return function ? rg_capture_host(function, user, stream) : rg_capture_refuse(stream);
-    uint64_t id = rg_host_call_create(function, callback, stream, user);
+    uint64_t id = rg_host_call_create(rg_owner_session(rg_owner_of(RG_KIND_STREAM, (uint64_t)stream)),
+                                      function, callback, stream, user);
     if (!id)
         return CUDA_ERROR_OUT_OF_MEMORY;
     status = rg_op_rgHostCall(rg_effective_stream(stream), id, callback != NULL);

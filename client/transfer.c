@@ -21,6 +21,7 @@ enum transfer_kind { LANDING, LATE_LANDING, PULL, HOST_CALL };
 struct transfer {
     struct transfer *next; /* in its bucket, later in the queue of due host calls */
     uint64_t id;
+    struct rg_session *session;
     enum transfer_kind kind;
     struct rg_host_area area;
     CUhostFn function;
@@ -32,6 +33,7 @@ struct transfer {
 
 struct pull_part {
     struct pull_part *next;
+    struct rg_session *session;
     uint64_t id, offset, size;
     struct rg_host_area area;
 };
@@ -63,7 +65,7 @@ static uint64_t add(struct transfer *transfer)
         n_host_writers++;
     pthread_mutex_unlock(&lock);
     if (transfer->kind != LANDING)
-        rg_receiver_expect_notices(1);
+        rg_receiver_expect_notices(transfer->session, 1);
     return transfer->id;
 }
 
@@ -80,40 +82,44 @@ static struct transfer *take(uint64_t id)
     return NULL;
 }
 
-static struct transfer *find(uint64_t id)
+/* What a session's worker names by `id`; the lock is held. */
+static struct transfer *find(const struct rg_session *session, uint64_t id)
 {
     for (struct transfer *transfer = buckets[id % BUCKETS]; transfer; transfer = transfer->next)
-        if (transfer->id == id)
+        if (transfer->id == id && transfer->session == session)
             return transfer;
     return NULL;
 }
 
-static uint64_t create(enum transfer_kind kind, const struct rg_host_area *area)
+static uint64_t create(struct rg_session *session, enum transfer_kind kind, const struct rg_host_area *area)
 {
     struct transfer *transfer = calloc(1, sizeof *transfer);
     if (!transfer)
         return 0;
+    transfer->session = session;
     transfer->kind = kind;
     if (area)
         transfer->area = *area;
     return add(transfer);
 }
 
-uint64_t rg_landing_create(const struct rg_host_area *area, bool late)
+uint64_t rg_landing_create(struct rg_session *session, const struct rg_host_area *area, bool late)
 {
-    return create(late ? LATE_LANDING : LANDING, area);
+    return create(session, late ? LATE_LANDING : LANDING, area);
 }
 
-uint64_t rg_pull_create(const struct rg_host_area *area)
+uint64_t rg_pull_create(struct rg_session *session, const struct rg_host_area *area)
 {
-    return create(PULL, area);
+    return create(session, PULL, area);
 }
 
-uint64_t rg_host_call_create(CUhostFn function, CUstreamCallback callback, CUstream stream, void *user)
+uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUstreamCallback callback,
+                             CUstream stream, void *user)
 {
     struct transfer *transfer = calloc(1, sizeof *transfer);
     if (!transfer)
         return 0;
+    transfer->session = session;
     transfer->kind = HOST_CALL;
     transfer->function = function;
     transfer->callback = callback;
@@ -148,7 +154,7 @@ void rg_transfer_cancel(uint64_t id)
         return;
     finished(transfer->kind);
     if (transfer->kind != LANDING)
-        rg_receiver_expect_notices(-1);
+        rg_receiver_expect_notices(transfer->session, -1);
     free(transfer);
 }
 
@@ -160,13 +166,21 @@ bool rg_transfers_may_write_host(void)
     return may;
 }
 
-void rg_transfers_drop(void)
+void rg_transfers_drop(struct rg_session *session)
 {
     pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < BUCKETS; i++)
-        while (buckets[i])
-            free(take(buckets[i]->id));
-    n_host_writers = 0;
+        for (struct transfer **at = &buckets[i]; *at;) {
+            struct transfer *transfer = *at;
+            if (transfer->session != session) {
+                at = &transfer->next;
+                continue;
+            }
+            *at = transfer->next;
+            if (transfer->kind == LATE_LANDING || transfer->kind == HOST_CALL)
+                n_host_writers--;
+            free(transfer);
+        }
     pthread_mutex_unlock(&lock);
 }
 
@@ -239,17 +253,17 @@ static void *call_main(void *unused)
             call->function(call->user);
         finished(HOST_CALL);
         struct rg_answer answer = {.type = RG_ANSWER_HOST_DONE, .id = call->id};
-        rg_command_answer(&answer, NULL, 0);
+        rg_command_answer(call->session, &answer, NULL, 0);
         free(call);
         pthread_mutex_lock(&lock);
     }
     return NULL;
 }
 
-static enum rg_status host_call_due(const struct rg_notice *notice)
+static enum rg_status host_call_due(struct rg_session *session, const struct rg_notice *notice)
 {
     pthread_mutex_lock(&lock);
-    struct transfer *call = find(notice->id);
+    struct transfer *call = find(session, notice->id);
     if (!call || call->kind != HOST_CALL) {
         pthread_mutex_unlock(&lock);
         return RG_ERR_PROTOCOL;
@@ -264,20 +278,21 @@ static enum rg_status host_call_due(const struct rg_notice *notice)
     *due_last = call;
     due_last = &call->next;
     if (!call_thread_started)
-        call_thread_started = rg_thread_start("rg-host-call", call_main) == RG_OK;
+        call_thread_started = rg_thread_start("rg-host-call", call_main, NULL) == RG_OK;
     pthread_cond_signal(&call_due);
     pthread_mutex_unlock(&lock);
-    rg_receiver_expect_notices(-1);
+    rg_receiver_expect_notices(session, -1);
     return RG_OK;
 }
 
 /* --- landings ------------------------------------------------------------------------------------------ */
 
-static enum rg_status landing_part(const struct rg_notice *notice, struct rg_conn *conn, size_t bulk_size)
+static enum rg_status landing_part(struct rg_session *session, const struct rg_notice *notice,
+                                   size_t bulk_size)
 {
     const uint64_t offset = notice->arg[0], size = notice->arg[1];
     pthread_mutex_lock(&lock);
-    struct transfer *transfer = find(notice->id);
+    struct transfer *transfer = find(session, notice->id);
     bool good = transfer && (transfer->kind == LANDING || transfer->kind == LATE_LANDING) &&
                 size == bulk_size && offset <= area_size(&transfer->area) &&
                 size <= area_size(&transfer->area) - offset;
@@ -286,26 +301,26 @@ static enum rg_status landing_part(const struct rg_notice *notice, struct rg_con
     pthread_mutex_unlock(&lock);
     if (!good)
         return RG_ERR_PROTOCOL;
-    enum rg_status status = rg_area_receive(&area, offset, size, conn);
+    enum rg_status status = rg_area_receive(&area, offset, size, session->conn);
     if (status != RG_OK && status != RG_ERR_FAULT)
         return RG_OK; /* the next receive reports the broken connection */
     if (status == RG_ERR_FAULT)
-        rg_session_async_error(CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyOut);
+        rg_session_async_error(session, CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyOut);
     if (notice->arg[2] && kind == LATE_LANDING) {
         finished(kind);
         rg_landing_destroy(notice->id);
-        rg_receiver_expect_notices(-1);
+        rg_receiver_expect_notices(session, -1);
     }
     return RG_OK;
 }
 
 /* --- pulls --------------------------------------------------------------------------------------------- */
 
-static enum rg_status pull_due(const struct rg_notice *notice)
+static enum rg_status pull_due(struct rg_session *session, const struct rg_notice *notice)
 {
     struct pull_part *part = calloc(1, sizeof *part);
     pthread_mutex_lock(&lock);
-    struct transfer *transfer = find(notice->id);
+    struct transfer *transfer = find(session, notice->id);
     const uint64_t total = transfer ? area_size(&transfer->area) : 0;
     bool good = part && transfer && transfer->kind == PULL && notice->arg[1] <= RG_BULK_MAX &&
                 notice->arg[0] <= total && notice->arg[1] <= total - notice->arg[0];
@@ -314,6 +329,7 @@ static enum rg_status pull_due(const struct rg_notice *notice)
         free(part);
         return RG_ERR_PROTOCOL;
     }
+    part->session = session;
     part->id = notice->id;
     part->offset = notice->arg[0];
     part->size = notice->arg[1];
@@ -325,20 +341,23 @@ static enum rg_status pull_due(const struct rg_notice *notice)
         free(take(notice->id));
     pthread_mutex_unlock(&lock);
     if (last)
-        rg_receiver_expect_notices(-1);
-    rg_command_wake_sender();
+        rg_receiver_expect_notices(session, -1);
+    rg_command_wake_sender(session);
     return RG_OK;
 }
 
-bool rg_pull_send_next(void)
+bool rg_pull_send_next(struct rg_session *session)
 {
     enum { ROWS = 512 };
     pthread_mutex_lock(&lock);
-    struct pull_part *part = pull_first;
+    struct pull_part **at = &pull_first;
+    while (*at && (*at)->session != session)
+        at = &(*at)->next;
+    struct pull_part *part = *at;
     if (part) {
-        pull_first = part->next;
-        if (!pull_first)
-            pull_last = &pull_first;
+        *at = part->next;
+        if (!part->next)
+            pull_last = at;
     }
     pthread_mutex_unlock(&lock);
     if (!part)
@@ -348,7 +367,7 @@ bool rg_pull_send_next(void)
         size_t covered;
         int n = rg_area_iovec(&part->area, part->offset, part->size, rows, ROWS, &covered);
         struct rg_answer answer = {.type = RG_ANSWER_DATA, .id = part->id, .arg = {part->offset, covered}};
-        rg_command_answer(&answer, rows, n);
+        rg_command_answer(session, &answer, rows, n);
         part->offset += covered;
         part->size -= covered;
     }
@@ -356,15 +375,16 @@ bool rg_pull_send_next(void)
     return true;
 }
 
-enum rg_status rg_transfer_notice(const struct rg_notice *notice, struct rg_conn *conn, size_t bulk_size)
+enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice,
+                                  size_t bulk_size)
 {
     switch (notice->type) {
     case RG_NOTICE_HOST_CALL:
-        return host_call_due(notice);
+        return host_call_due(session, notice);
     case RG_NOTICE_LANDING:
-        return landing_part(notice, conn, bulk_size);
+        return landing_part(session, notice, bulk_size);
     case RG_NOTICE_PULL:
-        return pull_due(notice);
+        return pull_due(session, notice);
     default:
         return RG_ERR_PROTOCOL;
     }

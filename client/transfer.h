@@ -15,6 +15,8 @@
 #include <cuda.h>
 #include <stdbool.h>
 
+struct rg_session;
+
 /**
  * Host memory of a transfer: `height` rows of `width` bytes, `pitch` apart; travels packed. `rows`, if not 0: so many
  * rows make a slice, and slices are `slice` bytes apart.
@@ -26,24 +28,26 @@ struct rg_host_area {
 };
 
 /** Registers where a transfer lands; returns its id (0: no memory). `late`: no call waits for it. */
-uint64_t rg_landing_create(const struct rg_host_area *area, bool late);
+uint64_t rg_landing_create(struct rg_session *session, const struct rg_host_area *area, bool late);
 /** Forgets a landing whose call has returned. */
 void rg_landing_destroy(uint64_t id);
 /** Registers the source of a pull. */
-uint64_t rg_pull_create(const struct rg_host_area *area);
+uint64_t rg_pull_create(struct rg_session *session, const struct rg_host_area *area);
 /** Registers a host function (callback NULL) or stream callback. */
-uint64_t rg_host_call_create(CUhostFn function, CUstreamCallback callback, CUstream stream, void *user);
+uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUstreamCallback callback,
+                             CUstream stream, void *user);
 /** Forgets a transfer or host call whose record could not be sent. */
 void rg_transfer_cancel(uint64_t id);
 /** Whether memory of the host may still be written by something queued: landings or host functions. */
 bool rg_transfers_may_write_host(void);
-/** Forgets everything; the session has ended. */
-void rg_transfers_drop(void);
+/** Forgets those of a session that has ended. */
+void rg_transfers_drop(struct rg_session *session);
 
-/** Handles a notice; the reader calls it. The bulk data of the message is taken from `conn`. */
-enum rg_status rg_transfer_notice(const struct rg_notice *notice, struct rg_conn *conn, size_t bulk_size);
+/** Handles a notice; the reader calls it. The bulk data of the message is taken from its connection. */
+enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice,
+                                  size_t bulk_size);
 /** Sends one queued part of a pull; false if there is none. The sender thread calls it. */
-bool rg_pull_send_next(void);
+bool rg_pull_send_next(struct rg_session *session);
 
 /** iovecs of packed bytes [offset, offset+size) of an area, at most `max`; returns how many, *covered the bytes. */
 int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max,

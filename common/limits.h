@@ -9,6 +9,7 @@
 #define RG_BULK_MAX    (4u * 1024 * 1024) /* bytes of bulk data attached to one message */
 
 /* Session */
+#define RG_SERVERS_MAX  16           /* servers of one client process */
 #define RG_LANES_MAX    65536u       /* threads of one client process that have called CUDA and live */
 #define RG_OBJECTS_MAX  (1u << 22)   /* live objects of one session */
 #define RG_NAME_MAX     65536u       /* bytes of a C string in a call, with its NUL */

@@ -2,6 +2,10 @@
 from .model import WIDTH
 from .text import HEAD, write
 
+# Objects that belong to no context: each server has its own under the same handle.
+ON_ALL_SERVERS = ("LIBRARY", "KERNEL")
+# Calls whose objects may be those of several servers.
+ACROSS_SERVERS = ()
 KIND_ERROR = {"CONTEXT": "CUDA_ERROR_INVALID_CONTEXT"}
 
 
@@ -31,11 +35,13 @@ def encode(p):
     if p.role == "value":
         if p.wire == "f32":
             return [f"rg_put_f32({w}, {p.name});"]
+        if p.type == "CUdevice":
+            return [f"rg_put_u32({w}, (uint32_t)rg_call_device(&call, {p.name}));"]
         return [f"rg_put_{p.wire}({w}, ({'uint32_t' if p.wire == 'u32' else 'uint64_t'}){p.name});"]
     if p.role in ("handle", "del", "number"):
         return [f"rg_put_u64({w}, (uint64_t){p.name});"]
     if p.role in ("new", "found"):
-        return [f"rg_put_u64({w}, (uint64_t)*{p.name});"]
+        return [f"rg_call_owns(&call, (uint64_t)*{p.name});", f"rg_put_u64({w}, (uint64_t)*{p.name});"]
     if p.role == "in":
         if p.optional:
             return [f"rg_put_u32({w}, {p.name} != NULL);", f"if ({p.name})",
@@ -80,10 +86,24 @@ def flags(operation):
     return " | ".join(words) or "0"
 
 
+def owner(operation):
+    """Whose the call is: its stream's, another object's, a device's, or that of the memory it names."""
+    handles = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
+    for p in sorted(handles, key=lambda p: p.kind != "STREAM"):
+        return f"rg_owner_of(RG_KIND_{p.kind}, (uint64_t){p.name})"
+    for p in operation.parameters:
+        if p.role == "value" and p.type == "CUdevice":
+            return f"rg_owner_of_device({p.name})"
+    for p in operation.parameters:
+        if p.role == "value" and p.type.startswith("CUdeviceptr"):
+            return f"rg_owner_of_address({p.name})"
+    return "0"
+
+
 def encoder(operation):
     lines = [op_declaration(operation), "{"]
     lines += ["    struct rg_call call;"]
-    lines += [f"    CUresult status = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {flags(operation)});",
+    lines += [f"    CUresult status = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {flags(operation)}, {owner(operation)});",
               "    if (status != CUDA_SUCCESS)" + (" {" if operation.raw_reply else "")]
     if operation.raw_reply:
         lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"]
@@ -121,6 +141,12 @@ def checks(operation):
         if p.role in ("handle", "del"):
             lines += [f"    if (!rg_handle_known(RG_KIND_{p.kind}, (uint64_t){p.name}))",
                       f"        return rg_bad_handle({KIND_ERROR.get(p.kind, 'CUDA_ERROR_INVALID_HANDLE')});"]
+    named = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
+    for p in named[1:]:
+        if operation.name not in ACROSS_SERVERS:
+            lines += [f"    if (rg_owners_apart(rg_owner_of(RG_KIND_{named[0].kind}, (uint64_t){named[0].name}), "
+                      f"rg_owner_of(RG_KIND_{p.kind}, (uint64_t){p.name})))",
+                      "        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);"]
     for area in operation.within:
         if area[0] in ("aligned", "mask"):
             wrong = f"{area[1]} % {area[2]}" if area[0] == "aligned" else f"(unsigned){area[1]} & ~{area[2]}u"
@@ -188,7 +214,7 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/address_map.h"',
+        lines = [HEAD, '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/owner.h"', '#include "client/address_map.h"',
                  '#include "generated/client/operations.h"', ""]
         for operation in group.operations:
             if operation.on_wire:
