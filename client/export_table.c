@@ -39,6 +39,8 @@ static const struct rg_export_operations operations = {
     .current_context = current_context,
     .context_id = cuCtxGetId,
     .context_create = cuCtxCreate_v2,
+    .function_count = cuModuleGetFunctionCount,
+    .functions = cuModuleEnumerateFunctions,
     .devices = devices,
 };
 

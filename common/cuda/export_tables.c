@@ -28,8 +28,9 @@ static uint64_t unknown_slot(const char *table, unsigned slot)
 #define HEX_DIGITS(M, t, h)                                                                                  \
     M(t, h, 0)                                                                                               \
     M(t, h, 1)                                                                                               \
-    M(t, h, 2) M(t, h, 3) M(t, h, 4) M(t, h, 5) M(t, h, 6) M(t, h, 7) M(t, h, 8) M(t, h, 9) M(t, h, a)       \
-        M(t, h, b) M(t, h, c) M(t, h, d) M(t, h, e) M(t, h, f)
+    M(t, h, 2)                                                                                               \
+    M(t, h, 3) M(t, h, 4) M(t, h, 5) M(t, h, 6) M(t, h, 7) M(t, h, 8) M(t, h, 9) M(t, h, a) M(t, h, b)       \
+        M(t, h, c) M(t, h, d) M(t, h, e) M(t, h, f)
 #define DEFINE_SLOT(t, h, l)                                                                                 \
     static uint64_t t##_slot_##h##l(void)                                                                    \
     {                                                                                                        \
@@ -317,6 +318,25 @@ static CUresult libraries_context_id(CUcontext context, uint32_t *out)
     return result;
 }
 
+/*
+ * 6e163fbe: shows `visit` each function of a module. cuFFT, which names no kernels, takes the last it is shown. What
+ * `visit` returns cannot be relied on: cuFFT's returns nothing. 1 says that it worked.
+ */
+static int walk_functions(CUcontext context, CUmodule module, void (*visit)(void *data, CUfunction function),
+                          void *data)
+{
+    unsigned n;
+    (void)context; /* the caller has made it current */
+    if (operations->function_count(&n, module) != CUDA_SUCCESS)
+        return 0;
+    CUfunction *functions = calloc(n > 0 ? n : 1, sizeof *functions);
+    bool good = functions != NULL && (n == 0 || operations->functions(functions, n, module) == CUDA_SUCCESS);
+    for (unsigned i = 0; good && i < n; i++)
+        visit(data, functions[i]);
+    free(functions);
+    return good;
+}
+
 static CUresult device_attribute_extended(CUdevice device, unsigned attribute, int unused, size_t out[2])
 {
     (void)unused;
@@ -355,6 +375,7 @@ static void fill(void)
     context_checks[2] = (void *)checks_context;
     context_checks[3] = (void *)checks_nothing;
     libraries[4] = (void *)libraries_context_id;
+    module_walk[7] = (void *)walk_functions;
     extended_device[5] = (void *)device_attribute_extended;
     extended_device[13] = (void *)device_flag;
     context_bypass[1] = (void *)bypass_create;

@@ -28,6 +28,9 @@ struct rg_export_operations {
     CUresult (*context_id)(CUcontext context, unsigned long long *id);
     /** What cuCtxCreate_v2 does. */
     CUresult (*context_create)(CUcontext *out, unsigned flags, CUdevice device);
+    /** What cuModuleGetFunctionCount and cuModuleEnumerateFunctions do. */
+    CUresult (*function_count)(unsigned *count, CUmodule module);
+    CUresult (*functions)(CUfunction *out, unsigned n, CUmodule module);
     /** Describes up to `max` devices as the public calls do; returns how many. */
     size_t (*devices)(struct rg_integrity_device *out, size_t max);
 };

@@ -124,6 +124,8 @@ static const struct rg_export_operations export_operations = {
     .current_context = export_current_context,
     .context_id = cuCtxGetId,
     .context_create = export_context_create,
+    .function_count = cuModuleGetFunctionCount,
+    .functions = cuModuleEnumerateFunctions,
     .devices = export_devices,
 };
 

@@ -36,18 +36,33 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice device)
     *out = (CUcontext)(uintptr_t)(flags + (unsigned)device);
     return CUDA_SUCCESS;
 }
+static CUresult function_count(unsigned *count, CUmodule module)
+{
+    if (module != (CUmodule)0x200)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *count = 3;
+    return CUDA_SUCCESS;
+}
+static CUresult functions(CUfunction *out, unsigned n, CUmodule module)
+{
+    (void)module;
+    for (unsigned i = 0; i < n; i++)
+        out[i] = (CUfunction)(uintptr_t)(0x300 + i);
+    return CUDA_SUCCESS;
+}
 static size_t devices(struct rg_integrity_device *out, size_t max)
 {
     (void)out, (void)max;
     return 0;
 }
-static const struct rg_export_operations operations = {version,    primary, load,   get_current,
-                                                       context_id, create,  devices};
+static const struct rg_export_operations operations = {
+    version, primary, load, get_current, context_id, create, function_count, functions, devices};
 
 #define RUNTIME   "\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9"
 #define HOOKS     "\xa0\x94\x79\x8c\x2e\x74\x2e\x74\x93\xf2\x08\x00\x20\x0c\x0a\x66"
 #define STORAGE   "\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93"
 #define INTEGRITY "\xd4\x08\x20\x55\xbd\xe6\x70\x4b\x8d\x34\xba\x12\x3c\x66\xe1\xf2"
+#define MODULES   "\x6e\x16\x3f\xbe\xb9\x58\x44\x4d\x83\x5c\xe1\x82\xaf\xf1\x99\x1e"
 #define LIBRARIES "\x21\x31\x8c\x60\x97\x14\x32\x48\x8c\xa6\x41\xff\x73\x24\xc8\xf2"
 
 static void *const *table(const char *id)
@@ -103,6 +118,26 @@ Test(runtime, primary_context_and_modules)
     cr_assert_eq(((CUresult(*)(CUcontext, uint32_t *))table(LIBRARIES)[4])((CUcontext)0x10, &id),
                  CUDA_SUCCESS);
     cr_assert_eq(id, 0x11);
+}
+
+static CUfunction seen[8];
+static unsigned n_seen;
+
+static void see(void *data, CUfunction function)
+{
+    cr_assert_eq(data, seen);
+    seen[n_seen++] = function;
+}
+
+Test(modules, are_walked_function_by_function)
+{
+    int (*walk)(CUcontext, CUmodule, void (*)(void *, CUfunction), void *) =
+        (int (*)(CUcontext, CUmodule, void (*)(void *, CUfunction), void *))table(MODULES)[7];
+    cr_assert_eq(walk((CUcontext)0x10, (CUmodule)0x200, see, seen), 1);
+    cr_assert_eq(n_seen, 3);
+    cr_assert_eq(seen[2], (CUfunction)0x302);
+    cr_assert_eq(walk((CUcontext)0x10, (CUmodule)0x201, see, seen), 0);
+    cr_assert_eq(n_seen, 3);
 }
 
 static int destroyed;
