@@ -164,6 +164,10 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
     SG_RETURN_IF(sg_enter_context(&context));
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (limit == CU_LIMIT_CIG_ENABLED || limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED) {
+        *value = 0; /* cuBLASLt asks every context whether it shares with graphics, and must hear that it does not */
+        return CUDA_SUCCESS;
+    }
     if (!limit_known(limit))
         return (unsigned)limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
     *value = context->limits[limit];
