@@ -1,7 +1,7 @@
 /*
  * device.c - the devices and what they say about themselves.
  *
- * "Software GPU" is a device of compute capability 12.0 whose multiprocessors are the machine's cores.
+ * "Software GPU" is a device of compute capability 13.0 (SOFTGPU_CC) whose multiprocessors are the machine's cores.
  * Everything it states is either what the engine does or a limit that the driver enforces; what is not
  * supported is stated as 0. SOFTGPU_DEVICES=N makes N devices, SOFTGPU_MEMORY=SIZE the memory of each; the machine's
  * cores work for all of them. CUDA_VISIBLE_DEVICES says which of them are seen and in which order (visible.c).
@@ -51,6 +51,26 @@ static int devices_by_environment(void)
     return (int)n;
 }
 
+/*
+ * Libraries choose by it what of their code they load, and some (cuBLASLt, cuFFT) do that themselves: where they have
+ * machine code that fits, they take it, and PTX only for devices that are newer than they are. So this device says that
+ * it is newer than all of them.
+ */
+static uint32_t capability_by_environment(void)
+{
+    const char *text = getenv("SOFTGPU_CC");
+    unsigned major, minor;
+    int length = 0;
+    if (text == NULL || *text == '\0')
+        return SG_CAPABILITY_DEFAULT;
+    if (sscanf(text, "%2u.%1u%n", &major, &minor, &length) == 2 && text[length] == '\0' &&
+        major >= SG_MAJOR_MIN)
+        return major * 10 + minor;
+    rg_warn("SOFTGPU_CC: '%s' is no compute capability from %d.0 to 99.9: using %d.%d", text, SG_MAJOR_MIN,
+            SG_CAPABILITY_DEFAULT / 10, SG_CAPABILITY_DEFAULT % 10);
+    return SG_CAPABILITY_DEFAULT;
+}
+
 /* A UUID that stays the same on one machine: 'softgpu', the device's number, and the machine's host id. */
 static CUuuid make_uuid(int number)
 {
@@ -94,6 +114,7 @@ CUresult sg_devices_init(void)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sg_state.n_devices = visible;
+    sg_state.capability = capability_by_environment();
     return CUDA_SUCCESS;
 }
 
@@ -167,8 +188,6 @@ static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR] = SG_THREADS_PER_SM,
     [CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR] = SG_BLOCKS_PER_SM,
     [CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING] = 1,
-    [CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] = SG_CAPABILITY_MAJOR,
-    [CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR] = SG_CAPABILITY_MINOR,
     [CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED] = 1,
     [CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED] = 1,
     [CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED] = 1,
@@ -195,6 +214,12 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
         return CUDA_ERROR_INVALID_VALUE;
     long cache = 0;
     switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        *value = (int)sg_state.capability / 10;
+        break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        *value = (int)sg_state.capability % 10;
+        break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = device->multiprocessors;
         break;
@@ -293,8 +318,8 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
     (void)device;
     if (major == NULL || minor == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *major = SG_CAPABILITY_MAJOR;
-    *minor = SG_CAPABILITY_MINOR;
+    *major = (int)sg_state.capability / 10;
+    *minor = (int)sg_state.capability % 10;
     return CUDA_SUCCESS;
 }
 

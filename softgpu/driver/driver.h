@@ -26,11 +26,11 @@
 
 #include "common/log.h"
 
-#define SG_DRIVER_VERSION   13000
-#define SG_DEVICES_MAX      16
-#define SG_LIMIT_COUNT      16
-#define SG_CAPABILITY_MAJOR 12
-#define SG_CAPABILITY_MINOR 0
+#define SG_DRIVER_VERSION     13000
+#define SG_DEVICES_MAX        16
+#define SG_LIMIT_COUNT        16
+#define SG_CAPABILITY_DEFAULT 130 /* 13.0: above any device that libraries carry machine code for */
+#define SG_MAJOR_MIN          5
 
 /* Set by the generated _ptsz/_ptds wrappers around a call: a null stream then names the thread's own stream.
  */
@@ -100,6 +100,7 @@ struct sg_state {
     _Atomic bool initialised;
     _Atomic bool forked;  /* this process is a fork of one that had called cuInit */
     _Atomic bool exiting; /* exit handlers run: nothing is waited for any more */
+    uint32_t capability;  /* of all devices: 130 for 13.0 */
     int n_devices;
     struct sg_device devices[SG_DEVICES_MAX];
 };

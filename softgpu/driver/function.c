@@ -51,7 +51,7 @@ static CUresult get_attribute(const struct sg_image *image, const struct sg_kern
         *value = image->target;
         break;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *value = SG_CAPABILITY_MAJOR * 10 + SG_CAPABILITY_MINOR;
+        *value = (int)sg_state.capability;
         break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *value = settings->dynamic_shared_max;

@@ -49,7 +49,7 @@ static int target_of(const char *text)
         if (sscanf(line, ".target sm_%d", &target) == 1)
             return target;
     }
-    return SG_CAPABILITY_MAJOR * 10 + SG_CAPABILITY_MINOR;
+    return (int)sg_state.capability;
 }
 
 /* Makes the program of the image's sources; gives up the image if that fails. */

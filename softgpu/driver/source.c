@@ -16,8 +16,7 @@
 #include "softgpu/driver/module.h"
 #include "softgpu/image/image.h"
 
-#define SG_CAPABILITY (SG_CAPABILITY_MAJOR * 10 + SG_CAPABILITY_MINOR)
-#define BUNDLE_KIND   0x5347 /* the first entry of a bundle: no kind of NVIDIA's */
+#define BUNDLE_KIND 0x5347 /* the first entry of a bundle: no kind of NVIDIA's */
 
 static void say(struct sg_text *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -42,9 +41,9 @@ static CUresult fatbin_result(enum sg_fatbin_status status, struct sg_text *log)
         return CUDA_SUCCESS;
     case SG_FATBIN_NO_PTX:
         say(log,
-            "the fat binary has no PTX for compute capability %d.%d or lower, and machine code cannot run "
+            "the fat binary has no PTX for compute capability %u.%u or lower, and machine code cannot run "
             "here",
-            SG_CAPABILITY_MAJOR, SG_CAPABILITY_MINOR);
+            sg_state.capability / 10, sg_state.capability % 10);
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     case SG_FATBIN_NO_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -90,7 +89,7 @@ static CUresult add_linked(struct sg_sources *sources, const void *const *object
         struct rg_cuda_image object;
         struct sg_fatbin_entry entry;
         if (rg_cuda_image_identify(*objects, &object) == RG_CUDA_IMAGE_CONTAINER &&
-            sg_fatbin_select(object.data, object.size, SG_CAPABILITY, &entry) == SG_FATBIN_OK)
+            sg_fatbin_select(object.data, object.size, sg_state.capability, &entry) == SG_FATBIN_OK)
             SG_RETURN_IF(add_entry(sources, &entry, log));
     }
     return sources->n > before ? CUDA_SUCCESS : fatbin_result(SG_FATBIN_NO_PTX, log);
@@ -115,7 +114,7 @@ static CUresult add_container(struct sg_sources *sources, const struct rg_cuda_i
             SG_RETURN_IF(add_entry(sources, &entry, log));
         return status == SG_FATBIN_END ? CUDA_SUCCESS : fatbin_result(status, log);
     }
-    enum sg_fatbin_status status = sg_fatbin_select(image->data, image->size, SG_CAPABILITY, &entry);
+    enum sg_fatbin_status status = sg_fatbin_select(image->data, image->size, sg_state.capability, &entry);
     if (status == SG_FATBIN_NO_PTX && image->prelinked != NULL)
         return add_linked(sources, image->prelinked, log);
     SG_RETURN_IF(fatbin_result(status, log));
@@ -143,8 +142,8 @@ CUresult sg_sources_program(const struct sg_sources *sources, struct sg_text *lo
 {
     if (sources->n == 1)
         return sg_compile_result(
-            sg_program_create(sources->at[0].ptx, sources->at[0].size, SG_CAPABILITY, log, out));
-    return sg_compile_result(sg_program_link(sources->at, sources->n, SG_CAPABILITY, log, out));
+            sg_program_create(sources->at[0].ptx, sources->at[0].size, sg_state.capability, log, out));
+    return sg_compile_result(sg_program_link(sources->at, sources->n, sg_state.capability, log, out));
 }
 
 void sg_sources_fini(struct sg_sources *sources)

@@ -151,8 +151,10 @@ bool sg_fatbin_fits(const struct sg_fatbin_entry *entry, uint32_t capability)
 {
     if (entry->kind != SG_FATBIN_PTX)
         return false;
-    if (entry->flags & (SG_FATBIN_FLAG_ARCH | SG_FATBIN_FLAG_FAMILY))
+    if (entry->flags & SG_FATBIN_FLAG_ARCH)
         return entry->architecture == capability;
+    if (entry->flags & SG_FATBIN_FLAG_FAMILY && entry->architecture / 10 != capability / 10)
+        return false;
     return entry->architecture <= capability;
 }
 

@@ -65,7 +65,8 @@ enum sg_fatbin_status sg_fatbin_extract(const struct sg_fatbin_entry *entry, cha
 
 /**
  * Whether an entry is PTX that a device of `capability` (120 for 12.0) can take: of its architecture or a
- * lower one; architecture- and family-specific PTX only of exactly its own.
+ * lower one; family-specific PTX (compute_120f) only of its own major version, architecture-specific PTX
+ * only of exactly its own.
  */
 bool sg_fatbin_fits(const struct sg_fatbin_entry *entry, uint32_t capability);
 

@@ -88,7 +88,7 @@ Test(errors, modules)
     cr_expect_str_eq(log_of(".global .u64 p = missing;", SG_COMPILE_INVALID_PTX),
                      "ptx:4: unknown symbol 'missing'\n");
     cr_expect_str_eq(log_of(".version 99.0\n", SG_COMPILE_UNSUPPORTED_PTX),
-                     "ptx:1: .version 99.0 is newer than the newest known, 9.3\n");
+                     "ptx:1: .version 99.0 is newer than the newest known, 9.9\n");
     cr_expect_str_eq(log_of(".target sm_100\n", SG_COMPILE_NO_BINARY),
                      "ptx:4: .target sm_100 does not fit the device's sm_90\n");
     cr_expect_str_eq(log_of(".entry k() { .local .b8 x[600000]; ret; }", SG_COMPILE_INVALID_PTX),

@@ -58,7 +58,7 @@ Test(device, says_what_it_is)
     OK(cuDeviceGetName(name, 5, 0));
     cr_assert_str_eq(name, "Soft");
     OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
-    cr_assert_eq(value, 12);
+    cr_assert_eq(value, 13);
     OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
     cr_assert_eq(value, 32);
     OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0));
@@ -188,6 +188,10 @@ Test(explicit, limits_and_configuration)
     OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
     cr_assert_eq(value, 16 << 20);
     EXPECT(CUDA_ERROR_UNSUPPORTED_LIMIT, cuCtxSetLimit(CU_LIMIT_SHMEM_SIZE, 1));
+    value = 9;
+    OK(cuCtxGetLimit(&value, CU_LIMIT_CIG_ENABLED));
+    cr_assert_eq(value, 0);
+    EXPECT(CUDA_ERROR_UNSUPPORTED_LIMIT, cuCtxSetLimit(CU_LIMIT_CIG_ENABLED, 1));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuCtxGetLimit(&value, (CUlimit)99));
     OK(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
     OK(cuCtxGetCacheConfig(&cache));
@@ -307,6 +311,49 @@ Test(device, visible_ones_only, .init = three_devices_reversed)
     cr_assert_eq(ordinal, 1);
     EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetByPCIBusId(&ordinal, "5347:02:00.0"));
     EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&ordinal, 2));
+}
+
+static void expect_capability(int major, int minor)
+{
+    int got[2];
+    CUmodule module;
+    CUfunction function;
+    OK(cuInit(0));
+    OK(cuDeviceGetAttribute(&got[0], CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    OK(cuDeviceGetAttribute(&got[1], CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
+    cr_assert(got[0] == major && got[1] == minor, "%d.%d", got[0], got[1]);
+    OK(cuDeviceComputeCapability(&got[0], &got[1], 0));
+    cr_assert(got[0] == major && got[1] == minor, "%d.%d", got[0], got[1]);
+    start_device();
+    OK(cuModuleLoadData(&module, kernels_ptx));
+    OK(cuModuleGetFunction(&function, module, "add"));
+    OK(cuFuncGetAttribute(&got[0], CU_FUNC_ATTRIBUTE_BINARY_VERSION, function));
+    cr_assert_eq(got[0], major * 10 + minor);
+}
+
+static void capability_named(void)
+{
+    setenv("SOFTGPU_CC", "9.1", 1);
+}
+
+Test(device, capability_as_named, .init = capability_named)
+{
+    expect_capability(9, 1);
+}
+
+static void capability_malformed(void)
+{
+    setenv("SOFTGPU_CC", "12.1a", 1);
+}
+
+Test(device, capability_malformed, .init = capability_malformed)
+{
+    expect_capability(13, 0);
+}
+
+Test(device, capability_is_above_all_machine_code)
+{
+    expect_capability(13, 0);
 }
 
 static void no_device_visible(void)

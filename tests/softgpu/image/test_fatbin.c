@@ -114,13 +114,16 @@ Test(fatbin, choice)
     add(&b, SG_FATBIN_PTX, 90, 0, "p", 1, 0);
     add(&b, SG_FATBIN_PTX, 75, 0, "p", 1, 0);
     add(&b, SG_FATBIN_PTX, 100, SG_FATBIN_FLAG_ARCH, "p", 1, 0);
-    add(&b, SG_FATBIN_PTX, 103, SG_FATBIN_FLAG_FAMILY, "p", 1, 0);
+    add(&b, SG_FATBIN_PTX, 102, SG_FATBIN_FLAG_FAMILY, "p", 1, 0);
     cr_expect_eq(chosen(&b, 70), 0, "all PTX is for later devices");
     cr_expect_eq(chosen(&b, 75), 75);
     cr_expect_eq(chosen(&b, 89), 75);
     cr_expect_eq(chosen(&b, 90), 90);
     cr_expect_eq(chosen(&b, 100), 100, "100a is for exactly 100");
-    cr_expect_eq(chosen(&b, 103), 103, "103f is for exactly 103 here");
+    cr_expect_eq(chosen(&b, 101), 90);
+    cr_expect_eq(chosen(&b, 102), 102);
+    cr_expect_eq(chosen(&b, 103), 102, "102f is for its family, from 102 on");
+    cr_expect_eq(chosen(&b, 110), 90);
     cr_expect_eq(chosen(&b, 120), 90, "… and for no other");
 
     struct sg_fatbin_entry entry;
