@@ -2,10 +2,13 @@
  * kernel_abi.h - the contract between generated code (softgpu/compiler) and the engine that runs it
  * (softgpu/exec): what a kernel's machine code is given, and which functions it may call.
  *
- * A block runs on one OS thread from start to end. A kernel comes in one of two forms:
+ * A block runs on one OS thread from start to end. A kernel comes in one of three forms:
  *
  *   block form   for kernels in which no thread waits for another (no barrier, no warp-wide operation, no spinning
  *                on memory): code(block, params) runs all threads of the block in a loop, which LLVM may vectorise.
+ *   loop form    for kernels that are cut at the points where their threads meet (barriers, warp-wide operations):
+ *                struct sg_loop_code has a function for each point that takes any row of threads from there to the
+ *                next points that they come to. What a thread keeps from one to the next lies in struct sg_lanes.
  *   thread form  for all others: code(thread, params) runs one CUDA thread and is called on a fiber of its own;
  *                the sg_rt_* functions marked [switches] may run other threads of the block before they return.
  *
@@ -52,11 +55,73 @@ struct sg_thread {
     uint32_t tid[3];
     uint32_t linear; /* tid.x + tid.y*ntid.x + tid.z*ntid.x*ntid.y */
     struct sg_block *block;
-    void *engine; /* exec's fiber in thread form; NULL in block form */
+    void *engine; /* exec's fiber in thread form; else NULL */
 };
+
+enum sg_code_form { SG_CODE_BLOCK, SG_CODE_LOOPS, SG_CODE_THREAD };
 
 typedef void (*sg_block_code)(struct sg_block *block, const unsigned char *params);
 typedef void (*sg_thread_code)(struct sg_thread *thread, const unsigned char *params);
+
+/* --- loop form --- */
+
+/** What the threads of a block in loop form keep while others run. */
+struct sg_lanes {
+    struct sg_block *block;
+    /**
+     * Arrays with an element for each thread: the words below, then the registers that live across points. The array
+     * of what is at SG_LANES_… + 0 or 8 begins at that times `stride`. Aligned to 64 bytes.
+     */
+    unsigned char *context;
+    unsigned char *local; /* memory of .local variables, thread after thread */
+    uint64_t stride;      /* the threads of the block, rounded up to 32 */
+};
+/* Bytes a thread in `context`: operands and results of the operation at the thread's point, and the point. */
+#define SG_LANES_VALUE     0u  /* 32 or 64 bits, as the operation has them */
+#define SG_LANES_RESULT    8u  /* 32 bits */
+#define SG_LANES_PREDICATE 12u /* 32 bits: 0 or 1 */
+#define SG_LANES_A         16u
+#define SG_LANES_B         20u
+#define SG_LANES_MASK      24u
+#define SG_LANES_POINT     28u /* 16 bits: where the thread is; SG_POINT_END */
+#define SG_LANES_SIZE      32u /* registers come behind */
+
+#define SG_POINT_END 0xffffu /* the thread has ended; other points have numbers from 1; at 0 it begins */
+
+enum sg_point_kind {
+    SG_POINT_BEGIN,
+    SG_POINT_BARRIER,        /* a the barrier's number, b the count of threads or 0 */
+    SG_POINT_BARRIER_ARRIVE, /* the same */
+    SG_POINT_BARRIER_RED,    /* the same; mode as in sg_rt_barrier_red, the predicate is the value */
+    SG_POINT_WARP_SYNC,      /* mask */
+    SG_POINT_SHFL,           /* mode as in sg_rt_shfl; value, a lane or delta, b clamp and segments, mask */
+    SG_POINT_VOTE,           /* mode as in sg_rt_vote; value, mask */
+    SG_POINT_MATCH_ANY,      /* value of 64 bits, mask */
+    SG_POINT_MATCH_ALL,      /* the same */
+    SG_POINT_REDUX,          /* mode as in sg_rt_redux; value, mask */
+    SG_POINT_ACTIVEMASK,
+};
+/* Operands that are the same for all threads stand in the point and not in the context. */
+#define SG_POINT_A    1u
+#define SG_POINT_B    2u
+#define SG_POINT_MASK 4u
+
+struct sg_point {
+    uint8_t kind, mode, constant, unused;
+    uint32_t a, b, mask;
+};
+
+/** Runs threads [first, end), which all are at the region's point, until each is at another or has ended. */
+typedef void (*sg_region_code)(struct sg_lanes *lanes, const unsigned char *params, uint32_t first, uint32_t end);
+
+struct sg_loop_code {
+    uint32_t n_points;
+    uint32_t context_size; /* bytes a thread, a multiple of 8 */
+    uint32_t local_size;   /* the same */
+    uint32_t unused;
+    const struct sg_point *points; /* by number */
+    const sg_region_code *regions;
+};
 
 enum sg_fault {
     SG_FAULT_NONE = 0,

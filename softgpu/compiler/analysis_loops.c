@@ -6,76 +6,9 @@
  * Cycles are the strongly connected components of the graph of basic blocks (Tarjan, without recursion).
  */
 #include "softgpu/compiler/analysis.h"
+#include "softgpu/compiler/flow.h"
 
 #include <string.h>
-
-struct graph {
-    const struct sg_function *function;
-    uint32_t *block_of; /* instruction → block */
-    uint32_t *first;    /* block → first instruction; one more at the end */
-    uint32_t n_blocks;
-};
-
-static bool ends_block(const struct sg_insn *insn)
-{
-    enum sg_op op = insn->form->op;
-    return op == SG_OP_BRA || op == SG_OP_BRX || op == SG_OP_RET || op == SG_OP_EXIT || op == SG_OP_TRAP;
-}
-
-static void build(struct sg_arena *arena, const struct sg_function *function, struct graph *graph)
-{
-    uint32_t n = function->n_insns;
-    uint8_t *leader = sg_arena_alloc(arena, n + 1);
-    graph->function = function;
-    graph->block_of = SG_NEW_ARRAY(arena, uint32_t, n + 1);
-    graph->first = SG_NEW_ARRAY(arena, uint32_t, n + 2);
-    leader[0] = 1;
-    for (uint32_t i = 0; i < function->n_labels; i++)
-        leader[function->labels[i].insn] = 1;
-    for (uint32_t i = 0; i < n; i++)
-        if (ends_block(&function->insns[i]))
-            leader[i + 1] = 1;
-    for (uint32_t i = 0; i < n; i++) {
-        if (leader[i])
-            graph->first[graph->n_blocks++] = i;
-        graph->block_of[i] = graph->n_blocks - 1;
-    }
-    graph->first[graph->n_blocks] = n;
-}
-
-static uint32_t label_block(const struct graph *graph, uint64_t label)
-{
-    uint32_t insn = graph->function->labels[label].insn;
-    return insn < graph->function->n_insns ? graph->block_of[insn] : UINT32_MAX;
-}
-
-/* The `index`th successor of a block, or UINT32_MAX; false past the last. */
-static bool successor(const struct graph *graph, uint32_t block, uint32_t index, uint32_t *to)
-{
-    const struct sg_insn *last = &graph->function->insns[graph->first[block + 1] - 1];
-    enum sg_op op = last->form->op;
-    bool falls = !ends_block(last) || last->guard != 0;
-    *to = UINT32_MAX;
-    if (falls) {
-        if (index == 0) {
-            *to = block + 1 < graph->n_blocks ? block + 1 : UINT32_MAX;
-            return true;
-        }
-        index--;
-    }
-    if (op == SG_OP_BRA && index == 0) {
-        *to = label_block(graph, last->operands[0].value);
-        return true;
-    }
-    if (op == SG_OP_BRX) {
-        const struct sg_table *table = &graph->function->tables[last->operands[1].value];
-        if (index < table->count) {
-            *to = label_block(graph, table->labels[index]);
-            return true;
-        }
-    }
-    return false;
-}
 
 struct walk {
     uint32_t *order, *low, *component, *next, *stack, *path;
@@ -107,7 +40,7 @@ static void close_block(struct walk *walk, uint32_t block)
     } while (member != block);
 }
 
-static void find_components(struct sg_arena *arena, const struct graph *graph, struct walk *walk)
+static void find_components(struct sg_arena *arena, const struct sg_flow *graph, struct walk *walk)
 {
     uint32_t n = graph->n_blocks;
     uint32_t *memory = SG_NEW_ARRAY(arena, uint32_t, 6 * (size_t)n);
@@ -119,7 +52,7 @@ static void find_components(struct sg_arena *arena, const struct graph *graph, s
         open_block(walk, root);
         while (walk->n_path > 0) {
             uint32_t block = walk->path[walk->n_path - 1], to;
-            if (!successor(graph, block, walk->next[block]++, &to)) {
+            if (!sg_flow_successor(graph, block, walk->next[block]++, &to)) {
                 close_block(walk, block);
             } else if (to == UINT32_MAX || walk->component[to] != 0) {
                 continue;
@@ -164,13 +97,13 @@ static bool same_register(const struct sg_operand *a, const struct sg_operand *b
  *
  * It fails only when another thread has got on, so that a thread in it waits for nobody.
  */
-static bool always_gets_on(const struct graph *graph, uint32_t block)
+static bool always_gets_on(const struct sg_flow *graph, uint32_t block)
 {
     const struct sg_insn *insns = graph->function->insns, *swap = NULL, *test = NULL, *update = NULL;
     uint32_t end = graph->first[block + 1];
     const struct sg_insn *jump = &insns[end - 1];
     if (jump->form->op != SG_OP_BRA || jump->guard == 0 || jump->guard_negated ||
-        label_block(graph, jump->operands[0].value) != block)
+        sg_flow_label(graph, jump->operands[0].value) != block)
         return false;
     for (uint32_t i = graph->first[block]; i < end; i++) {
         const struct sg_insn *insn = &insns[i];
@@ -207,14 +140,14 @@ static bool always_gets_on(const struct graph *graph, uint32_t block)
 
 void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function)
 {
-    struct graph graph = {0};
+    struct sg_flow graph = {0};
     struct walk walk;
     bool any = false;
     for (uint32_t i = 0; i < function->n_insns; i++)
         any |= watches_memory(&function->insns[i]);
     if (!any)
         return;
-    build(arena, function, &graph);
+    sg_flow_build(arena, function, &graph);
     find_components(arena, &graph, &walk);
     uint8_t *waits = sg_arena_alloc(arena, walk.n_components + 1);
     for (uint32_t i = 0; i < function->n_insns; i++)
@@ -224,7 +157,7 @@ void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function)
         uint32_t to;
         if (!waits[walk.component[block]])
             continue;
-        for (uint32_t i = 0; successor(&graph, block, i, &to); i++)
+        for (uint32_t i = 0; sg_flow_successor(&graph, block, i, &to); i++)
             if (to != UINT32_MAX && to <= block && walk.component[to] == walk.component[block])
                 function->insns[graph.first[block + 1] - 1].waits_in_loop = true;
     }

@@ -1,10 +1,6 @@
 /*
- * codegen.c - the LLVM module of one kernel: its functions, and the frame around it.
- *
- * Thread form: the kernel's body is the code. Block form: a loop over the block's threads calls the body,
- * which LLVM inlines; accesses to memory in it carry an access group that the loop names as parallel, since
- * threads that do not wait for each other may not depend on each other either. The loop is written as LLVM's
- * text because only the text can make distinct metadata; the body is added to the module that the text makes.
+ * codegen.c - the LLVM module of one kernel: its functions, and the table of those whose address is taken. The
+ * kernel's body is the code in thread form; in the other forms the loops of codegen_frame.c call it, and LLVM inlines it.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -13,99 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BODY "sg.body"
-
-/* tid in thread 0, 4, 8; linear 12; block 16 */
-static const char block_frame[] =
-    "declare void @" BODY "(ptr, ptr)\n"
-    "define void @%s(ptr noalias %%block, ptr noalias readonly %%params) #0 {\n"
-    "entry:\n"
-    "  %%thread = alloca [%zu x i8], align 16\n"
-    "  %%nx.p = getelementptr i8, ptr %%block, i64 %zu\n"
-    "  %%nx = load i32, ptr %%nx.p, align 4, !invariant.load !3, !llvm.access.group !0\n"
-    "  %%ny.p = getelementptr i8, ptr %%block, i64 %zu\n"
-    "  %%ny = load i32, ptr %%ny.p, align 4, !invariant.load !3\n"
-    "  %%nz.p = getelementptr i8, ptr %%block, i64 %zu\n"
-    "  %%nz = load i32, ptr %%nz.p, align 4, !invariant.load !3\n"
-    "  %%x.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%y.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%z.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%linear.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%block.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%engine.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  br label %%plane\n"
-    "plane:\n"
-    "  %%z = phi i32 [ 0, %%entry ], [ %%z.next, %%plane.end ]\n"
-    "  %%plane.rows = mul i32 %%z, %%ny\n"
-    "  br label %%row\n"
-    "row:\n"
-    "  %%y = phi i32 [ 0, %%plane ], [ %%y.next, %%row.end ]\n"
-    "  %%rows = add i32 %%plane.rows, %%y\n"
-    "  %%first = mul i32 %%rows, %%nx\n"
-    "  br label %%thread.loop\n"
-    "thread.loop:\n"
-    "  %%x = phi i32 [ 0, %%row ], [ %%x.next, %%thread.loop ]\n"
-    "  %%linear = add i32 %%first, %%x\n"
-    "  store i32 %%x, ptr %%x.p, align 4\n"
-    "  store i32 %%y, ptr %%y.p, align 4\n"
-    "  store i32 %%z, ptr %%z.p, align 4\n"
-    "  store i32 %%linear, ptr %%linear.p, align 4\n"
-    "  store ptr %%block, ptr %%block.p, align 8\n"
-    "  store ptr null, ptr %%engine.p, align 8\n"
-    "  call void @" BODY "(ptr %%thread, ptr %%params)\n"
-    "  %%x.next = add nuw nsw i32 %%x, 1\n"
-    "  %%x.more = icmp ult i32 %%x.next, %%nx\n"
-    "  br i1 %%x.more, label %%thread.loop, label %%row.end, !llvm.loop !1\n"
-    "row.end:\n"
-    "  %%y.next = add nuw nsw i32 %%y, 1\n"
-    "  %%y.more = icmp ult i32 %%y.next, %%ny\n"
-    "  br i1 %%y.more, label %%row, label %%plane.end\n"
-    "plane.end:\n"
-    "  %%z.next = add nuw nsw i32 %%z, 1\n"
-    "  %%z.more = icmp ult i32 %%z.next, %%nz\n"
-    "  br i1 %%z.more, label %%plane, label %%end\n"
-    "end:\n"
-    "  ret void\n"
-    "}\n"
-    "attributes #0 = { nounwind null_pointer_is_valid }\n"
-    "!0 = distinct !{}\n"
-    "!1 = distinct !{!1, !2}\n"
-    "!2 = !{!\"llvm.loop.parallel_accesses\", !0}\n"
-    "!3 = !{}\n";
-
 static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, LLVMAttributeIndex index,
                           const char *name, uint64_t value)
 {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
     LLVMAddAttributeAtIndex(function, index, LLVMCreateEnumAttribute(gen->context, kind, value));
-}
-
-static bool parse_frame(struct sg_codegen *gen, const char *symbol)
-{
-    char text[sizeof(block_frame) + 512];
-    size_t ntid = offsetof(struct sg_block, ntid), tid = offsetof(struct sg_thread, tid);
-    int size = snprintf(text, sizeof(text), block_frame, symbol, sizeof(struct sg_thread), ntid, ntid + 4,
-                        ntid + 8, tid, tid + 4, tid + 8, offsetof(struct sg_thread, linear),
-                        offsetof(struct sg_thread, block), offsetof(struct sg_thread, engine));
-    LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(text, (size_t)size, "frame");
-    char *message = NULL;
-    if (LLVMParseIRInContext(gen->context, buffer, &gen->llvm, &message)) {
-        sg_text_append(gen->arena->diagnostics->log, "block frame: %s\n", message);
-        LLVMDisposeMessage(message);
-        return false;
-    }
-    return true;
-}
-
-/* The access group hangs on one load of the frame. */
-static void find_access_group(struct sg_codegen *gen, const char *symbol)
-{
-    LLVMBasicBlockRef entry = LLVMGetEntryBasicBlock(LLVMGetNamedFunction(gen->llvm, symbol));
-    for (LLVMValueRef i = LLVMGetFirstInstruction(entry); i != NULL; i = LLVMGetNextInstruction(i)) {
-        LLVMValueRef group = LLVMGetMetadata(i, gen->access_group_kind);
-        if (group != NULL)
-            gen->access_group = group;
-    }
 }
 
 static void set_types(struct sg_codegen *gen)
@@ -147,26 +55,33 @@ static LLVMValueRef declare_function(struct sg_codegen *gen, const struct sg_fun
     return value;
 }
 
+static void describe_params(struct sg_codegen *gen, LLVMValueRef function, const struct sg_function *kernel)
+{
+    /* so that loading a parameter early is known to be harmless */
+    if (kernel->params_size > 0) {
+        add_attribute(gen, function, 2, "dereferenceable", kernel->params_size);
+        add_attribute(gen, function, 2, "align", 16);
+    }
+}
+
 static LLVMValueRef declare_kernel(struct sg_codegen *gen, const struct sg_function *kernel,
                                    const char *symbol)
 {
     LLVMTypeRef types[2] = {gen->pointer, gen->pointer};
     LLVMTypeRef type = LLVMFunctionType(gen->nothing, types, 2, 0);
-    LLVMValueRef value = gen->thread_form ? NULL : LLVMGetNamedFunction(gen->llvm, BODY);
-    if (value == NULL)
-        value = LLVMAddFunction(gen->llvm, symbol, type);
+    LLVMValueRef value = gen->form == SG_CODE_THREAD ? LLVMAddFunction(gen->llvm, symbol, type)
+                                                     : LLVMGetNamedFunction(gen->llvm, SG_GEN_BODY);
     add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
     add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "null_pointer_is_valid", 0);
-    LLVMValueRef frame = gen->thread_form ? value : LLVMGetNamedFunction(gen->llvm, symbol);
-    for (int i = 0; i < 2 && kernel->params_size > 0; i++) {
-        /* so that loading a parameter early is known to be harmless */
-        add_attribute(gen, i == 0 ? value : frame, 2, "dereferenceable", kernel->params_size);
-        add_attribute(gen, i == 0 ? value : frame, 2, "align", 16);
-    }
-    if (!gen->thread_form) {
-        LLVMSetLinkage(value, LLVMInternalLinkage);
-        add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "alwaysinline", 0);
-    }
+    describe_params(gen, value, kernel);
+    if (gen->form == SG_CODE_THREAD)
+        return value;
+    for (LLVMValueRef frame = LLVMGetFirstFunction(gen->llvm); frame != NULL;
+         frame = LLVMGetNextFunction(frame))
+        if (LLVMCountBasicBlocks(frame) > 0)
+            describe_params(gen, frame, kernel);
+    LLVMSetLinkage(value, LLVMInternalLinkage);
+    add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "alwaysinline", 0);
     return value;
 }
 
@@ -205,12 +120,12 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, co
 {
     check_resolved(gen);
     set_types(gen);
-    if (gen->thread_form)
+    if (gen->form == SG_CODE_LOOPS)
+        sg_regions_compute(gen->arena, kernel, &gen->regions);
+    if (gen->form == SG_CODE_THREAD)
         gen->llvm = LLVMModuleCreateWithNameInContext(kernel->name, gen->context);
-    else if (!parse_frame(gen, symbol))
+    else if (!sg_gen_frame(gen, symbol))
         return NULL;
-    else
-        find_access_group(gen, symbol);
     gen->builder = LLVMCreateBuilderInContext(gen->context);
     gen->entry_builder = LLVMCreateBuilderInContext(gen->context);
     gen->functions = SG_NEW_ARRAY(gen->arena, LLVMValueRef, gen->reach->count);
@@ -222,5 +137,7 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, co
     for (uint32_t i = 0; i < gen->reach->count; i++)
         if (gen->functions[i] != NULL)
             sg_gen_function(gen, gen->reach->functions[i], gen->functions[i]);
+    if (gen->form == SG_CODE_LOOPS)
+        sg_gen_loop_code(gen, symbol);
     return gen->llvm;
 }

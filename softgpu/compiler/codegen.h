@@ -9,6 +9,7 @@
 #define SG_COMPILER_CODEGEN_H
 
 #include "softgpu/compiler/analysis.h"
+#include "softgpu/compiler/regions.h"
 
 #include <llvm-c/Core.h>
 
@@ -17,7 +18,7 @@ struct sg_codegen {
     struct sg_module *module;
     const struct sg_reach *reach;
     const struct sg_shared_layout *shared;
-    bool thread_form;
+    enum sg_code_form form;
     bool has_half; /* the host converts between half and float itself */
 
     LLVMContextRef context;
@@ -29,6 +30,12 @@ struct sg_codegen {
     LLVMValueRef access_group; /* metadata: accesses that do not depend on those of other threads */
     unsigned access_group_kind, invariant_kind;
     LLVMValueRef *functions; /* by place in reach */
+
+    /* of a kernel in loop form, while its body is generated; codegen_points.c */
+    struct sg_regions regions;
+    struct sg_point *points; /* by number */
+    LLVMValueRef dispatch;   /* the switch at the body's start */
+    LLVMValueRef context_memory, local, stride;
 
     /* of the function in work */
     struct sg_function *function;
@@ -48,6 +55,26 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, co
 void sg_gen_function(struct sg_codegen *gen, struct sg_function *function, LLVMValueRef self);
 LLVMBasicBlockRef sg_gen_block(struct sg_codegen *gen, const char *name);
 _Noreturn void sg_gen_fail(struct sg_codegen *gen, const char *message);
+
+/** Generates the instruction gen->insn, without its guard. */
+void sg_gen_instruction(struct sg_codegen *gen);
+/** The kernel's thread ends. */
+void sg_gen_end(struct sg_codegen *gen);
+/** Is the function in work the body of a kernel in loop form? */
+bool sg_gen_in_loops(const struct sg_codegen *gen);
+
+/* codegen_points.c: the parts of a body in loop form */
+/** After the function's slots have been made: leaves the builder where a thread begins. */
+void sg_gen_points_begin(struct sg_codegen *gen);
+/** Memory of a .local variable. */
+LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *var);
+
+/* codegen_frame.c: the loops over a block's threads around a body */
+#define SG_GEN_BODY "sg.body"
+/** Makes gen->llvm with the loops of block form or loop form; false after an error in the log. */
+bool sg_gen_frame(struct sg_codegen *gen, const char *symbol);
+/** Defines `symbol` as the sg_loop_code of a kernel in loop form; after its body. */
+void sg_gen_loop_code(struct sg_codegen *gen, const char *symbol);
 
 /* codegen_value.c */
 LLVMTypeRef sg_gen_type(struct sg_codegen *gen, enum sg_type type);
@@ -82,6 +109,8 @@ void sg_gen_result(struct sg_codegen *gen, LLVMValueRef value);
 
 /* codegen_special.c */
 LLVMValueRef sg_gen_special(struct sg_codegen *gen, enum sg_special special, uint32_t component);
+/** The thread's number in its block; made at the function's start. */
+LLVMValueRef sg_gen_linear(struct sg_codegen *gen);
 LLVMValueRef sg_gen_block_pointer(struct sg_codegen *gen);
 LLVMValueRef sg_gen_shared_base(struct sg_codegen *gen);
 LLVMValueRef sg_gen_block_field(struct sg_codegen *gen, size_t offset, LLVMTypeRef type);
@@ -96,6 +125,9 @@ bool sg_gen_memory(struct sg_codegen *gen);     /* codegen_memory.c */
 bool sg_gen_atomic(struct sg_codegen *gen);     /* codegen_atomic.c */
 bool sg_gen_control(struct sg_codegen *gen);    /* codegen_control.c */
 bool sg_gen_threads(struct sg_codegen *gen);    /* codegen_threads.c */
+/** The operation of a redux.sync as the engine knows it. */
+uint32_t sg_gen_redux(const struct sg_codegen *gen);
+bool sg_gen_points(struct sg_codegen *gen);     /* codegen_points.c */
 bool sg_gen_mbarrier(struct sg_codegen *gen);   /* codegen_mbarrier.c */
 bool sg_gen_mma(struct sg_codegen *gen);        /* codegen_mma.c */
 bool sg_gen_lanes(struct sg_codegen *gen);      /* codegen_lanes.c */

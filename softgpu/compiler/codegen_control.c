@@ -19,7 +19,7 @@ static void continue_in_new_block(struct sg_codegen *gen)
 
 static void give_way(struct sg_codegen *gen)
 {
-    if (gen->insn->waits_in_loop && gen->thread_form)
+    if (gen->insn->waits_in_loop && gen->form == SG_CODE_THREAD)
         sg_gen_runtime(gen, "sg_rt_yield", gen->nothing, &gen->thread, 1);
 }
 
@@ -174,7 +174,7 @@ static void give_back(struct sg_codegen *gen)
         if (formal->by_register)
             LLVMBuildStore(B, sg_gen_read(gen, &operand, formal->type), gen->formals_out[i]);
     }
-    LLVMBuildRetVoid(B);
+    sg_gen_end(gen);
 }
 
 bool sg_gen_control(struct sg_codegen *gen)
@@ -195,7 +195,7 @@ bool sg_gen_control(struct sg_codegen *gen)
         break;
     case SG_OP_EXIT:
         if (gen->function->is_entry) {
-            LLVMBuildRetVoid(B);
+            sg_gen_end(gen);
         } else {
             sg_gen_runtime(gen, "sg_rt_exit", gen->nothing, &gen->thread, 1);
             LLVMBuildUnreachable(B);

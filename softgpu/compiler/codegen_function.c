@@ -42,6 +42,10 @@ static void make_variables(struct sg_codegen *gen)
         const struct sg_var *var = function->vars[i];
         if (var->space != SG_SPACE_LOCAL && var->space != SG_SPACE_PARAM)
             continue;
+        if (sg_gen_in_loops(gen) && var->space == SG_SPACE_LOCAL) {
+            gen->variables[i] = sg_gen_points_local(gen, var);
+            continue;
+        }
         LLVMTypeRef type = LLVMArrayType(gen->i8, (unsigned)(var->size == 0 ? 1 : var->size));
         gen->variables[i] = LLVMBuildAlloca(gen->entry_builder, type, "");
         LLVMSetAlignment(gen->variables[i], var->align < 16 ? 16 : var->align);
@@ -71,12 +75,12 @@ static void make_formals(struct sg_codegen *gen)
     }
 }
 
-static void generate(struct sg_codegen *gen)
+void sg_gen_instruction(struct sg_codegen *gen)
 {
     static bool (*const families[])(struct sg_codegen *) = {
-        sg_gen_memory,   sg_gen_integer, sg_gen_bits,    sg_gen_float,  sg_gen_comparison,
-        sg_gen_convert,  sg_gen_control, sg_gen_threads, sg_gen_atomic, sg_gen_lanes,
-        sg_gen_mbarrier, sg_gen_mma,     sg_gen_texture,
+        sg_gen_points,     sg_gen_memory,   sg_gen_integer, sg_gen_bits,    sg_gen_float,
+        sg_gen_comparison, sg_gen_convert,  sg_gen_control, sg_gen_threads, sg_gen_atomic,
+        sg_gen_lanes,      sg_gen_mbarrier, sg_gen_mma,     sg_gen_texture,
     };
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
         if (families[i](gen))
@@ -88,7 +92,7 @@ static void generate_guarded(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
     if (insn->guard == 0) {
-        generate(gen);
+        sg_gen_instruction(gen);
         return;
     }
     struct sg_operand guard = {
@@ -96,7 +100,7 @@ static void generate_guarded(struct sg_codegen *gen)
     LLVMBasicBlockRef then = sg_gen_block(gen, ""), after = sg_gen_block(gen, "");
     LLVMBuildCondBr(B, sg_gen_read(gen, &guard, SG_PRED), then, after);
     LLVMPositionBuilderAtEnd(B, then);
-    generate(gen);
+    sg_gen_instruction(gen);
     LLVMBuildBr(B, after);
     LLVMPositionBuilderAtEnd(B, after);
 }
@@ -124,8 +128,10 @@ void sg_gen_function(struct sg_codegen *gen, struct sg_function *function, LLVMV
     for (uint32_t i = 0; i < function->n_labels; i++)
         gen->labels[i] = sg_gen_block(gen, "");
     make_registers(gen);
-    make_variables(gen);
     make_formals(gen);
+    make_variables(gen);
+    if (sg_gen_in_loops(gen))
+        sg_gen_points_begin(gen);
     uint32_t next_label = 0;
     for (uint32_t i = 0; i < function->n_insns; i++) {
         start_labels(gen, i, &next_label);
@@ -133,6 +139,6 @@ void sg_gen_function(struct sg_codegen *gen, struct sg_function *function, LLVMV
         generate_guarded(gen);
     }
     start_labels(gen, function->n_insns, &next_label);
-    LLVMBuildRetVoid(B);
+    sg_gen_end(gen);
     LLVMBuildBr(gen->entry_builder, start);
 }

@@ -35,14 +35,14 @@ LLVMValueRef sg_gen_shared_base(struct sg_codegen *gen)
     return gen->shared_base;
 }
 
-static LLVMValueRef linear(struct sg_codegen *gen)
+LLVMValueRef sg_gen_linear(struct sg_codegen *gen)
 {
     return field(gen, gen->entry_builder, gen->thread, offsetof(struct sg_thread, linear), gen->i32, false);
 }
 
 static LLVMValueRef lane(struct sg_codegen *gen)
 {
-    return LLVMBuildAnd(gen->entry_builder, linear(gen), sg_gen_const(gen, 32, 31), "");
+    return LLVMBuildAnd(gen->entry_builder, sg_gen_linear(gen), sg_gen_const(gen, 32, 31), "");
 }
 
 static LLVMValueRef mask(struct sg_codegen *gen, enum sg_special special)
@@ -90,7 +90,7 @@ static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special spe
     case SG_SPECIAL_LANEID:
         return lane(gen);
     case SG_SPECIAL_WARPID:
-        return LLVMBuildLShr(builder, linear(gen), sg_gen_const(gen, 32, 5), "");
+        return LLVMBuildLShr(builder, sg_gen_linear(gen), sg_gen_const(gen, 32, 5), "");
     case SG_SPECIAL_NWARPID: {
         LLVMValueRef threads = sg_gen_block_field(gen, offsetof(struct sg_block, n_threads), gen->i32);
         threads = LLVMBuildAdd(builder, threads, sg_gen_const(gen, 32, 31), "");

@@ -1,5 +1,6 @@
 /*
- * codegen_threads.c - what threads do together: barriers, shuffles, votes. All of it is calls of the engine.
+ * codegen_threads.c - what threads do together: barriers, shuffles, votes. All of it is calls of the engine, but for
+ * kernels in loop form, which see codegen_points.c.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -84,31 +85,28 @@ static void match(struct sg_codegen *gen)
                      sg_gen_runtime(gen, "sg_rt_match_any", gen->i32, arguments, 3));
 }
 
-static void reduce(struct sg_codegen *gen)
+uint32_t sg_gen_redux(const struct sg_codegen *gen)
 {
     bool is_signed = sg_type_is_signed((enum sg_type)gen->insn->types[0]);
-    uint32_t op;
     switch (SG_MOD(gen->insn, SG_GROUP_REDUX)) {
     case SG_REDUX_ADD:
-        op = 0;
-        break;
+        return 0;
     case SG_REDUX_MIN:
-        op = is_signed ? 1 : 3;
-        break;
+        return is_signed ? 1 : 3;
     case SG_REDUX_MAX:
-        op = is_signed ? 2 : 4;
-        break;
+        return is_signed ? 2 : 4;
     case SG_REDUX_AND:
-        op = 5;
-        break;
+        return 5;
     case SG_REDUX_OR:
-        op = 6;
-        break;
+        return 6;
     default:
-        op = 7;
-        break;
+        return 7;
     }
-    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, op), sg_gen_operand(gen, 1),
+}
+
+static void reduce(struct sg_codegen *gen)
+{
+    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, sg_gen_redux(gen)), sg_gen_operand(gen, 1),
                                  u32_operand(gen, 2)};
     sg_gen_result(gen, sg_gen_runtime(gen, "sg_rt_redux", gen->i32, arguments, 4));
 }

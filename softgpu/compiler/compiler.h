@@ -45,7 +45,7 @@ struct sg_kernel {
     uint32_t local_size;  /* bytes of .local a thread needs, as far as known */
     uint32_t max_threads; /* .maxntid product, or 1024 */
     uint32_t required_ntid[3]; /* .reqntid, zeros if none */
-    bool thread_form;          /* needs fibers: see kernel_abi.h */
+    enum sg_code_form form;    /* see kernel_abi.h */
     bool cooperative;          /* uses grid-wide synchronisation (reads %envreg1/2 or the grid workspace) */
 };
 
@@ -92,7 +92,7 @@ void sg_program_place(struct sg_program *program, size_t index, void *address);
 enum sg_compile_status sg_program_initialise(struct sg_program *program, struct sg_text *log);
 
 /**
- * The machine code of kernel `index`: an sg_block_code or, if kernel->thread_form, an sg_thread_code.
+ * The machine code of kernel `index`: of the type that kernel->form says.
  * Compiles on first use. Valid until the program is destroyed.
  */
 enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,

@@ -7,6 +7,7 @@
 #include "softgpu/compiler/codegen.h"
 #include "softgpu/compiler/initial.h"
 #include "softgpu/compiler/jit.h"
+#include "softgpu/compiler/regions.h"
 #include "softgpu/compiler/symbols.h"
 
 #include "common/clock.h"
@@ -45,6 +46,13 @@ static uint32_t thread_product(const uint32_t dimensions[3])
     return dimensions[0] == 0 ? 0 : dimensions[0] * dimensions[1] * dimensions[2];
 }
 
+/* For developers: SOFTGPU_OPT=-loops (or -all) keeps to fibers. */
+static bool loops_wanted(void)
+{
+    const char *text = getenv("SOFTGPU_OPT");
+    return text == NULL || (strstr(text, "-loops") == NULL && strstr(text, "-all") == NULL);
+}
+
 static void describe_kernel(struct sg_program *program, struct kernel *kernel, struct sg_function *function)
 {
     struct sg_kernel *public = &kernel->public;
@@ -63,7 +71,9 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
     public->shared_static = kernel->shared.size;
     public->max_threads = required != 0 ? required : limit != 0 && limit < 1024 ? limit : 1024;
     memcpy(public->required_ntid, function->reqntid, sizeof(public->required_ntid));
-    public->thread_form = kernel->reach.thread_form;
+    public->form = !kernel->reach.thread_form ? SG_CODE_BLOCK
+                   : loops_wanted() && sg_regions_possible(&program->arena, &kernel->reach) ? SG_CODE_LOOPS
+                                                                                           : SG_CODE_THREAD;
     public->cooperative = kernel->reach.cooperative;
     for (uint32_t f = 0; f < kernel->reach.count; f++) {
         const struct sg_function *part = kernel->reach.functions[f];
@@ -218,7 +228,7 @@ static LLVMMemoryBufferRef compile(struct sg_program *program, struct kernel *ke
     gen->module = program->module;
     gen->reach = &kernel->reach;
     gen->shared = &kernel->shared;
-    gen->thread_form = kernel->public.thread_form;
+    gen->form = kernel->public.form;
     gen->has_half = sg_jit_has_half(program->jit);
     gen->context = sg_jit_context(program->jit);
     if (setjmp(diagnostics.escape) != 0) {
@@ -251,6 +261,7 @@ static struct sg_digest key_of(const struct sg_program *program, const struct ke
                                       {&program->capability, sizeof(program->capability)},
                                       {&program->digest, sizeof(program->digest)},
                                       {name, strlen(name)},
+                                      {&kernel->public.form, sizeof(kernel->public.form)},
                                       {symbol, strlen(symbol)}};
     return sg_digest_of(pieces, sizeof(pieces) / sizeof(pieces[0]));
 }

@@ -172,7 +172,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     grid->launch = (struct sg_launch){
         .kernel_name = kernel->name,
         .code = code,
-        .thread_form = kernel->thread_form,
+        .form = kernel->form,
         .cooperative = r->cooperative,
         .grid = {r->grid[0], r->grid[1], r->grid[2]},
         .block = {r->block[0], r->block[1], r->block[2]},

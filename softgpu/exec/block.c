@@ -94,7 +94,11 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
         return NULL;
     run->slot = slot;
     run->grid = grid;
-    if (!reserve_shared(run, shared) || (launch->thread_form && !reserve_warps(run, grid->n_warps))) {
+    if (!reserve_shared(run, shared) || (launch->form == SG_CODE_THREAD && !reserve_warps(run, grid->n_warps))) {
+        sg_run_release(run);
+        return NULL;
+    }
+    if (launch->form == SG_CODE_LOOPS && !sg_lanes_reserve(run)) {
         sg_run_release(run);
         return NULL;
     }
@@ -113,7 +117,7 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     block->engine = run;
     block->grid_workspace = launch->cooperative ? (uint64_t)(uintptr_t)grid->workspace : 0;
     sg_block_set_index(block, index);
-    if (launch->thread_form)
+    if (launch->form == SG_CODE_THREAD)
         begin_threads(run);
     return run;
 }
@@ -190,16 +194,20 @@ static inline void park(struct sg_fiber *fiber)
         sg_leave(slot, fiber);
 }
 
-/** Block form: the blocks from run->first up to run->end. */
+/** Block form and loop form: the blocks from run->first up to run->end. */
 static void run_range(struct sg_run *run)
 {
     const struct sg_grid *grid = run->grid;
-    sg_block_code code = (sg_block_code)grid->launch->code;
+    bool loops = grid->launch->form == SG_CODE_LOOPS;
+    sg_block_code code = loops ? NULL : (sg_block_code)grid->launch->code;
     for (uint64_t i = run->first; i < run->end; i++) {
         if (sg_unlikely(atomic_load_explicit(&grid->stop, memory_order_relaxed)))
             return;
         sg_block_set_index(&run->block, i);
-        code(&run->block, grid->params);
+        if (loops)
+            sg_lanes_run_block(run);
+        else
+            code(&run->block, grid->params);
     }
 }
 
@@ -217,7 +225,7 @@ void sg_fiber_main(void *argument)
             end_thread(fiber);
         }
         const struct sg_grid *grid = fiber->run->grid;
-        if (!grid->launch->thread_form) {
+        if (grid->launch->form != SG_CODE_THREAD) {
             run_range(fiber->run);
             fiber->run->slot->leave = SG_LEAVE_ENDED;
             sg_leave(fiber->run->slot, fiber);

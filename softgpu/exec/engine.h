@@ -54,9 +54,8 @@ struct sg_fiber {
     struct sg_fiber *next; /* in the ready queue, in a barrier's list, or in the slot's pool */
     struct sg_run *run;
     uint64_t result; /* of the operation it waits for */
-    /* operands of the warp operation it waits in (warp.c), or of the barrier reduction (barrier.c) */
-    uint64_t value;
-    uint32_t operation, b, c;
+    uint64_t value;     /* where it waits in activemask (warp.c) */
+    uint32_t operation; /* of the barrier reduction it waits in (barrier.c) */
     bool in_thread; /* the thread has begun and not ended */
     uint8_t stack_class;
     struct sg_thread thread;
@@ -73,6 +72,26 @@ struct sg_barrier {
     struct sg_fiber *first, *last;
 };
 
+/** Operands and results of the lanes of a warp. */
+struct sg_exchange {
+    uint64_t value[SG_WARP_SIZE], result[SG_WARP_SIZE];
+    uint32_t operation[SG_WARP_SIZE], b[SG_WARP_SIZE], c[SG_WARP_SIZE];
+};
+enum sg_exchange_kind {
+    SG_EXCHANGE_SYNC,
+    SG_EXCHANGE_SHUFFLE,
+    SG_EXCHANGE_VOTE,
+    SG_EXCHANGE_MATCH_ANY,
+    SG_EXCHANGE_MATCH_ALL,
+    SG_EXCHANGE_REDUCE,
+    SG_EXCHANGE_MATRIX
+};
+#define SG_EXCHANGE(kind, mode) ((uint32_t)(kind) << 8 | (mode))
+
+#define SG_FOR_LANES(lane, set)                                                                              \
+    for (uint32_t rest_ = (set), lane = 0; rest_ && (lane = (uint32_t)__builtin_ctz(rest_), 1);              \
+         rest_ &= rest_ - 1)
+
 struct sg_warp_group {
     uint32_t mask, arrived;
 };
@@ -84,7 +103,10 @@ struct sg_warp {
     uint32_t converging; /* lanes that wait in activemask */
     struct sg_fiber *lanes[SG_WARP_SIZE];
     struct sg_warp_group groups[SG_WARP_SIZE]; /* lanes that wait, by mask */
+    struct sg_exchange exchange;
 };
+
+struct sg_meetings;
 
 struct sg_run {
     struct sg_block block;
@@ -102,6 +124,7 @@ struct sg_run {
     struct sg_barrier barriers[SG_BARRIERS];
     struct sg_warp *warps;
     uint32_t warps_capacity;
+    struct sg_meetings *meetings; /* loop form: lanes.c */
     unsigned char *shared_map; /* mapping of shared_capacity bytes and a guard */
     size_t shared_capacity;
     struct sg_run *next; /* in the slot's pool, or in the ring of resident blocks */
@@ -185,10 +208,22 @@ bool sg_barriers_rescue(struct sg_run *run);
 bool sg_warps_converge(struct sg_run *run);
 void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp);
 
+/* --- exchange.c -------------------------------------------------------------------------------------------- */
+
+/** Computes the results of all lanes of a complete group. */
+void sg_exchange_resolve(struct sg_exchange *exchange, uint32_t group);
+
+/* --- lanes.c: blocks in loop form ----------------------------------------------------------------------------- */
+
+/** Makes ready what the threads of a block keep; once a run and grid. False: no memory. */
+bool sg_lanes_reserve(struct sg_run *run);
+/** Runs a block from start to end; SG_LEAVE_ENDED, _STOPPED or _DEADLOCK (after a report in the log). */
+enum sg_leave sg_lanes_run_block(struct sg_run *run);
+
 /* --- mma.c: operations on matrices; warp.c brings the lanes together -------------------------------------- */
 
 /** Works on the requests (struct sg_matrix_request) that the lanes of `group` brought as their values. */
-void sg_matrix_resolve(struct sg_fiber *const *lanes, uint32_t group);
+void sg_matrix_resolve(const struct sg_exchange *exchange, uint32_t group);
 /** Returns when all lanes of the warp have brought their requests and these are done. */
 void sg_warp_matrix(struct sg_thread *t, const void *request);
 

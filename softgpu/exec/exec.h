@@ -14,8 +14,8 @@
 
 struct sg_launch {
     const char *kernel_name; /* for reports */
-    void *code;              /* sg_block_code or sg_thread_code */
-    bool thread_form;
+    void *code;              /* sg_block_code, struct sg_loop_code or sg_thread_code */
+    enum sg_code_form form;
     bool cooperative; /* all blocks must be resident at once (thread form only) */
     uint32_t grid[3], block[3];
     const void *params; /* copied by sg_exec_run before it returns control to code */

@@ -113,7 +113,7 @@ static void handle(int signal, siginfo_t *info, void *context)
     uint64_t address;
     enum sg_fault fault = classify(slot, signal, info, context, &address);
     sg_grid_fault(run->grid, fault, run->block.ctaid,
-                  run->grid->launch->thread_form ? fiber->thread.tid : NULL, address);
+                  run->grid->launch->form == SG_CODE_THREAD ? fiber->thread.tid : NULL, address);
     slot->leave = SG_LEAVE_STOPPED;
     /* the handler does not return: what was blocked for its time (by sanitizers, all signals) is let in again
      */

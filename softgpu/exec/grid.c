@@ -217,7 +217,7 @@ void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
     unsigned float_control = sg_float_control();
     sg_set_float_control(SG_FLOAT_CONTROL_DEFAULT);
     sg_current_slot = slot;
-    if (grid->launch->thread_form)
+    if (grid->launch->form == SG_CODE_THREAD)
         work_threads(slot, grid, may_leave);
     else
         work_blocks(slot, grid, may_leave);

@@ -422,16 +422,16 @@ static void resolve_same(struct sg_matrix_scratch *scratch, struct sg_matrix_req
     }
 }
 
-void sg_matrix_resolve(struct sg_fiber *const *lanes, uint32_t group)
+void sg_matrix_resolve(const struct sg_exchange *x, uint32_t group)
 {
-    struct sg_matrix_scratch *scratch = lanes[__builtin_ctz(group)]->run->slot->matrices;
+    struct sg_matrix_scratch *scratch = sg_current_slot->matrices;
     while (group) {
         struct sg_matrix_request *requests[SG_WARP_SIZE] = {NULL};
         struct sg_matrix_kind kind = {0};
         uint32_t same = 0;
         for (uint32_t rest = group; rest; rest &= rest - 1) {
             uint32_t lane = (uint32_t)__builtin_ctz(rest);
-            struct sg_matrix_request *request = (struct sg_matrix_request *)(uintptr_t)lanes[lane]->value;
+            struct sg_matrix_request *request = (struct sg_matrix_request *)(uintptr_t)x->value[lane];
             if (!same)
                 kind = request->kind;
             if (memcmp(&request->kind, &kind, sizeof(kind)) != 0)

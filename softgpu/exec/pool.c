@@ -264,7 +264,7 @@ static bool valid(const struct sg_launch *launch, struct sg_grid *grid)
     grid->n_warps = (grid->n_threads + SG_WARP_SIZE - 1) / SG_WARP_SIZE;
     grid->n_blocks = plane * launch->grid[2];
     uint64_t stack =
-        launch->thread_form ? SG_STACK_BASE + launch->stack_size : SG_BLOCK_STACK + launch->stack_size * 16;
+        launch->form == SG_CODE_THREAD ? SG_STACK_BASE + launch->stack_size : SG_BLOCK_STACK + launch->stack_size * 16;
     grid->stack_class = launch->stack_size > UINT32_MAX ? SG_STACK_CLASSES : sg_stack_class(stack);
     return grid->stack_class < SG_STACK_CLASSES;
 }
@@ -276,7 +276,7 @@ static void plan(const struct sg_launch *launch, struct sg_grid *grid)
     grid->shares = cores * SHARES_PER_CORE;
     grid->resident = 1;
     grid->resident_max = SG_RESIDENT_MAX;
-    if (launch->thread_form && launch->cooperative) {
+    if (launch->form == SG_CODE_THREAD && launch->cooperative) {
         uint64_t share = (grid->n_blocks + cores - 1) / cores;
         grid->resident = share > UINT32_MAX ? UINT32_MAX : (uint32_t)share;
         grid->resident_max = UINT32_MAX;

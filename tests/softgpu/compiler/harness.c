@@ -98,7 +98,7 @@ void run_block(struct sg_program *program, uint32_t threads, const void *params)
                              .n_sm = 1};
     _Alignas(16) unsigned char copy[4096] = {0};
     const struct sg_kernel *kernel = sg_program_kernel(program, 0);
-    cr_assert_not(kernel->thread_form, "the kernel is in thread form");
+    cr_assert_eq(kernel->form, SG_CODE_BLOCK, "the kernel is not in block form");
     memcpy(copy, params, kernel->params_size);
     block.shared_static = kernel->shared_static;
     sg_block_code code;
@@ -113,7 +113,7 @@ int run_grid(struct sg_program *program, uint32_t blocks, uint32_t threads, cons
     struct sg_launch launch = {
         .kernel_name = kernel->name,
         .code = code_of(program),
-        .thread_form = kernel->thread_form,
+        .form = kernel->form,
         .cooperative = kernel->cooperative,
         .grid = {blocks, 1, 1},
         .block = {threads, 1, 1},

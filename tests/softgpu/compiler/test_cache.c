@@ -304,7 +304,7 @@ static uint32_t run_program(const char *added, uint32_t capability, uint32_t *co
     void *code;
     CHECK(sg_program_code(program, 0, &log, &code) == SG_COMPILE_OK);
     const struct sg_kernel *kernel = sg_program_kernel(program, 0);
-    CHECK(!kernel->thread_form);
+    CHECK(kernel->form == SG_CODE_BLOCK);
     struct sg_block block = {.ntid = {1, 1, 1}, .nctaid = {1, 1, 1}};
     uint32_t *target = &out;
     _Alignas(16) unsigned char params[16];

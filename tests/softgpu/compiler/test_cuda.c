@@ -32,7 +32,7 @@ static bool in_thread_form(struct sg_program *program, const char *name)
     const struct sg_kernel *kernel;
     for (size_t i = 0; (kernel = sg_program_kernel(program, i)) != NULL; i++)
         if (strcmp(kernel->name, name) == 0)
-            return kernel->thread_form;
+            return kernel->form == SG_CODE_THREAD;
     cr_assert_fail("no kernel %s", name);
     return false;
 }
@@ -50,7 +50,7 @@ static int launch(struct sg_program *program, const char *name, const uint32_t g
         struct sg_launch launch = {
             .kernel_name = name,
             .code = code,
-            .thread_form = kernel->thread_form,
+            .form = kernel->form,
             .cooperative = kernel->cooperative,
             .grid = {grid[0], grid[1], 1},
             .block = {block[0], block[1], 1},

@@ -236,7 +236,7 @@ Test(memory, barrier_and_shared)
         "  shfl.sync.idx.b32 %r14|%p2, %r11, 0, 31, 0xffffffff; add.s64 %a6, %a2, %a3;\n"
         "  sub.u32 %r14, %r14, %r11; st.global.u32 [%a6], %r14; ret; }");
     const struct sg_kernel *kernel = sg_program_kernel(program, 0);
-    cr_expect(kernel->thread_form);
+    cr_expect_neq(kernel->form, SG_CODE_BLOCK);
     cr_expect_eq(kernel->shared_static, 400);
     const void *params[2] = {in, out};
     cr_expect_eq(run_grid(program, BLOCKS, THREADS, params), 0);
@@ -258,7 +258,7 @@ Test(memory, waiting_for_another_thread)
                    "  ld.param.u64 %a1, [flag]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra SET;\n"
                    "  WAIT: ld.volatile.global.u32 %r2, [%a1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT;\n"
                    "  st.global.u32 [%a1+4], %r2; ret; SET: st.volatile.global.u32 [%a1], %r1; ret; }");
-    cr_expect(sg_program_kernel(program, 0)->thread_form);
+    cr_expect_eq(sg_program_kernel(program, 0)->form, SG_CODE_THREAD);
     const void *params[1] = {flag};
     cr_expect_eq(run_grid(program, 1, 2, params), 0);
     cr_expect_eq(flag[1], 1);
@@ -273,7 +273,7 @@ Test(memory, exit_in_callee_and_trap)
         ".entry k(.param .u64 out) { .reg .b64 %a<3>; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
         "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; @%p1 call leave;\n"
         "  st.global.u32 [%a1+4], %r1; ret; }");
-    cr_expect(sg_program_kernel(program, 0)->thread_form);
+    cr_expect_eq(sg_program_kernel(program, 0)->form, SG_CODE_THREAD);
     const void *params[1] = {out};
     cr_expect_eq(run_grid(program, 1, 2, params), 0);
     cr_expect_eq(out[1], 1);

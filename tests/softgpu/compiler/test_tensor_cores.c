@@ -102,7 +102,7 @@ static void launch(struct sg_program *program, const char *name, const void *par
         i++;
     cr_assert_not_null(kernel, "no kernel %s", name);
     struct sg_launch launch = {.kernel_name = name,
-                               .thread_form = kernel->thread_form,
+                               .form = kernel->form,
                                .grid = {1, 1, 1},
                                .block = {32, 1, 1},
                                .params = params,
@@ -111,7 +111,7 @@ static void launch(struct sg_program *program, const char *name, const void *par
                                .stack_size = kernel->local_size};
     cr_assert_eq(sg_program_code(program, i, &log, (void **)&launch.code), SG_COMPILE_OK, "%s: %s", name,
                  log.data);
-    cr_assert(kernel->thread_form, "the lanes of a warp work together");
+    cr_assert(kernel->form == SG_CODE_THREAD, "the lanes of a warp work together");
     cr_assert_eq(sg_exec_run(&launch, &report), 0, "%s", name);
 }
 

@@ -55,7 +55,7 @@ static inline struct sg_launch thread_launch(sg_thread_code code, uint32_t block
 {
     return (struct sg_launch){.kernel_name = "test",
                               .code = (void *)(uintptr_t)code,
-                              .thread_form = true,
+                              .form = SG_CODE_THREAD,
                               .grid = {blocks, 1, 1},
                               .block = {threads, 1, 1},
                               .params = pointer,
@@ -74,7 +74,7 @@ static inline enum sg_fault run_blocks(sg_block_code code, uint32_t blocks, uint
     struct sg_fault_report report;
     struct sg_launch launch = thread_launch(NULL, blocks, threads, &pointer);
     launch.code = (void *)(uintptr_t)code;
-    launch.thread_form = false;
+    launch.form = SG_CODE_BLOCK;
     return sg_exec_run(&launch, &report);
 }
 

@@ -71,7 +71,7 @@ static double measure_blocks(uint32_t blocks)
     void *unused = NULL;
     struct sg_launch launch = thread_launch(NULL, blocks, 256, &unused);
     launch.code = (void *)(uintptr_t)nothing_block;
-    launch.thread_form = false;
+    launch.form = SG_CODE_BLOCK;
     return measure(&launch);
 }
 

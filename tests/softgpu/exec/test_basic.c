@@ -64,7 +64,7 @@ static void test_thread_indices(void)
     struct indices *all = calloc(6 * 60, sizeof(*all));
     struct sg_launch launch = {.kernel_name = "indices",
                                .code = (void *)(uintptr_t)note_indices,
-                               .thread_form = true,
+                               .form = SG_CODE_THREAD,
                                .grid = {3, 2, 1},
                                .block = {5, 4, 3},
                                .params = &all,
@@ -114,7 +114,7 @@ static void test_shared_and_large_params(void)
     struct shared_params p = {.out = out, .last = 7};
     struct sg_launch launch = {.kernel_name = "shared",
                                .code = (void *)(uintptr_t)use_shared,
-                               .thread_form = true,
+                               .form = SG_CODE_THREAD,
                                .grid = {10, 1, 1},
                                .block = {100, 1, 1},
                                .params = &p,

@@ -210,7 +210,7 @@ static void check_block_fault(sg_block_code code, void *pointer, enum sg_fault e
     struct sg_fault_report report;
     struct sg_launch launch = thread_launch(NULL, 2000, 32, &pointer);
     launch.code = (void *)(uintptr_t)code;
-    launch.thread_form = false;
+    launch.form = SG_CODE_BLOCK;
     CHECK_EQUAL(sg_exec_run(&launch, &report), expected);
     CHECK_EQUAL(report.ctaid[0], 700);
     if (expected == SG_FAULT_TRAP)

@@ -1,0 +1,299 @@
+/*
+ * codegen_points.c - the body of a kernel in loop form: i32 body(thread, params, context, local, stride, point).
+ *
+ * It begins at `point` and returns the next point, or SG_POINT_END: a switch at its start goes to the place behind the
+ * point. Before it returns it stores the operands of the operation that the threads meet for, and the registers that
+ * may have changed; when it goes on it loads the registers, and the operation's results, which the engine left there.
+ * Registers that can be computed anew are, before the switch.
+ */
+#include "softgpu/compiler/codegen.h"
+
+#define B gen->builder
+
+bool sg_gen_in_loops(const struct sg_codegen *gen)
+{
+    return gen->form == SG_CODE_LOOPS && gen->function->is_entry;
+}
+
+/* The thread's element of the column that begins at `column` times the stride. */
+static LLVMValueRef element(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type)
+{
+    LLVMBuilderRef entry = gen->entry_builder;
+    LLVMValueRef start = LLVMBuildMul(entry, gen->stride, sg_gen_const(gen, 64, column), "");
+    start = LLVMBuildGEP2(entry, gen->i8, gen->context_memory, &start, 1, "");
+    LLVMValueRef index = sg_gen_linear(gen);
+    index = LLVMBuildZExt(entry, index, gen->i64, "");
+    return LLVMBuildGEP2(entry, type, start, &index, 1, "");
+}
+
+static LLVMValueRef load_element(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type)
+{
+    LLVMValueRef value = LLVMBuildLoad2(B, type, element(gen, column, type), "");
+    LLVMSetMetadata(value, gen->access_group_kind, gen->access_group);
+    return value;
+}
+
+static void store_element(struct sg_codegen *gen, uint32_t column, LLVMValueRef value)
+{
+    LLVMValueRef store = LLVMBuildStore(B, value, element(gen, column, LLVMTypeOf(value)));
+    LLVMSetMetadata(store, gen->access_group_kind, gen->access_group);
+}
+
+/* Columns hold predicates as bytes. */
+static void store_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type, LLVMValueRef slot)
+{
+    LLVMValueRef value = LLVMBuildLoad2(B, type, slot, "");
+    if (type == gen->i1)
+        value = LLVMBuildZExt(B, value, gen->i8, "");
+    store_element(gen, column, value);
+}
+
+static void load_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type, LLVMValueRef slot)
+{
+    LLVMValueRef value = load_element(gen, column, type == gen->i1 ? gen->i8 : type);
+    if (type == gen->i1)
+        value = LLVMBuildTrunc(B, value, type, "");
+    LLVMBuildStore(B, value, slot);
+}
+
+/* --- before the switch --- */
+
+struct remake {
+    struct sg_codegen *gen;
+    uint8_t *done; /* by instruction */
+};
+
+static void remake(struct remake *r, uint32_t reg);
+
+static void remake_operand(void *user, uint32_t reg, bool written, bool maybe)
+{
+    (void)maybe;
+    if (!written)
+        remake(user, reg);
+}
+
+static void remake(struct remake *r, uint32_t reg)
+{
+    struct sg_codegen *gen = r->gen;
+    uint32_t by = gen->regions.remade[reg];
+    if (by == 0 || r->done[by - 1])
+        return;
+    const struct sg_insn *insn = &gen->function->insns[by - 1];
+    r->done[by - 1] = 1;
+    sg_visit_registers(insn, remake_operand, r);
+    gen->insn = insn;
+    sg_gen_instruction(gen);
+}
+
+void sg_gen_points_begin(struct sg_codegen *gen)
+{
+    struct remake r = {gen, SG_NEW_ARRAY(gen->arena, uint8_t, gen->function->n_insns + 1)};
+    gen->context_memory = LLVMGetParam(gen->self, 2);
+    gen->local = LLVMGetParam(gen->self, 3);
+    gen->stride = LLVMGetParam(gen->self, 4);
+    gen->points = SG_NEW_ARRAY(gen->arena, struct sg_point, gen->regions.n_points + 1);
+    for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
+        if (sg_regions_has(gen->regions.crossing, reg))
+            remake(&r, reg);
+    LLVMBasicBlockRef begin = sg_gen_block(gen, "begin");
+    gen->dispatch = LLVMBuildSwitch(B, LLVMGetParam(gen->self, 5), begin, gen->regions.n_points);
+    LLVMPositionBuilderAtEnd(B, begin);
+}
+
+LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *var)
+{
+    LLVMBuilderRef entry = gen->entry_builder;
+    LLVMValueRef thread = LLVMBuildZExt(entry, sg_gen_linear(gen), gen->i64, "");
+    LLVMValueRef offset = LLVMBuildMul(entry, thread, sg_gen_const(gen, 64, gen->regions.local_size), "");
+    offset = LLVMBuildAdd(entry, offset, sg_gen_const(gen, 64, gen->regions.local[var->index]), "");
+    return LLVMBuildGEP2(entry, gen->i8, gen->local, &offset, 1, "");
+}
+
+void sg_gen_end(struct sg_codegen *gen)
+{
+    if (sg_gen_in_loops(gen))
+        LLVMBuildRet(B, sg_gen_const(gen, 32, SG_POINT_END));
+    else
+        LLVMBuildRetVoid(B);
+}
+
+/* --- a point --- */
+
+static LLVMTypeRef type_of_register(struct sg_codegen *gen, uint32_t reg)
+{
+    const struct sg_reg *r = &gen->function->regs[reg];
+    return r->pointer ? gen->pointer : sg_gen_type(gen, (enum sg_type)r->type);
+}
+
+static void operand(struct sg_codegen *gen, struct sg_point *point, uint8_t flag, uint32_t *constant,
+                    uint32_t column, LLVMValueRef value)
+{
+    if (LLVMIsAConstantInt(value) != NULL) {
+        *constant = (uint32_t)LLVMConstIntGetZExtValue(value);
+        point->constant |= flag;
+    } else {
+        store_element(gen, column, value);
+    }
+}
+
+/* Stores what the point needs, returns, and goes on behind it. Operands that it does not have are NULL. */
+static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode, LLVMValueRef value,
+                 LLVMValueRef a, LLVMValueRef b, LLVMValueRef mask)
+{
+    const struct sg_regions *regions = &gen->regions;
+    uint32_t number = regions->points[gen->insn - gen->function->insns];
+    struct sg_point *point = &gen->points[number];
+    point->kind = (uint8_t)kind;
+    point->mode = (uint8_t)mode;
+    if (value != NULL)
+        store_element(gen, SG_LANES_VALUE, value);
+    if (a != NULL)
+        operand(gen, point, SG_POINT_A, &point->a, SG_LANES_A, a);
+    if (b != NULL)
+        operand(gen, point, SG_POINT_B, &point->b, SG_LANES_B, b);
+    if (mask != NULL)
+        operand(gen, point, SG_POINT_MASK, &point->mask, SG_LANES_MASK, mask);
+    for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
+        if (sg_regions_has(regions->save[number], reg) && regions->column[reg] != 0)
+            store_slot(gen, regions->column[reg], type_of_register(gen, reg), gen->registers[reg]);
+    if (regions->carry != 0)
+        store_slot(gen, regions->carry, gen->i1, gen->carry);
+    LLVMBuildRet(B, sg_gen_const(gen, 32, number));
+
+    LLVMBasicBlockRef resume = sg_gen_block(gen, "");
+    LLVMAddCase(gen->dispatch, sg_gen_const(gen, 32, number), resume);
+    LLVMPositionBuilderAtEnd(B, resume);
+    for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
+        if (sg_regions_has(regions->load[number], reg) && regions->column[reg] != 0)
+            load_slot(gen, regions->column[reg], type_of_register(gen, reg), gen->registers[reg]);
+    if (regions->carry != 0)
+        load_slot(gen, regions->carry, gen->i1, gen->carry);
+}
+
+static LLVMValueRef result(struct sg_codegen *gen)
+{
+    return load_element(gen, SG_LANES_RESULT, gen->i32);
+}
+
+static LLVMValueRef is_set(struct sg_codegen *gen, LLVMValueRef word)
+{
+    return sg_gen_compare(gen, LLVMIntNE, word, sg_gen_const(gen, 32, 0));
+}
+
+/* A result and, if it is wanted, a predicate. */
+static void write_pair(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    sg_gen_write(gen, &insn->operands[0], SG_B32, result(gen));
+    if (insn->operands[insn->n_operands].kind == SG_OPERAND_REG)
+        sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED,
+                     is_set(gen, load_element(gen, SG_LANES_PREDICATE, gen->i32)));
+}
+
+static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
+{
+    return sg_gen_read(gen, &gen->insn->operands[i], SG_U32);
+}
+
+static LLVMValueRef predicate_operand(struct sg_codegen *gen, uint32_t i)
+{
+    return LLVMBuildZExt(B, sg_gen_read(gen, &gen->insn->operands[i], SG_PRED), gen->i32, "");
+}
+
+static void barrier(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    uint8_t kind = SG_MOD(insn, SG_GROUP_BAR);
+    LLVMValueRef zero = sg_gen_const(gen, 32, 0);
+    if (kind != SG_BAR_RED) {
+        meet(gen, kind == SG_BAR_SYNC ? SG_POINT_BARRIER : SG_POINT_BARRIER_ARRIVE, 0, NULL,
+             u32_operand(gen, 0), insn->n_operands > 1 ? u32_operand(gen, 1) : zero, NULL);
+        return;
+    }
+    bool counted = insn->n_operands == 4;
+    meet(gen, SG_POINT_BARRIER_RED, SG_MOD(insn, SG_GROUP_REDUCE) - 1u,
+         predicate_operand(gen, counted ? 3 : 2), u32_operand(gen, 1), counted ? u32_operand(gen, 2) : zero,
+         NULL);
+    LLVMValueRef value = result(gen);
+    sg_gen_result(gen, insn->types[0] == SG_PRED ? is_set(gen, value) : value);
+}
+
+static void match(struct sg_codegen *gen)
+{
+    LLVMValueRef value = sg_gen_operand(gen, 1);
+    bool all = SG_MOD(gen->insn, SG_GROUP_MATCH) == SG_MATCH_ALL;
+    if (LLVMTypeOf(value) != gen->i64)
+        value = LLVMBuildZExt(B, value, gen->i64, "");
+    meet(gen, all ? SG_POINT_MATCH_ALL : SG_POINT_MATCH_ANY, 0, value, NULL, NULL, u32_operand(gen, 2));
+    if (all)
+        write_pair(gen);
+    else
+        sg_gen_write(gen, &gen->insn->operands[0], SG_B32, result(gen));
+}
+
+/* The lowest lane of the mask is the one that is elected. */
+static void elect(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    LLVMValueRef mask = u32_operand(gen, 1);
+    if (LLVMIsAConstantInt(mask) == NULL) /* it is wanted behind the point, too */
+        store_element(gen, SG_LANES_MASK, mask);
+    meet(gen, SG_POINT_WARP_SYNC, 0, NULL, NULL, NULL, mask);
+    if (LLVMIsAConstantInt(mask) == NULL)
+        mask = load_element(gen, SG_LANES_MASK, gen->i32);
+    LLVMValueRef arguments[2] = {mask, sg_gen_const(gen, 1, 0)};
+    LLVMValueRef leader = sg_gen_intrinsic(gen, "llvm.cttz", &gen->i32, 1, arguments, 2);
+    sg_gen_write(gen, &insn->operands[0], SG_B32, leader);
+    sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED,
+                 sg_gen_compare(gen, LLVMIntEQ, leader, sg_gen_special(gen, SG_SPECIAL_LANEID, 0)));
+}
+
+static void vote(struct sg_codegen *gen)
+{
+    uint8_t mode = SG_MOD(gen->insn, SG_GROUP_VOTE);
+    meet(gen, SG_POINT_VOTE, mode - 1u, predicate_operand(gen, 1), NULL, NULL, u32_operand(gen, 2));
+    LLVMValueRef value = result(gen);
+    sg_gen_result(gen, mode == SG_VOTE_BALLOT ? value : is_set(gen, value));
+}
+
+bool sg_gen_points(struct sg_codegen *gen)
+{
+    if (!sg_gen_in_loops(gen) || gen->regions.points[gen->insn - gen->function->insns] == 0)
+        return false;
+    LLVMValueRef zero = sg_gen_const(gen, 32, 0);
+    switch (gen->insn->form->op) {
+    case SG_OP_BAR:
+        barrier(gen);
+        return true;
+    case SG_OP_CLUSTER_BARRIER: /* a cluster is one block */
+        meet(gen, SG_POINT_BARRIER, 0, NULL, zero, zero, NULL);
+        return true;
+    case SG_OP_BAR_WARP:
+        meet(gen, SG_POINT_WARP_SYNC, 0, NULL, NULL, NULL, u32_operand(gen, 0));
+        return true;
+    case SG_OP_ELECT:
+        elect(gen);
+        return true;
+    case SG_OP_SHFL:
+        meet(gen, SG_POINT_SHFL, SG_MOD(gen->insn, SG_GROUP_SHFL) - 1u, sg_gen_operand(gen, 1),
+             u32_operand(gen, 2), u32_operand(gen, 3), u32_operand(gen, 4));
+        write_pair(gen);
+        return true;
+    case SG_OP_VOTE:
+        vote(gen);
+        return true;
+    case SG_OP_MATCH:
+        match(gen);
+        return true;
+    case SG_OP_REDUX:
+        meet(gen, SG_POINT_REDUX, sg_gen_redux(gen), sg_gen_operand(gen, 1), NULL, NULL, u32_operand(gen, 2));
+        sg_gen_result(gen, result(gen));
+        return true;
+    case SG_OP_ACTIVEMASK:
+        meet(gen, SG_POINT_ACTIVEMASK, 0, NULL, NULL, NULL, NULL);
+        sg_gen_result(gen, result(gen));
+        return true;
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,460 @@
+/*
+ * regions.c - liveness across points, and what of it is stored and what computed anew.
+ *
+ * A register is live after a point if some way from there reads it before it is written. Of these, a point stores
+ * only those that may have been written since the point before, and a region loads all of them (what it does not
+ * read LLVM drops). Registers that are read before they are ever written hold 0, as in the other forms.
+ */
+#include "softgpu/compiler/regions.h"
+#include "softgpu/compiler/flow.h"
+
+#include <string.h>
+
+#define POINTS_MAX      400u
+#define LOCAL_MAX       4096u /* bytes of .local variables a thread */
+#define REMAKE_COST_MAX 24u   /* instructions to compute one register anew */
+#define REMAKE_DEPTH    24u
+#define GROWTH_MAX      4u    /* how often the regions may hold an instruction, on average … */
+#define GROWTH_FREE     4000u /* … beyond so many instructions */
+
+bool sg_is_point(const struct sg_insn *insn)
+{
+    switch (insn->form->op) {
+    case SG_OP_BAR:
+    case SG_OP_BAR_WARP:
+    case SG_OP_ELECT:
+    case SG_OP_SHFL:
+    case SG_OP_VOTE:
+    case SG_OP_MATCH:
+    case SG_OP_REDUX:
+    case SG_OP_ACTIVEMASK:
+        return true;
+    case SG_OP_CLUSTER_BARRIER:
+        return SG_MOD(insn, SG_GROUP_CLUSTER_STEP) == SG_CLUSTER_WAIT;
+    default:
+        return false;
+    }
+}
+
+/* What needs a stack of the thread's own, or lets others run at places that are no points. */
+static bool needs_fiber(const struct sg_insn *insn)
+{
+    switch (insn->form->op) {
+    case SG_OP_MBARRIER_WAIT:
+    case SG_OP_NANOSLEEP:
+    case SG_OP_MMA:
+    case SG_OP_WMMA_MMA:
+    case SG_OP_WMMA_LOAD:
+    case SG_OP_WMMA_STORE:
+    case SG_OP_LDMATRIX:
+    case SG_OP_STMATRIX:
+    case SG_OP_MOVMATRIX:
+    case SG_OP_ALLOCA:
+    case SG_OP_STACKSAVE:
+    case SG_OP_STACKRESTORE:
+        return true;
+    default:
+        return insn->waits_in_loop;
+    }
+}
+
+/* --- registers of an instruction --- */
+
+static void visit_operand(const struct sg_operand *operand, bool written, bool maybe,
+                          sg_register_visitor visit, void *user)
+{
+    if (operand->kind == SG_OPERAND_REG) {
+        visit(user, operand->reg, written, maybe);
+    } else if (operand->kind == SG_OPERAND_VECTOR) {
+        for (uint32_t i = 0; i < operand->count; i++)
+            visit_operand(&operand->items[i], written, maybe, visit, user);
+    }
+}
+
+void sg_visit_registers(const struct sg_insn *insn, sg_register_visitor visit, void *user)
+{
+    const struct sg_form *form = insn->form;
+    bool maybe = insn->guard != 0, known = form->n_operands > 0; /* textures have forms without operands */
+    if (insn->guard != 0)
+        visit(user, insn->guard - 1, false, false);
+    if (insn->call != NULL) {
+        visit_operand(&insn->call->target, false, false, visit, user);
+        for (uint32_t i = 0; i < insn->call->n_arguments; i++)
+            visit_operand(&insn->call->arguments[i], false, false, visit, user);
+        for (uint32_t i = 0; i < insn->call->n_returns; i++)
+            visit_operand(&insn->call->returns[i], true, maybe, visit, user);
+        return;
+    }
+    for (uint32_t i = 0; i < insn->n_operands; i++) {
+        bool written = known && (form->operand[i].flags & SG_OPF_DEST) != 0;
+        if (!written)
+            visit_operand(&insn->operands[i], false, false, visit, user);
+        if (written || !known)
+            visit_operand(&insn->operands[i], true, maybe || !known, visit, user);
+    }
+    if (known && insn->n_operands > 0 && (form->operand[0].flags & SG_OPF_PAIR) != 0)
+        visit_operand(&insn->operands[insn->n_operands], true, maybe, visit, user);
+}
+
+/* --- is it worth it, and possible --- */
+
+/* How many instructions the regions that begin at a block, or behind an instruction, hold. */
+static uint32_t reach_of(const struct sg_flow *flow, uint32_t insn, uint32_t *seen, uint32_t walk,
+                         uint32_t *stack)
+{
+    uint32_t count = 0, n_stack = 0, to;
+    uint32_t block = flow->block_of[insn];
+    for (;;) {
+        uint32_t end = flow->first[block + 1];
+        while (insn < end && (count == 0 || !sg_is_point(&flow->function->insns[insn]))) {
+            insn++;
+            count++;
+        }
+        for (uint32_t i = 0; insn == end && sg_flow_successor(flow, block, i, &to); i++)
+            if (to != UINT32_MAX && seen[to] != walk) {
+                seen[to] = walk;
+                stack[n_stack++] = to;
+            }
+        if (n_stack == 0)
+            return count;
+        block = stack[--n_stack];
+        insn = flow->first[block];
+    }
+}
+
+bool sg_regions_possible(struct sg_arena *arena, const struct sg_reach *reach)
+{
+    const struct sg_function *kernel = reach->functions[0];
+    uint32_t n_points = 0, local = 0;
+    bool asks_space = false;
+    for (uint32_t f = 0; f < reach->count; f++) {
+        const struct sg_function *function = reach->functions[f];
+        if (f > 0 && (function->waits || function->exits))
+            return false;
+        for (uint32_t i = 0; i < function->n_insns; i++)
+            asks_space |= function->insns[i].form->op == SG_OP_ISSPACEP;
+    }
+    for (uint32_t i = 0; i < kernel->n_insns; i++) {
+        if (needs_fiber(&kernel->insns[i]))
+            return false;
+        n_points += sg_is_point(&kernel->insns[i]);
+    }
+    for (uint32_t i = 0; i < kernel->n_vars; i++)
+        if (kernel->vars[i]->space == SG_SPACE_LOCAL)
+            local += (uint32_t)(kernel->vars[i]->size < LOCAL_MAX ? kernel->vars[i]->size : LOCAL_MAX) + 16;
+    if (n_points == 0 || n_points > POINTS_MAX || local > LOCAL_MAX)
+        return false;
+    if (local > 0 && asks_space) /* what is local is told by its nearness to the stack */
+        return false;
+    struct sg_flow flow = {0};
+    sg_flow_build(arena, kernel, &flow);
+    uint32_t *seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow.n_blocks), *stack = seen + flow.n_blocks;
+    uint64_t total = reach_of(&flow, 0, seen, 1, stack);
+    for (uint32_t i = 0; i < kernel->n_insns; i++)
+        if (sg_is_point(&kernel->insns[i]))
+            total += reach_of(&flow, i, seen, i + 2, stack);
+    return total <= (uint64_t)kernel->n_insns * GROWTH_MAX + GROWTH_FREE;
+}
+
+/* --- computing anew --- */
+
+struct remaking {
+    const struct sg_function *function;
+    uint32_t *made_by; /* register → 1 + the only instruction that writes it; UINT32_MAX: several */
+    uint8_t *cost;     /* register → 1 + cost; 255: cannot be; 0: not known yet */
+    uint32_t insn;
+};
+
+static void note_writer(void *user, uint32_t reg, bool written, bool maybe)
+{
+    struct remaking *r = user;
+    if (written)
+        r->made_by[reg] = r->made_by[reg] == 0 && !maybe ? r->insn + 1 : UINT32_MAX;
+}
+
+/* Its result follows from its operands, and it is cheap and does no harm wherever it is computed. */
+static bool is_pure(const struct sg_function *function, const struct sg_insn *insn)
+{
+    if (insn->guard != 0 || SG_MOD(insn, SG_GROUP_CC) != 0)
+        return false;
+    switch (insn->form->op) {
+    case SG_OP_LD: {
+        const struct sg_operand *address = &insn->operands[1];
+        return address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM &&
+               address->var >= function->params && address->var < function->params + function->n_params;
+    }
+    case SG_OP_ADD:
+    case SG_OP_SUB:
+    case SG_OP_MUL:
+    case SG_OP_MAD:
+    case SG_OP_NEG:
+    case SG_OP_MIN:
+    case SG_OP_MAX:
+    case SG_OP_SHL:
+    case SG_OP_SHR:
+    case SG_OP_AND:
+    case SG_OP_OR:
+    case SG_OP_XOR:
+    case SG_OP_NOT:
+    case SG_OP_BFE:
+    case SG_OP_BFI:
+    case SG_OP_LOP3:
+    case SG_OP_SETP:
+    case SG_OP_SELP:
+    case SG_OP_MOV:
+    case SG_OP_CVT:
+    case SG_OP_CVTA:
+    case SG_OP_FADD:
+    case SG_OP_FSUB:
+    case SG_OP_FMUL:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_constant_special(const struct sg_operand *operand)
+{
+    return operand->reg < SG_SPECIAL_CLOCK || operand->reg > SG_SPECIAL_GLOBALTIMER_HI;
+}
+
+static uint32_t cost_of(struct remaking *r, uint32_t reg, uint32_t depth);
+
+static uint32_t cost_of_operand(struct remaking *r, const struct sg_operand *operand, uint32_t depth)
+{
+    uint32_t cost = 0;
+    switch (operand->kind) {
+    case SG_OPERAND_REG:
+        return cost_of(r, operand->reg, depth + 1);
+    case SG_OPERAND_SPECIAL:
+        return is_constant_special(operand) ? 0 : 255;
+    case SG_OPERAND_VECTOR:
+        for (uint32_t i = 0; i < operand->count; i++)
+            cost += cost_of_operand(r, &operand->items[i], depth);
+        return cost;
+    default:
+        return 0;
+    }
+}
+
+static uint32_t cost_of(struct remaking *r, uint32_t reg, uint32_t depth)
+{
+    if (r->cost[reg] != 0)
+        return r->cost[reg] == 255 ? 255 : r->cost[reg] - 1u;
+    uint32_t by = r->made_by[reg], cost = 255;
+    r->cost[reg] = 255; /* also for what depends on itself */
+    if (by != 0 && by != UINT32_MAX && depth < REMAKE_DEPTH) {
+        const struct sg_insn *insn = &r->function->insns[by - 1];
+        if (is_pure(r->function, insn) && insn->operands[0].kind == SG_OPERAND_REG) {
+            enum sg_op op = insn->form->op;
+            cost = op == SG_OP_LD || (op == SG_OP_MOV && insn->operands[1].kind != SG_OPERAND_REG) ? 0 : 1;
+            for (uint32_t i = 1; i < insn->n_operands && op != SG_OP_LD; i++)
+                cost += cost_of_operand(r, &insn->operands[i], depth);
+        }
+    }
+    if (cost <= REMAKE_COST_MAX)
+        r->cost[reg] = (uint8_t)(cost + 1);
+    return cost <= REMAKE_COST_MAX ? cost : 255;
+}
+
+static void find_remade(struct sg_arena *arena, const struct sg_function *function,
+                        struct sg_regions *regions)
+{
+    struct remaking r = {.function = function,
+                         .made_by = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1),
+                         .cost = SG_NEW_ARRAY(arena, uint8_t, function->n_regs + 1)};
+    regions->remade = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
+    for (r.insn = 0; r.insn < function->n_insns; r.insn++)
+        sg_visit_registers(&function->insns[r.insn], note_writer, &r);
+    for (uint32_t reg = 0; reg < function->n_regs; reg++)
+        if (cost_of(&r, reg, 0) != 255)
+            regions->remade[reg] = r.made_by[reg];
+}
+
+/* --- liveness --- */
+
+struct sets {
+    uint64_t *live; /* walked backwards: registers that will be read */
+    bool reading;   /* the pass over what is read, after the one over what is written */
+};
+
+static void set_live(void *user, uint32_t reg, bool written, bool maybe)
+{
+    struct sets *sets = user;
+    if (!written && sets->reading)
+        sets->live[reg / 64] |= UINT64_C(1) << reg % 64;
+    else if (written && !maybe && !sets->reading)
+        sets->live[reg / 64] &= ~(UINT64_C(1) << reg % 64);
+}
+
+static void step_back(struct sets *sets, const struct sg_insn *insn)
+{
+    sets->reading = false;
+    sg_visit_registers(insn, set_live, sets);
+    sets->reading = true;
+    sg_visit_registers(insn, set_live, sets);
+}
+
+/* `to` gets all of `from`; true if that is news. */
+static bool merge(uint64_t *to, const uint64_t *from, uint32_t n)
+{
+    bool changed = false;
+    for (uint32_t i = 0; i < n; i++) {
+        changed |= (from[i] & ~to[i]) != 0;
+        to[i] |= from[i];
+    }
+    return changed;
+}
+
+static void live_at_end(const struct sg_flow *flow, uint32_t block, uint64_t *const *live_in, uint64_t *live,
+                        uint32_t n)
+{
+    uint32_t to;
+    memset(live, 0, n * sizeof(*live));
+    for (uint32_t i = 0; sg_flow_successor(flow, block, i, &to); i++)
+        if (to != UINT32_MAX)
+            merge(live, live_in[to], n);
+}
+
+/* What is live at the start of each block; with `load`, also after each point. */
+static void find_live(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions,
+                      uint64_t **live_in)
+{
+    uint32_t n = regions->n_words;
+    struct sets sets = {.live = SG_NEW_ARRAY(arena, uint64_t, n)};
+    for (uint32_t block = 0; block < flow->n_blocks; block++)
+        live_in[block] = SG_NEW_ARRAY(arena, uint64_t, n);
+    for (bool changed = true, last = false; changed || !last;) {
+        last = !changed;
+        changed = false;
+        for (uint32_t block = flow->n_blocks; block-- > 0;) {
+            live_at_end(flow, block, live_in, sets.live, n);
+            for (uint32_t i = flow->first[block + 1]; i-- > flow->first[block];) {
+                uint32_t point = regions->points[i];
+                if (last && point != 0)
+                    memcpy(regions->load[point], sets.live, n * sizeof(*sets.live));
+                step_back(&sets, &flow->function->insns[i]);
+            }
+            changed |= merge(live_in[block], sets.live, n);
+        }
+    }
+}
+
+static void set_written(void *user, uint32_t reg, bool written, bool maybe)
+{
+    uint64_t *set = user;
+    (void)maybe;
+    if (written)
+        set[reg / 64] |= UINT64_C(1) << reg % 64;
+}
+
+static void clear_written(void *user, uint32_t reg, bool written, bool maybe)
+{
+    uint64_t *set = user;
+    (void)maybe; /* where a point's guard is false nothing is stored or loaded */
+    if (written)
+        set[reg / 64] &= ~(UINT64_C(1) << reg % 64);
+}
+
+/* What may have been written since the last point, before each point: what it has to store. */
+static void find_written(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions,
+                         const uint64_t *at_entry)
+{
+    uint32_t n = regions->n_words, to;
+    uint64_t **in = SG_NEW_ARRAY(arena, uint64_t *, flow->n_blocks), *now = SG_NEW_ARRAY(arena, uint64_t, n);
+    for (uint32_t block = 0; block < flow->n_blocks; block++)
+        in[block] = SG_NEW_ARRAY(arena, uint64_t, n);
+    merge(in[0], at_entry, n);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t block = 0; block < flow->n_blocks; block++) {
+            memcpy(now, in[block], n * sizeof(*now));
+            for (uint32_t i = flow->first[block]; i < flow->first[block + 1]; i++) {
+                const struct sg_insn *insn = &flow->function->insns[i];
+                uint32_t point = regions->points[i];
+                if (point != 0)
+                    merge(regions->save[point], now, n);
+                if (point != 0 && insn->guard == 0)
+                    memset(now, 0, n * sizeof(*now));
+                sg_visit_registers(insn, set_written, now);
+            }
+            for (uint32_t i = 0; sg_flow_successor(flow, block, i, &to); i++)
+                if (to != UINT32_MAX)
+                    changed |= merge(in[to], now, n);
+        }
+    }
+}
+
+/* --- columns --- */
+
+static uint32_t add_column(struct sg_regions *regions, uint32_t bits)
+{
+    uint32_t column = regions->context_size;
+    regions->context_size += bits < 8 ? 1 : bits / 8;
+    return column;
+}
+
+static void place_registers(struct sg_arena *arena, const struct sg_function *function,
+                            struct sg_regions *regions)
+{
+    regions->column = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
+    regions->crossing = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+    for (uint32_t point = 1; point <= regions->n_points; point++)
+        merge(regions->crossing, regions->load[point], regions->n_words);
+    for (uint32_t reg = 0; reg < function->n_regs; reg++)
+        if (sg_regions_has(regions->crossing, reg) && regions->remade[reg] == 0)
+            regions->column[reg] = add_column(regions, sg_types[function->regs[reg].type].bits);
+    for (uint32_t i = 0; i < function->n_insns; i++) {
+        enum sg_op op = function->insns[i].form->op;
+        if (regions->carry == 0 && (op == SG_OP_ADDC || op == SG_OP_SUBC || op == SG_OP_MADC))
+            regions->carry = add_column(regions, 8);
+    }
+    regions->context_size = (regions->context_size + 7) & ~7u;
+}
+
+static void place_locals(struct sg_arena *arena, const struct sg_function *function,
+                         struct sg_regions *regions)
+{
+    regions->local = SG_NEW_ARRAY(arena, uint32_t, function->n_vars + 1);
+    for (uint32_t i = 0; i < function->n_vars; i++) {
+        const struct sg_var *var = function->vars[i];
+        if (var->space != SG_SPACE_LOCAL)
+            continue;
+        uint32_t align = var->align < 16 ? 16 : var->align;
+        regions->local_size = (regions->local_size + align - 1) & ~(align - 1);
+        regions->local[i] = regions->local_size;
+        regions->local_size += (uint32_t)var->size;
+    }
+    regions->local_size = (regions->local_size + 63) & ~63u;
+}
+
+void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel, struct sg_regions *regions)
+{
+    struct sg_flow flow = {0};
+    *regions = (struct sg_regions){.context_size = SG_LANES_SIZE, .n_words = kernel->n_regs / 64 + 1};
+    regions->points = SG_NEW_ARRAY(arena, uint32_t, kernel->n_insns);
+    for (uint32_t i = 0; i < kernel->n_insns; i++)
+        if (sg_is_point(&kernel->insns[i]))
+            regions->points[i] = ++regions->n_points;
+    regions->save = SG_NEW_ARRAY(arena, uint64_t *, regions->n_points + 1);
+    regions->load = SG_NEW_ARRAY(arena, uint64_t *, regions->n_points + 1);
+    for (uint32_t point = 1; point <= regions->n_points; point++) {
+        regions->save[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+        regions->load[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+    }
+    sg_flow_build(arena, kernel, &flow);
+    uint64_t **live_in = SG_NEW_ARRAY(arena, uint64_t *, flow.n_blocks);
+    find_live(arena, &flow, regions, live_in);
+    find_written(arena, &flow, regions, live_in[0]);
+    find_remade(arena, kernel, regions);
+    for (uint32_t i = 0; i < kernel->n_insns; i++) {
+        uint32_t point = regions->points[i];
+        if (point == 0)
+            continue;
+        sg_visit_registers(&kernel->insns[i], clear_written, regions->load[point]);
+        for (uint32_t n = 0; n < regions->n_words; n++)
+            regions->save[point][n] &= regions->load[point][n];
+    }
+    place_registers(arena, kernel, regions);
+    place_locals(arena, kernel, regions);
+}
