@@ -71,6 +71,8 @@ CUresult rg_call_outputs_read(struct rg_call *call);
 
 /** CUDA_ERROR_NOT_SUPPORTED, and says so once for each function. */
 CUresult rg_unsupported(const char *function);
+/** The same, with the reason why this function cannot be offered. */
+CUresult rg_refuse(const char *function, const char *why);
 
 static inline CUresult rg_invalid_value(void)
 {

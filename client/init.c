@@ -98,7 +98,8 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 /* --- what is not served -------------------------------------------------------------------------------- */
 
-CUresult rg_unsupported(const char *function)
+/* Says once for each function why it is not supported. */
+static CUresult not_supported(const char *function, const char *why)
 {
     /* A small set of names already told; a name that finds it full is told again, which does no harm. */
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -115,6 +116,17 @@ CUresult rg_unsupported(const char *function)
         told[n_told++] = function;
     pthread_mutex_unlock(&lock);
     if (!known)
-        rg_warn("%s is not supported yet; it returns CUDA_ERROR_NOT_SUPPORTED", function);
+        rg_warn("%s is not supported%s%s; it returns CUDA_ERROR_NOT_SUPPORTED", function, *why ? ": " : "",
+                why);
     return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_unsupported(const char *function)
+{
+    return not_supported(function, "");
+}
+
+CUresult rg_refuse(const char *function, const char *why)
+{
+    return not_supported(function, why);
 }

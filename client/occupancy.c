@@ -6,7 +6,9 @@
 #include "client/call.h"
 #include "client/device.h"
 #include "client/function.h"
+#include "client/handle.h"
 #include "generated/client/operations.h"
+#include "proto/launch_attribute.h"
 
 static CUresult search(int *min_grid, int *block, CUfunction func, CUoccupancyB2DSize shared_of, int limit,
                        unsigned flags)
@@ -64,4 +66,34 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfu
 {
     return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
                                                      dynamicSMemSize, blockSizeLimit, 0);
+}
+
+/* Both questions about clusters: `size` asks for the largest cluster, else for how many fit at once. */
+static CUresult clusters(bool size, int *result, CUfunction func, const CUlaunchConfig *config)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!result || !config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!rg_function_of(func) || !rg_handle_known(RG_KIND_STREAM, (uint64_t)config->hStream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (rg_launch_attribute_kind(config->attrs[i].id) == RG_LAUNCH_ATTRIBUTE_REFUSED)
+            return CUDA_ERROR_INVALID_VALUE;
+    CUlaunchConfig plain = *config;
+    plain.hStream = NULL;
+    plain.attrs = NULL;
+    plain.numAttrs = 0;
+    return rg_op_rgOccupancyClusters(size, func, &plain, config->numAttrs, config->attrs, result);
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
+{
+    return clusters(true, clusterSize, func, config);
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
+{
+    return clusters(false, numClusters, func, config);
 }

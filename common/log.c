@@ -62,6 +62,13 @@ enum rg_log_level rg_log_get_level(void)
     return (enum rg_log_level)level;
 }
 
+static void (*_Atomic log_tap)(enum rg_log_level level, const char *text, size_t size);
+
+void rg_log_tap(void (*tap)(enum rg_log_level level, const char *text, size_t size))
+{
+    atomic_store_explicit(&log_tap, tap, memory_order_release);
+}
+
 bool rg_log_enabled(enum rg_log_level level)
 {
     return level <= rg_log_get_level();
@@ -93,13 +100,17 @@ static void write_quietly(const char *line, size_t size)
 
 void rg_log(enum rg_log_level level, const char *format, ...)
 {
-    if (!rg_log_enabled(level))
+    void (*tap)(enum rg_log_level, const char *, size_t) =
+        level <= RG_LOG_WARN ? atomic_load_explicit(&log_tap, memory_order_acquire) : NULL;
+    const bool shown = rg_log_enabled(level);
+    if (!shown && !tap)
         return;
     int saved_errno = errno;
     char line[LINE_MAX_BYTES];
     size_t room = sizeof line - 1; /* the newline */
     int n = snprintf(line, room, "%s: %s", rg_log_get_name(), level_prefixes[level]);
     size_t size = n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
+    const size_t name = size;
     va_list args;
     va_start(args, format);
     errno = saved_errno; /* for %m */
@@ -112,7 +123,10 @@ void rg_log(enum rg_log_level level, const char *format, ...)
         if (c < 0x20 || c == 0x7f)
             line[i] = '?';
     }
+    if (tap)
+        tap(level, line + name, size - name);
     line[size++] = '\n';
-    write_quietly(line, size);
+    if (shown)
+        write_quietly(line, size);
     errno = saved_errno;
 }

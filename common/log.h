@@ -9,6 +9,7 @@
 #define RG_COMMON_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum rg_log_level { RG_LOG_ERROR, RG_LOG_WARN, RG_LOG_INFO, RG_LOG_DEBUG };
 
@@ -18,6 +19,11 @@ void rg_log_set_level(enum rg_log_level level);
 enum rg_log_level rg_log_get_level(void);
 const char *rg_log_get_name(void);
 bool rg_log_enabled(enum rg_log_level level);
+/**
+ * From now on `tap` is given each warning and error, shown or not, without the name before it: one function a process,
+ * called on the thread that logs.
+ */
+void rg_log_tap(void (*tap)(enum rg_log_level level, const char *text, size_t size));
 void rg_log(enum rg_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define rg_error(...) rg_log(RG_LOG_ERROR, __VA_ARGS__)

@@ -2,14 +2,19 @@
 """Imports the CUDA driver API from a toolkit's headers into proto/api/symbols.txt.
 
 Run by hand when the project moves to a newer toolkit; its output is committed, so a build needs only the types of
-cuda.h. For each function that the toolkit's stub of libcuda exports it records
+cuda.h. For each function that the toolkit's stub of libcuda exports, and each that its graphics headers declare (the
+driver exports those too), it records
 
   * the exported symbol and its prototype (from the preprocessed headers),
   * the name and the CUDA version under which cuGetProcAddress hands it out (from the versioned typedefs of
     cudaTypedefs.h: PFN_<name>_v<version>), and the default stream it assumes (legacy, or per-thread).
 
-usage: proto/import_api.py [CUDA_ROOT]      (default /usr/local/cuda)
+usage: proto/import_api.py [--check] [CUDA_ROOT]      (default /usr/local/cuda)
+  --check  writes nothing: compares symbols.txt with the toolkit. With the toolkit that it was made from nothing may
+           differ; of another one, each function that both know must be the same one of the same version.
 """
+import argparse
+import difflib
 import os
 import re
 import subprocess
@@ -19,6 +24,8 @@ import tempfile
 HEADERS = ["cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h"]
 TYPEDEFS = ["cudaTypedefs.h", "cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h",
             "cudaProfilerTypedefs.h"]
+# Exported by the driver, not by the stub.
+GRAPHICS = re.compile(r"cuGL|cuGraphics(GL|EGL|VDPAU)|cuEGL|cuVDPAU|cuEventCreateFromEGLSync|cuGraphicsResourceGetMappedEglFrame")
 # What the graphics headers would need of other projects; the interop calls themselves are refused.
 FOREIGN = {
     "GL/gl.h": "typedef unsigned int GLenum; typedef unsigned int GLuint;",
@@ -66,13 +73,17 @@ def split_symbol(symbol):
     return match[1], int(match[2] or 1), match[3] or ""
 
 
-def main():
-    root = sys.argv[1] if len(sys.argv) > 1 else "/usr/local/cuda"
-    here = os.path.dirname(os.path.abspath(__file__))
+def collect(root, known=None):
+    """(CUDA version, {symbol: (look-up or '-', return type, parameters)}) of a toolkit. One without the stub of libcuda, as
+    the wheels of headers are, is asked for the `known` symbols alone."""
     declared = prototypes(preprocess(root, HEADERS))
-    stub = subprocess.run(["nm", "-D", "--defined-only", f"{root}/lib64/stubs/libcuda.so"], text=True, check=True,
-                          stdout=subprocess.PIPE).stdout
-    exported = sorted(line.split()[-1] for line in stub.splitlines() if line.split()[-1].startswith("cu"))
+    stub = f"{root}/lib64/stubs/libcuda.so"
+    if known is not None and not os.path.exists(stub):
+        exported = {symbol for symbol in known if symbol in declared}
+    else:
+        names = subprocess.run(["nm", "-D", "--defined-only", stub], text=True, check=True, stdout=subprocess.PIPE).stdout
+        exported = {line.split()[-1] for line in names.splitlines() if line.split()[-1].startswith("cu")}
+    exported = sorted(exported | {symbol for symbol in declared if GRAPHICS.match(symbol)})
     missing = [symbol for symbol in exported if symbol not in declared]
     if missing:
         sys.exit("exported but not declared in the headers: " + " ".join(missing))
@@ -85,28 +96,59 @@ def main():
     for symbol in exported:
         name, generation, suffix = split_symbol(symbol)
         symbols.setdefault((name, suffix), []).append((generation, symbol))
-    since, doubts = {}, []
+    since = {}
     for key, list_of in symbols.items():
         list_of.sort()
         known = sorted(versions.get(key, ()))
         if len(known) != len(list_of):
-            doubts.append((key, known, [symbol for _, symbol in list_of]))
+            print(f"look at {key[0]}{key[1]}: versions {known}, symbols {[name for _, name in list_of]}", file=sys.stderr)
         for (_, symbol), version in zip(list_of, known):
             since[symbol] = version
-    for key, known, names in doubts:
-        print(f"look at {key[0]}{key[1]}: versions {known}, symbols {names}", file=sys.stderr)
+    found = {}
+    for symbol in exported:
+        name, _, suffix = split_symbol(symbol)
+        look_up = f"{name} {since[symbol]} {suffix[1:] or 'legacy'}" if symbol in since else "-"
+        found[symbol] = (look_up, *declared[symbol])
+    with open(f"{root}/include/cuda.h") as header:
+        return int(re.search(r"#define CUDA_VERSION (\d+)", header.read())[1]), found
 
-    with open(os.path.join(here, "api", "symbols.txt"), "w") as out:
-        version = re.search(r"#define CUDA_VERSION (\d+)", open(f"{root}/include/cuda.h").read())[1]
-        out.write(f"# Functions that libcuda of CUDA {version} exports; made by proto/import_api.py, not edited by hand.\n"
-                  "# symbol | name, version, stream for cuGetProcAddress ('-': not handed out) | return type (parameters)\n")
-        out.write(f"version {version}\n")
-        for symbol in exported:
-            name, _, suffix = split_symbol(symbol)
-            result, parameters = declared[symbol]
-            look_up = f"{name} {since[symbol]} {suffix[1:] or 'legacy'}" if symbol in since else "-"
-            out.write(f"{symbol} | {look_up} | {result} ({parameters})\n")
-    print(f"{len(exported)} functions, {len(since)} of them with a version")
+
+def text_of(version, symbols):
+    lines = [f"# Functions that libcuda of CUDA {version} exports; made by proto/import_api.py, not edited by hand.",
+             "# symbol | name, version, stream for cuGetProcAddress ('-': not handed out) | return type (parameters)",
+             f"version {version}"]
+    lines += [f"{symbol} | {look_up} | {result} ({parameters})" for symbol, (look_up, result, parameters) in symbols.items()]
+    return "\n".join(lines) + "\n"
+
+
+def differences(known, version, symbols):
+    """What is wrong with the text of symbols.txt, by a toolkit's headers."""
+    if re.search(r"^version (\d+)", known, flags=re.M)[1] == str(version):
+        ours, theirs = known.splitlines(), text_of(version, symbols).splitlines()
+        return [line for line in difflib.unified_diff(ours, theirs, "symbols.txt", "the toolkit", lineterm="", n=0)]
+    ours = {line.split()[0]: line.split("|")[1].strip() for line in known.splitlines() if line.startswith("cu")}
+    return [f"{symbol}: '{ours[symbol]}' here, '{look_up}' by CUDA {version}'s headers"
+            for symbol, (look_up, _, _) in symbols.items() if symbol in ours and ours[symbol] != look_up]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("root", nargs="?", default="/usr/local/cuda")
+    arguments = parser.parse_args()
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "api", "symbols.txt")
+    with open(path) as file:
+        known = file.read()
+    version, symbols = collect(arguments.root, re.findall(r"^cu\w+", known, flags=re.M) if arguments.check else None)
+    if not arguments.check:
+        with open(path, "w") as out:
+            out.write(text_of(version, symbols))
+        print(f"{len(symbols)} functions of CUDA {version}")
+        return
+    wrong = differences(known, version, symbols)
+    if wrong:
+        sys.exit("\n".join(wrong))
+    print(f"symbols.txt agrees with the headers of CUDA {version}")
 
 
 if __name__ == "__main__":

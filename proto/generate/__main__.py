@@ -20,6 +20,9 @@ def main():
         specification = model.read(arguments.spec)
     except model.SpecError as error:
         sys.exit(str(error))
+    unaccounted = specification.unaccounted()
+    if unaccounted:
+        sys.exit(f"{arguments.spec}: no .api file says how these are served: {', '.join(unaccounted)}")
     if arguments.out:
         for emitter in (tables, client, server):
             emitter.emit(specification, arguments.out)

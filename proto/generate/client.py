@@ -6,7 +6,7 @@ from .text import HEAD, write
 ON_ALL_SERVERS = ("LIBRARY", "KERNEL")
 # Calls whose objects may be those of several servers.
 ACROSS_SERVERS = ()
-KIND_ERROR = {"CONTEXT": "CUDA_ERROR_INVALID_CONTEXT"}
+KIND_ERROR = {"CONTEXT": "CUDA_ERROR_INVALID_CONTEXT", "POOL": "CUDA_ERROR_INVALID_VALUE", "ALLOCATION": "CUDA_ERROR_INVALID_VALUE"}
 
 
 def size_of(operation):
@@ -234,20 +234,21 @@ def emit(specification, out):
     header += ["", "#endif", ""]
     write(f"{out}/client/operations.h", "\n".join(header))
 
-    rest = [HEAD, '#include "client/call.h"', '#include "proto/interop_types.h"', ""]
+    rest = [HEAD, '#include "client/call.h"', '#include "generated/proto/prototypes.h"', ""]
     for symbol in specification.base_symbols():
-        operation = names.get(symbol.name)
-        if operation and operation.cls != "unsupported":
+        operation = names[symbol.name]
+        if operation.cls not in ("unsupported", "refused"):
             continue
         rest += [f"{symbol.result} {symbol.name}({symbol.declaration})", "{"]
         rest += [f"    (void){p.name};" for p in symbol.parameters]
-        rest += [f'    return rg_unsupported("{symbol.name}");', "}", ""]
+        rest += [f'    return rg_refuse("{symbol.name}", "{operation.reason}");' if operation.reason
+                 else f'    return rg_unsupported("{symbol.name}");', "}", ""]
     rest += ["/* Per-thread default stream forms. */"]
     for symbol in specification.per_thread_symbols():
         rest += [f"CUresult {symbol.name}({symbol.declaration})", "{"] + per_thread_call(symbol) + ["}", ""]
     write(f"{out}/client/rest.c", "\n".join(rest))
 
-    table = [HEAD, '#include "proto/interop_types.h"', '#include "generated/proto/api_table.h"', "",
+    table = [HEAD, '#include "generated/proto/prototypes.h"', '#include "generated/proto/api_table.h"', "",
              "void *const rg_client_api[RG_API_COUNT] = {"]
     table += [f"    (void *){symbol.name}," for symbol in specification.symbols.values()]
     table += ["};", ""]

@@ -3,27 +3,37 @@ from .text import write
 
 MEANING = {
     "local": "answered by the client", "custom": "forwarded (hand-written)", "async": "forwarded, returns at once",
-    "sync": "forwarded, waits for the answer", "wait": "forwarded, waits for the GPU", "unsupported": "not supported",
+    "sync": "forwarded, waits for the answer", "wait": "forwarded, waits for the GPU", "refused": "refused",
+    "unsupported": "not served yet",
 }
 
 
 def emit(specification, path):
+    base, per_thread = specification.base_symbols(), specification.per_thread_symbols()
     operations = {operation.name: operation for operation in specification.operations}
-    base = specification.base_symbols()
-    served = [s for s in base if s.name in operations and operations[s.name].cls != "unsupported"]
-    both = len(served) + sum(1 for s in specification.per_thread_symbols()
-                             if s.base in operations and operations[s.base].cls != "unsupported")
+    classes = {symbol.name: operations[symbol.base].cls for symbol in base + per_thread}
+
+    def count(symbols, *wanted):
+        return sum(classes[symbol.name] in wanted for symbol in symbols)
+
+    every = base + per_thread
+    waiting = count(every, "unsupported")
+    served = len(every) - waiting - count(every, "refused")
     lines = ["# API coverage", "",
-             f"Made by `proto/generate` from the specification; CUDA {specification.version // 1000}."
-             f"{specification.version % 1000 // 10}'s libcuda exports {len(specification.symbols)} functions.", "",
-             f"**{both} of {len(specification.symbols)} are served** ({len(served)} of {len(base)} without the per-thread "
-             "default stream forms). All others return CUDA_ERROR_NOT_SUPPORTED and say so once in the log.", ""]
+             f"Made by `proto/generate` from the specification. The driver of CUDA {specification.version // 1000}."
+             f"{specification.version % 1000 // 10} has {len(every)} functions, {len(per_thread)} of them forms for the "
+             "per-thread default stream, which are served as their base forms are.", "",
+             "| | functions |", "|---|---|",
+             f"| forwarded to the server's driver | {count(every, 'custom', 'async', 'sync', 'wait')} |",
+             f"| answered by the client | {count(every, 'local')} |",
+             f"| refused: CUDA_ERROR_NOT_SUPPORTED, for the reason that is given | {count(every, 'refused')} |",
+             f"| not served yet: CUDA_ERROR_NOT_SUPPORTED | {waiting} |", "",
+             f"**{served} of {len(every)} are served.** Whatever is not says so once in the log.", ""]
     for group in specification.groups:
         calls = [operation for operation in group.operations if operation.is_call]
         lines += [f"## {group.title}", "", "| function | class | how |", "|---|---|---|"]
         for operation in calls:
-            lines.append(f"| `{operation.name}` | {operation.cls} | {MEANING[operation.cls]} |")
+            how = MEANING[operation.cls] + (f": {operation.reason}" if operation.reason else "")
+            lines.append(f"| `{operation.name}` | {operation.cls} | {how} |")
         lines.append("")
-    rest = [s.name for s in base if s.name not in operations]
-    lines += ["## Not supported", "", ", ".join(f"`{name}`" for name in rest), ""]
     write(path, "\n".join(lines))

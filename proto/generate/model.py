@@ -9,14 +9,14 @@ import os
 import re
 from dataclasses import dataclass, field
 
-CLASSES = ("local", "custom", "async", "sync", "wait", "unsupported")
+CLASSES = ("local", "custom", "async", "sync", "wait", "refused", "unsupported")
 
 # Handle types: kind on the wire and in the handle tables.
 HANDLES = {
     "CUcontext": "CONTEXT", "CUstream": "STREAM", "CUevent": "EVENT", "CUmodule": "MODULE", "CUlibrary": "LIBRARY",
     "CUmemGenericAllocationHandle": "ALLOCATION",
     "CUkernel": "KERNEL", "CUfunction": "FUNCTION", "CUmemoryPool": "POOL", "CUlinkState": "LINK",
-    "CUarray": "ARRAY",
+    "CUarray": "ARRAY", "CUgreenCtx": "GREEN", "CUdevResourceDesc": "RESOURCES",
 }
 # C types passed by value: how they travel. Enumerations (any other CU* type) travel as u32.
 SCALARS = {
@@ -101,6 +101,7 @@ class Operation:
     within: list = field(default_factory=list)
     # what happens while streams capture: ["capture", what to return] or ["captured", condition that sets `captured`]
     capture: list = field(default_factory=list)
+    reason: str = ""   # refused: why
     number: int = 0    # on the wire; 0: none
 
     @property
@@ -162,6 +163,11 @@ class Specification:
     @property
     def wire_operations(self):
         return [operation for operation in self.operations if operation.on_wire]
+
+    def unaccounted(self):
+        """Functions of which no .api file says how they are served."""
+        said = {operation.name for operation in self.operations}
+        return [symbol.name for symbol in self.base_symbols() if symbol.name not in said]
 
     def base_symbols(self):
         return [symbol for symbol in self.symbols.values() if symbol.stream == "legacy"]
@@ -279,6 +285,11 @@ def read_group(path, symbols):
             if cls not in CLASSES:
                 raise SpecError(f"{where}: unknown class '{cls}'")
             operation = Operation(name, group.name, cls, parameters, where, result)
+            if cls == "refused":
+                reason = re.fullmatch(r'"([^"\\]+)"', " ".join(rest))
+                if not reason:
+                    raise SpecError(f'{where}: {name} needs the reason why it is refused, as "…"')
+                operation.reason, rest = reason[1], []
             notes = []
             for word in rest:
                 if re.fullmatch(r"(client|server|context|reply)=\w+", word):

@@ -157,8 +157,8 @@ def emit(specification, out):
     driver = [HEAD, "/* The functions of the driver that the worker has loaded; NULL where it has none. */",
               "#ifndef RG_GENERATED_SERVER_DRIVER_H", "#define RG_GENERATED_SERVER_DRIVER_H", '#include <cuda.h>',
               '#include <cudaProfiler.h>', "", "struct rg_driver_table {"]
-    interop = ("cuGraphicsGL", "cuGL", "cuVDPAU", "cuEGL", "cuGraphicsEGL")
-    usable = [symbol for symbol in specification.base_symbols() if not symbol.name.startswith(interop)]
+    refused = {operation.name for operation in specification.operations if operation.cls == "refused"}
+    usable = [symbol for symbol in specification.base_symbols() if symbol.name not in refused]
     driver += [f"    {symbol.result} (*{symbol.name})({symbol.declaration});" for symbol in usable]
     driver += ["};", "extern struct rg_driver_table rg_driver;",
                "/** Fills rg_driver by dlsym from `library`; returns how many functions were found. */",

@@ -41,6 +41,15 @@ def look_up(specification, out):
     write(f"{out}/proto/api_table.c", "\n".join(source))
 
 
+def prototypes(specification, out):
+    """Declarations of all functions: cuda.h has no such thing as those of the graphics headers."""
+    lines = [HEAD, "#ifndef RG_GENERATED_PROTO_PROTOTYPES_H", "#define RG_GENERATED_PROTO_PROTOTYPES_H", "",
+             '#include "proto/interop_types.h"', ""]
+    lines += [f"{symbol.result} {symbol.name}({symbol.declaration});" for symbol in specification.symbols.values()]
+    lines += ["", "#endif", ""]
+    write(f"{out}/proto/prototypes.h", "\n".join(lines))
+
+
 def export_map(specification, path):
     lines = ["{", "  global:"] + [f"    {name};" for name in specification.symbols] + ["  local: *;", "};", ""]
     write(path, "\n".join(lines))
@@ -49,7 +58,7 @@ def export_map(specification, path):
 def interpose(specification, out):
     export_map(specification, f"{out}/interpose/exports.map")
     lines = [HEAD, "/* The exported functions: each jumps through the client core's table (interpose/load.c). */",
-             '#include "proto/interop_types.h"', '#include "interpose/load.h"', ""]
+             '#include "generated/proto/prototypes.h"', '#include "interpose/load.h"', ""]
     for symbol in specification.symbols.values():
         types = ", ".join(p.type for p in symbol.parameters) or "void"
         lines += [f"RG_EXPORT {symbol.result} {symbol.name}({symbol.declaration})", "{",
@@ -60,19 +69,19 @@ def interpose(specification, out):
 def softgpu(specification, out):
     export_map(specification, f"{out}/softgpu/exports.map")
     lines = [HEAD, "/* What the software device does not have: weak, so that a definition in softgpu/driver wins. */",
-             '#include "proto/interop_types.h"', '#include "softgpu/driver/driver.h"', ""]
+             '#include "softgpu/driver/driver.h"', '#include "generated/proto/prototypes.h"', ""]
     for symbol in specification.base_symbols():
         lines += [f"__attribute__((weak, visibility(\"default\"))) {symbol.result} {symbol.name}({symbol.declaration})", "{"]
         lines += [f"    (void){p.name};" for p in symbol.parameters]
         lines += [f'    return sg_unsupported("{symbol.name}");', "}", ""]
-    write(f"{out}/softgpu/unsupported.c", "\n".join(lines).replace('"proto/interop_types.h"', '"proto/interop_types.h"'))
-    lines = [HEAD, '#include "proto/interop_types.h"', '#include "softgpu/driver/driver.h"', ""]
+    write(f"{out}/softgpu/unsupported.c", "\n".join(lines))
+    lines = [HEAD, '#include "softgpu/driver/driver.h"', '#include "generated/proto/prototypes.h"', ""]
     for symbol in specification.per_thread_symbols():
         lines += [f"__attribute__((visibility(\"default\"))) CUresult {symbol.name}({symbol.declaration})", "{"]
         lines += [line.replace("rg_per_thread_default_stream", "sg_per_thread_default_stream")
                   for line in per_thread_call(symbol)] + ["}", ""]
     write(f"{out}/softgpu/per_thread.c", "\n".join(lines))
-    lines = [HEAD, '#include "generated/proto/api_table.h"', '#include "proto/interop_types.h"', "",
+    lines = [HEAD, '#include "generated/proto/api_table.h"', '#include "generated/proto/prototypes.h"', "",
              "extern void *const sg_api[RG_API_COUNT];", "void *const sg_api[RG_API_COUNT] = {"]
     lines += [f"    (void *){symbol.name}," for symbol in specification.symbols.values()]
     lines += ["};", ""]
@@ -82,5 +91,6 @@ def softgpu(specification, out):
 def emit(specification, out):
     operations(specification, out)
     look_up(specification, out)
+    prototypes(specification, out)
     interpose(specification, out)
     softgpu(specification, out)

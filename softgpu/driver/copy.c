@@ -354,7 +354,8 @@ static CUresult copy_described(const struct described *to, const struct describe
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchronous, CUstream stream)
 {
-    SG_RETURN_IF(sg_enter());
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
     if (c == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
@@ -388,7 +389,8 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, CUstream stream)
 {
-    SG_RETURN_IF(sg_enter());
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
     if (rg_capture_takes(stream))
         return asynchronous ? rg_capture_copy(c, stream) : rg_capture_refuse(stream);
     if (c == NULL || c->srcLOD != 0 || c->dstLOD != 0 || c->reserved0 != NULL || c->reserved1 != NULL)
@@ -422,7 +424,8 @@ CUresult sg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
 /* Between contexts: all devices are this process's memory. */
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUstream stream)
 {
-    SG_RETURN_IF(sg_enter());
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
     if (c == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D copy = {

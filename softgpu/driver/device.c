@@ -418,3 +418,41 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CU
         return CUDA_ERROR_INVALID_VALUE;
     }
 }
+
+/* Devices and host share the machine's memory and its atomic instructions. */
+static CUresult atomic_capabilities(unsigned int *capabilities, const CUatomicOperation *operations,
+                                    unsigned int count)
+{
+    if (capabilities == NULL || operations == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if ((unsigned)operations[i] >= CU_ATOMIC_OPERATION_MAX)
+            return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        const bool real = operations[i] >= CU_ATOMIC_OPERATION_FLOAT_ADD;
+        const bool swap =
+            operations[i] == CU_ATOMIC_OPERATION_EXCHANGE || operations[i] == CU_ATOMIC_OPERATION_CAS;
+        capabilities[i] = CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
+        if (!real)
+            capabilities[i] |= swap ? 0 : CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
+                                           unsigned int count, CUdevice device)
+{
+    SG_RETURN_IF(sg_enter());
+    if (sg_device(device) == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return atomic_capabilities(capabilities, operations, count);
+}
+
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
+                                          unsigned int count, CUdevice from, CUdevice to)
+{
+    SG_RETURN_IF(sg_enter());
+    if (sg_device(from) == NULL || sg_device(to) == NULL || from == to)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return atomic_capabilities(capabilities, operations, count);
+}

@@ -138,6 +138,10 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
 {
     SG_REF(struct sg_context) context = NULL;
     SG_REF(struct sg_event) event = NULL;
+    if (context_handle == NULL) {
+        SG_RETURN_IF(sg_enter());
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
     SG_RETURN_IF(sg_context_argument(context_handle, &context));
     SG_RETURN_IF(event_get(handle, &event));
     if (event->context != context)
@@ -153,6 +157,25 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
     sg_task_acquire(mark);
     sg_submit_behind_context(stream, mark, context);
     set_mark(event, mark);
+    return CUDA_SUCCESS;
+}
+
+/* The caller waits in place of all work to come: that holds for streams that are yet to be made, too. */
+CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle)
+{
+    SG_REF(struct sg_context) context = NULL;
+    SG_REF(struct sg_event) event = NULL;
+    if (context_handle == NULL) {
+        SG_RETURN_IF(sg_enter());
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    SG_RETURN_IF(sg_context_argument(context_handle, &context));
+    SG_RETURN_IF(event_get(handle, &event));
+    struct sg_task *mark = event_mark(event);
+    if (mark != NULL) {
+        sg_task_wait(mark);
+        sg_task_release(mark);
+    }
     return CUDA_SUCCESS;
 }
 

@@ -289,6 +289,13 @@ CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary handl
     return name == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND; /* no managed variables exist */
 }
 
+/* Kernels' code is called by the engine alone: nothing in a library is a function of the host's too. */
+CUresult cuLibraryGetUnifiedFunction(void **function, CUlibrary handle, const char *name)
+{
+    LIBRARY_OR_RETURN(library, handle);
+    return function != NULL && name != NULL ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* --- kernels --- */
 
 #define KERNEL_OR_RETURN(var, handle)                                                                        \

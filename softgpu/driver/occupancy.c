@@ -95,11 +95,32 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handl
     return CUDA_SUCCESS;
 }
 
+/* Clusters of one block are all there are: as many fit as blocks do. */
+CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CUlaunchConfig *config)
+{
+    FUNCTION_OR_RETURN(function, handle);
+    if (clusters == NULL || config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttributeValue *value = &config->attrs[i].value;
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+            (value->clusterDim.x > 1 || value->clusterDim.y > 1 || value->clusterDim.z > 1))
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    }
+    const uint64_t threads = (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
+    *clusters = threads > UINT32_MAX ? 0
+                                     : sg_occupancy(function->kernel, function->settings, (unsigned)threads,
+                                                    config->sharedMemBytes) *
+                                           context_->device->multiprocessors;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction handle, const CUlaunchConfig *config)
 {
     FUNCTION_OR_RETURN(function, handle);
-    if (size == NULL || config == NULL)
+    if (size == NULL || config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
+    (void)function;
     *size = 1;
     return CUDA_SUCCESS;
 }

@@ -7,6 +7,7 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "proto"))
+import import_api  # noqa: E402
 from generate import coverage, model  # noqa: E402
 
 SYMBOLS = """version 13000
@@ -51,14 +52,43 @@ class Specification(unittest.TestCase):
         self.refused(head + "cuB async out:out\n", 2, "is async but returns 'out'")
         self.refused(head + "cuC_ptsz local\n", 2, "per-thread forms are generated")
         self.refused(head + "cuA local\ncuA local\n", 3, "is also at")
+        self.refused(head + "cuA refused\n", 2, "needs the reason")
+        self.refused(head + "cuA refused because\n", 2, "needs the reason")
         self.refused(head + "cuA local nonsense\n", 2, "cannot read 'nonsense'")
         self.refused('group h "G"\n', 1, "named after")
         self.refused(head, 2, "not a symbol line", symbols="version 13000\nnonsense\n")
+
+    def test_every_function_is_accounted_for(self):
+        some = self.read('group g "G"\ncuA local\n')
+        self.assertEqual(some.unaccounted(), ["cuB", "cuB_v2"])
+        every = self.read('group g "G"\ncuA local\ncuB unsupported\ncuB_v2 refused "a reason"\n')
+        self.assertEqual(every.unaccounted(), [])
+        self.assertEqual(every.operations[2].reason, "a reason")
 
     def test_digest_follows_layout(self):
         one = self.read('group g "G"\ncuA sync p:in[n]\n').digest
         self.assertEqual(one, self.read('# other words\ngroup g "G"\ncuA sync p:in[n]\n').digest)
         self.assertNotEqual(one, self.read('group g "G"\ncuA sync p:bytes[n]\n').digest)
+
+
+class Headers(unittest.TestCase):
+    """The comparison of symbols.txt with a toolkit's headers finds what differs."""
+    KNOWN = "# head\nversion 13000\ncuA | cuA 2000 legacy | CUresult (int a)\ncuB | cuB 3000 legacy | CUresult (int b)\n"
+
+    def test_same_toolkit(self):
+        symbols = {"cuA": ("cuA 2000 legacy", "CUresult", "int a"), "cuB": ("cuB 3000 legacy", "CUresult", "int b")}
+        known = import_api.text_of(13000, symbols)
+        self.assertEqual(import_api.differences(known, 13000, symbols), [])
+        changed = dict(symbols, cuB=("cuB 3000 legacy", "CUresult", "long b"))
+        self.assertIn("+cuB | cuB 3000 legacy | CUresult (long b)", import_api.differences(known, 13000, changed))
+        more = dict(symbols, cuC=("-", "CUresult", "void"))
+        self.assertIn("+cuC | - | CUresult (void)", import_api.differences(known, 13000, more))
+
+    def test_another_toolkit(self):
+        symbols = {"cuA": ("cuA 2000 legacy", "CUresult", "int x"), "cuOld": ("cuOld 1 legacy", "CUresult", "void")}
+        self.assertEqual(import_api.differences(self.KNOWN, 12090, symbols), [])
+        symbols["cuB"] = ("cuB 3010 legacy", "CUresult", "int b")
+        self.assertEqual(len(import_api.differences(self.KNOWN, 12090, symbols)), 1)
 
 
 class Project(unittest.TestCase):
