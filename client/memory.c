@@ -506,3 +506,39 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS; /* copies of this client are at least as synchronous */
 }
+
+/* --- pools by location: those of devices are all there are --------------------------------------------------- */
+
+static CUresult pool_location(const void *out, const CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!location)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!rg_device(location->id))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult status = pool_location(pool_out, location, type);
+    return status == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : status;
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult status = pool_location(pool, location, type);
+    return status == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : status;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    CUresult status = pool_location(pool, location, type);
+    return status == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : status;
+}
