@@ -9,6 +9,7 @@
 #include "client/address_map.h"
 #include "client/box.h"
 #include "client/call.h"
+#include "client/copy.h"
 #include "client/handle.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
@@ -203,6 +204,8 @@ struct transfer {
 
 static bool is_pinned(const struct transfer *t, size_t slice)
 {
+    if (rg_copies_in_order)
+        return true;
     struct rg_range range;
     const uint64_t start = (uint64_t)t->host.memory,
                    size =

@@ -36,11 +36,11 @@ struct copy {
 };
 
 /* Set during a copy of a graph on this thread: all host memory is as page-locked memory is. */
-static __thread bool in_order;
+__thread bool rg_copies_in_order;
 
 static bool is_pinned(const struct rg_host_area *area)
 {
-    if (in_order)
+    if (rg_copies_in_order)
         return true;
     struct rg_range range;
     const uint64_t start = (uint64_t)area->memory, size = (area->height - 1) * area->pitch + area->width;
@@ -382,7 +382,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
     if (from.device && to.device)
         return rg_op_rgCopy2D(to.address, to.pitch, from.address, from.pitch, width, height, stream,
                               asynchronous);
-    if (!from.device && !to.device && in_order)
+    if (!from.device && !to.device && rg_copies_in_order)
         return move_later(&(struct host_move){.from = from, .to = to, .width = width, .height = height},
                           stream);
     if (!from.device && !to.device) {
@@ -421,7 +421,12 @@ CUresult rg_copy_in_order(const CUDA_MEMCPY3D *p, CUstream stream)
     CUresult status = CUDA_SUCCESS;
     const size_t from_rows = p->srcHeight ? p->srcHeight : p->srcY + p->Height;
     const size_t to_rows = p->dstHeight ? p->dstHeight : p->dstY + p->Height;
-    in_order = true;
+    rg_copies_in_order = true;
+    if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY || p->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+        status = rg_copy_box(p, stream, true);
+        rg_copies_in_order = false;
+        return status;
+    }
     for (size_t z = 0; z < p->Depth && status == CUDA_SUCCESS; z++) {
         CUDA_MEMCPY2D slice = {
             .srcXInBytes = p->srcXInBytes,
@@ -451,6 +456,6 @@ CUresult rg_copy_in_order(const CUDA_MEMCPY3D *p, CUstream stream)
         }
         status = copy_2d(&slice, stream, true);
     }
-    in_order = false;
+    rg_copies_in_order = false;
     return status;
 }

@@ -2,10 +2,12 @@
  * graph.c - what graphs (common/cuda/graph) need of the client. Graphs live on this side; a launch sends what their nodes
  * do through the functions that an application would call.
  */
-#include "common/cuda/graph/graph.h"
+#include "common/cuda/graph/plan.h"
+
 #include "client/call.h"
 #include "client/copy.h"
 #include "client/handle.h"
+#include "client/lane.h"
 
 CUresult rg_graph_enter(void)
 {
@@ -22,6 +24,26 @@ bool rg_graph_event_known(CUevent event)
     return rg_handle_known(RG_KIND_EVENT, (uint64_t)event);
 }
 
+bool rg_graph_array_known(CUarray array)
+{
+    return rg_handle_known(RG_KIND_ARRAY, (uint64_t)array);
+}
+
+bool rg_graph_context_device(CUcontext context, CUdevice *device)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context);
+    if (shadow)
+        *device = shadow->context.device;
+    return shadow != NULL;
+}
+
+void rg_graph_destructor_thread(void)
+{
+    struct rg_lane *lane = rg_lane_current();
+    if (lane)
+        lane->host_call = true;
+}
+
 CUresult rg_graph_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
 {
     return rg_copy_in_order(copy, stream);
@@ -30,4 +52,32 @@ CUresult rg_graph_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
 CUresult rg_graph_unsupported(const char *what)
 {
     return rg_unsupported(what);
+}
+
+/* --- conditional nodes --- */
+
+CUresult rg_graph_plan_prepare(struct rg_graph_plan *plan)
+{
+    (void)plan;
+    return rg_unsupported("conditional nodes of graphs");
+}
+
+CUresult rg_graph_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step, CUstream stream)
+{
+    (void)plan;
+    (void)step;
+    (void)stream;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_graph_native_launch(uint64_t native, CUstream stream)
+{
+    (void)native;
+    (void)stream;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void rg_graph_native_drop(uint64_t native)
+{
+    (void)native;
 }

@@ -135,6 +135,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         status = rg_capture_unsafe();
     if (status != CUDA_SUCCESS || !dptr)
         return status;
+    if (rg_graph_memory_takes_free(dptr, &status))
+        return status;
     if (rg_map_remove(dptr, 1u << RG_RANGE_MANAGED, NULL))
         return rg_managed_free(dptr, &status) ? status : CUDA_ERROR_INVALID_VALUE;
     if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL, NULL))
@@ -155,8 +157,11 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (rg_capture_takes(stream))
-        return rg_capture_refuse_memory(stream);
+    if (rg_capture_takes(stream)) {
+        CUdevice device;
+        CUresult status = cuStreamGetDevice(stream, &device);
+        return status == CUDA_SUCCESS ? rg_capture_allocate(dptr, size, device, stream) : status;
+    }
     struct request request = {.ask = ask_async,
                               .kind = RG_RANGE_POOL,
                               .size = size,
@@ -189,7 +194,9 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
         return CUDA_ERROR_INVALID_HANDLE;
     if (rg_capture_takes(hStream))
-        return rg_capture_refuse_memory(hStream);
+        return rg_capture_free(dptr, hStream);
+    if (rg_graph_memory_takes_free(dptr, &status))
+        return status;
     if (!rg_map_remove(dptr, 1u << RG_RANGE_POOL | 1u << RG_RANGE_DEVICE, NULL))
         return CUDA_ERROR_INVALID_VALUE;
     return rg_op_cuMemFreeAsync(dptr, rg_effective_stream(hStream));

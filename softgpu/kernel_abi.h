@@ -230,6 +230,9 @@ int32_t sg_rt_vprintf(struct sg_thread *t, const char *format, const void *argum
 /** __assertfail */
 __attribute__((noreturn)) void sg_rt_assertfail(struct sg_thread *t, const char *expression, const char *file,
                                                 uint32_t line, const char *function, uint64_t char_size);
+/** cudaGraphSetConditional: the value of a condition of graphs. */
+void sg_rt_set_conditional(struct sg_thread *t, uint64_t handle, uint32_t value);
+
 /** Device-side malloc and free (the heap is limited by CU_LIMIT_MALLOC_HEAP_SIZE). */
 void *sg_rt_malloc(struct sg_thread *t, uint64_t size);
 void sg_rt_free(struct sg_thread *t, void *pointer);

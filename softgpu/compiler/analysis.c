@@ -16,6 +16,7 @@ enum sg_builtin sg_builtin_find(const struct sg_function *function)
         {"__assertfail", SG_BUILTIN_ASSERTFAIL, 5, 0},
         {"malloc", SG_BUILTIN_MALLOC, 1, 1},
         {"free", SG_BUILTIN_FREE, 1, 0},
+        {"cudaGraphSetConditional", SG_BUILTIN_SET_CONDITIONAL, 2, 0},
     };
     if (function->defined)
         return SG_BUILTIN_NONE;

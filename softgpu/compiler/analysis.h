@@ -49,7 +49,8 @@ enum sg_builtin {
     SG_BUILTIN_VPRINTF,
     SG_BUILTIN_ASSERTFAIL,
     SG_BUILTIN_MALLOC,
-    SG_BUILTIN_FREE
+    SG_BUILTIN_FREE,
+    SG_BUILTIN_SET_CONDITIONAL
 };
 enum sg_builtin sg_builtin_find(const struct sg_function *function);
 

@@ -92,6 +92,11 @@ static void call_builtin(struct sg_codegen *gen, enum sg_builtin builtin, LLVMVa
         LLVMSetAlignment(
             LLVMBuildStore(B, sg_gen_runtime(gen, "sg_rt_malloc", gen->pointer, arguments, 2), out[0]), 8);
         break;
+    case SG_BUILTIN_SET_CONDITIONAL:
+        arguments[1] = argument_value(gen, in[0], gen->i64);
+        arguments[2] = argument_value(gen, in[1], gen->i32);
+        sg_gen_runtime(gen, "sg_rt_set_conditional", gen->nothing, arguments, 3);
+        break;
     default:
         arguments[1] = argument_value(gen, in[0], gen->pointer);
         sg_gen_runtime(gen, "sg_rt_free", gen->nothing, arguments, 2);

@@ -473,8 +473,24 @@ static CUresult copy_row(struct described to, struct described from, size_t size
 {
     struct transfer t = {.width = size, .height = 1, .depth = 1};
     SG_RETURN_IF(sg_enter());
-    if (rg_capture_takes(stream))
-        return sg_unsupported("capture of copies of a row of an array");
+    if (rg_capture_takes(stream)) {
+        CUDA_MEMCPY3D copy = {
+            .srcXInBytes = from.x,
+            .srcMemoryType = from.type,
+            .srcHost = from.host,
+            .srcDevice = from.device,
+            .srcArray = from.array,
+            .dstXInBytes = to.x,
+            .dstMemoryType = to.type,
+            .dstHost = (void *)(uintptr_t)to.host,
+            .dstDevice = to.device,
+            .dstArray = to.array,
+            .WidthInBytes = size,
+            .Height = 1,
+            .Depth = 1,
+        };
+        return asynchronous ? rg_capture_copy(&copy, stream) : rg_capture_refuse(stream);
+    }
     return copy_described(&to, &from, &t, asynchronous, stream);
 }
 

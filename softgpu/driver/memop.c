@@ -89,7 +89,8 @@ static CUresult write_value(CUstream handle, CUdeviceptr address, uint64_t value
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
-        return rg_capture_refuse(handle);
+        return rg_capture_memop(wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                                address, value, flags, handle);
     if ((flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct memop op = {.address = address, .value = value, .wide = wide};
@@ -102,7 +103,8 @@ static CUresult wait_value(CUstream handle, CUdeviceptr address, uint64_t value,
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
-        return rg_capture_refuse(handle);
+        return rg_capture_memop(wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32,
+                                address, value, flags, handle);
     unsigned compare = flags & ~(unsigned)CU_STREAM_WAIT_VALUE_FLUSH;
     if ((flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0)
         return CUDA_ERROR_NOT_SUPPORTED; /* CAN_FLUSH_REMOTE_WRITES is 0 */
@@ -163,6 +165,8 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
     SG_RETURN_IF(sg_enter());
     if (operations == NULL || count > BATCH_MAX || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(stream))
+        return rg_capture_memops(operations, count, flags, stream);
     for (unsigned i = 0; i < count; i++)
         SG_RETURN_IF(operate(stream, &operations[i]));
     return CUDA_SUCCESS;

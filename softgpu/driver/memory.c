@@ -72,6 +72,9 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     if (address == 0)
         return CUDA_SUCCESS;
     SG_RETURN_IF(rg_capture_unsafe());
+    CUresult result;
+    if (rg_graph_memory_takes_free(address, &result))
+        return result;
     if (!sg_range_find(address, &range) || range.base != address || range.freeing ||
         (range.kind != SG_RANGE_DEVICE && range.kind != SG_RANGE_ASYNC && range.kind != SG_RANGE_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;

@@ -99,7 +99,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream handle)
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
-        return rg_capture_refuse_memory(handle);
+        return rg_capture_allocate(out, size, stream->context->device->ordinal, handle);
     pthread_mutex_lock(&sg_state.lock);
     SG_REF(struct sg_pool) pool = stream->context->device->current_pool;
     sg_acquire(&pool->object);
@@ -112,7 +112,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool han
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
     if (rg_capture_takes(stream_handle))
-        return rg_capture_refuse_memory(stream_handle);
+        return rg_capture_allocate(out, size, stream->context->device->ordinal, stream_handle);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     return pool != NULL ? allocate(out, size, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -134,9 +134,12 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
-        return rg_capture_refuse_memory(handle);
+        return rg_capture_free(address, handle);
     if (address == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    CUresult result;
+    if (rg_graph_memory_takes_free(address, &result))
+        return result;
     struct sg_task *task = sg_task_new(sizeof(struct queued_free), run_free, NULL);
     if (task == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -47,6 +47,10 @@ void sg_exec_flush_output(void);
  */
 void sg_exec_set_output_limit(uint64_t bytes);
 
+/** Who is told what kernels set conditions of graphs to; until then they do nothing. */
+typedef void (*sg_condition_setter)(uint64_t handle, uint32_t value);
+void sg_exec_set_conditions(sg_condition_setter set);
+
 /** Device heap for in-kernel malloc, bytes. */
 void sg_exec_set_heap_limit(uint64_t bytes);
 unsigned sg_exec_cores(void);

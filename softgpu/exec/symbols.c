@@ -36,7 +36,8 @@ const struct sg_rt_symbol *sg_rt_symbols(void)
         SYMBOL(sg_rt_globaltimer), SYMBOL(sg_rt_matrix),
         SYMBOL(sg_rt_tex),         SYMBOL(sg_rt_txq),
         SYMBOL(sg_rt_suld),        SYMBOL(sg_rt_sust),
-        SYMBOL(sg_rt_sured),       {NULL, NULL},
+        SYMBOL(sg_rt_sured),       SYMBOL(sg_rt_set_conditional),
+        {NULL, NULL},
     };
 #undef SYMBOL
     return symbols;

@@ -6,99 +6,79 @@
  * the capture ends, the other streams must have been joined back: all that was captured is before the origin's set.
  * A call that cannot be captured invalidates the capture; everything in its streams then fails until it has ended.
  */
-#include "common/cuda/graph/graph.h"
+#include "common/cuda/graph/capture.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct nodes {
-    struct rg_graph_node **at;
-    size_t n;
-};
-
-struct captured_stream {
-    struct captured_stream *next;
-    unsigned long long stream; /* cuStreamGetId */
-    bool blocking;             /* orders itself against the legacy stream */
-    struct nodes last;
-};
-
-struct capture {
-    struct capture *next;
-    uint64_t id;
-    struct rg_graph *graph;
-    bool own_graph; /* it was made for the capture */
-    bool invalid;
-    CUstreamCaptureMode mode;
-    pthread_t thread;
-    unsigned long long origin;
-    struct captured_stream *streams;
-};
 
 struct captured_event {
     struct captured_event *next;
     CUevent event;
     uint64_t capture;
-    struct nodes at;
+    struct rg_capture_nodes at;
 };
 
 atomic_uint rg_captures;
 static atomic_uint n_events; /* in the list */
-static struct capture *captures;
+struct rg_capture *rg_capture_list;
 static struct captured_event *events;
-static uint64_t next_capture = 1;
-static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-static __thread struct nodes reported; /* what cuStreamGetCaptureInfo returned last */
+__thread CUstreamCaptureMode rg_capture_thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 /* --- sets of nodes; all from here to the calls with the graphs' lock held --- */
 
-static bool nodes_add(struct nodes *set, struct rg_graph_node *const *more, size_t n)
+bool rg_capture_nodes_add(struct rg_capture_nodes *set, struct rg_graph_node *const *more,
+                          const CUgraphEdgeData *edges, size_t n)
 {
-    struct rg_graph_node **bigger = realloc(set->at, (set->n + n + 1) * sizeof(void *));
-    if (!bigger)
+    struct rg_graph_node **nodes = realloc(set->at, (set->n + n + 1) * sizeof *nodes);
+    if (nodes)
+        set->at = nodes;
+    CUgraphEdgeData *data = realloc(set->edges, (set->n + n + 1) * sizeof *data);
+    if (data)
+        set->edges = data;
+    if (!nodes || !data)
         return false;
-    set->at = bigger;
     for (size_t i = 0; i < n; i++) {
         size_t j = 0;
         while (j < set->n && set->at[j] != more[i])
             j++;
         if (j == set->n)
             set->at[set->n++] = more[i];
+        else if (edges && rg_graph_edge_plain(&edges[i]))
+            set->edges[j] = edges[i]; /* the whole of a node is more than a part */
+        if (j + 1 == set->n)
+            set->edges[j] = edges ? edges[i] : (CUgraphEdgeData){0};
     }
     return true;
 }
 
-static bool nodes_set(struct nodes *set, struct rg_graph_node *const *to, size_t n)
+bool rg_capture_nodes_set(struct rg_capture_nodes *set, struct rg_graph_node *const *to,
+                          const CUgraphEdgeData *edges, size_t n)
 {
     set->n = 0;
-    return nodes_add(set, to, n);
+    return rg_capture_nodes_add(set, to, edges, n);
 }
 
-static void nodes_free(struct nodes *set)
+void rg_capture_nodes_free(struct rg_capture_nodes *set)
 {
     free(set->at);
-    *set = (struct nodes){0};
+    free(set->edges);
+    *set = (struct rg_capture_nodes){0};
 }
 
 /* --- who captures what --- */
 
-struct place {
-    struct capture *capture; /* NULL: the stream does not capture */
-    struct captured_stream *stream;
-};
-
-static struct place find(unsigned long long id)
+struct rg_capture_place rg_capture_find(unsigned long long id)
 {
-    for (struct capture *c = captures; c; c = c->next)
-        for (struct captured_stream *s = c->streams; s; s = s->next)
+    for (struct rg_capture *c = rg_capture_list; c; c = c->next)
+        for (struct rg_captured_stream *s = c->streams; s; s = s->next)
             if (s->stream == id)
-                return (struct place){c, s};
-    return (struct place){NULL, NULL};
+                return (struct rg_capture_place){c, s};
+    return (struct rg_capture_place){NULL, NULL};
 }
 
-static struct capture *find_capture(uint64_t id)
+static struct rg_capture *find_capture(uint64_t id)
 {
-    struct capture *c = captures;
+    struct rg_capture *c = rg_capture_list;
     while (c && c->id != id)
         c = c->next;
     return c;
@@ -118,24 +98,18 @@ static void forget_event(CUevent event)
         if ((*at)->event == event) {
             struct captured_event *gone = *at;
             *at = gone->next;
-            nodes_free(&gone->at);
+            rg_capture_nodes_free(&gone->at);
             free(gone);
             atomic_fetch_sub(&n_events, 1);
             return;
         }
 }
 
-/* What a stream handle means: its id, whether it is the legacy stream, whether that orders itself against it. */
-struct who {
-    unsigned long long id;
-    bool legacy, blocking;
-};
-
-static CUresult identify(CUstream handle, struct who *who)
+CUresult rg_capture_identify(CUstream handle, struct rg_capture_who *who)
 {
     unsigned flags = 0;
     CUstream stream = rg_graph_stream(handle);
-    *who = (struct who){.legacy = !stream || stream == CU_STREAM_LEGACY};
+    *who = (struct rg_capture_who){.legacy = !stream || stream == CU_STREAM_LEGACY};
     CUresult result = cuStreamGetId(stream, &who->id);
     if (result == CUDA_SUCCESS && !who->legacy) {
         result = cuStreamGetFlags(stream, &flags);
@@ -145,10 +119,10 @@ static CUresult identify(CUstream handle, struct who *who)
 }
 
 /* A capture with a stream that the legacy stream would have to wait for. */
-static struct capture *blocking_capture(void)
+struct rg_capture *rg_capture_blocking(void)
 {
-    for (struct capture *c = captures; c; c = c->next)
-        for (struct captured_stream *s = c->streams; s; s = s->next)
+    for (struct rg_capture *c = rg_capture_list; c; c = c->next)
+        for (struct rg_captured_stream *s = c->streams; s; s = s->next)
             if (s->blocking)
                 return c;
     return NULL;
@@ -156,30 +130,30 @@ static struct capture *blocking_capture(void)
 
 bool rg_capture_stream(CUstream stream)
 {
-    struct who who;
-    if (identify(stream, &who) != CUDA_SUCCESS)
+    struct rg_capture_who who;
+    if (rg_capture_identify(stream, &who) != CUDA_SUCCESS)
         return false;
     pthread_mutex_lock(&rg_graph_lock);
-    const bool takes = who.legacy ? blocking_capture() != NULL : find(who.id).capture != NULL;
+    const bool takes = who.legacy ? rg_capture_blocking() != NULL : rg_capture_find(who.id).capture != NULL;
     pthread_mutex_unlock(&rg_graph_lock);
     return takes;
 }
 
 /* The stream's place in a valid capture, with the lock taken on success. */
-static CUresult enter(CUstream stream, struct place *place)
+CUresult rg_capture_enter(CUstream stream, struct rg_capture_place *place)
 {
-    struct who who;
-    CUresult result = identify(stream, &who);
+    struct rg_capture_who who;
+    CUresult result = rg_capture_identify(stream, &who);
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&rg_graph_lock);
     if (who.legacy) {
-        struct capture *capture = blocking_capture();
+        struct rg_capture *capture = rg_capture_blocking();
         if (capture)
             capture->invalid = true;
         result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     } else {
-        *place = find(who.id);
+        *place = rg_capture_find(who.id);
         if (!place->capture)
             result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED; /* it ended meanwhile */
         else if (place->capture->invalid)
@@ -190,19 +164,46 @@ static CUresult enter(CUstream stream, struct place *place)
     return result;
 }
 
-static CUresult add_work(struct rg_graph_work *work, CUstream stream)
+/* A kernel that may begin before those it follows have ended depends on them by their programmatic port. */
+static void make_programmatic(struct rg_capture_nodes *last)
 {
-    struct place place;
-    struct rg_graph_node *node;
-    CUresult result = enter(stream, &place);
+    for (size_t i = 0; i < last->n; i++)
+        if (last->at[i]->work->params.type == CU_GRAPH_NODE_TYPE_KERNEL &&
+            rg_graph_edge_plain(&last->edges[i]))
+            last->edges[i] = (CUgraphEdgeData){.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                               .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+}
+
+/* The work as a node behind what the stream has so far; it is taken over. */
+static CUresult add_work(struct rg_graph_work *work, bool programmatic, CUstream stream,
+                         struct rg_graph_node **out)
+{
+    struct rg_capture_place place;
+    CUcontext context = NULL;
+    if (cuStreamGetCtx(rg_graph_stream(stream), &context) == CUDA_SUCCESS)
+        work->context = context;
+    CUresult result = rg_capture_enter(stream, &place);
     if (result != CUDA_SUCCESS) {
         pthread_mutex_lock(&rg_graph_lock);
         rg_graph_work_release(work);
         pthread_mutex_unlock(&rg_graph_lock);
         return result;
     }
-    result = rg_graph_add(place.capture->graph, work, place.stream->last.at, place.stream->last.n, &node);
-    if (result == CUDA_SUCCESS && !nodes_set(&place.stream->last, &node, 1))
+    struct rg_capture_nodes *last = &place.stream->last;
+    struct rg_graph *graph = place.capture->graph;
+    if (work->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        result = rg_graph_memory_freed_by(work->params.free.dptr, graph);
+    if (result != CUDA_SUCCESS) {
+        rg_graph_work_release(work);
+        pthread_mutex_unlock(&rg_graph_lock);
+        return result;
+    }
+    if (work->memory)
+        rg_graph_memory_made_by(work->memory, graph);
+    if (programmatic)
+        make_programmatic(last);
+    result = rg_graph_add(graph, work, last->at, last->edges, last->n, out);
+    if (result == CUDA_SUCCESS && !rg_capture_nodes_set(last, out, NULL, 1))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS)
         place.capture->invalid = true;
@@ -210,44 +211,61 @@ static CUresult add_work(struct rg_graph_work *work, CUstream stream)
     return result;
 }
 
+/* What a captured launch asks for beside its node's attributes. */
+struct launch_wishes {
+    bool programmatic;                    /* may begin before what it follows has ended */
+    CUevent when_triggered, when_started; /* events to record at the kernel's ports */
+};
+
 /* The attributes of a captured launch that its node keeps; false for those that it could not. */
-static bool keep_attributes(struct rg_graph_work *work, const CUlaunchConfig *config)
+static bool keep_attributes(struct rg_graph_work *work, const CUlaunchConfig *config,
+                            struct launch_wishes *wishes)
 {
-    for (unsigned i = 0; i < config->numAttrs; i++)
-        switch ((int)config->attrs[i].id) {
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        switch ((int)attribute->id) {
         case CU_LAUNCH_ATTRIBUTE_IGNORE:
-        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:                       /* told apart */
-        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: /* allows overlap, does not demand it */
+        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: /* told apart */
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+            work->priority = attribute->value.priority;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+            wishes->programmatic = attribute->value.programmaticStreamSerializationAllowed != 0;
             break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+            wishes->when_triggered = attribute->value.programmaticEvent.event;
+            break;
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-            return false;
+            wishes->when_started = attribute->value.launchCompletionEvent.event;
+            break;
         default:
-            if (work->n_attributes == RG_GRAPH_ATTRIBUTES_MAX)
+            if (!rg_graph_work_attribute(work, attribute))
                 return false;
-            work->attributes[work->n_attributes++] = config->attrs[i];
         }
+    }
     return true;
 }
 
-static CUresult add(const CUgraphNodeParams *params, const CUlaunchConfig *config, bool cooperative,
-                    CUstream stream)
+/* The event stands for one node's port. */
+static CUresult note_event(CUevent event, struct rg_graph_node *node, unsigned char port, CUstream stream);
+
+static CUresult add(const CUgraphNodeParams *params, CUstream stream)
 {
     struct rg_graph_work *work;
-    CUresult result = rg_graph_work_new(params, &work);
-    if (result == CUDA_ERROR_NOT_SUPPORTED) {
-        (void)rg_capture_refuse(stream);
-        return result;
-    }
+    struct rg_graph_node *node;
+    struct rg_capture_place place;
+    CUresult result = rg_capture_enter(stream, &place);
     if (result != CUDA_SUCCESS)
         return result;
-    work->cooperative = cooperative;
-    if (config && !keep_attributes(work, config)) {
-        rg_graph_work_release(work);
-        (void)rg_graph_unsupported("a captured launch with such attributes");
-        return rg_capture_refuse(stream);
-    }
-    return add_work(work, stream);
+    CUgraph into = (CUgraph)place.capture->graph;
+    pthread_mutex_unlock(&rg_graph_lock);
+    result = rg_graph_work_new(params, into, &work);
+    if (result == CUDA_SUCCESS)
+        return add_work(work, false, stream, &node);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        (void)rg_capture_refuse(stream);
+    return result;
 }
 
 /* --- what the layers' functions call --- */
@@ -255,8 +273,8 @@ static CUresult add(const CUgraphNodeParams *params, const CUlaunchConfig *confi
 CUresult rg_capture_kernel(const CUlaunchConfig *config, CUfunction function, bool cooperative, void **params,
                            void **extra)
 {
-    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-    node.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){
+    CUgraphNodeParams described = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    described.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){
         .func = function,
         .gridDimX = config->gridDimX,
         .gridDimY = config->gridDimY,
@@ -268,7 +286,29 @@ CUresult rg_capture_kernel(const CUlaunchConfig *config, CUfunction function, bo
         .kernelParams = params,
         .extra = extra,
     };
-    return add(&node, config, cooperative, config->hStream);
+    struct rg_graph_work *work;
+    struct rg_graph_node *node;
+    struct launch_wishes wishes = {0};
+    CUresult result = rg_graph_work_new(&described, NULL, &work);
+    if (result != CUDA_SUCCESS)
+        return result;
+    work->cooperative = cooperative;
+    (void)cuStreamGetPriority(rg_graph_stream(config->hStream), &work->priority);
+    if (!keep_attributes(work, config, &wishes)) {
+        pthread_mutex_lock(&rg_graph_lock);
+        rg_graph_work_release(work);
+        pthread_mutex_unlock(&rg_graph_lock);
+        (void)rg_graph_unsupported("a captured launch with so many attributes");
+        return rg_capture_refuse(config->hStream);
+    }
+    result = add_work(work, wishes.programmatic, config->hStream, &node);
+    if (result == CUDA_SUCCESS && wishes.when_triggered)
+        result =
+            note_event(wishes.when_triggered, node, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, config->hStream);
+    if (result == CUDA_SUCCESS && wishes.when_started)
+        result =
+            note_event(wishes.when_started, node, CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER, config->hStream);
+    return result;
 }
 
 CUresult rg_capture_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
@@ -279,7 +319,7 @@ CUresult rg_capture_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
     if (!copy->WidthInBytes || !copy->Height || !copy->Depth)
         return CUDA_SUCCESS;
     node.memcpy.copyParams = *copy;
-    return add(&node, NULL, false, stream);
+    return add(&node, stream);
 }
 
 CUresult rg_capture_copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
@@ -332,7 +372,7 @@ CUresult rg_capture_fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned 
         return CUDA_SUCCESS;
     node.memset = (CUDA_MEMSET_NODE_PARAMS_v2){
         .dst = to, .pitch = pitch, .value = value, .elementSize = element, .width = width, .height = height};
-    return add(&node, NULL, false, stream);
+    return add(&node, stream);
 }
 
 CUresult rg_capture_host(CUhostFn function, void *user, CUstream stream)
@@ -340,13 +380,13 @@ CUresult rg_capture_host(CUhostFn function, void *user, CUstream stream)
     CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_HOST};
     node.host.fn = function;
     node.host.userData = user;
-    return add(&node, NULL, false, stream);
+    return add(&node, stream);
 }
 
 CUresult rg_capture_refuse(CUstream stream)
 {
-    struct place place;
-    CUresult result = enter(stream, &place);
+    struct rg_capture_place place;
+    CUresult result = rg_capture_enter(stream, &place);
     if (result != CUDA_SUCCESS)
         return result;
     place.capture->invalid = true;
@@ -354,17 +394,99 @@ CUresult rg_capture_refuse(CUstream stream)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-CUresult rg_capture_refuse_memory(CUstream stream)
+CUresult rg_capture_memops(const CUstreamBatchMemOpParams *operations, unsigned n, unsigned flags,
+                           CUstream stream)
 {
-    (void)rg_graph_unsupported("memory allocation in graphs");
-    return rg_capture_refuse(stream);
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
+    node.memOp.count = n;
+    node.memOp.flags = flags;
+    node.memOp.paramArray = (CUstreamBatchMemOpParams *)(uintptr_t)operations;
+    return add(&node, stream);
 }
 
-CUresult rg_capture_launch(struct rg_graph_exec *exec, CUstream stream)
+CUresult rg_capture_memop(CUstreamBatchMemOpType operation, CUdeviceptr address, uint64_t value,
+                          unsigned flags, CUstream stream)
+{
+    CUstreamBatchMemOpParams op = {.operation = operation};
+    if (operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || operation == CU_STREAM_MEM_OP_WAIT_VALUE_64) {
+        op.waitValue.address = address;
+        op.waitValue.value64 = value; /* the low half is the 32-bit value */
+        op.waitValue.flags = flags;
+    } else {
+        op.writeValue.address = address;
+        op.writeValue.value64 = value;
+        op.writeValue.flags = flags;
+    }
+    return rg_capture_memops(&op, 1, 0, stream);
+}
+
+CUresult rg_capture_allocate(CUdeviceptr *out, size_t size, CUdevice device, CUstream stream)
+{
+    struct rg_graph_work *work;
+    struct rg_graph_node *node;
+    CUgraphNodeParams described = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    described.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    described.alloc.poolProps.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    described.alloc.bytesize = size;
+    CUresult result = rg_graph_work_new(&described, NULL, &work);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const CUdeviceptr address = work->params.alloc.dptr;
+    result = add_work(work, false, stream, &node);
+    if (result == CUDA_SUCCESS)
+        *out = address;
+    else
+        rg_graph_memory_collect();
+    return result;
+}
+
+CUresult rg_capture_free(CUdeviceptr address, CUstream stream)
+{
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
+    node.free.dptr = address;
+    return add(&node, stream);
+}
+
+CUresult rg_capture_launch(CUgraph graph, CUstream stream)
 {
     CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
-    node.graph.graph = (CUgraph)exec->graph;
-    return add(&node, NULL, false, stream);
+    node.graph.graph = graph;
+    return add(&node, stream);
+}
+
+/* From now on the event stands for these nodes; the lock is held. */
+static CUresult set_event(CUevent event, struct rg_capture *capture, const struct rg_capture_nodes *nodes)
+{
+    forget_event(event);
+    struct captured_event *e = calloc(1, sizeof *e);
+    if (!e || !rg_capture_nodes_set(&e->at, nodes->at, nodes->edges, nodes->n)) {
+        free(e);
+        capture->invalid = true;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    e->event = event;
+    e->capture = capture->id;
+    e->next = events;
+    events = e;
+    atomic_fetch_add(&n_events, 1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult note_event(CUevent event, struct rg_graph_node *node, unsigned char port, CUstream stream)
+{
+    struct rg_capture_place place;
+    CUgraphEdgeData data = {.from_port = port, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    const struct rg_capture_nodes nodes = {&node, &data, 1};
+    if (!rg_graph_event_known(event))
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = rg_capture_enter(stream, &place);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = set_event(event, place.capture, &nodes);
+    pthread_mutex_unlock(&rg_graph_lock);
+    return result;
 }
 
 bool rg_capture_record(CUevent event, CUstream stream, unsigned flags, CUresult *result)
@@ -382,35 +504,23 @@ bool rg_capture_record(CUevent event, CUstream stream, unsigned flags, CUresult 
     if (flags & CU_EVENT_RECORD_EXTERNAL) {
         CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
         node.eventRecord.event = event;
-        *result = add(&node, NULL, false, stream);
+        *result = add(&node, stream);
         return true;
     }
-    struct place place;
-    *result = enter(stream, &place);
+    struct rg_capture_place place;
+    *result = rg_capture_enter(stream, &place);
     if (*result != CUDA_SUCCESS)
         return true;
-    forget_event(event);
-    struct captured_event *e = calloc(1, sizeof *e);
-    if (e && nodes_set(&e->at, place.stream->last.at, place.stream->last.n)) {
-        e->event = event;
-        e->capture = place.capture->id;
-        e->next = events;
-        events = e;
-        atomic_fetch_add(&n_events, 1);
-    } else {
-        free(e);
-        place.capture->invalid = true;
-        *result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    *result = set_event(event, place.capture, &place.stream->last);
     pthread_mutex_unlock(&rg_graph_lock);
     return true;
 }
 
 /* What waiting for `e` (NULL: an event of no capture) means for the stream; the lock is held. */
-static CUresult join(const struct who *who, const struct captured_event *e)
+static CUresult join(const struct rg_capture_who *who, const struct captured_event *e)
 {
-    struct place place = find(who->id);
-    struct capture *other = e ? find_capture(e->capture) : NULL;
+    struct rg_capture_place place = rg_capture_find(who->id);
+    struct rg_capture *other = e ? find_capture(e->capture) : NULL;
     if (place.capture && place.capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (!other) {
@@ -430,36 +540,38 @@ static CUresult join(const struct who *who, const struct captured_event *e)
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     }
     if (!place.capture) {
-        struct captured_stream *s = calloc(1, sizeof *s);
+        struct rg_captured_stream *s = calloc(1, sizeof *s);
         if (!s)
             return CUDA_ERROR_OUT_OF_MEMORY;
         s->stream = who->id;
         s->blocking = who->blocking;
         s->next = other->streams;
         other->streams = s;
-        place = (struct place){other, s};
+        place = (struct rg_capture_place){other, s};
     }
-    return nodes_add(&place.stream->last, e->at.at, e->at.n) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return rg_capture_nodes_add(&place.stream->last, e->at.at, e->at.edges, e->at.n)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool rg_capture_wait(CUevent event, CUstream stream, unsigned flags, CUresult *result)
 {
-    struct who who;
+    struct rg_capture_who who;
     if (!atomic_load(&rg_captures) && !atomic_load(&n_events))
         return false;
-    if (identify(stream, &who) != CUDA_SUCCESS)
+    if (rg_capture_identify(stream, &who) != CUDA_SUCCESS)
         return false;
     if (flags & CU_EVENT_WAIT_EXTERNAL) {
         CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
         node.eventWait.event = event;
         const bool takes = rg_capture_takes(stream);
         if (takes)
-            *result = add(&node, NULL, false, stream);
+            *result = add(&node, stream);
         return takes;
     }
     pthread_mutex_lock(&rg_graph_lock);
     const struct captured_event *e = find_event(event);
-    const bool ours = e || find(who.id).capture;
+    const bool ours = e || rg_capture_find(who.id).capture;
     if (ours)
         *result = join(&who, e);
     pthread_mutex_unlock(&rg_graph_lock);
@@ -472,7 +584,7 @@ bool rg_capture_event(CUevent event)
         return false;
     pthread_mutex_lock(&rg_graph_lock);
     const struct captured_event *e = find_event(event);
-    struct capture *capture = e ? find_capture(e->capture) : NULL;
+    struct rg_capture *capture = e ? find_capture(e->capture) : NULL;
     if (capture)
         capture->invalid = true;
     pthread_mutex_unlock(&rg_graph_lock);
@@ -490,14 +602,15 @@ void rg_capture_forget_event(CUevent event)
 
 CUresult rg_capture_unsafe(void)
 {
-    if (!atomic_load(&rg_captures) || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!atomic_load(&rg_captures) || rg_capture_thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_SUCCESS;
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&rg_graph_lock);
-    for (struct capture *c = captures; c; c = c->next) {
+    for (struct rg_capture *c = rg_capture_list; c; c = c->next) {
         const bool mine = pthread_equal(c->thread, pthread_self());
         if ((mine && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED) ||
-            (c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
+            (c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+             rg_capture_thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
             c->invalid = true;
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
@@ -506,250 +619,33 @@ CUresult rg_capture_unsafe(void)
     return result;
 }
 
-/* --- the API --- */
-
-static CUresult begin(CUstream stream, CUgraph handle, const CUgraphNode *dependencies, size_t n,
-                      CUstreamCaptureMode mode)
+CUstreamCaptureMode rg_capture_relax(void)
 {
-    struct who who;
-    CUresult result = rg_graph_enter();
-    if (result == CUDA_SUCCESS)
-        result = identify(stream, &who);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (who.legacy)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    struct capture *capture = calloc(1, sizeof *capture);
-    struct captured_stream *s = calloc(1, sizeof *s);
-    pthread_mutex_lock(&rg_graph_lock);
-    if (!capture || !s)
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    else if (find(who.id).capture)
-        result = CUDA_ERROR_ILLEGAL_STATE;
-    if (result == CUDA_SUCCESS) {
-        capture->own_graph = !handle;
-        capture->graph = handle ? rg_graph_find(handle, RG_GRAPH_KIND_GRAPH) : rg_graph_new();
-        if (!capture->graph)
-            result = handle ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (result == CUDA_SUCCESS && handle)
-        result = rg_graph_nodes(capture->graph, dependencies, n);
-    if (result == CUDA_SUCCESS &&
-        !nodes_set(&s->last, (struct rg_graph_node *const *)(const void *)dependencies, handle ? n : 0))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result == CUDA_SUCCESS) {
-        s->stream = capture->origin = who.id;
-        s->blocking = who.blocking;
-        capture->streams = s;
-        capture->id = next_capture++;
-        capture->mode = mode;
-        capture->thread = pthread_self();
-        capture->graph->captures++;
-        capture->next = captures;
-        captures = capture;
-        atomic_fetch_add(&rg_captures, 1);
-    }
-    pthread_mutex_unlock(&rg_graph_lock);
-    if (result != CUDA_SUCCESS) {
-        free(s);
-        free(capture);
-    }
-    return result;
+    const CUstreamCaptureMode before = rg_capture_thread_mode;
+    rg_capture_thread_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    return before;
 }
 
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
+void rg_capture_restore(CUstreamCaptureMode mode)
 {
-    return begin(stream, NULL, NULL, 0, mode);
+    rg_capture_thread_mode = mode;
 }
 
-CUresult cuStreamBeginCapture(CUstream stream)
+static bool in_set(const struct rg_capture_nodes *set, const struct rg_graph_node *node)
 {
-    return begin(stream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    for (size_t i = 0; i < set->n; i++)
+        if (set->at[i] == node)
+            return true;
+    return false;
 }
 
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
-                                     const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
+bool rg_capture_needs(const struct rg_graph_node *node)
 {
-    (void)edges;
-    return graph ? begin(stream, graph, dependencies, n, mode) : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* Whether all that other streams of the capture did is before the origin's last nodes. */
-static bool joined(const struct capture *capture, const struct captured_stream *origin)
-{
-    for (const struct captured_stream *s = capture->streams; s; s = s->next)
-        for (size_t i = 0; i < s->last.n; i++) {
-            bool before = false;
-            for (size_t j = 0; j < origin->last.n && !before; j++)
-                before = rg_graph_depends(origin->last.at[j], s->last.at[i]);
-            if (!before)
-                return false;
-        }
-    return true;
-}
-
-static void end(struct capture *capture)
-{
-    for (struct capture **at = &captures; *at; at = &(*at)->next)
-        if (*at == capture) {
-            *at = capture->next;
-            break;
-        }
-    while (capture->streams) {
-        struct captured_stream *s = capture->streams;
-        capture->streams = s->next;
-        nodes_free(&s->last);
-        free(s);
-    }
-    capture->graph->captures--;
-    free(capture);
-    atomic_fetch_sub(&rg_captures, 1);
-}
-
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
-{
-    struct who who;
-    CUresult result = rg_graph_enter();
-    if (result == CUDA_SUCCESS)
-        result = identify(stream, &who);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = NULL;
-    pthread_mutex_lock(&rg_graph_lock);
-    struct place place = find(who.id);
-    struct capture *capture = place.capture;
-    if (!capture) {
-        result = CUDA_ERROR_ILLEGAL_STATE;
-    } else if (capture->origin != who.id) {
-        capture->invalid = true;
-        result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-    } else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-               !pthread_equal(capture->thread, pthread_self())) {
-        result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    } else {
-        if (capture->invalid)
-            result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-        else if (!joined(capture, place.stream))
-            result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-        struct rg_graph *graph = capture->graph;
-        const bool own = capture->own_graph;
-        end(capture);
-        if (result == CUDA_SUCCESS)
-            *out = (CUgraph)graph;
-        else if (own)
-            rg_graph_free(graph);
-    }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
-}
-
-static CUresult info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                     const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *n)
-{
-    struct who who;
-    CUresult result = rg_graph_enter();
-    if (result == CUDA_SUCCESS)
-        result = identify(stream, &who);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!status)
-        return CUDA_ERROR_INVALID_VALUE;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!atomic_load(&rg_captures))
-        return CUDA_SUCCESS;
-    pthread_mutex_lock(&rg_graph_lock);
-    struct place place = find(who.id);
-    if (who.legacy && blocking_capture()) {
-        result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    } else if (place.capture) {
-        *status =
-            place.capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        if (id)
-            *id = place.capture->id;
-        if (graph)
-            *graph = (CUgraph)place.capture->graph;
-        if (edges)
-            *edges = NULL;
-        if (dependencies || n) {
-            if (!nodes_set(&reported, place.stream->last.at, place.stream->last.n))
-                result = CUDA_ERROR_OUT_OF_MEMORY;
-            if (dependencies)
-                *dependencies = (const CUgraphNode *)(void *)reported.at;
-            if (n)
-                *n = reported.n;
-        }
-    }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
-}
-
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
-{
-    return info(stream, status, NULL, NULL, NULL, NULL, NULL);
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
-{
-    return info(stream, status, id, NULL, NULL, NULL, NULL);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                   CUgraph *graph, const CUgraphNode **dependencies, size_t *n)
-{
-    return info(stream, status, id, graph, dependencies, NULL, n);
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                   CUgraph *graph, const CUgraphNode **dependencies,
-                                   const CUgraphEdgeData **edges, size_t *n)
-{
-    return info(stream, status, id, graph, dependencies, edges, n);
-}
-
-CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *dependencies, size_t n,
-                                           unsigned int flags)
-{
-    struct place place;
-    CUresult result = rg_graph_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-        return CUDA_ERROR_INVALID_VALUE;
-    result = enter(stream, &place);
-    if (result != CUDA_SUCCESS)
-        return result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ? CUDA_ERROR_ILLEGAL_STATE : result;
-    result = rg_graph_nodes(place.capture->graph, dependencies, n);
-    if (result == CUDA_SUCCESS) {
-        struct rg_graph_node *const *nodes = (struct rg_graph_node *const *)(void *)dependencies;
-        const bool kept = flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES
-                              ? nodes_set(&place.stream->last, nodes, n)
-                              : nodes_add(&place.stream->last, nodes, n);
-        result = kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
-}
-
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *dependencies,
-                                              const CUgraphEdgeData *edges, size_t n, unsigned int flags)
-{
-    (void)edges;
-    return cuStreamUpdateCaptureDependencies(stream, dependencies, n, flags);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    CUresult result = rg_graph_enter();
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_CONTEXT)
-        return result;
-    if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    const CUstreamCaptureMode before = thread_mode;
-    thread_mode = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
+    for (const struct rg_capture *c = rg_capture_list; c; c = c->next)
+        if (c->graph == node->graph)
+            return true;
+    for (const struct captured_event *e = events; e; e = e->next)
+        if (find_capture(e->capture) && in_set(&e->at, node))
+            return true;
+    return false;
 }

@@ -1,15 +1,20 @@
 /*
- * exec.c - executable graphs: made from graphs, changed, launched. See graph.h.
+ * exec.c - executable graphs: made from graphs, launched, destroyed. See graph.h.
  *
- * A launch collects what the nodes do under the lock, and then, under a lock of launches, gives it to the stream one
- * after another. Two launches never mix; a launch of a graph waits on the device for the one before it.
+ * A launch gives the plan's steps to streams under a lock of launches, so that two launches never mix; on the device a
+ * launch of a graph waits for the one before it. The plan is made with the executable graph, and again after a change.
  */
-#include "common/cuda/graph/graph.h"
+#include "common/cuda/graph/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static pthread_mutex_t launches = PTHREAD_MUTEX_INITIALIZER;
+
+#define FLAGS                                                                                                \
+    ((unsigned long long)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |                                  \
+                          CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |   \
+                          CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
 
 #define RETURN_IF(expression)                                                                                \
     do {                                                                                                     \
@@ -20,71 +25,222 @@ static pthread_mutex_t launches = PTHREAD_MUTEX_INITIALIZER;
 
 /* --- making --- */
 
-static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long flags)
+/* Why instantiation failed, beside the result. */
+struct failure {
+    CUgraphInstantiateResult kind;
+    CUgraphNode node;
+};
+
+/* Whether the graph could be executed as it is; the lock is held. */
+static CUresult check_structure(const struct rg_graph *graph, struct failure *failure)
 {
+    if (!graph || graph->captures || graph->body)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (graph->executables && rg_graph_has(graph, RG_GRAPH_MEMORY_NODES))
+        return CUDA_ERROR_INVALID_VALUE; /* its memory is that of one */
+    for (const struct rg_graph_condition *c = graph->conditions; c; c = c->next)
+        if (!c->used) {
+            failure->kind = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    return CUDA_SUCCESS;
+}
+
+/* The node of the application's graph that `node` of its copy is made from. */
+static CUgraphNode original(const struct rg_graph *graph, const struct rg_graph_node *node)
+{
+    for (size_t i = 0; node && i < graph->n; i++)
+        if (graph->nodes[i]->id == node->origin)
+            return (CUgraphNode)graph->nodes[i];
+    return NULL;
+}
+
+/* The exec's graph and its first plan, in parts; what there is of it is freed by the caller. */
+static CUresult copy_graph(struct rg_graph_exec *exec, CUgraph handle, struct failure *failure)
+{
+    struct rg_graph_node *offender = NULL;
+    pthread_mutex_lock(&rg_graph_lock);
+    struct rg_graph *graph = rg_graph_find(handle, RG_GRAPH_KIND_GRAPH);
+    CUresult result = check_structure(graph, failure);
+    if (result == CUDA_SUCCESS)
+        result = rg_graph_clone(graph, &exec->graph);
+    if (result == CUDA_SUCCESS) {
+        exec->graph->owned = true;
+        exec->source = graph;
+        exec->source_id = graph->id;
+        graph->executables++;
+        result = rg_graph_sort(exec->graph, &offender);
+    }
+    if (offender) {
+        failure->kind = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+        failure->node = original(graph, offender);
+    }
+    pthread_mutex_unlock(&rg_graph_lock);
+    return result;
+}
+
+/* Makes the plan for launches in streams of `context`, unless there is one; under the lock of launches. */
+static CUresult make_plan(struct rg_graph_exec *exec, CUcontext context)
+{
+    if (exec->plan && exec->plan->lanes[0].context == context)
+        return CUDA_SUCCESS;
+    rg_graph_plan_release(exec->plan);
+    pthread_mutex_lock(&rg_graph_lock);
+    CUresult result = rg_graph_plan_new(
+        exec->graph, context, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, &exec->plan);
+    pthread_mutex_unlock(&rg_graph_lock);
+    if (result == CUDA_SUCCESS && exec->plan->conditional)
+        result = rg_graph_plan_prepare(exec->plan);
+    if (result == CUDA_SUCCESS)
+        result = rg_graph_plan_lanes(exec->plan, context);
+    if (result != CUDA_SUCCESS) {
+        rg_graph_plan_release(exec->plan);
+        exec->plan = NULL;
+    }
+    return result;
+}
+
+static void CUDA_CB free_graph(void *graph)
+{
+    pthread_mutex_lock(&rg_graph_lock);
+    rg_graph_free(graph);
+    pthread_mutex_unlock(&rg_graph_lock);
+}
+
+/* Frees a graph whose user objects the last launch may still need when that has ended. */
+static void free_behind(struct rg_graph *graph, CUevent event, CUcontext context)
+{
+    CUstream stream = NULL;
+    CUcontext none;
+    CUresult result = cuCtxPushCurrent_v2(context);
+    if (result == CUDA_SUCCESS) {
+        result = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+        if (result == CUDA_SUCCESS)
+            result = cuStreamWaitEvent(stream, event, 0);
+        if (result == CUDA_SUCCESS)
+            result = cuLaunchHostFunc(stream, free_graph, graph);
+        if (stream)
+            (void)cuStreamDestroy_v2(stream);
+        (void)cuCtxPopCurrent_v2(&none);
+    }
+    if (result != CUDA_SUCCESS)
+        free_graph(graph); /* nothing runs in such a context any more */
+}
+
+void rg_graph_users_replace(struct rg_graph_exec *exec, struct rg_graph *holder)
+{
+    if (exec->last)
+        free_behind(holder, exec->last, exec->last_context);
+    else
+        free_graph(holder);
+}
+
+static bool has_users(const struct rg_graph *graph)
+{
+    if (graph->users)
+        return true;
+    for (size_t i = 0; i < graph->n; i++)
+        for (unsigned c = 0; c < graph->nodes[i]->work->n_children; c++)
+            if (has_users(graph->nodes[i]->work->children[c]))
+                return true;
+    return false;
+}
+
+static void free_exec(struct rg_graph_exec *exec)
+{
+    rg_graph_plan_release(exec->plan);
+    pthread_mutex_lock(&rg_graph_lock);
+    if (exec->source && rg_graph_find(exec->source, RG_GRAPH_KIND_GRAPH) &&
+        exec->source->id == exec->source_id)
+        exec->source->executables--;
+    const bool later = exec->graph && exec->last && has_users(exec->graph);
+    if (exec->graph && !later)
+        rg_graph_free(exec->graph);
+    pthread_mutex_unlock(&rg_graph_lock);
+    if (later)
+        free_behind(exec->graph, exec->last, exec->last_context);
+    if (exec->last)
+        (void)cuEventDestroy_v2(exec->last);
+    free(exec);
+    rg_graph_memory_collect();
+}
+
+static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long flags,
+                            struct failure *failure)
+{
+    CUcontext context;
+    failure->kind = CUDA_GRAPH_INSTANTIATE_ERROR;
     RETURN_IF(rg_graph_enter());
-    if (!out || (flags & ~15ull))
+    const unsigned long long both =
+        CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    if (!out || (flags & ~FLAGS) || (flags & both) == both)
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
         return rg_graph_unsupported("graphs that the device launches");
+    RETURN_IF(cuCtxGetCurrent(&context));
     struct rg_graph_exec *exec = calloc(1, sizeof *exec);
     if (!exec)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    exec->flags = flags;
-    CUresult result = cuEventCreate(&exec->last, CU_EVENT_DISABLE_TIMING);
+    exec->flags = flags & ~(unsigned long long)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+    CUresult result = copy_graph(exec, handle, failure);
+    if (result == CUDA_SUCCESS)
+        result = make_plan(exec, context);
     if (result != CUDA_SUCCESS) {
-        free(exec);
+        free_exec(exec);
         return result;
     }
     pthread_mutex_lock(&rg_graph_lock);
-    struct rg_graph *graph = rg_graph_find(handle, RG_GRAPH_KIND_GRAPH);
-    result = graph && !graph->captures ? rg_graph_clone(graph, &exec->graph) : CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        result = rg_graph_sort(exec->graph);
-    if (result == CUDA_SUCCESS) {
-        exec->graph->owned = true;
-        rg_graph_register(&exec->object, RG_GRAPH_KIND_EXEC);
-    } else {
-        rg_graph_free(exec->graph);
-    }
+    rg_graph_register(&exec->object, RG_GRAPH_KIND_EXEC);
     pthread_mutex_unlock(&rg_graph_lock);
-    if (result != CUDA_SUCCESS) {
-        cuEventDestroy_v2(exec->last);
-        free(exec);
-        return result;
-    }
+    failure->kind = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     *out = (CUgraphExec)exec;
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags)
 {
-    return instantiate(out, graph, flags);
+    struct failure failure = {0};
+    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) /* there is no stream for it */
+        return CUDA_ERROR_INVALID_VALUE;
+    return instantiate(out, graph, flags, &failure);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
+    struct failure failure = {0};
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = instantiate(out, graph, params->flags);
-    params->hErrNode_out = NULL;
-    params->result_out =
-        result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+    CUresult result = instantiate(out, graph, params->flags, &failure);
+    if (result == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+        result = cuGraphUpload(*out, params->hUploadStream);
+    params->hErrNode_out = failure.node;
+    params->result_out = failure.kind;
+    return result;
+}
+
+/* The older forms say what went wrong by a node and a text. */
+static CUresult instantiate_with_log(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log,
+                                     size_t size)
+{
+    struct failure failure = {0};
+    CUresult result = instantiate(out, graph, 0, &failure);
+    if (error)
+        *error = failure.node;
+    if (log && size) {
+        strncpy(log, failure.node ? "the graph has a cycle" : "", size);
+        log[size - 1] = 0;
+    }
     return result;
 }
 
 CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log, size_t size)
 {
-    if (error)
-        *error = NULL;
-    if (log && size)
-        *log = 0;
-    return instantiate(out, graph, 0);
+    return instantiate_with_log(out, graph, error, log, size);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log, size_t size)
 {
-    return cuGraphInstantiate(out, graph, error, log, size);
+    return instantiate_with_log(out, graph, error, log, size);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec handle)
@@ -93,16 +249,13 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
     pthread_mutex_lock(&launches);
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
-    if (exec) {
+    if (exec)
         rg_graph_unregister(&exec->object);
-        rg_graph_free(exec->graph);
-    }
     pthread_mutex_unlock(&rg_graph_lock);
     pthread_mutex_unlock(&launches);
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
-    cuEventDestroy_v2(exec->last);
-    free(exec);
+    free_exec(exec);
     return CUDA_SUCCESS;
 }
 
@@ -120,332 +273,108 @@ CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 
 /* --- launching --- */
 
-struct program {
-    struct rg_graph_work **works;
-    size_t n, room;
-};
-
-static CUresult collect(struct program *program, const struct rg_graph *graph)
+/* Puts the launch behind the one before it, and remembers it. */
+static CUresult run(struct rg_graph_exec *exec, CUcontext context, CUstream stream)
 {
-    for (size_t i = 0; i < graph->n; i++) {
-        const struct rg_graph_node *node = graph->order[i];
-        if (node->disabled || node->work->params.type == CU_GRAPH_NODE_TYPE_EMPTY)
-            continue;
-        if (node->work->child) {
-            RETURN_IF(collect(program, node->work->child));
-            continue;
-        }
-        if (program->n == program->room) {
-            size_t room = program->room ? program->room * 2 : 32;
-            void *bigger = realloc(program->works, room * sizeof(void *));
-            if (!bigger)
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            program->works = bigger;
-            program->room = room;
-        }
-        program->works[program->n++] = rg_graph_work_acquire(node->work);
+    if (exec->last)
+        RETURN_IF(cuStreamWaitEvent(stream, exec->last, 0));
+    if (exec->last &&
+        exec->last_context != context) { /* an event is recorded in streams of its own context */
+        (void)cuEventDestroy_v2(exec->last);
+        exec->last = NULL;
     }
-    return CUDA_SUCCESS;
+    CUresult result = exec->plan->conditional ? rg_graph_conditional(exec->plan, NULL, stream) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        result = rg_graph_plan_run(exec->plan, stream);
+    if (!exec->last) {
+        RETURN_IF(cuEventCreate(&exec->last, CU_EVENT_DISABLE_TIMING));
+        exec->last_context = context;
+    }
+    CUresult recorded = cuEventRecord(exec->last, stream);
+    return result == CUDA_SUCCESS ? recorded : result;
 }
 
-static CUresult fill(const CUDA_MEMSET_NODE_PARAMS_v2 *m, CUstream stream)
+/* The executable graph, alive and with a plan, or the error; under the lock of launches. */
+static CUresult get(CUgraphExec handle, CUcontext context, struct rg_graph_exec **out)
 {
-    const bool rows = m->height > 1;
-    switch (m->elementSize) {
-    case 1:
-        return rows
-                   ? cuMemsetD2D8Async(m->dst, m->pitch, (unsigned char)m->value, m->width, m->height, stream)
-                   : cuMemsetD8Async(m->dst, (unsigned char)m->value, m->width, stream);
-    case 2:
-        return rows ? cuMemsetD2D16Async(m->dst, m->pitch, (unsigned short)m->value, m->width, m->height,
-                                         stream)
-                    : cuMemsetD16Async(m->dst, (unsigned short)m->value, m->width, stream);
-    default:
-        return rows ? cuMemsetD2D32Async(m->dst, m->pitch, m->value, m->width, m->height, stream)
-                    : cuMemsetD32Async(m->dst, m->value, m->width, stream);
-    }
+    pthread_mutex_lock(&rg_graph_lock);
+    struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
+    pthread_mutex_unlock(&rg_graph_lock);
+    if (!exec)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = exec;
+    return make_plan(exec, context);
 }
 
-static CUresult launch_kernel(const struct rg_graph_work *work, CUstream stream)
+static CUresult launch(CUgraphExec handle, CUstream stream)
 {
-    const CUDA_KERNEL_NODE_PARAMS_v3 *k = &work->params.kernel;
-    if (!work->cooperative && !work->n_attributes)
-        return cuLaunchKernel(k->func, k->gridDimX, k->gridDimY, k->gridDimZ, k->blockDimX, k->blockDimY,
-                              k->blockDimZ, k->sharedMemBytes, stream, k->kernelParams, NULL);
-    CUlaunchAttribute attributes[RG_GRAPH_ATTRIBUTES_MAX + 1];
-    unsigned n = work->n_attributes;
-    memcpy(attributes, work->attributes, n * sizeof *attributes);
-    if (work->cooperative)
-        attributes[n++] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
-    CUlaunchConfig config = {k->gridDimX,  k->gridDimY,       k->gridDimZ, k->blockDimX, k->blockDimY,
-                             k->blockDimZ, k->sharedMemBytes, stream,      attributes,   n};
-    return cuLaunchKernelEx(&config, k->func, k->kernelParams, NULL);
-}
-
-static CUresult perform(const struct rg_graph_work *work, CUstream stream)
-{
-    const CUgraphNodeParams *p = &work->params;
-    switch (p->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        return launch_kernel(work, stream);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return rg_graph_copy(&p->memcpy.copyParams, stream);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        return fill(&p->memset, stream);
-    case CU_GRAPH_NODE_TYPE_HOST:
-        return cuLaunchHostFunc(stream, p->host.fn, p->host.userData);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        return cuEventRecord(p->eventRecord.event, stream);
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        return cuStreamWaitEvent(stream, p->eventWait.event, 0);
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    struct rg_graph_exec *exec;
+    CUcontext context, current = NULL, none;
+    RETURN_IF(cuStreamGetCtx(stream, &context));
+    RETURN_IF(get(handle, context, &exec));
+    pthread_mutex_lock(&rg_graph_lock);
+    CUresult result =
+        rg_graph_memory_launch(exec->plan, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+    pthread_mutex_unlock(&rg_graph_lock);
+    if (result != CUDA_SUCCESS)
+        return result;
+    (void)cuCtxGetCurrent(&current);
+    if (current != context)
+        RETURN_IF(cuCtxPushCurrent_v2(context));
+    const CUstreamCaptureMode mode = rg_capture_relax();
+    result = run(exec, context, stream);
+    rg_capture_restore(mode);
+    if (current != context)
+        (void)cuCtxPopCurrent_v2(&none);
+    return result;
 }
 
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
 {
     RETURN_IF(rg_graph_enter());
-    struct program program = {0};
-    const bool captured = rg_capture_takes(stream);
+    stream = rg_graph_stream(stream);
+    CUresult result;
     pthread_mutex_lock(&launches);
-    pthread_mutex_lock(&rg_graph_lock);
-    struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
-    CUresult result = exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (exec && !captured)
-        result = collect(&program, exec->graph);
-    pthread_mutex_unlock(&rg_graph_lock);
-    if (result == CUDA_SUCCESS && captured)
-        result = rg_capture_launch(exec, stream);
-    if (result == CUDA_SUCCESS && !captured && exec->launched)
-        result = cuStreamWaitEvent(stream, exec->last, 0);
-    for (size_t i = 0; i < program.n; i++) {
-        if (result == CUDA_SUCCESS)
-            result = perform(program.works[i], stream);
-        rg_graph_work_release(program.works[i]);
-    }
-    if (result == CUDA_SUCCESS && !captured) {
-        result = cuEventRecord(exec->last, stream);
-        exec->launched = true;
+    if (rg_capture_takes(stream)) {
+        pthread_mutex_lock(&rg_graph_lock);
+        const struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
+        CUgraph graph = exec ? (CUgraph)exec->graph : NULL;
+        pthread_mutex_unlock(&rg_graph_lock);
+        result = graph ? rg_capture_launch(graph, stream) : CUDA_ERROR_INVALID_VALUE;
+    } else {
+        result = launch(handle, stream);
     }
     pthread_mutex_unlock(&launches);
-    free(program.works);
     return result;
 }
 
 CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
 {
-    (void)stream;
+    struct rg_graph_exec *exec;
+    CUcontext context;
     RETURN_IF(rg_graph_enter());
-    pthread_mutex_lock(&rg_graph_lock);
-    const bool there = rg_graph_find(handle, RG_GRAPH_KIND_EXEC) != NULL;
-    pthread_mutex_unlock(&rg_graph_lock);
-    return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* --- changing --- */
-
-/* The node of the executable graph that was made from `id`, in child graphs too. */
-static struct rg_graph_node *find_node(const struct rg_graph *graph, uint64_t id)
-{
-    for (size_t i = 0; i < graph->n; i++) {
-        struct rg_graph_node *node = graph->nodes[i];
-        if (node->origin == id)
-            return node;
-        struct rg_graph_node *inside = node->work->child ? find_node(node->work->child, id) : NULL;
-        if (inside)
-            return inside;
-    }
-    return NULL;
-}
-
-static struct rg_graph_node *exec_node(CUgraphExec handle, CUgraphNode node_handle)
-{
-    const struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
-    const struct rg_graph_node *node = rg_graph_find(node_handle, RG_GRAPH_KIND_NODE);
-    return exec && node ? find_node(exec->graph, node->id) : NULL;
-}
-
-/* Whether two graphs have the same nodes and edges, in the same order of creation. */
-static CUgraphExecUpdateResult compare(const struct rg_graph *a, const struct rg_graph *b, CUgraphNode *error)
-{
-    if (a->n != b->n)
-        return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    for (size_t i = 0; i < a->n; i++) {
-        const struct rg_graph_node *x = a->nodes[i], *y = b->nodes[i];
-        *error = (CUgraphNode)(uintptr_t)y;
-        if (x->work->params.type != y->work->params.type)
-            return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-        if (x->n_dependencies != y->n_dependencies)
-            return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-        for (size_t d = 0; d < x->n_dependencies; d++) {
-            size_t at = 0;
-            while (at < y->n_dependencies && y->dependencies[at]->index != x->dependencies[d]->index)
-                at++;
-            if (at == y->n_dependencies)
-                return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-        }
-        if (x->work->child) {
-            CUgraphExecUpdateResult inside = compare(x->work->child, y->work->child, error);
-            if (inside != CU_GRAPH_EXEC_UPDATE_SUCCESS)
-                return inside;
-        }
-    }
-    *error = NULL;
-    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
-}
-
-static void take_over(struct rg_graph *to, const struct rg_graph *from)
-{
-    for (size_t i = 0; i < to->n; i++) {
-        if (to->nodes[i]->work->child) {
-            take_over(to->nodes[i]->work->child, from->nodes[i]->work->child);
-            continue;
-        }
-        rg_graph_work_release(to->nodes[i]->work);
-        to->nodes[i]->work = rg_graph_work_acquire(from->nodes[i]->work);
-    }
-}
-
-CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResultInfo *info)
-{
-    RETURN_IF(rg_graph_enter());
-    if (!info)
-        return CUDA_ERROR_INVALID_VALUE;
-    memset(info, 0, sizeof *info);
-    pthread_mutex_lock(&rg_graph_lock);
-    struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
-    const struct rg_graph *graph = rg_graph_find(graph_handle, RG_GRAPH_KIND_GRAPH);
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
-    if (exec && graph) {
-        info->result = compare(exec->graph, graph, &info->errorNode);
-        result = info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS
-                                                              : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-    }
-    if (result == CUDA_SUCCESS)
-        take_over(exec->graph, graph);
-    pthread_mutex_unlock(&rg_graph_lock);
+    stream = rg_graph_stream(stream);
+    if (rg_capture_takes(stream))
+        return rg_capture_refuse(stream);
+    RETURN_IF(cuStreamGetCtx(stream, &context));
+    pthread_mutex_lock(&launches);
+    CUresult result = get(handle, context, &exec);
+    pthread_mutex_unlock(&launches);
     return result;
 }
 
-CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *out)
+void rg_graph_exec_changed(struct rg_graph_exec *exec)
 {
-    CUgraphExecUpdateResultInfo info = {0};
-    if (!node || !out)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuGraphExecUpdate_v2(exec, graph, &info);
-    *node = info.errorNode;
-    *out = info.result;
-    return result;
+    rg_graph_plan_release(exec->plan);
+    exec->plan = NULL;
 }
 
-CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode handle, CUgraphNodeParams *params)
+void rg_graph_exec_lock(void)
 {
-    struct rg_graph_work *work;
-    RETURN_IF(rg_graph_enter());
-    if (!params)
-        return CUDA_ERROR_INVALID_VALUE;
-    RETURN_IF(rg_graph_work_new(params, &work));
-    pthread_mutex_lock(&rg_graph_lock);
-    struct rg_graph_node *node = exec_node(exec, handle);
-    CUgraphNode error;
-    bool good = node && node->work->params.type == params->type;
-    if (good && work->child) {
-        good = compare(node->work->child, work->child, &error) == CU_GRAPH_EXEC_UPDATE_SUCCESS;
-        if (good)
-            take_over(node->work->child, work->child);
-        rg_graph_work_release(work);
-    } else if (good) {
-        rg_graph_work_inherit(work, node->work);
-        rg_graph_work_release(node->work);
-        node->work = work;
-    } else {
-        rg_graph_work_release(work);
-    }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&launches);
 }
 
-static CUresult set_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *argument,
-                         size_t size, size_t offset)
+void rg_graph_exec_unlock(void)
 {
-    CUgraphNodeParams params = {.type = type};
-    if (!argument)
-        return CUDA_ERROR_INVALID_VALUE;
-    memcpy((unsigned char *)&params + offset, argument, size);
-    return cuGraphExecNodeSetParams(exec, node, &params);
-}
-
-#define EXEC_SETS(name, type, kind, member)                                                                  \
-    CUresult name(CUgraphExec exec, CUgraphNode node, const type *argument)                                  \
-    {                                                                                                        \
-        return set_exec(exec, node, kind, argument, sizeof *argument, offsetof(CUgraphNodeParams, member));  \
-    }
-
-EXEC_SETS(cuGraphExecKernelNodeSetParams, CUDA_KERNEL_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
-EXEC_SETS(cuGraphExecKernelNodeSetParams_v2, CUDA_KERNEL_NODE_PARAMS, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
-EXEC_SETS(cuGraphExecHostNodeSetParams, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST, host)
-
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy,
-                                        CUcontext context)
-{
-    (void)context;
-    return set_exec(exec, node, CU_GRAPH_NODE_TYPE_MEMCPY, copy, sizeof *copy,
-                    offsetof(CUgraphNodeParams, memcpy.copyParams));
-}
-
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                        const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
-{
-    (void)context;
-    return set_exec(exec, node, CU_GRAPH_NODE_TYPE_MEMSET, params, sizeof *params,
-                    offsetof(CUgraphNodeParams, memset));
-}
-
-CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
-{
-    return set_exec(exec, node, CU_GRAPH_NODE_TYPE_GRAPH, &child, sizeof child,
-                    offsetof(CUgraphNodeParams, graph));
-}
-
-CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
-{
-    return set_exec(exec, node, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &event, sizeof event,
-                    offsetof(CUgraphNodeParams, eventRecord));
-}
-
-CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
-{
-    return set_exec(exec, node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &event, sizeof event,
-                    offsetof(CUgraphNodeParams, eventWait));
-}
-
-static bool can_be_disabled(const struct rg_graph_node *node)
-{
-    return node->work->params.type <= CU_GRAPH_NODE_TYPE_MEMSET;
-}
-
-CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned int enabled)
-{
-    RETURN_IF(rg_graph_enter());
-    pthread_mutex_lock(&rg_graph_lock);
-    struct rg_graph_node *node = exec_node(exec, handle);
-    const bool good = node && can_be_disabled(node);
-    if (good)
-        node->disabled = !enabled;
-    pthread_mutex_unlock(&rg_graph_lock);
-    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned int *enabled)
-{
-    RETURN_IF(rg_graph_enter());
-    pthread_mutex_lock(&rg_graph_lock);
-    const struct rg_graph_node *node = exec_node(exec, handle);
-    const bool good = node && enabled && can_be_disabled(node);
-    if (good)
-        *enabled = !node->disabled;
-    pthread_mutex_unlock(&rg_graph_lock);
-    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&launches);
 }

@@ -175,10 +175,11 @@ Test(graph, what_is_not_there_says_so)
     CUgraphNode node;
     start_device();
     OK(cuGraphCreate(&graph, 0));
-    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    CUgraphExec exec;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT};
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
-    params.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
-    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED,
+           cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
 }
 
 /* --- capture --- */
@@ -292,7 +293,8 @@ Test(capture, what_cannot_be_captured_invalidates)
     OK(cuStreamBeginCapture_v2(b, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuMemsetD8_v2(d, 0, 16)); /* not for this one */
     CUdeviceptr more;
-    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAllocAsync(&more, 16, b));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(d, b)); /* no allocation of a graph */
+    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamQuery(b));
     end_invalid(b);
 
     OK(cuStreamBeginCapture_v2(b, CU_STREAM_CAPTURE_MODE_GLOBAL));

@@ -1,0 +1,62 @@
+/* call.h - what the functions of the API about graphs begin with. */
+#ifndef RG_GRAPH_CALL_H
+#define RG_GRAPH_CALL_H
+
+#include "common/cuda/graph/graph.h"
+
+#include <string.h>
+
+#define RETURN_IF(expression)                                                                                \
+    do {                                                                                                     \
+        CUresult result_ = (expression);                                                                     \
+        if (result_ != CUDA_SUCCESS)                                                                         \
+            return result_;                                                                                  \
+    } while (0)
+
+/* The lock until the end of the scope. */
+static inline void rg_graph_unlock(pthread_mutex_t **lock)
+{
+    pthread_mutex_unlock(*lock);
+}
+static inline pthread_mutex_t *rg_graph_locked(void)
+{
+    pthread_mutex_lock(&rg_graph_lock);
+    return &rg_graph_lock;
+}
+#define LOCKED __attribute__((cleanup(rg_graph_unlock), unused)) pthread_mutex_t *locked_ = rg_graph_locked()
+
+/* An object of the living, or return. */
+#define GRAPH_OR_RETURN(var, handle)                                                                         \
+    struct rg_graph *var = rg_graph_find(handle, RG_GRAPH_KIND_GRAPH);                                       \
+    if (!var)                                                                                                \
+    return CUDA_ERROR_INVALID_VALUE
+#define NODE_OR_RETURN(var, handle)                                                                          \
+    struct rg_graph_node *var = rg_graph_find(handle, RG_GRAPH_KIND_NODE);                                   \
+    if (!var)                                                                                                \
+    return CUDA_ERROR_INVALID_VALUE
+
+/* The parameters of the forms with a type of their own as those of any node. */
+static inline CUgraphNodeParams rg_graph_copy_params(const CUDA_MEMCPY3D *p, CUcontext context)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
+    params.memcpy.copyCtx = context;
+    params.memcpy.copyParams = *p;
+    return params;
+}
+
+static inline CUgraphNodeParams rg_graph_fill_params(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
+    memcpy(&params.memset, p, sizeof *p);
+    params.memset.ctx = context;
+    return params;
+}
+
+static inline CUgraphNodeParams rg_graph_event_params(CUgraphNodeType type, CUevent event)
+{
+    CUgraphNodeParams params = {.type = type};
+    params.eventRecord.event = event;
+    return params;
+}
+
+#endif

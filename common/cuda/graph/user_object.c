@@ -1,0 +1,225 @@
+/*
+ * user_object.c - objects of the application that graphs keep alive. See graph.h.
+ *
+ * References are the application's own or a graph's; copies of a graph, executable ones too, have references of their
+ * own. When the last one goes, the destructor is called on a thread that only does this, where calls of the driver are
+ * not permitted.
+ */
+#include "common/cuda/graph/graph.h"
+
+#include <stdlib.h>
+
+struct user_object {
+    struct rg_graph_object object;
+    uint64_t references; /* of the application and of graphs */
+    uint64_t own;        /* of them the application's */
+    CUhostFn destroy;
+    void *pointer;
+    struct user_object *next; /* to be destroyed */
+};
+
+struct rg_user_reference {
+    struct rg_user_reference *next;
+    struct user_object *object;
+    uint64_t count;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the queue; a leaf */
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+static struct user_object *first, **last = &first;
+static bool running;
+
+static void *destroyer(void *unused)
+{
+    (void)unused;
+    rg_graph_destructor_thread();
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!first)
+            pthread_cond_wait(&wake, &lock);
+        struct user_object *object = first;
+        first = object->next;
+        if (!first)
+            last = &first;
+        pthread_mutex_unlock(&lock);
+        object->destroy(object->pointer);
+        free(object);
+        pthread_mutex_lock(&lock);
+    }
+    return NULL;
+}
+
+/* Sees to it that there is somebody to call destructors. */
+static bool start(void)
+{
+    pthread_mutex_lock(&lock);
+    if (!running) {
+        pthread_t thread;
+        running = pthread_create(&thread, NULL, destroyer, NULL) == 0;
+        if (running)
+            pthread_detach(thread);
+    }
+    const bool good = running;
+    pthread_mutex_unlock(&lock);
+    return good;
+}
+
+/* The rest with the graphs' lock held. */
+
+static void drop(struct user_object *object, uint64_t count)
+{
+    object->references -= count;
+    if (object->references)
+        return;
+    rg_graph_unregister(&object->object);
+    object->next = NULL;
+    pthread_mutex_lock(&lock);
+    *last = object;
+    last = &object->next;
+    pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+}
+
+static struct rg_user_reference **reference_of(struct rg_graph *graph, const struct user_object *object)
+{
+    struct rg_user_reference **at = &graph->users;
+    while (*at && (*at)->object != object)
+        at = &(*at)->next;
+    return at;
+}
+
+static CUresult retain(struct rg_graph *graph, struct user_object *object, uint64_t count)
+{
+    struct rg_user_reference **at = reference_of(graph, object);
+    if (!*at && !(*at = calloc(1, sizeof **at)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    (*at)->object = object;
+    (*at)->count += count;
+    object->references += count;
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_graph_users_share(struct rg_graph *to, const struct rg_graph *from)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (const struct rg_user_reference *r = from->users; r && result == CUDA_SUCCESS; r = r->next)
+        result = retain(to, r->object, 1);
+    return result;
+}
+
+void rg_graph_users_release(struct rg_user_reference *users)
+{
+    while (users) {
+        struct rg_user_reference *gone = users;
+        users = gone->next;
+        drop(gone->object, gone->count);
+        free(gone);
+    }
+}
+
+/* --- the API --- */
+
+CUresult cuUserObjectCreate(CUuserObject *out, void *pointer, CUhostFn destroy, unsigned int count,
+                            unsigned int flags)
+{
+    CUresult result = rg_graph_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    /* The one flag must be given: it says that nothing can be waited for that would tell of the destructor's end. */
+    if (!out || !destroy || !count || count > INT32_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct user_object *object = calloc(1, sizeof *object);
+    if (!object || !start()) {
+        free(object);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    object->references = object->own = count;
+    object->destroy = destroy;
+    object->pointer = pointer;
+    pthread_mutex_lock(&rg_graph_lock);
+    rg_graph_register(&object->object, RG_GRAPH_KIND_USER_OBJECT);
+    pthread_mutex_unlock(&rg_graph_lock);
+    *out = (CUuserObject)object;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectRetain(CUuserObject handle, unsigned int count)
+{
+    CUresult result = rg_graph_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&rg_graph_lock);
+    struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
+    if (!object || !count || count > INT32_MAX) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        object->references += count;
+        object->own += count;
+    }
+    pthread_mutex_unlock(&rg_graph_lock);
+    return result;
+}
+
+CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count)
+{
+    CUresult result = rg_graph_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&rg_graph_lock);
+    struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
+    if (!object || !count || count > object->own) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        object->own -= count;
+        drop(object, count);
+    }
+    pthread_mutex_unlock(&rg_graph_lock);
+    return result;
+}
+
+CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsigned int count,
+                                 unsigned int flags)
+{
+    CUresult result = rg_graph_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&rg_graph_lock);
+    struct rg_graph *graph = rg_graph_find(graph_handle, RG_GRAPH_KIND_GRAPH);
+    struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
+    const bool move = flags & CU_GRAPH_USER_OBJECT_MOVE;
+    if (!graph || !object || !count || count > INT32_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) ||
+        (move && count > object->own))
+        result = CUDA_ERROR_INVALID_VALUE;
+    else
+        result = retain(graph, object, count);
+    if (result == CUDA_SUCCESS && move) {
+        object->own -= count;
+        drop(object, count);
+    }
+    pthread_mutex_unlock(&rg_graph_lock);
+    return result;
+}
+
+CUresult cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject handle, unsigned int count)
+{
+    CUresult result = rg_graph_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&rg_graph_lock);
+    struct rg_graph *graph = rg_graph_find(graph_handle, RG_GRAPH_KIND_GRAPH);
+    struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
+    struct rg_user_reference **at = graph && object ? reference_of(graph, object) : NULL;
+    if (!at || !*at || !count || count > (*at)->count) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        struct rg_user_reference *reference = *at;
+        reference->count -= count;
+        if (!reference->count) {
+            *at = reference->next;
+            free(reference);
+        }
+        drop(object, count);
+    }
+    pthread_mutex_unlock(&rg_graph_lock);
+    return result;
+}

@@ -1,0 +1,388 @@
+/*
+ * work.c - what nodes do: parameters checked, copied with all they point to, and kept. See graph.h.
+ */
+#include "common/cuda/graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PARAMETERS_MAX 32768 /* more than any kernel has */
+#define MEMOPS_MAX     256
+#define BODIES_MAX     4096
+
+static struct rg_graph_work *new_work(const CUgraphNodeParams *params, size_t room)
+{
+    struct rg_graph_work *work = calloc(1, sizeof *work + room);
+    if (!work)
+        return NULL;
+    atomic_init(&work->references, 1);
+    work->params = *params;
+    return work;
+}
+
+void rg_graph_work_inherit(struct rg_graph_work *work, const struct rg_graph_work *from)
+{
+    work->cooperative = from->cooperative;
+    work->priority = from->priority;
+    work->n_attributes = from->n_attributes;
+    memcpy(work->attributes, from->attributes, sizeof work->attributes);
+}
+
+bool rg_graph_work_attribute(struct rg_graph_work *work, const CUlaunchAttribute *attribute)
+{
+    unsigned i = 0;
+    while (i < work->n_attributes && work->attributes[i].id != attribute->id)
+        i++;
+    if (i == RG_GRAPH_ATTRIBUTES_MAX)
+        return false;
+    work->attributes[i] = *attribute;
+    work->n_attributes += i == work->n_attributes;
+    return true;
+}
+
+void rg_graph_work_release(struct rg_graph_work *work)
+{
+    if (!work || atomic_fetch_sub(&work->references, 1) != 1)
+        return;
+    for (unsigned i = 0; i < work->n_children; i++)
+        rg_graph_free(work->children[i]);
+    if (work->memory)
+        rg_graph_memory_release(work->memory);
+    if (work->condition)
+        rg_graph_condition_release(work->condition);
+    free(work);
+}
+
+/* The kernel's parameters, one after another as it sees them, and a pointer to each. */
+static CUresult kernel_work(const CUgraphNodeParams *params, struct rg_graph_work **out)
+{
+    const CUDA_KERNEL_NODE_PARAMS_v3 *kernel = &params->kernel;
+    CUfunction function = kernel->func ? kernel->func : (CUfunction)kernel->kern;
+    size_t offset, size, n = 0, end = 0;
+    CUresult found;
+    if (!function)
+        return CUDA_ERROR_INVALID_VALUE;
+    while ((found = cuFuncGetParamInfo(function, n, &offset, &size)) == CUDA_SUCCESS) {
+        end = offset + size > end ? offset + size : end;
+        n++;
+    }
+    if (found != CUDA_ERROR_INVALID_VALUE)
+        return found;
+    const unsigned char *packed = NULL;
+    if (kernel->extra) {
+        size_t given = 0;
+        for (void **e = kernel->extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+            if (*e == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                packed = e[1];
+            else if (*e == CU_LAUNCH_PARAM_BUFFER_SIZE)
+                given = *(const size_t *)e[1];
+            else
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (kernel->kernelParams || (end && (!packed || given < end)))
+            return CUDA_ERROR_INVALID_VALUE;
+    } else if (n && !kernel->kernelParams) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const size_t head = (n * sizeof(void *) + 15) & ~(size_t)15;
+    if (end > PARAMETERS_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_graph_work *work = new_work(params, head + end);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    work->params.kernel.func = function;
+    work->params.kernel.kern = NULL;
+    work->params.kernel.extra = NULL;
+    void **pointers = (void **)(void *)work->data;
+    work->params.kernel.kernelParams = n ? pointers : NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (cuFuncGetParamInfo(function, i, &offset, &size) != CUDA_SUCCESS ||
+            (!packed && !kernel->kernelParams[i])) {
+            free(work);
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        pointers[i] = work->data + head + offset;
+        memcpy(pointers[i], packed ? packed + offset : kernel->kernelParams[i], size);
+    }
+    *out = work;
+    return CUDA_SUCCESS;
+}
+
+static CUresult check_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *k)
+{
+    return k->gridDimX && k->gridDimY && k->gridDimZ && k->blockDimX && k->blockDimY && k->blockDimZ
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool good_side(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array)
+{
+    switch (type) {
+    case CU_MEMORYTYPE_HOST:
+        return host != NULL;
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+        return device != 0;
+    case CU_MEMORYTYPE_ARRAY:
+        return rg_graph_array_known(array);
+    default:
+        return false;
+    }
+}
+
+static CUresult check_copy(const CUDA_MEMCPY3D *c)
+{
+    if (c->srcLOD || c->dstLOD || c->reserved0 || c->reserved1 || !c->WidthInBytes || !c->Height || !c->Depth)
+        return CUDA_ERROR_INVALID_VALUE;
+    return good_side(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray) &&
+                   good_side(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult check_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *m)
+{
+    const unsigned e = m->elementSize;
+    if ((e != 1 && e != 2 && e != 4) || !m->dst || m->dst % e || !m->width || !m->height)
+        return CUDA_ERROR_INVALID_VALUE;
+    return m->height > 1 && (m->pitch / e < m->width || m->pitch % e) ? CUDA_ERROR_INVALID_VALUE
+                                                                      : CUDA_SUCCESS;
+}
+
+static CUresult memops_work(const CUgraphNodeParams *params, struct rg_graph_work **out)
+{
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 *m = &params->memOp;
+    if (!m->count || m->count > MEMOPS_MAX || !m->paramArray || m->flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < m->count; i++)
+        switch (m->paramArray[i].operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+            if (!m->paramArray[i].waitValue.address || m->paramArray[i].waitValue.address % 4)
+                return CUDA_ERROR_INVALID_VALUE;
+            break;
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            if (!m->paramArray[i].waitValue.address || m->paramArray[i].waitValue.address % 8)
+                return CUDA_ERROR_INVALID_VALUE;
+            break;
+        case CU_STREAM_MEM_OP_BARRIER: /* nodes see what those before them wrote */
+            break;
+        default:
+            return m->paramArray[i].operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES
+                       ? rg_graph_unsupported("flushing of remote writes in graphs")
+                       : CUDA_ERROR_INVALID_VALUE;
+        }
+    struct rg_graph_work *work = new_work(params, m->count * sizeof *m->paramArray);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    work->params.memOp.paramArray = (void *)work->data;
+    memcpy(work->data, m->paramArray, m->count * sizeof *m->paramArray);
+    *out = work;
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocation_work(const CUgraphNodeParams *params, struct rg_graph_work **out)
+{
+    const size_t size = params->alloc.accessDescCount * sizeof *params->alloc.accessDescs;
+    if (params->alloc.accessDescCount > 64 || (size && !params->alloc.accessDescs))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_graph_work *work = new_work(params, size);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (size)
+        memcpy(work->data, params->alloc.accessDescs, size);
+    work->params.alloc.accessDescs = size ? (const CUmemAccessDesc *)(const void *)work->data : NULL;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted;
+    memcpy(&wanted, &params->alloc, sizeof wanted);
+    CUresult result = rg_graph_memory_new(&wanted, &work->memory, &work->params.alloc.dptr);
+    if (result != CUDA_SUCCESS) {
+        free(work);
+        return result;
+    }
+    *out = work;
+    return CUDA_SUCCESS;
+}
+
+/* A copy of the child graph, or the child itself if it is given away. */
+static CUresult child_work(const CUgraphNodeParams *params, CUgraph into, struct rg_graph_work **out)
+{
+    const bool move = params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    if (params->graph.graph == into ||
+        (!move && params->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_graph_work *work = new_work(params, sizeof(void *));
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    work->children = (struct rg_graph **)(void *)work->data;
+    pthread_mutex_lock(&rg_graph_lock);
+    struct rg_graph *graph = rg_graph_find(params->graph.graph, RG_GRAPH_KIND_GRAPH);
+    CUresult result = CUDA_SUCCESS;
+    if (!graph || (move && (graph->owned || graph->captures || graph->executables)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    else if (!move && rg_graph_has(graph, RG_GRAPH_MEMORY_NODES | 1u << CU_GRAPH_NODE_TYPE_CONDITIONAL))
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    else if (move)
+        work->children[0] = graph;
+    else
+        result = rg_graph_clone(graph, &work->children[0]);
+    if (result == CUDA_SUCCESS) {
+        work->n_children = 1;
+        work->children[0]->owned = true;
+        work->params.graph.graph = (CUgraph)work->children[0];
+    }
+    pthread_mutex_unlock(&rg_graph_lock);
+    if (result != CUDA_SUCCESS) {
+        free(work);
+        return result;
+    }
+    *out = work;
+    return CUDA_SUCCESS;
+}
+
+static CUresult conditional_work(const CUgraphNodeParams *params, CUgraph into, struct rg_graph_work **out)
+{
+    const CUDA_CONDITIONAL_NODE_PARAMS *c = &params->conditional;
+    const unsigned most = c->type == CU_GRAPH_COND_TYPE_WHILE ? 1
+                          : c->type == CU_GRAPH_COND_TYPE_IF  ? 2
+                                                              : BODIES_MAX;
+    if (c->type > CU_GRAPH_COND_TYPE_SWITCH || !c->size || c->size > most)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_graph_work *work = new_work(params, c->size * sizeof(void *));
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    work->children = (struct rg_graph **)(void *)work->data;
+    pthread_mutex_lock(&rg_graph_lock);
+    const struct rg_graph *graph = rg_graph_find(into, RG_GRAPH_KIND_GRAPH);
+    struct rg_graph_condition *condition = graph ? rg_graph_condition_find(graph, c->handle) : NULL;
+    CUresult result = condition && !condition->used && (!c->ctx || c->ctx == condition->context)
+                          ? CUDA_SUCCESS
+                          : CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < c->size && result == CUDA_SUCCESS; i++) {
+        work->children[i] = rg_graph_new();
+        if (!work->children[i]) {
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+            break;
+        }
+        work->n_children = i + 1;
+        work->children[i]->owned = work->children[i]->body = true;
+    }
+    if (result == CUDA_SUCCESS) {
+        condition->used = true;
+        atomic_fetch_add(&condition->references, 1);
+        work->condition = condition;
+        work->params.conditional.ctx = condition->context;
+        work->params.conditional.phGraph_out = (CUgraph *)(void *)work->data;
+        *out = work;
+    } else {
+        rg_graph_work_release(work);
+    }
+    pthread_mutex_unlock(&rg_graph_lock);
+    return result;
+}
+
+/* Whether a node of this type may be in `into`: bodies of conditional nodes take only what the device does alone. */
+static CUresult check_place(const CUgraphNodeParams *params, CUgraph into)
+{
+    const unsigned allowed = 1u << CU_GRAPH_NODE_TYPE_KERNEL | 1u << CU_GRAPH_NODE_TYPE_MEMCPY |
+                             1u << CU_GRAPH_NODE_TYPE_MEMSET | 1u << CU_GRAPH_NODE_TYPE_GRAPH |
+                             1u << CU_GRAPH_NODE_TYPE_EMPTY | 1u << CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&rg_graph_lock);
+    const struct rg_graph *graph = rg_graph_find(into, RG_GRAPH_KIND_GRAPH), *child = NULL;
+    bool body = false;
+    for (const struct rg_graph *g = graph; g; g = g->parent)
+        body |= g->body;
+    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        child = rg_graph_find(params->graph.graph, RG_GRAPH_KIND_GRAPH);
+    if (body && (!(allowed & 1u << params->type) || (child && rg_graph_has(child, ~allowed))))
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    pthread_mutex_unlock(&rg_graph_lock);
+    return result;
+}
+
+/* The context of the node: what the parameters name, or the current one. */
+static CUcontext context_of(const CUgraphNodeParams *params)
+{
+    CUcontext context = NULL;
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        context = params->kernel.ctx;
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        context = params->memcpy.copyCtx;
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        context = params->memset.ctx;
+        break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        context = params->memOp.ctx;
+        break;
+    default:
+        break;
+    }
+    if (!context)
+        (void)cuCtxGetCurrent(&context);
+    return context;
+}
+
+/* Checks what needs no memory of its own but the parameters. */
+static CUresult check_simple(const CUgraphNodeParams *params)
+{
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return check_copy(&params->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return check_fill(&params->memset);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        return params->host.fn ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: /* both have the event first */
+        return rg_graph_event_known(params->eventRecord.event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return params->free.dptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+        return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        return rg_graph_unsupported("external semaphores in graphs");
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult rg_graph_work_new(const CUgraphNodeParams *params, CUgraph into, struct rg_graph_work **out)
+{
+    struct rg_graph_work *work = NULL;
+    CUresult result = into ? check_place(params, into) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS)
+        return result;
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        result = check_kernel(&params->kernel);
+        if (result == CUDA_SUCCESS)
+            result = kernel_work(params, &work);
+        break;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        result = child_work(params, into, &work);
+        break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        result = memops_work(params, &work);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        result = allocation_work(params, &work);
+        break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        result = conditional_work(params, into, &work);
+        break;
+    default:
+        result = check_simple(params);
+        if (result == CUDA_SUCCESS && !(work = new_work(params, 0)))
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result != CUDA_SUCCESS)
+        return result;
+    work->context = context_of(params);
+    *out = work;
+    return CUDA_SUCCESS;
+}
