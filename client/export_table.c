@@ -18,6 +18,21 @@ static CUcontext current_context(void)
     return (CUcontext)rg_context_current();
 }
 
+/* The software device runs PTX alone. A program that has another device as well gets what that one runs. */
+static unsigned ptx_architecture(void)
+{
+    unsigned newest = 0;
+    for (unsigned i = 0; i < rg_device_count(); i++) {
+        const struct rg_device_info *info = rg_device((CUdevice)i);
+        const unsigned architecture = info->compute_major * 10 + info->compute_minor;
+        if (strcmp(rg_device_session((CUdevice)i)->hello.driver.kind, "soft") != 0)
+            return 0;
+        if (newest == 0 || architecture < newest)
+            newest = architecture;
+    }
+    return newest;
+}
+
 static size_t devices(struct rg_integrity_device *out, size_t max)
 {
     size_t n = rg_device_count() < max ? rg_device_count() : max;
@@ -41,6 +56,7 @@ static const struct rg_export_operations operations = {
     .context_create = cuCtxCreate_v2,
     .function_count = cuModuleGetFunctionCount,
     .functions = cuModuleEnumerateFunctions,
+    .ptx_architecture = ptx_architecture,
     .devices = devices,
 };
 

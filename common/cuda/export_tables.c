@@ -6,6 +6,7 @@
  */
 #include "common/cuda/export_tables.h"
 
+#include "common/cuda/compile_cache.h"
 #include "common/log.h"
 
 #include <pthread.h>
@@ -353,6 +354,34 @@ static CUresult device_flag(unsigned char *out, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+/* --- da9151d3: the cache of compiled code --- */
+
+static CUresult compile_begin(struct rg_compile **out, unsigned kind, const void *input, size_t size,
+                              const char *options, const char *host, const char *built, unsigned architecture)
+{
+    (void)host, (void)built;
+    return rg_compile_begin(out, operations->ptx_architecture(), kind, input, size, options, architecture);
+}
+
+static CUresult compile_find(const struct rg_compile *compile, unsigned unused, void **data, uint32_t *size)
+{
+    (void)unused;
+    return rg_compile_find(compile, data, size);
+}
+
+static CUresult compile_store(const struct rg_compile *compile, unsigned unused, const void *data,
+                              uint32_t size)
+{
+    (void)unused;
+    return rg_compile_store(compile, data, size);
+}
+
+static CUresult compile_unknown(void)
+{
+    rg_debug("export table %s: slot 5 called, which has no known meaning", compilers_name);
+    return CUDA_ERROR_NOT_SUPPORTED; /* success would mean that something has been found */
+}
+
 static CUresult bypass_create(CUcontext *out, unsigned flags, CUdevice device)
 {
     return operations->context_create(out, flags, device);
@@ -376,6 +405,12 @@ static void fill(void)
     context_checks[3] = (void *)checks_nothing;
     libraries[4] = (void *)libraries_context_id;
     module_walk[7] = (void *)walk_functions;
+    compilers[1] = (void *)compile_begin;
+    compilers[2] = (void *)rg_compile_end;
+    compilers[3] = (void *)compile_find;
+    compilers[4] = (void *)compile_store;
+    compilers[5] = (void *)compile_unknown;
+    compilers[6] = (void *)free;
     extended_device[5] = (void *)device_attribute_extended;
     extended_device[13] = (void *)device_flag;
     context_bypass[1] = (void *)bypass_create;

@@ -31,6 +31,8 @@ struct rg_export_operations {
     /** What cuModuleGetFunctionCount and cuModuleEnumerateFunctions do. */
     CUresult (*function_count)(unsigned *count, CUmodule module);
     CUresult (*functions)(CUfunction *out, unsigned n, CUmodule module);
+    /** The newest architecture, like 130, for which PTX stands in for machine code; 0: devices run machine code. */
+    unsigned (*ptx_architecture)(void);
     /** Describes up to `max` devices as the public calls do; returns how many. */
     size_t (*devices)(struct rg_integrity_device *out, size_t max);
 };

@@ -104,6 +104,11 @@ static CUresult export_context_create(CUcontext *out, unsigned flags, CUdevice d
     return cuCtxCreate_v2(out, flags, device);
 }
 
+static unsigned export_ptx_architecture(void)
+{
+    return sg_enter() == CUDA_SUCCESS ? sg_state.capability : 0;
+}
+
 static size_t export_devices(struct rg_integrity_device *out, size_t max)
 {
     size_t n = 0;
@@ -126,6 +131,7 @@ static const struct rg_export_operations export_operations = {
     .context_create = export_context_create,
     .function_count = cuModuleGetFunctionCount,
     .functions = cuModuleEnumerateFunctions,
+    .ptx_architecture = export_ptx_architecture,
     .devices = export_devices,
 };
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/cuda/image.h"
+#include "common/cuda/ptx_carrier.h"
 #include "common/limits.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/image/image.h"
@@ -121,6 +122,21 @@ static CUresult add_container(struct sg_sources *sources, const struct rg_cuda_i
     return add_entry(sources, &entry, log);
 }
 
+/* An ELF file is machine code, if it is none that carries PTX. */
+static CUresult add_elf(struct sg_sources *sources, const struct rg_cuda_image *image, struct sg_text *log)
+{
+    struct rg_ptx_carrier carrier;
+    const char *text;
+    size_t size, n = 0;
+    if (rg_ptx_carrier_open(&carrier, image->data, image->size))
+        for (; rg_ptx_carrier_next(&carrier, &text, &size); n++)
+            SG_RETURN_IF(sg_sources_add_text(sources, text, size));
+    if (n > 0)
+        return CUDA_SUCCESS;
+    say(log, "the image is machine code of a real device: only PTX can run here");
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
 CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, struct sg_text *log)
 {
     struct rg_cuda_image image;
@@ -128,8 +144,7 @@ CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, stru
     case RG_CUDA_IMAGE_PTX:
         return sg_sources_add_text(sources, image.data, (size_t)image.size);
     case RG_CUDA_IMAGE_ELF:
-        say(log, "the image is machine code of a real device: only PTX can run here");
-        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+        return add_elf(sources, &image, log);
     case RG_CUDA_IMAGE_CONTAINER:
         return add_container(sources, &image, log);
     default:

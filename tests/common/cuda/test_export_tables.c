@@ -50,18 +50,25 @@ static CUresult functions(CUfunction *out, unsigned n, CUmodule module)
         out[i] = (CUfunction)(uintptr_t)(0x300 + i);
     return CUDA_SUCCESS;
 }
+static unsigned newest_ptx;
+static unsigned ptx_architecture(void)
+{
+    return newest_ptx;
+}
 static size_t devices(struct rg_integrity_device *out, size_t max)
 {
     (void)out, (void)max;
     return 0;
 }
-static const struct rg_export_operations operations = {
-    version, primary, load, get_current, context_id, create, function_count, functions, devices};
+static const struct rg_export_operations operations = {version,          primary, load,           get_current,
+                                                       context_id,       create,  function_count, functions,
+                                                       ptx_architecture, devices};
 
 #define RUNTIME   "\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9"
 #define HOOKS     "\xa0\x94\x79\x8c\x2e\x74\x2e\x74\x93\xf2\x08\x00\x20\x0c\x0a\x66"
 #define STORAGE   "\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93"
 #define INTEGRITY "\xd4\x08\x20\x55\xbd\xe6\x70\x4b\x8d\x34\xba\x12\x3c\x66\xe1\xf2"
+#define COMPILERS "\xda\x91\x51\xd3\x3a\xe6\xcc\x41\xa5\xc0\x4f\x26\xd5\x33\xe3\x28"
 #define MODULES   "\x6e\x16\x3f\xbe\xb9\x58\x44\x4d\x83\x5c\xe1\x82\xaf\xf1\x99\x1e"
 #define LIBRARIES "\x21\x31\x8c\x60\x97\x14\x32\x48\x8c\xa6\x41\xff\x73\x24\xc8\xf2"
 
@@ -80,7 +87,7 @@ Test(tables, have_their_sizes_and_no_empty_slot)
     static const struct {
         const char *id;
         size_t words;
-    } sized[] = {{RUNTIME, 13}, {HOOKS, 7}, {INTEGRITY, 3}, {LIBRARIES, 96}};
+    } sized[] = {{RUNTIME, 13}, {HOOKS, 7}, {INTEGRITY, 3}, {LIBRARIES, 96}, {COMPILERS, 7}};
     for (size_t i = 0; i < sizeof sized / sizeof sized[0]; i++) {
         void *const *t = table(sized[i].id);
         cr_assert_eq((uintptr_t)t[0], sized[i].words * 8);
@@ -174,4 +181,37 @@ Test(storage, belongs_to_a_context)
     cr_assert_eq(destroyed, 6);
     current = NULL;
     cr_assert_eq(put(NULL, key, (void *)7, (void *)destroy), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+typedef CUresult (*begin_function)(void **, unsigned, const void *, size_t, const char *, const char *,
+                                   const char *, unsigned, unsigned);
+typedef CUresult (*find_function)(void *, unsigned, void **, uint32_t *);
+
+/* As NVRTC asks; CUDA_SUCCESS without a result made it give out empty programs. */
+Test(compilers, find_nothing_for_devices_of_machine_code)
+{
+    void *const *t = table(COMPILERS);
+    void *compile = (void *)1;
+    newest_ptx = 0;
+    cr_assert_neq(
+        ((begin_function)t[1])(&compile, 1, "BC", 2, " -arch=sm_90", "HOST64", "Aug 20 2025", 90, 0),
+        CUDA_SUCCESS);
+    cr_assert_null(compile);
+    cr_assert_neq(((CUresult(*)(void))t[5])(), CUDA_SUCCESS);
+}
+
+Test(compilers, find_what_carries_ptx_for_others)
+{
+    static const char ptx[] = ".version 8.0\n.target sm_75\n";
+    void *const *t = table(COMPILERS);
+    void *compile, *data = NULL;
+    uint32_t size = 0;
+    newest_ptx = 120;
+    cr_assert_eq(
+        ((begin_function)t[1])(&compile, 1, ptx, sizeof ptx, " -arch=sm_120 -c", "HOST64", "", 120, 0),
+        CUDA_SUCCESS);
+    cr_assert_eq(((find_function)t[3])(compile, 0, &data, &size), CUDA_SUCCESS);
+    cr_assert_not_null(memmem(data, size, ptx, strlen(ptx)));
+    ((void (*)(void *))t[6])(data);
+    cr_assert_eq(((CUresult(*)(void *))t[2])(compile), CUDA_SUCCESS);
 }
