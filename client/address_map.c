@@ -19,6 +19,7 @@ static uint64_t next_id = 1;
 
 struct span {
     uint64_t start, end;
+    unsigned session;
 };
 static struct span *reserved; /* by start, disjoint */
 static size_t n_reserved, reserved_capacity;
@@ -142,7 +143,7 @@ bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
 /* --- reservations -------------------------------------------------------------------------------------- */
 
 /* Reserves a span that no reservation touches yet and notes it at index `at`; the lock is held. */
-static bool reserve_span(uint64_t start, uint64_t end, size_t at)
+static bool reserve_span(unsigned session, uint64_t start, uint64_t end, size_t at)
 {
     void *address = (void *)(uintptr_t)start;
     void *got = mmap(address, end - start, PROT_NONE,
@@ -162,33 +163,51 @@ static bool reserve_span(uint64_t start, uint64_t end, size_t at)
         reserved_capacity = more;
     }
     memmove(&reserved[at + 1], &reserved[at], (n_reserved - at) * sizeof *reserved);
-    reserved[at] = (struct span){start, end};
+    reserved[at] = (struct span){start, end, session};
     n_reserved++;
     return true;
 }
 
-bool rg_map_reserve(uint64_t start, uint64_t size)
+/* Index of the first reservation that ends after `address`; the lock is held. */
+static size_t ends_after(uint64_t address)
 {
-    uint64_t at = start & ~(PAGE - 1), end = (start + size + PAGE - 1) & ~(PAGE - 1);
-    bool good = true;
-    pthread_mutex_lock(&lock);
-    size_t low = 0, high = n_reserved; /* the first reservation that ends after `at` */
+    size_t low = 0, high = n_reserved;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (reserved[middle].end <= at)
+        if (reserved[middle].end <= address)
             low = middle + 1;
         else
             high = middle;
     }
+    return low;
+}
+
+bool rg_map_reserve(unsigned session, uint64_t start, uint64_t size)
+{
+    uint64_t at = start & ~(PAGE - 1), end = (start + size + PAGE - 1) & ~(PAGE - 1);
+    bool good = true;
+    pthread_mutex_lock(&lock);
+    size_t low = ends_after(at);
+    for (size_t i = low; good && i < n_reserved && reserved[i].start < end; i++)
+        good = reserved[i].session == session;
     for (size_t i = low; good && at < end; i++) {
         uint64_t gap_end = i < n_reserved && reserved[i].start < end ? reserved[i].start : end;
         if (at < gap_end) {
             size_t before = n_reserved;
-            good = reserve_span(at, gap_end, i);
+            good = reserve_span(session, at, gap_end, i);
             i += n_reserved - before;
         }
         at = i < n_reserved && gap_end != end ? reserved[i].end : end;
     }
     pthread_mutex_unlock(&lock);
     return good;
+}
+
+int rg_map_reserved_by(uint64_t address)
+{
+    pthread_mutex_lock(&lock);
+    const size_t at = ends_after(address);
+    const int session = at < n_reserved && reserved[at].start <= address ? (int)reserved[at].session : -1;
+    pthread_mutex_unlock(&lock);
+    return session;
 }

@@ -62,7 +62,12 @@ bool rg_map_overlaps(uint64_t start, uint64_t size);
  */
 bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
 
-/** Reserves a device range in this process; false if part of it is in use here by something else. */
-bool rg_map_reserve(uint64_t start, uint64_t size);
+/**
+ * Reserves a device range of a session's server in this process; false if part of it is in use here by something else,
+ * or was once another server's.
+ */
+bool rg_map_reserve(unsigned session, uint64_t start, uint64_t size);
+/** The session whose reservation an address is in; -1: none. */
+int rg_map_reserved_by(uint64_t address);
 
 #endif

@@ -6,6 +6,7 @@
  * is pinned and something queued may still write it; into pinned memory, asynchronously, data lands when the stream
  * gets there.
  */
+#include "client/across.h"
 #include "client/address_map.h"
 #include "client/box.h"
 #include "client/call.h"
@@ -329,6 +330,13 @@ static void describe(const CUDA_MEMCPY3D *c, const struct side *side, bool sourc
     }
 }
 
+static uint64_t owner_of(const struct side *side)
+{
+    return side->type == CU_MEMORYTYPE_ARRAY  ? rg_owner_of(RG_KIND_ARRAY, (uint64_t)side->array)
+           : side->type == CU_MEMORYTYPE_HOST ? 0
+                                              : rg_owner_of_address(side->address);
+}
+
 CUresult rg_copy_box(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
 {
     struct side to, from;
@@ -352,6 +360,12 @@ CUresult rg_copy_box(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
         describe(c, &from, true, &t.box);
     if (!to_host)
         describe(c, &to, false, &t.box);
+    const uint64_t to_owner = owner_of(&to), from_owner = owner_of(&from);
+    if (!to_host && !from_host && rg_owners_apart(to_owner, from_owner)) {
+        const struct rg_across_copy copy = {
+            .to = {to_owner, 0, 0, to.array}, .from = {from_owner, 0, 0, from.array}, .box = &t.box};
+        return rg_across_copy(&copy, stream, !asynchronous);
+    }
     if (!to_host && !from_host)
         return rg_op_rgBoxCopy(&t.box, to.array, from.array, stream, asynchronous);
     const struct side *host = to_host ? &to : &from;
@@ -361,7 +375,12 @@ CUresult rg_copy_box(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
                                    .height = c->Height * c->Depth,
                                    .rows = c->Depth > 1 ? c->Height : 0,
                                    .slice = host->slice};
-    return to_host ? box_out(&t, host->slice) : box_in(&t, host->slice);
+    struct rg_detour detour;
+    status = rg_detour_begin(&detour, to_host ? from_owner : to_owner, stream, !asynchronous);
+    if (status != CUDA_SUCCESS)
+        return status;
+    t.stream = detour.stream;
+    return rg_detour_end(&detour, to_host ? box_out(&t, host->slice) : box_in(&t, host->slice));
 }
 
 /* --- the calls --------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  */
 #include "client/context.h"
 
+#include "client/across.h"
 #include "client/address_map.h"
 #include "client/call.h"
 #include "client/device.h"
@@ -96,6 +97,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 static void forget_contents(uint64_t context)
 {
     rg_managed_drop_context(context);
+    rg_across_context_ended(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
     atomic_store(&rg_owner_session(context)->sticky, CUDA_SUCCESS);
@@ -382,4 +384,34 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     if (status == CUDA_SUCCESS)
         *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_current());
     return status;
+}
+
+/* --- access to other contexts' memory -------------------------------------------------------------------------- */
+
+/* Whether the current context and `peer` are of one server. */
+static CUresult check_peer(CUcontext peer, bool *reachable)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    *reachable = !rg_owners_apart((uint64_t)peer, 0);
+    return shadow_of(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
+    bool reachable;
+    CUresult status = check_peer(peerContext, &reachable);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return reachable ? rg_op_cuCtxEnablePeerAccess(peerContext, Flags) : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
+{
+    bool reachable;
+    CUresult status = check_peer(peerContext, &reachable);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return reachable ? rg_op_cuCtxDisablePeerAccess(peerContext) : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

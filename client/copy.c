@@ -7,6 +7,7 @@
  * Device → host waits for the data; into pinned memory, asynchronously, it lands when the stream gets there.
  */
 #include "client/copy.h"
+#include "client/across.h"
 #include "client/address_map.h"
 #include "client/box.h"
 #include "client/call.h"
@@ -66,7 +67,7 @@ static size_t rows_per_message(const struct rg_host_area *area)
     return area->height > 1 && area->pitch != area->width && rows > MAX_ROWS ? MAX_ROWS : rows;
 }
 
-static CUresult copy_in(const struct copy *copy)
+static CUresult copy_in_here(const struct copy *copy)
 {
     CUresult status = CUDA_SUCCESS;
     if (!rg_on_device(copy->device, copy->device_pitch, copy->host.width, copy->host.height))
@@ -129,7 +130,7 @@ static CUresult copy_out_waiting(const struct copy *copy)
     return status;
 }
 
-static CUresult copy_out(const struct copy *copy)
+static CUresult copy_out_here(const struct copy *copy)
 {
     if (!rg_on_device(copy->device, copy->device_pitch, copy->host.width, copy->host.height))
         return CUDA_ERROR_INVALID_VALUE;
@@ -143,6 +144,45 @@ static CUresult copy_out(const struct copy *copy)
     if (status != CUDA_SUCCESS)
         rg_transfer_cancel(id);
     return status;
+}
+
+/* Either way, in the stream's order: also where the memory is of another server than the stream. */
+static CUresult transfer(const struct copy *copy, CUresult (*move)(const struct copy *copy))
+{
+    struct rg_detour detour;
+    CUresult status =
+        rg_detour_begin(&detour, rg_owner_of_address(copy->device), copy->stream, !copy->asynchronous);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct copy here = *copy;
+    here.stream = detour.stream;
+    return rg_detour_end(&detour, move(&here));
+}
+
+static CUresult copy_in(const struct copy *copy)
+{
+    return rg_several_servers() ? transfer(copy, copy_in_here) : copy_in_here(copy);
+}
+
+static CUresult copy_out(const struct copy *copy)
+{
+    return rg_several_servers() ? transfer(copy, copy_out_here) : copy_out_here(copy);
+}
+
+/* A copy of rows from device to device, if that is between two servers; false: it is not. */
+static bool crosses(CUdeviceptr to, size_t to_pitch, CUdeviceptr from, size_t from_pitch, size_t width,
+                    size_t height, CUstream stream, bool asynchronous, CUresult *status)
+{
+    const struct rg_across_copy copy = {.to = {rg_owner_of_address(to), to, to_pitch, NULL},
+                                        .from = {rg_owner_of_address(from), from, from_pitch, NULL},
+                                        .width = width,
+                                        .height = height};
+    if (!rg_owners_apart(copy.to.owner, copy.from.owner))
+        return false;
+    *status = rg_on_device(to, to_pitch, width, height) && rg_on_device(from, from_pitch, width, height)
+                  ? rg_across_copy(&copy, rg_effective_stream(stream), !asynchronous)
+                  : CUDA_ERROR_INVALID_VALUE;
+    return true;
 }
 
 /* --- one dimension ---------------------------------------------------------------------------------------- */
@@ -174,7 +214,65 @@ static bool on_device(CUdeviceptr address)
 static CUresult device_to_device(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream,
                                  bool asynchronous)
 {
-    return asynchronous ? cuMemcpyDtoDAsync_v2(to, from, size, stream) : cuMemcpyDtoD_v2(to, from, size);
+    CUresult status = check(stream);
+    if (status != CUDA_SUCCESS || !size)
+        return status;
+    if (rg_capture_takes(stream))
+        return !asynchronous
+                   ? rg_capture_refuse(stream)
+                   : rg_capture_copy_1d(to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
+    if (crosses(to, size, from, size, size, 1, stream, asynchronous, &status))
+        return status;
+    if (!rg_on_device(to, 0, size, 1) || !rg_on_device(from, 0, size, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    return asynchronous ? rg_op_cuMemcpyDtoDAsync_v2(to, from, size, stream)
+                        : rg_op_cuMemcpyDtoD_v2(to, from, size);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return device_to_device(dstDevice, srcDevice, ByteCount, NULL, false);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream)
+{
+    return device_to_device(dstDevice, srcDevice, ByteCount, hStream, true);
+}
+
+/* Addresses tell whose they are; contexts of different servers need no access to each other. */
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount)
+{
+    CUresult status = check(NULL);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)dstContext) ||
+        !rg_handle_known(RG_KIND_CONTEXT, (uint64_t)srcContext))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (rg_capture_takes(NULL))
+        return rg_capture_refuse(NULL);
+    if (ByteCount && crosses(dstDevice, ByteCount, srcDevice, ByteCount, ByteCount, 1, NULL, false, &status))
+        return status;
+    return rg_op_cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount, CUstream hStream)
+{
+    CUresult status = check(hStream);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)dstContext) ||
+        !rg_handle_known(RG_KIND_CONTEXT, (uint64_t)srcContext))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (rg_capture_takes(hStream))
+        return rg_capture_copy_1d(dstDevice, CU_MEMORYTYPE_DEVICE, srcDevice, CU_MEMORYTYPE_DEVICE, ByteCount,
+                                  hStream);
+    if (ByteCount &&
+        crosses(dstDevice, ByteCount, srcDevice, ByteCount, ByteCount, 1, hStream, true, &status))
+        return status;
+    return rg_op_cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
 static CUresult host_to_device(CUdeviceptr to, const void *from, size_t size, CUstream stream,
@@ -379,6 +477,9 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
         !(rg_on_device(to.address, to.pitch, width, height) &&
           rg_on_device(from.address, from.pitch, width, height)))
         return CUDA_ERROR_INVALID_VALUE;
+    if (from.device && to.device &&
+        crosses(to.address, to.pitch, from.address, from.pitch, width, height, stream, asynchronous, &status))
+        return status;
     if (from.device && to.device)
         return rg_op_rgCopy2D(to.address, to.pitch, from.address, from.pitch, width, height, stream,
                               asynchronous);

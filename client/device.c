@@ -28,7 +28,6 @@ struct attributes {
 struct entry {
     struct rg_session *session;
     CUdevice number;
-    const struct rg_device_info *info;
 };
 static struct entry devices[RG_DEVICES_MAX];
 static unsigned n_devices;
@@ -61,7 +60,10 @@ static const CUdevice_attribute absent[] = {
 
 const struct rg_device_info *rg_device(CUdevice device)
 {
-    return device >= 0 && (unsigned)device < n_devices ? devices[device].info : NULL;
+    if (device < 0 || (unsigned)device >= n_devices)
+        return NULL;
+    const struct entry *entry = &devices[device];
+    return &entry->session->hello.devices[entry->number];
 }
 
 unsigned rg_device_count(void)
@@ -87,12 +89,11 @@ CUdevice rg_device_here(const struct rg_session *session, CUdevice number)
     return -1;
 }
 
-void rg_devices_list(void)
+void rg_device_list(unsigned device, struct rg_session *session, CUdevice number)
 {
-    for (unsigned i = 0; i < rg_n_sessions; i++)
-        for (uint32_t j = 0; j < rg_sessions[i].hello.n_devices && n_devices < RG_DEVICES_MAX; j++)
-            devices[n_devices++] =
-                (struct entry){&rg_sessions[i], (CUdevice)j, &rg_sessions[i].hello.devices[j]};
+    devices[device] = (struct entry){session, number};
+    if (n_devices <= device)
+        n_devices = device + 1;
 }
 
 CUdevice rg_device_current(void)
@@ -293,8 +294,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     }
     for (CUdevice i = 0; (unsigned)i < n_devices; i++) {
         unsigned d, b, s;
-        if (sscanf(devices[i].info->pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus &&
-            s == slot) {
+        if (sscanf(rg_device(i)->pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus && s == slot) {
             *dev = i;
             return CUDA_SUCCESS;
         }
@@ -316,5 +316,39 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUa
         if ((unsigned)operations[i] >= CU_ATOMIC_OPERATION_MAX)
             return CUDA_ERROR_INVALID_VALUE;
     memset(capabilities, 0, count * sizeof *capabilities);
+    return CUDA_SUCCESS;
+}
+
+/* --- access of devices to each other ------------------------------------------------------------------- */
+
+CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(canAccessPeer, dev, &info);
+    if (status == CUDA_SUCCESS && !rg_device(peerDev))
+        status = CUDA_ERROR_INVALID_DEVICE;
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_device_session(dev) == rg_device_session(peerDev))
+        return rg_op_cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
+    *canAccessPeer = 0; /* of different servers */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+                                 CUdevice dstDevice)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(value, srcDevice, &info);
+    if (status == CUDA_SUCCESS && !rg_device(dstDevice))
+        status = CUDA_ERROR_INVALID_DEVICE;
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_device_session(srcDevice) == rg_device_session(dstDevice))
+        return rg_op_cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
+    if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+        attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = 0;
     return CUDA_SUCCESS;
 }

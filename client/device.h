@@ -18,8 +18,8 @@ struct rg_session *rg_device_session(CUdevice device);
 CUdevice rg_device_there(const struct rg_session *session, CUdevice device);
 /** The device that a session's server gives this number. */
 CUdevice rg_device_here(const struct rg_session *session, CUdevice number);
-/** Makes the list of devices: those of all sessions, one after another. Called once, by rg_session_start. */
-void rg_devices_list(void);
+/** Puts a session's device into the list; while sessions begin. */
+void rg_device_list(unsigned device, struct rg_session *session, CUdevice number);
 /** An attribute as the application sees it; 0 on failure. For checks before a call is sent. */
 int rg_device_attribute(CUdevice device, CUdevice_attribute attribute);
 /** The current context's device; -1 if there is none. */

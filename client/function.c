@@ -7,6 +7,7 @@
 #include "client/context.h"
 #include "client/device.h"
 #include "client/optimisations.h"
+#include "client/owner.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
 
@@ -97,6 +98,7 @@ bool rg_function_read(struct rg_reader *reply, struct rg_function *function, con
         .name = own_name,
         .owner = owner,
         .context = rg_context_current(),
+        .servers = 1u << rg_session_current()->number,
         .info = info,
         .params = copy,
         .params_size = size,

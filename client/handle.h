@@ -41,6 +41,7 @@ struct rg_event {
 
 /* module, library and the functions found in them: client/module.c */
 struct rg_found_function;
+struct rg_spread;
 
 struct rg_module {
     uint64_t context;
@@ -51,6 +52,8 @@ struct rg_module {
 struct rg_library {
     struct rg_found_function *kernels;
     struct rg_found_function *modules; /* by context */
+    struct rg_spread *spread;          /* client/spread.h */
+    _Atomic uint32_t servers;          /* that have it, a bit each */
 };
 
 /** A function or kernel. Immutable once published. */
@@ -62,6 +65,7 @@ struct rg_function {
     struct rg_param_info *params;
     uint32_t params_size;                 /* bytes of the parameter buffer */
     struct rg_found_function *by_context; /* kernels: their functions */
+    _Atomic uint32_t servers;             /* kernels: that have been asked for it */
     int max_dynamic_shared;               /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as set here */
 };
 

@@ -82,6 +82,46 @@ CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id)
     return send_bytes(*id, size, 0, data, size);
 }
 
+CUresult rg_image_copy(const void *pointer, struct rg_image_copy **out)
+{
+    struct rg_cuda_image image, part;
+    if (rg_cuda_image_identify(pointer, &image) == RG_CUDA_IMAGE_UNKNOWN || image.size > RG_IMAGE_MAX)
+        return CUDA_ERROR_INVALID_IMAGE;
+    uint64_t total = image.size;
+    unsigned n = 0;
+    for (; image.prelinked && image.prelinked[n]; n++) {
+        if (n == PARTS_MAX || rg_cuda_image_identify(image.prelinked[n], &part) != RG_CUDA_IMAGE_CONTAINER)
+            return CUDA_ERROR_INVALID_IMAGE;
+        total = ALIGNED(total) + part.size;
+    }
+    total = n ? ALIGNED(total) : total;
+    struct rg_image_copy *copy =
+        total > RG_IMAGE_MAX ? NULL : calloc(1, sizeof *copy + n * sizeof *copy->offsets + total);
+    if (!copy)
+        return total > RG_IMAGE_MAX ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_OUT_OF_MEMORY;
+    copy->size = total;
+    copy->n_parts = n;
+    copy->offsets = (unsigned long long *)(copy + 1);
+    copy->data = (unsigned char *)(copy->offsets + n);
+    memcpy(copy->data, image.data, image.size);
+    uint64_t at = ALIGNED(image.size);
+    for (unsigned i = 0; i < n; i++) {
+        (void)rg_cuda_image_identify(image.prelinked[i], &part);
+        copy->offsets[i] = at;
+        memcpy(copy->data + at, part.data, part.size);
+        at += ALIGNED(part.size);
+    }
+    *out = copy;
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t *id)
+{
+    CUresult status = rg_image_send_bytes(copy->data, copy->size, id);
+    return status == CUDA_SUCCESS && copy->n_parts ? rg_op_rgImageParts(*id, copy->n_parts, copy->offsets)
+                                                   : status;
+}
+
 CUresult rg_image_read_file(const char *path, void **out, size_t *out_size)
 {
     FILE *file = fopen(path, "rbe");

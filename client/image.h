@@ -13,6 +13,16 @@ struct rg_call;
 CUresult rg_image_send(const void *pointer, uint64_t *id);
 /** The same for `size` bytes of whatever a linker takes. */
 CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id);
+/** An image as it is sent: containers one behind the other, each at a multiple of 16. One allocation. */
+struct rg_image_copy {
+    uint64_t size;
+    unsigned n_parts; /* behind the first */
+    unsigned long long *offsets;
+    unsigned char *data;
+};
+/** Copies the image at `pointer` with all that belongs to it; the caller frees it. */
+CUresult rg_image_copy(const void *pointer, struct rg_image_copy **out);
+CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t *id);
 /** Reads a file into memory that the caller frees; a NUL is added behind its *size bytes, so that PTX text ends. */
 CUresult rg_image_read_file(const char *path, void **out, size_t *size);
 

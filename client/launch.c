@@ -6,6 +6,7 @@
 #include "client/device.h"
 #include "client/function.h"
 #include "client/handle.h"
+#include "client/spread.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
@@ -110,7 +111,12 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     const struct rg_function *function = rg_function_of(f);
     if (!function || !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
         return CUDA_ERROR_INVALID_HANDLE;
-    status = check_dimensions(function, d);
+    if (rg_owners_apart(rg_owner_of(RG_KIND_STREAM, (uint64_t)stream), 0) ||
+        rg_owners_apart(rg_owner_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
+        return CUDA_ERROR_INVALID_HANDLE; /* of another server than the current context */
+    status = rg_spread_to(RG_KIND_KERNEL, (uint64_t)f, 0);
+    if (status == CUDA_SUCCESS)
+        status = check_dimensions(function, d);
     if (status != CUDA_SUCCESS)
         return status;
     if (rg_capture_takes(stream)) {

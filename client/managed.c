@@ -12,6 +12,7 @@
 #include "client/device.h"
 #include "client/handle.h"
 #include "client/lane.h"
+#include "client/owner.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
@@ -317,7 +318,7 @@ static CUresult place(struct managed *m, CUdeviceptr *out, size_t size, enum rg_
                              .flags = flags,
                              .context = m->context,
                              .device = rg_device_current()};
-    if (!rg_map_reserve(m->start, m->size)) {
+    if (!rg_map_reserve(rg_session_current()->number, m->start, m->size)) {
         rg_error("the server's address for managed memory is in use in this program");
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

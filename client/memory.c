@@ -11,6 +11,7 @@
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/managed.h"
+#include "client/owner.h"
 #include "common/cuda/graph/graph.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
@@ -61,7 +62,7 @@ static CUresult allocate(struct request *request, CUdeviceptr *out)
                                  .context = rg_context_current(),
                                  .device = rg_device_current(),
                                  .pool = (uint64_t)request->pool};
-        if (rg_map_reserve(address, size)) {
+        if (rg_map_reserve(rg_session_current()->number, address, size)) {
             if (rg_map_add(&range)) {
                 *out = address;
             } else {
@@ -139,9 +140,17 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return status;
     if (rg_map_remove(dptr, 1u << RG_RANGE_MANAGED, NULL))
         return rg_managed_free(dptr, &status) ? status : CUDA_ERROR_INVALID_VALUE;
+    const uint64_t owner = rg_owner_of_address(dptr);
     if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL, NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return rg_op_cuMemFree_v2(dptr);
+    if (!rg_owners_apart(owner, 0))
+        return rg_op_cuMemFree_v2(dptr);
+    struct rg_lane *lane = rg_lane_current(); /* of another server than the current context */
+    if (!rg_lane_push_context(lane, owner))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    status = rg_op_cuMemFree_v2(dptr);
+    lane->n_contexts--;
+    return status;
 }
 
 static CUresult ask_async(const struct request *request, CUdeviceptr *address)

@@ -10,6 +10,8 @@
 #include "client/handle.h"
 #include "client/image.h"
 #include "client/lane.h"
+#include "client/owner.h"
+#include "client/spread.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -134,18 +136,25 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
         status = rg_image_send(code, &id);
     if (status != CUDA_SUCCESS)
         return status;
-    CUlibrary handle = (CUlibrary)rg_handle_create(RG_KIND_LIBRARY);
-    if (!handle)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_image_copy *copy;
+    status = rg_spread_keep(code, &copy);
+    CUlibrary handle = (CUlibrary)(status == CUDA_SUCCESS ? rg_handle_create(RG_KIND_LIBRARY) : 0);
+    if (!handle) {
+        free(copy);
+        return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
+    }
     struct rg_call reply;
     status = rg_op_rgLibraryLoad(&handle, id, jit.count, jit.options, jit.values, 0, NULL, NULL,
                                  log_size(jit.info_size), log_size(jit.error_size), &reply);
     rg_jit_answer(&jit, &reply);
     rg_call_done(&reply);
-    if (status == CUDA_SUCCESS)
+    if (status == CUDA_SUCCESS) {
+        rg_spread_note((uint64_t)handle, copy, &jit);
         *library = handle;
-    else
+    } else {
+        free(copy);
         rg_handle_delete(RG_KIND_LIBRARY, (uint64_t)handle);
+    }
     return status;
 }
 
@@ -178,7 +187,7 @@ CUresult cuLibraryUnload(CUlibrary library)
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
-    status = rg_op_cuLibraryUnload(library);
+    status = rg_spread_unload((uint64_t)library, rg_op_cuLibraryUnload);
     rg_found_lock();
     for (struct rg_found_function *found = shadow->library.kernels; found; found = found->next) {
         struct rg_shadow *kernel = rg_handle_shadow(RG_KIND_KERNEL, found->handle);
@@ -432,7 +441,7 @@ static void note_variable(CUdeviceptr address, size_t size)
                              .kind = RG_RANGE_GLOBAL,
                              .context = rg_context_current(),
                              .device = rg_device_current()};
-    if (size && rg_map_reserve(address, size))
+    if (size && rg_map_reserve(rg_session_current()->number, address, size))
         (void)rg_map_add(&range);
 }
 

@@ -1,5 +1,5 @@
 /*
- * nvml.h - the management library's state: what the server's inventory said, between the first nvmlInit and
+ * nvml.h - the management library's state: what the servers' inventories said, between the first nvmlInit and
  * the last nvmlShutdown.
  *
  * No session is opened: the inventory is asked for over connections of their own, once by the first nvmlInit and
@@ -46,6 +46,18 @@ enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, unsigned *pids, uns
  * same. Returns how many, 0 if none were.
  */
 unsigned rg_nvml_shown(const char *server, uint32_t *ordinals);
+
+/** A device of the list that the user's servers make together. */
+struct rg_nvml_listed {
+    unsigned server; /* in the order in which the user named them */
+    char name[256];  /* of the server */
+    uint32_t ordinal;
+};
+/**
+ * The devices of several servers as NVML shows them, RG_DEVICES_MAX at most; asks the servers if that has not been done.
+ * False: one does not answer, or they have too few; it was said.
+ */
+bool rg_nvml_list(struct rg_nvml_listed *out, unsigned *n);
 
 /* --- text (nvml_text.c) --------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 #include "client/address_map.h"
 #include "client/context.h"
 #include "client/device.h"
+#include "client/lane.h"
 
 uint64_t rg_owner_look_up(enum rg_kind kind, uint64_t handle)
 {
@@ -20,7 +21,7 @@ uint64_t rg_owner_look_up_address(uint64_t address)
 {
     struct rg_range range;
     if (!rg_map_find(address, &range) || !rg_range_on_device(&range))
-        return 0;
+        return (uint64_t)(rg_map_reserved_by(address) + 1);
     return range.context ? range.context : rg_owner_look_up_device(range.device);
 }
 

@@ -1,8 +1,8 @@
 /*
  * session.c - beginning and end of the session.
  *
- * The happy path of rg_session_start: connect to REMOTE_GPU_SERVER, say hello, map operation numbers, start the
- * sender thread. What fails is told once on stderr with the reason and what to do; the application sees a machine
+ * The happy path of rg_session_start: connect to the servers of REMOTE_GPU_SERVER, say hello, map operation numbers,
+ * start the sender threads. What fails is told once on stderr with the reason and what to do; the application sees a machine
  * without a CUDA device.
  */
 #include "client/session.h"
@@ -13,6 +13,7 @@
 #include "client/optimisations.h"
 #include "client/query.h"
 #include "client/receiver.h"
+#include "client/servers.h"
 #include "client/stats.h"
 #include "client/transfer.h"
 #include "client/visible.h"
@@ -91,13 +92,20 @@ static void choose_devices(const char *server, struct rg_client_hello *hello)
         hello->gpu_indices[hello->n_gpu_indices++] = n_shown ? shown[visible[i]] : visible[i];
 }
 
-static bool say_hello(struct rg_session *session)
+/* `wish`: the devices and the part of the address space, where several servers are used. */
+static bool say_hello(struct rg_session *session, const struct rg_client_hello *wish)
 {
     const char *server = session->server;
     struct rg_control hello, answer;
     rg_client_hello_init(&hello, RG_PURPOSE_SESSION);
     memcpy(hello.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest);
-    choose_devices(server, &hello.client_hello);
+    if (wish) {
+        hello.client_hello.n_gpu_indices = wish->n_gpu_indices;
+        memcpy(hello.client_hello.gpu_indices, wish->gpu_indices, sizeof wish->gpu_indices);
+        hello.client_hello.address_part = wish->address_part;
+    } else {
+        choose_devices(server, &hello.client_hello);
+    }
     enum rg_status status = rg_control_send(session->conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(session->conn, 60000, &answer);
@@ -120,7 +128,7 @@ static bool say_hello(struct rg_session *session)
 }
 
 /* Connects to one server and says hello; what fails is told. */
-static bool connect_to(struct rg_session *session, const char *server)
+static bool connect_to(struct rg_session *session, const char *server, const struct rg_client_hello *wish)
 {
     snprintf(session->server, sizeof session->server, "%s", server);
     char why[256] = "";
@@ -131,22 +139,107 @@ static bool connect_to(struct rg_session *session, const char *server)
                  server, why);
         return false;
     }
-    if (say_hello(session))
+    if (say_hello(session, wish))
         return true;
     rg_conn_destroy(session->conn);
     session->conn = NULL;
     return false;
 }
 
-/* The first server of the list (separated by commas) that takes us. */
-static bool connect_to_any(struct rg_session *session, const char *servers)
+/* The first of alternatives that takes us. */
+static bool connect_to_any(struct rg_session *session, char *alternatives)
 {
-    RG_CLEANUP_FREE char *list = strdup(servers);
-    char *rest = list, *server;
-    while (rest && (server = strsep(&rest, ",")))
-        if (*server && connect_to(session, server))
+    char *rest = alternatives, *server;
+    while (rest && (server = rg_servers_next(&rest)))
+        if (connect_to(session, server, NULL))
             return true;
     return false;
+}
+
+/* --- several servers --------------------------------------------------------------------------------------- */
+
+/* The devices that CUDA_VISIBLE_DEVICES leaves of the list, in its order; returns how many. */
+static unsigned leave_visible(struct rg_nvml_listed *devices, unsigned n)
+{
+    static struct rg_nvml_listed all[RG_DEVICES_MAX];
+    uint32_t visible[RG_DEVICES_MAX], n_visible;
+    if (!rg_visible_devices(visible, RG_DEVICES_MAX, &n_visible))
+        return n;
+    memcpy(all, devices, n * sizeof *devices);
+    unsigned kept = 0;
+    while (kept < n_visible && visible[kept] < n) {
+        devices[kept] = all[visible[kept]];
+        kept++;
+    }
+    return kept;
+}
+
+/* A session on each server that has one of the devices. Servers are numbered by their place in the user's list, so that
+ * their device addresses do not depend on what is visible. */
+static bool connect_to_all(void)
+{
+    static struct rg_nvml_listed devices[RG_DEVICES_MAX];
+    struct rg_client_hello *wish = calloc(1, sizeof *wish);
+    unsigned n;
+    bool good = wish && rg_nvml_list(devices, &n);
+    if (good)
+        n = leave_visible(devices, n);
+    for (unsigned server = 0; server < RG_SERVERS_MAX && good; server++) {
+        const char *name = NULL;
+        wish->n_gpu_indices = 0;
+        wish->address_part = server;
+        for (unsigned i = 0; i < n; i++)
+            if (devices[i].server == server) {
+                rg_device_list(i, &rg_sessions[rg_n_sessions], (CUdevice)wish->n_gpu_indices);
+                wish->gpu_indices[wish->n_gpu_indices++] = devices[i].ordinal;
+                name = devices[i].name;
+            }
+        if (!name)
+            continue;
+        good = connect_to(&rg_sessions[rg_n_sessions], name, wish);
+        rg_n_sessions += good;
+    }
+    free(wish);
+    if (good)
+        return true;
+    while (rg_n_sessions) {
+        struct rg_session *session = &rg_sessions[--rg_n_sessions];
+        rg_conn_destroy(session->conn);
+        session->conn = NULL;
+    }
+    return false;
+}
+
+/* --- start and end ------------------------------------------------------------------------------------------- */
+
+/* Sessions on the servers that the user names. */
+static bool connect_sessions(void)
+{
+    struct rg_servers servers;
+    if (!rg_servers_read(&servers, rg_servers_named()))
+        return false;
+    bool good;
+    if (servers.n > 1) {
+        good = connect_to_all();
+    } else {
+        good = connect_to_any(&rg_sessions[0], servers.items[0]);
+        rg_n_sessions = good;
+        for (uint32_t i = 0; good && i < rg_sessions[0].hello.n_devices; i++)
+            rg_device_list(i, &rg_sessions[0], (CUdevice)i);
+    }
+    rg_servers_free(&servers);
+    return good;
+}
+
+static enum rg_status begin(struct rg_session *session)
+{
+    session->number = (unsigned)(session - rg_sessions);
+    map_operations(session);
+    rg_receiver_init(session);
+    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u", (unsigned long long)session->hello.session,
+            session->server, rg_conn_transport(session->conn), session->hello.n_devices,
+            session->hello.driver.version / 1000, session->hello.driver.version % 1000 / 10);
+    return rg_command_start(session);
 }
 
 static CUresult start(void)
@@ -157,21 +250,13 @@ static CUresult start(void)
         rg_info("CUDA_VISIBLE_DEVICES leaves no device");
         return CUDA_ERROR_NO_DEVICE;
     }
-    const char *servers = getenv("REMOTE_GPU_SERVER");
-    struct rg_session *session = &rg_sessions[0];
-    if (!connect_to_any(session, servers && *servers ? servers : RG_DEFAULT_SERVER))
+    if (!connect_sessions())
         return CUDA_ERROR_NO_DEVICE;
-    map_operations(session);
-    rg_receiver_init(session);
-    if (rg_command_start(session) != RG_OK)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    rg_n_sessions = 1;
-    rg_devices_list();
     pthread_atfork(NULL, NULL, after_fork_in_child);
     rg_stats_start();
-    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u", (unsigned long long)session->hello.session,
-            session->server, rg_conn_transport(session->conn), session->hello.n_devices,
-            session->hello.driver.version / 1000, session->hello.driver.version % 1000 / 10);
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        if (begin(&rg_sessions[i]) != RG_OK)
+            return CUDA_ERROR_OUT_OF_MEMORY;
     return CUDA_SUCCESS;
 }
 

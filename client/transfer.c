@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum transfer_kind { LANDING, LATE_LANDING, PULL, HOST_CALL };
+enum transfer_kind { LANDING, LATE_LANDING, STAGED_LANDING, PULL, HOST_CALL, POINT };
 
 struct transfer {
     struct transfer *next; /* in its bucket, later in the queue of due host calls */
@@ -29,13 +29,20 @@ struct transfer {
     CUstream stream;
     void *user;
     CUresult status; /* for callbacks */
+    void (*landed)(void *user, bool complete);
+    uint64_t received; /* STAGED_LANDING: bytes */
+    struct rg_supply *supply;
+    void (*reached)(void *user, bool alive);
 };
 
+/* What the sender thread has to send: a part of a pull, or that a point is released. */
 struct pull_part {
     struct pull_part *next;
     struct rg_session *session;
     uint64_t id, offset, size;
     struct rg_host_area area;
+    struct rg_supply *last_of; /* whose last part this is */
+    bool release;
 };
 
 #define BUCKETS 256
@@ -128,6 +135,44 @@ uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUst
     return add(transfer);
 }
 
+uint64_t rg_landing_create_for(struct rg_session *session, const struct rg_host_area *area,
+                               void (*landed)(void *user, bool complete), void *user)
+{
+    struct transfer *transfer = calloc(1, sizeof *transfer);
+    if (!transfer)
+        return 0;
+    transfer->session = session;
+    transfer->kind = STAGED_LANDING;
+    transfer->area = *area;
+    transfer->landed = landed;
+    transfer->user = user;
+    return add(transfer);
+}
+
+uint64_t rg_pull_create_supplied(struct rg_session *session, size_t size, struct rg_supply *supply)
+{
+    struct transfer *transfer = calloc(1, sizeof *transfer);
+    if (!transfer)
+        return 0;
+    transfer->session = session;
+    transfer->kind = PULL;
+    transfer->area = (struct rg_host_area){NULL, size, size, 1, 0, 0};
+    transfer->supply = supply;
+    return add(transfer);
+}
+
+uint64_t rg_point_create(struct rg_session *session, void (*reached)(void *user, bool alive), void *user)
+{
+    struct transfer *transfer = calloc(1, sizeof *transfer);
+    if (!transfer)
+        return 0;
+    transfer->session = session;
+    transfer->kind = POINT;
+    transfer->reached = reached;
+    transfer->user = user;
+    return add(transfer);
+}
+
 void rg_landing_destroy(uint64_t id)
 {
     pthread_mutex_lock(&lock);
@@ -145,17 +190,18 @@ static void finished(enum transfer_kind kind)
     }
 }
 
-void rg_transfer_cancel(uint64_t id)
+bool rg_transfer_cancel(uint64_t id)
 {
     pthread_mutex_lock(&lock);
     struct transfer *transfer = take(id);
     pthread_mutex_unlock(&lock);
     if (!transfer)
-        return;
+        return false;
     finished(transfer->kind);
     if (transfer->kind != LANDING)
         rg_receiver_expect_notices(transfer->session, -1);
     free(transfer);
+    return true;
 }
 
 bool rg_transfers_may_write_host(void)
@@ -168,6 +214,7 @@ bool rg_transfers_may_write_host(void)
 
 void rg_transfers_drop(struct rg_session *session)
 {
+    struct transfer *dropped = NULL;
     pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < BUCKETS; i++)
         for (struct transfer **at = &buckets[i]; *at;) {
@@ -179,9 +226,21 @@ void rg_transfers_drop(struct rg_session *session)
             *at = transfer->next;
             if (transfer->kind == LATE_LANDING || transfer->kind == HOST_CALL)
                 n_host_writers--;
-            free(transfer);
+            transfer->next = dropped;
+            dropped = transfer;
         }
     pthread_mutex_unlock(&lock);
+    while (dropped) {
+        struct transfer *transfer = dropped;
+        dropped = transfer->next;
+        if (transfer->reached)
+            transfer->reached(transfer->user, false);
+        if (transfer->landed)
+            transfer->landed(transfer->user, false);
+        if (transfer->supply)
+            transfer->supply->finish(transfer->supply);
+        free(transfer);
+    }
 }
 
 /* --- areas --------------------------------------------------------------------------------------------- */
@@ -264,9 +323,17 @@ static enum rg_status host_call_due(struct rg_session *session, const struct rg_
 {
     pthread_mutex_lock(&lock);
     struct transfer *call = find(session, notice->id);
-    if (!call || call->kind != HOST_CALL) {
+    if (!call || (call->kind != HOST_CALL && call->kind != POINT)) {
         pthread_mutex_unlock(&lock);
         return RG_ERR_PROTOCOL;
+    }
+    if (call->kind == POINT) {
+        take(notice->id);
+        pthread_mutex_unlock(&lock);
+        rg_receiver_expect_notices(session, -1);
+        call->reached(call->user, !notice->arg[1]);
+        free(call);
+        return RG_OK;
     }
     if (notice->arg[1]) { /* the driver refused it */
         pthread_mutex_unlock(&lock);
@@ -293,11 +360,15 @@ static enum rg_status landing_part(struct rg_session *session, const struct rg_n
     const uint64_t offset = notice->arg[0], size = notice->arg[1];
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(session, notice->id);
-    bool good = transfer && (transfer->kind == LANDING || transfer->kind == LATE_LANDING) &&
-                size == bulk_size && offset <= area_size(&transfer->area) &&
-                size <= area_size(&transfer->area) - offset;
+    bool good = transfer && transfer->kind <= STAGED_LANDING && size == bulk_size &&
+                offset <= area_size(&transfer->area) && size <= area_size(&transfer->area) - offset;
     struct rg_host_area area = good ? transfer->area : (struct rg_host_area){0};
     enum transfer_kind kind = good ? transfer->kind : LANDING;
+    if (good)
+        transfer->received += size;
+    const bool complete = good && transfer->received == area_size(&transfer->area);
+    void (*landed)(void *, bool) = good ? transfer->landed : NULL;
+    void *user = good ? transfer->user : NULL;
     pthread_mutex_unlock(&lock);
     if (!good)
         return RG_ERR_PROTOCOL;
@@ -306,15 +377,24 @@ static enum rg_status landing_part(struct rg_session *session, const struct rg_n
         return RG_OK; /* the next receive reports the broken connection */
     if (status == RG_ERR_FAULT)
         rg_session_async_error(session, CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyOut);
-    if (notice->arg[2] && kind == LATE_LANDING) {
+    if (notice->arg[2] && kind != LANDING) {
         finished(kind);
         rg_landing_destroy(notice->id);
         rg_receiver_expect_notices(session, -1);
+        if (landed)
+            landed(user, complete);
     }
     return RG_OK;
 }
 
 /* --- pulls --------------------------------------------------------------------------------------------- */
+
+/* For the sender thread; the lock is held. */
+static void enqueue(struct pull_part *part)
+{
+    *pull_last = part;
+    pull_last = &part->next;
+}
 
 static enum rg_status pull_due(struct rg_session *session, const struct rg_notice *notice)
 {
@@ -334,16 +414,64 @@ static enum rg_status pull_due(struct rg_session *session, const struct rg_notic
     part->offset = notice->arg[0];
     part->size = notice->arg[1];
     part->area = transfer->area;
-    *pull_last = part;
-    pull_last = &part->next;
     bool last = part->offset + part->size == total;
+    struct rg_supply *supply = transfer->supply, *start = NULL;
+    if (last && supply)
+        part->last_of = supply;
+    if (supply && supply->memory)
+        part->area.memory = supply->memory;
+    if (supply && !supply->memory && part->size) {
+        start = supply->started ? NULL : supply;
+        supply->started = true;
+        struct pull_part **end = &supply->waiting;
+        while (*end)
+            end = &(*end)->next;
+        *end = part;
+    } else {
+        enqueue(part);
+    }
     if (last)
         free(take(notice->id));
     pthread_mutex_unlock(&lock);
     if (last)
         rg_receiver_expect_notices(session, -1);
+    if (start)
+        start->start(start);
     rg_command_wake_sender(session);
     return RG_OK;
+}
+
+void rg_supply_ready(struct rg_session *session, struct rg_supply *supply, unsigned char *memory)
+{
+    pthread_mutex_lock(&lock);
+    supply->memory = memory;
+    supply->started = true;
+    while (supply->waiting) {
+        struct pull_part *part = supply->waiting;
+        supply->waiting = part->next;
+        part->next = NULL;
+        part->area.memory = memory;
+        enqueue(part);
+    }
+    pthread_mutex_unlock(&lock);
+    rg_command_wake_sender(session);
+}
+
+void rg_point_release(struct rg_session *session, uint64_t id)
+{
+    struct pull_part *part = calloc(1, sizeof *part);
+    if (!part) {
+        rg_session_end(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory to let a stream of %s go on",
+                       session->server);
+        return;
+    }
+    part->session = session;
+    part->id = id;
+    part->release = true;
+    pthread_mutex_lock(&lock);
+    enqueue(part);
+    pthread_mutex_unlock(&lock);
+    rg_command_wake_sender(session);
 }
 
 bool rg_pull_send_next(struct rg_session *session)
@@ -362,6 +490,10 @@ bool rg_pull_send_next(struct rg_session *session)
     pthread_mutex_unlock(&lock);
     if (!part)
         return false;
+    if (part->release) {
+        struct rg_answer done = {.type = RG_ANSWER_HOST_DONE, .id = part->id};
+        rg_command_answer(session, &done, NULL, 0);
+    }
     while (part->size) {
         struct iovec rows[ROWS];
         size_t covered;
@@ -371,6 +503,8 @@ bool rg_pull_send_next(struct rg_session *session)
         part->offset += covered;
         part->size -= covered;
     }
+    if (part->last_of)
+        part->last_of->finish(part->last_of);
     free(part);
     return true;
 }

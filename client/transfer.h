@@ -5,6 +5,7 @@
  *   landing   device → host: the worker sends the data by RG_NOTICE_LANDING, in parts
  *   pull      host → device: the worker asks for the data by RG_NOTICE_PULL, part by part
  *   host call a function of the application that a stream waits for
+ *   point     a place in a stream: this client is told when the stream is there, and lets it go on
  */
 #ifndef RG_CLIENT_TRANSFER_H
 #define RG_CLIENT_TRANSFER_H
@@ -36,8 +37,36 @@ uint64_t rg_pull_create(struct rg_session *session, const struct rg_host_area *a
 /** Registers a host function (callback NULL) or stream callback. */
 uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUstreamCallback callback,
                              CUstream stream, void *user);
-/** Forgets a transfer or host call whose record could not be sent. */
-void rg_transfer_cancel(uint64_t id);
+/**
+ * A landing in memory of this client's: `landed` is called when nothing more comes, by the reader, which it must not hold
+ * up. `complete`: all bytes have arrived.
+ */
+uint64_t rg_landing_create_for(struct rg_session *session, const struct rg_host_area *area,
+                               void (*landed)(void *user, bool complete), void *user);
+
+/** The source of a pull that is fetched only when the worker asks for it. */
+struct rg_supply {
+    void (*start)(struct rg_supply *supply);  /* asked for; by the reader, which it must not hold up */
+    void (*finish)(struct rg_supply *supply); /* nothing of it is needed any more */
+    /* of transfer.c */
+    unsigned char *memory;
+    bool started;
+    struct pull_part *waiting;
+};
+/** Registers a pull of `size` bytes. */
+uint64_t rg_pull_create_supplied(struct rg_session *session, size_t size, struct rg_supply *supply);
+/** The bytes are in `memory`, which must stay until `finish` is called. Any thread. */
+void rg_supply_ready(struct rg_session *session, struct rg_supply *supply, unsigned char *memory);
+
+/**
+ * Registers a point, to be put into a stream as a host call is. `reached` is called by the reader, which it must not
+ * hold up; `alive` is false if the stream will never get there. A stream that is there waits for rg_point_release.
+ */
+uint64_t rg_point_create(struct rg_session *session, void (*reached)(void *user, bool alive), void *user);
+void rg_point_release(struct rg_session *session, uint64_t id);
+
+/** Forgets a transfer, host call or point whose record could not be sent; false: it was finished already. */
+bool rg_transfer_cancel(uint64_t id);
 /** Whether memory of the host may still be written by something queued: landings or host functions. */
 bool rg_transfers_may_write_host(void);
 /** Forgets those of a session that has ended. */

@@ -10,6 +10,7 @@
 #include "client/call.h"
 #include "client/device.h"
 #include "client/handle.h"
+#include "client/owner.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
 
@@ -76,7 +77,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
         status = rg_op_cuMemAddressReserve(&address, size, alignment, addr, flags);
         if (status != CUDA_SUCCESS)
             break;
-        if (rg_map_reserve(address, size)) {
+        if (rg_map_reserve(rg_session_current()->number, address, size)) {
             *ptr = address;
             break;
         }

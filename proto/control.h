@@ -116,6 +116,7 @@ struct rg_client_hello {
     uint32_t gpu_indices[RG_DEVICES_MAX];
     uint64_t memory_bytes;
     uint32_t memory_millionths;
+    uint32_t address_part; /* where device memory should lie, so that servers of one client do not collide */
     struct rg_identity identity;
     uint64_t capabilities;
     uint32_t credential_size;

@@ -130,6 +130,9 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     if (from->memory_millionths > 1000000)
         return RG_ERR_LIMIT;
     to->memory_millionths = from->memory_millionths;
+    if (from->address_part >= RG_SERVERS_MAX)
+        return RG_ERR_LIMIT;
+    to->address_part = from->address_part;
     TRY(get_identity(&to->identity, from->identity));
     to->capabilities = from->capabilities;
     if (from->credential.len > RG_CONTROL_CREDENTIAL)

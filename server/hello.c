@@ -14,7 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+#define ADDRESS_PART (2ull << 40) /* more than the kernel's random offsets */
 
 /* What this worker calls without looking whether it is there. */
 static const struct {
@@ -69,6 +72,23 @@ static bool check(CUresult result, const char *call, char *why, size_t why_size)
         name = "unknown error";
     rg_explain(why, why_size, "%s failed: %s (%d)", call, name, (int)result);
     return false;
+}
+
+/*
+ * Keeps device memory out of the parts of the address space that the client's other servers use: the client knows
+ * memory by its address alone. The software device takes its part by name; other drivers take what the kernel offers,
+ * which is below what is taken here. (That is likely, not certain: the client checks every address that it gets.)
+ */
+static void take_part(uint32_t part)
+{
+    char text[12];
+    if (part == 0)
+        return;
+    snprintf(text, sizeof text, "%u", part);
+    if (setenv("SOFTGPU_ADDRESS_PART", text, 1) != 0 ||
+        mmap(NULL, part * ADDRESS_PART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) ==
+            MAP_FAILED)
+        rg_info("part %u of the address space is not to be had: %s", part, strerror(errno));
 }
 
 static bool load_driver(const struct rg_hello *hello, uint32_t *version, char *why, size_t why_size)
@@ -164,6 +184,7 @@ enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn *con
     rg_server_hello_init(&answer);
     struct rg_server_hello *server = &answer.server_hello;
     int count = 0;
+    take_part(client.client_hello.address_part);
     bool good = load_driver(hello, &server->driver.version, why, sizeof why) &&
                 check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, sizeof why);
     if (good && (uint32_t)count < hello->n_devices) {

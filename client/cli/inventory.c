@@ -23,11 +23,14 @@ struct rg_answer_of *rg_inventory_ask(const struct rg_cli_settings *settings, en
         rg_error("out of memory");
         return NULL;
     }
+    unsigned gpus = 0;
     for (size_t i = 0; i < n; i++) {
         struct rg_answer_of *answer = &answers[i];
+        answer->first = gpus;
         answer->server = settings->server.items[i];
         answer->ok = rg_query(answer->server, purpose, settings->timeout_ns, &answer->message, answer->why,
                               sizeof answer->why) == RG_OK;
+        gpus += answer->ok ? answer->message.inventory.n_devices : 0;
     }
     return answers;
 }

@@ -12,6 +12,7 @@
 
 struct rg_answer_of {
     const char *server;
+    unsigned first; /* number of its first GPU in the list of all servers that answered */
     bool ok;
     struct rg_control message; /* an inventory if ok */
     char why[1024];            /* else the reason */

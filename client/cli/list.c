@@ -7,23 +7,23 @@
 #include <stdio.h>
 #include <time.h>
 
-static void print_device(const struct rg_device_info *device)
+static void print_device(const struct rg_device_info *device, unsigned first)
 {
     char total[24], available[24] = "n/a";
     rg_bytes_text(device->memory_total, total, sizeof total);
     if (device->memory_free_known)
         rg_bytes_text(device->memory_free, available, sizeof available);
-    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s\n", device->ordinal, device->name,
+    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s\n", first + device->ordinal, device->name,
            device->compute_major, device->compute_minor, total, available);
 }
 
-static void print_session(const struct rg_session_info *session)
+static void print_session(const struct rg_session_info *session, unsigned first)
 {
     long long seconds = (long long)time(NULL) - (long long)session->since_unix;
     printf("  session %llu: %s@%s, process %u, for %lld s, GPU ", (unsigned long long)session->id,
            session->identity.user, session->identity.host, session->identity.pid, seconds > 0 ? seconds : 0);
     for (uint32_t i = 0; i < session->n_devices; i++)
-        printf("%s%u", i ? "," : "", session->devices[i]);
+        printf("%s%u", i ? "," : "", first + session->devices[i]);
     printf(": %s\n", session->identity.command);
 }
 
@@ -34,9 +34,9 @@ static void print_server(const struct rg_answer_of *answer)
            inventory->driver.kind, inventory->driver.version / 1000, inventory->driver.version % 1000 / 10,
            inventory->sessions_running, inventory->limits.sessions);
     for (uint32_t i = 0; i < inventory->n_devices; i++)
-        print_device(&inventory->devices[i]);
+        print_device(&inventory->devices[i], answer->first);
     for (uint32_t i = 0; i < inventory->n_sessions; i++)
-        print_session(&inventory->sessions[i]);
+        print_session(&inventory->sessions[i], answer->first);
     if (inventory->n_sessions < inventory->sessions_running)
         printf("  and %u more sessions\n", inventory->sessions_running - inventory->n_sessions);
 }

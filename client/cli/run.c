@@ -1,7 +1,7 @@
 /*
- * run.c - remote-gpu run: a command whose CUDA calls go to a server.
+ * run.c - remote-gpu run: a command whose CUDA calls go to servers.
  *
- * With a server: check that it answers, set the environment, exec; nothing of remote-gpu stays but the
+ * With servers: check that they answer, set the environment, exec; nothing of remote-gpu stays but the
  * libraries in the command's process. With --local: start a private server, run the command as a child, stop
  * the server.
  */
@@ -9,10 +9,14 @@
 #include "client/cli/environment.h"
 #include "client/cli/local.h"
 #include "client/query.h"
+#include "client/servers.h"
+#include "common/cleanup.h"
 #include "common/log.h"
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,55 +33,93 @@ static bool supported(const struct rg_cli_settings *settings)
     return true;
 }
 
-/* Whether the server answers and has what is wanted. `why` says why not. */
-static bool serves(const struct rg_cli_settings *settings, const char *server, char *why, size_t why_size)
+/* Whether the server answers and takes sessions, and how many GPUs it has. `why` says why not. */
+static bool serves(const struct rg_cli_settings *settings, const char *server, uint32_t *gpus, char *why,
+                   size_t why_size)
 {
     struct rg_control answer;
     if (rg_query(server, RG_PURPOSE_INVENTORY, settings->timeout_ns, &answer, why, why_size) != RG_OK)
         return false;
-    uint32_t n = answer.inventory.n_devices;
+    *gpus = answer.inventory.n_devices;
     bool full = answer.inventory.limits.sessions &&
                 answer.inventory.sessions_running >= answer.inventory.limits.sessions;
     rg_control_fini(&answer);
-    if (settings->gpus > n)
-        rg_explain(why, why_size,
-                   "the server %s has %u GPU%s, and %d were asked for; ask for fewer, or another server",
-                   server, n, n == 1 ? "" : "s", (int)settings->gpus);
-    else if (full)
+    if (full)
         rg_explain(why, why_size, "the server %s runs as many sessions as it takes; try again later", server);
-    else
+    return !full;
+}
+
+/* A server that is the only one must have all the GPUs that are wanted. */
+static bool has_enough(const struct rg_cli_settings *settings, const char *server, uint32_t gpus, char *why,
+                       size_t why_size)
+{
+    if (settings->gpus <= gpus)
         return true;
+    rg_explain(why, why_size,
+               "the server %s has %u GPU%s, and %d were asked for; ask for fewer, or another server", server,
+               gpus, gpus == 1 ? "" : "s", (int)settings->gpus);
     return false;
 }
 
-/* The first server of the list that will do; NULL: it was said why none will. */
-static const char *choose_server(const struct rg_cli_settings *settings)
+/* The first of alternatives that will do; NULL with `why`: none will. */
+static const char *choose(const struct rg_cli_settings *settings, char *alternatives, bool alone,
+                          uint32_t *gpus, char *why, size_t why_size)
 {
-    const struct rg_text_list *servers = &settings->server;
-    if (servers->n == 0) {
-        rg_error("the list of servers is empty; name one with -s HOST or REMOTE_GPU_SERVER, or use --local");
-        return NULL;
-    }
-    if (settings->no_check)
-        return servers->items[0];
-    bool named = rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, server));
-    for (size_t i = 0; i < servers->n; i++) {
-        char why[1024] = "";
-        if (serves(settings, servers->items[i], why, sizeof why))
-            return servers->items[i];
-        if (i + 1 < servers->n)
+    char *rest = alternatives, *server;
+    while (rest && (server = rg_servers_next(&rest))) {
+        if (settings->no_check || (serves(settings, server, gpus, why, why_size) &&
+                                   (!alone || has_enough(settings, server, *gpus, why, why_size))))
+            return server;
+        if (rest)
             rg_warn("%s", why);
-        else
-            rg_error("%s%s", why,
-                     named ? "" : " (no server was named: -s HOST names one, --local starts one)");
     }
     return NULL;
 }
 
+/* The servers that the command will use, with commas between them; NULL: it was said why not. The caller frees it. */
+static char *choose_servers(const struct rg_cli_settings *settings)
+{
+    const struct rg_text_list *servers = &settings->server;
+    size_t room = 1;
+    uint32_t total = 0;
+    for (size_t i = 0; i < servers->n; i++)
+        room += strlen(servers->items[i]) + 1;
+    RG_CLEANUP_FREE char *chosen = calloc(1, room);
+    if (servers->n == 0)
+        rg_error("the list of servers is empty; name one with -s HOST or REMOTE_GPU_SERVER, or use --local");
+    if (servers->n == 0 || !chosen)
+        return NULL;
+    bool named = rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, server));
+    for (size_t i = 0; i < servers->n; i++) {
+        char why[1024] = "";
+        uint32_t gpus = 0;
+        const char *server = choose(settings, servers->items[i], servers->n == 1, &gpus, why, sizeof why);
+        if (!server) {
+            rg_error("%s%s", why,
+                     !named ? " (no server was named: -s HOST names one, --local starts one)"
+                     : servers->n > 1
+                         ? " (all servers of the list are needed: name only those that are there)"
+                         : "");
+            return NULL;
+        }
+        total += gpus;
+        sprintf(chosen + strlen(chosen), "%s%s", i ? "," : "", server);
+    }
+    if (!settings->no_check && settings->gpus > total) {
+        rg_error("the servers %s have %u GPUs together, and %d were asked for; ask for fewer, or name more "
+                 "servers",
+                 chosen, total, (int)settings->gpus);
+        return NULL;
+    }
+    char *result = chosen;
+    chosen = NULL;
+    return result;
+}
+
 static int run_on(const struct rg_cli_settings *settings, char **argv)
 {
-    const char *server = choose_server(settings);
-    if (!server || rg_cli_set_environment(settings, server) != RG_OK)
+    RG_CLEANUP_FREE char *servers = choose_servers(settings);
+    if (!servers || rg_cli_set_environment(settings, servers) != RG_OK)
         return RG_EXIT_FAILURE;
     execvp(argv[0], argv);
     int error = errno;

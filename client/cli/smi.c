@@ -43,7 +43,7 @@ static void print_row(const int *widths, const char *const cells[N_COLUMNS])
     puts("|");
 }
 
-static void print_gpus(const struct rg_inventory *inventory)
+static void print_gpus(const struct rg_inventory *inventory, unsigned first)
 {
     print_rule(gpu_widths, '-');
     print_row(gpu_widths, (const char *const[]){"GPU", "Name", "Bus", "Memory used / total", "Util"});
@@ -51,7 +51,7 @@ static void print_gpus(const struct rg_inventory *inventory)
     for (uint32_t i = 0; i < inventory->n_devices; i++) {
         const struct rg_device_info *device = &inventory->devices[i];
         char index[12], memory[64], total[24], used[24] = "n/a";
-        snprintf(index, sizeof index, "%u", device->ordinal);
+        snprintf(index, sizeof index, "%u", first + device->ordinal);
         rg_bytes_text(device->memory_total, total, sizeof total);
         if (device->memory_free_known && device->memory_free <= device->memory_total)
             rg_bytes_text(device->memory_total - device->memory_free, used, sizeof used);
@@ -62,7 +62,7 @@ static void print_gpus(const struct rg_inventory *inventory)
     print_rule(gpu_widths, '-');
 }
 
-static void print_sessions(const struct rg_inventory *inventory)
+static void print_sessions(const struct rg_inventory *inventory, unsigned first)
 {
     if (inventory->n_sessions == 0) {
         puts("No sessions.");
@@ -79,7 +79,7 @@ static void print_sessions(const struct rg_inventory *inventory)
         snprintf(process, sizeof process, "%u", session->identity.pid);
         for (uint32_t j = 0; j < session->n_devices; j++) {
             char gpu[12];
-            snprintf(gpu, sizeof gpu, "%u", session->devices[j]);
+            snprintf(gpu, sizeof gpu, "%u", first + session->devices[j]);
             print_row(session_widths,
                       (const char *const[]){gpu, id, client, process, session->identity.command});
         }
@@ -92,8 +92,8 @@ static void print_server(const struct rg_answer_of *answer)
     const struct rg_inventory *inventory = &answer->message.inventory;
     printf("%s   %s   driver: %s   CUDA: %u.%u\n", answer->server, inventory->software,
            inventory->driver.kind, inventory->driver.version / 1000, inventory->driver.version % 1000 / 10);
-    print_gpus(inventory);
-    print_sessions(inventory);
+    print_gpus(inventory, answer->first);
+    print_sessions(inventory, answer->first);
 }
 
 int rg_cli_smi(const struct rg_cli_settings *settings, int argc, char **argv)

@@ -4,8 +4,6 @@ from .text import HEAD, write
 
 # Objects that belong to no context: each server has its own under the same handle.
 ON_ALL_SERVERS = ("LIBRARY", "KERNEL")
-# Calls whose objects may be those of several servers.
-ACROSS_SERVERS = ()
 KIND_ERROR = {"CONTEXT": "CUDA_ERROR_INVALID_CONTEXT", "POOL": "CUDA_ERROR_INVALID_VALUE", "ALLOCATION": "CUDA_ERROR_INVALID_VALUE"}
 
 
@@ -89,6 +87,8 @@ def flags(operation):
 def owner(operation):
     """Whose the call is: its stream's, another object's, a device's, or that of the memory it names."""
     handles = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
+    if operation.needs_context: # a context that is named besides the current one
+        handles = [p for p in handles if p.kind != "CONTEXT"]
     for p in sorted(handles, key=lambda p: p.kind != "STREAM"):
         return f"rg_owner_of(RG_KIND_{p.kind}, (uint64_t){p.name})"
     for p in operation.parameters:
@@ -103,7 +103,12 @@ def owner(operation):
 def encoder(operation):
     lines = [op_declaration(operation), "{"]
     lines += ["    struct rg_call call;"]
-    lines += [f"    CUresult status = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {flags(operation)}, {owner(operation)});",
+    spread = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind in ON_ALL_SERVERS + ("FUNCTION",)]
+    for p in spread:
+        lines += ["    CUresult status = rg_spread_to(RG_KIND_%s, (uint64_t)%s, %s);" % (p.kind, p.name, owner(operation)),
+                  "    if (status != CUDA_SUCCESS)" + (" {" if operation.raw_reply else "")]
+        lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"] if operation.raw_reply else ["        return status;"]
+    lines += [("    status" if spread else "    CUresult status") + f" = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {flags(operation)}, {owner(operation)});",
               "    if (status != CUDA_SUCCESS)" + (" {" if operation.raw_reply else "")]
     if operation.raw_reply:
         lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"]
@@ -143,10 +148,9 @@ def checks(operation):
                       f"        return rg_bad_handle({KIND_ERROR.get(p.kind, 'CUDA_ERROR_INVALID_HANDLE')});"]
     named = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
     for p in named[1:]:
-        if operation.name not in ACROSS_SERVERS:
-            lines += [f"    if (rg_owners_apart(rg_owner_of(RG_KIND_{named[0].kind}, (uint64_t){named[0].name}), "
-                      f"rg_owner_of(RG_KIND_{p.kind}, (uint64_t){p.name})))",
-                      "        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);"]
+        lines += [f"    if (rg_owners_apart(rg_owner_of(RG_KIND_{named[0].kind}, (uint64_t){named[0].name}), "
+                  f"rg_owner_of(RG_KIND_{p.kind}, (uint64_t){p.name})))",
+                  "        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);"]
     for area in operation.within:
         if area[0] in ("aligned", "mask"):
             wrong = f"{area[1]} % {area[2]}" if area[0] == "aligned" else f"(unsigned){area[1]} & ~{area[2]}u"
@@ -214,7 +218,7 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/owner.h"', '#include "client/address_map.h"',
+        lines = [HEAD, '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/address_map.h"',
                  '#include "generated/client/operations.h"', ""]
         for operation in group.operations:
             if operation.on_wire:

@@ -3,6 +3,7 @@
  * and unmap memory are made under the lock, so that addresses are never known before they are usable.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,9 +15,11 @@
 /* The thread sanitizer knows a few windows of addresses only; this one is its low application window. */
 #define WINDOW_START 0x0000004000000000ull
 #define WINDOW_SIZE  (128ull << 30)
+#define WINDOWS      1
 #else
 #define WINDOW_START 0x0000200000000000ull
-#define WINDOW_SIZE  (8ull << 40)
+#define WINDOW_SIZE  (4ull << 40)
+#define WINDOWS      16 /* SOFTGPU_ADDRESS_PART chooses: drivers with different ones share no address */
 #endif
 #define PAGE 4096ull
 /* Allocations of this size and more begin at a multiple of it and may be backed by large pages. */
@@ -38,6 +41,8 @@ static struct {
     uint64_t used[SG_DEVICES_MAX];
     unsigned long long next_id;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Atomic uint64_t window_first = WINDOW_START; /* this process's */
 
 /* Index of the first range whose base is above `address`. */
 static size_t upper(const struct range_set *set, uint64_t address)
@@ -88,8 +93,11 @@ static void take_out(struct range_set *set, const struct sg_range *range)
 
 static bool reserve_window(void)
 {
+    const char *part = getenv("SOFTGPU_ADDRESS_PART");
+    const uint64_t first = WINDOW_START + (part ? strtoull(part, NULL, 10) % WINDOWS : 0) * WINDOW_SIZE;
+    atomic_store_explicit(&window_first, first, memory_order_relaxed);
     for (uint64_t size = WINDOW_SIZE; size >= 1ull << 30; size /= 2) {
-        for (uint64_t start = WINDOW_START; start < WINDOW_START + WINDOW_SIZE; start += WINDOW_SIZE / 8) {
+        for (uint64_t start = first; start + size <= first + WINDOW_SIZE; start += WINDOW_SIZE / 8) {
             void *at = mmap((void *)(uintptr_t)start, size, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
             if (at == MAP_FAILED)
@@ -319,7 +327,8 @@ CUresult sg_range_host_free(void *address, enum sg_range_kind kind)
 
 bool sg_address_is_device(uint64_t address)
 {
-    return address >= WINDOW_START && address < WINDOW_START + WINDOW_SIZE;
+    const uint64_t first = atomic_load_explicit(&window_first, memory_order_relaxed);
+    return address >= first && address < first + WINDOW_SIZE;
 }
 
 static struct range_set *set_of(uint64_t address)

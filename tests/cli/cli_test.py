@@ -217,9 +217,25 @@ class Run(Case):
             self.assertLess(time.monotonic() - started, 5)
 
     def test_first_server_that_will_do(self):
-        result = call("run", "-s", "127.0.0.1:1,%s" % self.address, "--", "sh", "-c", "echo $REMOTE_GPU_SERVER")
+        result = call("run", "-s", "127.0.0.1:1|%s" % self.address, "--", "sh", "-c", "echo $REMOTE_GPU_SERVER")
         self.assertEqual((result.returncode, result.stdout), (0, self.address + "\n"))
         self.assertIn("127.0.0.1:1", self.ours(result))
+
+    def test_several_servers(self):
+        other = Server()
+        self.addCleanup(other.stop)
+        both = "%s,%s" % (self.address, other.address)
+        result = call("run", "-s", both, "--", "sh", "-c", "echo $REMOTE_GPU_SERVER")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, both + "\n", ""))
+        result = call("run", "-s", "127.0.0.1:1|" + both, "-n", "3", "--", "sh", "-c", "echo $REMOTE_GPU_SERVER")
+        self.assertEqual((result.returncode, result.stdout), (0, both + "\n"))
+        self.assertIn("have 4 GPUs together, and 5 were asked for",
+                      self.own_failure("run", "-s", both, "-n", "5", "true"))
+        listed = call("list", "-s", both)
+        self.assertEqual([line.split(":")[0].strip() for line in listed.stdout.splitlines() if "GPU " in line],
+                         ["GPU 0", "GPU 1", "GPU 2", "GPU 3"])
+        errors = self.own_failure("run", "-s", self.address + ",127.0.0.1:1", "true")
+        self.assertRegex(errors, "cannot reach the server 127.0.0.1:1: .*refused.*all servers of the list are needed")
 
     def test_more_gpus_than_there_are(self):
         self.assertIn("has 2 GPUs, and 3 were asked for",

@@ -68,12 +68,12 @@ Test(address_map, reservations)
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     cr_assert_eq(used, (void *)(BASE + 0x10000));
     *(char *)used = 42;
-    cr_assert(rg_map_reserve(BASE + 100, 0x8000));
-    cr_assert(rg_map_reserve(BASE + 0x4000, 0x8000), "what is reserved already is no conflict");
-    cr_assert(rg_map_reserve(BASE, 0x1000));
-    cr_assert(!rg_map_reserve(BASE + 0xf000, 0x2000), "memory in use is");
-    cr_assert(rg_map_reserve(BASE + 0x20000, 0x1000));
-    cr_assert(rg_map_reserve(BASE + 0x11000, 0x20000), "over a reservation in the middle");
+    cr_assert(rg_map_reserve(0, BASE + 100, 0x8000));
+    cr_assert(rg_map_reserve(0, BASE + 0x4000, 0x8000), "what is reserved already is no conflict");
+    cr_assert(rg_map_reserve(0, BASE, 0x1000));
+    cr_assert(!rg_map_reserve(0, BASE + 0xf000, 0x2000), "memory in use is");
+    cr_assert(rg_map_reserve(0, BASE + 0x20000, 0x1000));
+    cr_assert(rg_map_reserve(0, BASE + 0x11000, 0x20000), "over a reservation in the middle");
     cr_assert_eq(*(char *)used, 42);
     void *again = mmap((void *)(BASE + 0x5000), 4096, PROT_READ,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

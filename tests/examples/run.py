@@ -6,9 +6,10 @@ usage: run.py BUILD_FOLDER compare EXAMPLE [NAME=VALUE…] VARIANT… [-- ARGUME
 `compare` runs the example once directly and once in each variant, against one server of its own; standard output
 and exit status must be the same, the example must say ok, and remote-gpu must not complain. The other tests are the
 functions named test_… in cases.py. NAME=VALUE goes into the environment of the device: of the direct run and of the
-server, not of the remote runs. The exit status is 1 if anything differs, with the outputs on stdout.
+server, not of the remote runs; servers=1,2 stands for two servers with 1 and 2 devices. The exit status is 1 if anything differs, with the outputs on stdout.
 """
 
+import contextlib
 import difflib
 import os
 import sys
@@ -46,21 +47,31 @@ def difference(direct, remote):
     return found
 
 
-def compare(build, name, variants, arguments, device):
-    """Runs an example directly and in the variants, with `device` in the device's environment; whether all is the same."""
+def compare(build, name, variants, arguments, device, counts):
+    """Runs an example directly and in the variants, with `device` in the device's environment; whether all is the same.
+
+    `counts`: the numbers of devices of several servers, which the remote runs use together, and the direct ones as one;
+    without any, there is one server.
+    """
+    if counts:
+        device = dict(device, SOFTGPU_DEVICES=str(sum(counts)))
     command = [build.example(name), *arguments]
     direct = build.run_direct(command, environment=device)
     good = direct.status == 0
     print("%s directly: %s, %.2f s" % (name, direct.describe(), direct.seconds))
     if not good:
         print(direct.report())
-    with Server(build, tcp=variants == ["tcp"], environment=device) as server:
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(Server(build, tcp=variants == ["tcp"],
+                                              environment=dict(device, SOFTGPU_DEVICES=str(count)) if count else device))
+                   for count in counts or [None]]
+        address = ",".join(server.address for server in servers)
         for variant in variants:
             way, environment = VARIANTS[variant]
             if way == "command":
-                remote = build.run_remote(command, server.address, environment=environment)
+                remote = build.run_remote(command, address, environment=environment)
             else:
-                remote = build.run_by_path(command, server.address, environment=environment)
+                remote = build.run_by_path(command, address, environment=environment)
             found = difference(direct, remote)
             print("%s %s: %s, %.2f s %s" % (name, variant, remote.describe(), remote.seconds, remote.stats or ""))
             if found:
@@ -68,7 +79,8 @@ def compare(build, name, variants, arguments, device):
                 print("\n".join(found))
                 print(remote.report())
         if not good:
-            print("--- the server's log\n%s---" % server.log())
+            for server in servers:
+                print("--- the server's log\n%s---" % server.log())
     return good
 
 
@@ -87,8 +99,9 @@ def main():
                 extra = arguments[arguments.index("--") + 1:]
                 arguments = arguments[:arguments.index("--")]
             device = dict(word.split("=", 1) for word in arguments[2:] if "=" in word)
+            counts = [int(word) for word in device.pop("servers", "").split(",") if word]
             variants = [word for word in arguments[2:] if "=" not in word]
-            good = compare(build, arguments[1], variants, extra, device)
+            good = compare(build, arguments[1], variants, extra, device, counts)
         else:
             good = cases.run(build, arguments[0])
     except Failure as failure:

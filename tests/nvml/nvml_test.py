@@ -406,9 +406,22 @@ out["count"] = library.nvmlDeviceGetCount(ctypes.byref(ctypes.c_uint()))""", **c
 
     def test_a_list_of_servers(self):
         out, errors = user("""call("nvmlInit"); out["names"] = names()""",
-                           REMOTE_GPU_SERVER="127.0.0.1:1,," + self.address)
+                           REMOTE_GPU_SERVER="127.0.0.1:1|" + self.address)
         self.assertEqual(out["names"], ["Fake GPU 0", "Fake GPU 1"])
         self.assertRegex(errors, "^remote-gpu: .*127.0.0.1:1.*\n$")
+
+    def test_two_servers_are_one_list(self):
+        other = Server(os.path.join(TREE, "libcuda.so.1"))
+        self.addCleanup(other.stop)
+        both = "%s,,%s" % (self.address, other.address)
+        ask = '''call("nvmlInit"); out["names"] = names()
+out["free"] = [memory(handle(i)).free for i in range(len(out["names"]))]'''
+        out, errors = user(ask, REMOTE_GPU_SERVER=both)
+        self.assertEqual((out["names"], errors), (["Fake GPU 0", "Fake GPU 1"] * 2, ""))
+        out, _ = user(ask, REMOTE_GPU_SERVER=both, REMOTE_GPU_GPUS="3")
+        self.assertEqual(out["names"], ["Fake GPU 0", "Fake GPU 1", "Fake GPU 0"])
+        self.assertIn("have 4 GPUs together", self.fails(REMOTE_GPU_SERVER=both, REMOTE_GPU_GPUS="5"))
+        self.assertIn("all servers of the list", self.fails(REMOTE_GPU_SERVER=self.address + ",127.0.0.1:1"))
 
     def test_a_server_that_goes_and_comes_back(self):
         server = Server(os.path.join(TREE, "libcuda.so.1"))

@@ -1,0 +1,301 @@
+/*
+ * across.c - helper streams, gates between streams, detours. See across.h.
+ *
+ * Helper streams: work that is added on a server for the sake of another goes into a stream of its own, which nothing
+ * else uses until that work is done, so that nothing ever waits for what merely came first. They are kept by context.
+ *
+ * Threads: callers, and readers, which call `reached` and must not be held up. `lock` guards helpers and gates; it is a
+ * leaf.
+ */
+#include "client/across.h"
+
+#include "client/call.h"
+#include "client/context.h"
+#include "client/lane.h"
+#include "client/transfer.h"
+#include "common/cuda/graph/graph.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+uint64_t rg_across_context(uint64_t owner)
+{
+    if (owner > rg_n_sessions)
+        return owner;
+    return owner ? atomic_load(&rg_owner_session(owner)->context) : rg_context_current();
+}
+
+static uint64_t context_of_stream(CUstream stream)
+{
+    return rg_across_context(rg_owner_of(RG_KIND_STREAM, (uint64_t)stream));
+}
+
+/* --- in another context ------------------------------------------------------------------------------------- */
+
+CUresult rg_across_enter(uint64_t context)
+{
+    struct rg_lane *lane = rg_lane_current();
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return lane && rg_lane_push_context(lane, context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void rg_across_leave(void)
+{
+    rg_lane_current()->n_contexts--;
+}
+
+CUresult rg_across_synchronize(uint64_t context, CUstream stream)
+{
+    CUresult status = rg_across_enter(context);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_op_cuStreamSynchronize(stream);
+    rg_across_leave();
+    return status;
+}
+
+/* --- helper streams ------------------------------------------------------------------------------------------ */
+
+static struct rg_helper *helpers;
+
+CUresult rg_helper_take(uint64_t context, struct rg_helper **out)
+{
+    pthread_mutex_lock(&lock);
+    struct rg_helper *helper = helpers;
+    while (helper && (helper->busy || helper->context != context))
+        helper = helper->next;
+    if (helper)
+        helper->busy = true;
+    pthread_mutex_unlock(&lock);
+    *out = helper;
+    if (helper)
+        return CUDA_SUCCESS;
+    helper = calloc(1, sizeof *helper);
+    CUstream stream = (CUstream)(helper ? rg_handle_create(RG_KIND_STREAM) : 0);
+    CUresult status = stream ? rg_across_enter(context) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (status == CUDA_SUCCESS) {
+        status = rg_op_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+        rg_across_leave();
+    }
+    if (status != CUDA_SUCCESS) {
+        rg_handle_delete(RG_KIND_STREAM, (uint64_t)stream);
+        free(helper);
+        return status;
+    }
+    rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream =
+        (struct rg_stream){.context = context, .flags = CU_STREAM_NON_BLOCKING};
+    *helper = (struct rg_helper){.context = context, .stream = stream, .busy = true};
+    pthread_mutex_lock(&lock);
+    helper->next = helpers;
+    helpers = helper;
+    pthread_mutex_unlock(&lock);
+    *out = helper;
+    return CUDA_SUCCESS;
+}
+
+void rg_helper_give(struct rg_helper *helper)
+{
+    if (!helper)
+        return;
+    pthread_mutex_lock(&lock);
+    const bool gone = helper->gone;
+    helper->busy = false;
+    pthread_mutex_unlock(&lock);
+    if (gone)
+        free(helper);
+}
+
+void rg_across_context_ended(uint64_t context)
+{
+    pthread_mutex_lock(&lock);
+    for (struct rg_helper **at = &helpers; *at;) {
+        struct rg_helper *helper = *at;
+        if (helper->context != context) {
+            at = &helper->next;
+            continue;
+        }
+        *at = helper->next;
+        rg_handle_delete(RG_KIND_STREAM, (uint64_t)helper->stream);
+        helper->gone = true;
+        if (!helper->busy)
+            free(helper);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- gates: a stream of one server waits for a stream of another ---------------------------------------------- */
+
+struct gate {
+    struct rg_session *from, *to;
+    uint64_t signal, hold;    /* points */
+    struct rg_helper *helper; /* of the signal: given back when it has been reached */
+    unsigned parts;           /* points that have not been reached, and the maker */
+    bool open, holding;
+};
+
+/* One of those that know the gate is done with it. The lock is held. */
+static bool gate_done(struct gate *gate)
+{
+    return --gate->parts == 0;
+}
+
+static void signal_reached(void *user, bool alive)
+{
+    struct gate *gate = user;
+    pthread_mutex_lock(&lock);
+    gate->open = true;
+    struct rg_session *const to = gate->to, *const from = gate->from;
+    const bool release = gate->holding;
+    const uint64_t hold = gate->hold, signal = gate->signal;
+    struct rg_helper *helper = gate->helper;
+    const bool last = gate_done(gate);
+    pthread_mutex_unlock(&lock);
+    rg_helper_give(helper);
+    if (alive)
+        rg_point_release(from, signal);
+    else /* what is waited for is lost: the stream goes on, and the program is told */
+        rg_session_async_error(to, CUDA_ERROR_DEVICE_UNAVAILABLE, RG_OP_rgHostCall);
+    if (release)
+        rg_point_release(to, hold);
+    if (last)
+        free(gate);
+}
+
+static void hold_reached(void *user, bool alive)
+{
+    struct gate *gate = user;
+    pthread_mutex_lock(&lock);
+    gate->holding = true;
+    const bool release = alive && gate->open;
+    struct rg_session *to = gate->to;
+    const uint64_t hold = gate->hold;
+    const bool last = gate_done(gate);
+    pthread_mutex_unlock(&lock);
+    if (release)
+        rg_point_release(to, hold);
+    if (last)
+        free(gate);
+}
+
+static CUresult put_point(uint64_t context, CUstream stream, uint64_t id)
+{
+    CUresult status = id ? rg_across_enter(context) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (status == CUDA_SUCCESS) {
+        status = rg_op_rgHostCall(stream, id, 0);
+        rg_across_leave();
+    }
+    if (status != CUDA_SUCCESS && id && !rg_transfer_cancel(id))
+        return CUDA_SUCCESS; /* the session ended: `reached` has been called */
+    return status;
+}
+
+/*
+ * What comes next in stream `to` waits for what is in stream `from`. `helper`, if not NULL, is given back when `from` has
+ * got there, also if this fails.
+ */
+static CUresult gate(uint64_t from_context, CUstream from, uint64_t to_context, CUstream to,
+                     struct rg_helper *helper)
+{
+    struct gate *gate = calloc(1, sizeof *gate);
+    if (!gate) {
+        rg_helper_give(helper);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *gate = (struct gate){.from = rg_owner_session(from_context),
+                          .to = rg_owner_session(to_context),
+                          .helper = helper,
+                          .parts = 3};
+    gate->signal = rg_point_create(gate->from, signal_reached, gate);
+    gate->hold = gate->signal ? rg_point_create(gate->to, hold_reached, gate) : 0;
+    CUresult status = put_point(from_context, from, gate->signal);
+    if (status != CUDA_SUCCESS) {
+        rg_helper_give(helper);
+        if (gate->hold)
+            rg_transfer_cancel(gate->hold);
+        free(gate);
+        return status;
+    }
+    status = put_point(to_context, to, gate->hold);
+    pthread_mutex_lock(&lock);
+    if (status != CUDA_SUCCESS)
+        gate_done(gate);
+    const bool last = gate_done(gate);
+    pthread_mutex_unlock(&lock);
+    if (last)
+        free(gate);
+    return status;
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT), captured;
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream) ||
+        !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (Flags & ~1u)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_wait(hEvent, hStream, Flags, &captured))
+        return captured;
+    const uint64_t owner = rg_owner_of(RG_KIND_EVENT, (uint64_t)hEvent);
+    if (!rg_owners_apart(owner, rg_owner_of(RG_KIND_STREAM, (uint64_t)hStream)))
+        return rg_op_cuStreamWaitEvent(hStream, hEvent, Flags);
+    const uint64_t context = rg_across_context(owner);
+    struct rg_helper *helper;
+    status = rg_helper_take(context, &helper);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_across_enter(context);
+    if (status == CUDA_SUCCESS) {
+        status = rg_op_cuStreamWaitEvent(helper->stream, hEvent, Flags);
+        rg_across_leave();
+    }
+    if (status != CUDA_SUCCESS) {
+        rg_helper_give(helper);
+        return status;
+    }
+    return gate(context, helper->stream, context_of_stream(hStream), rg_effective_stream(hStream), helper);
+}
+
+/* --- detours ------------------------------------------------------------------------------------------------------ */
+
+CUresult rg_detour_begin(struct rg_detour *detour, uint64_t owner, CUstream stream, bool synchronous)
+{
+    *detour = (struct rg_detour){.stream = stream, .of = stream, .synchronous = synchronous};
+    if (!rg_owners_apart(owner, rg_owner_of(RG_KIND_STREAM, (uint64_t)stream)))
+        return CUDA_SUCCESS;
+    detour->context = rg_across_context(owner);
+    detour->of_context = context_of_stream(stream);
+    CUresult status = CUDA_SUCCESS;
+    if (synchronous) {
+        status = rg_across_synchronize(detour->of_context, stream);
+        detour->stream = CU_STREAM_LEGACY;
+    } else {
+        status = rg_helper_take(detour->context, &detour->helper);
+        if (status == CUDA_SUCCESS)
+            status = gate(detour->of_context, stream, detour->context, detour->helper->stream, NULL);
+        if (status == CUDA_SUCCESS)
+            detour->stream = detour->helper->stream;
+    }
+    if (status == CUDA_SUCCESS)
+        status = rg_across_enter(detour->context);
+    detour->on = status == CUDA_SUCCESS;
+    if (!detour->on)
+        rg_helper_give(detour->helper);
+    return status;
+}
+
+CUresult rg_detour_end(struct rg_detour *detour, CUresult status)
+{
+    if (!detour->on)
+        return status;
+    rg_across_leave();
+    if (detour->synchronous)
+        return status;
+    CUresult result = gate(detour->context, detour->stream, detour->of_context, detour->of, detour->helper);
+    return status == CUDA_SUCCESS ? result : status;
+}

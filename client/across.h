@@ -1,0 +1,74 @@
+/*
+ * across.h - what streams, events and copies of different servers have to do with each other. The workers know nothing
+ * of each other; this client carries data and order between them.
+ *
+ *   order   a point (transfer.h) in the stream of one server holds until a point in the stream of another is reached
+ *   copies  the destination pulls; what it asks for is fetched from the source into memory of this client, in parts, a
+ *           few of them ahead
+ *   detours a copy between the host and memory of one server, in the stream of another, goes by a stream of the memory's
+ *           server that has its place in the order of the other
+ *
+ * None of it holds up the calling thread unless the call is one that waits.
+ */
+#ifndef RG_CLIENT_ACROSS_H
+#define RG_CLIENT_ACROSS_H
+
+#include "client/owner.h"
+
+#include <cuda.h>
+
+/** Device memory (rows of `width` bytes) or a box of an array or of memory, of one server. */
+struct rg_across_side {
+    uint64_t owner;
+    CUdeviceptr address;
+    size_t pitch;
+    CUarray array; /* boxes */
+};
+
+/** A copy between servers: `height` rows of `width` bytes, or what `box` describes for both sides. */
+struct rg_across_copy {
+    struct rg_across_side to, from;
+    size_t width, height;
+    const CUDA_MEMCPY3D *box; /* NULL: rows */
+};
+
+/** Puts the copy into `stream`, of whichever server; returns at once, unless `synchronous`. */
+CUresult rg_across_copy(const struct rg_across_copy *copy, CUstream stream, bool synchronous);
+
+/** A call that is made on another server than the one of its stream, in that stream's order. */
+struct rg_detour {
+    CUstream stream; /* what to use in between */
+    CUstream of;
+    uint64_t context, of_context;
+    struct rg_helper *helper;
+    bool synchronous, on;
+};
+
+/**
+ * Where `owner` (of memory) is of another server than `stream`: makes its context current and gives the stream to use;
+ * else the stream is the one given. A synchronous call finds the work before it done.
+ */
+CUresult rg_detour_begin(struct rg_detour *detour, uint64_t owner, CUstream stream, bool synchronous);
+/** Undoes that; what comes next in the stream waits for what was put into the detour's. Returns `status` or an error. */
+CUresult rg_detour_end(struct rg_detour *detour, CUresult status);
+
+/** The context of an owner: itself, or for a server the last that was used there; 0: none. */
+uint64_t rg_across_context(uint64_t owner);
+/** Makes a context the calling thread's current one; where that succeeds, rg_across_leave undoes it. */
+CUresult rg_across_enter(uint64_t context);
+void rg_across_leave(void);
+CUresult rg_across_synchronize(uint64_t context, CUstream stream);
+
+/** A stream of a context that nothing else uses until it is given back. */
+struct rg_helper {
+    struct rg_helper *next;
+    uint64_t context;
+    CUstream stream;
+    bool busy, gone;
+};
+CUresult rg_helper_take(uint64_t context, struct rg_helper **out);
+void rg_helper_give(struct rg_helper *helper);
+/** Helper streams of a context are gone with what it held. */
+void rg_across_context_ended(uint64_t context);
+
+#endif

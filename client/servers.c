@@ -1,0 +1,53 @@
+/* servers.c - see servers.h. */
+#include "client/servers.h"
+
+#include "client/query.h"
+#include "common/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *rg_servers_named(void)
+{
+    const char *servers = getenv("REMOTE_GPU_SERVER");
+    return servers && *servers ? servers : RG_DEFAULT_SERVER;
+}
+
+/* The next part of *rest that is not empty. */
+static char *next_part(char **rest, const char *separator)
+{
+    char *part = NULL;
+    while (*rest && (part = strsep(rest, separator)) && !*part)
+        part = NULL;
+    return part;
+}
+
+char *rg_servers_next(char **rest)
+{
+    return next_part(rest, "|");
+}
+
+bool rg_servers_read(struct rg_servers *out, const char *list)
+{
+    *out = (struct rg_servers){.text = strdup(list)};
+    char *rest = out->text, *item;
+    while (rest && (item = next_part(&rest, ","))) {
+        if (out->n == RG_SERVERS_MAX) {
+            rg_error("more than %u servers are named; name fewer", RG_SERVERS_MAX);
+            rg_servers_free(out);
+            return false;
+        }
+        out->items[out->n++] = item;
+    }
+    if (out->n)
+        return true;
+    rg_error("REMOTE_GPU_SERVER names no server");
+    rg_servers_free(out);
+    return false;
+}
+
+void rg_servers_free(struct rg_servers *servers)
+{
+    free(servers->text);
+    *servers = (struct rg_servers){0};
+}

@@ -1,0 +1,26 @@
+/*
+ * servers.h - the servers as the user names them: "a,b" means the GPUs of both, as one list in this order; "a|b" the
+ * first of the two that will do. REMOTE_GPU_SERVER, -s and the configuration file are all of this form.
+ */
+#ifndef RG_CLIENT_SERVERS_H
+#define RG_CLIENT_SERVERS_H
+
+#include "common/limits.h"
+
+#include <stdbool.h>
+
+struct rg_servers {
+    unsigned n;
+    char *items[RG_SERVERS_MAX]; /* each one server, or alternatives */
+    char *text;                  /* what items point into */
+};
+
+/** Takes `list` apart (empty items do not count). False: no memory, none, or more than RG_SERVERS_MAX; it was said. */
+bool rg_servers_read(struct rg_servers *out, const char *list);
+void rg_servers_free(struct rg_servers *servers);
+/** What the environment names, or the default. */
+const char *rg_servers_named(void);
+/** Cuts the next alternative off `*rest`; NULL: there is none left. */
+char *rg_servers_next(char **rest);
+
+#endif
