@@ -6,6 +6,7 @@
  * back: what is reserved is what is used, and trimming finds nothing to trim.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/pool.h"
@@ -18,6 +19,8 @@ static void finish_pool(struct sg_object *object)
 {
     struct sg_pool *pool = (struct sg_pool *)object;
     pthread_mutex_destroy(&pool->lock);
+    if (pool->shared)
+        close(pool->file); /* ranges hold a reference */
     free(pool);
 }
 
@@ -45,6 +48,14 @@ void sg_pool_returned(struct sg_pool *pool, uint64_t size)
     pool->used -= pages(size);
     pthread_mutex_unlock(&pool->lock);
     sg_release(&pool->object);
+}
+
+void sg_pool_took(struct sg_pool *pool, uint64_t size)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->used += pages(size);
+    sg_acquire(&pool->object);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 /* Counts the allocation in; false if the pool's own limit forbids it. */
@@ -83,7 +94,9 @@ static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, st
         if (!pool_take(pool, size))
             continue;
         uint64_t address;
-        result = sg_range_alloc(stream->context, pool->device, size, SG_RANGE_ASYNC, pool, &address);
+        result = pool->shared
+                     ? sg_pool_alloc_shared(pool, stream->context, size, &address)
+                     : sg_range_alloc(stream->context, pool->device, size, SG_RANGE_ASYNC, pool, &address);
         if (result == CUDA_SUCCESS) {
             note_high_marks(pool);
             *out = address;
@@ -114,7 +127,9 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool han
     if (rg_capture_takes(stream_handle))
         return rg_capture_allocate(out, size, stream->context->device->ordinal, stream_handle);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
-    return pool != NULL ? allocate(out, size, pool, stream) : CUDA_ERROR_INVALID_VALUE;
+    if (pool == NULL || pool->imported) /* what another process makes is all there is in it */
+        return CUDA_ERROR_INVALID_VALUE;
+    return allocate(out, size, pool, stream);
 }
 
 struct queued_free {
@@ -171,13 +186,19 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
     SG_RETURN_IF(sg_enter());
     if (out == NULL || properties == NULL || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    const bool to_share = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (!to_share && properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
     SG_RETURN_IF(location_device(&properties->location, &device));
     struct sg_pool *pool = sg_pool_new(device);
     if (pool == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pool->size_max = properties->maxSize;
+    if (to_share && !sg_pool_share(pool)) {
+        sg_handle_remove(pool, SG_KIND_POOL);
+        sg_release(&pool->object);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *out = (CUmemoryPool)(void *)pool;
     return CUDA_SUCCESS;
 }
@@ -229,7 +250,7 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
     if (device == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
-    if (pool == NULL || pool->device != device)
+    if (pool == NULL || pool->device != device || pool->imported)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_state.lock);
     device->current_pool = pool; /* destroying the pool resets this first */

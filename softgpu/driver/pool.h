@@ -3,6 +3,7 @@
 #define SG_POOL_H
 
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/shared_file.h"
 
 struct sg_pool {
     struct sg_object object;
@@ -14,10 +15,21 @@ struct sg_pool {
     uint64_t release_threshold;
     int reuse[3];
     int peer_access[SG_DEVICES_MAX]; /* CUmemAccess_flags */
+    /* one that can be shared: its memory's file, of which no part is used twice */
+    bool shared, imported;
+    int file;
+    struct sg_shared_file about;
+    uint64_t next; /* where the next allocation's part begins */
 };
 
 /** A new pool on `device`, or NULL. */
 struct sg_pool *sg_pool_new(struct sg_device *device);
+/** Gives a new pool a file; false: the system refused. */
+bool sg_pool_share(struct sg_pool *pool);
+/** Memory of a pool that can be shared. */
+CUresult sg_pool_alloc_shared(struct sg_pool *pool, struct sg_context *context, uint64_t size, uint64_t *address);
+/** Notes that `size` bytes of the pool are in use, whatever its limit. */
+void sg_pool_took(struct sg_pool *pool, uint64_t size);
 /** Notes that `size` bytes of the pool were given back. */
 void sg_pool_returned(struct sg_pool *pool, uint64_t size);
 

@@ -2,7 +2,11 @@
  * range.c - see range.h. One lock, one sorted array each for device and host ranges; system calls that map
  * and unmap memory are made under the lock, so that addresses are never known before they are usable.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,8 +161,20 @@ static uint64_t committed(const struct sg_range *range)
     return (range->size + PAGE - 1) & ~(PAGE - 1);
 }
 
+static void keep_secret(struct sg_range *range, const unsigned char *secret)
+{
+    memcpy(range->secret, secret, SG_SECRET);
+}
+
 CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, uint64_t size,
                         enum sg_range_kind kind, struct sg_pool *pool, uint64_t *address)
+{
+    return sg_range_alloc_backed(context, device, size, kind, pool, NULL, address);
+}
+
+CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *device, uint64_t size,
+                               enum sg_range_kind kind, struct sg_pool *pool,
+                               const struct sg_backing *backing, uint64_t *address)
 {
     if (size == 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -173,12 +189,20 @@ CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, ui
     range->context = context;
     range->pool = pool;
     range->context_generation = atomic_load(&context->generation);
+    if (backing != NULL) {
+        range->shared = true;
+        range->imported = backing->imported;
+        range->file = backing->file;
+        range->file_offset = backing->offset;
+        range->opens = 1;
+        keep_secret(range, backing->secret);
+    }
     uint64_t bytes = committed(range);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&memory.lock);
     range->span = bytes + (memory.device.n < GUARDED_MAX ? PAGE : 0);
     uint64_t *used = &memory.used[device->ordinal];
-    if (bytes > device->memory_total - *used)
+    if (!range->imported && bytes > device->memory_total - *used)
         goto out;
     if (memory.start == 0 && !reserve_window())
         goto out;
@@ -186,13 +210,15 @@ CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, ui
                         bytes >= LARGE ? LARGE : PAGE);
     if (range->base == 0)
         goto out;
-    void *at = mmap((void *)(uintptr_t)range->base, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    void *at = backing == NULL ? mmap((void *)(uintptr_t)range->base, bytes, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)
+                               : mmap((void *)(uintptr_t)range->base, bytes, PROT_READ | PROT_WRITE,
+                                      MAP_SHARED | MAP_FIXED, backing->file, (off_t)backing->offset);
     if (at == MAP_FAILED) {
         rg_warn("mapping %llu bytes of device memory: %s", (unsigned long long)bytes, strerror(errno));
         goto out;
     }
-    if (bytes >= LARGE)
+    if (bytes >= LARGE && backing == NULL)
         madvise(at, bytes, MADV_HUGEPAGE);
     range->buffer_id = ++memory.next_id;
     if (!insert(&memory.device, range)) {
@@ -200,7 +226,8 @@ CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, ui
         goto out;
     }
     memory.cursor = range->base + range->span;
-    *used += bytes;
+    if (!range->imported)
+        *used += bytes;
     *address = range->base;
     range = NULL;
     result = CUDA_SUCCESS;
@@ -219,9 +246,91 @@ static void drop_device_range(struct sg_range *range)
     if (at == MAP_FAILED) { /* too many mappings to split: at least the memory goes back */
         madvise((void *)(uintptr_t)range->base, bytes, MADV_DONTNEED);
     }
-    memory.used[range->device->ordinal] -= bytes;
+    if (!range->imported)
+        memory.used[range->device->ordinal] -= bytes;
+    if (range->shared && range->kind == SG_RANGE_DEVICE)
+        close(range->file); /* processes that have it mapped keep it */
+    else if (range->shared && !range->imported &&
+             fallocate(range->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)range->file_offset,
+                       (off_t)bytes) != 0)
+        rg_warn("%llu bytes of device memory cannot be given back: %s", (unsigned long long)bytes,
+                strerror(errno));
     take_out(&memory.device, range);
     free(range);
+}
+
+/* Writes the pages of a range that hold anything to the file. */
+static bool copy_to_file(const struct sg_range *range, int file)
+{
+    static const unsigned char zeros[PAGE];
+    const unsigned char *from = (const unsigned char *)(uintptr_t)range->base;
+    for (uint64_t at = 0; at < committed(range); at += PAGE)
+        if (memcmp(from + at, zeros, PAGE) != 0 && pwrite(file, from + at, PAGE, (off_t)at) != (ssize_t)PAGE)
+            return false;
+    return true;
+}
+
+/* Puts the range's contents into a file, and the file in the place of its memory. Lock held. */
+static bool move_to_file(struct sg_range *range)
+{
+    struct sg_shared_file about = {
+        .kind = SG_SHARED_MEMORY, .device = range->device->ordinal, .size = committed(range)};
+    int file = sg_shared_file_new(&about);
+    if (file < 0)
+        return false;
+    if (!copy_to_file(range, file) || mmap((void *)(uintptr_t)range->base, about.size, PROT_READ | PROT_WRITE,
+                                           MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+        rg_warn("device memory cannot be shared: %s", strerror(errno));
+        close(file);
+        return false;
+    }
+    range->shared = true;
+    range->file = file;
+    keep_secret(range, about.secret);
+    return true;
+}
+
+CUresult sg_range_share(uint64_t address, struct sg_range *out)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory.lock);
+    struct sg_range *range = lookup(&memory.device, address);
+    if (range != NULL && range->kind == SG_RANGE_DEVICE) {
+        result = range->shared || move_to_file(range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        *out = *range;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return result;
+}
+
+uint64_t sg_range_reopen(const struct sg_context *context, const unsigned char *secret)
+{
+    uint64_t address = 0;
+    pthread_mutex_lock(&memory.lock);
+    for (size_t i = 0; i < memory.device.n && address == 0; i++) {
+        struct sg_range *range = memory.device.at[i];
+        if (range->kind == SG_RANGE_IPC && range->context == context &&
+            memcmp(range->secret, secret, SG_SECRET) == 0) {
+            range->opens++;
+            address = range->base;
+        }
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return address;
+}
+
+CUresult sg_range_close(uint64_t address)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory.lock);
+    struct sg_range *range = lookup(&memory.device, address);
+    if (range != NULL && range->base == address && range->kind == SG_RANGE_IPC) {
+        if (--range->opens == 0)
+            drop_device_range(range);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return result;
 }
 
 CUresult sg_range_free(uint64_t address, enum sg_range_kind kind)

@@ -15,6 +15,7 @@
 #define SG_RANGE_H
 
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/shared_file.h"
 
 enum sg_range_kind {
     SG_RANGE_DEVICE,     /* cuMemAlloc and friends */
@@ -24,6 +25,7 @@ enum sg_range_kind {
     SG_RANGE_ARRAY,      /* a CUDA array's texels */
     SG_RANGE_HOST,       /* cuMemHostAlloc */
     SG_RANGE_REGISTERED, /* cuMemHostRegister */
+    SG_RANGE_IPC,        /* memory of another process: cuIpcOpenMemHandle */
     SG_RANGE_MAPPED,     /* cuMemMap */
     SG_RANGE_RESERVED,   /* cuMemAddressReserve: no memory, never found by address */
 };
@@ -44,11 +46,38 @@ struct sg_range {
     int sync_memops;
     struct sg_allocation *allocation;     /* SG_RANGE_MAPPED: what is mapped */
     unsigned char access[SG_DEVICES_MAX]; /* SG_RANGE_MAPPED: CUmemAccess_flags of each device */
+    /* where the memory is a file's, which other processes may have mapped too */
+    bool shared, imported; /* imported: the other process's device has it in its account */
+    int file;              /* SG_RANGE_DEVICE: closed with the range; SG_RANGE_ASYNC: the pool's */
+    uint64_t file_offset;
+    unsigned opens; /* SG_RANGE_IPC */
+    unsigned char secret[SG_SECRET];
+};
+
+/** A part of a shared file, in the place of memory of its own. */
+struct sg_backing {
+    int file;
+    uint64_t offset;
+    bool imported;
+    const unsigned char *secret;
 };
 
 /** Allocates device memory. CUDA_ERROR_OUT_OF_MEMORY if the device's total would be exceeded. */
 CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, uint64_t size,
                         enum sg_range_kind kind, struct sg_pool *pool, uint64_t *address);
+/** As sg_range_alloc, with memory of a file. */
+CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *device, uint64_t size,
+                               enum sg_range_kind kind, struct sg_pool *pool,
+                               const struct sg_backing *backing, uint64_t *address);
+/**
+ * Moves the allocation that holds `address` to a shared file, unless it is in one: its contents and its address stay.
+ * Nothing may be writing to it. Describes it; CUDA_ERROR_INVALID_VALUE if it is none of cuMemAlloc.
+ */
+CUresult sg_range_share(uint64_t address, struct sg_range *out);
+/** Opens imported memory once more, if the context has it: its address; 0 otherwise. */
+uint64_t sg_range_reopen(const struct sg_context *context, const unsigned char *secret);
+/** Undoes one opening of the memory at `address`; the last one frees it. */
+CUresult sg_range_close(uint64_t address);
 /** Frees device memory that starts at `address`; CUDA_ERROR_INVALID_VALUE if nothing of this kind does. */
 CUresult sg_range_free(uint64_t address, enum sg_range_kind kind);
 /** Allocates or registers host memory. */

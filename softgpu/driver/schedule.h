@@ -77,6 +77,8 @@ bool sg_stream_idle(struct sg_stream *stream);
 /** Waits for all work queued before the call: of the stream, of all streams of the context. */
 void sg_stream_wait(struct sg_stream *stream);
 void sg_context_wait(struct sg_context *context);
+/** Waits for the work of the current context and of all primary ones. */
+void sg_wait_for_work(void);
 /** A mark behind all work of all streams of the context queued so far, submitted to `stream`. */
 void sg_submit_behind_context(struct sg_stream *stream, struct sg_task *task, struct sg_context *context);
 

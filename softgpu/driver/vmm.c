@@ -4,7 +4,8 @@
  * All physical memory is one file in memory, of which each allocation has a part that is never used again: a mapping is
  * a shared mapping of that part, so several of one allocation show the same bytes, and freed memory is a hole in the
  * file. An allocation lives until its handle is released as often as it was created and retained, and its last mapping
- * is gone. Reservations and mappings are kept in range.c. Memory cannot be shared with other processes.
+ * is gone. Reservations and mappings are kept in range.c. Memory that is to be shared with other processes has a file of
+ * its own (shared_file.h), of which an export is another descriptor.
  *
  * One lock for the counts of allocations; it is taken before those of the handles and of range.c.
  */
@@ -26,6 +27,9 @@ struct sg_allocation {
     struct sg_device *device;
     CUmemAllocationProp properties;
     uint64_t size, offset;
+    int file;                          /* where it is: the common one, or its own */
+    bool own_file;                     /* closed with the allocation */
+    bool imported;                     /* counted by the process that made it */
     unsigned handles, mappings;        /* physical.lock */
     struct sg_allocation *next_unused; /* in physical.unused */
 };
@@ -40,11 +44,14 @@ static struct {
 static void finish_allocation(struct sg_object *object)
 {
     struct sg_allocation *allocation = (struct sg_allocation *)object;
-    if (fallocate(physical.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)allocation->offset,
-                  (off_t)allocation->size) != 0)
+    if (allocation->own_file)
+        close(allocation->file);
+    else if (fallocate(allocation->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                       (off_t)allocation->offset, (off_t)allocation->size) != 0)
         rg_warn("%llu bytes of device memory cannot be given back: %s", (unsigned long long)allocation->size,
                 strerror(errno));
-    sg_memory_give_back(allocation->device, allocation->size);
+    if (!allocation->imported)
+        sg_memory_give_back(allocation->device, allocation->size);
     free(allocation);
 }
 
@@ -127,6 +134,26 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 
 /* --- memory --- */
 
+/* A file of the allocation's own. */
+static bool take_file(struct sg_allocation *allocation, struct sg_device *device, uint64_t size)
+{
+    struct sg_shared_file about = {.kind = SG_SHARED_ALLOCATION, .device = device->ordinal, .size = size};
+    allocation->file = sg_shared_file_new(&about);
+    allocation->own_file = true;
+    return allocation->file >= 0;
+}
+
+/* Makes it known; the lock is held. */
+static void add_allocation(struct sg_allocation *allocation, struct sg_device *device,
+                           const CUmemAllocationProp *properties, uint64_t size)
+{
+    allocation->device = device;
+    allocation->properties = *properties;
+    allocation->size = size;
+    allocation->handles = 1;
+    sg_handle_add(&allocation->object, SG_KIND_ALLOCATION, finish_allocation);
+}
+
 /* A part of the file for `size` bytes; the lock is held. */
 static bool take_part(uint64_t size, uint64_t *offset)
 {
@@ -148,20 +175,20 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmem
     if (out == NULL || size == 0 || !is_granular(size) || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     SG_RETURN_IF(check_properties(properties));
-    if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return sg_unsupported("cuMemCreate of memory to be shared with other processes");
+    const bool to_share = properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (!to_share && properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_NOT_SUPPORTED;
     struct sg_device *device = sg_device(properties->location.id);
     if (!sg_memory_take(device, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sg_allocation *allocation = calloc(1, sizeof *allocation);
     pthread_mutex_lock(&physical.lock);
-    const bool made = allocation != NULL && take_part(size, &allocation->offset);
+    const bool made = allocation != NULL &&
+                      (to_share ? take_file(allocation, device, size) : take_part(size, &allocation->offset));
     if (made) {
-        allocation->device = device;
-        allocation->properties = *properties;
-        allocation->size = size;
-        allocation->handles = 1;
-        sg_handle_add(&allocation->object, SG_KIND_ALLOCATION, finish_allocation);
+        if (!to_share)
+            allocation->file = physical.file;
+        add_allocation(allocation, device, properties, size);
         *out = (uintptr_t)allocation;
     }
     pthread_mutex_unlock(&physical.lock);
@@ -170,6 +197,59 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmem
         sg_memory_give_back(device, size);
     }
     return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    SG_RETURN_IF(sg_enter());
+    if (out == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&physical.lock);
+    struct sg_allocation *allocation = allocation_of(handle);
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (allocation != NULL && allocation->own_file && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        int copy = fcntl(allocation->file, F_DUPFD_CLOEXEC, 0);
+        result = copy < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+        if (copy >= 0)
+            *(int *)out = copy;
+    }
+    pthread_mutex_unlock(&physical.lock);
+    if (allocation != NULL)
+        sg_release(&allocation->object);
+    return result;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *handle,
+                                        CUmemAllocationHandleType type)
+{
+    struct sg_shared_file about;
+    SG_RETURN_IF(sg_enter());
+    if (out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const int given = (int)(intptr_t)handle;
+    if (!sg_shared_file_known(given, SG_SHARED_ALLOCATION, &about) || !is_granular(about.size))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sg_allocation *allocation = calloc(1, sizeof *allocation);
+    int file = allocation == NULL ? -1 : fcntl(given, F_DUPFD_CLOEXEC, 0);
+    if (file < 0) {
+        free(allocation);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    allocation->file = file;
+    allocation->own_file = allocation->imported = true;
+    const CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = about.device},
+    };
+    pthread_mutex_lock(&physical.lock);
+    add_allocation(allocation, sg_device(about.device), &properties, about.size);
+    *out = (uintptr_t)allocation;
+    pthread_mutex_unlock(&physical.lock);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -232,7 +312,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
     struct sg_allocation *allocation = allocation_of(handle);
     if (allocation != NULL && size <= allocation->size)
         result =
-            sg_range_map(address, size, physical.file, allocation->offset, allocation, allocation->device);
+            sg_range_map(address, size, allocation->file, allocation->offset, allocation, allocation->device);
     if (result == CUDA_SUCCESS)
         allocation->mappings++;
     if (allocation != NULL)
@@ -250,7 +330,7 @@ static void unmapped(struct sg_allocation *allocation)
 }
 
 /* What queued work may still use is not taken away under it. */
-static void wait_for_work(void)
+void sg_wait_for_work(void)
 {
     struct sg_context *current = sg_context_current();
     for (int i = 0; i < sg_state.n_devices; i++)
@@ -265,7 +345,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     SG_RETURN_IF(sg_enter());
     if (size == 0 || !is_granular(size) || !is_granular(address) || !sg_range_is_mapped(address, size))
         return CUDA_ERROR_INVALID_VALUE;
-    wait_for_work();
+    sg_wait_for_work();
     pthread_mutex_lock(&physical.lock);
     CUresult result = sg_range_unmap(address, size, unmapped);
     while (physical.unused != NULL) {
