@@ -18,6 +18,7 @@ enum rg_range_kind {
     RG_RANGE_MANAGED,    /* cuMemAllocManaged: the host may touch it too */
     RG_RANGE_MAPPED,     /* cuMemHostAlloc mapped into the device: kept as managed memory is */
     RG_RANGE_VIRTUAL,    /* cuMemMap: copies may go on into the next one */
+    RG_RANGE_IPC,        /* memory of another process: cuIpcOpenMemHandle */
     RG_RANGE_GLOBAL,     /* a variable of a module */
     RG_RANGE_HOST,       /* allocated by cuMemHostAlloc */
     RG_RANGE_REGISTERED, /* cuMemHostRegister */

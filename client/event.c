@@ -13,9 +13,8 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     if (!phEvent || (Flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
-    if (Flags & CU_EVENT_INTERPROCESS)
-        return Flags & CU_EVENT_DISABLE_TIMING ? rg_unsupported("cuEventCreate with CU_EVENT_INTERPROCESS")
-                                               : CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING))
+        return CUDA_ERROR_INVALID_VALUE;
     CUevent event = (CUevent)rg_handle_create(RG_KIND_EVENT);
     if (!event)
         return CUDA_ERROR_OUT_OF_MEMORY;

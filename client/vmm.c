@@ -3,8 +3,8 @@
  *
  * What is reserved on the worker is reserved here too (address_map.h), so a device address stays one in the program;
  * each mapping is a known range, and copies may go from one into its neighbour. The worker holds one reference of a
- * handle for the client; how often the application has retained it is counted here. Sharing with other processes, and
- * access from the host's side, are refused.
+ * handle for the client; how often the application has retained it is counted here. Access from the host's side is
+ * refused; sharing with other processes is in share.c.
  */
 #include "client/address_map.h"
 #include "client/call.h"
@@ -104,8 +104,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
         return status;
     if (!handle || !size)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return rg_unsupported("cuMemCreate of memory to be shared with other processes");
+    if ((unsigned)prop->requestedHandleTypes &
+        ~(unsigned)(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC))
+        return CUDA_ERROR_NOT_SUPPORTED;
     CUmemGenericAllocationHandle made = rg_handle_create(RG_KIND_ALLOCATION);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -69,6 +69,8 @@ static struct shared_event *share(int file, bool own, const struct sg_shared_fil
     if (shared == NULL || page == MAP_FAILED || !own)
         close(file);
     if (shared == NULL || page == MAP_FAILED) {
+        if (page != MAP_FAILED)
+            munmap(page, sizeof *shared->page);
         free(shared);
         return NULL;
     }

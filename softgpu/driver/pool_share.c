@@ -71,7 +71,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, CUm
     if (out == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return type == CU_MEM_HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     if (!sg_shared_file_known((int)(intptr_t)handle, SG_SHARED_POOL, &about))
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_pool *pool = sg_pool_new(sg_device(about.device));

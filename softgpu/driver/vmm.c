@@ -228,7 +228,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return type == CU_MEM_HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     const int given = (int)(intptr_t)handle;
     if (!sg_shared_file_known(given, SG_SHARED_ALLOCATION, &about) || !is_granular(about.size))
         return CUDA_ERROR_INVALID_VALUE;

@@ -40,7 +40,7 @@ Test(vmm, what_the_device_says)
     OK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
     cr_assert_eq(supported, 1);
     OK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
-    cr_assert_eq(supported, 0);
+    cr_assert_eq(supported, 1);
     OK(cuMemGetAllocationGranularity(&granularity, &on_device, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     cr_assert_eq(granularity, CHUNK);
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemGetAllocationGranularity(&granularity, &on_device, 7));
@@ -181,6 +181,7 @@ Test(vmm, handles)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, CHUNK - 4096, &on_device, 0));
     EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, (before / CHUNK + 1) * CHUNK, &on_device, 0));
     shared.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    shared.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&handle, CHUNK, &shared, 0));
     cr_assert_eq(free_memory(), before);
 }
