@@ -273,7 +273,7 @@ static CUresult add_range(CUdeviceptr address, size_t size, enum rg_range_kind k
                                    .context = rg_context_current(),
                                    .device = rg_device_current(),
                                    .pool = pool};
-    if (!rg_map_reserve(address, size)) {
+    if (!rg_map_reserve(rg_session_current()->number, address, size)) {
         rg_error("an address of shared memory collides with this program's own memory");
         return CUDA_ERROR_MAP_FAILED;
     }
