@@ -211,13 +211,17 @@ Test(event, of_a_whole_context)
     OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
     OK(cuEventCreate(&event, 0));
     volatile uint32_t *held = hold_stream(a);
-    OK(cuCtxRecordEvent(NULL, event));
+    CUcontext context;
+    OK(cuCtxGetCurrent(&context));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxRecordEvent(NULL, event));
+    OK(cuCtxRecordEvent(context, event));
     EXPECT(CUDA_ERROR_NOT_READY, cuEventQuery(event));
     note_in(b, 1);
     OK(cuStreamSynchronize(b));
     EXPECT(CUDA_ERROR_NOT_READY, cuEventQuery(event));
     release_stream(held);
-    OK(cuEventSynchronize(event));
+    OK(cuCtxWaitEvent(context, event)); /* work to come waits: here the caller */
+    OK(cuEventQuery(event));
 }
 
 static CUresult inside[4];
