@@ -45,6 +45,8 @@ struct sg_block {
     uint32_t sm_id; /* %smid: the OS worker that runs the block */
     uint32_t n_sm;
     void *engine; /* exec's own */
+    const unsigned char *local; /* loop form: the .local variables of all threads, … */
+    uint64_t local_size;        /* … in bytes */
     uint64_t
         grid_workspace; /* cooperative launches: address of >= 64 zeroed bytes that the grid's blocks share,
                                 for grid-wide barriers (%envreg1 and %envreg2); else 0 */
@@ -55,7 +57,8 @@ struct sg_thread {
     uint32_t tid[3];
     uint32_t linear; /* tid.x + tid.y*ntid.x + tid.z*ntid.x*ntid.y */
     struct sg_block *block;
-    void *engine; /* exec's fiber in thread form; else NULL */
+    void *engine;        /* exec's fiber in thread form; else NULL */
+    uint32_t misaligned; /* not 0 after the end of the code: an access was not aligned */
 };
 
 enum sg_code_form { SG_CODE_BLOCK, SG_CODE_LOOPS, SG_CODE_THREAD };
@@ -112,7 +115,8 @@ struct sg_point {
 };
 
 /** Runs threads [first, end), which all are at the region's point, until each is at another or has ended. */
-typedef void (*sg_region_code)(struct sg_lanes *lanes, const unsigned char *params, uint32_t first, uint32_t end);
+typedef void (*sg_region_code)(struct sg_lanes *lanes, const unsigned char *params, uint32_t first,
+                               uint32_t end);
 
 struct sg_loop_code {
     uint32_t n_points;
@@ -130,10 +134,12 @@ enum sg_fault {
     SG_FAULT_ILLEGAL_INSTRUCTION, /* CUDA_ERROR_ILLEGAL_INSTRUCTION */
     SG_FAULT_TRAP,                /* trap: CUDA_ERROR_LAUNCH_FAILED */
     SG_FAULT_ASSERT,              /* CUDA_ERROR_ASSERT */
-    SG_FAULT_STACK,               /* stack overflow: CUDA_ERROR_LAUNCH_FAILED */
+    SG_FAULT_STACK,               /* stack overflow: CUDA_ERROR_HARDWARE_STACK_ERROR */
     SG_FAULT_DEADLOCK,            /* every thread of the block waits: CUDA_ERROR_LAUNCH_TIMEOUT */
     SG_FAULT_INVALID_PC,          /* call through a bad function pointer: CUDA_ERROR_INVALID_PC */
     SG_FAULT_OUT_OF_RESOURCES,    /* no memory for stacks or shared: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES */
+    SG_FAULT_ADDRESS_SPACE,       /* an atomic operation on .local memory: CUDA_ERROR_INVALID_ADDRESS_SPACE */
+    SG_FAULT_TIMEOUT,             /* longer than SOFTGPU_TIMEOUT: CUDA_ERROR_LAUNCH_TIMEOUT */
 };
 
 /* --- what generated code may call ---------------------------------------------------------------------
@@ -145,6 +151,25 @@ enum sg_fault {
 __attribute__((noreturn)) void sg_rt_exit(struct sg_thread *t);
 /** Ends the launch with a fault; does not return (both forms). */
 __attribute__((noreturn)) void sg_rt_fault(struct sg_thread *t, uint32_t fault);
+/** Block form and loop form: a thread of the block has made an access that is not aligned. Does not return. */
+__attribute__((noreturn)) void sg_rt_misaligned(struct sg_block *block);
+
+enum sg_access { SG_ACCESS_NONE, SG_ACCESS_READ, SG_ACCESS_WRITE, SG_ACCESS_ATOMIC };
+/** An instruction of a watched kernel. Texts are not terminated by what they stand in: they are constants of the code. */
+struct sg_site {
+    const char *function, *text, *file; /* text: the instruction; file: NULL if the PTX names none */
+    uint32_t line, ptx_line;
+    uint32_t bytes;
+    uint8_t align, access;
+    uint8_t space; /* SG_SITE_… */
+};
+enum { SG_SITE_GENERIC, SG_SITE_SHARED, SG_SITE_GLOBAL, SG_SITE_LOCAL, SG_SITE_CONST, SG_SITE_PARAM };
+/**
+ * Watched kernels, before each access: remembers thread and place for a report, and faults if `address` is not aligned
+ * or, in .shared, not within the block's memory. `site` lives as long as the code.
+ */
+void sg_rt_access(struct sg_thread *t, const void *address, const struct sg_site *site);
+
 /** Lets other threads of the block run: in loops that wait on memory, and for nanosleep. [switches] */
 void sg_rt_yield(struct sg_thread *t);
 

@@ -40,6 +40,14 @@ void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, str
 uint32_t sg_shared_offset(const struct sg_shared_layout *layout, const struct sg_var *var);
 /** Marks the back edges of loops that may wait for other threads. */
 void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function);
+/** What is known of a register at all times: its value is base + offset modulo 2^bits (at most 4 bits). */
+struct sg_low_bits {
+    uint32_t base; /* the instruction that loads a parameter of the kernel, or UINT32_MAX: none */
+    uint8_t offset, bits;
+    bool written; /* false: nothing writes it */
+};
+/** One entry a register of the function. */
+struct sg_low_bits *sg_analyse_alignment(struct sg_arena *arena, const struct sg_function *function);
 /** Marks the registers that are best kept as pointers. */
 void sg_analyse_pointers(struct sg_arena *arena, struct sg_function *function);
 

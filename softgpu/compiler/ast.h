@@ -97,6 +97,11 @@ struct sg_ast_prototype {
     uint32_t n_returns, n_params;
 };
 
+/** Where in a program's sources something comes from, as .loc says; file 0: unknown. */
+struct sg_ast_place {
+    uint32_t file, line;
+};
+
 struct sg_ast_statement {
     enum {
         SG_STATEMENT_INSTRUCTION,
@@ -109,6 +114,7 @@ struct sg_ast_statement {
         SG_STATEMENT_PROTOTYPE, /* name: .callprototype */
     } kind;
     uint32_t line;
+    struct sg_ast_place place;
     struct sg_slice name;
     union {
         struct sg_ast_instruction instruction;
@@ -138,6 +144,12 @@ struct sg_ast_alias {
     struct sg_slice name, target;
 };
 
+/** .file */
+struct sg_ast_file {
+    uint32_t number;
+    struct sg_slice name;
+};
+
 struct sg_ast {
     uint32_t version; /* 90 for 9.0 */
     struct sg_slice target;
@@ -148,6 +160,8 @@ struct sg_ast {
     uint32_t n_functions, function_capacity;
     struct sg_ast_alias *aliases;
     uint32_t n_aliases, alias_capacity;
+    struct sg_ast_file *files;
+    uint32_t n_files, file_capacity;
 };
 
 /** Parses a module. Fails through the arena's diagnostics. */

@@ -14,6 +14,7 @@
 /* A thread has at most 512 KiB of its own memory; no device has shared memory of this size. */
 #define SG_LOCAL_LIMIT  (512u << 10)
 #define SG_SHARED_LIMIT (1u << 20)
+#define SG_SOURCE_LIMIT (1u << 16) /* numbers of source files */
 
 void sg_check_fail(struct sg_checker *checker, const char *format, ...)
 {
@@ -243,6 +244,20 @@ static void check_target(struct sg_checker *checker, const struct sg_ast *ast, u
                 capability);
 }
 
+/* The names of the sources, by the numbers that .file gives them. */
+static void list_files(struct sg_checker *checker, const struct sg_ast *ast)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < ast->n_files; i++)
+        if (ast->files[i].number >= count && ast->files[i].number < SG_SOURCE_LIMIT)
+            count = ast->files[i].number + 1;
+    checker->n_files = count;
+    checker->files = SG_NEW_ARRAY(checker->arena, const char *, count);
+    for (uint32_t i = 0; i < ast->n_files; i++)
+        if (ast->files[i].number < count)
+            checker->files[ast->files[i].number] = sg_arena_string(checker->arena, ast->files[i].name);
+}
+
 static void check_aliases(struct sg_checker *checker, const struct sg_ast *ast)
 {
     for (uint32_t i = 0; i < ast->n_aliases; i++) {
@@ -282,6 +297,7 @@ struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, s
         struct sg_ast *ast = asts[unit];
         checker->unit = &units[unit];
         check_aliases(checker, ast);
+        list_files(checker, ast);
         for (uint32_t i = 0; i < ast->n_variables; i++)
             if (ast->variables[i].initial != NULL)
                 check_initial(checker, ast->variables[i].initial);

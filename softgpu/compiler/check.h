@@ -12,7 +12,9 @@ struct sg_checker {
     struct sg_arena *arena;
     struct sg_module *module;
     struct sg_map opcodes; /* text of "base.mod.mod" and number of operands → struct sg_opcode */
-    struct sg_map *unit;   /* names that the module in work has for itself */
+    const char **files;    /* of the module in work, by their numbers */
+    uint32_t n_files;
+    struct sg_map *unit; /* names that the module in work has for itself */
     /* of the function being checked */
     struct sg_function *function;
     struct sg_map scopes[SG_CHECK_SCOPES];

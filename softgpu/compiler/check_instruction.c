@@ -375,6 +375,11 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
     struct sg_insn *insn =
         SG_PUSH(checker->arena, function->insns, function->n_insns, function->insn_capacity);
     *insn = (struct sg_insn){.form = opcode->form, .line = checker->statement->line, .text = ast->text};
+    const struct sg_ast_place *place = &checker->statement->place;
+    if (place->file < checker->n_files) {
+        insn->source.file = checker->files[place->file];
+        insn->source.line = place->line;
+    }
     for (int i = 0; i < SG_INSN_TYPES; i++)
         insn->types[i] = opcode->types[i];
     for (int i = 0; i < SG_GROUP_COUNT; i++)

@@ -19,6 +19,7 @@ struct sg_codegen {
     const struct sg_reach *reach;
     const struct sg_shared_layout *shared;
     enum sg_code_form form;
+    bool watched;  /* each access is told to the engine before it is made: for reports */
     bool has_half; /* the host converts between half and float itself */
 
     LLVMContextRef context;
@@ -44,6 +45,8 @@ struct sg_codegen {
     LLVMValueRef *registers, *variables, *formals_in, *formals_out;
     LLVMBasicBlockRef *labels;
     LLVMValueRef carry;
+    LLVMValueRef misaligned; /* the bits of addresses that should have been zero */
+    const struct sg_low_bits *low_bits;
     LLVMValueRef specials[40][4];
     LLVMValueRef block_pointer, shared_base, fragments;
 };
@@ -107,6 +110,20 @@ LLVMValueRef sg_gen_cast(struct sg_codegen *gen, LLVMValueRef value, LLVMTypeRef
 LLVMValueRef sg_gen_operand(struct sg_codegen *gen, uint32_t i);
 void sg_gen_result(struct sg_codegen *gen, LLVMValueRef value);
 
+/* codegen_access.c */
+/**
+ * To be called before an access of `bytes` (aligned to its size, 32 at most) at `address`, which the operand means in a
+ * state space (SG_MOD_… or 0).
+ */
+void sg_gen_access(struct sg_codegen *gen, const struct sg_operand *operand, LLVMValueRef address,
+                   uint8_t space, uint32_t bytes, enum sg_access access);
+/** Ends the launch with a fault; the builder is left behind an unreachable end. */
+void sg_gen_fault(struct sg_codegen *gen, enum sg_fault kind);
+/** Tells the engine where a watched kernel is, before what may fault without an access. */
+void sg_gen_place(struct sg_codegen *gen);
+/** Passes what the function knows of misaligned accesses on to the thread; before it returns. */
+void sg_gen_hand_over(struct sg_codegen *gen);
+
 /* codegen_special.c */
 LLVMValueRef sg_gen_special(struct sg_codegen *gen, enum sg_special special, uint32_t component);
 /** The thread's number in its block; made at the function's start. */
@@ -122,16 +139,18 @@ bool sg_gen_float(struct sg_codegen *gen);      /* codegen_float.c */
 bool sg_gen_comparison(struct sg_codegen *gen); /* codegen_compare.c */
 bool sg_gen_convert(struct sg_codegen *gen);    /* codegen_convert.c */
 bool sg_gen_memory(struct sg_codegen *gen);     /* codegen_memory.c */
-bool sg_gen_atomic(struct sg_codegen *gen);     /* codegen_atomic.c */
-bool sg_gen_control(struct sg_codegen *gen);    /* codegen_control.c */
-bool sg_gen_threads(struct sg_codegen *gen);    /* codegen_threads.c */
+/** Whether a generic address (an integer) is one of the thread's own memory. */
+LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address);
+bool sg_gen_atomic(struct sg_codegen *gen);  /* codegen_atomic.c */
+bool sg_gen_control(struct sg_codegen *gen); /* codegen_control.c */
+bool sg_gen_threads(struct sg_codegen *gen); /* codegen_threads.c */
 /** The operation of a redux.sync as the engine knows it. */
 uint32_t sg_gen_redux(const struct sg_codegen *gen);
-bool sg_gen_points(struct sg_codegen *gen);     /* codegen_points.c */
-bool sg_gen_mbarrier(struct sg_codegen *gen);   /* codegen_mbarrier.c */
-bool sg_gen_mma(struct sg_codegen *gen);        /* codegen_mma.c */
-bool sg_gen_lanes(struct sg_codegen *gen);      /* codegen_lanes.c */
-bool sg_gen_texture(struct sg_codegen *gen);    /* codegen_texture.c */
+bool sg_gen_points(struct sg_codegen *gen);   /* codegen_points.c */
+bool sg_gen_mbarrier(struct sg_codegen *gen); /* codegen_mbarrier.c */
+bool sg_gen_mma(struct sg_codegen *gen);      /* codegen_mma.c */
+bool sg_gen_lanes(struct sg_codegen *gen);    /* codegen_lanes.c */
+bool sg_gen_texture(struct sg_codegen *gen);  /* codegen_texture.c */
 
 /* codegen_round.c: pieces of floating-point arithmetic that families share */
 LLVMValueRef sg_gen_flush(struct sg_codegen *gen, LLVMValueRef value);

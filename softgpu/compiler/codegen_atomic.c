@@ -133,13 +133,32 @@ static LLVMAtomicRMWBinOp host_operation(uint8_t op, enum sg_type type)
     }
 }
 
+/*
+ * The address that an operation works on. GPUs have no atomic operations on a thread's own memory, which a generic
+ * address may mean.
+ */
+static LLVMValueRef target(struct sg_codegen *gen, const struct sg_operand *operand, uint32_t bytes)
+{
+    uint8_t space = SG_MOD(gen->insn, SG_GROUP_SPACE);
+    LLVMValueRef address = sg_gen_address(gen, operand, space);
+    if (space == 0 && gen->reach->has_local) {
+        LLVMBasicBlockRef bad = sg_gen_block(gen, "bad.space"), good = sg_gen_block(gen, "");
+        LLVMValueRef local = sg_gen_in_local(gen, LLVMBuildPtrToInt(B, address, gen->i64, ""));
+        LLVMBuildCondBr(B, local, bad, good);
+        LLVMPositionBuilderAtEnd(B, bad);
+        sg_gen_fault(gen, SG_FAULT_ADDRESS_SPACE);
+        LLVMPositionBuilderAtEnd(B, good);
+    }
+    sg_gen_access(gen, operand, address, space, bytes, SG_ACCESS_ATOMIC);
+    return address;
+}
+
 /* `first`: the operand after the address. */
 static LLVMValueRef operate(struct sg_codegen *gen, uint32_t first)
 {
     enum sg_type type = type_of(gen);
     uint8_t op = SG_MOD(gen->insn, SG_GROUP_ATOM);
-    LLVMValueRef address =
-        sg_gen_address(gen, &gen->insn->operands[first - 1], SG_MOD(gen->insn, SG_GROUP_SPACE));
+    LLVMValueRef address = target(gen, &gen->insn->operands[first - 1], sg_type_bytes(type));
     if (type == SG_B128)
         return operate_wide(gen, address, first);
     LLVMValueRef b = sg_gen_read(gen, &gen->insn->operands[first], type);
@@ -162,7 +181,7 @@ static void operate_vector(struct sg_codegen *gen, const struct sg_operand *to, 
 {
     enum sg_type type = type_of(gen);
     bool small = type != SG_F32;
-    LLVMValueRef address = sg_gen_address(gen, from - 1, SG_MOD(gen->insn, SG_GROUP_SPACE));
+    LLVMValueRef address = target(gen, from - 1, from->count * sg_type_bytes(type));
     for (uint32_t i = 0; i < from->count; i++) {
         LLVMValueRef offset = sg_gen_const(gen, 64, (uint64_t)i * sg_type_bytes(type));
         LLVMValueRef place = LLVMBuildGEP2(B, gen->i8, address, &offset, 1, "");

@@ -36,13 +36,6 @@ static void branch_indexed(struct sg_codegen *gen)
     LLVMBuildUnreachable(B);
 }
 
-static void fault(struct sg_codegen *gen, enum sg_fault kind)
-{
-    LLVMValueRef arguments[2] = {gen->thread, sg_gen_const(gen, 32, kind)};
-    sg_gen_runtime(gen, "sg_rt_fault", gen->nothing, arguments, 2);
-    LLVMBuildUnreachable(B);
-}
-
 /* --- calls --- */
 
 /* Memory that holds an argument or takes a result: the .param object, or a slot for a register or number. */
@@ -78,6 +71,7 @@ static void call_builtin(struct sg_codegen *gen, enum sg_builtin builtin, LLVMVa
             LLVMBuildStore(B, sg_gen_runtime(gen, "sg_rt_vprintf", gen->i32, arguments, 3), out[0]), 4);
         break;
     case SG_BUILTIN_ASSERTFAIL:
+        sg_gen_place(gen);
         for (int i = 0; i < 5; i++)
             arguments[i + 1] = argument_value(gen, in[i],
                                               i == 2   ? gen->i32
@@ -118,7 +112,7 @@ static LLVMValueRef look_up_target(struct sg_codegen *gen, const struct sg_opera
                       go = sg_gen_block(gen, "");
     LLVMBuildCondBr(B, LLVMBuildAnd(B, inside, whole, ""), good, bad);
     LLVMPositionBuilderAtEnd(B, bad);
-    fault(gen, SG_FAULT_INVALID_PC);
+    sg_gen_fault(gen, SG_FAULT_INVALID_PC);
     LLVMPositionBuilderAtEnd(B, good);
     LLVMValueRef place = LLVMBuildGEP2(B, gen->i8, gen->handle_table, &offset, 1, "");
     LLVMValueRef code = LLVMBuildLoad2(B, gen->pointer, place, "");
@@ -202,12 +196,13 @@ bool sg_gen_control(struct sg_codegen *gen)
         if (gen->function->is_entry) {
             sg_gen_end(gen);
         } else {
+            sg_gen_hand_over(gen);
             sg_gen_runtime(gen, "sg_rt_exit", gen->nothing, &gen->thread, 1);
             LLVMBuildUnreachable(B);
         }
         break;
     case SG_OP_TRAP:
-        fault(gen, SG_FAULT_TRAP);
+        sg_gen_fault(gen, SG_FAULT_TRAP);
         break;
     case SG_OP_NOP: /* hints, and what waits for grids that have ended before this one starts */
         return true;

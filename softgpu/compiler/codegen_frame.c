@@ -30,7 +30,9 @@ static const char frame_start[] =
     "  %%z.p = getelementptr i8, ptr %%thread, i64 %zu\n"
     "  %%linear.p = getelementptr i8, ptr %%thread, i64 %zu\n"
     "  %%block.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%engine.p = getelementptr i8, ptr %%thread, i64 %zu\n";
+    "  %%engine.p = getelementptr i8, ptr %%thread, i64 %zu\n"
+    "  %%misaligned.p = getelementptr i8, ptr %%thread, i64 %zu\n"
+    "  store i32 0, ptr %%misaligned.p, align 4\n";
 
 static const char store_thread[] = "  store i32 %x, ptr %x.p, align 4\n"
                                    "  store i32 %y, ptr %y.p, align 4\n"
@@ -68,7 +70,16 @@ static const char block_end[] = "  call void @" SG_GEN_BODY "(ptr %thread, ptr %
                                 "  %z.next = add nuw nsw i32 %z, 1\n"
                                 "  %z.more = icmp ult i32 %z.next, %nz\n"
                                 "  br i1 %z.more, label %plane, label %end\n"
-                                "end:\n"
+                                "end:\n";
+
+/* A misaligned access of any of the threads is told when all have had their turn: a branch would keep them apart. */
+static const char frame_end[] = "  %misaligned = load i32, ptr %misaligned.p, align 4\n"
+                                "  %wrong = icmp ne i32 %misaligned, 0\n"
+                                "  br i1 %wrong, label %fault, label %return\n"
+                                "fault:\n"
+                                "  call void @sg_rt_misaligned(ptr %block)\n"
+                                "  unreachable\n"
+                                "return:\n"
                                 "  ret void\n"
                                 "}\n";
 
@@ -129,9 +140,7 @@ static const char region_end[] =
     "  %%z.next = add i32 %%z, %%z.step\n"
     "  %%again = icmp ult i32 %%at.next, %%end\n"
     "  br i1 %%again, label %%row, label %%end.of.threads\n"
-    "end.of.threads:\n"
-    "  ret void\n"
-    "}\n";
+    "end.of.threads:\n";
 
 #define FIRST_LOOP 5u /* the number of the first loop's metadata */
 static const char metadata[] = "attributes #0 = { nounwind null_pointer_is_valid }\n"
@@ -146,7 +155,7 @@ static void write_start(FILE *file)
     size_t ntid = offsetof(struct sg_block, ntid), tid = offsetof(struct sg_thread, tid);
     fprintf(file, frame_start, sizeof(struct sg_thread), ntid, ntid + 4, ntid + 8, tid, tid + 4, tid + 8,
             offsetof(struct sg_thread, linear), offsetof(struct sg_thread, block),
-            offsetof(struct sg_thread, engine));
+            offsetof(struct sg_thread, engine), offsetof(struct sg_thread, misaligned));
 }
 
 static void write_block(FILE *file, const char *symbol)
@@ -156,6 +165,7 @@ static void write_block(FILE *file, const char *symbol)
     fputs(block_loops, file);
     fputs(store_thread, file);
     fputs(block_end, file);
+    fputs(frame_end, file);
 }
 
 static void write_regions(FILE *file, uint32_t n_points)
@@ -171,6 +181,7 @@ static void write_regions(FILE *file, uint32_t n_points)
         fprintf(file, region_loops, SG_LANES_POINT);
         fputs(store_thread, file);
         fprintf(file, region_end, point, FIRST_LOOP + point);
+        fputs(frame_end, file);
     }
     for (uint32_t loop = FIRST_LOOP; loop <= FIRST_LOOP + n_points; loop++)
         fprintf(file, "!%u = distinct !{!%u, !2}\n", loop, loop);
@@ -197,6 +208,7 @@ bool sg_gen_frame(struct sg_codegen *gen, const char *symbol)
     FILE *file = open_memstream(&text, &size);
     if (file == NULL)
         sg_fail(gen->arena->diagnostics, SG_COMPILE_NO_MEMORY, 0, "out of memory");
+    fputs("declare void @sg_rt_misaligned(ptr) cold noreturn nounwind\n", file);
     if (gen->form == SG_CODE_BLOCK)
         write_block(file, symbol);
     else

@@ -32,6 +32,8 @@ static void make_registers(struct sg_codegen *gen)
     }
     gen->carry = LLVMBuildAlloca(gen->entry_builder, gen->i1, "");
     LLVMBuildStore(gen->entry_builder, sg_gen_const(gen, 1, 0), gen->carry);
+    gen->misaligned = LLVMBuildAlloca(gen->entry_builder, gen->i32, "");
+    LLVMBuildStore(gen->entry_builder, sg_gen_const(gen, 32, 0), gen->misaligned);
 }
 
 static void make_variables(struct sg_codegen *gen)
@@ -58,6 +60,11 @@ static void make_formals(struct sg_codegen *gen)
     gen->thread = LLVMGetParam(gen->self, 0);
     if (function->is_entry) {
         gen->params = LLVMGetParam(gen->self, 1);
+        if (sg_gen_in_loops(gen)) {
+            gen->context_memory = LLVMGetParam(gen->self, 2);
+            gen->local = LLVMGetParam(gen->self, 3);
+            gen->stride = LLVMGetParam(gen->self, 4);
+        }
         return;
     }
     gen->formals_out = SG_NEW_ARRAY(gen->arena, LLVMValueRef, function->n_returns);
@@ -127,6 +134,7 @@ void sg_gen_function(struct sg_codegen *gen, struct sg_function *function, LLVMV
     gen->labels = SG_NEW_ARRAY(gen->arena, LLVMBasicBlockRef, function->n_labels);
     for (uint32_t i = 0; i < function->n_labels; i++)
         gen->labels[i] = sg_gen_block(gen, "");
+    gen->low_bits = sg_analyse_alignment(gen->arena, function);
     make_registers(gen);
     make_formals(gen);
     make_variables(gen);

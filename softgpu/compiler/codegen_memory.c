@@ -118,6 +118,7 @@ static void load(struct sg_codegen *gen)
     uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
     LLVMValueRef address = sg_gen_address(gen, from, space);
     LLVMValueRef values[8];
+    sg_gen_access(gen, from, address, space, width * bytes, SG_ACCESS_READ);
     for (uint32_t i = 0; i < width; i++) {
         const struct sg_operand *element = width == 1 ? to : &to->items[i];
         /* a pointer is loaded as one, see analysis */
@@ -141,6 +142,7 @@ static void store(struct sg_codegen *gen)
     uint32_t width = vector_width(insn), bytes = sg_type_bytes(type);
     uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
     LLVMValueRef address = sg_gen_address(gen, &insn->operands[0], space);
+    sg_gen_access(gen, &insn->operands[0], address, space, width * bytes, SG_ACCESS_WRITE);
     for (uint32_t i = 0; i < width; i++) {
         const struct sg_operand *element = width == 1 ? from : &from->items[i];
         LLVMValueRef access =
@@ -241,15 +243,20 @@ static LLVMValueRef in_shared(struct sg_codegen *gen, LLVMValueRef address)
 
 /*
  * The stack is what lies near this frame: fibers have less than this, and nothing else is mapped
- * around them.
+ * around them. In loop form the kernel's own variables lie in memory of the engine.
  */
-static LLVMValueRef in_local(struct sg_codegen *gen, LLVMValueRef address)
+LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address)
 {
     LLVMValueRef level = sg_gen_const(gen, 32, 0);
     LLVMValueRef frame = sg_gen_intrinsic(gen, "llvm.frameaddress", &gen->pointer, 1, &level, 1);
     frame = LLVMBuildPtrToInt(B, frame, gen->i64, "");
     frame = LLVMBuildSub(B, frame, sg_gen_const(gen, 64, 65536), "");
-    return in_range(gen, address, frame, sg_gen_const(gen, 64, 131072));
+    LLVMValueRef on_stack = in_range(gen, address, frame, sg_gen_const(gen, 64, 131072));
+    if (gen->form != SG_CODE_LOOPS)
+        return on_stack;
+    LLVMValueRef base = sg_gen_block_field(gen, offsetof(struct sg_block, local), gen->i64);
+    LLVMValueRef size = sg_gen_block_field(gen, offsetof(struct sg_block, local_size), gen->i64);
+    return LLVMBuildOr(B, on_stack, in_range(gen, address, base, size), "");
 }
 
 static LLVMValueRef in_const(struct sg_codegen *gen, LLVMValueRef address)
@@ -274,7 +281,7 @@ static void is_in_space(struct sg_codegen *gen)
         value = in_shared(gen, address);
         break;
     case SG_MOD_LOCAL:
-        value = in_local(gen, address);
+        value = sg_gen_in_local(gen, address);
         break;
     case SG_MOD_CONST:
         value = in_const(gen, address);
@@ -286,7 +293,8 @@ static void is_in_space(struct sg_codegen *gen)
                          sg_gen_const(gen, 64, gen->function->params_size));
         break;
     default:
-        value = LLVMBuildNot(B, LLVMBuildOr(B, in_shared(gen, address), in_local(gen, address), ""), "");
+        value =
+            LLVMBuildNot(B, LLVMBuildOr(B, in_shared(gen, address), sg_gen_in_local(gen, address), ""), "");
         break;
     }
     sg_gen_write(gen, &gen->insn->operands[0], SG_PRED, value);
@@ -307,6 +315,9 @@ static void copy_async(struct sg_codegen *gen)
         sg_gen_fail(gen, "the size must be 4, 8 or 16");
     uint32_t bytes = (uint32_t)size->value;
     LLVMValueRef limit = sg_gen_const(gen, 32, bytes);
+    sg_gen_access(gen, &insn->operands[0], to, SG_MOD_SHARED, bytes, SG_ACCESS_WRITE);
+    if (n_operands <= 3)
+        sg_gen_access(gen, &insn->operands[1], from, SG_MOD_GLOBAL, bytes, SG_ACCESS_READ);
     if (n_operands > 3) {
         const struct sg_operand *given = &insn->operands[3];
         bool predicate = given->kind == SG_OPERAND_REG && gen->function->regs[given->reg].type == SG_PRED;

@@ -88,9 +88,6 @@ static void remake(struct remake *r, uint32_t reg)
 void sg_gen_points_begin(struct sg_codegen *gen)
 {
     struct remake r = {gen, SG_NEW_ARRAY(gen->arena, uint8_t, gen->function->n_insns + 1)};
-    gen->context_memory = LLVMGetParam(gen->self, 2);
-    gen->local = LLVMGetParam(gen->self, 3);
-    gen->stride = LLVMGetParam(gen->self, 4);
     gen->points = SG_NEW_ARRAY(gen->arena, struct sg_point, gen->regions.n_points + 1);
     for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
         if (sg_regions_has(gen->regions.crossing, reg))
@@ -111,6 +108,7 @@ LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *va
 
 void sg_gen_end(struct sg_codegen *gen)
 {
+    sg_gen_hand_over(gen);
     if (sg_gen_in_loops(gen))
         LLVMBuildRet(B, sg_gen_const(gen, 32, SG_POINT_END));
     else
@@ -158,6 +156,7 @@ static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode,
             store_slot(gen, regions->column[reg], type_of_register(gen, reg), gen->registers[reg]);
     if (regions->carry != 0)
         store_slot(gen, regions->carry, gen->i1, gen->carry);
+    sg_gen_hand_over(gen);
     LLVMBuildRet(B, sg_gen_const(gen, 32, number));
 
     LLVMBasicBlockRef resume = sg_gen_block(gen, "");

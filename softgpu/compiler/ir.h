@@ -117,6 +117,10 @@ struct sg_call {
 struct sg_insn {
     const struct sg_form *form;
     uint32_t line;
+    struct {
+        const char *file; /* NULL: unknown */
+        uint32_t line;
+    } source;
     uint32_t guard; /* register + 1, or 0 */
     bool guard_negated;
     uint8_t n_operands;

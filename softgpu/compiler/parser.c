@@ -102,10 +102,19 @@ static void skip_braces(struct sg_parser *parser)
 }
 
 /* .loc and .file have no terminator: they end where their arguments end. */
-static void skip_location(struct sg_parser *parser)
+static void parse_location(struct sg_parser *parser)
 {
+    bool is_file = sg_parser_at_dotted(parser, "file");
     uint32_t line = parser->token.line;
     sg_parser_advance(parser);
+    if (parser->token.kind == SG_TOKEN_INTEGER) {
+        uint32_t number = (uint32_t)sg_parser_integer(parser, "a number");
+        if (is_file && parser->token.kind == SG_TOKEN_STRING)
+            *SG_PUSH(parser->arena, parser->ast->files, parser->ast->n_files, parser->ast->file_capacity) =
+                (struct sg_ast_file){number, parser->token.text};
+        else if (!is_file && parser->token.kind == SG_TOKEN_INTEGER)
+            parser->place = (struct sg_ast_place){number, (uint32_t)parser->token.value};
+    }
     while (parser->token.kind != SG_TOKEN_END && parser->token.line == line &&
            parser->token.kind != SG_TOKEN_DOTTED)
         sg_parser_advance(parser);
@@ -114,7 +123,7 @@ static void skip_location(struct sg_parser *parser)
 bool sg_parse_ignored(struct sg_parser *parser)
 {
     if (sg_parser_at_dotted(parser, "loc") || sg_parser_at_dotted(parser, "file")) {
-        skip_location(parser);
+        parse_location(parser);
         return true;
     }
     if (sg_parser_at_dotted(parser, "section")) {
@@ -286,7 +295,7 @@ struct sg_ast *sg_parse(struct sg_arena *arena, const char *text, size_t size)
         .lexer = {.at = text, .end = text + size, .line = 1, .diagnostics = arena->diagnostics},
         .arena = arena,
     };
-    struct sg_ast *ast = SG_NEW(arena, struct sg_ast);
+    struct sg_ast *ast = parser.ast = SG_NEW(arena, struct sg_ast);
     parser.token = sg_lexer_next(&parser.lexer);
     while (parser.token.kind != SG_TOKEN_END) {
         if (sg_parse_ignored(&parser) || sg_parser_accept(&parser, ';'))

@@ -13,7 +13,9 @@ struct sg_parser {
     struct sg_token ahead; /* the one after, if has_ahead */
     bool has_ahead;
     struct sg_arena *arena;
-    const char *previous_end; /* end of the token before the current one */
+    struct sg_ast *ast;
+    struct sg_ast_place place; /* by the last .loc of the function */
+    const char *previous_end;  /* end of the token before the current one */
 };
 
 void sg_parser_advance(struct sg_parser *parser);

@@ -175,6 +175,7 @@ static struct sg_ast_statement *push(struct sg_parser *parser, struct sg_ast_fun
     struct sg_ast_statement *statement =
         SG_PUSH(parser->arena, function->statements, function->n_statements, function->statement_capacity);
     statement->line = parser->token.line;
+    statement->place = parser->place;
     return statement;
 }
 
@@ -222,6 +223,7 @@ static void parse_local_variables(struct sg_parser *parser, struct sg_ast_functi
 void sg_parse_body(struct sg_parser *parser, struct sg_ast_function *function)
 {
     uint32_t depth = 0;
+    parser->place = (struct sg_ast_place){0};
     do {
         if (parser->token.kind == SG_TOKEN_END)
             sg_parser_unexpected(parser, "'}'");

@@ -31,6 +31,7 @@ struct sg_program {
     struct sg_arena arena;
     struct sg_module *module;
     uint32_t capability;
+    bool watched;            /* SOFTGPU_REPORT: code tells the engine of its accesses */
     struct sg_digest digest; /* of the texts, if there is a cache */
     struct kernel *kernels;
     size_t n_kernels;
@@ -40,6 +41,12 @@ struct sg_program {
     pthread_mutex_t lock;
     struct sg_jit *jit; /* under the lock; made when the first code is asked for */
 };
+
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
+}
 
 static uint32_t thread_product(const uint32_t dimensions[3])
 {
@@ -71,9 +78,9 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
     public->shared_static = kernel->shared.size;
     public->max_threads = required != 0 ? required : limit != 0 && limit < 1024 ? limit : 1024;
     memcpy(public->required_ntid, function->reqntid, sizeof(public->required_ntid));
-    public->form = !kernel->reach.thread_form ? SG_CODE_BLOCK
+    public->form = !kernel->reach.thread_form                                               ? SG_CODE_BLOCK
                    : loops_wanted() && sg_regions_possible(&program->arena, &kernel->reach) ? SG_CODE_LOOPS
-                                                                                           : SG_CODE_THREAD;
+                                                                                            : SG_CODE_THREAD;
     public->cooperative = kernel->reach.cooperative;
     for (uint32_t f = 0; f < kernel->reach.count; f++) {
         const struct sg_function *part = kernel->reach.functions[f];
@@ -118,6 +125,7 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
         return SG_COMPILE_NO_MEMORY;
     pthread_mutex_init(&program->lock, NULL);
     program->capability = capability;
+    program->watched = is_set("SOFTGPU_REPORT");
     program->arena.diagnostics = &diagnostics;
     if (setjmp(diagnostics.escape) != 0) {
         sg_program_destroy(program);
@@ -229,6 +237,7 @@ static LLVMMemoryBufferRef compile(struct sg_program *program, struct kernel *ke
     gen->reach = &kernel->reach;
     gen->shared = &kernel->shared;
     gen->form = kernel->public.form;
+    gen->watched = program->watched;
     gen->has_half = sg_jit_has_half(program->jit);
     gen->context = sg_jit_context(program->jit);
     if (setjmp(diagnostics.escape) != 0) {
@@ -258,6 +267,7 @@ static struct sg_digest key_of(const struct sg_program *program, const struct ke
     const char *host = sg_jit_host(program->jit), *name = kernel->public.name;
     const struct sg_piece pieces[] = {{compiler, sizeof(compiler)},
                                       {host, strlen(host)},
+                                      {&program->watched, sizeof(program->watched)},
                                       {&program->capability, sizeof(program->capability)},
                                       {&program->digest, sizeof(program->digest)},
                                       {name, strlen(name)},

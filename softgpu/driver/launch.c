@@ -10,6 +10,7 @@
 
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/device.h"
+#include "softgpu/driver/fault.h"
 #include "softgpu/driver/function.h"
 #include "softgpu/driver/schedule.h"
 #include "softgpu/exec/exec.h"
@@ -25,42 +26,14 @@ struct queued_grid {
     struct sg_module *module; /* reference held: keeps code and variables */
 };
 
-static CUresult fault_error(enum sg_fault fault)
-{
-    switch (fault) {
-    case SG_FAULT_NONE:
-        return CUDA_SUCCESS;
-    case SG_FAULT_ILLEGAL_ADDRESS:
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    case SG_FAULT_MISALIGNED:
-        return CUDA_ERROR_MISALIGNED_ADDRESS;
-    case SG_FAULT_ILLEGAL_INSTRUCTION:
-        return CUDA_ERROR_ILLEGAL_INSTRUCTION;
-    case SG_FAULT_ASSERT:
-        return CUDA_ERROR_ASSERT;
-    case SG_FAULT_DEADLOCK:
-        return CUDA_ERROR_LAUNCH_TIMEOUT;
-    case SG_FAULT_INVALID_PC:
-        return CUDA_ERROR_INVALID_PC;
-    default:
-        return CUDA_ERROR_LAUNCH_FAILED;
-    }
-}
-
 static void run_grid(struct sg_task *task)
 {
     const struct queued_grid *grid = (const void *)task->payload;
     struct sg_fault_report report = {0};
-    enum sg_fault fault = sg_exec_run(&grid->launch, &report);
-    if (fault == SG_FAULT_NONE)
-        return;
-    CUresult error = fault_error(fault);
-    const char *name = "";
-    cuGetErrorName(error, &name);
-    rg_warn("kernel %s: %s in block (%u,%u,%u) thread (%u,%u,%u), address 0x%llx", grid->launch.kernel_name,
-            name, report.ctaid[0], report.ctaid[1], report.ctaid[2], report.tid[0], report.tid[1],
-            report.tid[2], (unsigned long long)report.address);
-    sg_context_poison(task->stream->context, error);
+    sg_exec_run(&grid->launch, &report);
+    CUresult error = sg_fault_tell(&grid->launch, &report);
+    if (error != CUDA_SUCCESS)
+        sg_context_poison(task->stream->context, error);
 }
 
 static void dispose_grid(struct sg_task *task)

@@ -94,7 +94,9 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
         return NULL;
     run->slot = slot;
     run->grid = grid;
-    if (!reserve_shared(run, shared) || (launch->form == SG_CODE_THREAD && !reserve_warps(run, grid->n_warps))) {
+    run->site = NULL;
+    if (!reserve_shared(run, shared) ||
+        (launch->form == SG_CODE_THREAD && !reserve_warps(run, grid->n_warps))) {
         sg_run_release(run);
         return NULL;
     }
@@ -156,6 +158,7 @@ static inline bool begin_next_thread(struct sg_fiber *fiber)
     t->linear = linear;
     t->block = &run->block;
     t->engine = fiber;
+    t->misaligned = 0;
     if (++run->next_tid[0] == run->block.ntid[0]) {
         run->next_tid[0] = 0;
         if (++run->next_tid[1] == run->block.ntid[1]) {
@@ -171,6 +174,8 @@ static inline void end_thread(struct sg_fiber *fiber)
     struct sg_run *run = fiber->run;
     uint32_t linear = fiber->thread.linear;
     struct sg_warp *warp = &run->warps[linear / SG_WARP_SIZE];
+    if (sg_unlikely(fiber->thread.misaligned))
+        sg_run_fault(run, SG_FAULT_MISALIGNED, fiber->thread.tid, 0);
     run->live--;
     run->progress = true;
     warp->alive &= ~(1u << linear % SG_WARP_SIZE);
@@ -301,11 +306,44 @@ void sg_rt_yield(struct sg_thread *t)
     }
 }
 
-void sg_rt_fault(struct sg_thread *t, uint32_t fault)
+/** The grid has a fault: gives up the running fiber. */
+static _Noreturn void leave_for_good(struct sg_run *run)
 {
-    struct sg_run *run = t->block->engine;
-    sg_grid_fault(run->grid, (enum sg_fault)fault, t->block->ctaid, t->tid, 0);
     run->slot->leave = SG_LEAVE_STOPPED;
     sg_leave(run->slot, run->slot->current);
     __builtin_unreachable();
+}
+
+void sg_rt_fault(struct sg_thread *t, uint32_t fault)
+{
+    struct sg_run *run = t->block->engine;
+    sg_run_fault(run, (enum sg_fault)fault, t->tid, 0);
+    leave_for_good(run);
+}
+
+void sg_rt_misaligned(struct sg_block *block)
+{
+    struct sg_run *run = block->engine;
+    sg_grid_fault(run->grid, SG_FAULT_MISALIGNED, block->ctaid, NULL, 0);
+    leave_for_good(run);
+}
+
+void sg_rt_access(struct sg_thread *t, const void *address, const struct sg_site *site)
+{
+    struct sg_run *run = t->block->engine;
+    run->site = site;
+    memcpy(run->site_tid, t->tid, sizeof(run->site_tid));
+    if (site->access == SG_ACCESS_NONE)
+        return;
+    uintptr_t at = (uintptr_t)address, offset = at - (uintptr_t)t->block->shared;
+    enum sg_fault fault = SG_FAULT_NONE;
+    if (at & (site->align - 1u))
+        fault = SG_FAULT_MISALIGNED;
+    else if (site->space == SG_SITE_SHARED &&
+             (site->bytes > t->block->shared_total || offset > t->block->shared_total - site->bytes))
+        fault = SG_FAULT_ILLEGAL_ADDRESS;
+    if (sg_likely(fault == SG_FAULT_NONE))
+        return;
+    sg_run_fault(run, fault, t->tid, site->space == SG_SITE_SHARED ? offset : at);
+    leave_for_good(run);
 }

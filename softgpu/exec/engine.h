@@ -113,14 +113,16 @@ struct sg_run {
     struct sg_grid *grid;
     struct sg_slot *slot;
     struct sg_fiber *ready_first, *ready_last;
-    uint32_t started, live; /* threads begun; threads not ended */
-    uint32_t next_tid[3];   /* of the thread to begin next */
-    uint32_t yields;        /* in this turn */
-    uint32_t switches_left; /* of this turn */
-    uint64_t first, end;    /* block form: the range of blocks */
-    bool progress;          /* something other than yields happened in this turn */
-    uint32_t n_converging;  /* threads that wait in activemask */
-    uint32_t whole_waiting; /* barriers (bits) in which threads wait for the whole block */
+    uint32_t started, live;     /* threads begun; threads not ended */
+    uint32_t next_tid[3];       /* of the thread to begin next */
+    uint32_t yields;            /* in this turn */
+    uint32_t switches_left;     /* of this turn */
+    uint64_t first, end;        /* block form: the range of blocks */
+    const struct sg_site *site; /* watched kernels: the last access … */
+    uint32_t site_tid[3];       /* … and whose it was */
+    bool progress;              /* something other than yields happened in this turn */
+    uint32_t n_converging;      /* threads that wait in activemask */
+    uint32_t whole_waiting;     /* barriers (bits) in which threads wait for the whole block */
     struct sg_barrier barriers[SG_BARRIERS];
     struct sg_warp *warps;
     uint32_t warps_capacity;
@@ -144,6 +146,9 @@ struct sg_slot {
     size_t text_capacity;
     struct sg_matrix_scratch *matrices; /* of mma.c; made when first needed, and kept like the text */
     struct sg_slot *next_free;
+    /* the watchdog's, under its lock */
+    pthread_t os_thread;
+    struct sg_slot *next_watched;
 };
 
 struct sg_grid {
@@ -165,6 +170,13 @@ struct sg_grid {
     _Atomic unsigned workers; /* threads that work on it */
     struct sg_grid *next, *previous;
     pthread_cond_t finished;
+    /* the watchdog's, under its lock */
+    bool watched;           /* set before the grid begins */
+    _Atomic bool timed_out; /* its time is over */
+    uint32_t nudges;
+    uint64_t deadline; /* of rg_now_ns */
+    struct sg_slot *watched_slots;
+    struct sg_grid *next_watched;
 };
 
 /* --- fiber.c: stacks and fibers ---------------------------------------------------------------------- */
@@ -252,11 +264,28 @@ void sg_fault_install(void);
 bool sg_fault_thread_init(void);
 /** The slot in which the calling thread works; what a signal handler looks at. */
 extern __thread struct sg_slot *sg_current_slot __attribute__((tls_model("initial-exec")));
-/** Records the grid's first fault and stops the grid. `tid` may be NULL. */
-void sg_grid_fault(struct sg_grid *grid, enum sg_fault fault, const uint32_t ctaid[3], const uint32_t *tid,
+/** Records the grid's first fault and stops the grid. `ctaid` and `tid` may be NULL: not known. */
+void sg_grid_fault(struct sg_grid *grid, enum sg_fault fault, const uint32_t *ctaid, const uint32_t *tid,
                    uint64_t address);
+/** The same, with the place that a watched kernel was last seen at, if it was in this thread (NULL: in any). */
+void sg_run_fault(struct sg_run *run, enum sg_fault fault, const uint32_t *tid, uint64_t address);
 /** Bounds of the calling thread's stack, for the sanitizers. */
 void sg_thread_stack(const void **stack, size_t *size);
+
+/* --- watchdog.c: SOFTGPU_TIMEOUT ------------------------------------------------------------------------ */
+
+#define SG_CODE_RANGES 4096u
+
+/** Watches the grid from now on, if there is a limit of time. */
+void sg_watch_grid(struct sg_grid *grid);
+void sg_unwatch_grid(struct sg_grid *grid);
+/** The calling thread works on the grid in this slot. */
+void sg_watch_slot(struct sg_slot *slot, struct sg_grid *grid);
+void sg_unwatch_slot(struct sg_slot *slot, struct sg_grid *grid);
+/** Whether the watchdog has ever sent a signal. Async-signal-safe. */
+bool sg_watchdog_acts(void);
+/** Whether a program counter was in generated code when the last grid's time was over. Async-signal-safe. */
+bool sg_is_generated_code(uintptr_t address);
 
 /* --- output.c: the printf FIFO
  * ------------------------------------------------------------------------------ */

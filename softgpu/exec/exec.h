@@ -27,8 +27,11 @@ struct sg_launch {
 
 struct sg_fault_report {
     enum sg_fault fault;
+    bool block_known, thread_known;
     uint32_t ctaid[3], tid[3];
     uint64_t address; /* of an address fault */
+    const struct sg_site
+        *site; /* of a watched kernel: the instruction; lives as long as the code. Else NULL */
 };
 
 /**

@@ -31,19 +31,38 @@ static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 #define N_SIGNALS (sizeof(signals) / sizeof(*signals))
 static struct sigaction previous[N_SIGNALS];
 
-void sg_grid_fault(struct sg_grid *grid, enum sg_fault fault, const uint32_t ctaid[3], const uint32_t *tid,
-                   uint64_t address)
+static void record(struct sg_grid *grid, enum sg_fault fault, const uint32_t *ctaid, const uint32_t *tid,
+                   uint64_t address, const struct sg_site *site)
 {
     if (atomic_exchange(&grid->fault_claimed, true))
         return;
     struct sg_fault_report *report = &grid->report;
     report->fault = fault;
     report->address = address;
+    report->site = site;
+    report->block_known = ctaid != NULL;
+    report->thread_known = tid != NULL;
     for (int i = 0; i < 3; i++) {
-        report->ctaid[i] = ctaid[i];
+        report->ctaid[i] = ctaid ? ctaid[i] : 0;
         report->tid[i] = tid ? tid[i] : 0;
     }
     atomic_store(&grid->stop, true);
+}
+
+void sg_grid_fault(struct sg_grid *grid, enum sg_fault fault, const uint32_t *ctaid, const uint32_t *tid,
+                   uint64_t address)
+{
+    record(grid, fault, ctaid, tid, address, NULL);
+}
+
+void sg_run_fault(struct sg_run *run, enum sg_fault fault, const uint32_t *tid, uint64_t address)
+{
+    const struct sg_site *site = run->site;
+    if (site && tid && memcmp(tid, run->site_tid, sizeof(run->site_tid)) != 0)
+        site = NULL;
+    if (site && !tid)
+        tid = run->site_tid;
+    record(run->grid, fault, run->block.ctaid, tid, address, site);
 }
 
 static uintptr_t program_counter(const ucontext_t *context)
@@ -99,9 +118,40 @@ static void pass_on(int signal, siginfo_t *info, void *context)
     }
 }
 
+/** Gives up the kernel that the slot runs, out of a signal handler. */
+static _Noreturn void give_up(struct sg_slot *slot, const ucontext_t *context)
+{
+    slot->leave = SG_LEAVE_STOPPED;
+    /* the handler does not return: what was blocked for its time (by sanitizers, all signals) is let in again
+     */
+    pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
+    sg_leave(slot, slot->current); /* the fiber is given up: this does not return */
+    __builtin_unreachable();
+}
+
+/** Whether the signal is the watchdog's, which is then dealt with: a kernel that is in generated code is given up. */
+static bool is_nudge(struct sg_slot *slot, int signal, const siginfo_t *info, const ucontext_t *context)
+{
+    if (signal != SIGILL || info->si_code != SI_TKILL || info->si_pid != getpid() || !sg_watchdog_acts())
+        return false;
+    if (!slot || !slot->in_kernel)
+        return true; /* it comes after the grid's end */
+    struct sg_run *run = slot->current->run;
+    if (!atomic_load(&run->grid->timed_out))
+        return true;
+    /* in the engine this is all: it sees by itself that the grid has a fault */
+    sg_run_fault(run, SG_FAULT_TIMEOUT,
+                 run->grid->launch->form == SG_CODE_THREAD ? slot->current->thread.tid : NULL, 0);
+    if (sg_is_generated_code(program_counter(context)))
+        give_up(slot, context);
+    return true;
+}
+
 static void handle(int signal, siginfo_t *info, void *context)
 {
     struct sg_slot *slot = sg_current_slot;
+    if (is_nudge(slot, signal, info, context))
+        return;
     if (!slot || !slot->in_kernel || info->si_code <= 0) {
         int saved = errno;
         pass_on(signal, info, context);
@@ -112,14 +162,8 @@ static void handle(int signal, siginfo_t *info, void *context)
     struct sg_run *run = fiber->run;
     uint64_t address;
     enum sg_fault fault = classify(slot, signal, info, context, &address);
-    sg_grid_fault(run->grid, fault, run->block.ctaid,
-                  run->grid->launch->form == SG_CODE_THREAD ? fiber->thread.tid : NULL, address);
-    slot->leave = SG_LEAVE_STOPPED;
-    /* the handler does not return: what was blocked for its time (by sanitizers, all signals) is let in again
-     */
-    pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);
-    sg_leave(slot, fiber); /* the fiber is given up: this does not return */
-    __builtin_unreachable();
+    sg_run_fault(run, fault, run->grid->launch->form == SG_CODE_THREAD ? fiber->thread.tid : NULL, address);
+    give_up(slot, context);
 }
 
 void sg_fault_install(void)

@@ -61,7 +61,7 @@ static bool stopped(const struct sg_grid *grid)
 static void out_of_memory(struct sg_grid *grid)
 {
     rg_error("kernel %s: no memory to begin a block", grid->launch->kernel_name);
-    sg_grid_fault(grid, SG_FAULT_OUT_OF_RESOURCES, (const uint32_t[3]){0, 0, 0}, NULL, 0);
+    sg_grid_fault(grid, SG_FAULT_OUT_OF_RESOURCES, NULL, NULL, 0);
 }
 
 /* --- block form
@@ -217,10 +217,12 @@ void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
     unsigned float_control = sg_float_control();
     sg_set_float_control(SG_FLOAT_CONTROL_DEFAULT);
     sg_current_slot = slot;
+    sg_watch_slot(slot, grid);
     if (grid->launch->form == SG_CODE_THREAD)
         work_threads(slot, grid, may_leave);
     else
         work_blocks(slot, grid, may_leave);
+    sg_unwatch_slot(slot, grid);
     if (grid->launch->stack_size)
         sg_fiber_trim(slot, grid->stack_class);
     sg_current_slot = NULL;

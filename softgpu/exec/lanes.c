@@ -65,8 +65,12 @@ bool sg_lanes_reserve(struct sg_run *run)
     struct sg_meetings *m = run->meetings;
     m->lanes.block = &run->block;
     m->lanes.stride = (uint64_t)run->grid->n_warps * SG_WARP_SIZE;
-    return reserve(&m->lanes.context, &m->context_capacity, m->lanes.stride * code->context_size) &&
-           reserve(&m->lanes.local, &m->local_capacity, m->lanes.stride * code->local_size);
+    if (!reserve(&m->lanes.context, &m->context_capacity, m->lanes.stride * code->context_size) ||
+        !reserve(&m->lanes.local, &m->local_capacity, m->lanes.stride * code->local_size))
+        return false;
+    run->block.local = m->lanes.local;
+    run->block.local_size = m->lanes.stride * code->local_size;
+    return true;
 }
 
 /* --- what lies in the context --- */

@@ -382,7 +382,9 @@ enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report
     pthread_cond_init(&grid.finished, NULL);
     plan(launch, &grid);
 
+    sg_watch_grid(&grid);
     run(&grid);
+    sg_unwatch_grid(&grid);
 
     pthread_cond_destroy(&grid.finished);
     if (params != on_stack)

@@ -37,6 +37,7 @@ const struct sg_rt_symbol *sg_rt_symbols(void)
         SYMBOL(sg_rt_tex),         SYMBOL(sg_rt_txq),
         SYMBOL(sg_rt_suld),        SYMBOL(sg_rt_sust),
         SYMBOL(sg_rt_sured),       SYMBOL(sg_rt_set_conditional),
+        SYMBOL(sg_rt_misaligned),  SYMBOL(sg_rt_access),
         {NULL, NULL},
     };
 #undef SYMBOL

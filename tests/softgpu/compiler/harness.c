@@ -107,7 +107,8 @@ void run_block(struct sg_program *program, uint32_t threads, const void *params)
     code(&block, copy);
 }
 
-int run_grid(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params)
+void run_grid_reported(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params,
+                       struct sg_fault_report *report)
 {
     const struct sg_kernel *kernel = sg_program_kernel(program, 0);
     struct sg_launch launch = {
@@ -123,8 +124,14 @@ int run_grid(struct sg_program *program, uint32_t blocks, uint32_t threads, cons
         .shared_dynamic = 1024,
         .stack_size = kernel->local_size,
     };
+    sg_exec_run(&launch, report);
+}
+
+int run_grid(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params)
+{
     struct sg_fault_report report;
-    return sg_exec_run(&launch, &report);
+    run_grid_reported(program, blocks, threads, params, &report);
+    return report.fault;
 }
 
 struct results {

@@ -36,6 +36,9 @@ void *variable_address(struct sg_program *program, const char *name);
 void run_block(struct sg_program *program, uint32_t threads, const void *params);
 /** Runs kernel 0 through the engine, whatever its form. */
 int run_grid(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params);
+struct sg_fault_report;
+void run_grid_reported(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params,
+                       struct sg_fault_report *report);
 void free_program(struct sg_program *program);
 
 /** The log of text that must not compile (header added: the text's first line is line 4). */

@@ -1,0 +1,161 @@
+/*
+ * test_access.c - which accesses are misaligned: what analysis knows of addresses must neither hide one nor make one up.
+ */
+#include "harness.h"
+#include "softgpu/exec/exec.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* %p is the parameter, an address with 16 bytes' alignment; %n is 3 and %t the thread's number (of 2). */
+static const struct {
+    const char *body;
+    int fault;
+} cases[] = {
+    {"st.global.u32 [%p], %t;", SG_FAULT_NONE},
+    {"st.global.u32 [%p+4], %t;", SG_FAULT_NONE},
+    {"st.global.u32 [%p+2], %t;", SG_FAULT_MISALIGNED},
+    {"st.global.u16 [%p+2], %h;", SG_FAULT_NONE},
+    {"st.global.u16 [%p+1], %h;", SG_FAULT_MISALIGNED},
+    {"st.global.u8 [%p+1], %t;", SG_FAULT_NONE},
+    {"ld.global.u64 %a, [%p+4];", SG_FAULT_MISALIGNED},
+    {"ld.global.v2.u32 {%t, %u}, [%p+4];", SG_FAULT_MISALIGNED},
+    {"ld.global.v2.u32 {%t, %u}, [%p+8];", SG_FAULT_NONE},
+    /* an element of an array, by the thread's number */
+    {"mul.wide.u32 %a, %t, 4; add.s64 %b, %p, %a; st.global.u32 [%b+8], %t;", SG_FAULT_NONE},
+    {"mul.wide.u32 %a, %t, 2; add.s64 %b, %p, %a; st.global.u32 [%b], %t;", SG_FAULT_MISALIGNED},
+    {"mul.wide.u32 %a, %t, 2; add.s64 %b, %a, %p; st.global.u16 [%b], %h;", SG_FAULT_NONE},
+    {"mad.wide.u32 %b, %t, 4, %p; st.global.u32 [%b+2], %t;", SG_FAULT_MISALIGNED},
+    {"shl.b64 %a, %q, 2; sub.s64 %b, %p, %a; add.s64 %b, %b, 12; ld.global.u32 %t, [%b];", SG_FAULT_NONE},
+    {"cvta.to.global.u64 %a, %p; add.s64 %a, %a, 6; ld.global.u32 %t, [%a];", SG_FAULT_MISALIGNED},
+    {"and.b64 %a, %q, -4; add.s64 %b, %p, %a; ld.global.u32 %t, [%b];", SG_FAULT_NONE},
+    {"and.b64 %a, %q, -2; add.s64 %b, %p, %a; ld.global.u32 %t, [%b];", SG_FAULT_MISALIGNED},
+    {"add.s64 %b, %p, %q; ld.global.u32 %t, [%b];", SG_FAULT_MISALIGNED},
+    {"add.s64 %b, %p, %q; ld.global.u32 %t, [%b+1];", SG_FAULT_NONE},
+    /* registers that change: what is known must hold at all times */
+    {"mov.u64 %b, %p; L: ld.global.u32 %t, [%b]; add.s64 %b, %b, 4; sub.u32 %n, %n, 1; setp.ne.u32 %c, %n, "
+     "0; @%c "
+     "bra L;",
+     SG_FAULT_NONE},
+    {"mov.u64 %b, %p; L: ld.global.u32 %t, [%b]; add.s64 %b, %b, 2; sub.u32 %n, %n, 1; setp.ne.u32 %c, %n, "
+     "0; @%c "
+     "bra L;",
+     SG_FAULT_MISALIGNED},
+    {"add.s64 %b, %p, 1; setp.eq.u32 %c, %n, 3; @%c add.s64 %b, %b, 3; ld.global.u32 %t, [%b];",
+     SG_FAULT_NONE},
+    {"add.s64 %b, %p, 1; setp.ne.u32 %c, %n, 3; @%c add.s64 %b, %b, 3; ld.global.u32 %t, [%b];",
+     SG_FAULT_MISALIGNED},
+    {"add.s64 %a, %p, 1; setp.eq.u32 %c, %n, 3; selp.b64 %b, %p, %a, %c; ld.global.u32 %t, [%b];",
+     SG_FAULT_NONE},
+    {"add.s64 %a, %p, 1; setp.ne.u32 %c, %n, 3; selp.b64 %b, %p, %a, %c; ld.global.u32 %t, [%b];",
+     SG_FAULT_MISALIGNED},
+    /* an access that is not made is no fault */
+    {"setp.ne.u32 %c, %n, 3; @%c ld.global.u32 %t, [%p+1];", SG_FAULT_NONE},
+    {"setp.eq.u32 %c, %t, 1; @%c ld.global.u32 %u, [%p+1];", SG_FAULT_MISALIGNED},
+    {"setp.eq.u32 %c, %n, 3; @%c exit; ld.global.u32 %u, [%p+1];", SG_FAULT_NONE},
+    {"setp.eq.u32 %c, %n, 3; ld.global.u32 %u, [%p+1]; @%c ret; st.global.u32 [%p], %u;",
+     SG_FAULT_MISALIGNED},
+    /* shared, local and generic memory, atomic and asynchronous accesses */
+    {"st.shared.u32 [sv+4], %t;", SG_FAULT_NONE},
+    {"st.shared.u32 [sv+6], %t;", SG_FAULT_MISALIGNED},
+    {"mov.u32 %u, sv; mad.lo.u32 %u, %t, 4, %u; st.shared.u32 [%u], %t;", SG_FAULT_NONE},
+    {"mov.u32 %u, sv; mad.lo.u32 %u, %t, 3, %u; st.shared.u32 [%u], %t;", SG_FAULT_MISALIGNED},
+    {"st.local.u64 [lv+4], %p;", SG_FAULT_MISALIGNED},
+    {"cvta.local.u64 %a, %q; add.u64 %a, %a, 1; mov.u64 %b, lv; add.u64 %b, %b, %a; ld.local.u32 %t, [%b];",
+     SG_FAULT_NONE},
+    {"atom.global.add.u32 %u, [%p+4], 1;", SG_FAULT_NONE},
+    {"atom.global.add.u32 %u, [%p+2], 1;", SG_FAULT_MISALIGNED},
+    {"red.global.add.f64 [%p+4], 0d3FF0000000000000;", SG_FAULT_MISALIGNED},
+    {"cp.async.ca.shared.global [sv], [%p+4], 8;", SG_FAULT_MISALIGNED},
+    {"cp.async.ca.shared.global [sv+8], [%p+8], 8;", SG_FAULT_NONE},
+    {"ld.volatile.global.u32 %t, [%p+1];", SG_FAULT_MISALIGNED},
+    /* by a function */
+    {"call read, (%p);", SG_FAULT_NONE},
+    {"add.s64 %a, %p, 2; call read, (%a);", SG_FAULT_MISALIGNED},
+    {"add.s64 %a, %p, 2; call leave, (%a);", SG_FAULT_MISALIGNED},
+    /* faults of other kinds */
+    {"trap;", SG_FAULT_TRAP},
+    {"mov.u64 %a, lv; cvta.local.u64 %a, %a; atom.add.u32 %u, [%a], 1;", SG_FAULT_ADDRESS_SPACE},
+    {"mov.u64 %a, lv; st.local.u32 [%a], 1; atom.add.u32 %u, [%p], 1;", SG_FAULT_NONE},
+    {"st.global.u32 [8], %t;", SG_FAULT_ILLEGAL_ADDRESS},
+};
+
+static char *text_of(const char *body, bool waits)
+{
+    char *text = NULL;
+    int size = asprintf(
+        &text,
+        ".func read(.reg .u64 x) { .reg .u32 %%v; ld.global.u32 %%v, [x]; st.global.u32 [x], %%v; ret; }\n"
+        ".func leave(.reg .u64 x) { .reg .u32 %%v; ld.global.u32 %%v, [x]; exit; }\n"
+        ".visible .entry k(.param .u64 p) {\n"
+        ".reg .u64 %%p, %%q, %%a, %%b; .reg .u32 %%t, %%u, %%n; .reg .u16 %%h; .reg .pred %%c;\n"
+        ".shared .align 16 .b8 sv[64]; .local .align 16 .b8 lv[64];\n"
+        "ld.param.u64 %%p, [p]; ld.global.u32 %%n, [%%p]; cvt.u64.u32 %%q, %%n; mov.u32 %%t, %%tid.x;\n"
+        "%s\n%s\nret;\n}\n",
+        waits ? "bar.sync 0;" : "", body);
+    cr_assert(size > 0);
+    return text;
+}
+
+Test(access, alignment)
+{
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int waits = 0; waits < 2; waits++) {
+            _Alignas(16) uint32_t memory[16] = {3};
+            const void *params[1] = {memory};
+            char *text = text_of(cases[i].body, waits);
+            struct sg_program *program = program_of(text);
+            int fault = run_grid(program, 3, 2, params);
+            cr_expect_eq(fault, cases[i].fault, "fault %d instead of %d, %s a barrier: %s", fault,
+                         cases[i].fault, waits ? "behind" : "without", cases[i].body);
+            free_program(program);
+            free(text);
+        }
+}
+
+/* Watched kernels find the same, and know the thread and the instruction. */
+Test(access, watched)
+{
+    setenv("SOFTGPU_REPORT", "1", 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        _Alignas(16) uint32_t memory[16] = {3};
+        const void *params[1] = {memory};
+        char *text = text_of(cases[i].body, false);
+        struct sg_program *program = program_of(text);
+        struct sg_fault_report report;
+        run_grid_reported(program, 1, 2, params, &report);
+        cr_expect_eq(report.fault, cases[i].fault, "fault %d instead of %d: %s", report.fault, cases[i].fault,
+                     cases[i].body);
+        if (report.fault != SG_FAULT_NONE) {
+            cr_expect(report.thread_known && report.block_known, "the thread is not known: %s",
+                      cases[i].body);
+            cr_expect(report.site != NULL && report.site->text != NULL, "no place: %s", cases[i].body);
+        }
+        free_program(program);
+        free(text);
+    }
+}
+
+Test(access, place_in_the_sources)
+{
+    setenv("SOFTGPU_REPORT", "1", 1);
+    _Alignas(16) uint32_t memory[16] = {0};
+    const void *params[1] = {memory};
+    struct sg_program *program =
+        program_of(".visible .entry k(.param .u64 p) {\n.reg .u64 %a; .reg .u32 %v;\n.loc 2 17 5\n"
+                   "ld.param.u64 %a, [p];\n.loc 1 40 3, function_name $L__info, inlined_at 2 17 5\n"
+                   "ld.global.u32 %v, [%a+3];\n.loc 2 18 1\nret;\n}\n.file 1 \"other.h\"\n.file 2 "
+                   "\"main.cu\", 12, 34\n");
+    struct sg_fault_report report;
+    run_grid_reported(program, 1, 1, params, &report);
+    cr_assert(report.fault == SG_FAULT_MISALIGNED && report.site != NULL);
+    cr_expect_str_eq(report.site->file, "other.h");
+    cr_expect_eq(report.site->line, 40);
+    cr_expect_eq(report.site->ptx_line, 9);
+    cr_expect_str_eq(report.site->text, "ld.global.u32 %v, [%a+3]");
+    cr_expect_str_eq(report.site->function, "k");
+    cr_expect_eq(report.address, (uintptr_t)memory + 3);
+    cr_expect(report.site->access == SG_ACCESS_READ && report.site->bytes == 4);
+    free_program(program);
+}
