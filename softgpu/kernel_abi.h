@@ -172,6 +172,11 @@ void sg_rt_access(struct sg_thread *t, const void *address, const struct sg_site
 
 /** Lets other threads of the block run: in loops that wait on memory, and for nanosleep. [switches] */
 void sg_rt_yield(struct sg_thread *t);
+/**
+ * After membar and fence: lets the threads that can run come as far. Programs rely on the lanes of a warp running
+ * together: all lanes store, there is a fence, and one lane sets a flag for all. [switches]
+ */
+void sg_rt_fence(struct sg_thread *t);
 
 /** bar.sync / barrier.sync: barrier `id` (0..15) for `count` threads (0: all of the block). [switches] */
 void sg_rt_barrier_sync(struct sg_thread *t, uint32_t id, uint32_t count);

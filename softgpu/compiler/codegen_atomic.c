@@ -199,6 +199,8 @@ static void fence(struct sg_codegen *gen)
     if (SG_MOD(gen->insn, SG_GROUP_SEM) == SG_ACQ_REL)
         order = LLVMAtomicOrderingAcquireRelease;
     LLVMBuildFence(B, order, 0, "");
+    if (gen->form == SG_CODE_THREAD)
+        sg_gen_runtime(gen, "sg_rt_fence", gen->nothing, &gen->thread, 1);
 }
 
 bool sg_gen_atomic(struct sg_codegen *gen)

@@ -306,6 +306,13 @@ void sg_rt_yield(struct sg_thread *t)
     }
 }
 
+void sg_rt_fence(struct sg_thread *t)
+{
+    struct sg_fiber *fiber = sg_thread_fiber(t);
+    sg_ready_append(fiber->run, fiber);
+    sg_let_others_run(fiber); /* no progress: fences stand in loops that spin, too */
+}
+
 /** The grid has a fault: gives up the running fiber. */
 static _Noreturn void leave_for_good(struct sg_run *run)
 {

@@ -90,11 +90,10 @@ static inline void sg_leave(struct sg_slot *slot, struct sg_fiber *from)
     sg_sanitize_entered(&from->sanitize);
 }
 
-/** The running fiber waits: returns when something has made it ready and its turn has come. */
-static inline void sg_wait(struct sg_fiber *fiber)
+/** Lets others run; returns when the fiber, which is in the queue or will be put there, has its turn. */
+static inline void sg_let_others_run(struct sg_fiber *fiber)
 {
     struct sg_run *run = fiber->run;
-    run->progress = true;
     struct sg_fiber *next = sg_next_fiber(run);
     if (sg_unlikely(next == fiber))
         return;
@@ -107,6 +106,13 @@ static inline void sg_wait(struct sg_fiber *fiber)
     } else {
         sg_switch(run->slot, fiber, next);
     }
+}
+
+/** The running fiber waits: returns when something has made it ready and its turn has come. */
+static inline void sg_wait(struct sg_fiber *fiber)
+{
+    fiber->run->progress = true;
+    sg_let_others_run(fiber);
 }
 
 #endif
