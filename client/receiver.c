@@ -94,7 +94,9 @@ static void print_output(const struct rg_notice *notice, struct rg_reader *in)
     size_t left = text ? notice->arg[1] : 0;
     /* The application's own buffered output came first. */
     FILE *stream = notice->arg[0] == 2 ? stderr : stdout;
-    fwrite(text, 1, left, stream);
+    if (left)
+        fwrite(text, 1, left, stream);
+    fflush(stream); /* as a driver in this process does: the program may end without that */
 }
 
 static void handle_notice(struct rg_session *session, const struct rg_message *message)

@@ -28,10 +28,11 @@ CUresult rg_wait_stream(struct rg_job *job, CUstream stream)
         sched_yield(); /* a device that is software may need this processor */
         result = rg_driver.cuStreamQuery(stream);
     }
-    if (result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_NOT_SUPPORTED)
+    if (result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_NOT_SUPPORTED)
+        rg_job_hand_over(job);
+    else if (result != CUDA_SUCCESS)
         return result;
-    rg_job_hand_over(job);
-    return rg_driver.cuStreamSynchronize(stream);
+    return rg_driver.cuStreamSynchronize(stream); /* of idle streams too: kernels' output comes out by it */
 }
 
 CUresult rg_wait_event(struct rg_job *job, CUevent event)
@@ -42,8 +43,9 @@ CUresult rg_wait_event(struct rg_job *job, CUevent event)
         sched_yield();
         result = rg_driver.cuEventQuery(event);
     }
-    if (result != CUDA_ERROR_NOT_READY)
+    if (result == CUDA_ERROR_NOT_READY)
+        rg_job_hand_over(job);
+    else if (result != CUDA_SUCCESS)
         return result;
-    rg_job_hand_over(job);
     return rg_driver.cuEventSynchronize(event);
 }

@@ -155,6 +155,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     context->limits[limit] = limit == CU_LIMIT_STACK_SIZE ? (value + 15) & ~(size_t)15 : value;
     if (limit == CU_LIMIT_MALLOC_HEAP_SIZE)
         sg_exec_set_heap_limit(value);
+    if (limit == CU_LIMIT_PRINTF_FIFO_SIZE)
+        sg_exec_set_output_limit(value); /* one FIFO for all contexts: the last word counts */
     return CUDA_SUCCESS;
 }
 

@@ -123,11 +123,18 @@ void sg_exec_set_output(void (*write)(void *user, const char *text, size_t size)
 
 void sg_exec_set_output_limit(uint64_t bytes)
 {
+    if (bytes < 4096)
+        bytes = 4096;
+    pthread_mutex_lock(&fifo.lock);
+    const bool same = fifo.limit == bytes;
+    pthread_mutex_unlock(&fifo.lock);
+    if (same)
+        return;
     sg_exec_flush_output();
     pthread_mutex_lock(&fifo.lock);
     free(fifo.data);
     fifo.data = NULL;
     fifo.capacity = fifo.first = fifo.used = 0;
-    fifo.limit = bytes < 4096 ? 4096 : bytes;
+    fifo.limit = bytes;
     pthread_mutex_unlock(&fifo.lock);
 }
