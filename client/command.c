@@ -7,6 +7,7 @@
  */
 #include "client/command.h"
 
+#include "client/context.h"
 #include "client/device.h"
 #include "client/handle.h"
 #include "client/lane.h"
@@ -195,7 +196,10 @@ static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
     call->session = shadow ? shadow->context.session : &rg_sessions[0];
     call->context = flags & RG_CALL_CONTEXT ? context : 0;
     if (flags & RG_CALL_CONTEXT) {
-        CUresult sticky = atomic_load_explicit(&call->session->sticky, memory_order_relaxed);
+        if (atomic_load_explicit(&rg_contexts_suspect, memory_order_relaxed))
+            rg_context_find_failed();
+        CUresult sticky =
+            shadow ? atomic_load_explicit(&shadow->context.sticky, memory_order_relaxed) : CUDA_SUCCESS;
         if (sticky != CUDA_SUCCESS)
             return sticky;
         if (!shadow)
@@ -359,7 +363,7 @@ CUresult rg_call_wait(struct rg_call *call)
     call->reply = rg_reader_of(waiter->output, waiter->size);
     CUresult result = waiter->result;
     if (rg_error_is_sticky(result))
-        atomic_store(&session->sticky, result);
+        atomic_store(&rg_contexts_suspect, true);
     if (result == CUDA_SUCCESS)
         result = rg_session_take_latched(session);
     return result;

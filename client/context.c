@@ -51,6 +51,28 @@ static CUresult allowed_on(CUdevice device)
     return rg_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+/* --- contexts that a fault has ended ------------------------------------------------------------------------ */
+
+#define CONTEXTS_MAX 256 /* looked at; a program with more finds out by its calls */
+
+atomic_bool rg_contexts_suspect;
+
+void rg_context_find_failed(void)
+{
+    uint64_t contexts[CONTEXTS_MAX];
+    if (!atomic_exchange(&rg_contexts_suspect, false))
+        return; /* another thread does it */
+    const size_t n = rg_handle_list(RG_KIND_CONTEXT, contexts, CONTEXTS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        struct rg_context *shadow = shadow_of((CUcontext)contexts[i]);
+        unsigned error = 0;
+        if (shadow && atomic_load(&shadow->sticky) == CUDA_SUCCESS &&
+            rg_op_rgContextError((CUcontext)contexts[i], &error) == CUDA_SUCCESS &&
+            rg_error_is_sticky((CUresult)error))
+            atomic_store(&shadow->sticky, (CUresult)error);
+    }
+}
+
 /* --- primary contexts ------------------------------------------------------------------------------------ */
 
 /* First retain: asks the worker. The lock is held. */
@@ -100,7 +122,9 @@ static void forget_contents(uint64_t context)
     rg_across_context_ended(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
-    atomic_store(&rg_owner_session(context)->sticky, CUDA_SUCCESS);
+    struct rg_context *shadow = shadow_of((CUcontext)context);
+    if (shadow) /* a primary context lives again */
+        atomic_store(&shadow->sticky, CUDA_SUCCESS);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
@@ -336,13 +360,14 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
 /* The shadow of `ctx`, or of the current context for NULL. */
 static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)
 {
-    CUresult status = rg_call_allowed(ctx ? 0 : RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(0); /* a context that has failed still answers */
     if (status != CUDA_SUCCESS)
         return status;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    *shadow = shadow_of(ctx ? ctx : (CUcontext)rg_context_current());
-    return *shadow ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    const uint64_t current = ctx ? (uint64_t)ctx : rg_context_current();
+    *shadow = shadow_of((CUcontext)current);
+    if (!*shadow)
+        return current && !ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)

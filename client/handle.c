@@ -129,6 +129,19 @@ CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, 
     return status;
 }
 
+size_t rg_handle_list(enum rg_kind kind, uint64_t *out, size_t max)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&lock);
+    for (uint32_t index = 1; index < n_slots && n < max; index++) {
+        uint64_t handle = atomic_load_explicit(&slot_at(index)->handle, memory_order_relaxed);
+        if (handle && rg_handle_kind(handle) == (unsigned)kind)
+            out[n++] = handle;
+    }
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
 void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user),
                          void *user)
 {

@@ -13,6 +13,7 @@
 #include "proto/kinds.h"
 
 #include <cuda.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +26,7 @@ struct rg_context {
     unsigned flags;
     unsigned api_version;
     bool primary;
+    _Atomic CUresult sticky; /* of a fault that ended its usefulness */
 };
 
 struct rg_stream {
@@ -113,6 +115,8 @@ bool rg_handle_known(enum rg_kind kind, uint64_t handle);
  * taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this client.
  */
 CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status);
+/** Lists live handles of `kind`, `max` of them at most; returns how many. */
+size_t rg_handle_list(enum rg_kind kind, uint64_t *out, size_t max);
 /** Deletes every handle of `kind` for which `gone` says so. */
 void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user),
                          void *user);

@@ -7,6 +7,8 @@
  */
 #include "client/session.h"
 
+#include "client/context.h"
+
 #include "client/command.h"
 #include "client/device.h"
 #include "client/nvml.h"
@@ -329,7 +331,7 @@ void rg_session_async_error(struct rg_session *session, CUresult error, unsigned
     const char *name = op < RG_OP_COUNT ? rg_op_names[op] : "an unknown call";
     rg_info("%s failed after it had returned: error %d", name, (int)error);
     if (rg_error_is_sticky(error)) {
-        atomic_store(&session->sticky, error);
+        atomic_store(&rg_contexts_suspect, true);
         return;
     }
     CUresult none = CUDA_SUCCESS;
@@ -339,6 +341,6 @@ void rg_session_async_error(struct rg_session *session, CUresult error, unsigned
 CUresult rg_session_take_latched(struct rg_session *session)
 {
     if (atomic_load_explicit(&session->latched, memory_order_relaxed) == CUDA_SUCCESS)
-        return atomic_load_explicit(&session->sticky, memory_order_relaxed);
+        return CUDA_SUCCESS;
     return atomic_exchange(&session->latched, CUDA_SUCCESS);
 }

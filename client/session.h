@@ -35,8 +35,6 @@ struct rg_session {
     /* CUDA_SUCCESS while calls are possible; set once, read without a lock by every call */
     _Atomic CUresult ended;
     atomic_bool over; /* the connection is not to be used any more */
-    /* the context's sticky error once one is known, else CUDA_SUCCESS */
-    _Atomic CUresult sticky;
     /* error of a call that nobody waited for, to be returned by the next that waits */
     _Atomic CUresult latched;
     _Atomic uint64_t context; /* the last one that a call used here */
@@ -59,7 +57,7 @@ CUresult rg_session_start(void);
 /** Marks a session as over, tells the user why (one line, once), wakes all who wait. Any thread. */
 void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** Notes an error that the worker reported for an earlier call. */
+/** Notes an error that the worker reported for an earlier call; one that ends a context sets rg_contexts_suspect. */
 void rg_session_async_error(struct rg_session *session, CUresult error, unsigned op);
 /** Takes the latched error, if there is one. */
 CUresult rg_session_take_latched(struct rg_session *session);

@@ -185,6 +185,17 @@ CUresult rg_serve_cuDevicePrimaryCtxReset_v2(struct rg_job *job, CUdevice dev)
     return result;
 }
 
+CUresult rg_serve_rgContextError(struct rg_job *job, CUcontext context, unsigned int *error)
+{
+    (void)job;
+    CUresult result = rg_driver.cuCtxSetCurrent(context);
+    if (result == CUDA_SUCCESS && rg_driver.cuStreamQuery)
+        result = rg_driver.cuStreamQuery(CU_STREAM_LEGACY);
+    rg_current_context_unknown();
+    *error = (unsigned)result;
+    return CUDA_SUCCESS;
+}
+
 /* --- waiting ------------------------------------------------------------------------------------------------------------ */
 
 static struct rg_context *context_of(struct rg_worker *worker, uint64_t handle)
