@@ -2,7 +2,7 @@
  * graph.c - what graphs (common/cuda/graph) need of the client. Graphs live on this side; a launch sends what their nodes
  * do through the functions that an application would call.
  */
-#include "common/cuda/graph/plan.h"
+#include "common/cuda/graph/graph.h"
 
 #include "client/call.h"
 #include "client/copy.h"
@@ -52,32 +52,4 @@ CUresult rg_graph_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
 CUresult rg_graph_unsupported(const char *what)
 {
     return rg_unsupported(what);
-}
-
-/* --- conditional nodes --- */
-
-CUresult rg_graph_plan_prepare(struct rg_graph_plan *plan)
-{
-    (void)plan;
-    return rg_unsupported("conditional nodes of graphs");
-}
-
-CUresult rg_graph_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step, CUstream stream)
-{
-    (void)plan;
-    (void)step;
-    (void)stream;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult rg_graph_native_launch(uint64_t native, CUstream stream)
-{
-    (void)native;
-    (void)stream;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-void rg_graph_native_drop(uint64_t native)
-{
-    (void)native;
 }

@@ -120,9 +120,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
         result = rg_capture_identify(stream, &who);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = NULL;
+    if (out)
+        *out = NULL;
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_capture_place place = rg_capture_find(who.id);
     struct rg_capture *capture = place.capture;
@@ -142,9 +141,9 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
         struct rg_graph *graph = capture->graph;
         const bool own = capture->own_graph;
         end(capture);
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS && out)
             *out = (CUgraph)graph;
-        else if (own)
+        else if (result != CUDA_SUCCESS && own)
             rg_graph_free(graph);
     }
     pthread_mutex_unlock(&rg_graph_lock);

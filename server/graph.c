@@ -1,0 +1,273 @@
+/*
+ * graph.c - graphs of the driver, made of what the client sends (proto/graph.h) and launched by its records.
+ *
+ * Everything in the description is checked: kinds, counts, places in lists, and functions by their handles. Addresses are
+ * the driver's to judge, as in any call.
+ */
+#include "proto/graph.h"
+
+#include "generated/server/serve.h"
+#include "server/image.h"
+#include "server/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct condition {
+    uint64_t client;
+    CUgraphConditionalHandle own;
+};
+
+struct maker {
+    struct rg_job *job;
+    struct rg_reader in;
+    CUcontext context;
+    CUgraph graph;
+    struct condition *conditions;
+    uint32_t n_conditions;
+};
+
+static bool supported(void)
+{
+    return rg_driver.cuGraphCreate && rg_driver.cuGraphDestroy && rg_driver.cuGraphConditionalHandleCreate &&
+           rg_driver.cuGraphAddNode_v2 && rg_driver.cuGraphAddKernelNode_v2 &&
+           rg_driver.cuGraphKernelNodeSetAttribute && rg_driver.cuGraphAddMemcpyNode &&
+           rg_driver.cuGraphAddMemsetNode && rg_driver.cuGraphAddEmptyNode &&
+           rg_driver.cuGraphInstantiateWithFlags && rg_driver.cuGraphLaunch && rg_driver.cuGraphExecDestroy;
+}
+
+static CUresult read_conditions(struct maker *m)
+{
+    const uint32_t n = rg_get_u32(&m->in);
+    if (n > RG_GRAPH_CONDITIONS_MAX || n > rg_left(&m->in) / 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    m->conditions = rg_job_memory(m->job, (n + 1) * sizeof *m->conditions);
+    if (!m->conditions)
+        return m->job->result;
+    for (uint32_t i = 0; i < n; i++) {
+        m->conditions[i].client = rg_get_u64(&m->in);
+        const uint32_t initial = rg_get_u32(&m->in), flags = rg_get_u32(&m->in);
+        CUresult result = rg_driver.cuGraphConditionalHandleCreate(&m->conditions[i].own, m->graph,
+                                                                   m->context, initial, flags);
+        if (result != CUDA_SUCCESS)
+            return result;
+        m->n_conditions = i + 1;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* A step behind the nodes it names. */
+struct place {
+    CUgraph graph;
+    const CUgraphNode *before;
+    size_t n;
+};
+
+/* The driver's handles in the place of the client's. */
+static void translate(const struct maker *m, unsigned char *parameters, size_t size)
+{
+    for (size_t at = 0; at + 8 <= size; at += 4)
+        for (uint32_t i = 0; i < m->n_conditions; i++)
+            if (memcmp(parameters + at, &m->conditions[i].client, 8) == 0)
+                memcpy(parameters + at, &m->conditions[i].own, 8);
+}
+
+static CUresult set_attributes(CUgraphNode node, const CUlaunchAttribute *attributes, uint32_t n,
+                               bool cooperative)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
+        CUlaunchAttribute attribute; /* in the record it may lie anywhere */
+        memcpy(&attribute, &attributes[i], sizeof attribute);
+        result = rg_driver.cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
+    }
+    const CUlaunchAttributeValue value = {.cooperative = 1};
+    if (cooperative && result == CUDA_SUCCESS)
+        result = rg_driver.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value);
+    return result;
+}
+
+static CUresult add_kernel(struct maker *m, const struct place *at, CUgraphNode *node)
+{
+    const uint64_t handle = rg_get_u64(&m->in);
+    uint32_t numbers[9];
+    rg_get_into(&m->in, numbers, sizeof numbers);
+    if (numbers[8] > 64)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUlaunchAttribute *attributes = rg_get(&m->in, numbers[8] * sizeof *attributes);
+    size_t size = rg_get_u32(&m->in);
+    const void *given = size <= RG_PARAMS_MAX ? rg_get(&m->in, size) : NULL;
+    if (!given)
+        return CUDA_ERROR_INVALID_VALUE;
+    void *function = rg_job_object(m->job, RG_KIND_FUNCTION, handle);
+    unsigned char *parameters = rg_job_memory(m->job, size + 1);
+    if (!function || !parameters)
+        return m->job->result != CUDA_SUCCESS ? m->job->result : CUDA_ERROR_INVALID_HANDLE;
+    memcpy(parameters, given, size);
+    translate(m, parameters, size);
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    CUDA_KERNEL_NODE_PARAMS params = {
+        .gridDimX = numbers[0],
+        .gridDimY = numbers[1],
+        .gridDimZ = numbers[2],
+        .blockDimX = numbers[3],
+        .blockDimY = numbers[4],
+        .blockDimZ = numbers[5],
+        .sharedMemBytes = numbers[6],
+        .extra = size ? extra : NULL,
+    };
+    if (rg_handle_kind(handle) == RG_KIND_KERNEL) {
+        params.kern = function;
+        params.ctx = m->context;
+    } else {
+        params.func = function;
+    }
+    CUresult result = rg_driver.cuGraphAddKernelNode_v2(node, at->graph, at->before, at->n, &params);
+    return result == CUDA_SUCCESS ? set_attributes(*node, attributes, numbers[8], numbers[7] != 0) : result;
+}
+
+static CUresult add_fill(struct maker *m, const struct place *at, CUgraphNode *node)
+{
+    CUDA_MEMSET_NODE_PARAMS params = {0};
+    params.dst = rg_get_u64(&m->in);
+    params.pitch = rg_get_u64(&m->in);
+    params.width = rg_get_u64(&m->in);
+    params.height = rg_get_u64(&m->in);
+    params.value = rg_get_u32(&m->in);
+    params.elementSize = rg_get_u32(&m->in);
+    if (m->in.bad)
+        return CUDA_ERROR_INVALID_VALUE;
+    return rg_driver.cuGraphAddMemsetNode(node, at->graph, at->before, at->n, &params, m->context);
+}
+
+static CUresult add_copy(struct maker *m, const struct place *at, CUgraphNode *node)
+{
+    CUDA_MEMCPY3D copy;
+    rg_get_into(&m->in, &copy, sizeof copy);
+    /* Only device memory: the worker's own is none of the client's business. */
+    if (m->in.bad || copy.srcMemoryType != CU_MEMORYTYPE_DEVICE || copy.dstMemoryType != CU_MEMORYTYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    copy.srcHost = NULL;
+    copy.dstHost = NULL;
+    copy.srcArray = copy.dstArray = NULL;
+    copy.reserved0 = copy.reserved1 = NULL;
+    return rg_driver.cuGraphAddMemcpyNode(node, at->graph, at->before, at->n, &copy, m->context);
+}
+
+static CUresult add_steps(struct maker *m, CUgraph graph, unsigned depth);
+
+static CUresult add_conditional(struct maker *m, const struct place *at, unsigned depth, CUgraphNode *node)
+{
+    const uint64_t handle = rg_get_u64(&m->in);
+    const uint32_t type = rg_get_u32(&m->in), n = rg_get_u32(&m->in);
+    uint32_t i = 0;
+    while (i < m->n_conditions && m->conditions[i].client != handle)
+        i++;
+    /* A body is at least its count of steps. */
+    if (m->in.bad || i == m->n_conditions || depth == RG_GRAPH_DEPTH_MAX || n > rg_left(&m->in) / 4)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    params.conditional.handle = m->conditions[i].own;
+    params.conditional.type = (CUgraphConditionalNodeType)type;
+    params.conditional.size = n;
+    params.conditional.ctx = m->context;
+    CUresult result = rg_driver.cuGraphAddNode_v2(node, at->graph, at->before, NULL, at->n, &params);
+    for (uint32_t b = 0; b < n && result == CUDA_SUCCESS; b++)
+        result = add_steps(m, params.conditional.phGraph_out[b], depth + 1);
+    return result;
+}
+
+static CUresult add_step(struct maker *m, const struct place *at, unsigned kind, unsigned depth,
+                         CUgraphNode *node)
+{
+    switch (kind) {
+    case RG_GRAPH_WIRE_NOTHING:
+        return rg_driver.cuGraphAddEmptyNode(node, at->graph, at->before, at->n);
+    case RG_GRAPH_WIRE_KERNEL:
+        return add_kernel(m, at, node);
+    case RG_GRAPH_WIRE_FILL:
+        return add_fill(m, at, node);
+    case RG_GRAPH_WIRE_COPY:
+        return add_copy(m, at, node);
+    case RG_GRAPH_WIRE_CONDITIONAL:
+        return add_conditional(m, at, depth, node);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult add_steps(struct maker *m, CUgraph graph, unsigned depth)
+{
+    const uint32_t n = rg_get_u32(&m->in);
+    if (m->in.bad || n > RG_GRAPH_STEPS_MAX || n > rg_left(&m->in) / 8)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphNode *nodes = rg_job_memory(m->job, ((size_t)n + 1) * sizeof *nodes);
+    CUgraphNode *before = rg_job_memory(m->job, ((size_t)n + 1) * sizeof *before);
+    if (!nodes || !before)
+        return m->job->result;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t kind = rg_get_u32(&m->in), n_before = rg_get_u32(&m->in);
+        if (m->in.bad || n_before > i)
+            return CUDA_ERROR_INVALID_VALUE;
+        for (uint32_t b = 0; b < n_before; b++) {
+            const uint32_t from = rg_get_u32(&m->in);
+            if (m->in.bad || from >= i)
+                return CUDA_ERROR_INVALID_VALUE;
+            before[b] = nodes[from];
+        }
+        const struct place at = {graph, before, n_before};
+        CUresult result = add_step(m, &at, kind, depth, &nodes[i]);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult make(struct maker *m, unsigned priorities, CUgraphExec *made)
+{
+    CUresult result = rg_driver.cuCtxGetCurrent(&m->context);
+    if (result == CUDA_SUCCESS)
+        result = rg_driver.cuGraphCreate(&m->graph, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = read_conditions(m);
+    if (result == CUDA_SUCCESS)
+        result = add_steps(m, m->graph, 0);
+    if (result == CUDA_SUCCESS)
+        result = rg_driver.cuGraphInstantiateWithFlags(
+            made, m->graph, priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
+    (void)rg_driver.cuGraphDestroy(m->graph);
+    return result;
+}
+
+CUresult rg_serve_rgGraphMake(struct rg_job *job, uint64_t graph, unsigned long long id,
+                              unsigned int priorities)
+{
+    struct rg_image **image = rg_image_find(job->worker, id);
+    CUgraphExec made = NULL;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (!supported())
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    else if (*image && (*image)->received == (*image)->total) {
+        struct maker maker = {.job = job, .in = rg_reader_of((*image)->data, (*image)->total)};
+        result = make(&maker, priorities, &made);
+    }
+    if (*image)
+        rg_image_free(job->worker, image);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_GRAPH, graph, made);
+    return result;
+}
+
+CUresult rg_serve_rgGraphRun(struct rg_job *job, CUgraphExec graph, CUstream stream)
+{
+    (void)job;
+    return rg_driver.cuGraphLaunch ? rg_driver.cuGraphLaunch(graph, stream) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_serve_rgGraphDrop(struct rg_job *job, CUgraphExec graph)
+{
+    (void)job;
+    return rg_driver.cuGraphExecDestroy ? rg_driver.cuGraphExecDestroy(graph) : CUDA_ERROR_NOT_SUPPORTED;
+}
