@@ -3,6 +3,7 @@
  * chunks are sent or fetched, so release and fetch never overlap. The handler takes no lock: it queues a request on its
  * own stack and sleeps until the service thread has dealt with it.
  */
+#include "common/cuda/graph/graph.h"
 #include "client/managed.h"
 
 #include "client/address_map.h"
@@ -382,6 +383,9 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
         return status;
     if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
+    status = rg_capture_unsafe();
+    if (status != CUDA_SUCCESS)
+        return status;
     return rg_managed_allocate(bytesize, RG_RANGE_MANAGED, flags, dptr);
 }
 

@@ -116,6 +116,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
         return status;
     if (!dptr || !pPitch || !WidthInBytes || !Height)
         return CUDA_ERROR_INVALID_VALUE;
+    status = rg_capture_unsafe();
+    if (status != CUDA_SUCCESS)
+        return status;
     size_t pitch = 0;
     struct request request = {.ask = ask_pitched,
                               .kind = RG_RANGE_DEVICE,
@@ -269,6 +272,9 @@ static CUresult host_allocate(void **pp, size_t size, unsigned flags)
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (!pp || (flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
+    status = rg_capture_unsafe();
+    if (status != CUDA_SUCCESS)
+        return status;
     if (flags & CU_MEMHOSTALLOC_DEVICEMAP) {
         CUdeviceptr address;
         status =
@@ -314,6 +320,9 @@ CUresult cuMemFreeHost(void *p)
         return status;
     if (!p)
         return CUDA_SUCCESS;
+    status = rg_capture_unsafe();
+    if (status != CUDA_SUCCESS)
+        return status;
     struct rg_range range;
     if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_MAPPED, NULL))
         return rg_managed_free((uint64_t)p, &status) ? status : CUDA_ERROR_INVALID_VALUE;

@@ -416,8 +416,9 @@ CUresult cuEventQuery(CUevent handle)
 {
     SG_REF(struct sg_event) event = NULL;
     SG_RETURN_IF(event_get(handle, &event));
-    if (rg_capture_event(handle))
-        return CUDA_ERROR_CAPTURED_EVENT;
+    CUresult captured;
+    if (rg_capture_queried(handle, &captured))
+        return captured;
     if (event->shared != NULL)
         return shared_done(event->shared->page, atomic_load(&event->shared->page->given))
                    ? CUDA_SUCCESS

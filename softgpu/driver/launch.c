@@ -19,6 +19,8 @@ struct request {
     uint32_t grid[3], block[3];
     uint32_t shared;
     bool cooperative;
+    const CUlaunchAttribute *attributes; /* as they were given, for captures */
+    unsigned n_attributes;
 };
 
 struct queued_grid {
@@ -117,8 +119,10 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
         return CUDA_ERROR_INVALID_HANDLE;
     SG_RETURN_IF(check_shape(r, function));
     if (rg_capture_takes(stream_handle)) {
-        CUlaunchConfig config = {r->grid[0],  r->grid[1], r->grid[2],    r->block[0], r->block[1],
-                                 r->block[2], r->shared,  stream_handle, NULL,        0};
+        CUlaunchConfig config = {r->grid[0],     r->grid[1],    r->grid[2],
+                                 r->block[0],    r->block[1],   r->block[2],
+                                 r->shared,      stream_handle, (CUlaunchAttribute *)(uintptr_t)r->attributes,
+                                 r->n_attributes};
         return rg_capture_kernel(&config, handle, r->cooperative, params, extra);
     }
     const struct sg_kernel *kernel = function->kernel;
@@ -167,7 +171,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
                         unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
                         CUstream stream, void **params, void **extra)
 {
-    struct request r = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false};
+    struct request r = {
+        .grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .shared = shared};
     return launch(function, stream, &r, params, extra);
 }
 
@@ -175,7 +180,10 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
                                    unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                                    unsigned int block_z, unsigned int shared, CUstream stream, void **params)
 {
-    struct request r = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, true};
+    struct request r = {.grid = {grid_x, grid_y, grid_z},
+                        .block = {block_x, block_y, block_z},
+                        .shared = shared,
+                        .cooperative = true};
     return launch(function, stream, &r, params, NULL);
 }
 
@@ -214,10 +222,11 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     SG_RETURN_IF(sg_enter());
     if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    struct request r = {{config->gridDimX, config->gridDimY, config->gridDimZ},
-                        {config->blockDimX, config->blockDimY, config->blockDimZ},
-                        config->sharedMemBytes,
-                        false};
+    struct request r = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                        .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                        .shared = config->sharedMemBytes,
+                        .attributes = config->attrs,
+                        .n_attributes = config->numAttrs};
     for (unsigned i = 0; i < config->numAttrs; i++)
         SG_RETURN_IF(apply_attribute(&config->attrs[i], &r));
     return launch(function, config->hStream, &r, params, extra);

@@ -2,6 +2,7 @@
  * managed.c - managed memory. The device computes in the process that uses it, so an allocation is the same memory for
  * both sides at all times; hints and attachments have nothing to do but to be right about their arguments.
  */
+#include "common/cuda/graph/graph.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
@@ -13,6 +14,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL || size == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(rg_capture_unsafe());
     SG_RETURN_IF(sg_range_alloc(context, context->device, size, SG_RANGE_MANAGED, NULL, &address));
     *out = address;
     return CUDA_SUCCESS;

@@ -48,6 +48,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
         return CUDA_ERROR_INVALID_VALUE;
     if (width > SG_MAX_PITCH - 511)
         return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(rg_capture_unsafe());
     size_t row = (width + 511) & ~(size_t)511;
     if (height > SIZE_MAX / row)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -109,6 +110,7 @@ CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (out == NULL || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(rg_capture_unsafe());
     return sg_range_host_alloc(context, size, flags, out);
 }
 
@@ -124,6 +126,7 @@ CUresult cuMemFreeHost(void *address)
     SG_RETURN_IF(sg_enter_context(&context));
     if (address == NULL)
         return CUDA_SUCCESS;
+    SG_RETURN_IF(rg_capture_unsafe());
     if (!sg_range_find((uintptr_t)address, &range) || range.base != (uintptr_t)address ||
         range.kind != SG_RANGE_HOST)
         return CUDA_ERROR_INVALID_VALUE;

@@ -245,6 +245,11 @@ static inline bool rg_capture_forbids(CUresult *result)
     *result = rg_capture_unsafe();
     return *result != CUDA_SUCCESS;
 }
+/** The same for a query, which is unsafe for other events too. */
+static inline bool rg_capture_queried(CUevent event, CUresult *result)
+{
+    return rg_capture_asked(event, result) || rg_capture_forbids(result);
+}
 /** An event ends. */
 void rg_capture_forget_event(CUevent event);
 /** Lets this thread do what it may not while something captures, for the graphs' own needs; returns what to restore. */

@@ -2,9 +2,9 @@
  * memory.c - the memory of allocation nodes. See graph.h.
  *
  * It is allocated with its node, since the node's address is fixed from then on, and stays allocated as long as the node
- * or a copy of it in an executable graph lives, or what a launch allocated has not been freed. Between a free and the
- * next launch the memory is idle: it counts as reserved, not as used. Which launches may follow each other is checked
- * when they are made, as the driver does.
+ * or a copy of it in an executable graph lives, or what a launch allocated has not been freed. It counts as used from
+ * the first launch on, until it is trimmed while nothing is allocated in it. Which launches may follow each other is
+ * checked when they are made, as the driver does.
  */
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/graph/plan.h"
@@ -20,6 +20,7 @@ struct rg_graph_memory {
     size_t size;
     CUdevice device;
     CUcontext context;
+    bool used;      /* by a launch, and not trimmed since */
     bool live;      /* a launch allocated it, nothing freed it yet */
     uint64_t owner; /* the graph with the allocation node, and the one with the free node; 0: none */
     uint64_t freed_by;
@@ -47,12 +48,12 @@ static void count(uint64_t *now, uint64_t *high, uint64_t size, bool more)
         *high = *now;
 }
 
-static void set_live(struct rg_graph_memory *m, bool live)
+static void set_used(struct rg_graph_memory *m, bool used)
 {
     struct usage *u = &usages[m->device];
-    if (m->live != live)
-        count(&u->used, &u->used_high, m->size, live);
-    m->live = live;
+    if (m->used != used)
+        count(&u->used, &u->used_high, m->size, used);
+    m->used = used;
 }
 
 /* Neither a node nor a launch holds it any more. */
@@ -64,8 +65,8 @@ static void orphan(struct rg_graph_memory *m)
     *at = m->next;
     m->next = orphans;
     orphans = m;
-    struct usage *u = &usages[m->device];
-    count(&u->reserved, &u->reserved_high, m->size, false);
+    set_used(m, false);
+    count(&usages[m->device].reserved, &usages[m->device].reserved_high, m->size, false);
 }
 
 void rg_graph_memory_release(struct rg_graph_memory *m)
@@ -171,7 +172,8 @@ static CUresult walk(const struct rg_graph_plan *plan, bool auto_free, bool appl
         if (!m)
             return CUDA_ERROR_INVALID_VALUE;
         if (apply) {
-            set_live(m, step->allocates);
+            m->live = step->allocates;
+            set_used(m, true);
             continue;
         }
         bool before = m->live; /* as the plan's earlier steps leave it */
@@ -201,7 +203,7 @@ bool rg_graph_memory_takes_free(CUdeviceptr address, CUresult *result)
     if (m) {
         *result = m->live && m->freed_by != m->owner ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
         if (*result == CUDA_SUCCESS) {
-            set_live(m, false);
+            m->live = false;
             if (!m->references)
                 orphan(m);
         }
@@ -274,7 +276,13 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
     CUresult result = check_device(device);
-    if (result == CUDA_SUCCESS)
-        rg_graph_memory_collect(); /* all else is the memory of nodes, whose addresses are fixed */
-    return result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&rg_graph_lock);
+    for (struct rg_graph_memory *m = all; m; m = m->next)
+        if (m->device == device && !m->live)
+            set_used(m, false);
+    pthread_mutex_unlock(&rg_graph_lock);
+    rg_graph_memory_collect();
+    return CUDA_SUCCESS;
 }
