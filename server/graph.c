@@ -27,6 +27,13 @@ struct maker {
     uint32_t n_conditions;
 };
 
+/* The bytes are not what a client sends. */
+static CUresult malformed(struct maker *m, const char *what)
+{
+    rg_job_violation(m->job, "a graph with %s", what);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
 static bool supported(void)
 {
     return rg_driver.cuGraphCreate && rg_driver.cuGraphDestroy && rg_driver.cuGraphConditionalHandleCreate &&
@@ -40,7 +47,7 @@ static CUresult read_conditions(struct maker *m)
 {
     const uint32_t n = rg_get_u32(&m->in);
     if (n > RG_GRAPH_CONDITIONS_MAX || n > rg_left(&m->in) / 16)
-        return CUDA_ERROR_INVALID_VALUE;
+        return malformed(m, "a wrong count of conditions");
     m->conditions = rg_job_memory(m->job, (n + 1) * sizeof *m->conditions);
     if (!m->conditions)
         return m->job->result;
@@ -93,12 +100,12 @@ static CUresult add_kernel(struct maker *m, const struct place *at, CUgraphNode 
     uint32_t numbers[9];
     rg_get_into(&m->in, numbers, sizeof numbers);
     if (numbers[8] > 64)
-        return CUDA_ERROR_INVALID_VALUE;
+        return malformed(m, "a wrong count of attributes");
     const CUlaunchAttribute *attributes = rg_get(&m->in, numbers[8] * sizeof *attributes);
     size_t size = rg_get_u32(&m->in);
     const void *given = size <= RG_PARAMS_MAX ? rg_get(&m->in, size) : NULL;
     if (!given)
-        return CUDA_ERROR_INVALID_VALUE;
+        return malformed(m, "parameters of a wrong size");
     void *function = rg_job_object(m->job, RG_KIND_FUNCTION, handle);
     unsigned char *parameters = rg_job_memory(m->job, size + 1);
     if (!function || !parameters)
@@ -137,7 +144,7 @@ static CUresult add_fill(struct maker *m, const struct place *at, CUgraphNode *n
     params.value = rg_get_u32(&m->in);
     params.elementSize = rg_get_u32(&m->in);
     if (m->in.bad)
-        return CUDA_ERROR_INVALID_VALUE;
+        return malformed(m, "too few bytes");
     return rg_driver.cuGraphAddMemsetNode(node, at->graph, at->before, at->n, &params, m->context);
 }
 
@@ -147,7 +154,7 @@ static CUresult add_copy(struct maker *m, const struct place *at, CUgraphNode *n
     rg_get_into(&m->in, &copy, sizeof copy);
     /* Only device memory: the worker's own is none of the client's business. */
     if (m->in.bad || copy.srcMemoryType != CU_MEMORYTYPE_DEVICE || copy.dstMemoryType != CU_MEMORYTYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
+        return malformed(m, "a copy of what is not device memory");
     copy.srcHost = NULL;
     copy.dstHost = NULL;
     copy.srcArray = copy.dstArray = NULL;
@@ -166,13 +173,15 @@ static CUresult add_conditional(struct maker *m, const struct place *at, unsigne
         i++;
     /* A body is at least its count of steps. */
     if (m->in.bad || i == m->n_conditions || depth == RG_GRAPH_DEPTH_MAX || n > rg_left(&m->in) / 4)
-        return CUDA_ERROR_INVALID_VALUE;
+        return malformed(m, "a wrong conditional node");
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
     params.conditional.handle = m->conditions[i].own;
     params.conditional.type = (CUgraphConditionalNodeType)type;
     params.conditional.size = n;
     params.conditional.ctx = m->context;
     CUresult result = rg_driver.cuGraphAddNode_v2(node, at->graph, at->before, NULL, at->n, &params);
+    if (result == CUDA_SUCCESS && n && !params.conditional.phGraph_out)
+        result = CUDA_ERROR_NOT_SUPPORTED;
     for (uint32_t b = 0; b < n && result == CUDA_SUCCESS; b++)
         result = add_steps(m, params.conditional.phGraph_out[b], depth + 1);
     return result;
@@ -193,7 +202,7 @@ static CUresult add_step(struct maker *m, const struct place *at, unsigned kind,
     case RG_GRAPH_WIRE_CONDITIONAL:
         return add_conditional(m, at, depth, node);
     default:
-        return CUDA_ERROR_INVALID_VALUE;
+        return malformed(m, "a step of no known kind");
     }
 }
 
@@ -201,7 +210,7 @@ static CUresult add_steps(struct maker *m, CUgraph graph, unsigned depth)
 {
     const uint32_t n = rg_get_u32(&m->in);
     if (m->in.bad || n > RG_GRAPH_STEPS_MAX || n > rg_left(&m->in) / 8)
-        return CUDA_ERROR_INVALID_VALUE;
+        return malformed(m, "a wrong count of steps");
     CUgraphNode *nodes = rg_job_memory(m->job, ((size_t)n + 1) * sizeof *nodes);
     CUgraphNode *before = rg_job_memory(m->job, ((size_t)n + 1) * sizeof *before);
     if (!nodes || !before)
@@ -209,11 +218,11 @@ static CUresult add_steps(struct maker *m, CUgraph graph, unsigned depth)
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t kind = rg_get_u32(&m->in), n_before = rg_get_u32(&m->in);
         if (m->in.bad || n_before > i)
-            return CUDA_ERROR_INVALID_VALUE;
+            return malformed(m, "a step behind too many");
         for (uint32_t b = 0; b < n_before; b++) {
             const uint32_t from = rg_get_u32(&m->in);
             if (m->in.bad || from >= i)
-                return CUDA_ERROR_INVALID_VALUE;
+                return malformed(m, "a step behind a later one");
             before[b] = nodes[from];
         }
         const struct place at = {graph, before, n_before};

@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "generated/server/driver.h"
 #include "proto/function_info.h"
+#include "proto/graph.h"
 #include "tests/server/raw_client.h"
 
 #include <dlfcn.h>
@@ -322,6 +323,73 @@ static void test_modules(void)
     CHECK(client_destroy(c) == 0);
 }
 
+/* A graph with a condition: what is not one ends nothing but the call or, where the bytes are wrong, the session. */
+static size_t describe_graph(unsigned char *out, uint64_t memory, unsigned initial)
+{
+    struct rg_writer w = {out};
+    rg_put_u32(&w, 1); /* conditions */
+    rg_put_u64(&w, 0x1234);
+    rg_put_u32(&w, initial);
+    rg_put_u32(&w, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    rg_put_u32(&w, 2); /* steps */
+    rg_put_u32(&w, RG_GRAPH_WIRE_NOTHING);
+    rg_put_u32(&w, 0);
+    rg_put_u32(&w, RG_GRAPH_WIRE_CONDITIONAL);
+    rg_put_u32(&w, 1); /* behind one, the first */
+    rg_put_u32(&w, 0);
+    rg_put_u64(&w, 0x1234);
+    rg_put_u32(&w, CU_GRAPH_COND_TYPE_SWITCH);
+    rg_put_u32(&w, 2); /* bodies */
+    for (unsigned body = 0; body < 2; body++) {
+        rg_put_u32(&w, 1);
+        rg_put_u32(&w, RG_GRAPH_WIRE_FILL);
+        rg_put_u32(&w, 0);
+        rg_put_u64(&w, memory);
+        rg_put_u64(&w, 0);
+        rg_put_u64(&w, 1);
+        rg_put_u64(&w, 1);
+        rg_put_u32(&w, 0x50 + body);
+        rg_put_u32(&w, 4);
+    }
+    return (size_t)(w.at - out);
+}
+
+static void test_graphs(void)
+{
+    unsigned char bytes[1024];
+    struct client *c = begin();
+    const uint64_t memory = allocate(c, 64), graph = handle(RG_KIND_GRAPH, 30);
+    for (unsigned initial = 0; initial < 2; initial++) {
+        const size_t size = describe_graph(bytes, memory, initial);
+        send_image(c, 1, (const char *)bytes, size);
+        CALL(c, RG_OP_rgGraphMake, 0, CUDA_SUCCESS, "848", (uint64_t)1, 0, graph + (uint64_t)initial * 16);
+        put(c, RG_OP_rgGraphRun, 0, 0, "88", graph + (uint64_t)initial * 16, (uint64_t)0);
+        check_device(c, memory,
+                     initial ? (const unsigned char *)"\x51\0\0\0" : (const unsigned char *)"\x50\0\0\0", 4,
+                     0);
+        put(c, RG_OP_rgGraphDrop, 0, 0, "8", graph + (uint64_t)initial * 16);
+        CALL(c, RG_OP_rgGraphRun, 0, CUDA_ERROR_INVALID_HANDLE, "88", graph + (uint64_t)initial * 16,
+             (uint64_t)0);
+    }
+    CALL(c, RG_OP_rgGraphMake, 0, CUDA_ERROR_INVALID_VALUE, "848", (uint64_t)77, 0, graph); /* not sent */
+    CHECK(client_destroy(c) == 0);
+    /* Every byte that can be wrong, once: the worker must end well, whatever it does. */
+    const size_t size = describe_graph(bytes, memory, 1);
+    for (size_t at = 0; at < size; at += 4) {
+        c = begin();
+        describe_graph(bytes, allocate(c, 64), 1);
+        memset(bytes + at, 0xee, 4);
+        send_image(c, 1, (const char *)bytes, size);
+        put(c, RG_OP_rgGraphMake, 0, 9, "848", (uint64_t)1, 0, graph);
+        send_batch(c);
+        do
+            CHECK(receive(c, 5000));
+        while (c->got.kind != RG_MESSAGE_REPLY && c->got.kind != RG_MESSAGE_CONTROL);
+        const int expected = c->got.kind == RG_MESSAGE_CONTROL; /* told what it violated */
+        CHECK(client_destroy(c) == expected);
+    }
+}
+
 /* Contexts come and go with what is in them; handles of what is gone are known as such. */
 static void test_contexts_end(void)
 {
@@ -420,6 +488,7 @@ int main(int argc, char **argv)
     RUN(test_staging_under_load);
     RUN(test_late_copies);
     RUN(test_modules);
+    RUN(test_graphs);
     RUN(test_contexts_end);
     RUN(test_client_vanishes);
     RUN(test_end_from_outside);
