@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 static int order[64];
 static _Atomic int n_order;
@@ -180,6 +181,189 @@ Test(graph, what_is_not_there_says_so)
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
     EXPECT(CUDA_ERROR_NOT_SUPPORTED,
            cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
+}
+
+static CUgraphNode kernel_node(CUgraph graph, const CUgraphNode *dependencies, size_t n, const char *name,
+                               void **params)
+{
+    CUDA_KERNEL_NODE_PARAMS k = {.func = get_function(name),
+                                 .gridDimX = 1,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 1,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
+                                 .kernelParams = params};
+    CUgraphNode node;
+    OK(cuGraphAddKernelNode_v2(&node, graph, dependencies, n, &k));
+    return node;
+}
+
+/* A ladder of branches: each waits for what the next one sets, and the last is set by one more. */
+Test(graph, branches_run_at_the_same_time, .timeout = 60)
+{
+    enum { BRANCHES = 6 };
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode root, ends[BRANCHES];
+    CUdeviceptr flags;
+    uint32_t one = 1;
+    start_device();
+    OK(cuMemAlloc_v2(&flags, 4 * (BRANCHES + 1)));
+    OK(cuGraphCreate(&graph, 0));
+    root = host_node(graph, NULL, 0, 1);
+    for (size_t i = 0; i < BRANCHES; i++) {
+        CUdeviceptr mine = flags + 4 * i, next = flags + 4 * (i + 1);
+        void *waits[] = {&next}, *sets[] = {&mine, &one};
+        CUgraphNode first = root;
+        if (i + 1 < BRANCHES)
+            first = kernel_node(graph, &root, 1, "wait_flag", waits);
+        ends[i] = kernel_node(graph, &first, 1, "set_flag", sets);
+    }
+    host_node(graph, ends, BRANCHES, 2);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int i = 0; i < 3; i++) {
+        OK(cuMemsetD8_v2(flags, 0, 4 * (BRANCHES + 1)));
+        launch_and_wait(exec);
+    }
+    cr_assert(n_order == 6 && order[4] == 1 && order[5] == 2);
+}
+
+Test(graph, what_runs_is_not_changed_by_what_comes_after, .timeout = 60)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr d;
+    uint32_t n = 1, x = 5, result = 0;
+    start_device();
+    OK(cuMemAlloc_v2(&d, 4));
+    OK(cuMemsetD8_v2(d, 0, 4));
+    OK(cuGraphCreate(&graph, 0));
+    void *params[] = {&d, &n, &x};
+    CUgraphNode node = kernel_node(graph, NULL, 0, "add", params);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroyNode(node));
+    OK(cuGraphDestroy(graph));
+    volatile uint32_t *held = hold_stream(CU_STREAM_PER_THREAD);
+    OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+    OK(cuGraphExecDestroy(exec));
+    release_stream(held);
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    OK(cuMemcpyDtoH_v2(&result, d, 4));
+    cr_assert_eq(result, 5);
+}
+
+static CUgraph *conditional(CUgraph graph, CUgraphConditionalNodeType type, unsigned size, unsigned initial)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    CUgraphNode node;
+    OK(cuGraphConditionalHandleCreate(&params.conditional.handle, graph, NULL, initial,
+                                      CU_GRAPH_COND_ASSIGN_DEFAULT));
+    params.conditional.type = type;
+    params.conditional.size = size;
+    OK(cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
+    return params.conditional.phGraph_out;
+}
+
+Test(graph, a_loop_ends_when_the_context_fails, .timeout = 60)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    start_device();
+    OK(cuGraphCreate(&graph, 0));
+    CUgraph *body = conditional(graph, CU_GRAPH_COND_TYPE_WHILE, 1, 1); /* for ever */
+    kernel_node(body[0], NULL, 0, "fault", NULL);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(CU_STREAM_PER_THREAD));
+}
+
+Test(graph, a_body_belongs_to_its_node_and_waits_its_turn, .timeout = 60)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr d;
+    uint32_t result[2];
+    start_device();
+    OK(cuMemAlloc_v2(&d, 8));
+    OK(cuMemsetD8_v2(d, 0, 8));
+    OK(cuGraphCreate(&graph, 0));
+    CUgraph *bodies = conditional(graph, CU_GRAPH_COND_TYPE_IF, 2, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        CUgraphNode node;
+        CUDA_MEMSET_NODE_PARAMS fill = {
+            .dst = d + 4 * i, .value = i + 1, .elementSize = 4, .width = 1, .height = 1};
+        OK(cuGraphAddMemsetNode(&node, bodies[i], NULL, 0, &fill, NULL));
+    }
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(bodies[0]));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph)); /* the executable graph has bodies of its own */
+    volatile uint32_t *held = hold_stream(CU_STREAM_PER_THREAD);
+    OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+    EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(CU_STREAM_PER_THREAD));
+    OK(cuGraphExecDestroy(exec));
+    release_stream(held);
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    OK(cuMemcpyDtoH_v2(result, d, 8));
+    cr_assert(result[0] == 0 && result[1] == 2); /* the condition is 0 */
+}
+
+Test(graph, memory_of_graphs_goes_with_the_last_that_needs_it)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode node;
+    size_t before, now, total;
+    cuuint64_t reserved;
+    start_device();
+    OK(cuMemGetInfo_v2(&before, &total));
+    OK(cuGraphCreate(&graph, 0));
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {.bytesize = 1 << 20};
+    alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    alloc.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    launch_and_wait(exec);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemsetD8_v2(alloc.dptr, 1, 1 << 20)); /* allocated until it is freed */
+    OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    cr_assert_eq(reserved, 1 << 20);
+    OK(cuMemFree_v2(alloc.dptr));
+    OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    cr_assert_eq(reserved, 0);
+    OK(cuMemGetInfo_v2(&now, &total));
+    cr_assert_eq(now, before);
+}
+
+static _Atomic int destroyed;
+static void CUDA_CB destroy_object(void *user)
+{
+    destroyed += (int)(intptr_t)user;
+}
+
+Test(graph, user_objects_live_until_the_last_launch_has_ended, .timeout = 60)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUuserObject object;
+    start_device();
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuUserObjectCreate(&object, (void *)1, destroy_object, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    host_node(graph, NULL, 0, 1);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    volatile uint32_t *held = hold_stream(CU_STREAM_PER_THREAD);
+    OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+    OK(cuGraphExecDestroy(exec));
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    cr_assert_eq(destroyed, 0);
+    release_stream(held);
+    OK(cuCtxSynchronize());
+    for (int i = 0; i < 5000 && !destroyed; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    cr_assert_eq(destroyed, 1);
 }
 
 /* --- capture --- */
