@@ -5,6 +5,7 @@
 #include "softgpu/compiler/analysis.h"
 #include "softgpu/compiler/cache.h"
 #include "softgpu/compiler/codegen.h"
+#include "softgpu/compiler/device_runtime.h"
 #include "softgpu/compiler/initial.h"
 #include "softgpu/compiler/jit.h"
 #include "softgpu/compiler/regions.h"
@@ -131,14 +132,19 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
         sg_program_destroy(program);
         return diagnostics.status;
     }
-    struct sg_ast **asts = SG_NEW_ARRAY(&program->arena, struct sg_ast *, count);
-    struct sg_piece *pieces = SG_NEW_ARRAY(&program->arena, struct sg_piece, count);
+    struct sg_ast **asts = SG_NEW_ARRAY(&program->arena, struct sg_ast *, count + 1);
+    struct sg_piece *pieces = SG_NEW_ARRAY(&program->arena, struct sg_piece, count + 1);
     for (size_t i = 0; i < count; i++) {
         /* names and messages point into the text, so the program has its own copy */
         char *text = sg_arena_alloc(&program->arena, sources[i].size + 1);
         memcpy(text, sources[i].ptx, sources[i].size);
         pieces[i] = (struct sg_piece){text, sources[i].size};
         asts[i] = sg_parse(&program->arena, text, strnlen(text, sources[i].size));
+    }
+    const char *runtime = sg_device_runtime(sources, count);
+    if (runtime != NULL) {
+        pieces[count] = (struct sg_piece){runtime, strlen(runtime)};
+        asts[count++] = sg_parse(&program->arena, runtime, strlen(runtime));
     }
     if (sg_cache_default() != NULL)
         program->digest = sg_digest_of(pieces, count);
