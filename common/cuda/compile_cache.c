@@ -42,13 +42,19 @@ static uint64_t digest(const void *data, size_t size)
     return hash;
 }
 
-/* Whether the options name machine code that is to be linked: the word -c. */
-static bool is_relocatable(const char *options)
+static bool has_word(const char *text, const char *word)
 {
-    for (const char *at = options; at != NULL && (at = strstr(at, "-c")) != NULL; at += 2)
-        if ((at == options || at[-1] == ' ') && (at[2] == ' ' || at[2] == '\0'))
+    const size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += length)
+        if ((at == text || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
             return true;
     return false;
+}
+
+/* Whether machine code that is to be linked is wanted: nvJitLink and NVRTC say it in different words. */
+static bool is_relocatable(const char *options)
+{
+    return options != NULL && (has_word(options, "-c") || has_word(options, "--compile-only"));
 }
 
 CUresult rg_compile_begin(struct rg_compile **out, unsigned newest, unsigned kind, const void *input,
@@ -88,7 +94,7 @@ static const struct made *made_of(const struct rg_compile *compile)
     return NULL;
 }
 
-/* Intermediate code is bitcode; PTX is text, perhaps with its NUL. */
+/* Intermediate code and ELF files hold zeros; PTX is text, perhaps with its NUL. */
 static bool is_text(const void *input, size_t size)
 {
     return memchr(input, 0, size - 1) == NULL && memcmp(input, "BC", size < 2 ? size : 2) != 0;
@@ -127,9 +133,9 @@ CUresult rg_compile_store(const struct rg_compile *compile, const void *data, ui
 {
     if (compile == NULL || data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (compile->kind != RG_COMPILE_PTX)
-        return CUDA_SUCCESS; /* this cache forgets everything else at once */
-    char *text = malloc(size > 0 ? size : 1);
+    if (compile->kind != RG_COMPILE_PTX || size == 0 || !is_text(data, size))
+        return CUDA_SUCCESS; /* this cache forgets everything else at once, as what linking of bitcode has made */
+    char *text = malloc(size);
     if (text == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(text, data, size);

@@ -53,8 +53,8 @@ static CUresult add(struct link_state *state, CUjitInputType type, const void *d
     case CU_JIT_INPUT_PTX:
         return sg_sources_add_text(&state->sources, data, size);
     case CU_JIT_INPUT_FATBINARY:
+    case CU_JIT_INPUT_CUBIN: /* may carry PTX */
         return sg_sources_add_image(&state->sources, data, log);
-    case CU_JIT_INPUT_CUBIN:
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
     case CU_JIT_INPUT_NVVM:

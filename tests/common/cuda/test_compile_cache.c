@@ -71,7 +71,8 @@ Test(cache, of_ptx)
 {
     cr_assert(finds(ptx, sizeof ptx, " -arch=sm_120 -c", 120, true));
     cr_assert(finds(ptx, strlen(ptx), " -arch=sm_120 -c -c", 120, true), "without its NUL");
-    cr_assert(finds(ptx, sizeof ptx, " -arch=sm_90 -cx", 90, false));
+    cr_assert(finds(ptx, sizeof ptx, " -arch=sm_90 --compile-only", 90, true));
+    cr_assert(finds(ptx, sizeof ptx, " -arch=sm_90 -cx x-c", 90, false));
     cr_assert(finds(ptx, sizeof ptx, NULL, 90, false));
 }
 

@@ -375,18 +375,17 @@ Test(memory, fences_keep_a_warp_together)
     static const char *const fences[] = {"membar.gl", "membar.cta", "fence.acq_rel.gpu"};
     for (size_t i = 0; i < sizeof(fences) / sizeof(fences[0]); i++) {
         char text[2048];
-        snprintf(
-            text, sizeof(text),
-            ".visible .entry k(.param .u64 out) { .reg .b64 %%a<4>; .reg .b32 %%r<9>; .reg .pred %%p<3>;\n"
-            "ld.param.u64 %%a1, [out]; mov.u32 %%r1, %%tid.x; mul.wide.u32 %%a2, %%r1, 4;\n"
-            "add.u64 %%a2, %%a1, %%a2; bar.warp.sync -1; add.u32 %%r2, %%r1, 1;\n"
-            "st.volatile.global.u32 [%%a2+4], %%r2; %s; setp.ne.u32 %%p1, %%r1, 0; @%%p1 bra WAIT;\n"
-            "mov.u32 %%r3, 0; mov.u32 %%r4, 0; mov.u64 %%a3, %%a1;\n"
-            "LOOP: add.u64 %%a3, %%a3, 4; ld.global.u32 %%r5, [%%a3]; add.u32 %%r3, %%r3, %%r5;\n"
-            "add.u32 %%r4, %%r4, 1; setp.lt.u32 %%p2, %%r4, 32; @%%p2 bra LOOP;\n"
-            "st.volatile.global.u32 [%%a1], %%r3;\n"
-            "WAIT: ld.volatile.global.u32 %%r6, [%%a1]; setp.eq.u32 %%p1, %%r6, 0; @%%p1 bra WAIT; ret; }\n",
-            fences[i]);
+        snprintf(text, sizeof(text),
+                 ".visible .entry k(.param .u64 out) { .reg .b64 %%a<4>; .reg .b32 %%r<9>; .reg .pred %%p<3>;\n"
+                 "ld.param.u64 %%a1, [out]; mov.u32 %%r1, %%tid.x; mul.wide.u32 %%a2, %%r1, 4;\n"
+                 "add.u64 %%a2, %%a1, %%a2; bar.warp.sync -1; add.u32 %%r2, %%r1, 1;\n"
+                 "st.volatile.global.u32 [%%a2+4], %%r2; %s; setp.ne.u32 %%p1, %%r1, 0; @%%p1 bra WAIT;\n"
+                 "mov.u32 %%r3, 0; mov.u32 %%r4, 0; mov.u64 %%a3, %%a1;\n"
+                 "LOOP: add.u64 %%a3, %%a3, 4; ld.global.u32 %%r5, [%%a3]; add.u32 %%r3, %%r3, %%r5;\n"
+                 "add.u32 %%r4, %%r4, 1; setp.lt.u32 %%p2, %%r4, 32; @%%p2 bra LOOP;\n"
+                 "st.volatile.global.u32 [%%a1], %%r3;\n"
+                 "WAIT: ld.volatile.global.u32 %%r6, [%%a1]; setp.eq.u32 %%p1, %%r6, 0; @%%p1 bra WAIT; ret; }\n",
+                 fences[i]);
         struct sg_program *program = program_of(text);
         uint32_t out[33] = {0};
         const void *params[1] = {out};
@@ -395,38 +394,39 @@ Test(memory, fences_keep_a_warp_together)
         cr_expect_eq(out[0], 32 * 33 / 2, "%s: %u", fences[i], out[0]);
         free_program(program);
     }
+}
 
-    /* Every block writes its word, then reads its neighbour's, three times over. */
-    Test(memory, barriers_of_the_device_runtime)
-    {
-        struct sg_program *program = program_of(
-            ".extern .func (.param .b64 h) cudaCGGetIntrinsicHandle(.param .b32 scope);\n"
-            ".extern .func (.param .b32 r) cudaCGSynchronize(.param .b64 h, .param .b32 flags);\n"
-            ".extern .func (.param .b32 r) cudaCGSynchronizeGrid(.param .b64 h, .param .b32 flags);\n"
-            ".entry k(.param .u64 data) { .reg .b64 %a<5>; .reg .b32 %r<9>; .reg .pred %p;\n"
-            "{ .param .b32 s; .param .b64 h; st.param.b32 [s], 1; call (h), cudaCGGetIntrinsicHandle, (s); "
-            "ld.param.b64 "
-            "%a1, [h]; }\n"
-            "ld.param.u64 %a2, [data]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; mov.u32 %r5, 0;\n"
-            "mul.wide.u32 %a3, %r1, 4; add.u64 %a3, %a3, %a2; add.u32 %r3, %r1, 1; rem.u32 %r3, %r3, %r2;\n"
-            "mul.wide.u32 %a4, %r3, 4; add.u64 %a4, %a4, %a2;\n"
-            "again: ld.global.u32 %r4, [%a4];\n"
-            "{ .param .b64 h; .param .b32 f; .param .b32 r; st.param.b64 [h], %a1; st.param.b32 [f], 0;\n"
-            "call (r), cudaCGSynchronize, (h, f); ld.param.b32 %r6, [r]; }\n"
-            "add.u32 %r4, %r4, %r6; add.u32 %r4, %r4, 1; st.global.u32 [%a3], %r4;\n"
-            "{ .param .b64 h; .param .b32 f; .param .b32 r; st.param.b64 [h], %a1; st.param.b32 [f], 0;\n"
-            "call (r), cudaCGSynchronizeGrid, (h, f); ld.param.b32 %r6, [r]; }\n"
-            "add.u32 %r5, %r5, 1; setp.lt.u32 %p, %r5, 3; @%p bra again;\n"
-            "{ .param .b64 h; .param .b32 f; .param .b32 r; st.param.b64 [h], 0; st.param.b32 [f], 0;\n"
-            "call (r), cudaCGSynchronize, (h, f); ld.param.b32 %r6, [r]; }\n"
-            "st.global.u32 [%a3+32], %r6; ret; }");
-        uint32_t data[16] = {10, 20, 30, 40, 50, 60, 70, 80};
-        uint64_t address = (uintptr_t)data;
-        cr_assert(sg_program_kernel(program, 0)->cooperative);
-        cr_assert_eq(run_grid(program, 8, 4, &address), 0);
-        for (unsigned i = 0; i < 8; i++) {
-            cr_expect_eq(data[i], (i + 3) % 8 * 10 + 13, "%u: %u", i, data[i]);
-            cr_expect_eq(data[8 + i], 1, "no handle is an error");
-        }
-        free_program(program);
+/* Every block writes its word, then reads its neighbour's, three times over. */
+Test(memory, barriers_of_the_device_runtime)
+{
+    struct sg_program *program = program_of(
+        ".extern .func (.param .b64 h) cudaCGGetIntrinsicHandle(.param .b32 scope);\n"
+        ".extern .func (.param .b32 r) cudaCGSynchronize(.param .b64 h, .param .b32 flags);\n"
+        ".extern .func (.param .b32 r) cudaCGSynchronizeGrid(.param .b64 h, .param .b32 flags);\n"
+        ".entry k(.param .u64 data) { .reg .b64 %a<5>; .reg .b32 %r<9>; .reg .pred %p;\n"
+        "{ .param .b32 s; .param .b64 h; st.param.b32 [s], 1; call (h), cudaCGGetIntrinsicHandle, (s); "
+        "ld.param.b64 "
+        "%a1, [h]; }\n"
+        "ld.param.u64 %a2, [data]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; mov.u32 %r5, 0;\n"
+        "mul.wide.u32 %a3, %r1, 4; add.u64 %a3, %a3, %a2; add.u32 %r3, %r1, 1; rem.u32 %r3, %r3, %r2;\n"
+        "mul.wide.u32 %a4, %r3, 4; add.u64 %a4, %a4, %a2;\n"
+        "again: ld.global.u32 %r4, [%a4];\n"
+        "{ .param .b64 h; .param .b32 f; .param .b32 r; st.param.b64 [h], %a1; st.param.b32 [f], 0;\n"
+        "call (r), cudaCGSynchronize, (h, f); ld.param.b32 %r6, [r]; }\n"
+        "add.u32 %r4, %r4, %r6; add.u32 %r4, %r4, 1; st.global.u32 [%a3], %r4;\n"
+        "{ .param .b64 h; .param .b32 f; .param .b32 r; st.param.b64 [h], %a1; st.param.b32 [f], 0;\n"
+        "call (r), cudaCGSynchronizeGrid, (h, f); ld.param.b32 %r6, [r]; }\n"
+        "add.u32 %r5, %r5, 1; setp.lt.u32 %p, %r5, 3; @%p bra again;\n"
+        "{ .param .b64 h; .param .b32 f; .param .b32 r; st.param.b64 [h], 0; st.param.b32 [f], 0;\n"
+        "call (r), cudaCGSynchronize, (h, f); ld.param.b32 %r6, [r]; }\n"
+        "st.global.u32 [%a3+32], %r6; ret; }");
+    uint32_t data[16] = {10, 20, 30, 40, 50, 60, 70, 80};
+    uint64_t address = (uintptr_t)data;
+    cr_assert(sg_program_kernel(program, 0)->cooperative);
+    cr_assert_eq(run_grid(program, 8, 4, &address), 0);
+    for (unsigned i = 0; i < 8; i++) {
+        cr_expect_eq(data[i], (i + 3) % 8 * 10 + 13, "%u: %u", i, data[i]);
+        cr_expect_eq(data[8 + i], 1, "no handle is an error");
     }
+    free_program(program);
+}
