@@ -206,7 +206,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *j
     if (out == NULL || path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_CLEANUP_FREE char *data = NULL;
-    SG_RETURN_IF(sg_read_file(path, &data));
+    size_t size;
+    SG_RETURN_IF(sg_read_file(path, &data, &size));
     return load(out, data, n_jit, jit_options, jit_values, n, options, values);
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
+#include "common/cuda/image.h"
 #include "softgpu/driver/module.h"
 
 struct link_state {
@@ -49,11 +50,16 @@ CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **values, C
 static CUresult add(struct link_state *state, CUjitInputType type, const void *data, size_t size,
                     struct sg_text *log)
 {
+    struct rg_cuda_image image;
     switch (type) {
     case CU_JIT_INPUT_PTX:
         return sg_sources_add_text(&state->sources, data, size);
+    case CU_JIT_INPUT_CUBIN:
+        /* its size is told, so it is not read beyond; it may carry PTX */
+        return rg_cuda_image_identify_bytes(data, size, &image) == RG_CUDA_IMAGE_ELF
+                   ? sg_sources_add_image(&state->sources, data, log)
+                   : CUDA_ERROR_NO_BINARY_FOR_GPU;
     case CU_JIT_INPUT_FATBINARY:
-    case CU_JIT_INPUT_CUBIN: /* may carry PTX */
         return sg_sources_add_image(&state->sources, data, log);
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
@@ -95,9 +101,9 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
     if (path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_CLEANUP_FREE char *data = NULL;
-    SG_RETURN_IF(sg_read_file(path, &data));
-    /* text and images end by themselves; the file's end is a NUL */
-    return cuLinkAddData_v2(handle, type, data, SIZE_MAX, path, n, options, values);
+    size_t size;
+    SG_RETURN_IF(sg_read_file(path, &data, &size));
+    return cuLinkAddData_v2(handle, type, data, size + 1, path, n, options, values); /* with its NUL */
 }
 
 CUresult cuLinkComplete(CUlinkState handle, void **image, size_t *size)

@@ -261,7 +261,7 @@ void sg_modules_drop_context(struct sg_context *context)
 
 /* --- loading --- */
 
-CUresult sg_read_file(const char *path, char **data)
+CUresult sg_read_file(const char *path, char **data, size_t *size)
 {
     RG_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
@@ -281,6 +281,7 @@ CUresult sg_read_file(const char *path, char **data)
         at += (size_t)n;
     }
     *data = RG_TAKE_PTR(bytes);
+    *size = (size_t)status.st_size;
     return CUDA_SUCCESS;
 }
 
@@ -338,7 +339,8 @@ CUresult cuModuleLoad(CUmodule *out, const char *path)
     if (out == NULL || path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_CLEANUP_FREE char *data = NULL;
-    SG_RETURN_IF(sg_read_file(path, &data));
+    size_t size;
+    SG_RETURN_IF(sg_read_file(path, &data, &size));
     return load(out, data, 0, NULL, NULL);
 }
 
