@@ -103,6 +103,7 @@ enum sg_point_kind {
     SG_POINT_MATCH_ALL,      /* the same */
     SG_POINT_REDUX,          /* mode as in sg_rt_redux; value, mask */
     SG_POINT_ACTIVEMASK,
+    SG_POINT_PASS, /* nothing is waited for: the threads take the next turn of a loop side by side */
 };
 /* Operands that are the same for all threads stand in the point and not in the context. */
 #define SG_POINT_A    1u

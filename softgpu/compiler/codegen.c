@@ -78,7 +78,7 @@ static LLVMValueRef declare_kernel(struct sg_codegen *gen, const struct sg_funct
         return value;
     for (LLVMValueRef frame = LLVMGetFirstFunction(gen->llvm); frame != NULL;
          frame = LLVMGetNextFunction(frame))
-        if (LLVMCountBasicBlocks(frame) > 0)
+        if (LLVMCountBasicBlocks(frame) > 0 && LLVMTypeOf(LLVMGetParam(frame, 1)) == gen->pointer)
             describe_params(gen, frame, kernel);
     LLVMSetLinkage(value, LLVMInternalLinkage);
     add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "alwaysinline", 0);
@@ -122,6 +122,10 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, co
     set_types(gen);
     if (gen->form == SG_CODE_LOOPS)
         sg_regions_compute(gen->arena, kernel, &gen->regions);
+    if (gen->form == SG_CODE_BLOCK) {
+        gen->regions.remade = sg_remade_compute(gen->arena, kernel);
+        sg_guards_find(kernel, gen->regions.remade, &gen->guards);
+    }
     if (gen->form == SG_CODE_THREAD)
         gen->llvm = LLVMModuleCreateWithNameInContext(kernel->name, gen->context);
     else if (!sg_gen_frame(gen, symbol))
@@ -137,6 +141,8 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, co
     for (uint32_t i = 0; i < gen->reach->count; i++)
         if (gen->functions[i] != NULL)
             sg_gen_function(gen, gen->reach->functions[i], gen->functions[i]);
+    if (gen->guards.count > 0)
+        sg_gen_guard_function(gen, kernel);
     if (gen->form == SG_CODE_LOOPS)
         sg_gen_loop_code(gen, symbol);
     return gen->llvm;

@@ -33,10 +33,12 @@ struct sg_codegen {
     LLVMValueRef *functions; /* by place in reach */
 
     /* of a kernel in loop form, while its body is generated; codegen_points.c */
-    struct sg_regions regions;
-    struct sg_point *points; /* by number */
-    LLVMValueRef dispatch;   /* the switch at the body's start */
+    struct sg_regions regions; /* in block form only what the guards need */
+    struct sg_point *points;   /* by number */
+    LLVMValueRef dispatch;     /* the switch at the body's start */
     LLVMValueRef context_memory, local, stride;
+
+    struct sg_guards guards; /* of a kernel in block form */
 
     /* of the function in work */
     struct sg_function *function;
@@ -56,6 +58,8 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, co
 
 /* codegen_function.c */
 void sg_gen_function(struct sg_codegen *gen, struct sg_function *function, LLVMValueRef self);
+/** The function that asks the guards of a kernel in block form. */
+void sg_gen_guard_function(struct sg_codegen *gen, struct sg_function *kernel);
 LLVMBasicBlockRef sg_gen_block(struct sg_codegen *gen, const char *name);
 _Noreturn void sg_gen_fail(struct sg_codegen *gen, const char *message);
 
@@ -69,11 +73,14 @@ bool sg_gen_in_loops(const struct sg_codegen *gen);
 /* codegen_points.c: the parts of a body in loop form */
 /** After the function's slots have been made: leaves the builder where a thread begins. */
 void sg_gen_points_begin(struct sg_codegen *gen);
+/** Computes anew whether a guard sends the thread to its end. */
+LLVMValueRef sg_gen_guards(struct sg_codegen *gen);
 /** Memory of a .local variable. */
 LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *var);
 
 /* codegen_frame.c: the loops over a block's threads around a body */
-#define SG_GEN_BODY "sg.body"
+#define SG_GEN_BODY  "sg.body"
+#define SG_GEN_GUARD "sg.guard"
 /** Makes gen->llvm with the loops of block form or loop form; false after an error in the log. */
 bool sg_gen_frame(struct sg_codegen *gen, const char *symbol);
 /** Defines `symbol` as the sg_loop_code of a kernel in loop form; after its body. */

@@ -9,181 +9,360 @@
  */
 #include "softgpu/compiler/codegen.h"
 
+#include <inttypes.h>
 #include <llvm-c/IRReader.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define B gen->builder
 
-/* The thread as the body takes it, and the shape of its block. Ends in the middle of the entry block. */
-static const char frame_start[] =
-    "entry:\n"
-    "  %%thread = alloca [%zu x i8], align 16\n"
-    "  %%nx.p = getelementptr i8, ptr %%block, i64 %zu\n"
-    "  %%nx = load i32, ptr %%nx.p, align 4, !invariant.load !3, !range !4, !llvm.access.group !0\n"
-    "  %%ny.p = getelementptr i8, ptr %%block, i64 %zu\n"
-    "  %%ny = load i32, ptr %%ny.p, align 4, !invariant.load !3, !range !4\n"
-    "  %%nz.p = getelementptr i8, ptr %%block, i64 %zu\n"
-    "  %%nz = load i32, ptr %%nz.p, align 4, !invariant.load !3, !range !4\n"
-    "  %%x.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%y.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%z.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%linear.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%block.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%engine.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  %%misaligned.p = getelementptr i8, ptr %%thread, i64 %zu\n"
-    "  store i32 0, ptr %%misaligned.p, align 4\n";
+/*
+ * The text is made of pieces in which a name stands for $, and numbers for #0 to #9.
+ */
+// clang-format off
+static const char start[] = /* the thread as the body takes it, and the shape of its block; sizes and offsets */
+    "  %thread = alloca [#0 x i8], align 16\n"
+    "  %nx.p = getelementptr i8, ptr %block, i64 #1\n"
+    "  %nx = load i32, ptr %nx.p, align 4, !invariant.load !3, !range !4, !llvm.access.group !0\n"
+    "  %ny.p = getelementptr i8, ptr %block, i64 #2\n"
+    "  %ny = load i32, ptr %ny.p, align 4, !invariant.load !3, !range !4\n"
+    "  %nz.p = getelementptr i8, ptr %block, i64 #3\n"
+    "  %nz = load i32, ptr %nz.p, align 4, !invariant.load !3, !range !4\n"
+    "  %x.p = getelementptr i8, ptr %thread, i64 #4\n"
+    "  %y.p = getelementptr i8, ptr %thread, i64 #5\n"
+    "  %z.p = getelementptr i8, ptr %thread, i64 #6\n"
+    "  %linear.p = getelementptr i8, ptr %thread, i64 #7\n"
+    "  %block.p = getelementptr i8, ptr %thread, i64 #8\n"
+    "  %engine.p = getelementptr i8, ptr %thread, i64 #9\n";
 
-static const char store_thread[] = "  store i32 %x, ptr %x.p, align 4\n"
-                                   "  store i32 %y, ptr %y.p, align 4\n"
-                                   "  store i32 %z, ptr %z.p, align 4\n"
-                                   "  store i32 %linear, ptr %linear.p, align 4\n"
-                                   "  store ptr %block, ptr %block.p, align 8\n"
-                                   "  store ptr null, ptr %engine.p, align 8\n";
+static const char turn[] = /* the head of a loop over the threads of a row */
+    "$.loop:\n"
+    "  %$.i = phi i32 [ 0, %row.checked ], [ %$.i.next, %$.loop ]\n"
+    "  %$.x = add nuw nsw i32 %x.start, %$.i\n"
+    "  %$.linear = add nuw nsw i32 %start, %$.i\n"
+    "  store i32 %$.x, ptr %x.p, align 4\n"
+    "  store i32 %y, ptr %y.p, align 4\n"
+    "  store i32 %z, ptr %z.p, align 4\n"
+    "  store i32 %$.linear, ptr %linear.p, align 4\n"
+    "  store ptr %block, ptr %block.p, align 8\n"
+    "  store ptr null, ptr %engine.p, align 8\n";
 
-static const char block_head[] = "declare void @" SG_GEN_BODY "(ptr, ptr)\n"
-                                 "define void @%s(ptr noalias %%block, ptr noalias readonly %%params) #0 {\n";
+static const char turn_end[] = /* its end; the loop's metadata */
+    "  %$.i.next = add nuw nsw i32 %$.i, 1\n"
+    "  %$.more = icmp ult i32 %$.i.next, %count\n"
+    "  br i1 %$.more, label %$.loop, label %row.end, !llvm.loop !#0\n";
 
-static const char block_loops[] = "  br label %plane\n"
-                                  "plane:\n"
-                                  "  %z = phi i32 [ 0, %entry ], [ %z.next, %plane.end ]\n"
-                                  "  %plane.rows = mul i32 %z, %ny\n"
-                                  "  br label %row\n"
-                                  "row:\n"
-                                  "  %y = phi i32 [ 0, %plane ], [ %y.next, %row.end ]\n"
-                                  "  %rows = add i32 %plane.rows, %y\n"
-                                  "  %first = mul i32 %rows, %nx\n"
-                                  "  br label %thread.loop\n"
-                                  "thread.loop:\n"
-                                  "  %x = phi i32 [ 0, %row ], [ %x.next, %thread.loop ]\n"
-                                  "  %linear = add i32 %first, %x\n";
-
-static const char block_end[] = "  call void @" SG_GEN_BODY "(ptr %thread, ptr %params)\n"
-                                "  %x.next = add nuw nsw i32 %x, 1\n"
-                                "  %x.more = icmp ult i32 %x.next, %nx\n"
-                                "  br i1 %x.more, label %thread.loop, label %row.end, !llvm.loop !1\n"
-                                "row.end:\n"
-                                "  %y.next = add nuw nsw i32 %y, 1\n"
-                                "  %y.more = icmp ult i32 %y.next, %ny\n"
-                                "  br i1 %y.more, label %row, label %plane.end\n"
-                                "plane.end:\n"
-                                "  %z.next = add nuw nsw i32 %z, 1\n"
-                                "  %z.more = icmp ult i32 %z.next, %nz\n"
-                                "  br i1 %z.more, label %plane, label %end\n"
-                                "end:\n";
+static const char start_misaligned[] = /* what accesses that are not aligned leave; offset */
+    "  %misaligned.p = getelementptr i8, ptr %thread, i64 #0\n"
+    "  store i32 0, ptr %misaligned.p, align 4\n";
 
 /* A misaligned access of any of the threads is told when all have had their turn: a branch would keep them apart. */
-static const char frame_end[] = "  %misaligned = load i32, ptr %misaligned.p, align 4\n"
-                                "  %wrong = icmp ne i32 %misaligned, 0\n"
-                                "  br i1 %wrong, label %fault, label %return\n"
-                                "fault:\n"
-                                "  call void @sg_rt_misaligned(ptr %block)\n"
-                                "  unreachable\n"
-                                "return:\n"
-                                "  ret void\n"
-                                "}\n";
+static const char finish[] =
+    "  %misaligned = load i32, ptr %misaligned.p, align 4\n"
+    "  %wrong = icmp ne i32 %misaligned, 0\n"
+    "  br i1 %wrong, label %fault, label %return\n"
+    "fault:\n"
+    "  call void @sg_rt_misaligned(ptr %block)\n"
+    "  unreachable\n"
+    "return:\n"
+    "  ret void\n"
+    "}\n";
 
-/* Threads [first, end) row by row; bounds that always hold are written out where LLVM cannot see them. */
-static const char region_head[] = "define internal void @sg.region.%u(ptr noalias %%lanes, ptr noalias "
-                                  "readonly %%params, i32 %%first, i32 %%end) "
-                                  "#0 {\n"
-                                  "begin:\n"
-                                  "  %%lanes.block = getelementptr i8, ptr %%lanes, i64 %zu\n"
-                                  "  %%block = load ptr, ptr %%lanes.block, align 8, !invariant.load !3\n"
-                                  "  %%lanes.context = getelementptr i8, ptr %%lanes, i64 %zu\n"
-                                  "  %%context = load ptr, ptr %%lanes.context, align 8, !invariant.load !3\n"
-                                  "  %%lanes.local = getelementptr i8, ptr %%lanes, i64 %zu\n"
-                                  "  %%local = load ptr, ptr %%lanes.local, align 8, !invariant.load !3\n"
-                                  "  %%lanes.stride = getelementptr i8, ptr %%lanes, i64 %zu\n"
-                                  "  %%stride = load i64, ptr %%lanes.stride, align 8, !invariant.load !3\n"
-                                  "  br label %%entry\n";
+/* --- block form --- */
 
-static const char region_loops[] = "  %%points.at = mul i64 %%stride, %u\n"
-                                   "  %%points = getelementptr i8, ptr %%context, i64 %%points.at\n"
-                                   "  %%x.first = urem i32 %%first, %%nx\n"
-                                   "  %%rows.first = udiv i32 %%first, %%nx\n"
-                                   "  %%y.first = urem i32 %%rows.first, %%ny\n"
-                                   "  %%z.first = udiv i32 %%rows.first, %%ny\n"
-                                   "  br label %%row\n"
-                                   "row:\n"
-                                   "  %%x.start = phi i32 [ %%x.first, %%entry ], [ 0, %%row.end ]\n"
-                                   "  %%y = phi i32 [ %%y.first, %%entry ], [ %%y.next, %%row.end ]\n"
-                                   "  %%z = phi i32 [ %%z.first, %%entry ], [ %%z.next, %%row.end ]\n"
-                                   "  %%at = phi i32 [ %%first, %%entry ], [ %%at.next, %%row.end ]\n"
-                                   "  %%start = and i32 %%at, 1023\n"
-                                   "  %%left.row = sub i32 %%nx, %%x.start\n"
-                                   "  %%left = sub i32 %%end, %%at\n"
-                                   "  %%smaller = call i32 @llvm.umin.i32(i32 %%left.row, i32 %%left)\n"
-                                   "  %%count = call i32 @llvm.umin.i32(i32 %%smaller, i32 1024)\n"
-                                   "  br label %%thread.loop\n"
-                                   "thread.loop:\n"
-                                   "  %%i = phi i32 [ 0, %%row ], [ %%i.next, %%thread.loop ]\n"
-                                   "  %%x = add nuw nsw i32 %%x.start, %%i\n"
-                                   "  %%linear = add nuw nsw i32 %%start, %%i\n";
+static const char block_head[] = /* size of a block's description */
+    "declare void @" SG_GEN_BODY "(ptr, ptr, i1)\n"
+    "declare i1 @" SG_GEN_GUARD "(ptr, ptr)\n"
+    "define void @$(ptr noalias align 8 dereferenceable(#0) %block, ptr noalias readonly %params) #0 {\n"
+    "entry:\n";
+
+static const char block_rows[] =
+    "  br label %plane\n"
+    "plane:\n"
+    "  %z = phi i32 [ 0, %entry ], [ %z.next, %plane.end ]\n"
+    "  %plane.rows = mul i32 %z, %ny\n"
+    "  br label %row\n"
+    "row:\n"
+    "  %y = phi i32 [ 0, %plane ], [ %y.next, %row.end ]\n"
+    "  %rows = add i32 %plane.rows, %y\n"
+    "  %at = mul i32 %rows, %nx\n"
+    "  %start = and i32 %at, 1023\n"
+    "  %x.start = and i32 0, 0\n"
+    "  %count = add i32 %nx, 0\n";
+
+static const char block_guard[] = /* does a guard stop any thread of the row? */
+    "  br label %guard.loop\n"
+    "guard.loop:\n"
+    "  %guard.x = phi i32 [ 0, %row ], [ %guard.x.next, %guard.loop ]\n"
+    "  %guard.any = phi i32 [ 0, %row ], [ %guard.or, %guard.loop ]\n"
+    "  %guard.linear = add nuw nsw i32 %start, %guard.x\n"
+    "  store i32 %guard.x, ptr %x.p, align 4\n"
+    "  store i32 %y, ptr %y.p, align 4\n"
+    "  store i32 %z, ptr %z.p, align 4\n"
+    "  store i32 %guard.linear, ptr %linear.p, align 4\n"
+    "  store ptr %block, ptr %block.p, align 8\n"
+    "  store ptr null, ptr %engine.p, align 8\n"
+    "  %guard.stops = call i1 @" SG_GEN_GUARD "(ptr %thread, ptr %params)\n"
+    "  %guard.word = zext i1 %guard.stops to i32\n"
+    "  %guard.or = or i32 %guard.any, %guard.word\n"
+    "  %guard.x.next = add nuw nsw i32 %guard.x, 1\n"
+    "  %guard.more = icmp ult i32 %guard.x.next, %nx\n"
+    "  br i1 %guard.more, label %guard.loop, label %row.checked\n"
+    "row.checked:\n"
+    "  %stops = icmp ne i32 %guard.or, 0\n"
+    "  br i1 %stops, label %some.loop, label %all.loop\n";
+
+static const char block_no_guard[] =
+    "  br label %row.checked\n"
+    "row.checked:\n"
+    "  br label %some.loop\n";
+
+static const char block_call[] = "  call void @" SG_GEN_BODY "(ptr %thread, ptr %params, i1 #0)\n";
+
+static const char block_end[] =
+    "row.end:\n"
+    "  %y.next = add nuw nsw i32 %y, 1\n"
+    "  %y.more = icmp ult i32 %y.next, %ny\n"
+    "  br i1 %y.more, label %row, label %plane.end\n"
+    "plane.end:\n"
+    "  %z.next = add nuw nsw i32 %z, 1\n"
+    "  %z.more = icmp ult i32 %z.next, %nz\n"
+    "  br i1 %z.more, label %plane, label %end\n"
+    "end:\n";
+
+/* --- loop form: threads [first, end) row by row; bounds that always hold stand there for LLVM to see --- */
+
+static const char regions_head[] =
+    "declare i32 @" SG_GEN_BODY "(ptr, ptr, ptr, ptr, i64, i32, i32, i1, ptr)\n"
+    "declare i32 @llvm.umin.i32(i32, i32)\n";
+
+static const char region_head[] = /* number, offsets */
+    "define internal void @sg.region.#0(ptr noalias %lanes, ptr noalias readonly %params, i32 %first, i32 %end) #0 {\n"
+    "entry:\n"
+    "  %lanes.block = getelementptr i8, ptr %lanes, i64 #1\n"
+    "  %block = load ptr, ptr %lanes.block, align 8, !invariant.load !3, !nonnull !3, !dereferenceable !6, !align !7\n"
+    "  %lanes.context = getelementptr i8, ptr %lanes, i64 #2\n"
+    "  %context = load ptr, ptr %lanes.context, align 8, !invariant.load !3\n"
+    "  %lanes.local = getelementptr i8, ptr %lanes, i64 #3\n"
+    "  %local = load ptr, ptr %lanes.local, align 8, !invariant.load !3\n"
+    "  %lanes.stride = getelementptr i8, ptr %lanes, i64 #4\n"
+    "  %stride = load i64, ptr %lanes.stride, align 8, !invariant.load !3\n"
+    "  %points.at = mul i64 %stride, #5\n"
+    "  %points = getelementptr i8, ptr %context, i64 %points.at\n"
+    "  %firsts = alloca [#6 x i64], align 8\n";
+
+static const char region_rows[] =
+    "  %x.first = urem i32 %first, %nx\n"
+    "  %rows.first = udiv i32 %first, %nx\n"
+    "  %y.first = urem i32 %rows.first, %ny\n"
+    "  %z.first = udiv i32 %rows.first, %ny\n"
+    "  br label %row\n"
+    "row:\n"
+    "  %x.start = phi i32 [ %x.first, %entry ], [ 0, %row.end ]\n"
+    "  %y = phi i32 [ %y.first, %entry ], [ %y.next, %row.end ]\n"
+    "  %z = phi i32 [ %z.first, %entry ], [ %z.next, %row.end ]\n"
+    "  %at = phi i32 [ %first, %entry ], [ %at.next, %row.end ]\n"
+    "  %start = and i32 %at, 1023\n"
+    "  %left.row = sub i32 %nx, %x.start\n"
+    "  %left = sub i32 %end, %at\n"
+    "  %smaller = call i32 @llvm.umin.i32(i32 %left.row, i32 %left)\n"
+    "  %count = call i32 @llvm.umin.i32(i32 %smaller, i32 1024)\n"
+    "  br label %row.check\n"
+    "row.check:\n";
+
+static const char region_check[] =
+    "  %even = call i1 @sg.even.#0(ptr %context, i64 %stride, i32 %start, i32 %count, ptr %firsts)\n"
+    "  br label %row.checked\n"
+    "row.checked:\n"
+    "  br i1 %even, label %even.loop, label %any.loop\n";
+
+static const char region_no_check[] =
+    "  br label %row.checked\n"
+    "row.checked:\n"
+    "  br label %any.loop\n";
+
+static const char region_call[] = /* point, even */
+    "  %$.next = call i32 @" SG_GEN_BODY
+    "(ptr %thread, ptr %params, ptr %context, ptr %local, i64 %stride, i32 #0, i32 %start, i1 #1, ptr %firsts)\n"
+    "  %$.point = trunc i32 %$.next to i16\n"
+    "  %$.index = zext i32 %$.linear to i64\n"
+    "  %$.point.p = getelementptr i16, ptr %points, i64 %$.index\n"
+    "  store i16 %$.point, ptr %$.point.p, align 2, !llvm.access.group !0\n";
 
 static const char region_end[] =
-    "  %%next = call i32 @" SG_GEN_BODY
-    "(ptr %%thread, ptr %%params, ptr %%context, ptr %%local, i64 %%stride, i32 %u)\n"
-    "  %%point = trunc i32 %%next to i16\n"
-    "  %%point.index = zext i32 %%linear to i64\n"
-    "  %%point.p = getelementptr i16, ptr %%points, i64 %%point.index\n"
-    "  store i16 %%point, ptr %%point.p, align 2, !llvm.access.group !0\n"
-    "  %%i.next = add nuw nsw i32 %%i, 1\n"
-    "  %%more = icmp ult i32 %%i.next, %%count\n"
-    "  br i1 %%more, label %%thread.loop, label %%row.end, !llvm.loop !%u\n"
     "row.end:\n"
-    "  %%at.next = add i32 %%at, %%count\n"
-    "  %%y.inc = add i32 %%y, 1\n"
-    "  %%y.wraps = icmp eq i32 %%y.inc, %%ny\n"
-    "  %%y.next = select i1 %%y.wraps, i32 0, i32 %%y.inc\n"
-    "  %%z.step = zext i1 %%y.wraps to i32\n"
-    "  %%z.next = add i32 %%z, %%z.step\n"
-    "  %%again = icmp ult i32 %%at.next, %%end\n"
-    "  br i1 %%again, label %%row, label %%end.of.threads\n"
+    "  %at.next = add i32 %at, %count\n"
+    "  %y.inc = add i32 %y, 1\n"
+    "  %y.wraps = icmp eq i32 %y.inc, %ny\n"
+    "  %y.next = select i1 %y.wraps, i32 0, i32 %y.inc\n"
+    "  %z.step = zext i1 %y.wraps to i32\n"
+    "  %z.next = add i32 %z, %z.step\n"
+    "  %again = icmp ult i32 %at.next, %end\n"
+    "  br i1 %again, label %row, label %end.of.threads\n"
     "end.of.threads:\n";
 
-#define FIRST_LOOP 5u /* the number of the first loop's metadata */
-static const char metadata[] = "attributes #0 = { nounwind null_pointer_is_valid }\n"
-                               "!0 = distinct !{}\n"
-                               "!1 = distinct !{!1, !2}\n"
-                               "!2 = !{!\"llvm.loop.parallel_accesses\", !0}\n"
-                               "!3 = !{}\n"
-                               "!4 = !{i32 1, i32 1025}\n";
+/* Is each register of a list even along [start, start + count)? */
+static const char even_head[] =
+    "define internal i1 @sg.even.#0(ptr %context, i64 %stride, i32 %start.32, i32 %count, ptr %firsts) alwaysinline {\n"
+    "entry:\n"
+    "  %start = zext i32 %start.32 to i64\n";
 
-static void write_start(FILE *file)
+static const char even_first[] = /* register, column, bytes, place */
+    "  %at.#0 = mul i64 %stride, #1\n"
+    "  %column.#0 = getelementptr i8, ptr %context, i64 %at.#0\n"
+    "  %p.#0 = getelementptr $, ptr %column.#0, i64 %start\n"
+    "  %v.#0 = load $, ptr %p.#0, align #2\n"
+    "  %f.#0 = getelementptr i64, ptr %firsts, i64 #3\n"
+    "  store $ %v.#0, ptr %f.#0, align 8\n";
+
+static const char even_loop[] =
+    "  br label %loop\n"
+    "loop:\n"
+    "  %i = phi i32 [ 0, %entry ], [ %i.next, %loop ]\n"
+    "  %odd.0 = phi i32 [ 0, %entry ], [ %odd.last, %loop ]\n"
+    "  %i.64 = zext i32 %i to i64\n";
+
+static const char even_compare[] = /* register, bytes, step */
+    "  %q.#0 = getelementptr $, ptr %p.#0, i64 %i.64\n"
+    "  %w.#0 = load $, ptr %q.#0, align #1, !llvm.access.group !0\n"
+    "  %s.#0 = mul i64 %i.64, #2\n"
+    "  %t.#0 = trunc i64 %s.#0 to $\n"
+    "  %u.#0 = add $ %v.#0, %t.#0\n"
+    "  %d.#0 = icmp ne $ %w.#0, %u.#0\n"
+    "  %z.#0 = zext i1 %d.#0 to i32\n";
+
+static const char even_compare_64[] =
+    "  %q.#0 = getelementptr i64, ptr %p.#0, i64 %i.64\n"
+    "  %w.#0 = load i64, ptr %q.#0, align 8, !llvm.access.group !0\n"
+    "  %s.#0 = mul i64 %i.64, #2\n"
+    "  %u.#0 = add i64 %v.#0, %s.#0\n"
+    "  %d.#0 = icmp ne i64 %w.#0, %u.#0\n"
+    "  %z.#0 = zext i1 %d.#0 to i32\n";
+
+static const char even_end[] =
+    "  %i.next = add nuw nsw i32 %i, 1\n"
+    "  %more = icmp ult i32 %i.next, %count\n"
+    "  br i1 %more, label %loop, label %end\n"
+    "end:\n"
+    "  %even = icmp eq i32 %odd.last, 0\n"
+    "  ret i1 %even\n"
+    "}\n";
+
+static const char metadata[] =
+    "attributes #0 = { nounwind null_pointer_is_valid }\n"
+    "!0 = distinct !{}\n"
+    "!1 = distinct !{!1, !2}\n"
+    "!2 = !{!\"llvm.loop.parallel_accesses\", !0}\n"
+    "!3 = !{}\n"
+    "!4 = !{i32 1, i32 1025}\n"
+    "!5 = distinct !{!5, !2}\n"
+    "!6 = !{i64 #0}\n"
+    "!7 = !{i64 8}\n";
+#define FIRST_LOOP 8u /* the number of the first region's metadata; each has two */
+// clang-format on
+
+#define NUMBERS(...) ((const uint64_t[]){__VA_ARGS__})
+
+/* Writes a piece of text; #0 behind "attributes" or a brace stays as it is. */
+static void put(FILE *file, const char *piece, const char *name, const uint64_t *numbers)
+{
+    for (const char *p = piece; *p != '\0'; p++) {
+        bool number =
+            *p == '#' && numbers != NULL && !(p > piece && p[-1] == ' ' && p[1] == '0' && p[2] == ' ');
+        if (*p == '$')
+            fputs(name, file);
+        else if (number)
+            fprintf(file, "%" PRIu64, numbers[*++p - '0']);
+        else
+            fputc(*p, file);
+    }
+}
+
+static void put_start(FILE *file)
 {
     size_t ntid = offsetof(struct sg_block, ntid), tid = offsetof(struct sg_thread, tid);
-    fprintf(file, frame_start, sizeof(struct sg_thread), ntid, ntid + 4, ntid + 8, tid, tid + 4, tid + 8,
-            offsetof(struct sg_thread, linear), offsetof(struct sg_thread, block),
-            offsetof(struct sg_thread, engine), offsetof(struct sg_thread, misaligned));
+    put(file, start, NULL,
+        NUMBERS(sizeof(struct sg_thread), ntid, ntid + 4, ntid + 8, tid, tid + 4, tid + 8,
+                offsetof(struct sg_thread, linear), offsetof(struct sg_thread, block),
+                offsetof(struct sg_thread, engine)));
+    put(file, start_misaligned, NULL, NUMBERS(offsetof(struct sg_thread, misaligned)));
 }
 
-static void write_block(FILE *file, const char *symbol)
+static void put_turn(FILE *file, const char *name, const char *call, const uint64_t *numbers, uint64_t loop)
 {
-    fprintf(file, block_head, symbol);
-    write_start(file);
-    fputs(block_loops, file);
-    fputs(store_thread, file);
-    fputs(block_end, file);
-    fputs(frame_end, file);
+    put(file, turn, name, NULL);
+    put(file, call, name, numbers);
+    put(file, turn_end, name, &loop);
 }
 
-static void write_regions(FILE *file, uint32_t n_points)
+static void put_block(FILE *file, const char *symbol, bool guarded)
 {
-    fputs("declare i32 @" SG_GEN_BODY
-          "(ptr, ptr, ptr, ptr, i64, i32)\ndeclare i32 @llvm.umin.i32(i32, i32)\n",
-          file);
-    for (uint32_t point = 0; point <= n_points; point++) {
-        fprintf(file, region_head, point, offsetof(struct sg_lanes, block),
-                offsetof(struct sg_lanes, context), offsetof(struct sg_lanes, local),
-                offsetof(struct sg_lanes, stride));
-        write_start(file);
-        fprintf(file, region_loops, SG_LANES_POINT);
-        fputs(store_thread, file);
-        fprintf(file, region_end, point, FIRST_LOOP + point);
-        fputs(frame_end, file);
+    put(file, block_head, symbol, NUMBERS(sizeof(struct sg_block)));
+    put_start(file);
+    put(file, block_rows, NULL, NULL);
+    put(file, guarded ? block_guard : block_no_guard, NULL, NULL);
+    put_turn(file, "some", block_call, NUMBERS(0), 1);
+    if (guarded)
+        put_turn(file, "all", block_call, NUMBERS(1), 5);
+    put(file, block_end, NULL, NULL);
+    put(file, finish, NULL, NULL);
+}
+
+/* The check of a region's registers that should be even; false if there are none. */
+static bool put_even(FILE *file, struct sg_codegen *gen, uint32_t point)
+{
+    const struct sg_function *kernel = gen->reach->functions[0];
+    const struct sg_regions *regions = &gen->regions;
+    uint32_t count = 0;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (uint32_t reg = 0; point > 0 && reg < kernel->n_regs; reg++) {
+            if (!sg_regions_has(regions->even[point], reg))
+                continue;
+            unsigned bytes = sg_types[kernel->regs[reg].type].bits / 8;
+            const char *type = bytes == 8 ? "i64" : bytes == 4 ? "i32" : bytes == 2 ? "i16" : "i8";
+            bytes = bytes == 0 ? 1 : bytes;
+            if (pass == 0) {
+                if (count == 0)
+                    put(file, even_head, NULL, NUMBERS(point));
+                put(file, even_first, type, NUMBERS(reg, regions->column[reg], bytes, count++));
+            } else {
+                put(file, bytes == 8 ? even_compare_64 : even_compare, type,
+                    NUMBERS(reg, bytes, (uint64_t)regions->step[reg]));
+                fprintf(file, "  %%odd.%u = or i32 %%odd.%u, %%z.%u\n", count + 1, count, reg);
+                count++;
+            }
+        }
+        if (count == 0)
+            return false;
+        if (pass == 0) {
+            put(file, even_loop, NULL, NULL);
+            count = 0;
+        }
     }
-    for (uint32_t loop = FIRST_LOOP; loop <= FIRST_LOOP + n_points; loop++)
+    fprintf(file, "  %%odd.last = or i32 %%odd.%u, 0\n", count);
+    put(file, even_end, NULL, NULL);
+    return true;
+}
+
+static void put_regions(FILE *file, struct sg_codegen *gen)
+{
+    put(file, regions_head, NULL, NULL);
+    for (uint32_t point = 0; point <= gen->regions.n_points; point++) {
+        bool checked = put_even(file, gen, point);
+        put(file, region_head, NULL,
+            NUMBERS(point, offsetof(struct sg_lanes, block), offsetof(struct sg_lanes, context),
+                    offsetof(struct sg_lanes, local), offsetof(struct sg_lanes, stride), SG_LANES_POINT,
+                    SG_EVEN_MAX));
+        put_start(file);
+        put(file, region_rows, NULL, NULL);
+        put(file, checked ? region_check : region_no_check, NULL, NUMBERS(point));
+        put_turn(file, "any", region_call, NUMBERS(point, 0), FIRST_LOOP + 2 * point);
+        if (checked)
+            put_turn(file, "even", region_call, NUMBERS(point, 1), FIRST_LOOP + 2 * point + 1);
+        put(file, region_end, NULL, NULL);
+        put(file, finish, NULL, NULL);
+    }
+    for (uint32_t loop = FIRST_LOOP; loop < FIRST_LOOP + 2 * (gen->regions.n_points + 1); loop++)
         fprintf(file, "!%u = distinct !{!%u, !2}\n", loop, loop);
 }
 
@@ -210,10 +389,10 @@ bool sg_gen_frame(struct sg_codegen *gen, const char *symbol)
         sg_fail(gen->arena->diagnostics, SG_COMPILE_NO_MEMORY, 0, "out of memory");
     fputs("declare void @sg_rt_misaligned(ptr) cold noreturn nounwind\n", file);
     if (gen->form == SG_CODE_BLOCK)
-        write_block(file, symbol);
+        put_block(file, symbol, gen->guards.count > 0);
     else
-        write_regions(file, gen->regions.n_points);
-    fputs(metadata, file);
+        put_regions(file, gen);
+    put(file, metadata, NULL, NUMBERS(sizeof(struct sg_block)));
     bool written = fclose(file) == 0;
     LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(text, written ? size : 0, "frame");
     free(text);

@@ -95,6 +95,16 @@ void sg_gen_instruction(struct sg_codegen *gen)
     sg_gen_fail(gen, "the code generator lacks this instruction");
 }
 
+/* Where the frame has asked the guards of a kernel before, they do not hold (third argument of the body). */
+static LLVMValueRef guard_value(struct sg_codegen *gen, const struct sg_operand *guard)
+{
+    LLVMValueRef value = sg_gen_read(gen, guard, SG_PRED);
+    for (uint32_t i = 0; gen->function->is_entry && i < gen->guards.count; i++)
+        if (gen->insn == &gen->function->insns[gen->guards.insns[i]])
+            value = LLVMBuildAnd(B, value, LLVMBuildNot(B, LLVMGetParam(gen->self, 2), ""), "");
+    return value;
+}
+
 static void generate_guarded(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
@@ -105,7 +115,7 @@ static void generate_guarded(struct sg_codegen *gen)
     struct sg_operand guard = {
         .kind = SG_OPERAND_REG, .reg = insn->guard - 1, .negated = insn->guard_negated};
     LLVMBasicBlockRef then = sg_gen_block(gen, ""), after = sg_gen_block(gen, "");
-    LLVMBuildCondBr(B, sg_gen_read(gen, &guard, SG_PRED), then, after);
+    LLVMBuildCondBr(B, guard_value(gen, &guard), then, after);
     LLVMPositionBuilderAtEnd(B, then);
     sg_gen_instruction(gen);
     LLVMBuildBr(B, after);
@@ -122,21 +132,41 @@ static void start_labels(struct sg_codegen *gen, uint32_t insn, uint32_t *next)
     }
 }
 
-void sg_gen_function(struct sg_codegen *gen, struct sg_function *function, LLVMValueRef self)
+/* The function's start, with places for registers. */
+static LLVMBasicBlockRef begin(struct sg_codegen *gen, struct sg_function *function, LLVMValueRef self)
 {
     gen->function = function;
     gen->self = self;
     gen->block_pointer = gen->shared_base = gen->fragments = NULL;
     memset(gen->specials, 0, sizeof(gen->specials));
+    gen->low_bits = sg_analyse_alignment(gen->arena, function);
     LLVMBasicBlockRef entry = sg_gen_block(gen, "entry"), start = sg_gen_block(gen, "start");
     LLVMPositionBuilderAtEnd(gen->entry_builder, entry);
     LLVMPositionBuilderAtEnd(B, start);
+    make_registers(gen);
+    make_formals(gen);
+    return start;
+}
+
+void sg_gen_guard_function(struct sg_codegen *gen, struct sg_function *kernel)
+{
+    LLVMValueRef self = LLVMGetNamedFunction(gen->llvm, SG_GEN_GUARD);
+    unsigned inlined = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
+    LLVMAddAttributeAtIndex(self, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                            LLVMCreateEnumAttribute(gen->context, inlined, 0));
+    LLVMSetLinkage(self, LLVMInternalLinkage);
+    LLVMBasicBlockRef start = begin(gen, kernel, self);
+    make_variables(gen);
+    LLVMBuildRet(B, sg_gen_guards(gen));
+    LLVMBuildBr(gen->entry_builder, start);
+}
+
+void sg_gen_function(struct sg_codegen *gen, struct sg_function *function, LLVMValueRef self)
+{
+    LLVMBasicBlockRef start = begin(gen, function, self);
     gen->labels = SG_NEW_ARRAY(gen->arena, LLVMBasicBlockRef, function->n_labels);
     for (uint32_t i = 0; i < function->n_labels; i++)
         gen->labels[i] = sg_gen_block(gen, "");
-    gen->low_bits = sg_analyse_alignment(gen->arena, function);
-    make_registers(gen);
-    make_formals(gen);
     make_variables(gen);
     if (sg_gen_in_loops(gen))
         sg_gen_points_begin(gen);

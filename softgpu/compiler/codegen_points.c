@@ -1,5 +1,8 @@
 /*
- * codegen_points.c - the body of a kernel in loop form: i32 body(thread, params, context, local, stride, point).
+ * codegen_points.c - the body of a kernel in loop form: i32 body(thread, params, context, local, stride, point, start,
+ * even, firsts). With `even`, registers that the region's check has found to be even along the row that begins at thread
+ * `start` are taken to be so, which lets LLVM see consecutive addresses and conditions that are the same for all. What
+ * the row's first thread had in them is in `firsts`, since its turn may have changed it in the context.
  *
  * It begins at `point` and returns the next point, or SG_POINT_END: a switch at its start goes to the place behind the
  * point. Before it returns it stores the operands of the operation that the threads meet for, and the registers that
@@ -48,6 +51,32 @@ static void store_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type
     store_element(gen, column, value);
 }
 
+/* What the row's first thread has, and a step for each thread from there, if that is how it is; else the thread's. */
+static void load_even(struct sg_codegen *gen, uint32_t reg, uint32_t place_among, LLVMTypeRef type,
+                      LLVMValueRef slot)
+{
+    uint32_t column = gen->regions.column[reg];
+    int64_t step = gen->regions.step[reg];
+    LLVMTypeRef stored = type == gen->i1 ? gen->i8 : type;
+    LLVMValueRef even = LLVMGetParam(gen->self, 7), start = LLVMGetParam(gen->self, 6);
+    LLVMValueRef own = element(gen, column, stored), index = sg_gen_const(gen, 64, place_among);
+    LLVMValueRef first = LLVMBuildGEP2(B, gen->i64, LLVMGetParam(gen->self, 8), &index, 1, "");
+    LLVMValueRef value = LLVMBuildLoad2(B, stored, sg_gen_select(gen, even, first, own), "");
+    LLVMSetMetadata(value, gen->access_group_kind, gen->access_group);
+    if (type == gen->i1) {
+        value = LLVMBuildTrunc(B, value, type, "");
+    } else if (step != 0) {
+        LLVMValueRef place = LLVMBuildSub(B, sg_gen_linear(gen), start, "");
+        place = sg_gen_select(gen, even, place, sg_gen_const(gen, 32, 0));
+        LLVMTypeRef whole = type == gen->pointer ? gen->i64 : type;
+        place = LLVMBuildIntCast2(B, place, whole, 0, "");
+        place = LLVMBuildMul(B, place, LLVMConstInt(whole, (uint64_t)step, 1), "");
+        value = type == gen->pointer ? LLVMBuildGEP2(B, gen->i8, value, &place, 1, "")
+                                     : LLVMBuildAdd(B, value, place, "");
+    }
+    LLVMBuildStore(B, value, slot);
+}
+
 static void load_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type, LLVMValueRef slot)
 {
     LLVMValueRef value = load_element(gen, column, type == gen->i1 ? gen->i8 : type);
@@ -83,6 +112,20 @@ static void remake(struct remake *r, uint32_t reg)
     sg_visit_registers(insn, remake_operand, r);
     gen->insn = insn;
     sg_gen_instruction(gen);
+}
+
+LLVMValueRef sg_gen_guards(struct sg_codegen *gen)
+{
+    struct remake r = {gen, SG_NEW_ARRAY(gen->arena, uint8_t, gen->function->n_insns + 1)};
+    LLVMValueRef stops = sg_gen_const(gen, 1, 0);
+    for (uint32_t i = 0; i < gen->guards.count; i++) {
+        const struct sg_insn *insn = &gen->function->insns[gen->guards.insns[i]];
+        struct sg_operand guard = {
+            .kind = SG_OPERAND_REG, .reg = insn->guard - 1, .negated = insn->guard_negated};
+        remake(&r, guard.reg);
+        stops = LLVMBuildOr(B, stops, sg_gen_read(gen, &guard, SG_PRED), "");
+    }
+    return stops;
 }
 
 void sg_gen_points_begin(struct sg_codegen *gen)
@@ -159,11 +202,14 @@ static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode,
     sg_gen_hand_over(gen);
     LLVMBuildRet(B, sg_gen_const(gen, 32, number));
 
+    uint32_t n_even = 0;
     LLVMBasicBlockRef resume = sg_gen_block(gen, "");
     LLVMAddCase(gen->dispatch, sg_gen_const(gen, 32, number), resume);
     LLVMPositionBuilderAtEnd(B, resume);
     for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
-        if (sg_regions_has(regions->load[number], reg) && regions->column[reg] != 0)
+        if (sg_regions_has(regions->even[number], reg))
+            load_even(gen, reg, n_even++, type_of_register(gen, reg), gen->registers[reg]);
+        else if (sg_regions_has(regions->load[number], reg) && regions->column[reg] != 0)
             load_slot(gen, regions->column[reg], type_of_register(gen, reg), gen->registers[reg]);
     if (regions->carry != 0)
         load_slot(gen, regions->carry, gen->i1, gen->carry);
@@ -261,6 +307,11 @@ bool sg_gen_points(struct sg_codegen *gen)
         return false;
     LLVMValueRef zero = sg_gen_const(gen, 32, 0);
     switch (gen->insn->form->op) {
+    case SG_OP_BRA:
+        meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
+        LLVMBuildBr(B, gen->labels[gen->insn->operands[0].value]);
+        LLVMPositionBuilderAtEnd(B, sg_gen_block(gen, ""));
+        return true;
     case SG_OP_BAR:
         barrier(gen);
         return true;

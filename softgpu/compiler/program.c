@@ -8,6 +8,7 @@
 #include "softgpu/compiler/device_runtime.h"
 #include "softgpu/compiler/initial.h"
 #include "softgpu/compiler/jit.h"
+#include "softgpu/compiler/lockstep.h"
 #include "softgpu/compiler/regions.h"
 #include "softgpu/compiler/symbols.h"
 
@@ -25,7 +26,8 @@ struct kernel {
     struct sg_function *function;
     struct sg_reach reach;
     struct sg_shared_layout shared;
-    void *code; /* under the lock */
+    bool lockstep; /* its loops have been looked at */
+    void *code;    /* under the lock */
 };
 
 struct sg_program {
@@ -54,11 +56,22 @@ static uint32_t thread_product(const uint32_t dimensions[3])
     return dimensions[0] == 0 ? 0 : dimensions[0] * dimensions[1] * dimensions[2];
 }
 
-/* For developers: SOFTGPU_OPT=-loops (or -all) keeps to fibers. */
-static bool loops_wanted(void)
+/* For developers: SOFTGPU_OPT=-loops, -lockstep, -all. */
+static bool wanted(const char *without)
 {
     const char *text = getenv("SOFTGPU_OPT");
-    return text == NULL || (strstr(text, "-loops") == NULL && strstr(text, "-all") == NULL);
+    return text == NULL || (strstr(text, without) == NULL && strstr(text, "-all") == NULL);
+}
+
+static enum sg_code_form choose_form(struct sg_program *program, struct kernel *kernel)
+{
+    enum sg_code_form other = kernel->reach.thread_form ? SG_CODE_THREAD : SG_CODE_BLOCK;
+    if (!wanted("-loops"))
+        return other;
+    kernel->lockstep = wanted("-lockstep");
+    if (kernel->lockstep)
+        sg_analyse_lockstep(&program->arena, kernel->function);
+    return sg_regions_possible(&program->arena, &kernel->reach) ? SG_CODE_LOOPS : other;
 }
 
 static void describe_kernel(struct sg_program *program, struct kernel *kernel, struct sg_function *function)
@@ -79,9 +92,7 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
     public->shared_static = kernel->shared.size;
     public->max_threads = required != 0 ? required : limit != 0 && limit < 1024 ? limit : 1024;
     memcpy(public->required_ntid, function->reqntid, sizeof(public->required_ntid));
-    public->form = !kernel->reach.thread_form                                               ? SG_CODE_BLOCK
-                   : loops_wanted() && sg_regions_possible(&program->arena, &kernel->reach) ? SG_CODE_LOOPS
-                                                                                            : SG_CODE_THREAD;
+    public->form = choose_form(program, kernel);
     public->cooperative = kernel->reach.cooperative;
     for (uint32_t f = 0; f < kernel->reach.count; f++) {
         const struct sg_function *part = kernel->reach.functions[f];
@@ -278,6 +289,7 @@ static struct sg_digest key_of(const struct sg_program *program, const struct ke
                                       {&program->digest, sizeof(program->digest)},
                                       {name, strlen(name)},
                                       {&kernel->public.form, sizeof(kernel->public.form)},
+                                      {&kernel->lockstep, sizeof(kernel->lockstep)},
                                       {symbol, strlen(symbol)}};
     return sg_digest_of(pieces, sizeof(pieces) / sizeof(pieces[0]));
 }

@@ -7,6 +7,7 @@
  */
 #include "softgpu/compiler/regions.h"
 #include "softgpu/compiler/flow.h"
+#include "softgpu/compiler/lockstep.h"
 
 #include <string.h>
 
@@ -14,10 +15,11 @@
 #define LOCAL_MAX       4096u /* bytes of .local variables a thread */
 #define REMAKE_COST_MAX 24u   /* instructions to compute one register anew */
 #define REMAKE_DEPTH    24u
+#define GUARDED_MAX     300u  /* instructions of a kernel that is made twice */
 #define GROWTH_MAX      4u    /* how often the regions may hold an instruction, on average … */
 #define GROWTH_FREE     4000u /* … beyond so many instructions */
 
-bool sg_is_point(const struct sg_insn *insn)
+bool sg_is_meeting(const struct sg_insn *insn)
 {
     switch (insn->form->op) {
     case SG_OP_BAR:
@@ -34,6 +36,11 @@ bool sg_is_point(const struct sg_insn *insn)
     default:
         return false;
     }
+}
+
+bool sg_is_point(const struct sg_insn *insn)
+{
+    return insn->passes || sg_is_meeting(insn);
 }
 
 /* What needs a stack of the thread's own, or lets others run at places that are no points. */
@@ -257,18 +264,18 @@ static uint32_t cost_of(struct remaking *r, uint32_t reg, uint32_t depth)
     return cost <= REMAKE_COST_MAX ? cost : 255;
 }
 
-static void find_remade(struct sg_arena *arena, const struct sg_function *function,
-                        struct sg_regions *regions)
+uint32_t *sg_remade_compute(struct sg_arena *arena, const struct sg_function *function)
 {
     struct remaking r = {.function = function,
                          .made_by = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1),
                          .cost = SG_NEW_ARRAY(arena, uint8_t, function->n_regs + 1)};
-    regions->remade = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
+    uint32_t *remade = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
     for (r.insn = 0; r.insn < function->n_insns; r.insn++)
         sg_visit_registers(&function->insns[r.insn], note_writer, &r);
     for (uint32_t reg = 0; reg < function->n_regs; reg++)
         if (cost_of(&r, reg, 0) != 255)
-            regions->remade[reg] = r.made_by[reg];
+            remade[reg] = r.made_by[reg];
+    return remade;
 }
 
 /* --- liveness --- */
@@ -428,6 +435,105 @@ static void place_locals(struct sg_arena *arena, const struct sg_function *funct
     regions->local_size = (regions->local_size + 63) & ~63u;
 }
 
+/* --- registers that are even along a row --- */
+
+static void note_read(void *user, uint32_t reg, bool written, bool maybe)
+{
+    uint64_t *set = user;
+    (void)maybe;
+    if (!written)
+        set[reg / 64] |= UINT64_C(1) << reg % 64;
+}
+
+/* Adds what the region behind the instruction reads. */
+static void find_reads(const struct sg_flow *flow, uint32_t insn, uint32_t *seen, uint32_t walk,
+                       uint32_t *stack, uint64_t *reads)
+{
+    const struct sg_insn *insns = flow->function->insns;
+    uint32_t n_stack = 0, to, block = flow->block_of[insn];
+    bool behind = true;
+    for (;;) {
+        uint32_t end = flow->first[block + 1];
+        for (; insn < end && (behind || !sg_is_point(&insns[insn])); insn++, behind = false)
+            if (!behind)
+                sg_visit_registers(&insns[insn], note_read, reads);
+        if (insn < end) /* what the next point is given */
+            sg_visit_registers(&insns[insn], note_read, reads);
+        for (uint32_t i = 0; insn == end && sg_flow_successor(flow, block, i, &to); i++)
+            if (to != UINT32_MAX && seen[to] != walk) {
+                seen[to] = walk;
+                stack[n_stack++] = to;
+            }
+        if (n_stack == 0)
+            return;
+        block = stack[--n_stack];
+        insn = flow->first[block];
+    }
+}
+
+static void find_even(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions)
+{
+    const struct sg_function *kernel = flow->function;
+    const struct sg_course *courses = sg_courses_compute(arena, kernel);
+    uint32_t *seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow->n_blocks),
+             *stack = seen + flow->n_blocks;
+    regions->even = SG_NEW_ARRAY(arena, uint64_t *, regions->n_points + 1);
+    regions->step = SG_NEW_ARRAY(arena, int64_t, kernel->n_regs + 1);
+    for (uint32_t reg = 0; reg < kernel->n_regs; reg++)
+        regions->step[reg] = courses[reg].step;
+    for (uint32_t i = 0; i < kernel->n_insns; i++) {
+        uint32_t point = regions->points[i], count = 0;
+        if (point == 0)
+            continue;
+        uint64_t *reads = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+        regions->even[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+        find_reads(flow, i, seen, point, stack, reads);
+        for (uint32_t reg = 0; reg < kernel->n_regs; reg++) {
+            enum sg_type type = (enum sg_type)kernel->regs[reg].type;
+            bool wanted = regions->column[reg] != 0 && sg_regions_has(reads, reg) &&
+                          sg_regions_has(regions->load[point], reg) && courses[reg].kind == SG_COURSE_EVEN &&
+                          (courses[reg].step == 0 || !sg_type_is_float(type)) && sg_types[type].bits <= 64;
+            if (wanted && count++ < SG_EVEN_MAX)
+                regions->even[point][reg / 64] |= UINT64_C(1) << reg % 64;
+        }
+    }
+}
+
+/* --- guards --- */
+
+static bool ends(const struct sg_function *function, uint32_t insn)
+{
+    if (insn >= function->n_insns)
+        return true;
+    const struct sg_insn *to = &function->insns[insn];
+    return to->guard == 0 && (to->form->op == SG_OP_RET || to->form->op == SG_OP_EXIT);
+}
+
+void sg_guards_find(const struct sg_function *kernel, const uint32_t *remade, struct sg_guards *guards)
+{
+    bool labelled = false, straight = true;
+    guards->count = 0;
+    if (kernel->n_insns > GUARDED_MAX)
+        return;
+    for (uint32_t i = 0; i < kernel->n_insns; i++)
+        if (kernel->insns[i].form->op == SG_OP_BRA &&
+            kernel->labels[kernel->insns[i].operands[0].value].insn <= i)
+            return; /* a loop of the thread's own: LLVM will not take threads side by side anyway */
+    for (uint32_t i = 0; i < kernel->n_insns && straight && !labelled && guards->count < SG_GUARDS_MAX; i++) {
+        const struct sg_insn *insn = &kernel->insns[i];
+        enum sg_op op = insn->form->op;
+        for (uint32_t n = 0; n < kernel->n_labels; n++)
+            labelled |= kernel->labels[n].insn == i && i > 0;
+        bool jump = op == SG_OP_BRA, leave = op == SG_OP_RET || op == SG_OP_EXIT;
+        if (labelled || (!jump && !leave && op != SG_OP_BRX && op != SG_OP_TRAP))
+            continue;
+        straight = insn->guard != 0 && remade[insn->guard - 1] != 0 &&
+                   (leave || (jump && ends(kernel, kernel->labels[insn->operands[0].value].insn)));
+        if (straight)
+            guards->insns[guards->count++] = i;
+    }
+}
+
 void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel, struct sg_regions *regions)
 {
     struct sg_flow flow = {0};
@@ -446,7 +552,7 @@ void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel
     uint64_t **live_in = SG_NEW_ARRAY(arena, uint64_t *, flow.n_blocks);
     find_live(arena, &flow, regions, live_in);
     find_written(arena, &flow, regions, live_in[0]);
-    find_remade(arena, kernel, regions);
+    regions->remade = sg_remade_compute(arena, kernel);
     for (uint32_t i = 0; i < kernel->n_insns; i++) {
         uint32_t point = regions->points[i];
         if (point == 0)
@@ -457,4 +563,5 @@ void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel
     }
     place_registers(arena, kernel, regions);
     place_locals(arena, kernel, regions);
+    find_even(arena, &flow, regions);
 }

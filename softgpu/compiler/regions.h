@@ -11,13 +11,17 @@
 
 #include "softgpu/compiler/analysis.h"
 
+#define SG_EVEN_MAX 8u /* registers of a region that are checked to be even */
+
 struct sg_regions {
-    uint32_t n_points;  /* numbered from 1 */
-    uint32_t *points;   /* instruction → number of the point, or 0 */
-    uint32_t n_words;   /* of a set of registers */
-    uint64_t **save;    /* point → registers to store before it */
-    uint64_t **load;    /* point → registers to load after it */
-    uint32_t *column;   /* register → its column in the context, or 0 */
+    uint32_t n_points; /* numbered from 1 */
+    uint32_t *points;  /* instruction → number of the point, or 0 */
+    uint32_t n_words;  /* of a set of registers */
+    uint64_t **save;   /* point → registers to store before it */
+    uint64_t **load;   /* point → registers to load after it */
+    uint64_t **even;   /* point → those of them that the region reads and that should be even along a row */
+    int64_t *step;    /* register → what it should differ by from thread to thread, if it is one of these */
+    uint32_t *column; /* register → its column in the context, or 0 */
     uint64_t *crossing; /* registers that live across some point */
     uint32_t *remade;   /* register → 1 + the instruction that can compute it anew, or 0 */
     uint32_t carry;     /* column of the carry flag, or 0 */
@@ -27,9 +31,22 @@ struct sg_regions {
 
 /** Can the kernel be cut? It needs a point, and nothing that only a fiber can do. */
 bool sg_regions_possible(struct sg_arena *arena, const struct sg_reach *reach);
-/** Is the instruction a point? */
+/** Do threads meet at the instruction? */
+bool sg_is_meeting(const struct sg_insn *insn);
+/** Is the instruction a point? Meetings are, and jumps that threads had better take together (lockstep.h). */
 bool sg_is_point(const struct sg_insn *insn);
+/** By register: 1 + the instruction that can compute it anew, or 0. */
+uint32_t *sg_remade_compute(struct sg_arena *arena, const struct sg_function *function);
 void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel, struct sg_regions *regions);
+
+/** The tests at a kernel's start that send threads to its end; what they test can be computed anew. */
+#define SG_GUARDS_MAX 4u
+struct sg_guards {
+    uint32_t count;
+    uint32_t insns[SG_GUARDS_MAX];
+};
+/** Those of a kernel in block form, if it is worth asking beforehand whether all threads of a row pass them. */
+void sg_guards_find(const struct sg_function *kernel, const uint32_t *remade, struct sg_guards *guards);
 
 static inline bool sg_regions_has(const uint64_t *set, uint32_t reg)
 {

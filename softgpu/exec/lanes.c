@@ -239,6 +239,8 @@ static bool pass_together(struct sg_run *run, const struct sg_point *point)
         return true;
     case SG_POINT_BARRIER_ARRIVE:
         return false;
+    case SG_POINT_PASS:
+        return true;
     default:
         return exchange_all(run, point);
     }
@@ -431,6 +433,9 @@ static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t 
         m->n_converging += (uint32_t)__builtin_popcount(lanes);
         if (m->warps[warp].converging == m->warps[warp].alive)
             converge(run, warp);
+        break;
+    case SG_POINT_PASS:
+        make_ready(m, warp, lanes);
         break;
     default:
         join_by_masks(run, point, warp, lanes);

@@ -1,0 +1,28 @@
+/*
+ * lockstep.h - how values depend on the thread's place in its row, and which loops the threads of a block had better go
+ * through together.
+ *
+ * All of it is a guess that only speed depends on: a block's threads may do as they like (exec/lanes.c), and code that
+ * takes a value for regular checks first that it is (codegen_frame.c).
+ */
+#ifndef SG_COMPILER_LOCKSTEP_H
+#define SG_COMPILER_LOCKSTEP_H
+
+#include "softgpu/compiler/analysis.h"
+
+/** A register's value in the threads of one row (they differ in %tid.x alone). */
+struct sg_course {
+    enum { SG_COURSE_UNKNOWN, SG_COURSE_EVEN, SG_COURSE_ROUGH } kind;
+    bool linear;  /* of a rough predicate: a comparison of even values, so that few rows are divided by it */
+    int64_t step; /* even: from each thread to the next */
+};
+
+/** By register; memory of the arena. */
+struct sg_course *sg_courses_compute(struct sg_arena *arena, const struct sg_function *function);
+/**
+ * Marks the jumps back (insn->passes) of loops whose turns the threads of a block should take together, because they
+ * all go round about as often and their accesses to memory lie side by side.
+ */
+void sg_analyse_lockstep(struct sg_arena *arena, struct sg_function *kernel);
+
+#endif
