@@ -2,7 +2,9 @@
  * kernels.c - times kernels on a device (the software device, when bench/device runs it), and the same algorithms in C
  * on the host's cores, one after the other, round by round; compares their results.
  *
- *   kernels [--quick] FILE.ptx [NAME ...]
+ *   kernels [--quick] [--cpu] FILE.ptx [NAME ...]
+ *
+ * --cpu takes processor time of the whole process for time: for a machine that is busy with other things.
  *
  * Prints the samples of measure.h: NAME.device and NAME.host in ns a run, from the launch until the device is done.
  * `launch` is an empty launch as the caller sees it, `launch_and_wait` with the synchronise that follows.
@@ -16,11 +18,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { STREAM_N = 1 << 24, FIELD = 4096, MATRIX_N = 512, SHUFFLE_BLOCKS = 256, BURST = 200 };
 
 static int rounds = 15;
+static bool by_cpu;
 static CUmodule module;
+
+static uint64_t now(void)
+{
+    struct timespec t;
+    if (!by_cpu)
+        return now_ns();
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
 
 #define CHECK(call) check((call), #call)
 static void check(CUresult result, const char *what)
@@ -109,12 +122,12 @@ static void measure(const char *name, struct data *data, char kind, size_t bytes
     host(data);
     compare(data, name, kind, bytes);
     for (int i = 0; i < rounds; i++) {
-        uint64_t start = now_ns();
+        uint64_t start = now();
         launch(function, shape, params);
         CHECK(cuCtxSynchronize());
-        uint64_t middle = now_ns();
+        uint64_t middle = now();
         host(data);
-        uint64_t end = now_ns();
+        uint64_t end = now();
         samples_add(&device_samples, (double)(middle - start));
         samples_add(&host_samples, (double)(end - middle));
     }
@@ -220,12 +233,16 @@ int main(int argc, char **argv)
 {
     CUdevice device;
     CUcontext context;
-    if (argc > 1 && strcmp(argv[1], "--quick") == 0) {
-        rounds = 3;
-        argc--, argv++;
+    for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
+        if (strcmp(argv[1], "--quick") == 0)
+            rounds = 3;
+        else if (strcmp(argv[1], "--cpu") == 0)
+            by_cpu = true;
+        else
+            fail("kernels: no option %s", argv[1]);
     }
     if (argc < 2)
-        fail("usage: kernels [--quick] FILE.ptx [NAME ...]");
+        fail("usage: kernels [--quick] [--cpu] FILE.ptx [NAME ...]");
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
