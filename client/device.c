@@ -51,7 +51,6 @@ static const CUdevice_attribute absent[] = {
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
-    CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
 };
 
 const struct rg_device_info *rg_device(CUdevice device)

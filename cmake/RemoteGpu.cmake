@@ -42,6 +42,11 @@ find_path(RG_CUDA_INCLUDE cuda.h
 if(NOT RG_CUDA_INCLUDE)
     message(FATAL_ERROR "CUDA headers (cuda.h) not found: run scripts/setup, or set RG_CUDA_ROOT")
 endif()
+file(STRINGS ${RG_CUDA_INCLUDE}/cuda.h RG_CUDA_VERSION REGEX "^#define CUDA_VERSION [0-9]+")
+string(REGEX MATCH "[0-9]+$" RG_CUDA_VERSION "${RG_CUDA_VERSION}")
+if(RG_CUDA_VERSION LESS 12090)
+    message(FATAL_ERROR "${RG_CUDA_INCLUDE} has the headers of CUDA ${RG_CUDA_VERSION}: 12.9 is the oldest that will do")
+endif()
 find_program(RG_NVCC nvcc
              HINTS ${RG_CUDA_ROOT} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda ${CMAKE_SOURCE_DIR}/.deps/cuda
              PATH_SUFFIXES bin)
@@ -59,6 +64,9 @@ target_compile_definitions(rg_options INTERFACE _GNU_SOURCE __CUDA_API_VERSION_I
     RG_VERSION="${PROJECT_VERSION}")
 target_include_directories(rg_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_include_directories(rg_options SYSTEM INTERFACE ${RG_CUDA_INCLUDE})
+if(RG_CUDA_VERSION LESS 13000) # what those headers lack
+    target_compile_options(rg_options INTERFACE "SHELL:-include ${CMAKE_SOURCE_DIR}/common/cuda/older_toolkit.h")
+endif()
 target_link_libraries(rg_options INTERFACE Threads::Threads)
 if(RG_WERROR)
     target_compile_options(rg_options INTERFACE -Werror)

@@ -45,3 +45,14 @@ CUresult rg_serve_cuMemRetainAllocationHandle(struct rg_job *job, uint64_t handl
     rg_job_found(job, RG_KIND_ALLOCATION, handle, object);
     return CUDA_SUCCESS;
 }
+
+CUresult rg_serve_cuMulticastCreate(struct rg_job *job, uint64_t handle, const CUmulticastObjectProp *prop)
+{
+    CUmemGenericAllocationHandle made = 0;
+    if (!rg_driver.cuMulticastCreate || !rg_driver.cuMemRelease)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuMulticastCreate(&made, prop);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_ALLOCATION, handle, (void *)(uintptr_t)made);
+    return result;
+}

@@ -407,7 +407,7 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CU
         return CUDA_ERROR_INVALID_DEVICE;
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    switch (attribute) {
+    switch ((unsigned)attribute) {
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
         *value = 1;

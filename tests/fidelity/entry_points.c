@@ -5,6 +5,8 @@
  */
 #include <cuda.h>
 #include <cudaProfiler.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -403,6 +405,99 @@ static void drivers_log(void)
     TRY(cuLogsUnregisterCallback(NULL));
 }
 
+static void tensor_maps(void)
+{
+    static CUtensorMap maps[2];
+    CUtensorMap *map = &maps[0], *crooked = (CUtensorMap *)(void *)((char *)maps + 8);
+    cuuint64_t dims[5] = {64, 32, 16, 8, 4}, strides[4] = {256, 8192, 131072, 1048576},
+               odd[4] = {250, 8192, 131072, 1048576};
+    cuuint32_t box[5] = {16, 8, 1, 1, 1}, large[5] = {16, 300, 1, 1, 1}, steps[5] = {1, 1, 1, 1, 1},
+               zero[5] = {1, 0, 1, 1, 1};
+    int lower[3] = {-1, -1, -1}, upper[3] = {1, 1, 1}, far[3] = {-100, 0, 0};
+    const CUtensorMapDataType f32 = CU_TENSOR_MAP_DATA_TYPE_FLOAT32, u8 = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+#define TILED(map, type, rank, address, dims, strides, box, steps, swizzle, fill)                            \
+    TRY(cuTensorMapEncodeTiled(map, type, rank, (void *)(uintptr_t)(address), dims, strides, box, steps,     \
+                               CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,      \
+                               fill))
+    TILED(map, f32, 2, p, dims, strides, box, steps, 0, 0);
+    TILED(map, f32, 5, p, dims, strides, box, steps, CU_TENSOR_MAP_SWIZZLE_64B, 1);
+    TILED(map, f32, 1, p, dims, NULL, box, steps, 0, 0);
+    TILED(NULL, f32, 2, p, dims, strides, box, steps, 0, 0);
+    TILED(crooked, f32, 2, p, dims, strides, box, steps, 0, 0);
+    TILED(map, (CUtensorMapDataType)99, 2, p, dims, strides, box, steps, 0, 0);
+    TILED(map, f32, 0, p, dims, strides, box, steps, 0, 0);
+    TILED(map, f32, 6, p, dims, strides, box, steps, 0, 0);
+    TILED(map, f32, 2, p + 4, dims, strides, box, steps, 0, 0);
+    TILED(map, f32, 2, p, NULL, strides, box, steps, 0, 0);
+    TILED(map, f32, 2, p, dims, NULL, box, steps, 0, 0);
+    TILED(map, f32, 2, p, dims, odd, box, steps, 0, 0);
+    TILED(map, f32, 2, p, dims, strides, NULL, steps, 0, 0);
+    TILED(map, f32, 2, p, dims, strides, large, steps, 0, 0);
+    TILED(map, f32, 2, p, dims, strides, box, NULL, 0, 0);
+    TILED(map, f32, 2, p, dims, strides, box, zero, 0, 0);
+    TILED(map, f32, 2, p, dims, strides, box, steps, CU_TENSOR_MAP_SWIZZLE_32B, 0);
+    TILED(map, u8, 2, p, dims, strides, box, steps, 0, 1);
+    TRY(cuTensorMapReplaceAddress(map, (void *)(uintptr_t)q));
+    TRY(cuTensorMapReplaceAddress(map, (void *)(uintptr_t)(q + 1)));
+    TRY(cuTensorMapReplaceAddress(NULL, (void *)(uintptr_t)q));
+#define COLUMNS(rank, lower, channels, pixels)                                                               \
+    TRY(cuTensorMapEncodeIm2col(map, f32, rank, (void *)(uintptr_t)p, dims, strides, lower, upper, channels, \
+                                pixels, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,    \
+                                CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE))
+    COLUMNS(4, lower, 16, 8);
+    COLUMNS(5, lower, 16, 8);
+    COLUMNS(2, lower, 16, 8);
+    COLUMNS(5, far, 16, 8);
+    COLUMNS(4, NULL, 16, 8);
+    COLUMNS(4, lower, 0, 8);
+    COLUMNS(4, lower, 16, 5000);
+    TRY(cuTensorMapEncodeIm2colWide(map, f32, 4, (void *)(uintptr_t)p, dims, strides, -1, 1, 16, 8, steps,
+                                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W,
+                                    CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    unsigned sum = 0;
+    for (size_t i = 0; i < sizeof maps; i++)
+        sum += ((unsigned char *)maps)[i] != 0;
+    printf("%d\n", sum > 0);
+}
+
+static void core_dumps(void)
+{
+    char name[1024], short_name[2];
+    bool flag = true;
+    size_t size = sizeof flag;
+    TRY(cuCoredumpGetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &flag, &size));
+    printf("%d %zu\n", flag, size);
+    TRY(cuCoredumpGetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &flag, NULL));
+    TRY(cuCoredumpGetAttribute((CUcoredumpSettings)99, &flag, &size));
+    size = 0;
+    TRY(cuCoredumpGetAttributeGlobal(CU_COREDUMP_TRIGGER_HOST, NULL, &size));
+    printf("%zu\n", size);
+    size = 7;
+    TRY(cuCoredumpSetAttribute(CU_COREDUMP_FILE, (void *)"a file", &size));
+    size = sizeof short_name;
+    TRY(cuCoredumpGetAttribute(CU_COREDUMP_FILE, short_name, &size));
+    size = sizeof name;
+    TRY(cuCoredumpGetAttribute(CU_COREDUMP_FILE, name, &size));
+    printf("%s %zu\n", name, size);
+    flag = false;
+    size = sizeof flag;
+    TRY(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &flag, &size));
+    TRY(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, NULL, &size));
+    TRY(cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &flag, NULL));
+}
+
+static void multicast(void)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    CUmulticastObjectProp about = {.numDevices = 1, .size = 2u << 20};
+    TRY(cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0));
+    if (v)
+        return; /* what a device with multicast does depends on how it is connected */
+    TRY(cuMulticastGetGranularity(&sz, &about, CU_MULTICAST_GRANULARITY_MINIMUM));
+    TRY(cuMulticastCreate(&handle, &about));
+}
+
 static void refused(void)
 {
     char luid[8];
@@ -443,6 +538,9 @@ int main(void)
     libraries();
     events_of_contexts();
     drivers_log();
+    tensor_maps();
+    core_dumps();
+    multicast();
     refused();
     TRY(cuCtxDestroy_v2(c));
     (void)sz;

@@ -1,0 +1,140 @@
+/*
+ * coredump.c - settings of core dumps. The device writes none: what can be set is that there are none, and names, which are
+ * remembered; asking for dumps is refused.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "softgpu/driver/driver.h"
+
+#define NAME_MAX_BYTES 1024
+
+static struct {
+    pthread_mutex_t lock;
+    char file[NAME_MAX_BYTES], pipe[NAME_MAX_BYTES]; /* empty: the default */
+    unsigned flags;
+    bool trigger_host, lightweight;
+} settings = {.lock = PTHREAD_MUTEX_INITIALIZER, .trigger_host = true};
+
+static void default_name(char *out, const char *prefix)
+{
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(out, NAME_MAX_BYTES, "%s.cuda.%s.%d", prefix, host, (int)getpid());
+}
+
+static CUresult give(const void *from, size_t exact, void *value, size_t *size)
+{
+    if (value == NULL) {
+        *size = exact;
+        return CUDA_SUCCESS;
+    }
+    if (*size < exact)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(value, from, exact);
+    *size = exact;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get(CUcoredumpSettings setting, void *value, size_t *size)
+{
+    const bool no = false;
+    char name[NAME_MAX_BYTES];
+    if (size == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (setting) {
+    case CU_COREDUMP_ENABLE_ON_EXCEPTION:
+    case CU_COREDUMP_ENABLE_USER_TRIGGER:
+        return give(&no, sizeof no, value, size);
+    case CU_COREDUMP_TRIGGER_HOST:
+        return give(&settings.trigger_host, sizeof(bool), value, size);
+    case CU_COREDUMP_LIGHTWEIGHT:
+        return give(&settings.lightweight, sizeof(bool), value, size);
+    case CU_COREDUMP_GENERATION_FLAGS:
+        return give(&settings.flags, sizeof settings.flags, value, size);
+    case CU_COREDUMP_FILE:
+    case CU_COREDUMP_PIPE:
+        if (*(setting == CU_COREDUMP_FILE ? settings.file : settings.pipe) != '\0')
+            strcpy(name, setting == CU_COREDUMP_FILE ? settings.file : settings.pipe);
+        else
+            default_name(name, setting == CU_COREDUMP_FILE ? "core" : "corepipe");
+        return give(name, strlen(name) + 1, value, size);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult set(CUcoredumpSettings setting, const void *value, const size_t *size)
+{
+    bool on = false;
+    if (value == NULL || size == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (setting == CU_COREDUMP_FILE || setting == CU_COREDUMP_PIPE) {
+        if (*size == 0 || *size > NAME_MAX_BYTES || strnlen(value, *size) == *size)
+            return CUDA_ERROR_INVALID_VALUE;
+        strcpy(setting == CU_COREDUMP_FILE ? settings.file : settings.pipe, value);
+        return CUDA_SUCCESS;
+    }
+    if (setting == CU_COREDUMP_GENERATION_FLAGS) {
+        if (*size != sizeof settings.flags)
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(&settings.flags, value, sizeof settings.flags);
+        return CUDA_SUCCESS;
+    }
+    if (*size != sizeof on || setting < CU_COREDUMP_ENABLE_ON_EXCEPTION || setting >= CU_COREDUMP_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&on, value, 1);
+    if (setting == CU_COREDUMP_TRIGGER_HOST)
+        settings.trigger_host = on;
+    else if (setting == CU_COREDUMP_LIGHTWEIGHT)
+        settings.lightweight = on;
+    else if (on) /* nobody would write them */
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return CUDA_SUCCESS;
+}
+
+static CUresult locked_get(CUcoredumpSettings setting, void *value, size_t *size)
+{
+    pthread_mutex_lock(&settings.lock);
+    CUresult result = get(setting, value, size);
+    pthread_mutex_unlock(&settings.lock);
+    return result;
+}
+
+static CUresult locked_set(CUcoredumpSettings setting, const void *value, const size_t *size)
+{
+    pthread_mutex_lock(&settings.lock);
+    CUresult result = set(setting, value, size);
+    pthread_mutex_unlock(&settings.lock);
+    return result;
+}
+
+CUresult cuCoredumpGetAttribute(CUcoredumpSettings setting, void *value, size_t *size)
+{
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    return locked_get(setting, value, size);
+}
+
+CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings setting, void *value, size_t *size)
+{
+    SG_RETURN_IF(sg_enter());
+    return locked_get(setting, value, size);
+}
+
+CUresult cuCoredumpSetAttribute(CUcoredumpSettings setting, void *value, size_t *size)
+{
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    return locked_set(setting, value, size);
+}
+
+CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings setting, void *value, size_t *size)
+{
+    SG_RETURN_IF(sg_enter());
+    return locked_set(setting, value, size);
+}
