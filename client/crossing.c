@@ -1,12 +1,12 @@
 /*
  * crossing.c - copies between servers (across.h).
  *
- * A copy is taken apart. The destination's worker pulls the parts in the stream's order; the first question for one has
- * it, and a few behind it, fetched from the source by a stream of its own there. What has landed goes on to the
- * destination from the memory it landed in.
+ * A copy is taken apart. At the source, a stream of its own comes to a point before each part and waits there. The
+ * destination's worker pulls the parts in the order of the copy's stream; its first question for one lets that part and a
+ * few behind it go. What has landed goes on to the destination from the memory it landed in.
  *
- * Threads: callers; readers, which call `start` and `landed` and must not be held up, so that asking the source is left
- * to one thread, the courier. `lock` guards its queue; it is a leaf.
+ * Threads: callers, and readers, which call `start`, `reached` and `landed` and must not be held up. `lock` guards the
+ * states of parts; it is a leaf.
  */
 #include "client/across.h"
 
@@ -16,39 +16,32 @@
 
 #include <stdlib.h>
 
-#define PART   ((size_t)RG_BULK_MAX) /* bytes that are fetched at once */
-#define WINDOW 4                     /* parts that are fetched ahead of the one asked for */
+#define PART   ((size_t)RG_BULK_MAX) /* bytes that are let go at once */
+#define WINDOW 4                     /* parts that are sent ahead of the one asked for */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct crossing;
 
-/* A part of a copy. It is known to the pull and to the fetch. */
+/* A part of a copy: a point and a copy out at the source, a pull at the destination. */
 struct part {
     struct rg_supply supply; /* first */
     struct crossing *crossing;
-    struct part *next; /* in the courier's queue */
     size_t row, rows, column, width;
-    unsigned char *memory;
-    atomic_uint known;
-    atomic_bool asked;
+    uint64_t point, landing;
+    /* guarded by `lock` */
+    unsigned char *memory; /* once it is wanted */
+    bool wanted, at_point, landed;
+    unsigned known; /* to how many of point, landing and pull */
 };
 
 struct crossing {
-    struct rg_session *to;
-    struct rg_across_side from;
-    CUDA_MEMCPY3D box;
-    bool is_box;
-    uint64_t from_context;
+    struct rg_session *from, *to;
     struct rg_helper *helper; /* of the source; given back with the crossing */
     atomic_size_t references; /* parts that are known to somebody, and the maker */
     size_t n;
     struct part parts[];
 };
-
-static struct part *courier_first, **courier_last = &courier_first;
-static pthread_cond_t courier_due = PTHREAD_COND_INITIALIZER;
-static bool courier_started;
 
 static void crossing_release(struct crossing *crossing)
 {
@@ -60,109 +53,85 @@ static void crossing_release(struct crossing *crossing)
 
 static void part_release(struct part *part)
 {
-    if (atomic_fetch_sub(&part->known, 1) != 1)
+    pthread_mutex_lock(&lock);
+    const bool last = --part->known == 0;
+    pthread_mutex_unlock(&lock);
+    if (!last)
         return;
     free(part->memory);
-    part->memory = NULL;
     crossing_release(part->crossing);
 }
 
-/* The fetch is over: with the data, or with zeros and an error, so that the stream goes on. */
-static void fetched(struct part *part, bool complete)
+/* Lets the source send a part, unless that has been done. */
+static void want(struct part *part)
 {
-    struct rg_session *to = part->crossing->to;
-    if (!complete)
-        rg_session_async_error(to, CUDA_ERROR_DEVICE_UNAVAILABLE, RG_OP_rgCopyInLate);
-    rg_supply_ready(to, &part->supply, part->memory);
+    struct crossing *crossing = part->crossing;
+    pthread_mutex_lock(&lock);
+    const bool before = part->memory != NULL;
+    if (!before)
+        part->memory = calloc(1, part->width * part->rows); /* zeros, should nothing come */
+    unsigned char *memory = part->memory;
+    pthread_mutex_unlock(&lock);
+    if (before)
+        return;
+    if (!memory) {
+        rg_session_end(crossing->to, CUDA_ERROR_OUT_OF_MEMORY, "no memory for a copy between servers");
+        rg_session_end(crossing->from, CUDA_ERROR_OUT_OF_MEMORY, "no memory for a copy between servers");
+        return;
+    }
+    rg_landing_memory(part->landing, memory);
+    pthread_mutex_lock(&lock);
+    part->wanted = true;
+    const bool release = part->at_point, ready = part->landed;
+    pthread_mutex_unlock(&lock);
+    if (release)
+        rg_point_release(crossing->from, part->point);
+    if (ready)
+        rg_supply_ready(crossing->to, &part->supply, memory);
+}
+
+/* The source's stream has come to the part. */
+static void reached(void *user, bool alive)
+{
+    struct part *part = user;
+    pthread_mutex_lock(&lock);
+    part->at_point = alive;
+    const bool release = alive && part->wanted;
+    pthread_mutex_unlock(&lock);
+    if (release)
+        rg_point_release(part->crossing->from, part->point);
     part_release(part);
 }
 
+/* Nothing more comes from the source. Without the data there are zeros and an error, so that the stream goes on. */
 static void landed(void *user, bool complete)
 {
-    fetched(user, complete);
-}
-
-/* Asks the source for a part; the courier's thread. */
-static void fetch(struct part *part)
-{
-    struct crossing *crossing = part->crossing;
-    const size_t size = part->width * part->rows;
-    part->memory = calloc(1, size);
-    if (!part->memory) {
-        rg_session_end(crossing->to, CUDA_ERROR_OUT_OF_MEMORY, "no memory for a copy to %s",
-                       crossing->to->server);
-        part_release(part);
-        return;
-    }
-    const struct rg_host_area area = {part->memory, part->width, part->width, part->rows, 0, 0};
-    const uint64_t id = rg_landing_create_for(rg_owner_session(crossing->from_context), &area, landed, part);
-    CUresult status = id ? rg_across_enter(crossing->from_context) : CUDA_ERROR_OUT_OF_MEMORY;
-    if (status == CUDA_SUCCESS) {
-        if (crossing->is_box)
-            status = rg_op_rgBoxOutLate(&crossing->box, crossing->from.array, crossing->helper->stream, id);
-        else
-            status = rg_op_rgCopyOutLate(
-                crossing->from.address + part->row * crossing->from.pitch + part->column,
-                crossing->from.pitch, part->width, part->rows, crossing->helper->stream, id);
-        rg_across_leave();
-    }
-    if (status == CUDA_SUCCESS)
-        return;
-    if (id && !rg_transfer_cancel(id))
-        return; /* the session ended meanwhile: `landed` has been called */
-    fetched(part, false);
-}
-
-static void *courier_main(void *unused)
-{
-    (void)unused;
+    struct part *part = user;
+    struct rg_session *to = part->crossing->to;
     pthread_mutex_lock(&lock);
-    for (;;) {
-        while (!courier_first)
-            pthread_cond_wait(&courier_due, &lock);
-        struct part *part = courier_first;
-        courier_first = part->next;
-        if (!courier_first)
-            courier_last = &courier_first;
-        pthread_mutex_unlock(&lock);
-        fetch(part);
-        pthread_mutex_lock(&lock);
-    }
-    return NULL;
-}
-
-static bool start_courier(void)
-{
-    pthread_mutex_lock(&lock);
-    if (!courier_started)
-        courier_started = rg_thread_start("rg-courier", courier_main, NULL) == RG_OK;
-    const bool started = courier_started;
+    part->landed = true;
+    const bool ready = part->wanted;
     pthread_mutex_unlock(&lock);
-    return started;
+    if (!complete)
+        rg_session_async_error(to, CUDA_ERROR_DEVICE_UNAVAILABLE, RG_OP_rgCopyInLate);
+    if (ready)
+        rg_supply_ready(to, &part->supply, part->memory);
+    part_release(part);
 }
 
-/* The destination asks for a part: that and the next ones are fetched. */
+/* The destination asks for a part: that and the next ones are sent by the source. */
 static void start(struct rg_supply *supply)
 {
     struct part *first = (struct part *)supply;
-    struct crossing *crossing = first->crossing;
-    pthread_mutex_lock(&lock);
-    for (struct part *part = first; part < crossing->parts + crossing->n && part <= first + WINDOW; part++) {
-        if (atomic_exchange(&part->asked, true))
-            continue;
-        part->next = NULL;
-        *courier_last = part;
-        courier_last = &part->next;
-    }
-    pthread_cond_signal(&courier_due);
-    pthread_mutex_unlock(&lock);
+    const struct crossing *crossing = first->crossing;
+    for (struct part *part = first; part < crossing->parts + crossing->n && part <= first + WINDOW; part++)
+        want(part);
 }
 
 static void finish(struct rg_supply *supply)
 {
     struct part *part = (struct part *)supply;
-    if (!supply->started && !atomic_exchange(&part->asked, true))
-        part_release(part); /* it will not be fetched */
+    want(part); /* also of no use any more: the source's stream must not stay where it is */
     part_release(part);
 }
 
@@ -178,7 +147,7 @@ static struct crossing *crossing_create(const struct rg_across_copy *copy)
     crossing->n = n;
     for (size_t i = 0; i < n; i++) {
         struct part *part = &crossing->parts[i];
-        *part = (struct part){.supply = {.start = start, .finish = finish}, .crossing = crossing, .known = 2};
+        *part = (struct part){.supply = {.start = start, .finish = finish}, .crossing = crossing, .known = 3};
         part->row = i / per_row * rows;
         part->rows = copy->height - part->row < rows ? copy->height - part->row : rows;
         part->column = i % per_row * PART;
@@ -192,40 +161,78 @@ static struct crossing *crossing_create(const struct rg_across_copy *copy)
     return crossing;
 }
 
-/* Puts the pull of a part into the stream; the destination's context is current. */
-static CUresult put_part(struct part *part, const struct rg_across_copy *copy, CUstream stream)
+/* What has been registered for a record that could not be sent; the session's end may have been faster. */
+static void withdraw(struct part *part, uint64_t id)
 {
-    const uint64_t id = rg_pull_create_supplied(part->crossing->to, part->width * part->rows, &part->supply);
-    if (!id)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult status = copy->box
-                          ? rg_op_rgBoxInLate(copy->box, copy->to.array, stream, id)
-                          : rg_op_rgCopyInLate(copy->to.address + part->row * copy->to.pitch + part->column,
-                                               copy->to.pitch, part->width, part->rows, stream, id);
-    if (status != CUDA_SUCCESS && !rg_transfer_cancel(id))
-        return CUDA_SUCCESS; /* it is finished: the session ended */
-    return status;
+    if (id && rg_transfer_cancel(id))
+        part_release(part);
+    else if (!id)
+        part_release(part);
 }
 
-static CUresult put_parts(struct crossing *crossing, const struct rg_across_copy *copy, CUstream stream)
+/* Puts the source's side into the helper's stream: each part waits until it is wanted. The source's context is current. */
+static CUresult put_source(struct crossing *crossing, const struct rg_across_copy *copy)
 {
     CUresult status = CUDA_SUCCESS;
     for (size_t i = 0; i < crossing->n; i++) {
         struct part *part = &crossing->parts[i];
+        CUstream stream = crossing->helper->stream;
+        part->point = rg_point_create(crossing->from, reached, part);
+        part->landing = rg_landing_create_for(crossing->from, part->width * part->rows, landed, part);
         if (status == CUDA_SUCCESS)
-            status = put_part(part, copy, stream);
+            status = part->point && part->landing ? rg_op_rgHostCall(stream, part->point, 0)
+                                                  : CUDA_ERROR_OUT_OF_MEMORY;
         if (status != CUDA_SUCCESS)
+            withdraw(part, part->point);
+        else if (copy->box)
+            status = rg_op_rgBoxOutLate(copy->box, copy->from.array, stream, part->landing);
+        else
+            status = rg_op_rgCopyOutLate(copy->from.address + part->row * copy->from.pitch + part->column,
+                                         copy->from.pitch, part->width, part->rows, stream, part->landing);
+        if (status != CUDA_SUCCESS)
+            withdraw(part, part->landing);
+    }
+    return status;
+}
+
+/* Puts the destination's side into the stream; its context is current. */
+static CUresult put_pulls(struct crossing *crossing, const struct rg_across_copy *copy, CUstream stream)
+{
+    CUresult status = CUDA_SUCCESS;
+    for (size_t i = 0; i < crossing->n; i++) {
+        struct part *part = &crossing->parts[i];
+        const uint64_t id =
+            status == CUDA_SUCCESS
+                ? rg_pull_create_supplied(crossing->to, part->width * part->rows, &part->supply)
+                : 0;
+        if (!id && status == CUDA_SUCCESS)
+            status = CUDA_ERROR_OUT_OF_MEMORY;
+        if (status == CUDA_SUCCESS && copy->box)
+            status = rg_op_rgBoxInLate(copy->box, copy->to.array, stream, id);
+        else if (status == CUDA_SUCCESS)
+            status = rg_op_rgCopyInLate(copy->to.address + part->row * copy->to.pitch + part->column,
+                                        copy->to.pitch, part->width, part->rows, stream, id);
+        if (status != CUDA_SUCCESS && (!id || rg_transfer_cancel(id)))
             finish(&part->supply);
     }
     return status;
 }
 
+/* Nothing of it has been registered. */
+static void abandon(struct crossing *crossing)
+{
+    for (size_t i = 0; i < crossing->n; i++)
+        crossing_release(crossing);
+}
+
+/*
+ * All that the workers have to do is put into their streams at once: a worker that waits in a call that must stay in
+ * order, such as cuMemFree, executes no further ones meanwhile, but takes answers.
+ */
 static CUresult put_copy(const struct rg_across_copy *copy, CUstream stream)
 {
     const uint64_t from_context = rg_across_context(copy->from.owner);
     struct rg_helper *helper;
-    if (!start_courier())
-        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = from_context ? rg_helper_take(from_context, &helper) : CUDA_ERROR_INVALID_CONTEXT;
     if (status != CUDA_SUCCESS)
         return status;
@@ -234,22 +241,24 @@ static CUresult put_copy(const struct rg_across_copy *copy, CUstream stream)
         rg_helper_give(helper);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    crossing->from = rg_owner_session(from_context);
     crossing->to = rg_owner_session(copy->to.owner);
-    crossing->from = copy->from;
-    crossing->from_context = from_context;
     crossing->helper = helper;
-    crossing->is_box = copy->box != NULL;
-    if (copy->box)
-        crossing->box = *copy->box;
     struct rg_detour detour;
     status = rg_detour_begin(&detour, copy->to.owner, stream, false);
+    const bool begun = status == CUDA_SUCCESS;
+    if (begun)
+        status = rg_across_enter(from_context);
     if (status == CUDA_SUCCESS) {
-        status = put_parts(crossing, copy, detour.stream);
-        status = rg_detour_end(&detour, status);
+        status = put_source(crossing, copy);
+        rg_across_leave();
+        CUresult pulled = put_pulls(crossing, copy, detour.stream);
+        status = status == CUDA_SUCCESS ? pulled : status;
     } else {
-        for (size_t i = 0; i < crossing->n; i++)
-            finish(&crossing->parts[i].supply);
+        abandon(crossing);
     }
+    if (begun)
+        status = rg_detour_end(&detour, status);
     crossing_release(crossing);
     return status;
 }

@@ -3,6 +3,7 @@
  * returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees them.
  */
 #include "client/call.h"
+#include "client/context.h"
 #include "client/device.h"
 #include "client/function.h"
 #include "client/handle.h"
@@ -101,6 +102,13 @@ static CUresult parameters(const struct rg_function *function, void **kernelPara
     return CUDA_SUCCESS;
 }
 
+/* Whether a stream that is known is of the current context, as launches demand. */
+static bool of_current_context(CUstream stream)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    return !shadow || shadow->stream.context == rg_context_current();
+}
+
 static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative,
                        void **kernelParams, void **extra, unsigned n_attributes,
                        const CUlaunchAttribute *attributes)
@@ -111,9 +119,8 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     const struct rg_function *function = rg_function_of(f);
     if (!function || !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (rg_owners_apart(rg_owner_of(RG_KIND_STREAM, (uint64_t)stream), 0) ||
-        rg_owners_apart(rg_owner_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
-        return CUDA_ERROR_INVALID_HANDLE; /* of another server than the current context */
+    if (!of_current_context(stream) || rg_owners_apart(rg_owner_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
+        return CUDA_ERROR_INVALID_HANDLE;
     status = rg_spread_to(RG_KIND_KERNEL, (uint64_t)f, 0);
     if (status == CUDA_SUCCESS)
         status = check_dimensions(function, d);

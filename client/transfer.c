@@ -135,7 +135,7 @@ uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUst
     return add(transfer);
 }
 
-uint64_t rg_landing_create_for(struct rg_session *session, const struct rg_host_area *area,
+uint64_t rg_landing_create_for(struct rg_session *session, size_t size,
                                void (*landed)(void *user, bool complete), void *user)
 {
     struct transfer *transfer = calloc(1, sizeof *transfer);
@@ -143,10 +143,19 @@ uint64_t rg_landing_create_for(struct rg_session *session, const struct rg_host_
         return 0;
     transfer->session = session;
     transfer->kind = STAGED_LANDING;
-    transfer->area = *area;
+    transfer->area = (struct rg_host_area){NULL, size, size, 1, 0, 0};
     transfer->landed = landed;
     transfer->user = user;
     return add(transfer);
+}
+
+void rg_landing_memory(uint64_t id, unsigned char *memory)
+{
+    pthread_mutex_lock(&lock);
+    for (struct transfer *transfer = buckets[id % BUCKETS]; transfer; transfer = transfer->next)
+        if (transfer->id == id)
+            transfer->area.memory = memory;
+    pthread_mutex_unlock(&lock);
 }
 
 uint64_t rg_pull_create_supplied(struct rg_session *session, size_t size, struct rg_supply *supply)
@@ -361,7 +370,8 @@ static enum rg_status landing_part(struct rg_session *session, const struct rg_n
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(session, notice->id);
     bool good = transfer && transfer->kind <= STAGED_LANDING && size == bulk_size &&
-                offset <= area_size(&transfer->area) && size <= area_size(&transfer->area) - offset;
+                offset <= area_size(&transfer->area) && size <= area_size(&transfer->area) - offset &&
+                (transfer->area.memory || !size);
     struct rg_host_area area = good ? transfer->area : (struct rg_host_area){0};
     enum transfer_kind kind = good ? transfer->kind : LANDING;
     if (good)

@@ -38,11 +38,12 @@ uint64_t rg_pull_create(struct rg_session *session, const struct rg_host_area *a
 uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUstreamCallback callback,
                              CUstream stream, void *user);
 /**
- * A landing in memory of this client's: `landed` is called when nothing more comes, by the reader, which it must not hold
- * up. `complete`: all bytes have arrived.
+ * A landing of `size` bytes in memory of this client's, which must be named before the worker may send: `landed` is called
+ * when nothing more comes, by the reader, which it must not hold up. `complete`: all bytes have arrived.
  */
-uint64_t rg_landing_create_for(struct rg_session *session, const struct rg_host_area *area,
+uint64_t rg_landing_create_for(struct rg_session *session, size_t size,
                                void (*landed)(void *user, bool complete), void *user);
+void rg_landing_memory(uint64_t id, unsigned char *memory);
 
 /** The source of a pull that is fetched only when the worker asks for it. */
 struct rg_supply {

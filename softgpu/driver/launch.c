@@ -114,6 +114,8 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     SG_REF(struct sg_stream) stream = NULL;
     SG_REF(struct sg_function) function = NULL;
     SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
+    if (stream->context != sg_context_current())
+        return CUDA_ERROR_INVALID_HANDLE;
     SG_RETURN_IF(sg_function_get(handle, stream->context, &function));
     if (function->module->context != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
