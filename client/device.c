@@ -8,6 +8,8 @@
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/optimisations.h"
+#include "client/owner.h"
+#include "client/servers.h"
 #include "client/session.h"
 #include "generated/client/operations.h"
 
@@ -120,8 +122,11 @@ static CUresult fetch(CUdevice device, struct attributes **out)
         attributes->values[absent[i]] = 0;
     attributes->values[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] &=
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
-    attributes->values[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 1; /* both made here: client/managed.h */
-    attributes->values[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = 1;
+    int *domain = &attributes->values[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID];
+    *domain = (int)(((unsigned)*domain + devices[device].session->place * RG_SERVER_DOMAINS) & 0xffff);
+    const int shared = !rg_several_servers();
+    attributes->values[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = shared; /* both made here: client/managed.h */
+    attributes->values[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = shared;
     pthread_mutex_lock(&lock);
     if (!known[device])
         known[device] = attributes;

@@ -45,3 +45,41 @@ CUresult cuEventDestroy(CUevent hEvent)
 {
     return cuEventDestroy_v2(hEvent);
 }
+
+/* Checks that the event is of the stream's context; in *captured what the call returns if the stream captures. */
+static CUresult check_record(CUevent event, CUstream stream, unsigned flags, bool *taken, CUresult *captured)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream) ||
+        !rg_handle_known(RG_KIND_EVENT, (uint64_t)event))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (flags & ~1u)
+        return CUDA_ERROR_INVALID_VALUE;
+    *taken = rg_capture_record(event, stream, flags, captured);
+    if (*taken)
+        return CUDA_SUCCESS;
+    const struct rg_shadow *of_stream = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream),
+                           *of_event = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event);
+    const uint64_t context = of_stream ? of_stream->stream.context : rg_context_current();
+    return of_event && of_event->event.context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    bool taken;
+    CUresult captured, status = check_record(hEvent, hStream, 0, &taken, &captured);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return taken ? captured : rg_op_cuEventRecord(hEvent, rg_effective_stream(hStream));
+}
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    bool taken;
+    CUresult captured, status = check_record(hEvent, hStream, flags, &taken, &captured);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return taken ? captured : rg_op_cuEventRecordWithFlags(hEvent, rg_effective_stream(hStream), flags);
+}

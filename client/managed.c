@@ -352,6 +352,8 @@ CUresult rg_managed_allocate(size_t size, enum rg_range_kind kind, unsigned flag
     const size_t rounded = (size + PAGE - 1) & ~(size_t)(PAGE - 1);
     if (rounded < size || rounded + PAGE < rounded)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (rg_several_servers()) /* devices of other servers could not use it */
+        return rg_unsupported("managed memory, or mapped host memory, with several servers");
     const size_t n_chunks = (rounded + CHUNK - 1) / CHUNK;
     struct managed *m = calloc(1, sizeof *m + n_chunks);
     if (!m)

@@ -127,6 +127,7 @@ static unsigned list_candidates(const struct found *found, unsigned n, struct ca
 static void show(unsigned at, const struct candidate *candidate)
 {
     state.devices[at] = *candidate->device;
+    rg_servers_place(candidate->server, state.devices[at].pci, sizeof state.devices[at].pci);
     state.server_of[at] = candidate->server;
 }
 

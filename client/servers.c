@@ -4,6 +4,7 @@
 #include "client/query.h"
 #include "common/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,17 @@ static char *next_part(char **rest, const char *separator)
     while (*rest && (part = strsep(rest, separator)) && !*part)
         part = NULL;
     return part;
+}
+
+void rg_servers_place(unsigned number, char *pci, size_t size)
+{
+    unsigned domain;
+    int used = 0;
+    if (number == 0 || sscanf(pci, "%x%n", &domain, &used) != 1 || pci[used] != ':')
+        return;
+    char rest[32];
+    snprintf(rest, sizeof rest, "%s", pci + used);
+    snprintf(pci, size, "%04X%s", (domain + number * RG_SERVER_DOMAINS) & 0xffff, rest);
 }
 
 char *rg_servers_next(char **rest)

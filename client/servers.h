@@ -8,6 +8,7 @@
 #include "common/limits.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct rg_servers {
     unsigned n;
@@ -20,6 +21,10 @@ bool rg_servers_read(struct rg_servers *out, const char *list);
 void rg_servers_free(struct rg_servers *servers);
 /** What the environment names, or the default. */
 const char *rg_servers_named(void);
+/** PCI domains that each server's devices are moved up by, so that an address names one device of the list. */
+#define RG_SERVER_DOMAINS 0x1000u
+/** Moves the address of a device of server `number` (PCI text, which is left alone if it is none). */
+void rg_servers_place(unsigned number, char *pci, size_t size);
 /** Cuts the next alternative off `*rest`; NULL: there is none left. */
 char *rg_servers_next(char **rest);
 

@@ -199,11 +199,18 @@ static bool connect_to_all(void)
         if (!name)
             continue;
         good = connect_to(&rg_sessions[rg_n_sessions], name, wish);
-        rg_n_sessions += good;
+        if (!good)
+            break;
+        struct rg_session *session = &rg_sessions[rg_n_sessions++];
+        session->place = server;
+        for (uint32_t i = 0; i < session->hello.n_devices; i++)
+            rg_servers_place(server, session->hello.devices[i].pci, sizeof session->hello.devices[i].pci);
     }
     free(wish);
-    if (good)
+    if (good && rg_n_sessions)
         return true;
+    if (good)
+        rg_info("CUDA_VISIBLE_DEVICES leaves no device");
     while (rg_n_sessions) {
         struct rg_session *session = &rg_sessions[--rg_n_sessions];
         rg_conn_destroy(session->conn);

@@ -27,6 +27,7 @@
 
 struct rg_session {
     unsigned number; /* in rg_sessions */
+    unsigned place;  /* of the server, in the user's list */
     struct rg_conn *conn;
     char server[256]; /* as the user named it */
     struct rg_server_hello hello;
