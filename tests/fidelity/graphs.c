@@ -729,6 +729,23 @@ static void conditional_nodes(void)
     TRY(cuGraphInstantiateWithFlags(&x, g, 0));
     run(x);
     show(p, 2);
+
+    /* The same with another condition, which a kernel sets as well. */
+    CUgraphExecUpdateResultInfo info;
+    TRY(cuGraphCreate(&g2, 0));
+    TRY(cuGraphConditionalHandleCreate(&h2, g2, NULL, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    cases = conditional(g2, NULL, 0, h2, CU_GRAPH_COND_TYPE_SWITCH, 3, &switch_node);
+    for (unsigned i = 0; i < 3; i++)
+        kernel(cases[i], NULL, 0, add, p, 2u << (8 * i));
+    TRY(cuGraphExecUpdate_v2(x, g2, &info));
+    printf("%d %d\n", (int)info.result, info.errorNode == NULL);
+    TRY(cuStreamBeginCaptureToGraph(s, cases[1], NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    TRY(cuMemsetD32Async(p + 4, 6, 1, s));
+    TRY(cuStreamEndCapture(s, NULL));
+    TRY(cuGraphExecUpdate_v2(x, g2, &info));
+    TRY(cuGraphDestroy(g2));
+    run(x);
+    show(p, 2);
     TRY(cuGraphExecDestroy(x));
     TRY(cuGraphDestroy(g));
 }

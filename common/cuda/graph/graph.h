@@ -174,6 +174,12 @@ static inline bool rg_graph_edge_same(const CUgraphEdgeData *a, const CUgraphEdg
 CUresult rg_graph_work_new(const CUgraphNodeParams *params, CUgraph into, struct rg_graph_work **out);
 /** Takes over what parameters do not say: how a kernel is launched. */
 void rg_graph_work_inherit(struct rg_graph_work *work, const struct rg_graph_work *from);
+/**
+ * The work of a conditional node with another condition; the bodies go along, so that `from` has none any more. With the
+ * lock held; NULL: out of memory.
+ */
+struct rg_graph_work *rg_graph_work_with_condition(struct rg_graph_work *from,
+                                                   struct rg_graph_condition *condition);
 /** Keeps an attribute of a kernel; false if there is no room. */
 bool rg_graph_work_attribute(struct rg_graph_work *work, const CUlaunchAttribute *attribute);
 /** Drops a reference; with the lock held. */

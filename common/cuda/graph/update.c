@@ -141,21 +141,26 @@ static CUgraphExecUpdateResult compare(const struct rg_graph *a, const struct rg
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-static void take_over(struct rg_graph *to, const struct rg_graph *from)
+/* False: memory ran out on the way. */
+static bool take_over(struct rg_graph *to, const struct rg_graph *from)
 {
     for (size_t i = 0; i < to->n; i++) {
-        struct rg_graph_work **mine = &to->nodes[i]->work, *theirs = from->nodes[i]->work;
+        struct rg_graph_work **mine = &to->nodes[i]->work, *theirs = from->nodes[i]->work, *other;
         for (unsigned c = 0; c < theirs->n_children; c++)
-            take_over((*mine)->children[c], theirs->children[c]);
-        if (theirs->condition && theirs->condition != (*mine)->condition) {
-            (*mine)->condition->initial = theirs->condition->initial;
-            (*mine)->condition->flags = theirs->condition->flags;
-        }
-        if (theirs->n_children)
+            if (!take_over((*mine)->children[c], theirs->children[c]))
+                return false;
+        if (theirs->condition) /* the kernels that were taken over set that one */
+            other = rg_graph_work_with_condition(*mine, theirs->condition);
+        else if (theirs->n_children)
             continue;
+        else
+            other = rg_graph_work_acquire(theirs);
+        if (!other)
+            return false;
         rg_graph_work_release(*mine);
-        *mine = rg_graph_work_acquire(theirs);
+        *mine = other;
     }
+    return true;
 }
 
 /* The executable graph holds the user objects of the graph it now does the work of. What held the old ones. */
@@ -192,11 +197,14 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphE
                                                               : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
     if (result == CUDA_SUCCESS) {
-        take_over(exec->graph, graph);
+        if (!take_over(exec->graph, graph)) {
+            info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
         holder = exchange_users(exec, graph);
     }
     pthread_mutex_unlock(&rg_graph_lock);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
         rg_graph_exec_changed(exec);
     if (holder)
         rg_graph_users_replace(exec, holder);
@@ -274,7 +282,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node_handle, C
         good =
             compare(node->work->children[0], work->children[0], false, &info) == CU_GRAPH_EXEC_UPDATE_SUCCESS;
         if (good)
-            take_over(node->work->children[0], work->children[0]);
+            good = take_over(node->work->children[0], work->children[0]);
         rg_graph_work_release(work);
     } else if (good) {
         rg_graph_work_release(node->work);

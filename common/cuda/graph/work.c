@@ -40,6 +40,25 @@ bool rg_graph_work_attribute(struct rg_graph_work *work, const CUlaunchAttribute
     return true;
 }
 
+struct rg_graph_work *rg_graph_work_with_condition(struct rg_graph_work *from,
+                                                   struct rg_graph_condition *condition)
+{
+    const size_t size = from->n_children * sizeof(void *);
+    struct rg_graph_work *work = new_work(&from->params, size);
+    if (!work)
+        return NULL;
+    work->context = from->context;
+    work->children = (struct rg_graph **)(void *)work->data;
+    memcpy(work->data, from->data, size);
+    work->n_children = from->n_children;
+    from->n_children = 0;
+    atomic_fetch_add(&condition->references, 1);
+    work->condition = condition;
+    work->params.conditional.handle = condition->handle;
+    work->params.conditional.phGraph_out = (CUgraph *)(void *)work->data;
+    return work;
+}
+
 void rg_graph_work_release(struct rg_graph_work *work)
 {
     if (!work || atomic_fetch_sub(&work->references, 1) != 1)
