@@ -97,13 +97,26 @@ bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out)
     return found;
 }
 
+void rg_map_set_mapped(uint64_t start, bool mapped)
+{
+    pthread_mutex_lock(&lock);
+    size_t at = after(start);
+    if (at > 0 && ranges[at - 1].start == start)
+        ranges[at - 1].mapped = mapped;
+    pthread_mutex_unlock(&lock);
+}
+
 void rg_map_remove_context(uint64_t context)
 {
     pthread_mutex_lock(&lock);
     size_t kept = 0;
     for (size_t i = 0; i < n_ranges; i++)
-        if (ranges[i].context != context || !rg_range_on_device(&ranges[i]))
-            ranges[kept++] = ranges[i];
+        if (ranges[i].context != context || ranges[i].kind > RG_RANGE_GLOBAL) {
+            ranges[kept] = ranges[i];
+            if (ranges[kept].context == context)
+                ranges[kept].mapped = false; /* the device that it was mapped into is gone */
+            kept++;
+        }
     n_ranges = kept;
     pthread_mutex_unlock(&lock);
 }

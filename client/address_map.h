@@ -16,7 +16,6 @@ enum rg_range_kind {
     RG_RANGE_DEVICE,     /* cuMemAlloc and friends */
     RG_RANGE_POOL,       /* cuMemAllocAsync: freed in stream order */
     RG_RANGE_MANAGED,    /* cuMemAllocManaged: the host may touch it too */
-    RG_RANGE_MAPPED,     /* cuMemHostAlloc mapped into the device: kept as managed memory is */
     RG_RANGE_VIRTUAL,    /* cuMemMap: copies may go on into the next one */
     RG_RANGE_IPC,        /* memory of another process: cuIpcOpenMemHandle */
     RG_RANGE_GLOBAL,     /* a variable of a module */
@@ -30,6 +29,7 @@ struct rg_range {
     uint64_t context; /* in which it was made */
     CUdevice device;
     unsigned flags;      /* of the host allocation */
+    bool mapped;         /* host memory that the device addresses (client/pinned.h) */
     uint64_t id;         /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     uint64_t pool;       /* RG_RANGE_POOL */
     uint64_t allocation; /* RG_RANGE_VIRTUAL: the handle of what is mapped */
@@ -37,13 +37,19 @@ struct rg_range {
 
 static inline bool rg_range_on_device(const struct rg_range *range)
 {
-    return range->kind <= RG_RANGE_GLOBAL;
+    return range->kind <= RG_RANGE_GLOBAL || range->mapped;
+}
+
+/** Page-locked memory of the host. */
+static inline bool rg_range_pinned(const struct rg_range *range)
+{
+    return range->kind == RG_RANGE_HOST || range->kind == RG_RANGE_REGISTERED;
 }
 
 /** Memory that host and device both address. */
 static inline bool rg_range_shared(const struct rg_range *range)
 {
-    return range->kind == RG_RANGE_MANAGED || range->kind == RG_RANGE_MAPPED;
+    return range->kind == RG_RANGE_MANAGED || rg_range_pinned(range);
 }
 
 /** Adds a range; one that begins at the same address is replaced. False: out of memory. Fills in the id. */
@@ -52,6 +58,8 @@ bool rg_map_add(const struct rg_range *range);
 bool rg_map_find(uint64_t address, struct rg_range *out);
 /** Removes the range that begins at `start` and has one of the kinds (bits 1 << kind); false if there is none. */
 bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out);
+/** Notes whether the device addresses the host memory that begins at `start`. */
+void rg_map_set_mapped(uint64_t start, bool mapped);
 /** Removes all ranges of a context that has ended, but for host memory. */
 void rg_map_remove_context(uint64_t context);
 /** Whether [start, start + size) meets any range. */

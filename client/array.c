@@ -14,6 +14,7 @@
 #include "client/handle.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
+#include "client/pinned.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
@@ -165,7 +166,7 @@ static CUresult resolve_memory(uint64_t base, bool device, size_t x, size_t y, s
         !add_product(&out->address, z, out->slice) || !add_product(&extent, copy->Height - 1, pitch) ||
         !add_product(&extent, copy->Depth - 1, out->slice))
         return CUDA_ERROR_INVALID_VALUE;
-    if (device && !rg_on_device(out->address, extent, extent, 1))
+    if (device && !rg_pinned_on_device(out->address, extent, extent, 1))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
@@ -225,7 +226,7 @@ static CUresult send(const struct transfer *t, const CUDA_MEMCPY3D *part, size_t
                            : CUDA_ERROR_UNKNOWN;
 }
 
-static CUresult box_in(const struct transfer *t, size_t slice)
+static CUresult send_in(const struct transfer *t, size_t slice)
 {
     CUresult status = CUDA_SUCCESS;
     if (rg_transfers_may_write_host()) {
@@ -273,7 +274,24 @@ static CUresult box_in(const struct transfer *t, size_t slice)
     return status;
 }
 
-static CUresult box_out(const struct transfer *t, size_t slice)
+/* By way of memory of our own where host and device share pages (rg_area_shared). */
+static CUresult box_in(const struct transfer *t, size_t slice)
+{
+    if (rg_area_shared(&t->host)) {
+        struct transfer through = *t;
+        if (!rg_area_gather(&t->host, &through.host))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        CUresult status = send_in(&through, t->box.WidthInBytes * t->box.Height);
+        free(through.host.memory);
+        return status;
+    }
+    const bool held = rg_pinned_hold();
+    CUresult status = send_in(t, slice);
+    rg_pinned_let_go(held);
+    return status;
+}
+
+static CUresult receive_out(const struct transfer *t, size_t slice)
 {
     const bool late = t->asynchronous && rg_optimise[RG_OPT_LATE] && is_pinned(t, slice);
     uint64_t id = rg_landing_create(rg_session_current(), &t->host, late);
@@ -287,6 +305,23 @@ static CUresult box_out(const struct transfer *t, size_t slice)
     CUresult status = rg_op_rgBoxOutLate(&t->box, t->array, t->stream, id);
     if (status != CUDA_SUCCESS)
         rg_transfer_cancel(id);
+    return status;
+}
+
+static CUresult box_out(const struct transfer *t, size_t slice)
+{
+    if (rg_area_shared(&t->host)) {
+        struct transfer through = *t;
+        if (!rg_area_prepare(&t->host, &through.host))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        through.asynchronous = false;
+        CUresult status = receive_out(&through, t->box.WidthInBytes * t->box.Height);
+        rg_area_scatter(&t->host, &through.host, status == CUDA_SUCCESS);
+        return status;
+    }
+    const bool held = rg_pinned_hold();
+    CUresult status = receive_out(t, slice);
+    rg_pinned_let_go(held);
     return status;
 }
 

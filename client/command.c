@@ -11,13 +11,13 @@
 #include "client/device.h"
 #include "client/handle.h"
 #include "client/lane.h"
-#include "client/managed.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "client/stats.h"
 #include "client/transfer.h"
+#include "client/unified.h"
 #include "common/thread.h"
 #include "proto/wire.h"
 
@@ -93,6 +93,9 @@ void rg_command_answer(struct rg_session *session, const struct rg_answer *answe
                                        .count = 1,
                                        .ack = session->stats.received_messages};
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)answer, sizeof *answer}};
+    pthread_mutex_lock(&command->lock);
+    header.seq = command->next_seq - 1;
+    pthread_mutex_unlock(&command->lock);
     pthread_mutex_lock(&command->send_lock);
     enum rg_status status = RG_ERR_CLOSED;
     if (atomic_load(&session->ended) == CUDA_SUCCESS)
@@ -261,8 +264,9 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
         return CUDA_ERROR_INVALID_VALUE;
     const uint32_t record_size = (uint32_t)((sizeof(struct rg_record) + size + 7) & ~(size_t)7);
 
+    bool sharing = false;
     if (flags & RG_CALL_WORK) {
-        status = rg_managed_release();
+        status = rg_unified_begin_work(op == RG_OP_rgLaunch || op == RG_OP_rgGraphRun, &sharing);
         if (status != CUDA_SUCCESS)
             return status;
     }
@@ -285,6 +289,8 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     call->size = record_size;
     call->record = append(command, lane, number, record_size);
     call->writer.at = call->record + sizeof(struct rg_record);
+    if (sharing)
+        rg_unified_end_work();
     if (size)
         memset(call->record + record_size - 8, 0, 8); /* padding; the parameters overwrite what is theirs */
     return CUDA_SUCCESS;
@@ -364,8 +370,10 @@ CUresult rg_call_wait(struct rg_call *call)
     CUresult result = waiter->result;
     if (rg_error_is_sticky(result))
         atomic_store(&rg_contexts_suspect, true);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = rg_session_take_latched(session);
+        rg_unified_settle();
+    }
     return result;
 }
 

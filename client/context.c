@@ -15,6 +15,7 @@
 #include "client/lane.h"
 #include "client/managed.h"
 #include "client/owner.h"
+#include "client/pinned.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
 
@@ -115,6 +116,12 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return status;
 }
 
+/* What the host has lent to a context that is about to end comes back. */
+static void contents_end(uint64_t context)
+{
+    rg_pinned_context_ends(context);
+}
+
 /* What the client knew of the context's contents is gone with them. */
 static void forget_contents(uint64_t context)
 {
@@ -139,6 +146,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
         status = CUDA_ERROR_INVALID_CONTEXT;
     } else if (--primary->references == 0) {
         ended = primary->handle;
+        contents_end(ended);
         status = rg_op_cuDevicePrimaryCtxRelease_v2(dev);
     }
     pthread_mutex_unlock(&lock);
@@ -160,6 +168,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     pthread_mutex_lock(&lock);
     uint64_t ended = primaries[dev].handle;
     pthread_mutex_unlock(&lock);
+    if (ended)
+        contents_end(ended);
     if (ended)
         forget_contents(ended); /* first: its destructors may still use the context */
     return rg_op_cuDevicePrimaryCtxReset_v2(dev);
@@ -261,6 +271,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     if (!shadow || shadow->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     struct rg_session *session = shadow->session;
+    contents_end((uint64_t)ctx);
     status = rg_op_cuCtxDestroy_v2(ctx);
     struct rg_lane *lane = rg_lane_current();
     if (rg_lane_context(lane) == (uint64_t)ctx)

@@ -14,6 +14,7 @@
 #include "client/handle.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
+#include "client/pinned.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
@@ -67,11 +68,9 @@ static size_t rows_per_message(const struct rg_host_area *area)
     return area->height > 1 && area->pitch != area->width && rows > MAX_ROWS ? MAX_ROWS : rows;
 }
 
-static CUresult copy_in_here(const struct copy *copy)
+static CUresult send_in(const struct copy *copy)
 {
     CUresult status = CUDA_SUCCESS;
-    if (!rg_on_device(copy->device, copy->device_pitch, copy->host.width, copy->host.height))
-        return CUDA_ERROR_INVALID_VALUE;
     if (rg_transfers_may_write_host()) {
         if (copy->asynchronous && is_pinned(&copy->host)) {
             uint64_t id = rg_pull_create(rg_session_current(), &copy->host);
@@ -109,6 +108,30 @@ static CUresult copy_in_here(const struct copy *copy)
     return status;
 }
 
+static CUresult copy_in_here(const struct copy *copy)
+{
+    const struct rg_host_area *host = &copy->host;
+    if (!rg_pinned_on_device(copy->device, copy->device_pitch, host->width, host->height))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult status = CUDA_SUCCESS;
+    for (size_t row = 0; row < host->height && status == CUDA_SUCCESS; row++)
+        status = rg_pinned_scan(host->memory + row * host->pitch, host->width);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_area_shared(host)) {
+        struct copy through = *copy;
+        if (!rg_area_gather(host, &through.host))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        status = send_in(&through);
+        free(through.host.memory);
+        return status;
+    }
+    const bool held = rg_pinned_hold();
+    status = send_in(copy);
+    rg_pinned_let_go(held);
+    return status;
+}
+
 static CUresult copy_out_waiting(const struct copy *copy)
 {
     const struct rg_host_area *host = &copy->host;
@@ -130,10 +153,8 @@ static CUresult copy_out_waiting(const struct copy *copy)
     return status;
 }
 
-static CUresult copy_out_here(const struct copy *copy)
+static CUresult receive_out(const struct copy *copy)
 {
-    if (!rg_on_device(copy->device, copy->device_pitch, copy->host.width, copy->host.height))
-        return CUDA_ERROR_INVALID_VALUE;
     if (!copy->asynchronous || !rg_optimise[RG_OPT_LATE] || !is_pinned(&copy->host))
         return copy_out_waiting(copy);
     uint64_t id = rg_landing_create(rg_session_current(), &copy->host, true);
@@ -143,6 +164,25 @@ static CUresult copy_out_here(const struct copy *copy)
                                           copy->host.height, copy->stream, id);
     if (status != CUDA_SUCCESS)
         rg_transfer_cancel(id);
+    return status;
+}
+
+static CUresult copy_out_here(const struct copy *copy)
+{
+    const struct rg_host_area *host = &copy->host;
+    if (!rg_pinned_on_device(copy->device, copy->device_pitch, host->width, host->height))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_area_shared(host)) {
+        struct copy through = *copy;
+        if (!rg_area_prepare(host, &through.host))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        CUresult status = copy_out_waiting(&through);
+        rg_area_scatter(host, &through.host, status == CUDA_SUCCESS);
+        return status;
+    }
+    const bool held = rg_pinned_hold();
+    CUresult status = receive_out(copy);
+    rg_pinned_let_go(held);
     return status;
 }
 
@@ -474,8 +514,8 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
         return status;
     stream = rg_effective_stream(stream);
     if (from.device && to.device &&
-        !(rg_on_device(to.address, to.pitch, width, height) &&
-          rg_on_device(from.address, from.pitch, width, height)))
+        !(rg_pinned_on_device(to.address, to.pitch, width, height) &&
+          rg_pinned_on_device(from.address, from.pitch, width, height)))
         return CUDA_ERROR_INVALID_VALUE;
     if (from.device && to.device &&
         crosses(to.address, to.pitch, from.address, from.pitch, width, height, stream, asynchronous, &status))

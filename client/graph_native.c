@@ -12,6 +12,7 @@
 #include "client/call.h"
 #include "client/handle.h"
 #include "client/image.h"
+#include "client/pinned.h"
 #include "common/cuda/graph/plan.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
@@ -162,6 +163,8 @@ static void put_kernel(struct buffer *b, const struct rg_graph_work *work)
             end = offset + size > end ? offset + size : end;
         }
     put_u32(b, (uint32_t)end);
+    if (rg_pinned_scan(parameters, end) != CUDA_SUCCESS)
+        b->failed = true;
     put(b, parameters, end);
 }
 

@@ -7,6 +7,7 @@
 #include "client/device.h"
 #include "client/function.h"
 #include "client/handle.h"
+#include "client/pinned.h"
 #include "client/spread.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
@@ -89,7 +90,8 @@ static CUresult parameters(const struct rg_function *function, void **kernelPara
         }
         if (!pointer || !length || *length > RG_PARAMS_MAX || *length < function->params_size)
             return CUDA_ERROR_INVALID_VALUE;
-        *data = pointer;
+        memcpy(buffer, pointer, *length); /* here: what the application owns may have to be waited for */
+        *data = buffer;
         *size = *length;
         return CUDA_SUCCESS;
     }
@@ -140,6 +142,9 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     const void *data;
     size_t size;
     status = parameters(function, kernelParams, extra, buffer, &data, &size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_pinned_scan(data, size);
     if (status != CUDA_SUCCESS)
         return status;
     return rg_op_rgLaunch((uint64_t)f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],

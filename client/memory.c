@@ -1,8 +1,7 @@
 /*
- * memory.c - allocations on the device and in host memory, and what is known of a pointer.
+ * memory.c - allocations on the device, and what is known of a pointer.
  *
- * Device allocation asks the worker and reserves the range it gets in this address space (address_map.h). Host
- * memory that is "pinned" is ordinary memory that is known to stay: it decides when a copy may read its source.
+ * Device allocation asks the worker and reserves the range it gets in this address space (address_map.h).
  */
 #include "client/address_map.h"
 #include "client/call.h"
@@ -12,6 +11,7 @@
 #include "client/lane.h"
 #include "client/managed.h"
 #include "client/owner.h"
+#include "client/pinned.h"
 #include "common/cuda/graph/graph.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
@@ -250,7 +250,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;
-    if (!rg_map_find(dptr, &range) || !rg_range_on_device(&range))
+    if (!rg_map_find(dptr, &range))
         return CUDA_ERROR_NOT_FOUND;
     if (pbase)
         *pbase = range.start;
@@ -259,175 +259,24 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     return CUDA_SUCCESS;
 }
 
-/* --- host memory ------------------------------------------------------------------------------------------ */
-
-#define HOST_ALIGNMENT 4096u
-
-static CUresult host_allocate(void **pp, size_t size, unsigned flags)
-{
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    const unsigned known =
-        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-    if (!pp || (flags & ~known))
-        return CUDA_ERROR_INVALID_VALUE;
-    status = rg_capture_unsafe();
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (flags & CU_MEMHOSTALLOC_DEVICEMAP) {
-        CUdeviceptr address;
-        status =
-            size ? rg_managed_allocate(size, RG_RANGE_MAPPED, flags, &address) : CUDA_ERROR_INVALID_VALUE;
-        if (status == CUDA_SUCCESS)
-            *pp = (void *)(uintptr_t)address;
-        return status;
-    }
-    size_t length = (size + HOST_ALIGNMENT - 1) & ~(size_t)(HOST_ALIGNMENT - 1);
-    if (length < size || length == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    struct rg_range range = {.start = (uint64_t)memory,
-                             .size = size,
-                             .kind = RG_RANGE_HOST,
-                             .flags = flags,
-                             .context = rg_context_current(),
-                             .device = rg_device_current()};
-    if (!rg_map_add(&range)) {
-        munmap(memory, length);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *pp = memory;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
-{
-    return host_allocate(pp, bytesize, Flags);
-}
-
-CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
-{
-    return host_allocate(pp, bytesize, 0);
-}
-
-CUresult cuMemFreeHost(void *p)
-{
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!p)
-        return CUDA_SUCCESS;
-    status = rg_capture_unsafe();
-    if (status != CUDA_SUCCESS)
-        return status;
-    struct rg_range range;
-    if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_MAPPED, NULL))
-        return rg_managed_free((uint64_t)p, &status) ? status : CUDA_ERROR_INVALID_VALUE;
-    if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_HOST || range.start != (uint64_t)p)
-        return CUDA_ERROR_INVALID_VALUE;
-    status = cuCtxSynchronize(); /* what is queued may still use the memory */
-    if (status != CUDA_SUCCESS && !rg_map_find((uint64_t)p, &range))
-        return status;
-    rg_map_remove((uint64_t)p, 1u << RG_RANGE_HOST, &range);
-    munmap(p, (range.size + HOST_ALIGNMENT - 1) & ~(size_t)(HOST_ALIGNMENT - 1));
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
-{
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
-                           CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
-    if (!p || !bytesize || (Flags & ~known))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)
-        return rg_unsupported("cuMemHostRegister with CU_MEMHOSTREGISTER_IOMEMORY");
-    if (rg_map_overlaps((uint64_t)p, bytesize))
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    struct rg_range range = {.start = (uint64_t)p,
-                             .size = bytesize,
-                             .kind = RG_RANGE_REGISTERED,
-                             .flags = Flags,
-                             .context = rg_context_current(),
-                             .device = rg_device_current()};
-    return rg_map_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
-{
-    return cuMemHostRegister_v2(p, bytesize, Flags);
-}
-
-CUresult cuMemHostUnregister(void *p)
-{
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
-    return rg_map_remove((uint64_t)p, 1u << RG_RANGE_REGISTERED, NULL)
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-}
-
-CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
-{
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    struct rg_range range;
-    if (!pFlags || !rg_map_find((uint64_t)p, &range) ||
-        (rg_range_on_device(&range) && range.kind != RG_RANGE_MAPPED))
-        return CUDA_ERROR_INVALID_VALUE;
-    *pFlags = range.flags;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
-{
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    struct rg_range range;
-    if (!pdptr || Flags || !rg_map_find((uint64_t)p, &range))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (range.kind == RG_RANGE_MAPPED) {
-        *pdptr = (CUdeviceptr)p;
-        return CUDA_SUCCESS;
-    }
-    if (rg_range_on_device(&range))
-        return CUDA_ERROR_INVALID_VALUE;
-    return rg_unsupported(
-        "cuMemHostGetDevicePointer of host memory that was not allocated by cuMemHostAlloc as mapped");
-}
-
 /* --- pointers --------------------------------------------------------------------------------------------- */
 
 /* Writes one attribute of a known range. CUDA_ERROR_INVALID_VALUE: it has no such attribute. */
 static CUresult describe(const struct rg_range *range, CUpointer_attribute attribute, CUdeviceptr pointer,
                          void *data)
 {
-    const bool device = rg_range_on_device(range);
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data = (CUcontext)range->context;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data =
-            device && range->kind != RG_RANGE_MAPPED ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        *(unsigned *)data = rg_range_pinned(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        if (!device)
-            return CUDA_ERROR_INVALID_VALUE; /* not mapped into the device */
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: /* page-locked memory is mapped when a kernel gets to know of it */
         *(CUdeviceptr *)data = pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (device && !rg_range_shared(range))
+        if (!rg_range_shared(range))
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)(uintptr_t)pointer;
         return CUDA_SUCCESS;
@@ -444,7 +293,7 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         *(size_t *)data = range->size;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(unsigned char *)data = device;
+        *(unsigned char *)data = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)data = 0;

@@ -10,6 +10,7 @@
 #include "client/handle.h"
 #include "client/image.h"
 #include "client/lane.h"
+#include "client/managed.h"
 #include "client/owner.h"
 #include "client/spread.h"
 #include "generated/client/operations.h"
@@ -433,21 +434,34 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, C
 
 /* --- variables -------------------------------------------------------------------------------------------- */
 
+/* What the worker says of a variable. */
+struct variable {
+    CUdeviceptr address;
+    size_t bytes;
+    CUdeviceptr start; /* the managed memory that it is part of */
+    size_t size;       /* 0: none */
+};
+
 /* A variable's memory is the context's: known from here on, so that copies to it are told from host memory. */
-static void note_variable(CUdeviceptr address, size_t size)
+static CUresult note_variable(const struct variable *variable)
 {
-    struct rg_range range = {.start = address,
-                             .size = size,
-                             .kind = RG_RANGE_GLOBAL,
+    struct rg_range range = {.start = variable->address,
+                             .size = variable->bytes,
+                             .kind = variable->size ? RG_RANGE_MANAGED : RG_RANGE_GLOBAL,
                              .context = rg_context_current(),
                              .device = rg_device_current()};
-    if (size && rg_map_reserve(rg_session_current()->number, address, size))
+    if (variable->size) {
+        CUresult status = rg_managed_variables(variable->start, variable->size);
+        return status == CUDA_SUCCESS && !rg_map_add(&range) ? CUDA_ERROR_OUT_OF_MEMORY : status;
+    }
+    if (variable->bytes && rg_map_reserve(rg_session_current()->number, variable->address, variable->bytes))
         (void)rg_map_add(&range);
+    return CUDA_SUCCESS;
 }
 
 /* A variable of a module or library by name. */
-static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *name, CUdeviceptr *dptr,
-                              size_t *bytes)
+static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *name, bool managed,
+                              CUdeviceptr *dptr, size_t *bytes)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
@@ -456,28 +470,53 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_handle_known(kind, owner))
         return CUDA_ERROR_INVALID_HANDLE;
-    CUdeviceptr address = 0;
-    size_t size = 0;
-    status = kind == RG_KIND_MODULE ? rg_op_cuModuleGetGlobal_v2(&address, &size, (CUmodule)owner, name)
-                                    : rg_op_cuLibraryGetGlobal(&address, &size, (CUlibrary)owner, name);
+    struct variable v = {0};
+    status = kind == RG_KIND_MODULE
+                 ? rg_op_rgModuleVariable((CUmodule)owner, name, &v.address, &v.bytes, &v.start, &v.size)
+                 : rg_op_rgLibraryVariable((CUlibrary)owner, name, managed, &v.address, &v.bytes, &v.start,
+                                           &v.size);
+    if (status == CUDA_SUCCESS)
+        status = note_variable(&v);
     if (status != CUDA_SUCCESS)
         return status;
-    note_variable(address, size);
     if (dptr)
-        *dptr = address;
+        *dptr = v.address;
     if (bytes)
-        *bytes = size;
+        *bytes = v.bytes;
     return CUDA_SUCCESS;
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 {
-    return find_variable(RG_KIND_MODULE, (uint64_t)hmod, name, dptr, bytes);
+    return find_variable(RG_KIND_MODULE, (uint64_t)hmod, name, false, dptr, bytes);
 }
 
 CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-    return find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, dptr, bytes);
+    return find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, false, dptr, bytes);
+}
+
+/* Without a context, managed variables are those of the first device's primary one, which is kept. */
+CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+    if (rg_context_current() || rg_call_allowed(0) != CUDA_SUCCESS)
+        return find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, true, dptr, bytes);
+    CUcontext primary;
+    unsigned flags;
+    int active = 0;
+    CUresult status = cuDevicePrimaryCtxGetState(0, &flags, &active);
+    if (status == CUDA_SUCCESS)
+        status = cuDevicePrimaryCtxRetain(&primary, 0);
+    struct rg_lane *lane = rg_lane_current();
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!lane || !rg_lane_push_context(lane, (uint64_t)primary))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    status = find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, true, dptr, bytes);
+    lane->n_contexts--;
+    if (active)
+        (void)cuDevicePrimaryCtxRelease_v2(0);
+    return status;
 }
 
 /* Functions that host and device may both call by one address: there is no such address on two machines. */

@@ -11,12 +11,15 @@
 #include "client/lane.h"
 #include "client/receiver.h"
 #include "client/session.h"
+#include "client/unified.h"
 #include "common/log.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum transfer_kind { LANDING, LATE_LANDING, STAGED_LANDING, PULL, HOST_CALL, POINT };
+enum transfer_kind { LANDING, LATE_LANDING, STAGED_LANDING, PULL, HOST_CALL, POINT, QUESTION };
 
 struct transfer {
     struct transfer *next; /* in its bucket, later in the queue of due host calls */
@@ -33,6 +36,7 @@ struct transfer {
     uint64_t received; /* STAGED_LANDING: bytes */
     struct rg_supply *supply;
     void (*reached)(void *user, bool alive);
+    struct rg_question *question;
 };
 
 /* What the sender thread has to send: a part of a pull, or that a point is released. */
@@ -54,6 +58,8 @@ static unsigned n_host_writers; /* late landings and host calls not finished */
 static pthread_cond_t call_due = PTHREAD_COND_INITIALIZER;
 static struct transfer *due_first, **due_last = &due_first;
 static bool call_thread_started;
+
+static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
 
 static struct pull_part *pull_first, **pull_last = &pull_first;
 
@@ -235,9 +241,14 @@ void rg_transfers_drop(struct rg_session *session)
             *at = transfer->next;
             if (transfer->kind == LATE_LANDING || transfer->kind == HOST_CALL)
                 n_host_writers--;
+            if (transfer->kind == QUESTION) {
+                transfer->question->done = true;
+                transfer->question->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+            }
             transfer->next = dropped;
             dropped = transfer;
         }
+    pthread_cond_broadcast(&answered);
     pthread_mutex_unlock(&lock);
     while (dropped) {
         struct transfer *transfer = dropped;
@@ -250,6 +261,37 @@ void rg_transfers_drop(struct rg_session *session)
             transfer->supply->finish(transfer->supply);
         free(transfer);
     }
+}
+
+/* Bytes from the beginning to the end of the last row. */
+static uint64_t area_extent(const struct rg_host_area *area)
+{
+    if (!area_size(area))
+        return 0;
+    const size_t last = area->height - 1;
+    return (area->rows ? last / area->rows * area->slice + last % area->rows * area->pitch
+                       : last * area->pitch) +
+           area->width;
+}
+
+static bool meets(const struct rg_host_area *area, uint64_t start, uint64_t size)
+{
+    const uint64_t first = (uint64_t)(uintptr_t)area->memory;
+    return first < start + size && start < first + area_extent(area);
+}
+
+bool rg_transfers_meet(uint64_t start, uint64_t size)
+{
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < BUCKETS && !found; i++)
+        for (const struct transfer *transfer = buckets[i]; transfer && !found; transfer = transfer->next)
+            found = transfer->kind != HOST_CALL && transfer->kind != QUESTION &&
+                    meets(&transfer->area, start, size);
+    for (const struct pull_part *part = pull_first; part && !found; part = part->next)
+        found = meets(&part->area, start, size);
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
 /* --- areas --------------------------------------------------------------------------------------------- */
@@ -279,6 +321,46 @@ int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, s
     return n;
 }
 
+bool rg_area_shared(const struct rg_host_area *area)
+{
+    return rg_unified_meets((uint64_t)(uintptr_t)area->memory, area_extent(area));
+}
+
+bool rg_area_prepare(const struct rg_host_area *area, struct rg_host_area *packed)
+{
+    *packed = (struct rg_host_area){.memory = malloc(area_size(area)),
+                                    .pitch = area->width,
+                                    .width = area->width,
+                                    .height = area->height};
+    return packed->memory != NULL;
+}
+
+/* Copies all of an area to or from packed memory. */
+static void copy_area(const struct rg_host_area *area, unsigned char *packed, bool out)
+{
+    const size_t size = area_size(area);
+    for (size_t at = 0, covered; at < size; at += covered) {
+        struct iovec row;
+        rg_area_iovec(area, at, size - at, &row, 1, &covered);
+        memcpy(out ? row.iov_base : packed + at, out ? packed + at : row.iov_base, covered);
+    }
+}
+
+bool rg_area_gather(const struct rg_host_area *area, struct rg_host_area *packed)
+{
+    if (!rg_area_prepare(area, packed))
+        return false;
+    copy_area(area, packed->memory, false);
+    return true;
+}
+
+void rg_area_scatter(const struct rg_host_area *area, struct rg_host_area *packed, bool good)
+{
+    if (good)
+        copy_area(area, packed->memory, true);
+    free(packed->memory);
+}
+
 enum rg_status rg_area_receive(const struct rg_host_area *area, size_t offset, size_t size,
                                struct rg_conn *conn)
 {
@@ -300,9 +382,21 @@ enum rg_status rg_area_receive(const struct rg_host_area *area, size_t offset, s
 
 /* --- host calls ---------------------------------------------------------------------------------------- */
 
+/* The application's code runs on this thread: what it does wrong, or what it touches, raises signals as elsewhere. */
+static void allow_faults(void)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigaddset(&set, faults[i]);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
 static void *call_main(void *unused)
 {
     (void)unused;
+    allow_faults();
     struct rg_lane *lane = rg_lane_current();
     pthread_mutex_lock(&lock);
     for (;;) {
@@ -315,10 +409,12 @@ static void *call_main(void *unused)
         pthread_mutex_unlock(&lock);
         if (lane)
             lane->host_call = true;
+        rg_unified_host_call_begins();
         if (call->callback)
             call->callback(call->stream, call->status, call->user);
         else
             call->function(call->user);
+        rg_unified_host_call_ends();
         finished(HOST_CALL);
         struct rg_answer answer = {.type = RG_ANSWER_HOST_DONE, .id = call->id};
         rg_command_answer(call->session, &answer, NULL, 0);
@@ -488,15 +584,9 @@ bool rg_pull_send_next(struct rg_session *session)
 {
     enum { ROWS = 512 };
     pthread_mutex_lock(&lock);
-    struct pull_part **at = &pull_first;
-    while (*at && (*at)->session != session)
-        at = &(*at)->next;
-    struct pull_part *part = *at;
-    if (part) {
-        *at = part->next;
-        if (!part->next)
-            pull_last = at;
-    }
+    struct pull_part *part = pull_first;
+    while (part && part->session != session)
+        part = part->next;
     pthread_mutex_unlock(&lock);
     if (!part)
         return false;
@@ -515,8 +605,85 @@ bool rg_pull_send_next(struct rg_session *session)
     }
     if (part->last_of)
         part->last_of->finish(part->last_of);
+    /* It has been in the list all the time (rg_transfers_meet); its session has one sender, which this thread is. */
+    pthread_mutex_lock(&lock);
+    struct pull_part **at = &pull_first;
+    while (*at != part)
+        at = &(*at)->next;
+    *at = part->next;
+    if (!part->next)
+        pull_last = at;
+    pthread_mutex_unlock(&lock);
     free(part);
     return true;
+}
+
+/* --- questions ----------------------------------------------------------------------------------------- */
+
+void rg_question_ask(struct rg_question *question)
+{
+    question->result = CUDA_ERROR_OUT_OF_MEMORY;
+    question->busy = question->done = false;
+    question->id = 0;
+    struct transfer *transfer = calloc(1, sizeof *transfer);
+    if (!transfer)
+        return;
+    transfer->session = question->session;
+    transfer->kind = QUESTION;
+    transfer->area = (struct rg_host_area){
+        .memory = question->data, .pitch = question->size, .width = question->size, .height = 1};
+    transfer->question = question;
+    question->id = add(transfer);
+    struct rg_answer answer = {.type = RG_ANSWER_UNIFIED_OUT,
+                               .reserved = question->flags,
+                               .id = question->id,
+                               .arg = {question->address, question->size, question->context}};
+    rg_command_answer(question->session, &answer, NULL, 0);
+}
+
+void rg_question_wait(struct rg_question *question)
+{
+    struct transfer *transfer = NULL;
+    if (!question->id)
+        return;
+    pthread_mutex_lock(&lock);
+    while (!question->done) {
+        /* the session is over; if it is not in the table any more, the reader is about to be done with it */
+        if (atomic_load(&question->session->ended) != CUDA_SUCCESS && (transfer = take(question->id))) {
+            question->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+            break;
+        }
+        pthread_cond_wait(&answered, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+    free(transfer);
+    rg_receiver_expect_notices(question->session, -1);
+}
+
+static enum rg_status question_answered(struct rg_session *session, const struct rg_notice *notice,
+                                        size_t bulk_size)
+{
+    pthread_mutex_lock(&lock);
+    struct transfer *transfer = find(session, notice->id);
+    const bool good = transfer && transfer->kind == QUESTION && notice->arg[1] == bulk_size &&
+                      (bulk_size == 0 || bulk_size == area_size(&transfer->area));
+    if (good)
+        take(notice->id);
+    pthread_mutex_unlock(&lock);
+    if (!good)
+        return RG_ERR_PROTOCOL;
+    enum rg_status status = bulk_size ? rg_area_receive(&transfer->area, 0, bulk_size, session->conn) : RG_OK;
+    pthread_mutex_lock(&lock);
+    transfer->question->busy = notice->arg[2] & 1;
+    transfer->question->steady = !(notice->arg[2] & 2);
+    transfer->question->result = status == RG_OK ? (CUresult)notice->arg[0] : CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (status == RG_OK && notice->arg[0] == CUDA_SUCCESS && !bulk_size && !transfer->question->busy)
+        transfer->question->result = CUDA_ERROR_UNKNOWN; /* no data, and no reason */
+    transfer->question->done = true;
+    pthread_cond_broadcast(&answered);
+    pthread_mutex_unlock(&lock);
+    free(transfer);
+    return RG_OK;
 }
 
 enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice,
@@ -529,6 +696,8 @@ enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_no
         return landing_part(session, notice, bulk_size);
     case RG_NOTICE_PULL:
         return pull_due(session, notice);
+    case RG_NOTICE_UNIFIED:
+        return question_answered(session, notice, bulk_size);
     default:
         return RG_ERR_PROTOCOL;
     }

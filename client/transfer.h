@@ -73,6 +73,26 @@ bool rg_transfers_may_write_host(void);
 /** Forgets those of a session that has ended. */
 void rg_transfers_drop(struct rg_session *session);
 
+/** Whether [start, start + size) is part of a transfer that has not ended. */
+bool rg_transfers_meet(uint64_t start, uint64_t size);
+/** What is asked of the worker about memory that is shared (RG_ANSWER_UNIFIED_OUT), and its answer. */
+struct rg_question {
+    struct rg_session *session;
+    uint64_t context, address;
+    size_t size;    /* at most RG_BULK_MAX */
+    unsigned flags; /* enum rg_unified_flags */
+    void *data;     /* where the contents go */
+    /* the answer */
+    CUresult result; /* the worker's, or that the session has ended */
+    bool busy;       /* the device may be at work; with RG_UNIFIED_IF_IDLE there are no contents then */
+    bool steady;
+    bool done;
+    uint64_t id;
+};
+/** Sends a question. Each must be waited for. */
+void rg_question_ask(struct rg_question *question);
+void rg_question_wait(struct rg_question *question);
+
 /** Handles a notice; the reader calls it. The bulk data of the message is taken from its connection. */
 enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice,
                                   size_t bulk_size);
@@ -82,6 +102,13 @@ bool rg_pull_send_next(struct rg_session *session);
 /** iovecs of packed bytes [offset, offset+size) of an area, at most `max`; returns how many, *covered the bytes. */
 int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max,
                   size_t *covered);
+/** Whether a page of the area is shared (client/unified.h): then a thread that holds a lock must not touch it. */
+bool rg_area_shared(const struct rg_host_area *area);
+/** Copies an area into memory of its own, which `*packed` describes and the caller frees. False: no memory. */
+bool rg_area_gather(const struct rg_host_area *area, struct rg_host_area *packed);
+/** Memory for an area, to be received into and then copied back by rg_area_scatter, which frees it. */
+bool rg_area_prepare(const struct rg_host_area *area, struct rg_host_area *packed);
+void rg_area_scatter(const struct rg_host_area *area, struct rg_host_area *packed, bool good);
 /** Receives `size` bulk bytes into packed position `offset` of the area. */
 enum rg_status rg_area_receive(const struct rg_host_area *area, size_t offset, size_t size,
                                struct rg_conn *conn);

@@ -84,6 +84,9 @@ enum rg_notice_type {
     RG_NOTICE_PULL = 4, /* id: a transfer from the host that reads its source now; arg0: offset, arg1: bytes.
                                 The client answers RG_ANSWER_DATA. */
     RG_NOTICE_OUTPUT = 5, /* device printf; arg0: 1 stdout, 2 stderr; the text follows, arg1 bytes */
+    RG_NOTICE_UNIFIED =
+        6, /* id of RG_ANSWER_UNIFIED_OUT; arg0: CUresult, arg1: bytes (0: none), the bulk part;
+                             arg2: bit 0: the device may have been at work meanwhile, bit 1: it was never the same twice */
 };
 
 struct rg_notice {
@@ -97,11 +100,22 @@ static_assert(sizeof(struct rg_notice) == 40, "wire layout");
 enum rg_answer_type {
     RG_ANSWER_HOST_DONE = 1, /* id of the notice */
     RG_ANSWER_DATA = 2,      /* id; arg0: offset, arg1: bytes; the data is the bulk part */
+    /* Asked by the client itself: memory that host and device both address (server/unified.h), at once. */
+    RG_ANSWER_UNIFIED_IN = 3, /* id: a context; bulk: runs of bytes, each behind u64 address and u64 size */
+    RG_ANSWER_UNIFIED_OUT =
+        4, /* id: named by the reply, RG_NOTICE_UNIFIED; arg0: address, arg1: bytes (RG_BULK_MAX at most),
+                                arg2: context; reserved: enum rg_unified_flags. The message's seq: the last record
+                                that was appended before. */
+};
+
+enum rg_unified_flags {
+    RG_UNIFIED_IF_IDLE = 1, /* no data while the device may be at work */
+    RG_UNIFIED_STEADY = 2,  /* read again until it is the same twice, as often as makes sense */
 };
 
 struct rg_answer {
     uint32_t type;
-    uint32_t reserved;
+    uint32_t reserved; /* flags of RG_ANSWER_UNIFIED_OUT */
     uint64_t id;
     uint64_t arg[3];
 };

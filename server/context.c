@@ -34,6 +34,7 @@ CUresult rg_serve_rgLaneEnd(struct rg_job *job)
     struct rg_lane *lane = job->lane;
     for (struct rg_lane_stream *at = lane->streams; at; at = at->next) {
         rg_stream_give_slots(job->worker, &at->stream);
+        rg_unified_remove_stream(job->worker, at->stream.object);
         (void)rg_driver.cuStreamDestroy_v2(at->stream.object); /* what is queued in it is still done */
     }
     job->worker->lanes[lane->number] = NULL;
@@ -48,6 +49,7 @@ void rg_context_release_contents(struct rg_worker *worker, struct rg_context *co
 {
     /* Buffers may be in use until the context's work is done. */
     (void)rg_driver.cuCtxSynchronize();
+    rg_unified_drop_context(worker, context->handle);
     memset(context->few_streams, 0, sizeof context->few_streams);
     context->n_streams = 0;
     for (uint32_t i = 0; i < RG_LANES_MAX; i++) {

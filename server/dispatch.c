@@ -173,7 +173,19 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
         else if (job->result != CUDA_SUCCESS && mine)
             keep_failure(worker, job);
     }
+    if (mine)
+        atomic_store(&worker->served, thread->seq);
     free_job(job, thread);
+}
+
+bool rg_next_blocks(const struct rg_worker *worker)
+{
+    const struct rg_feed *feed = &worker->feed;
+    struct rg_record record;
+    if (!feed->left || (size_t)(feed->end - feed->at) < sizeof record)
+        return false;
+    memcpy(&record, feed->at, sizeof record);
+    return record.op < RG_OP_COUNT && (worker->operations[record.op].flags & RG_OPERATION_BLOCKS);
 }
 
 void rg_report_failure(struct rg_worker *worker)

@@ -76,6 +76,7 @@ static struct rg_stream *per_thread_stream(struct rg_job *job)
     }
     made->stream.context = lane->context;
     rg_context_add_stream(job->worker, lane->context, NULL);
+    rg_unified_add_stream(job->worker, lane->context, made->stream.object);
     made->stream.per_thread = true;
     made->next = lane->streams;
     lane->streams = made;
@@ -137,6 +138,7 @@ static bool attach(struct rg_job *job, struct rg_object *entry)
             stream->non_blocking = flags & CU_STREAM_NON_BLOCKING;
         entry->extra = stream;
         rg_context_add_stream(job->worker, stream->context, stream->object);
+        rg_unified_add_stream(job->worker, stream->context, stream->object);
     } else if (rg_handle_kind(entry->handle) == RG_KIND_CONTEXT) {
         struct rg_context *context = calloc(1, sizeof *context);
         if (!context)
@@ -373,6 +375,7 @@ void rg_job_hand_over(struct rg_job *job)
     if (!thread->roles)
         return;
     atomic_store_explicit(&job->lane->waits, true, memory_order_relaxed);
+    atomic_store(&job->worker->served, thread->seq);
     if (!rg_roles_hand_over(thread)) {
         /* Without a thread to take over, others wait with this call; that is slow, and wrong only in that. */
         atomic_store_explicit(&job->lane->waits, false, memory_order_relaxed);

@@ -431,6 +431,13 @@ static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_
     return true;
 }
 
+static bool shared(struct rg_worker *worker, const struct rg_message *message, const struct rg_answer *answer)
+{
+    struct rg_message_header header;
+    memcpy(&header, message->data, sizeof header);
+    return rg_unified_answer(worker, &header, answer, message->bulk_size);
+}
+
 void rg_late_answer(struct rg_worker *worker, const struct rg_message *message)
 {
     struct rg_answer answer;
@@ -440,6 +447,8 @@ void rg_late_answer(struct rg_worker *worker, const struct rg_message *message)
                sizeof answer);
         if (answer.type == RG_ANSWER_HOST_DONE)
             good = message->bulk_size == 0 && host_call_done(worker, answer.id);
+        else if (answer.type == RG_ANSWER_UNIFIED_IN || answer.type == RG_ANSWER_UNIFIED_OUT)
+            good = shared(worker, message, &answer);
         else
             good = answer.type == RG_ANSWER_DATA && data(worker, &answer, message->bulk_size);
     }

@@ -311,3 +311,44 @@ CUresult rg_serve_rgLibraryEnumerate(struct rg_job *job, CUlibrary library, unsi
     }
     return result;
 }
+
+/* --- variables ---------------------------------------------------------------------------------------------------- */
+
+/* The managed memory that holds `address`; size 0: it is no managed memory. */
+static void managed_memory_at(CUdeviceptr address, CUdeviceptr *start, size_t *size)
+{
+    unsigned managed = 0;
+    *start = 0;
+    *size = 0;
+    if (!rg_driver.cuPointerGetAttribute || !rg_driver.cuMemGetAddressRange_v2 ||
+        rg_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS ||
+        !managed || rg_driver.cuMemGetAddressRange_v2(start, size, address) != CUDA_SUCCESS)
+        *size = 0;
+}
+
+CUresult rg_serve_rgModuleVariable(struct rg_job *job, CUmodule module, const char *name,
+                                   CUdeviceptr *address, size_t *bytes, CUdeviceptr *start, size_t *size)
+{
+    (void)job;
+    if (!rg_driver.cuModuleGetGlobal_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuModuleGetGlobal_v2(address, bytes, module, name);
+    if (result == CUDA_SUCCESS)
+        managed_memory_at(*address, start, size);
+    return result;
+}
+
+CUresult rg_serve_rgLibraryVariable(struct rg_job *job, CUlibrary library, const char *name,
+                                    unsigned int managed, CUdeviceptr *address, size_t *bytes,
+                                    CUdeviceptr *start, size_t *size)
+{
+    (void)job;
+    CUresult (*get)(CUdeviceptr *, size_t *, CUlibrary, const char *) =
+        managed ? rg_driver.cuLibraryGetManaged : rg_driver.cuLibraryGetGlobal;
+    if (!get)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = get(address, bytes, library, name);
+    if (result == CUDA_SUCCESS)
+        managed_memory_at(*address, start, size);
+    return result;
+}

@@ -316,6 +316,13 @@ static void drop_feed_memory(struct rg_worker *worker)
     }
 }
 
+/* Whether an answer of the client may have to be read while the next record is executed. */
+static bool answers_may_come(struct rg_worker *worker)
+{
+    return atomic_load_explicit(&worker->answers_due, memory_order_relaxed) ||
+           (atomic_load_explicit(&worker->unified.open, memory_order_relaxed) && rg_next_blocks(worker));
+}
+
 static void work(struct rg_thread *thread)
 {
     struct rg_worker *worker = thread->worker;
@@ -323,8 +330,7 @@ static void work(struct rg_thread *thread)
         if (!(thread->roles & RG_ROLE_DISPATCH)) {
             read_message(thread);
         } else if (worker->feed.left) {
-            if (thread->roles == RG_ROLES_ALL &&
-                atomic_load_explicit(&worker->answers_due, memory_order_relaxed) && !rg_roles_split(thread))
+            if (thread->roles == RG_ROLES_ALL && answers_may_come(worker) && !rg_roles_split(thread))
                 return;
             rg_execute_next(worker, thread);
         } else {

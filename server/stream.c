@@ -19,8 +19,11 @@ CUresult rg_serve_cuStreamDestroy_v2(struct rg_job *job, CUstream stream)
     struct rg_stream *state = stream ? rg_job_stream_state(job, stream) : NULL;
     if (!state || state->per_thread)
         return CUDA_ERROR_INVALID_HANDLE; /* the default streams are not created, so not destroyed */
+    if (!rg_driver.cuStreamDestroy_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
     rg_stream_give_slots(job->worker, state);
-    return rg_driver.cuStreamDestroy_v2 ? rg_driver.cuStreamDestroy_v2(stream) : CUDA_ERROR_NOT_SUPPORTED;
+    rg_unified_remove_stream(job->worker, stream);
+    return rg_driver.cuStreamDestroy_v2(stream);
 }
 
 CUresult rg_serve_rgHostCall(struct rg_job *job, CUstream stream, unsigned long long call,

@@ -31,6 +31,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     rg_register_all(worker->operations);
     pthread_mutex_init(&worker->send_lock, NULL);
     pthread_mutex_init(&worker->staging_lock, NULL);
+    rg_unified_init(worker);
     pthread_mutex_init(&worker->output_lock, NULL);
     pthread_mutex_init(&worker->end_lock, NULL);
     pthread_cond_init(&worker->end_changed, NULL);
@@ -203,6 +204,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_objects_fini(&worker->objects);
     rg_conn_destroy(worker->conn);
     pthread_mutex_destroy(&worker->send_lock);
+    rg_unified_fini(worker);
     pthread_mutex_destroy(&worker->staging_lock);
     pthread_mutex_destroy(&worker->output_lock);
     pthread_mutex_destroy(&worker->end_lock);

@@ -14,6 +14,7 @@
 #include "generated/proto/ops.h"
 #include "server/job.h"
 #include "server/objects.h"
+#include "server/unified.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -94,7 +95,8 @@ struct rg_image {
     uint64_t id;
     size_t total, received;
     unsigned char *data;
-    const void **parts; /* containers of objects that are still to be linked, ended by NULL; or NULL */ /* total bytes and some zeros */
+    const void **parts;
+    /* containers of objects that are still to be linked, ended by NULL; or NULL */ /* total bytes and some zeros */
 };
 
 struct rg_late_item;
@@ -106,6 +108,7 @@ struct rg_worker {
 
     pthread_mutex_t send_lock; /* the right to send; held across the system call */
     _Atomic uint64_t executed; /* sequence number of the last record executed */
+    _Atomic uint64_t served;   /* of the last whose work, if any, the driver has been given */
 
     /* roles.c; guarded by `roles` except as noted */
     pthread_mutex_t roles;
@@ -133,6 +136,7 @@ struct rg_worker {
     _Atomic uint64_t context_epoch;
 
     pthread_mutex_t staging_lock;
+    struct rg_unified unified;
 
     /* late.c */
     pthread_mutex_t late_lock;
@@ -188,6 +192,8 @@ enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice
 
 /** Executes the next record of the feed. The dispatcher; `thread` may have no role afterwards. */
 void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread);
+/** Whether the next record of the feed may block on the GPU and yet stays in order. The dispatcher. */
+bool rg_next_blocks(const struct rg_worker *worker);
 /** Reports the failure that no reply has carried. The dispatcher, before it waits for input. */
 void rg_report_failure(struct rg_worker *worker);
 

@@ -157,7 +157,7 @@ def checks(operation):
             lines += [f"    if ({wrong})", "        return rg_invalid_value();"]
             continue
         pitch, width, height = area[1:] if len(area) == 4 else ("0", area[1], "1")
-        lines += [f"    if (!rg_on_device({area[0]}, {pitch}, (size_t){width}, {height}))", "        return rg_invalid_value();"]
+        lines += [f"    if (!rg_pinned_on_device({area[0]}, {pitch}, (size_t){width}, {height}))", "        return rg_invalid_value();"]
     return lines
 
 
@@ -218,7 +218,7 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/address_map.h"',
+        lines = [HEAD, '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/pinned.h"',
                  '#include "generated/client/operations.h"', ""]
         for operation in group.operations:
             if operation.on_wire:

@@ -56,6 +56,7 @@ struct sg_variable {
     uint32_t align;
     bool constant; /* .const */
     bool external; /* .extern: no definition here */
+    bool managed;  /* .attribute(.managed): the host addresses it too */
     bool visible;  /* .visible / .weak / .common: found by cuModuleGetGlobal */
 };
 

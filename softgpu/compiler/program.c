@@ -123,6 +123,7 @@ static void describe(struct sg_program *program)
             .align = var->align,
             .constant = var->space == SG_SPACE_CONST,
             .external = var->linkage == SG_LINKAGE_EXTERN,
+            .managed = var->managed,
             .visible = var->function == NULL,
         };
     }

@@ -113,8 +113,8 @@ static CUresult place_side(const struct transfer *t, struct side *side, bool dev
                                                 : bytes <= range.size - (side->address - range.base);
     if (!inside && (!host || device))
         return CUDA_ERROR_INVALID_VALUE;
-    if (range.kind ==
-        SG_RANGE_MANAGED) /* the host sees it too: synchronous calls must have done their work */
+    if (sg_range_is_managed(
+            range.kind)) /* the host sees it too: synchronous calls must have done their work */
         side->place = PLACE_LOCKED;
     else
         side->place = !host ? PLACE_DEVICE : inside ? PLACE_LOCKED : PLACE_PAGEABLE;

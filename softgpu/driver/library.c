@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/module.h"
+#include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
 
 struct instance {
@@ -283,11 +285,33 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary handle
     return sg_module_variable(module, name, address, size);
 }
 
+/* Managed variables are asked for without a context: they are those of the current one, else of the first device's. */
+static CUresult context_of_managed(struct sg_context **context)
+{
+    CUcontext primary;
+    if (sg_enter_context(context) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    *context = sg_device(0)->primary;
+    return (*context)->retained > 0 ? CUDA_SUCCESS : cuDevicePrimaryCtxRetain(&primary, 0);
+}
+
 CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary handle, const char *name)
 {
+    CUdeviceptr found;
+    struct sg_range range;
+    struct sg_context *context;
     LIBRARY_OR_RETURN(library, handle);
-    (void)address, (void)size;
-    return name == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND; /* no managed variables exist */
+    if (name == NULL || (address == NULL && size == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(context_of_managed(&context));
+    SG_REF(struct sg_module) module = NULL;
+    SG_RETURN_IF(sg_library_module(library, context, &module));
+    SG_RETURN_IF(sg_module_variable(module, name, &found, size));
+    if (!sg_range_find(found, &range) || range.kind != SG_RANGE_MANAGED_MODULE)
+        return CUDA_ERROR_NOT_FOUND;
+    if (address != NULL)
+        *address = found;
+    return CUDA_SUCCESS;
 }
 
 /* Kernels' code is called by the engine alone: nothing in a library is a function of the host's too. */

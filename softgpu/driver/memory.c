@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/pool.h"
@@ -81,6 +82,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         return CUDA_ERROR_INVALID_VALUE;
     wait_before_free(&range, context);
     SG_RETURN_IF(sg_range_free(address, range.kind));
+    if (range.kind == SG_RANGE_MANAGED)
+        rg_advice_forget(range.base, range.size);
     if (range.kind == SG_RANGE_ASYNC)
         sg_pool_returned(range.pool, range.size);
     return (CUresult)atomic_load(&context->sticky);
@@ -201,7 +204,7 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
                                   const struct sg_range *range)
 {
     bool host = range != NULL && (range->kind == SG_RANGE_HOST || range->kind == SG_RANGE_REGISTERED);
-    bool managed = range != NULL && range->kind == SG_RANGE_MANAGED;
+    bool managed = range != NULL && sg_range_is_managed(range->kind);
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)out = range != NULL && range->pool == NULL ? sg_context_handle(range->context) : NULL;

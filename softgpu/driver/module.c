@@ -88,32 +88,47 @@ static uint64_t align_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Gives each variable its address in one allocation of the context's device. */
-static CUresult place_variables(struct sg_module *module)
+/* Allocates memory for the variables that are managed, or for those that are not, and sets their addresses. */
+static CUresult place_some(struct sg_module *module, bool managed, uint64_t *memory)
 {
     const struct sg_program *program = module->image->program;
-    uint32_t n = module->image->n_variables;
-    if (n == 0)
-        return CUDA_SUCCESS;
-    module->addresses = calloc(n, sizeof *module->addresses);
-    if (module->addresses == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    const uint32_t n = module->image->n_variables;
     uint64_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct sg_variable *v = sg_program_variable(program, i);
-        if (v->external)
+        if (v->external || v->managed != managed)
             continue;
         total = align_up(total, v->align > 16 ? v->align : 16);
         module->addresses[i] = total;
         if (__builtin_add_overflow(total, v->size > 0 ? v->size : 1, &total))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (managed)
+        total = align_up(total, 4096); /* whole pages are the host's or the device's */
     if (total > 0)
-        SG_RETURN_IF(sg_range_alloc(module->context, module->context->device, total, SG_RANGE_MODULE, NULL,
-                                    &module->variables));
+        SG_RETURN_IF(sg_range_alloc(module->context, module->context->device, total,
+                                    managed ? SG_RANGE_MANAGED_MODULE : SG_RANGE_MODULE, NULL, memory));
     for (uint32_t i = 0; i < n; i++) {
-        bool external = sg_program_variable(program, i)->external;
-        module->addresses[i] = external ? 0 : module->variables + module->addresses[i];
+        const struct sg_variable *v = sg_program_variable(program, i);
+        if (!v->external && v->managed == managed)
+            module->addresses[i] += *memory;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Gives each variable its address in an allocation of the context's device; those that are managed have pages of their
+ * own. */
+static CUresult place_variables(struct sg_module *module)
+{
+    const uint32_t n = module->image->n_variables;
+    if (n == 0)
+        return CUDA_SUCCESS;
+    module->addresses = calloc(n, sizeof *module->addresses);
+    if (module->addresses == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    SG_RETURN_IF(place_some(module, false, &module->variables));
+    SG_RETURN_IF(place_some(module, true, &module->managed));
+    for (uint32_t i = 0; i < n; i++) {
         sg_program_place(module->image->program, i, (void *)(uintptr_t)module->addresses[i]);
     }
     return CUDA_SUCCESS;
@@ -144,6 +159,8 @@ static void finish_module(struct sg_object *object)
     sg_image_release(module->image);
     if (module->variables != 0)
         sg_range_free(module->variables, SG_RANGE_MODULE);
+    if (module->managed != 0)
+        sg_range_free(module->managed, SG_RANGE_MANAGED_MODULE);
     sg_release(&module->context->object);
     free(module->functions);
     free(module->addresses);

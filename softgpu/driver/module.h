@@ -64,7 +64,8 @@ struct sg_module {
     unsigned long long generation;
     struct sg_image *image;
     struct sg_library *library; /* not owned; NULL for a module of its own */
-    uint64_t variables;         /* base of the memory of all variables, 0 if none */
+    uint64_t variables;         /* base of the memory of all variables but managed ones, 0 if none */
+    uint64_t managed;           /* of those that are managed */
     uint64_t *addresses;        /* by variable */
     struct sg_function **functions;
     struct sg_module *next; /* in context->modules */

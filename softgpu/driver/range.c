@@ -518,7 +518,8 @@ bool sg_range_set_sync_memops(uint64_t address, int value)
 
 static bool dropped_with(const struct sg_range *range, const struct sg_context *context)
 {
-    return range->context == context && range->kind != SG_RANGE_MODULE && range->pool == NULL;
+    return range->context == context && range->kind != SG_RANGE_MODULE &&
+           range->kind != SG_RANGE_MANAGED_MODULE && range->pool == NULL;
 }
 
 void sg_ranges_drop_context(struct sg_context *context)

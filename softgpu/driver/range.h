@@ -18,17 +18,23 @@
 #include "softgpu/driver/shared_file.h"
 
 enum sg_range_kind {
-    SG_RANGE_DEVICE,     /* cuMemAlloc and friends */
-    SG_RANGE_ASYNC,      /* stream-ordered, of a pool */
-    SG_RANGE_MANAGED,    /* cuMemAllocManaged */
-    SG_RANGE_MODULE,     /* variables of a module */
-    SG_RANGE_ARRAY,      /* a CUDA array's texels */
-    SG_RANGE_HOST,       /* cuMemHostAlloc */
-    SG_RANGE_REGISTERED, /* cuMemHostRegister */
-    SG_RANGE_IPC,        /* memory of another process: cuIpcOpenMemHandle */
-    SG_RANGE_MAPPED,     /* cuMemMap */
-    SG_RANGE_RESERVED,   /* cuMemAddressReserve: no memory, never found by address */
+    SG_RANGE_DEVICE,         /* cuMemAlloc and friends */
+    SG_RANGE_ASYNC,          /* stream-ordered, of a pool */
+    SG_RANGE_MANAGED,        /* cuMemAllocManaged */
+    SG_RANGE_MANAGED_MODULE, /* managed variables of a module */
+    SG_RANGE_MODULE,         /* variables of a module */
+    SG_RANGE_ARRAY,          /* a CUDA array's texels */
+    SG_RANGE_HOST,           /* cuMemHostAlloc */
+    SG_RANGE_REGISTERED,     /* cuMemHostRegister */
+    SG_RANGE_IPC,            /* memory of another process: cuIpcOpenMemHandle */
+    SG_RANGE_MAPPED,         /* cuMemMap */
+    SG_RANGE_RESERVED,       /* cuMemAddressReserve: no memory, never found by address */
 };
+
+static inline bool sg_range_is_managed(enum sg_range_kind kind)
+{
+    return kind == SG_RANGE_MANAGED || kind == SG_RANGE_MANAGED_MODULE;
+}
 
 struct sg_allocation; /* vmm.c */
 

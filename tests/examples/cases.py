@@ -226,6 +226,42 @@ def test_killed_worker(build):
         expect(after.status == 0, "the server does not serve any more", after, server.log())
 
 
+def test_lost_memory(build):
+    """The worker dies while it holds managed memory: who touches that gets SIGBUS, and a line says why."""
+    for environment in ({}, {"REMOTE_GPU_FAULTS": "signals"}):
+        with Server(build) as server:
+            result = build.run_remote([build.example("unified_memory"), "held"], server.address, timeout=NOTICE + 30,
+                                      environment=environment,
+                                      while_running=when_working(server, lambda pid: os.kill(pid, signal.SIGKILL)))
+            expect(not result.hung, "the program hangs", result, server.log())
+            expect(result.status in (-signal.SIGBUS, 128 + signal.SIGBUS), "the program was not told by SIGBUS", result)
+            expect("SIGBUS" in result.errors and "remote-gpu:" in result.errors, "remote-gpu said nothing", result)
+
+
+def faults_of_system_calls():
+    """Whether this process may have userfaultfd with faults of the kernel's own."""
+    if os.geteuid() == 0 or os.access("/dev/userfaultfd", os.R_OK | os.W_OK):
+        return True
+    try:
+        with open("/proc/sys/vm/unprivileged_userfaultfd", encoding="ascii") as setting:
+            return setting.read().strip() == "1"
+    except OSError:
+        return False
+
+
+def test_system_calls(build):
+    """read, write and stdio on memory that the device holds, and threads that block all signals."""
+    if not faults_of_system_calls():
+        print("left out: userfaultfd is not to be had here")
+        return
+    command = [build.example("unified_memory"), "calls"]
+    direct = build.run_direct(command)
+    with Server(build) as server:
+        for environment in ({}, {"REMOTE_GPU_OPT": "-all"}, {"REMOTE_GPU_FILTER": "delay:oneway=1ms"}):
+            result = build.run_remote(command, server.address, environment=environment)
+            expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
+
+
 def test_killed_server(build):
     """Server and worker die in the middle, without a word."""
     with Server(build) as server:

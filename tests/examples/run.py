@@ -30,6 +30,9 @@ VARIANTS = {
     "delay-0": ("command", {"REMOTE_GPU_FILTER": "delay:oneway=0"}),
     "delay-2ms": ("command", {"REMOTE_GPU_FILTER": "delay:oneway=2ms"}),
     "delay-2ms-plain": ("command", {"REMOTE_GPU_FILTER": "delay:oneway=2ms", "REMOTE_GPU_OPT": "-all"}),
+    "delay-500us": ("command", {"REMOTE_GPU_FILTER": "delay:oneway=500us"}),
+    "signals": ("command", {"REMOTE_GPU_FAULTS": "signals"}),
+    "signals-delay-2ms": ("command", {"REMOTE_GPU_FAULTS": "signals", "REMOTE_GPU_FILTER": "delay:oneway=2ms"}),
     "tcp": ("command", {}),
 }
 

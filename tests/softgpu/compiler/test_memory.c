@@ -375,17 +375,18 @@ Test(memory, fences_keep_a_warp_together)
     static const char *const fences[] = {"membar.gl", "membar.cta", "fence.acq_rel.gpu"};
     for (size_t i = 0; i < sizeof(fences) / sizeof(fences[0]); i++) {
         char text[2048];
-        snprintf(text, sizeof(text),
-                 ".visible .entry k(.param .u64 out) { .reg .b64 %%a<4>; .reg .b32 %%r<9>; .reg .pred %%p<3>;\n"
-                 "ld.param.u64 %%a1, [out]; mov.u32 %%r1, %%tid.x; mul.wide.u32 %%a2, %%r1, 4;\n"
-                 "add.u64 %%a2, %%a1, %%a2; bar.warp.sync -1; add.u32 %%r2, %%r1, 1;\n"
-                 "st.volatile.global.u32 [%%a2+4], %%r2; %s; setp.ne.u32 %%p1, %%r1, 0; @%%p1 bra WAIT;\n"
-                 "mov.u32 %%r3, 0; mov.u32 %%r4, 0; mov.u64 %%a3, %%a1;\n"
-                 "LOOP: add.u64 %%a3, %%a3, 4; ld.global.u32 %%r5, [%%a3]; add.u32 %%r3, %%r3, %%r5;\n"
-                 "add.u32 %%r4, %%r4, 1; setp.lt.u32 %%p2, %%r4, 32; @%%p2 bra LOOP;\n"
-                 "st.volatile.global.u32 [%%a1], %%r3;\n"
-                 "WAIT: ld.volatile.global.u32 %%r6, [%%a1]; setp.eq.u32 %%p1, %%r6, 0; @%%p1 bra WAIT; ret; }\n",
-                 fences[i]);
+        snprintf(
+            text, sizeof(text),
+            ".visible .entry k(.param .u64 out) { .reg .b64 %%a<4>; .reg .b32 %%r<9>; .reg .pred %%p<3>;\n"
+            "ld.param.u64 %%a1, [out]; mov.u32 %%r1, %%tid.x; mul.wide.u32 %%a2, %%r1, 4;\n"
+            "add.u64 %%a2, %%a1, %%a2; bar.warp.sync -1; add.u32 %%r2, %%r1, 1;\n"
+            "st.volatile.global.u32 [%%a2+4], %%r2; %s; setp.ne.u32 %%p1, %%r1, 0; @%%p1 bra WAIT;\n"
+            "mov.u32 %%r3, 0; mov.u32 %%r4, 0; mov.u64 %%a3, %%a1;\n"
+            "LOOP: add.u64 %%a3, %%a3, 4; ld.global.u32 %%r5, [%%a3]; add.u32 %%r3, %%r3, %%r5;\n"
+            "add.u32 %%r4, %%r4, 1; setp.lt.u32 %%p2, %%r4, 32; @%%p2 bra LOOP;\n"
+            "st.volatile.global.u32 [%%a1], %%r3;\n"
+            "WAIT: ld.volatile.global.u32 %%r6, [%%a1]; setp.eq.u32 %%p1, %%r6, 0; @%%p1 bra WAIT; ret; }\n",
+            fences[i]);
         struct sg_program *program = program_of(text);
         uint32_t out[33] = {0};
         const void *params[1] = {out};

@@ -1,0 +1,58 @@
+/* unified_pages.h - what unified.c and live.c know of a share. See unified.h. */
+#ifndef RG_CLIENT_UNIFIED_PAGES_H
+#define RG_CLIENT_UNIFIED_PAGES_H
+
+#include "client/faults.h"
+#include "client/unified.h"
+
+#include <sys/uio.h>
+
+struct rg_session;
+
+enum rg_page_state {
+    RG_PAGE_DEVICE,
+    RG_PAGE_LIVE,
+    RG_PAGE_LOST, /* nobody's any more: zeros, or SIGBUS */
+    RG_PAGE_SHARED,
+    RG_PAGE_DIRTY,
+    RG_PAGE_FRESH
+};
+
+/** The host holds the page alone, or with the device for reading. */
+static inline bool rg_page_held(unsigned char state)
+{
+    return state >= RG_PAGE_SHARED;
+}
+
+struct rg_pages {
+    uint64_t start, size;
+    uint64_t id; /* no two shares ever had the same */
+    uint64_t context;
+    struct rg_session *session;
+    enum rg_unified_kind kind;
+    bool watched;  /* since the device first got it */
+    bool expected; /* the host will want all of it */
+    struct rg_watch watch;
+    size_t n_pages, n_held, n_live;
+    size_t next_fetch, stretch;   /* pages: where the last fetch ended, how much the next one takes */
+    size_t next_write, write_run; /* the same of pages that were opened for writing */
+    unsigned char state[];        /* enum rg_page_state */
+};
+
+/** Runs of bytes on their way to the worker; sent when there are many, and by rg_outgoing_send. */
+struct rg_outgoing {
+    struct rg_session *session;
+    uint64_t context;
+    size_t n, bytes;
+    uint64_t heads[256][2];
+    struct iovec parts[512];
+};
+
+void rg_outgoing_begin(struct rg_outgoing *out, struct rg_session *session, uint64_t context);
+/** The bytes at `address`, which must stay as they are until they have left. */
+void rg_outgoing_add(struct rg_outgoing *out, uint64_t address, uint64_t size);
+/** Bytes for `address` that lie at `data`. */
+void rg_outgoing_add_from(struct rg_outgoing *out, uint64_t address, const void *data, uint64_t size);
+void rg_outgoing_send(struct rg_outgoing *out);
+
+#endif
