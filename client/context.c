@@ -134,6 +134,12 @@ static void forget_contents(uint64_t context)
         atomic_store(&shadow->sticky, CUDA_SUCCESS);
 }
 
+void rg_context_ended(uint64_t context)
+{
+    forget_contents(context);
+    rg_handle_delete(RG_KIND_CONTEXT, context);
+}
+
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     CUresult status = allowed_on(dev);

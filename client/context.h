@@ -16,5 +16,7 @@ uint64_t rg_context_current(void);
  */
 extern atomic_bool rg_contexts_suspect;
 void rg_context_find_failed(void);
+/** A context has ended by another call than those that destroy contexts: forgets what is known of it and in it. */
+void rg_context_ended(uint64_t context);
 
 #endif

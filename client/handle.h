@@ -27,6 +27,7 @@ struct rg_context {
     unsigned api_version;
     bool primary;
     _Atomic CUresult sticky; /* of a fault that ended its usefulness */
+    uint64_t green;          /* the green context that it is the context of; 0: none */
 };
 
 struct rg_stream {
@@ -82,8 +83,15 @@ struct rg_array {
     size_t texel_size;
 };
 
+/** A green context: the ordinary context of it, once it was asked for (client/resource.c). */
+struct rg_green {
+    CUdevice device;
+    uint64_t context;
+};
+
 struct rg_shadow {
     union {
+        struct rg_green green;
         struct rg_context context;
         struct rg_stream stream;
         struct rg_event event;

@@ -2,6 +2,8 @@
  * stream.c - streams and host functions. A stream's flags, priority and context are answered here; host functions are registered and run when the worker says
  * that the stream has reached them (transfer.c).
  */
+#include "client/stream.h"
+
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
@@ -15,6 +17,11 @@
 #include <stdatomic.h>
 
 static atomic_ullong next_id = 16; /* the default streams have small ones */
+
+unsigned long long rg_stream_next_id(void)
+{
+    return atomic_fetch_add(&next_id, 1);
+}
 
 static CUresult create(CUstream *phStream, unsigned flags, int priority, bool with_priority)
 {
@@ -30,7 +37,7 @@ static CUresult create(CUstream *phStream, unsigned flags, int priority, bool wi
         (struct rg_stream){.context = rg_context_current(),
                            .flags = flags,
                            .priority = priority,
-                           .id = atomic_fetch_add(&next_id, 1)};
+                           .id = rg_stream_next_id()};
     status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority)
                            : rg_op_cuStreamCreate(&stream, flags);
     if (status == CUDA_SUCCESS)

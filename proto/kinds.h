@@ -29,6 +29,8 @@ enum rg_kind {
     RG_KIND_LINK,
     RG_KIND_ALLOCATION, /* CUmemGenericAllocationHandle */
     RG_KIND_ARRAY,
+    RG_KIND_GREEN,     /* CUgreenCtx */
+    RG_KIND_RESOURCES, /* CUdevResourceDesc */
     RG_KIND_GRAPH, /* a graph that the worker launches: CUgraphExec */
     RG_KIND_COUNT
 };

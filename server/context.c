@@ -122,6 +122,21 @@ CUresult rg_serve_cuCtxDestroy_v2(struct rg_job *job, CUcontext ctx)
     return result;
 }
 
+CUresult rg_serve_cuGreenCtxDestroy(struct rg_job *job, CUgreenCtx green)
+{
+    CUcontext object = NULL;
+    if (!rg_driver.cuGreenCtxDestroy || !rg_driver.cuCtxFromGreenCtx)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct rg_context *context =
+        rg_driver.cuCtxFromGreenCtx(&object, green) == CUDA_SUCCESS ? state_of(job, object) : NULL;
+    if (context)
+        empty(job, context);
+    CUresult result = rg_driver.cuGreenCtxDestroy(green);
+    if (context && result == CUDA_SUCCESS)
+        ended(job, context);
+    return result;
+}
+
 struct search {
     CUdevice device;
     struct rg_context *found;

@@ -498,6 +498,15 @@ static void multicast(void)
     TRY(cuMulticastCreate(&handle, &about));
 }
 
+/* What a device without such things says. */
+static void resources(void)
+{
+    CUdevResource resource;
+    memset(&resource, 0, sizeof resource);
+    TRY(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    TRY(cuCtxGetDevResource(c, &resource, CU_DEV_RESOURCE_TYPE_SM));
+}
+
 static void refused(void)
 {
     char luid[8];
@@ -541,6 +550,7 @@ int main(void)
     tensor_maps();
     core_dumps();
     multicast();
+    resources();
     refused();
     TRY(cuCtxDestroy_v2(c));
     (void)sz;

@@ -1,0 +1,140 @@
+/*
+ * resource.c - device resources and green contexts. A resource is a structure with the driver's own data in it, which the
+ * driver believes; so the worker keeps all that it has given out, and takes back no other.
+ */
+#include "generated/server/serve.h"
+#include "server/worker.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEPT_MAX 4096
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CUdevResource *kept;
+static size_t n_kept;
+
+static bool is_known(const CUdevResource *resource)
+{
+    bool known = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n_kept && !known; i++)
+        known = memcmp(&kept[i], resource, sizeof *resource) == 0;
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
+/* Keeps what goes to the client. */
+static CUresult keep(const CUdevResource *resource)
+{
+    if (is_known(resource))
+        return CUDA_SUCCESS;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    CUdevResource *more = n_kept < KEPT_MAX ? realloc(kept, (n_kept + 1) * sizeof *more) : NULL;
+    if (more) {
+        kept = more;
+        kept[n_kept++] = *resource;
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult rg_serve_cuDeviceGetDevResource(struct rg_job *job, CUdevice device, CUdevResource *resource,
+                                         CUdevResourceType type)
+{
+    (void)job;
+    if (!rg_driver.cuDeviceGetDevResource)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuDeviceGetDevResource(device, resource, type);
+    return result == CUDA_SUCCESS ? keep(resource) : result;
+}
+
+CUresult rg_serve_cuCtxGetDevResource(struct rg_job *job, CUcontext context, CUdevResource *resource,
+                                      CUdevResourceType type)
+{
+    (void)job;
+    if (!rg_driver.cuCtxGetDevResource)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuCtxGetDevResource(context, resource, type);
+    return result == CUDA_SUCCESS ? keep(resource) : result;
+}
+
+CUresult rg_serve_cuGreenCtxGetDevResource(struct rg_job *job, CUgreenCtx green, CUdevResource *resource,
+                                           CUdevResourceType type)
+{
+    (void)job;
+    if (!rg_driver.cuGreenCtxGetDevResource)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuGreenCtxGetDevResource(green, resource, type);
+    return result == CUDA_SUCCESS ? keep(resource) : result;
+}
+
+CUresult rg_serve_rgSmResourceSplit(struct rg_job *job, const CUdevResource *input, unsigned int capacity,
+                                    unsigned int flags, unsigned int minimum, unsigned int *groups,
+                                    CUdevResource *result, CUdevResource *remaining)
+{
+    (void)job;
+    if (!rg_driver.cuDevSmResourceSplitByCount)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!is_known(input))
+        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    *groups = capacity;
+    CUresult status = rg_driver.cuDevSmResourceSplitByCount(capacity ? result : NULL, groups, input,
+                                                            remaining, flags, minimum);
+    for (unsigned i = 0; i < capacity && i < *groups && status == CUDA_SUCCESS; i++)
+        status = keep(&result[i]);
+    return status == CUDA_SUCCESS ? keep(remaining) : status;
+}
+
+CUresult rg_serve_cuDevResourceGenerateDesc(struct rg_job *job, uint64_t handle, CUdevResource *resources,
+                                            unsigned int count)
+{
+    CUdevResourceDesc made = NULL;
+    if (!rg_driver.cuDevResourceGenerateDesc)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    for (unsigned i = 0; i < count; i++)
+        if (!is_known(&resources[i]))
+            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    CUresult result = rg_driver.cuDevResourceGenerateDesc(&made, resources, count);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_RESOURCES, handle, made);
+    return result;
+}
+
+CUresult rg_serve_cuGreenCtxCreate(struct rg_job *job, uint64_t handle, CUdevResourceDesc desc,
+                                   CUdevice device, unsigned int flags)
+{
+    CUgreenCtx made = NULL;
+    if (!rg_driver.cuGreenCtxCreate || !rg_driver.cuGreenCtxDestroy || !rg_driver.cuCtxFromGreenCtx)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuGreenCtxCreate(&made, desc, device, flags);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_GREEN, handle, made);
+    return result;
+}
+
+CUresult rg_serve_rgGreenContext(struct rg_job *job, CUgreenCtx green, uint64_t context)
+{
+    CUcontext object = NULL;
+    if (!rg_driver.cuCtxFromGreenCtx)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuCtxFromGreenCtx(&object, green);
+    if (result == CUDA_SUCCESS)
+        rg_job_found(job, RG_KIND_CONTEXT, context, object);
+    return result;
+}
+
+CUresult rg_serve_rgGreenStreamCreate(struct rg_job *job, uint64_t stream, CUgreenCtx green,
+                                      unsigned int flags, int priority)
+{
+    CUstream made = NULL;
+    if (!rg_driver.cuGreenCtxStreamCreate)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuGreenCtxStreamCreate(&made, green, flags, priority);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_STREAM, stream, made);
+    return result;
+}
