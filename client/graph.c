@@ -24,6 +24,11 @@ bool rg_graph_event_known(CUevent event)
     return rg_handle_known(RG_KIND_EVENT, (uint64_t)event);
 }
 
+bool rg_graph_is_kernel(CUfunction function)
+{
+    return rg_handle_kind((uint64_t)function) == RG_KIND_KERNEL;
+}
+
 bool rg_graph_array_known(CUarray array)
 {
     return rg_handle_known(RG_KIND_ARRAY, (uint64_t)array);

@@ -27,6 +27,12 @@ bool rg_graph_event_known(CUevent event)
     return object != NULL;
 }
 
+bool rg_graph_is_kernel(CUfunction function)
+{
+    SG_REF(struct sg_object) object = sg_handle_get(function, SG_KIND_KERNEL);
+    return object != NULL;
+}
+
 bool rg_graph_array_known(CUarray array)
 {
     SG_REF(struct sg_object) object = sg_handle_get(array, SG_KIND_ARRAY);

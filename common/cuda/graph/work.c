@@ -110,7 +110,8 @@ static CUresult kernel_work(const CUgraphNodeParams *params, struct rg_graph_wor
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     work->params.kernel.func = function;
-    work->params.kernel.kern = NULL;
+    /* Who asks finds it by either name: the runtime knows its kernels by `kern`. */
+    work->params.kernel.kern = rg_graph_is_kernel(function) ? (CUkernel)function : NULL;
     work->params.kernel.extra = NULL;
     void **pointers = (void **)(void *)work->data;
     work->params.kernel.kernelParams = n ? pointers : NULL;
