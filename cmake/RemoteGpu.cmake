@@ -110,6 +110,11 @@ function(rg_loadable name)
     endif()
     if(ARG_SONAME)
         target_link_options(${name} PRIVATE -Wl,-soname,${ARG_SONAME})
+        # Some programs open libcuda.so, the name that is for linkers.
+        string(REGEX REPLACE "[.]so[.][0-9]+$" ".so" short ${out})
+        add_custom_command(TARGET ${name} POST_BUILD COMMAND ${CMAKE_COMMAND} -E create_symlink
+                           ${out} ${RG_STAGE_LIB}/${ARG_SUBDIR}/${short})
+        install(FILES ${RG_STAGE_LIB}/${ARG_SUBDIR}/${short} DESTINATION ${RG_LIBDIR}/${ARG_SUBDIR})
     endif()
     set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS ${ARG_EXPORTS})
     install(TARGETS ${name} LIBRARY DESTINATION ${RG_LIBDIR}/${ARG_SUBDIR})

@@ -130,6 +130,33 @@ def test_local(build):
     expect(wait_until(lambda: not marked_processes(mark), 10), "processes are left: %s" % marked_processes(mark))
 
 
+OPEN_BY_NAMES = """
+import ctypes, sys
+handles = set()
+for name in sys.argv[1:]:
+    library = ctypes.CDLL(name)
+    handles.add(library._handle)
+    count = ctypes.c_int()
+    print(library.cuInit(0), library.cuDeviceGetCount(ctypes.byref(count)), count.value)
+print(len(handles), "object")
+"""
+
+
+def test_library_names(build):
+    """The library is one object under all the names that programs open: libcuda.so.1, libcuda.so, a path."""
+    with tempfile.TemporaryDirectory() as folder, Server(build) as server:
+        for library in (build.lib_dir, build.soft_dir):
+            link = os.path.join(folder, os.path.basename(library))
+            os.symlink(os.path.join(library, "libcuda.so.1"), link)
+            command = [sys.executable, "-c", OPEN_BY_NAMES, "libcuda.so.1", "libcuda.so", link]
+            if library == build.soft_dir:
+                results = [build.run_direct(command)]
+            else:
+                results = [build.run_remote(command, server.address), build.run_by_path(command, server.address)]
+            for result in results:
+                expect(result.output == "0 0 1\n" * 3 + "1 object\n", "a name does not lead to the library", result)
+
+
 def marked_processes(mark):
     """The process ids of all processes that inherited the mark in their environment."""
     found = []
