@@ -37,6 +37,12 @@ struct rg_call {
     uint16_t op;
 };
 
+/**
+ * Puts the server's number of the device into each of the `count` structures of `size` bytes that were written last, which
+ * have a CUmemLocation at `offset`.
+ */
+void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t offset);
+
 /** Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return. */
 CUresult rg_call_allowed(unsigned flags);
 /**

@@ -231,6 +231,18 @@ CUdevice rg_call_device(const struct rg_call *call, CUdevice device)
     return rg_several_servers() ? rg_device_there(call->session, device) : device;
 }
 
+void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t offset)
+{
+    for (size_t i = 1; i <= count && rg_several_servers(); i++) {
+        CUmemLocation location;
+        unsigned char *at = call->writer.at - i * size + offset;
+        memcpy(&location, at, sizeof location);
+        if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+            location.id = rg_device_there(call->session, location.id);
+        memcpy(at, &location, sizeof location);
+    }
+}
+
 /* Appends a record's header to the current batch, which has room; the lock is held. */
 static unsigned char *append(struct rg_command *command, const struct rg_lane *lane, uint16_t number,
                              uint32_t size)

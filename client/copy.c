@@ -294,6 +294,8 @@ CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr s
         return rg_capture_refuse(NULL);
     if (ByteCount && crosses(dstDevice, ByteCount, srcDevice, ByteCount, ByteCount, 1, NULL, false, &status))
         return status;
+    if (!rg_on_device(dstDevice, 0, ByteCount, 1) || !rg_on_device(srcDevice, 0, ByteCount, 1))
+        return CUDA_ERROR_INVALID_VALUE;
     return rg_op_cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
 }
 
@@ -312,6 +314,8 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
     if (ByteCount &&
         crosses(dstDevice, ByteCount, srcDevice, ByteCount, ByteCount, 1, hStream, true, &status))
         return status;
+    if (!rg_on_device(dstDevice, 0, ByteCount, 1) || !rg_on_device(srcDevice, 0, ByteCount, 1))
+        return CUDA_ERROR_INVALID_VALUE;
     return rg_op_cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 

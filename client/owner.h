@@ -35,6 +35,12 @@ static inline uint64_t rg_owner_of_address(uint64_t address)
     return rg_several_servers() ? rg_owner_look_up_address(address) : 0;
 }
 
+/** Owner of a place where memory may be. */
+static inline uint64_t rg_owner_of_location(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? rg_owner_of_device(location->id) : 0;
+}
+
 /** The session an owner means: for 0 that of the current context, or the first. */
 struct rg_session *rg_owner_session(uint64_t owner);
 /** Whether two owners mean different servers. */

@@ -7,6 +7,7 @@
 #include "client/address_map.h"
 #include "client/call.h"
 #include "client/handle.h"
+#include "client/owner.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -17,6 +18,7 @@
 struct object {
     struct object *next;
     unsigned long long number;
+    const struct rg_session *session; /* whose number it is */
     bool surface, has_view;
     CUDA_RESOURCE_DESC resource;
     CUDA_TEXTURE_DESC texture;
@@ -29,6 +31,7 @@ static struct object *buckets[BUCKETS];
 static void add(struct object *object)
 {
     pthread_mutex_lock(&lock);
+    object->session = rg_session_current();
     object->next = buckets[object->number % BUCKETS];
     buckets[object->number % BUCKETS] = object;
     pthread_mutex_unlock(&lock);
@@ -39,7 +42,8 @@ static bool find(unsigned long long number, bool surface, bool remove, struct ob
 {
     pthread_mutex_lock(&lock);
     struct object **link = &buckets[number % BUCKETS];
-    while (*link && ((*link)->number != number || (*link)->surface != surface))
+    const struct rg_session *session = rg_session_current();
+    while (*link && ((*link)->number != number || (*link)->surface != surface || (*link)->session != session))
         link = &(*link)->next;
     struct object *object = *link;
     if (object)

@@ -10,6 +10,7 @@
 #include "client/call.h"
 #include "client/device.h"
 #include "client/handle.h"
+#include "client/lane.h"
 #include "client/owner.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
@@ -74,10 +75,11 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
     int n_held = 0;
     while (n_held < ATTEMPTS) {
         CUdeviceptr address = 0;
+        const struct rg_session *session = rg_owner_session(rg_owner_of_address(addr));
         status = rg_op_cuMemAddressReserve(&address, size, alignment, addr, flags);
         if (status != CUDA_SUCCESS)
             break;
-        if (rg_map_reserve(rg_session_current()->number, address, size)) {
+        if (rg_map_reserve(session->number, address, size)) {
             *ptr = address;
             break;
         }
@@ -144,7 +146,14 @@ static CUresult retain_remotely(CUmemGenericAllocationHandle *handle, void *addr
     if (!proposed)
         return CUDA_ERROR_OUT_OF_MEMORY;
     allocation_of(proposed)->device = device;
+    struct rg_lane *lane = rg_lane_current();
+    if (!lane) {
+        rg_handle_delete(RG_KIND_ALLOCATION, proposed);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    lane->target = rg_device_session(device);
     CUresult status = rg_op_cuMemRetainAllocationHandle(&found, address);
+    lane->target = NULL;
     status = rg_handle_found(RG_KIND_ALLOCATION, proposed, found, status);
     if (status == CUDA_SUCCESS) {
         allocation_of(found)->references++;
@@ -182,6 +191,9 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
     if (!prop || !allocation_of(handle))
         return CUDA_ERROR_INVALID_VALUE;
     status = rg_op_cuMemGetAllocationPropertiesFromHandle(prop, handle);
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        prop->location.id =
+            rg_device_here(rg_owner_session(rg_owner_of(RG_KIND_ALLOCATION, handle)), prop->location.id);
     prop->win32HandleMetaData = NULL; /* never an address of the worker's */
     return status;
 }
@@ -197,6 +209,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     const struct rg_allocation *allocation = allocation_of(handle);
     if (!ptr || !size || !allocation)
         return CUDA_ERROR_INVALID_VALUE;
+    if (rg_owners_apart(rg_owner_of_address(ptr), rg_owner_of(RG_KIND_ALLOCATION, handle)))
+        return rg_unsupported("cuMemMap of memory of one server at an address that was reserved on another");
     const struct rg_range range = {.start = ptr,
                                    .size = size,
                                    .kind = RG_RANGE_VIRTUAL,

@@ -4,6 +4,8 @@ from .text import HEAD, write
 
 # Objects that belong to no context: each server has its own under the same handle.
 ON_ALL_SERVERS = ("LIBRARY", "KERNEL")
+# Structures that name a device, and where.
+LOCATIONS = {"CUmemAllocationProp": "location", "CUmemAccessDesc": "location", "CUmemPoolProps": "location", "CUmemLocation": None}
 KIND_ERROR = {"CONTEXT": "CUDA_ERROR_INVALID_CONTEXT", "POOL": "CUDA_ERROR_INVALID_VALUE", "ALLOCATION": "CUDA_ERROR_INVALID_VALUE"}
 
 
@@ -28,6 +30,15 @@ def size_of(operation):
     return " + ".join([str(fixed)] + variable)
 
 
+def place(p, count):
+    """Puts the server's number of the device into the structures that have just been written."""
+    if p.pointee not in LOCATIONS:
+        return []
+    member = LOCATIONS[p.pointee]
+    offset = f"offsetof({p.pointee}, {member})" if member else "0"
+    return [f"rg_call_place(&call, sizeof *{p.name}, {count}, {offset});"]
+
+
 def encode(p):
     w = "&call.writer"
     if p.role == "value":
@@ -44,12 +55,12 @@ def encode(p):
         if p.optional:
             return [f"rg_put_u32({w}, {p.name} != NULL);", f"if ({p.name})",
                     f"    rg_put({w}, {p.name}, sizeof *{p.name});"]
-        return [f"rg_put({w}, {p.name}, sizeof *{p.name});"]
+        return [f"rg_put({w}, {p.name}, sizeof *{p.name});"] + place(p, "1")
     if p.role == "string":
         return [f"rg_put_string({w}, {p.name});"]
     if p.role == "in-array":
         return [f"rg_put_u64({w}, (uint64_t)({p.count}));",
-                f"rg_put({w}, {p.name}, (size_t)({p.count}) * sizeof *{p.name});"]
+                f"rg_put({w}, {p.name}, (size_t)({p.count}) * sizeof *{p.name});"] + place(p, f"(size_t)({p.count})")
     if p.role == "bytes":
         return [f"rg_put_u64({w}, (uint64_t)({p.count}));", f"rg_put({w}, {p.name}, (size_t)({p.count}));"]
     return []
@@ -97,6 +108,10 @@ def owner(operation):
     for p in operation.parameters:
         if p.role == "value" and p.type.startswith("CUdeviceptr"):
             return f"rg_owner_of_address({p.name})"
+    for p in operation.parameters:
+        if p.role == "in" and p.pointee in LOCATIONS:
+            member = LOCATIONS[p.pointee]
+            return f"rg_owner_of_location({'&' + p.name + '->' + member if member else p.name})"
     return "0"
 
 

@@ -73,6 +73,10 @@ Test(address_map, reservations)
     cr_assert(rg_map_reserve(0, BASE, 0x1000));
     cr_assert(!rg_map_reserve(0, BASE + 0xf000, 0x2000), "memory in use is");
     cr_assert(rg_map_reserve(0, BASE + 0x20000, 0x1000));
+    cr_assert(!rg_map_reserve(1, BASE + 0x20000, 0x100), "what is another server's stays that");
+    cr_assert(!rg_map_reserve(1, BASE + 0x1f000, 0x3000));
+    cr_assert_eq(rg_map_reserved_by(BASE + 0x20fff), 0);
+    cr_assert_eq(rg_map_reserved_by(BASE + 0x21000), -1);
     cr_assert(rg_map_reserve(0, BASE + 0x11000, 0x20000), "over a reservation in the middle");
     cr_assert_eq(*(char *)used, 42);
     void *again = mmap((void *)(BASE + 0x5000), 4096, PROT_READ,

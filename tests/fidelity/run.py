@@ -1,8 +1,11 @@
 """Runs a program directly on the software device and remotely in several ways; its transcripts must be the same.
 
-usage: run.py BUILD_FOLDER PROGRAM [ARGUMENT…]
+usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [ARGUMENT…]
+
+servers=1,2: two servers, with 1 and 2 devices, that the program uses together; directly, one device has as many.
 """
 
+import contextlib
 import difflib
 import os
 import sys
@@ -25,14 +28,19 @@ WAYS = {
 
 def main():
     build = Build(sys.argv[1])
-    command = [os.path.join(sys.argv[1], "tests", sys.argv[2])] + sys.argv[3:]
-    direct = build.run_direct(command)
+    arguments, counts = sys.argv[3:], []
+    if arguments and arguments[0].startswith("servers="):
+        counts = [int(count) for count in arguments.pop(0)[len("servers="):].split(",")]
+    command = [os.path.join(sys.argv[1], "tests", sys.argv[2])] + arguments
+    direct = build.run_direct(command, environment={"SOFTGPU_DEVICES": str(sum(counts) or 1)})
     lines = direct.output.splitlines()
     print("directly: %s, %d lines" % (direct.describe(), len(lines)))
-    good = direct.status == 0 and (len(lines) > 100 or len(sys.argv) > 3)
-    with Server(build) as server:
+    good = direct.status == 0 and (len(lines) > 100 or arguments)
+    with contextlib.ExitStack() as stack:
+        address = ",".join(stack.enter_context(Server(build, environment={"SOFTGPU_DEVICES": str(count)})).address
+                           for count in counts or [1])
         for way, environment in WAYS.items():
-            remote = build.run_remote(command, server.address, environment=environment)
+            remote = build.run_remote(command, address, environment=environment)
             same = remote.output == direct.output and remote.status == direct.status
             print("%s: %s" % (way, "the same" if same else remote.describe()))
             if not same:

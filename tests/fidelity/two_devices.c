@@ -1,0 +1,269 @@
+/*
+ * two_devices.c - right and wrong use of two devices at once. Prints a transcript: calls, results, error codes, digests.
+ * Nothing in it depends on whether the devices can reach each other.
+ */
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIZE ((size_t)3 << 20)
+
+static CUcontext contexts[2];
+static CUdeviceptr memory[2];
+static CUstream streams[2];
+static CUevent events[2];
+static unsigned char *host;
+
+static CUresult told(const char *call, CUresult result)
+{
+    const char *name = "?";
+    cuGetErrorName(result, &name);
+    printf("%s: %s\n", call, name);
+    return result;
+}
+#define TELL(call) told(#call, call)
+
+static void current(int device)
+{
+    printf("--- device %d is current\n", device);
+    if (cuCtxSetCurrent(contexts[device]) != CUDA_SUCCESS)
+        exit(1);
+}
+
+static void digest(const char *what, CUdeviceptr from, size_t size)
+{
+    unsigned long long sum = 1469598103934665603ull;
+    CUresult result = cuMemcpyDtoH_v2(host, from, size);
+    for (size_t i = 0; i < size; i++)
+        sum = (sum ^ host[i]) * 1099511628211ull;
+    printf("%s: %d, %016llx\n", what, (int)result, result == CUDA_SUCCESS ? sum : 0);
+}
+
+static void make(int device)
+{
+    if (cuDevicePrimaryCtxRetain(&contexts[device], device) != CUDA_SUCCESS)
+        exit(1);
+    current(device);
+    TELL(cuMemAlloc_v2(&memory[device], SIZE));
+    TELL(cuStreamCreate(&streams[device], CU_STREAM_NON_BLOCKING));
+    TELL(cuEventCreate(&events[device], 0));
+    TELL(cuMemsetD32_v2(memory[device], 0x01020304 * (device + 1), SIZE / 4));
+    TELL(cuCtxSynchronize()); /* the streams do not wait for it */
+}
+
+static void attributes(int device)
+{
+    CUdevice ordinal = -1;
+    CUcontext context = NULL;
+    unsigned type = 0, flags = 7;
+    int number = -1, active = -1;
+    CUdevice again = -1;
+    char bus[32] = "";
+    TELL(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory[device] + 5));
+    TELL(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, memory[device]));
+    TELL(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory[device]));
+    printf("device %d, right context %d, type %u\n", ordinal, context == contexts[device], type);
+    TELL(cuStreamGetDevice(streams[device], &number));
+    TELL(cuStreamGetCtx(streams[device], &context));
+    TELL(cuDevicePrimaryCtxGetState(device, &flags, &active));
+    printf("stream of %d, right context %d, flags %u, active %d\n", number, context == contexts[device],
+           flags, active);
+    TELL(cuDeviceGetPCIBusId(bus, sizeof bus, device));
+    TELL(cuDeviceGetByPCIBusId(&again, bus));
+    printf("by its address: %d\n", again);
+}
+
+/* While `here` is current, in the stream of either device. */
+static void copies(int here)
+{
+    current(here);
+    for (int in = 0; in < 2; in++) {
+        CUstream stream = streams[in];
+        int there = 1 - here;
+        memset(host, 0x40 + in + here * 2, SIZE);
+        printf("in the stream of %d\n", in);
+        TELL(cuMemcpyHtoDAsync_v2(memory[there], host, SIZE / 2, stream));
+        TELL(cuMemcpyDtoDAsync_v2(memory[here] + 16, memory[there], SIZE / 3, stream));
+        TELL(cuMemcpyPeerAsync(memory[there] + SIZE / 2, contexts[there], memory[here], contexts[here],
+                               SIZE / 4, stream));
+        TELL(cuMemcpyAsync(memory[here] + SIZE / 2, memory[there] + SIZE / 2 + 3, SIZE / 4, stream));
+        TELL(cuStreamSynchronize(stream));
+        digest("here", memory[here], SIZE);
+        digest("there", memory[there], SIZE);
+    }
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .srcDevice = memory[here],
+                          .srcPitch = 4096,
+                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .dstDevice = memory[1 - here],
+                          .dstPitch = 3000,
+                          .dstXInBytes = 7,
+                          .dstY = 2,
+                          .srcXInBytes = 9,
+                          .WidthInBytes = 2500,
+                          .Height = 100};
+    TELL(cuMemcpy2D_v2(&rows));
+    TELL(cuMemcpy2DAsync_v2(&rows, streams[1 - here]));
+    TELL(cuStreamSynchronize(streams[1 - here]));
+    digest("rows", memory[1 - here], SIZE);
+    TELL(cuMemcpyPeer(memory[here], contexts[here], memory[1 - here], contexts[1 - here], SIZE));
+    TELL(cuMemcpy(memory[1 - here] + 1, memory[here], SIZE - 1));
+    digest("all", memory[1 - here], SIZE);
+    TELL(cuMemcpyPeer(memory[here], contexts[here], memory[1 - here], contexts[1 - here], SIZE + 1));
+    TELL(cuMemcpyDtoD_v2(memory[here] + 1, memory[1 - here], SIZE));
+    TELL(cuMemcpyPeer(memory[here], NULL, memory[1 - here], contexts[1 - here], SIZE));
+}
+
+static void ordering(void)
+{
+    float milliseconds;
+    current(0);
+    TELL(cuEventRecord(events[0], streams[0]));
+    TELL(cuEventRecord(events[0], streams[1]));
+    TELL(cuEventRecord(events[1], streams[0]));
+    TELL(cuEventRecord(events[1], NULL));
+    TELL(cuStreamWaitEvent(streams[1], events[0], 0));
+    TELL(cuStreamWaitEvent(streams[1], events[0], 2));
+    TELL(cuStreamWaitEvent(NULL, events[1], 0));
+    current(1);
+    TELL(cuEventRecord(events[1], streams[1]));
+    TELL(cuStreamWaitEvent(streams[0], events[1], 0));
+    TELL(cuStreamSynchronize(streams[0]));
+    TELL(cuStreamSynchronize(streams[1]));
+    TELL(cuEventSynchronize(events[0]));
+    TELL(cuEventQuery(events[1]));
+    TELL(cuEventElapsedTime(&milliseconds, events[0], events[1]));
+    TELL(cuEventElapsedTime(&milliseconds, events[0], events[0]));
+}
+
+static void pools(int device)
+{
+    CUmemoryPool pool = NULL, found = NULL;
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    CUdeviceptr address = 0;
+    CUdevice ordinal = -1;
+    current(device);
+    TELL(cuMemPoolCreate(&pool, &properties));
+    TELL(cuDeviceGetDefaultMemPool(&found, device));
+    TELL(cuMemAllocFromPoolAsync(&address, 1 << 16, pool, streams[device]));
+    TELL(cuMemsetD8Async(address, 9, 1 << 16, streams[device]));
+    TELL(cuStreamSynchronize(streams[device]));
+    TELL(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+    printf("of device %d\n", ordinal);
+    TELL(cuMemcpy(memory[1 - device], address, 1 << 16));
+    digest("from the pool", memory[1 - device], SIZE);
+    TELL(cuMemFreeAsync(address, streams[device]));
+    TELL(cuMemPoolDestroy(pool));
+}
+
+static void mappings(int device)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}},
+                        answer = {.type = CU_MEM_ALLOCATION_TYPE_INVALID};
+    CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    unsigned long long flags = 0;
+    size_t granularity = 0;
+    CUdeviceptr address;
+    CUdevice ordinal = -1;
+    current(device);
+    TELL(cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    TELL(cuMemAddressReserve(&address, granularity, 0, 0, 0));
+    TELL(cuMemCreate(&handle, granularity, &properties, 0));
+    TELL(cuMemMap(address, granularity, 0, handle, 0));
+    TELL(cuMemSetAccess(address, granularity, &access, 1));
+    TELL(cuMemGetAccess(&flags, &access.location, address));
+    TELL(cuMemGetAllocationPropertiesFromHandle(&answer, handle));
+    TELL(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+    printf("flags %llu, of device %d and %d\n", flags, answer.location.id, ordinal);
+    TELL(cuMemsetD8_v2(address, 5, granularity));
+    TELL(cuMemcpy(memory[1 - device], address, 4096));
+    digest("from the mapping", memory[1 - device], SIZE);
+    TELL(cuMemUnmap(address, granularity));
+    TELL(cuMemRelease(handle));
+    TELL(cuMemAddressFree(address, granularity));
+}
+
+/* One library, whose kernels belong to no context. */
+static void library(void)
+{
+    static const char ptx[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 number;\n"
+        ".visible .entry put(.param .u64 to, .param .u32 value) {\n.reg .u64 %a<3>;\n.reg .u32 %v;\n"
+        "ld.param.u64 %a1, [to];\nld.param.u32 %v, [value];\ncvta.to.global.u64 %a2, %a1;\n"
+        "st.global.u32 [%a2], %v;\nst.global.u32 [number], %v;\nret;\n}\n";
+    CUlibrary made;
+    CUkernel kernel;
+    TELL(cuLibraryLoadData(&made, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    TELL(cuLibraryGetKernel(&kernel, made, "put"));
+    for (int device = 0; device < 2; device++) {
+        CUfunction function;
+        CUdeviceptr variable = 0;
+        size_t size = 0;
+        int limit = 0;
+        unsigned value = 77 + (unsigned)device;
+        void *parameters[] = {&memory[device], &value};
+        current(device);
+        TELL(cuKernelGetFunction(&function, kernel));
+        TELL(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, streams[device], parameters, NULL));
+        TELL(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 1, 1, 1, 0, streams[device], parameters, NULL));
+        TELL(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, streams[1 - device], parameters, NULL));
+        TELL(cuStreamSynchronize(streams[device]));
+        TELL(cuLibraryGetGlobal(&variable, &size, made, "number"));
+        TELL(cuKernelGetAttribute(&limit, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, device));
+        printf("%zu bytes, limit %d\n", size, limit);
+        digest("variable", variable, 4);
+        digest("memory", memory[device], 4);
+    }
+    current(0);
+    TELL(cuLibraryUnload(made));
+    TELL(cuLibraryUnload(made));
+}
+
+static void destroy(void)
+{
+    current(0);
+    TELL(cuMemFree_v2(memory[1]));
+    TELL(cuMemFree_v2(memory[1]));
+    TELL(cuStreamDestroy_v2(streams[1]));
+    TELL(cuEventDestroy_v2(events[1]));
+    TELL(cuMemFree_v2(memory[0]));
+    TELL(cuDevicePrimaryCtxReset_v2(1));
+    TELL(cuStreamQuery(streams[0]));
+    current(1);
+    TELL(cuMemAlloc_v2(&memory[1], SIZE));
+    TELL(cuMemsetD8_v2(memory[1], 3, SIZE));
+    TELL(cuDevicePrimaryCtxRelease_v2(1));
+    TELL(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+int main(void)
+{
+    int count = 0;
+    CUdevice device;
+    host = malloc(SIZE);
+    if (!host || cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS)
+        return 1;
+    printf("%d devices\n", count);
+    TELL(cuDeviceGet(&device, 1));
+    TELL(cuDeviceGet(&device, count));
+    for (int i = 0; i < 2; i++) {
+        make(i);
+        attributes(i);
+    }
+    copies(0);
+    copies(1);
+    ordering();
+    for (int i = 0; i < 2; i++) {
+        pools(i);
+        mappings(i);
+    }
+    library();
+    destroy();
+    free(host);
+    return 0;
+}
