@@ -72,6 +72,11 @@ static enum rg_status parse_host_port(const char *text, struct rg_address *out, 
     return RG_OK;
 }
 
+static bool has_host(const char *scheme)
+{
+    return strcmp(scheme, "tcp") == 0 || strcmp(scheme, "rdma") == 0;
+}
+
 enum rg_status rg_address_parse(const char *text, struct rg_address *out, char *why, size_t why_size)
 {
     struct rg_address address = {0};
@@ -103,7 +108,7 @@ enum rg_status rg_address_parse(const char *text, struct rg_address *out, char *
     strcpy(address.transport, is_unix ? "tcp" : address.scheme);
 
     enum rg_status status;
-    if (strcmp(address.scheme, "tcp") == 0) {
+    if (has_host(address.scheme)) {
         status = parse_host_port(rest, &address, why, why_size);
     } else {
         status = copy_field(address.name, sizeof address.name, rest, strlen(rest), is_unix ? "path" : "name",
@@ -121,9 +126,9 @@ enum rg_status rg_address_parse(const char *text, struct rg_address *out, char *
 void rg_address_format(const struct rg_address *address, char *out, size_t size)
 {
     bool brackets = strchr(address->host, ':') != NULL;
-    if (strcmp(address->scheme, "tcp") == 0)
-        snprintf(out, size, "tcp://%s%s%s:%u", brackets ? "[" : "", address->host, brackets ? "]" : "",
-                 address->port);
+    if (has_host(address->scheme))
+        snprintf(out, size, "%s://%s%s%s:%u", address->scheme, brackets ? "[" : "", address->host,
+                 brackets ? "]" : "", address->port);
     else
         snprintf(out, size, "%s:%s", address->scheme, address->name);
 }

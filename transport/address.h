@@ -2,6 +2,7 @@
  * address.h - addresses of transports, taken apart.
  *
  *   tcp://HOST:PORT  HOST:PORT  HOST  [V6]:PORT  [V6]  *:PORT (to listen on every interface)
+ *   rdma://HOST:PORT  likewise
  *   unix:/PATH  unix:@NAME
  *   SCHEME:NAME or SCHEME://NAME   of any other transport (mem:NAME)
  */
@@ -16,8 +17,8 @@
 struct rg_address {
     char scheme[16];    /* "tcp", "unix", "mem", … */
     char transport[16]; /* whose table serves the scheme: "tcp" for unix, else the scheme itself */
-    char host[256];     /* tcp: name or number, without brackets */
-    uint16_t port;      /* tcp */
+    char host[256];     /* tcp, rdma: name or number, without brackets */
+    uint16_t port;      /* tcp, rdma */
     char name[256];     /* all others: what stands after the scheme */
 };
 

@@ -52,9 +52,12 @@ struct rg_transport_ops {
     enum rg_status (*recv_bulk)(struct rg_conn *conn, void *buffer, size_t size);
     void (*interrupt)(struct rg_conn *conn);
     void (*destroy)(struct rg_conn *conn);
-    void (*set_read_ahead)(struct rg_conn *conn); /* optional */
-    int (*fd)(const struct rg_conn *conn);        /* optional */
-    void (*abandon)(struct rg_conn *conn);        /* optional */
+    void (*set_read_ahead)(struct rg_conn *conn);                                     /* optional */
+    int (*fd)(const struct rg_conn *conn);                                            /* optional */
+    void (*abandon)(struct rg_conn *conn);                                            /* optional */
+    enum rg_status (*register_memory)(struct rg_conn *conn, void *base, size_t size); /* optional */
+    void (*unregister_memory)(struct rg_conn *conn, void *base);                      /* optional */
+    void (*statistics)(const struct rg_conn *conn, struct rg_conn_statistics *out);   /* optional */
 };
 
 /** Head of every connection: a transport's own structure starts with it. */
@@ -116,5 +119,7 @@ extern struct rg_transport_ops rg_transport_mem_ops;
 extern const struct rg_filter rg_filter_delay, rg_filter_fault;
 /** Of transport tcp, for programs that link it (target transport_tcp) instead of loading it. */
 extern struct rg_transport_ops rg_transport_tcp_ops;
+/** Of transport rdma, likewise (target transport_rdma). */
+extern struct rg_transport_ops rg_transport_rdma_ops;
 
 #endif

@@ -50,6 +50,22 @@ static int no_fd(const struct rg_conn *conn)
     return -1;
 }
 
+static enum rg_status no_register(struct rg_conn *conn, void *base, size_t size)
+{
+    (void)conn, (void)base, (void)size;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static void no_unregister(struct rg_conn *conn, void *base)
+{
+    (void)conn, (void)base;
+}
+
+static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
+{
+    (void)conn, (void)out;
+}
+
 /* right for a connection that holds no descriptor (abandon) or never reads ahead (set_read_ahead) */
 static void nothing_to_do(struct rg_conn *conn)
 {
@@ -90,6 +106,12 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->fd = no_fd;
     if (!ops->abandon)
         ops->abandon = nothing_to_do;
+    if (!ops->register_memory)
+        ops->register_memory = no_register;
+    if (!ops->unregister_memory)
+        ops->unregister_memory = no_unregister;
+    if (!ops->statistics)
+        ops->statistics = no_statistics;
 }
 
 /* --- registry ---------------------------------------------------------------------------------------------
@@ -357,6 +379,22 @@ enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffer, size_t size
         return RG_OK;
     conn->bulk_left -= size;
     return conn->ops->recv_bulk(conn, buffer, size);
+}
+
+enum rg_status rg_conn_register(struct rg_conn *conn, void *base, size_t size)
+{
+    return conn->ops->register_memory(conn, base, size);
+}
+
+void rg_conn_unregister(struct rg_conn *conn, void *base)
+{
+    conn->ops->unregister_memory(conn, base);
+}
+
+void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
+{
+    *out = (struct rg_conn_statistics){0};
+    conn->ops->statistics(conn, out);
 }
 
 void rg_conn_set_read_ahead(struct rg_conn *conn)

@@ -11,6 +11,7 @@
  *
  * A transport is a table of operations (struct rg_transport_ops) found by the scheme of an address:
  *   tcp://HOST:PORT or HOST:PORT   TCP;  [v6]:PORT accepted; PORT defaults to RG_DEFAULT_PORT
+ *   rdma://HOST:PORT               RDMA verbs (transport/rdma/): InfiniBand, RoCE, PVRDMA
  *   unix:/PATH or unix:@NAME       the same framing on a unix stream socket (transport tcp); @: abstract
  *   mem:NAME                       within this process, for tests
  *
@@ -56,6 +57,13 @@ enum {
      * a message may already be here: poll only when rg_conn_recv with timeout 0 has returned RG_ERR_TIMEOUT
      */
     RG_CAP_FD = 1u << 2,
+};
+
+/** What happened to bulk data on this side, where the transport knows (rdma): all 0 elsewhere. */
+struct rg_conn_statistics {
+    uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that the CPU copied */
+    uint64_t bulk_direct_sent,
+        bulk_direct_received; /* bytes that the device took from, or put into, their place */
 };
 
 /* --- making connections --- */
@@ -116,6 +124,16 @@ RG_MUST_CHECK enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, 
  * discarded and the connection is still good.
  */
 RG_MUST_CHECK enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
+/**
+ * Declares memory from and into which much bulk data will go (pinned memory, staging), so that the transport can
+ * prepare it for transfers without copies. It must stay mapped until it is unregistered by its base. The peer of a
+ * transport with one-sided writes may write into it at any time. Not needed for anything to work:
+ * RG_ERR_UNSUPPORTED where it changes nothing; RG_ERR_NO_MEMORY, RG_ERR_FAULT if it cannot be registered. Any thread.
+ */
+enum rg_status rg_conn_register(struct rg_conn *conn, void *base, size_t size);
+/** Waits until no transfer uses the memory. Nothing happens if it was not registered. Any thread. */
+void rg_conn_unregister(struct rg_conn *conn, void *base);
+void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out);
 /**
  * Lets the connection read beyond the message it returns, which saves a system call a message. For good, once
  * the descriptor will not be handed on any more (see rg_transport_adopt_fd); by the receiver.

@@ -2,7 +2,7 @@
  * conformance.c - what every transport, and every filter around it, has to do alike.
  *
  *   transport_conformance CONFIGURATION      mem, tcp, tcp6, unix, abstract, tcp-spin, delay+mem, delay+tcp,
- * fault+tcp
+ * fault+tcp, …; rdma, rdma-spin, fault+rdma and delay+rdma need the machine of tests/rdma-vm
  *
  * Each test gets a fresh pair of connected ends, and runs twice: once with the connecting and once with the
  * accepting end in the leading part, so that a filter is tried in both directions. Threads do not use a
@@ -32,6 +32,10 @@ static const struct configuration configurations[] = {
     {"delay+tcp", "127.0.0.1:0", "delay:oneway=1ms,bandwidth=100Gb", false},
     {"delay+unix", "unix:@remote-gpu-conformance.%d", "delay", false},
     {"fault+tcp", "127.0.0.1:0", "fault", false},
+    {"rdma", "rdma://10.77.0.1:0", "", false},
+    {"rdma-spin", "rdma://10.77.0.1:0", "", true},
+    {"fault+rdma", "rdma://10.77.0.1:0", "fault", false},
+    {"delay+rdma", "rdma://10.77.0.1:0", "delay:oneway=1ms", false},
     {"fault+delay+tcp", "127.0.0.1:0", "fault:byte=3;delay:oneway=200us", false},
 };
 

@@ -10,6 +10,9 @@ void test_begin(unsigned seconds)
 {
     alarm(seconds);
     rg_transport_register(&rg_transport_tcp_ops);
+#ifdef RG_TEST_RDMA
+    rg_transport_register(&rg_transport_rdma_ops);
+#endif
 }
 
 struct pair pair_open(const char *address, const char *filters, bool spin)

@@ -265,6 +265,21 @@ static void fault_abandon(struct rg_conn *conn)
     rg_conn_abandon(((struct fault_conn *)conn)->next);
 }
 
+static enum rg_status fault_register(struct rg_conn *conn, void *base, size_t size)
+{
+    return rg_conn_register(((struct fault_conn *)conn)->next, base, size);
+}
+
+static void fault_unregister(struct rg_conn *conn, void *base)
+{
+    rg_conn_unregister(((struct fault_conn *)conn)->next, base);
+}
+
+static void fault_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
+{
+    rg_conn_get_statistics(((const struct fault_conn *)conn)->next, out);
+}
+
 static enum rg_status fault_wrap(struct rg_conn *next, const char *text, struct rg_conn **out)
 {
     struct fault_conn *c = calloc(1, sizeof *c);
@@ -292,6 +307,9 @@ static struct rg_transport_ops fault_ops = {
     .set_read_ahead = fault_set_read_ahead,
     .fd = fault_fd,
     .abandon = fault_abandon,
+    .register_memory = fault_register,
+    .unregister_memory = fault_unregister,
+    .statistics = fault_statistics,
 };
 
 const struct rg_filter rg_filter_fault = {

@@ -1,0 +1,443 @@
+/*
+ * progress.c - completions, credits and waiting.
+ *
+ * Receives are posted in the order of their slots and given back as they are used up; the device fills them in the
+ * order in which they were posted. Sends complete in order too, so that rings with two counters each are enough to
+ * know which slots are free.
+ *
+ * Waiting spins for a moment and then sleeps on the completion channel. What makes it safe that two threads share one
+ * channel: whoever is about to return while the other one sleeps leaves the queue armed for it, and whoever handles
+ * completions kicks the sleeper by an eventfd of its own. Where completion events do not come (check.c) a sleep is a
+ * short one.
+ */
+#include "transport/rdma/rdma.h"
+
+#include "common/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    POLL_BATCH = 16,
+    SPIN_NS = 30000,         /* before a sleep */
+    PAUSES = 16,             /* between two looks while spinning */
+    EVENTS_EVERY = 4096,     /* looks between two looks at the connection manager */
+    LOOK_NS = 1000000000,    /* longest sleep */
+    POLLED_SLEEP_NS = 50000, /* sleep where events do not come, doubled up to */
+    POLLED_SLEEP_MAX_NS = 1000000,
+    ACK_EVERY = 1024,
+};
+
+enum kind { KIND_RECEIVE, KIND_DATA, KIND_CONTROL, KIND_WRITE };
+
+static uint64_t work_id(enum kind kind, uint32_t number)
+{
+    return (uint64_t)kind << 32 | number;
+}
+
+/* --- memory --- */
+
+enum { RECEIVES = RG_RDMA_SLOTS + RG_RDMA_SPARE };
+
+unsigned char *rg_rdma_receive_slot(struct rg_rdma_conn *c, uint32_t slot)
+{
+    return c->memory + (size_t)slot * RG_RDMA_SLOT;
+}
+
+unsigned char *rg_rdma_send_slot(struct rg_rdma_conn *c, uint32_t number)
+{
+    return c->memory + (size_t)(RECEIVES + number % RG_RDMA_SLOTS) * RG_RDMA_SLOT;
+}
+
+static unsigned char *control_slot(struct rg_rdma_conn *c, uint32_t number)
+{
+    return c->memory + (size_t)(RECEIVES + RG_RDMA_SLOTS) * RG_RDMA_SLOT +
+           (size_t)(number % RG_RDMA_CONTROLS) * RG_RDMA_CONTROL_SIZE;
+}
+
+/* --- posting --- */
+
+static enum rg_status failed(struct rg_rdma_conn *c, const char *what, int error)
+{
+    rg_error("rdma: %s: %s: %s", c->head.peer, what, strerror(error));
+    rg_rdma_break(c, RG_ERR_LOST);
+    return RG_ERR_LOST;
+}
+
+static enum rg_status post_receive(struct rg_rdma_conn *c, uint32_t slot)
+{
+    struct ibv_sge sge = {
+        .addr = (uintptr_t)rg_rdma_receive_slot(c, slot), .length = RG_RDMA_SLOT, .lkey = c->memory_mr->lkey};
+    struct ibv_recv_wr wr = {.wr_id = work_id(KIND_RECEIVE, slot), .sg_list = &sge, .num_sge = 1}, *bad;
+    int error = ibv_post_recv(c->id->qp, &wr, &bad);
+    return error ? failed(c, "a receive cannot be posted", error) : RG_OK;
+}
+
+enum rg_status rg_rdma_post_receives(struct rg_rdma_conn *c)
+{
+    enum rg_status status = RG_OK;
+    for (uint32_t i = 0; i < RECEIVES && status == RG_OK; i++)
+        status = post_receive(c, i);
+    return status;
+}
+
+static enum rg_status post_send(struct rg_rdma_conn *c, uint64_t id, const void *from, uint32_t length)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)from, .length = length, .lkey = c->memory_mr->lkey};
+    struct ibv_send_wr wr = {.wr_id = id,
+                             .sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND,
+                             .send_flags =
+                                 IBV_SEND_SIGNALED | (length <= c->inline_max ? IBV_SEND_INLINE : 0)},
+                       *bad;
+    int error = ibv_post_send(c->id->qp, &wr, &bad);
+    return error ? failed(c, "a message cannot be posted", error) : RG_OK;
+}
+
+static void fill_head(struct rg_rdma_conn *c, void *slot, enum rg_rdma_type type, uint32_t length)
+{
+    struct rg_rdma_fragment head = {.magic = htole16(RG_RDMA_FRAGMENT_MAGIC),
+                                    .type = (uint8_t)type,
+                                    .credits = htole16((uint16_t)c->credits_due),
+                                    .length = htole32(length)};
+    c->credits_due = 0;
+    memcpy(slot, &head, sizeof head);
+}
+
+enum rg_status rg_rdma_post_data(struct rg_rdma_conn *c, uint32_t length)
+{
+    unsigned char *slot = rg_rdma_send_slot(c, c->data_posted);
+    fill_head(c, slot, RG_RDMA_DATA, length);
+    enum rg_status status = post_send(c, work_id(KIND_DATA, c->data_posted), slot,
+                                      (uint32_t)sizeof(struct rg_rdma_fragment) + length);
+    if (status != RG_OK)
+        return status;
+    c->data_posted++;
+    c->credits--;
+    return RG_OK;
+}
+
+enum rg_status rg_rdma_post_control(struct rg_rdma_conn *c, enum rg_rdma_type type, const void *payload,
+                                    uint32_t length)
+{
+    if (c->broken != RG_OK)
+        return c->broken;
+    if (c->control_posted - c->control_done >= RG_RDMA_CONTROLS)
+        return RG_ERR_TIMEOUT;
+    unsigned char *slot = control_slot(c, c->control_posted);
+    fill_head(c, slot, type, length);
+    if (length > 0)
+        memcpy(slot + sizeof(struct rg_rdma_fragment), payload, length);
+    enum rg_status status = post_send(c, work_id(KIND_CONTROL, c->control_posted), slot,
+                                      (uint32_t)sizeof(struct rg_rdma_fragment) + length);
+    if (status == RG_OK)
+        c->control_posted++;
+    return status;
+}
+
+enum rg_status rg_rdma_post_write(struct rg_rdma_conn *c, const void *from, uint32_t size, uint32_t key,
+                                  uint64_t to, uint32_t to_key)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)from, .length = size, .lkey = key};
+    struct ibv_send_wr wr = {.wr_id = work_id(KIND_WRITE, c->writes_posted),
+                             .sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_RDMA_WRITE,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {.remote_addr = to, .rkey = to_key}},
+                       *bad;
+    int error = ibv_post_send(c->id->qp, &wr, &bad);
+    if (error)
+        return failed(c, "a write cannot be posted", error);
+    c->writes_posted++;
+    return RG_OK;
+}
+
+/* Tells the peer about receives that were posted again, before it runs short of credits. */
+static void return_credits(struct rg_rdma_conn *c)
+{
+    if (c->credits_due >= RG_RDMA_SLOTS / 2 && !c->bye_sent && c->broken == RG_OK)
+        (void)!rg_rdma_post_control(c, RG_RDMA_CREDIT, NULL, 0); /* no room: at the next one */
+}
+
+enum rg_status rg_rdma_release(struct rg_rdma_conn *c)
+{
+    uint32_t slot = c->received[c->received_head % RG_RDMA_SLOTS].slot;
+    c->received_head++;
+    if (c->broken != RG_OK)
+        return RG_OK; /* what was received can still be read to its end */
+    enum rg_status status = post_receive(c, slot);
+    if (status != RG_OK)
+        return status;
+    c->credits_due++;
+    return_credits(c);
+    return RG_OK;
+}
+
+/* --- completions --- */
+
+static void changed(struct rg_rdma_conn *c)
+{
+    c->version++;
+    for (int side = 0; side < RG_RDMA_SIDES; side++)
+        if (c->asleep[side])
+            (void)!write(c->kick[side], &(uint64_t){1}, sizeof(uint64_t));
+}
+
+void rg_rdma_break(struct rg_rdma_conn *c, enum rg_status status)
+{
+    if (c->broken == RG_OK)
+        c->broken = status;
+    changed(c);
+}
+
+static enum rg_status malformed(struct rg_rdma_conn *c)
+{
+    rg_error("%s sent something that is not remote-gpu's", c->head.peer);
+    rg_rdma_break(c, RG_ERR_PROTOCOL);
+    return RG_ERR_PROTOCOL;
+}
+
+static bool read_ready(struct rg_rdma_conn *c, const unsigned char *payload, uint32_t length)
+{
+    if (length != sizeof(struct rg_rdma_ready) || !c->ready_wanted || c->ready_here)
+        return false;
+    memcpy(&c->ready, payload, sizeof c->ready);
+    c->ready_here = true;
+    return true;
+}
+
+static bool read_answer(uint32_t *to, const unsigned char *payload, uint32_t length)
+{
+    uint32_t value;
+    if (length != sizeof value)
+        return false;
+    memcpy(&value, payload, sizeof value);
+    *to = le32toh(value) == 1 ? 2 : 1;
+    return true;
+}
+
+/* A fragment that is not DATA. Returns whether it makes sense now. */
+static bool read_control(struct rg_rdma_conn *c, uint8_t type, const unsigned char *payload, uint32_t length)
+{
+    switch (type) {
+    case RG_RDMA_CREDIT:
+        return length == 0;
+    case RG_RDMA_READY:
+        return read_ready(c, payload, length);
+    case RG_RDMA_PLACED:
+        if (!c->placing || c->placed || length != 0)
+            return false;
+        c->placed = true;
+        return true;
+    case RG_RDMA_BYE:
+        c->peer_bye = true;
+        return length == 0;
+    case RG_RDMA_CHECK_AREA:
+        if (!c->checking || c->check_area_seen || length != sizeof c->check_area)
+            return false;
+        memcpy(&c->check_area, payload, sizeof c->check_area);
+        c->check_area_seen = 2;
+        return true;
+    case RG_RDMA_CHECK_WRITTEN:
+        return c->checking && !c->check_written && read_answer(&c->check_written, payload, length);
+    case RG_RDMA_CHECK_VERDICT:
+        return c->checking && !c->check_verdict && read_answer(&c->check_verdict, payload, length);
+    default:
+        return false;
+    }
+}
+
+static void received(struct rg_rdma_conn *c, uint32_t slot, uint32_t size)
+{
+    const unsigned char *at = rg_rdma_receive_slot(c, slot);
+    struct rg_rdma_fragment head = {0};
+    if (size >= sizeof head)
+        memcpy(&head, at, sizeof head);
+    uint32_t length = le32toh(head.length);
+    if (le16toh(head.magic) != RG_RDMA_FRAGMENT_MAGIC || length != size - sizeof head) {
+        if (c->checking)
+            (void)!post_receive(c, slot); /* a write that the device turned into a send */
+        else
+            (void)!malformed(c);
+        return;
+    }
+    c->credits += le16toh(head.credits);
+    if (c->credits > RG_RDMA_SLOTS) {
+        (void)!malformed(c);
+        return;
+    }
+    if (head.type == RG_RDMA_DATA) {
+        if (length == 0 || c->received_tail - c->received_head >= RG_RDMA_SLOTS) {
+            (void)!malformed(c);
+            return;
+        }
+        c->received[c->received_tail++ % RG_RDMA_SLOTS] = (struct rg_rdma_received){
+            .slot = (uint16_t)slot, .offset = (uint32_t)sizeof head, .length = length};
+        return;
+    }
+    if (!read_control(c, head.type, at + sizeof head, length)) {
+        (void)!malformed(c);
+        return;
+    }
+    (void)!post_receive(c, slot);
+}
+
+static void completed(struct rg_rdma_conn *c, const struct ibv_wc *wc)
+{
+    if (wc->status != IBV_WC_SUCCESS) {
+        if (c->broken == RG_OK && !c->peer_bye && !c->bye_sent) {
+            if (wc->status != IBV_WC_WR_FLUSH_ERR)
+                rg_warn("rdma: %s: %s", c->head.peer, ibv_wc_status_str(wc->status));
+            rg_rdma_break(c, RG_ERR_LOST);
+        } else if (c->broken == RG_OK) {
+            rg_rdma_break(c, RG_ERR_LOST);
+        }
+        return;
+    }
+    uint32_t number = (uint32_t)wc->wr_id;
+    switch ((enum kind)(wc->wr_id >> 32)) {
+    case KIND_RECEIVE:
+        received(c, number, wc->byte_len);
+        break;
+    case KIND_DATA:
+        c->data_done = number + 1;
+        break;
+    case KIND_CONTROL:
+        c->control_done = number + 1;
+        break;
+    case KIND_WRITE:
+        c->writes_done = number + 1;
+        break;
+    }
+}
+
+int rg_rdma_progress(struct rg_rdma_conn *c)
+{
+    int total = 0;
+    for (;;) {
+        struct ibv_wc wc[POLL_BATCH];
+        int n = ibv_poll_cq(c->cq, POLL_BATCH, wc);
+        if (n < 0) {
+            (void)!failed(c, "completions cannot be polled", errno);
+            return total + 1;
+        }
+        for (int i = 0; i < n; i++)
+            completed(c, &wc[i]);
+        total += n;
+        if (n < POLL_BATCH)
+            break;
+    }
+    if (total > 0) {
+        return_credits(c);
+        changed(c);
+    }
+    return total;
+}
+
+/* --- waiting --- */
+
+enum rg_status rg_rdma_state(const struct rg_rdma_conn *c)
+{
+    if (atomic_load_explicit(&c->interrupted, memory_order_acquire))
+        return RG_ERR_CLOSED;
+    return c->broken;
+}
+
+static void relax(void)
+{
+    for (int i = 0; i < PAUSES; i++) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ __volatile__("yield");
+#endif
+    }
+}
+
+static void take_events(struct rg_rdma_conn *c)
+{
+    struct ibv_cq *cq;
+    void *context;
+    while (ibv_get_cq_event(c->channel, &cq, &context) == 0)
+        if (++c->events_unacked >= ACK_EVERY) {
+            ibv_ack_cq_events(c->cq, c->events_unacked);
+            c->events_unacked = 0;
+        }
+}
+
+/* Asks for an event at the next completion; true: something has completed meanwhile. */
+static bool arm(struct rg_rdma_conn *c)
+{
+    if (c->polled)
+        return false;
+    int error = ibv_req_notify_cq(c->cq, 0);
+    if (error)
+        (void)!failed(c, "no notice of completions", error);
+    return rg_rdma_progress(c) > 0;
+}
+
+/* Sleeps until something happens, `deadline`, or for at most `longest`. */
+static void sleep_once(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t deadline, uint64_t longest)
+{
+    uint64_t now = rg_now_ns(), left = deadline > now ? deadline - now : 0;
+    if (left > longest)
+        left = longest;
+    struct timespec time = {.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+    struct pollfd fds[] = {{.fd = c->kick[side], .events = POLLIN},
+                           {.fd = c->events->fd, .events = POLLIN},
+                           {.fd = c->polled ? -1 : c->channel->fd, .events = POLLIN}};
+    c->asleep[side] = true;
+    pthread_mutex_unlock(&c->lock);
+    ppoll(fds, sizeof fds / sizeof *fds, &time, NULL);
+    pthread_mutex_lock(&c->lock);
+    c->asleep[side] = false;
+    uint64_t kicks;
+    (void)!read(c->kick[side], &kicks, sizeof kicks);
+    if (fds[1].revents)
+        rg_rdma_look_at_events(c);
+    if (fds[2].revents)
+        take_events(c);
+}
+
+enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t deadline)
+{
+    uint64_t seen = c->version, began = 0, pause = POLLED_SLEEP_NS;
+    enum rg_status status;
+    for (unsigned looks = 1;; looks++) {
+        rg_rdma_progress(c);
+        if (looks % EVENTS_EVERY == 0)
+            rg_rdma_look_at_events(c);
+        status = rg_rdma_state(c);
+        if (status != RG_OK || c->version != seen)
+            break;
+        uint64_t now = deadline == 0 ? 0 : rg_now_ns();
+        if (deadline <= now) {
+            status = RG_ERR_TIMEOUT;
+            break;
+        }
+        if (began == 0)
+            began = now;
+        if (c->spin || now - began < SPIN_NS) {
+            pthread_mutex_unlock(&c->lock);
+            relax();
+            if (looks % 64 == 0)
+                sched_yield(); /* on a busy machine the one that is waited for may need this very core */
+            pthread_mutex_lock(&c->lock);
+            continue;
+        }
+        if (arm(c))
+            continue;
+        sleep_once(c, side, deadline, c->polled ? pause : LOOK_NS);
+        if (pause < POLLED_SLEEP_MAX_NS)
+            pause *= 2;
+    }
+    if (c->asleep[!side] && c->broken == RG_OK)
+        arm(c); /* the event that it sleeps for may have been the one taken here */
+    return status;
+}

@@ -1,0 +1,396 @@
+/*
+ * stream.c - messages as fragments, and how connections end.
+ *
+ * A message that fits into one fragment is handed out where it was received; its slot goes back to the device with the
+ * next receive. One of several fragments, or one with bulk data behind it in further fragments, is assembled in a
+ * buffer. What was received before a connection broke can be read to its end.
+ *
+ * An end in order is a BYE behind the last message; anything else is a loss. Failures are for good, and each side's
+ * own, as in transport tcp.
+ */
+#include "transport/rdma/rdma.h"
+
+#include "common/clock.h"
+#include "common/copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    COPY_UNDER_LOCK = 1024,     /* payloads up to here are filled without giving up the lock */
+    LAST_WORDS_NS = 2000000000, /* a close waits so long for what was sent to arrive */
+};
+
+/* --- sending --- */
+
+/* Where a message stands on its way out: head, message parts, copied bulk parts. */
+struct cursor {
+    const struct rg_outgoing *message;
+    struct rg_rdma_message head;
+    int part; /* 0: the head */
+    size_t offset;
+    int n; /* parts that travel as fragments */
+    size_t left;
+    bool fault;
+};
+
+static struct iovec part_at(const struct cursor *cur)
+{
+    const struct rg_outgoing *m = cur->message;
+    if (cur->part == 0)
+        return (struct iovec){(void *)(uintptr_t)&cur->head, sizeof cur->head};
+    return cur->part <= m->n_msg ? m->msg[cur->part - 1] : m->bulk[cur->part - 1 - m->n_msg];
+}
+
+static void fill(struct rg_rdma_conn *c, struct cursor *cur, unsigned char *to, size_t size)
+{
+    while (size > 0) {
+        struct iovec part = part_at(cur);
+        size_t n = part.iov_len - cur->offset;
+        if (n > size)
+            n = size;
+        const char *from = (const char *)part.iov_base + cur->offset;
+        if (cur->part <= cur->message->n_msg) {
+            memcpy(to, from, n);
+        } else {
+            if (n > 0 && !rg_copy_from(to, from, n)) {
+                memset(to, 0, n);
+                cur->fault = true;
+            }
+            atomic_fetch_add_explicit(&c->bytes_copied[RG_RDMA_SENDER], n, memory_order_relaxed);
+        }
+        to += n;
+        size -= n;
+        cur->offset += n;
+        if (cur->offset == part.iov_len) {
+            cur->part++;
+            cur->offset = 0;
+        }
+    }
+}
+
+/* Under the lock. */
+static enum rg_status send_fragment(struct rg_rdma_conn *c, struct cursor *cur)
+{
+    enum rg_status status = rg_rdma_state(c);
+    while (status == RG_OK && (c->credits == 0 || c->data_posted - c->data_done >= RG_RDMA_SLOTS))
+        status = c->peer_bye ? RG_ERR_LOST : rg_rdma_wait(c, RG_RDMA_SENDER, UINT64_MAX);
+    if (status != RG_OK)
+        return status;
+    unsigned char *payload = rg_rdma_send_slot(c, c->data_posted) + sizeof(struct rg_rdma_fragment);
+    size_t n = cur->left < RG_RDMA_PAYLOAD ? cur->left : RG_RDMA_PAYLOAD;
+    if (n <= COPY_UNDER_LOCK) {
+        fill(c, cur, payload, n);
+    } else {
+        pthread_mutex_unlock(&c->lock); /* the slot is the sender's until it is posted */
+        fill(c, cur, payload, n);
+        pthread_mutex_lock(&c->lock);
+        status = rg_rdma_state(c);
+        if (status != RG_OK)
+            return status;
+    }
+    cur->left -= n;
+    return rg_rdma_post_data(c, (uint32_t)n);
+}
+
+enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *message)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    pthread_mutex_lock(&c->lock);
+    enum rg_status status = rg_rdma_state(c);
+    if (status == RG_OK)
+        status = c->send_failed != RG_OK ? c->send_failed : c->peer_bye ? RG_ERR_LOST : RG_OK;
+    if (status != RG_OK) {
+        pthread_mutex_unlock(&c->lock);
+        return status;
+    }
+    bool placed = rg_rdma_is_placed(c, message);
+    struct cursor cur = {.message = message,
+                         .head = {.msg_size = htole32((uint32_t)message->msg_size),
+                                  .bulk_size = htole32((uint32_t)message->bulk_size),
+                                  .bulk_mode = htole32(placed ? RG_RDMA_BULK_PLACED : RG_RDMA_BULK_COPIED)},
+                         .left = sizeof cur.head + message->msg_size + (placed ? 0 : message->bulk_size)};
+    c->send_busy = true;
+    c->ready_wanted = placed;
+    c->ready_here = false;
+    while (cur.left > 0 && status == RG_OK)
+        status = send_fragment(c, &cur);
+    pthread_mutex_unlock(&c->lock);
+    if (status == RG_OK && placed)
+        status = rg_rdma_place(c, message, &cur.fault);
+    pthread_mutex_lock(&c->lock);
+    c->send_busy = false;
+    if (status != RG_OK) {
+        c->send_failed = status;
+        if (c->broken == RG_OK) {
+            rdma_disconnect(c->id); /* the peer must not wait for the rest of the message */
+            rg_rdma_break(c, RG_ERR_LOST);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    return status == RG_OK && cur.fault ? RG_ERR_FAULT : status;
+}
+
+/* --- receiving; under the lock --- */
+
+static struct rg_rdma_received *first_received(struct rg_rdma_conn *c)
+{
+    return c->received_head != c->received_tail ? &c->received[c->received_head % RG_RDMA_SLOTS] : NULL;
+}
+
+/* Waits for a fragment with something left in it. `within`: an end here is a loss. */
+static enum rg_status need_fragment(struct rg_rdma_conn *c, uint64_t deadline, bool within,
+                                    struct rg_rdma_received **out)
+{
+    for (;;) {
+        *out = first_received(c);
+        if (*out)
+            return RG_OK;
+        if (c->peer_bye)
+            return within ? RG_ERR_LOST : RG_ERR_CLOSED;
+        enum rg_status status = rg_rdma_wait(c, RG_RDMA_RECEIVER, deadline);
+        if (status == RG_OK)
+            continue;
+        /* what came last may be the end that explains the failure */
+        if (status != RG_ERR_TIMEOUT && status != RG_ERR_CLOSED && (first_received(c) || c->peer_bye))
+            continue;
+        return status;
+    }
+}
+
+/* Takes up to `size` bytes of the first fragment, which goes back to the device when it is used up. */
+static enum rg_status use_up(struct rg_rdma_conn *c, struct rg_rdma_received *fragment, uint32_t n)
+{
+    fragment->offset += n;
+    fragment->length -= n;
+    return fragment->length == 0 && !c->held ? rg_rdma_release(c) : RG_OK;
+}
+
+static enum rg_status read_head(struct rg_rdma_conn *c, uint64_t deadline)
+{
+    struct rg_rdma_received *fragment;
+    enum rg_status status = need_fragment(c, deadline, false, &fragment);
+    if (status != RG_OK)
+        return status;
+    struct rg_rdma_message *head = &c->incoming;
+    if (fragment->length < sizeof *head)
+        return RG_ERR_PROTOCOL;
+    memcpy(head, rg_rdma_receive_slot(c, fragment->slot) + fragment->offset, sizeof *head);
+    uint32_t mode = le32toh(head->bulk_mode);
+    if (le32toh(head->msg_size) > RG_MESSAGE_MAX || le32toh(head->bulk_size) > RG_BULK_MAX)
+        return RG_ERR_LIMIT;
+    if (mode > RG_RDMA_BULK_PLACED || head->reserved != 0 ||
+        (mode == RG_RDMA_BULK_PLACED && (c->two_sided || head->bulk_size == 0)))
+        return RG_ERR_PROTOCOL;
+    c->has_head = true;
+    c->assembled = 0;
+    fragment->offset += (uint32_t)sizeof *head;
+    fragment->length -= (uint32_t)sizeof *head;
+    return RG_OK;
+}
+
+/* The message into the assembly buffer, fragment by fragment. */
+static enum rg_status assemble(struct rg_rdma_conn *c, uint32_t size, uint64_t deadline)
+{
+    if (!c->assembly && !(c->assembly = malloc(RG_MESSAGE_MAX)))
+        return RG_ERR_NO_MEMORY;
+    do {
+        struct rg_rdma_received *fragment;
+        enum rg_status status = need_fragment(c, deadline, true, &fragment);
+        if (status != RG_OK)
+            return status;
+        uint32_t n = fragment->length < size - c->assembled ? fragment->length : size - c->assembled;
+        memcpy(c->assembly + c->assembled, rg_rdma_receive_slot(c, fragment->slot) + fragment->offset, n);
+        c->assembled += n;
+        status = use_up(c, fragment, n);
+        if (status != RG_OK)
+            return status;
+    } while (c->assembled < size);
+    return RG_OK;
+}
+
+static enum rg_status receive(struct rg_rdma_conn *c, uint64_t deadline, struct rg_message *out)
+{
+    enum rg_status status = RG_OK;
+    if (c->held) {
+        c->held = false;
+        status = rg_rdma_release(c);
+    }
+    if (status == RG_OK && !c->has_head)
+        status = read_head(c, deadline);
+    if (status != RG_OK)
+        return status;
+    uint32_t size = le32toh(c->incoming.msg_size), bulk = le32toh(c->incoming.bulk_size);
+    c->bulk_placed = le32toh(c->incoming.bulk_mode) == RG_RDMA_BULK_PLACED;
+    struct rg_rdma_received *fragment = c->assembled == 0 ? first_received(c) : NULL;
+    uint32_t in_fragment = size + (c->bulk_placed ? 0 : bulk);
+    if (fragment && fragment->length == in_fragment) {
+        *out = (struct rg_message){.data = rg_rdma_receive_slot(c, fragment->slot) + fragment->offset,
+                                   .size = size,
+                                   .bulk_size = bulk};
+        fragment->offset += size;
+        fragment->length -= size;
+        c->held = true;
+    } else {
+        if (fragment && fragment->length > in_fragment)
+            return RG_ERR_PROTOCOL;
+        status = assemble(c, size, deadline);
+        if (status != RG_OK)
+            return status;
+        *out = (struct rg_message){.data = c->assembly, .size = size, .bulk_size = bulk};
+    }
+    c->has_head = false;
+    return RG_OK;
+}
+
+static uint64_t deadline_of(int timeout_ms)
+{
+    return timeout_ms < 0 ? UINT64_MAX : timeout_ms == 0 ? 0 : rg_now_ns() + (uint64_t)timeout_ms * 1000000u;
+}
+
+enum rg_status rg_rdma_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    if (atomic_load_explicit(&c->interrupted, memory_order_acquire))
+        return RG_ERR_CLOSED;
+    if (c->recv_failed != RG_OK)
+        return c->recv_failed;
+    pthread_mutex_lock(&c->lock);
+    enum rg_status status = receive(c, deadline_of(timeout_ms), out);
+    if (status == RG_ERR_PROTOCOL || status == RG_ERR_LIMIT) {
+        if (c->broken == RG_OK)
+            rg_error("%s sent %s", c->head.peer,
+                     status == RG_ERR_LIMIT ? "a message beyond the limits"
+                                            : "something that is not remote-gpu's");
+        rg_rdma_break(c, status);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (status != RG_OK && status != RG_ERR_TIMEOUT)
+        c->recv_failed = status;
+    return status;
+}
+
+static enum rg_status take_copied(struct rg_rdma_conn *c, unsigned char *to, size_t size)
+{
+    bool fault = false;
+    enum rg_status status = RG_OK;
+    pthread_mutex_lock(&c->lock);
+    while (size > 0 && status == RG_OK) {
+        struct rg_rdma_received *fragment;
+        status = need_fragment(c, UINT64_MAX, true, &fragment);
+        if (status != RG_OK)
+            break;
+        uint32_t n = fragment->length < size ? fragment->length : (uint32_t)size;
+        if (n == 0) {
+            status = RG_ERR_PROTOCOL; /* the message ends here, its bulk data does not */
+            break;
+        }
+        const unsigned char *from = rg_rdma_receive_slot(c, fragment->slot) + fragment->offset;
+        if (to && !fault) {
+            pthread_mutex_unlock(&c->lock); /* the fragment is the receiver's until it is given back */
+            fault = !rg_copy_to(to, from, n);
+            pthread_mutex_lock(&c->lock);
+            atomic_fetch_add_explicit(&c->bytes_copied[RG_RDMA_RECEIVER], n, memory_order_relaxed);
+            to += n;
+        }
+        size -= n;
+        status = use_up(c, fragment, n);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return status == RG_OK && fault ? RG_ERR_FAULT : status;
+}
+
+enum rg_status rg_rdma_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    if (atomic_load_explicit(&c->interrupted, memory_order_acquire))
+        return RG_ERR_CLOSED;
+    if (c->recv_failed != RG_OK)
+        return c->recv_failed;
+    enum rg_status status =
+        c->bulk_placed ? rg_rdma_take_placed(c, buffer, size) : take_copied(c, buffer, size);
+    if (status != RG_OK && status != RG_ERR_FAULT)
+        c->recv_failed = status;
+    return status;
+}
+
+/* --- ends --- */
+
+static void rdma_interrupt(struct rg_conn *conn)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    atomic_store_explicit(&c->interrupted, true, memory_order_release);
+    pthread_mutex_lock(&c->lock);
+    if (c->broken == RG_OK && !c->bye_sent) {
+        if (c->send_busy)
+            rdma_disconnect(c->id); /* a message was under way: the peer sees a loss */
+        else
+            c->bye_sent = rg_rdma_post_control(c, RG_RDMA_BYE, NULL, 0) == RG_OK;
+    }
+    for (int side = 0; side < RG_RDMA_SIDES; side++)
+        (void)!write(c->kick[side], &(uint64_t){1}, sizeof(uint64_t));
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Says goodbye and waits until all that was sent has arrived. */
+static void finish(struct rg_rdma_conn *c)
+{
+    uint64_t deadline = rg_now_ns() + LAST_WORDS_NS;
+    pthread_mutex_lock(&c->lock);
+    if (c->broken == RG_OK && !c->bye_sent)
+        c->bye_sent = rg_rdma_post_control(c, RG_RDMA_BYE, NULL, 0) == RG_OK;
+    atomic_store(&c->interrupted, false); /* waiting is possible again; no one else is inside */
+    enum rg_status status = c->broken;
+    while (status == RG_OK && (c->data_done != c->data_posted || c->control_done != c->control_posted))
+        status = rg_rdma_wait(c, RG_RDMA_SENDER, deadline);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void rdma_destroy(struct rg_conn *conn)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    finish(c);
+    rdma_disconnect(c->id);
+    rg_rdma_conn_free(c);
+}
+
+static void rdma_abandon(struct rg_conn *conn)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    close(c->events->fd);
+    close(c->channel->fd);
+    close(c->id->verbs->cmd_fd); /* shared by all connections of the device, which the child has no part in */
+    for (int side = 0; side < RG_RDMA_SIDES; side++)
+        close(c->kick[side]);
+}
+
+static void rdma_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
+{
+    const struct rg_rdma_conn *c = (const struct rg_rdma_conn *)conn;
+    out->bulk_copied_sent = atomic_load_explicit(&c->bytes_copied[RG_RDMA_SENDER], memory_order_relaxed);
+    out->bulk_copied_received =
+        atomic_load_explicit(&c->bytes_copied[RG_RDMA_RECEIVER], memory_order_relaxed);
+    out->bulk_direct_sent = atomic_load_explicit(&c->bytes_placed[RG_RDMA_SENDER], memory_order_relaxed);
+    out->bulk_direct_received =
+        atomic_load_explicit(&c->bytes_placed[RG_RDMA_RECEIVER], memory_order_relaxed);
+}
+
+struct rg_transport_ops rg_transport_rdma_ops = {
+    .name = "rdma",
+    .connect = rg_rdma_connect,
+    .listen = rg_rdma_listen,
+    .accept = rg_rdma_accept,
+    .listener_interrupt = rg_rdma_listener_interrupt,
+    .listener_destroy = rg_rdma_listener_destroy,
+    .listener_fd = rg_rdma_listener_fd,
+    .send = rg_rdma_send,
+    .recv = rg_rdma_recv,
+    .recv_bulk = rg_rdma_recv_bulk,
+    .interrupt = rdma_interrupt,
+    .destroy = rdma_destroy,
+    .abandon = rdma_abandon,
+    .register_memory = rg_rdma_register,
+    .unregister_memory = rg_rdma_unregister,
+    .statistics = rdma_statistics,
+};
