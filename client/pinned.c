@@ -185,6 +185,7 @@ static CUresult map_range(const struct rg_range *range)
                               .context = rg_context_current(),
                               .registered = range->kind == RG_RANGE_REGISTERED};
     CUresult status = wait_for_transfers(range);
+    rg_sessions_withdraw((void *)(uintptr_t)range->start); /* its pages come and go from now on */
     if (status == CUDA_SUCCESS)
         status = rg_op_rgUnifiedOpen();
     if (status == CUDA_SUCCESS)
@@ -384,6 +385,7 @@ static CUresult host_allocate(void **pp, size_t size, unsigned flags)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     count_range(range.start, range.size);
+    rg_sessions_announce(memory, length);
     *pp = memory;
     return CUDA_SUCCESS;
 }
@@ -417,6 +419,7 @@ CUresult cuMemFreeHost(void *p)
     unmap_range((uint64_t)p);
     if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_HOST, &range)) {
         atomic_fetch_sub(&n_unmapped, 1);
+        rg_sessions_withdraw(p);
         munmap(p, page_up(range.size));
     }
     return CUDA_SUCCESS;
@@ -444,6 +447,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     if (!rg_map_add(&range))
         return CUDA_ERROR_OUT_OF_MEMORY;
     count_range(range.start, range.size);
+    rg_sessions_announce(p, bytesize);
     return CUDA_SUCCESS;
 }
 
@@ -466,8 +470,10 @@ CUresult cuMemHostUnregister(void *p)
         status = cuCtxSynchronize(); /* what is queued may still use the memory */
         unmap_range((uint64_t)p);
     }
-    if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_REGISTERED, NULL))
+    if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_REGISTERED, NULL)) {
         atomic_fetch_sub(&n_unmapped, 1);
+        rg_sessions_withdraw(p);
+    }
     return status;
 }
 

@@ -22,6 +22,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "transport/control.h"
+#include "transport/move.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,6 +49,8 @@ static void after_fork_in_child(void)
         atomic_store(&rg_sessions[i].ended, CUDA_ERROR_NOT_INITIALIZED);
         atomic_store(&rg_sessions[i].over, true);
         rg_conn_abandon(rg_sessions[i].conn);
+        if (rg_sessions[i].tether)
+            rg_conn_abandon(rg_sessions[i].tether);
     }
 }
 
@@ -95,7 +98,8 @@ static void choose_devices(const char *server, struct rg_client_hello *hello)
 }
 
 /* `wish`: the devices and the part of the address space, where several servers are used. */
-static bool say_hello(struct rg_session *session, const struct rg_client_hello *wish)
+static bool say_hello(struct rg_session *session, const struct rg_client_hello *wish,
+                      enum rg_transport_choice choice)
 {
     const char *server = session->server;
     struct rg_control hello, answer;
@@ -108,6 +112,9 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     } else {
         choose_devices(server, &hello.client_hello);
     }
+    if (strstr(rg_conn_transport(session->conn), "unix"))
+        choice = RG_TRANSPORT_TCP; /* nothing is nearer than this */
+    rg_move_offer(choice, &hello.client_hello.transports);
     enum rg_status status = rg_control_send(session->conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(session->conn, 60000, &answer);
@@ -129,6 +136,15 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     return false;
 }
 
+static enum rg_transport_choice transport_choice(void)
+{
+    const char *text = getenv("REMOTE_GPU_TRANSPORT");
+    enum rg_transport_choice choice = RG_TRANSPORT_AUTO;
+    if (text && rg_transport_choice_parse(text, &choice) != RG_OK)
+        rg_warn("REMOTE_GPU_TRANSPORT=%s is none of auto, tcp, rdma; taking auto", text);
+    return choice;
+}
+
 /* Connects to one server and says hello; what fails is told. */
 static bool connect_to(struct rg_session *session, const char *server, const struct rg_client_hello *wish)
 {
@@ -141,8 +157,16 @@ static bool connect_to(struct rg_session *session, const char *server, const str
                  server, why);
         return false;
     }
-    if (say_hello(session, wish))
-        return true;
+    enum rg_transport_choice choice = transport_choice();
+    if (say_hello(session, wish, choice)) {
+        if (rg_move_follow(choice, &session->hello, &session->conn, &session->tether, why, sizeof why) ==
+            RG_OK)
+            return true;
+        rg_error("no RDMA to %s: %s; use --transport auto to go on over TCP, `remote-gpu doctor` to see what "
+                 "is missing",
+                 server, why);
+        rg_control_fini(&session->hello_message);
+    }
     rg_conn_destroy(session->conn);
     session->conn = NULL;
     return false;
@@ -214,7 +238,8 @@ static bool connect_to_all(void)
     while (rg_n_sessions) {
         struct rg_session *session = &rg_sessions[--rg_n_sessions];
         rg_conn_destroy(session->conn);
-        session->conn = NULL;
+        rg_conn_destroy(session->tether);
+        session->conn = session->tether = NULL;
     }
     return false;
 }
@@ -303,6 +328,23 @@ void rg_session_end(struct rg_session *session, CUresult error, const char *form
     rg_conn_interrupt(session->conn);
     rg_transfers_drop(session);
     rg_receiver_wake_all(session);
+}
+
+void rg_sessions_announce(void *memory, size_t size)
+{
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        enum rg_status status = rg_conn_register(rg_sessions[i].conn, memory, size);
+        if (status == RG_ERR_NO_MEMORY)
+            rg_info("%zu bytes of pinned memory cannot be locked for the network and will be copied "
+                    "(the limit of locked memory: ulimit -l)",
+                    size);
+    }
+}
+
+void rg_sessions_withdraw(void *memory)
+{
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        rg_conn_unregister(rg_sessions[i].conn, memory);
 }
 
 int rg_driver_version(void)

@@ -29,6 +29,7 @@ struct rg_session {
     unsigned number; /* in rg_sessions */
     unsigned place;  /* of the server, in the user's list */
     struct rg_conn *conn;
+    struct rg_conn *tether; /* the one that the session began on, if it moved; or NULL */
     char server[256]; /* as the user named it */
     struct rg_server_hello hello;
     struct rg_control hello_message;  /* owns hello's memory */
@@ -64,6 +65,12 @@ void rg_session_async_error(struct rg_session *session, CUresult error, unsigned
 CUresult rg_session_take_latched(struct rg_session *session);
 /** Whether an error of the context stays until the context is gone. */
 bool rg_error_is_sticky(CUresult error);
+/**
+ * Pinned memory of the application begins (ends): transports that can take bulk data from it without a copy prepare it.
+ * It must stay mapped until it is withdrawn. Any thread; no locks held.
+ */
+void rg_sessions_announce(void *memory, size_t size);
+void rg_sessions_withdraw(void *memory);
 /** The version of the driver, of several the oldest. */
 int rg_driver_version(void);
 /** cuInit was called and succeeded. */

@@ -148,6 +148,13 @@ void rg_refusal_init(struct rg_control *message, enum rg_refusal_code code, cons
     va_end(arguments);
 }
 
+void rg_move_init(struct rg_control *message, const char *transport)
+{
+    memset(message, 0, sizeof *message);
+    message->kind = RG_CONTROL_MOVE;
+    rg_control_text(message->move.transport, sizeof message->move.transport, transport, strlen(transport));
+}
+
 void rg_session_end_init(struct rg_control *message, const char *format, ...)
 {
     memset(message, 0, sizeof *message);

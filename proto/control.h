@@ -31,6 +31,8 @@
 #define RG_CONTROL_OPCODES    8192
 #define RG_CONTROL_OPCODE     128 /* an operation's name */
 #define RG_DIGEST_SIZE        32
+#define RG_CONTROL_ADDRESSES  8
+#define RG_MOVE_TOKEN         16
 
 enum rg_control_kind {
     RG_CONTROL_CLIENT_HELLO = 1,
@@ -38,6 +40,7 @@ enum rg_control_kind {
     RG_CONTROL_REFUSAL,
     RG_CONTROL_INVENTORY,
     RG_CONTROL_SESSION_END,
+    RG_CONTROL_MOVE,
 };
 
 enum rg_purpose {
@@ -137,6 +140,15 @@ struct rg_server_hello {
     uint64_t session;
     struct rg_transport_list transports;
     uint64_t capabilities;
+    uint32_t n_addresses; /* of the transports that the session can move to */
+    char addresses[RG_CONTROL_ADDRESSES][RG_CONTROL_TEXT];
+    uint8_t move_token[RG_MOVE_TOKEN]; /* meant only if there are addresses */
+};
+
+struct rg_move_message {
+    char transport[16];
+    bool has_token;
+    uint8_t token[RG_MOVE_TOKEN];
 };
 
 struct rg_refusal {
@@ -173,6 +185,7 @@ struct rg_control {
         struct rg_refusal refusal;
         struct rg_inventory inventory;
         struct rg_session_end session_end;
+        struct rg_move_message move;
     };
     void *storage;
 };
@@ -197,6 +210,8 @@ void rg_server_hello_init(struct rg_control *message);
 /** A refusal with its sentence. */
 void rg_refusal_init(struct rg_control *message, enum rg_refusal_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/** A Move that names the transport a session goes on with; a token can be added. */
+void rg_move_init(struct rg_control *message, const char *transport);
 void rg_session_end_init(struct rg_control *message, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

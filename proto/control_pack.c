@@ -127,7 +127,7 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
                                         size_t *size)
 {
     if (from->n_devices > RG_DEVICES_MAX || from->n_opcode_names > RG_CONTROL_OPCODES ||
-        from->transports.n > RG_CONTROL_TRANSPORTS)
+        from->transports.n > RG_CONTROL_TRANSPORTS || from->n_addresses > RG_CONTROL_ADDRESSES)
         return RG_ERR_LIMIT;
     Rg__Device devices[RG_DEVICES_MAX];
     Rg__Device *device_pointers[RG_DEVICES_MAX];
@@ -156,6 +156,12 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
     hello.n_transports = fill_transports(transports, &from->transports);
     hello.transports = transports;
     hello.capabilities = from->capabilities;
+    char *addresses[RG_CONTROL_ADDRESSES];
+    for (uint32_t i = 0; i < from->n_addresses; i++)
+        addresses[i] = TEXT(from->addresses[i]);
+    hello.n_addresses = from->n_addresses;
+    hello.addresses = addresses;
+    hello.move_token = bytes_of(from->move_token, from->n_addresses ? RG_MOVE_TOKEN : 0);
     control->body_case = RG__CONTROL__BODY_SERVER_HELLO;
     control->server_hello = &hello;
     return finish(control, data, size);
@@ -244,6 +250,18 @@ static enum rg_status pack_session_end(Rg__Control *control, const struct rg_ses
     return finish(control, data, size);
 }
 
+static enum rg_status pack_move(Rg__Control *control, const struct rg_move_message *from, void **data,
+                                size_t *size)
+{
+    Rg__Move move;
+    rg__move__init(&move);
+    move.transport = TEXT(from->transport);
+    move.token = bytes_of(from->token, from->has_token ? RG_MOVE_TOKEN : 0);
+    control->body_case = RG__CONTROL__BODY_MOVE;
+    control->move = &move;
+    return finish(control, data, size);
+}
+
 enum rg_status rg_control_pack(const struct rg_control *message, void **data, size_t *size)
 {
     Rg__Control control;
@@ -259,6 +277,8 @@ enum rg_status rg_control_pack(const struct rg_control *message, void **data, si
         return pack_inventory(&control, &message->inventory, data, size);
     case RG_CONTROL_SESSION_END:
         return pack_session_end(&control, &message->session_end, data, size);
+    case RG_CONTROL_MOVE:
+        return pack_move(&control, &message->move, data, size);
     }
     return RG_ERR_INVALID;
 }

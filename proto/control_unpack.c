@@ -156,8 +156,17 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
     to->session = from->session;
     to->capabilities = from->capabilities;
     TRY(get_transports(&to->transports, from->transports, from->n_transports));
-    if (from->n_devices > RG_DEVICES_MAX || from->n_opcode_names > RG_CONTROL_OPCODES)
+    if (from->n_devices > RG_DEVICES_MAX || from->n_opcode_names > RG_CONTROL_OPCODES ||
+        from->n_addresses > RG_CONTROL_ADDRESSES)
         return RG_ERR_LIMIT;
+    for (size_t i = 0; i < from->n_addresses; i++)
+        TRY(GET_TEXT(to->addresses[i], from->addresses[i]));
+    to->n_addresses = (uint32_t)from->n_addresses;
+    if (to->n_addresses) {
+        if (from->move_token.len != RG_MOVE_TOKEN)
+            return RG_ERR_PROTOCOL;
+        memcpy(to->move_token, from->move_token.data, RG_MOVE_TOKEN);
+    }
 
     size_t text = 0;
     for (size_t i = 0; i < from->n_opcode_names; i++) {
@@ -233,6 +242,17 @@ static enum rg_status get_refusal(struct rg_refusal *to, const Rg__Refusal *from
     return RG_OK;
 }
 
+static enum rg_status get_move(struct rg_move_message *to, const Rg__Move *from)
+{
+    TRY(GET_TEXT(to->transport, from->transport));
+    if (from->token.len != 0 && from->token.len != RG_MOVE_TOKEN)
+        return RG_ERR_PROTOCOL;
+    to->has_token = from->token.len != 0;
+    if (to->has_token)
+        memcpy(to->token, from->token.data, RG_MOVE_TOKEN);
+    return RG_OK;
+}
+
 static enum rg_status get_body(struct rg_control *out, const Rg__Control *control)
 {
     switch (control->body_case) {
@@ -251,6 +271,9 @@ static enum rg_status get_body(struct rg_control *out, const Rg__Control *contro
     case RG__CONTROL__BODY_SESSION_END:
         out->kind = RG_CONTROL_SESSION_END;
         return GET_TEXT(out->session_end.reason, control->session_end->reason);
+    case RG__CONTROL__BODY_MOVE:
+        out->kind = RG_CONTROL_MOVE;
+        return get_move(&out->move, control->move);
     default:
         return RG_ERR_PROTOCOL;
     }

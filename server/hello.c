@@ -8,6 +8,7 @@
 #include "generated/proto/ops.h"
 #include "generated/server/driver.h"
 #include "transport/control.h"
+#include "transport/move.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -172,8 +173,11 @@ static void refuse(struct rg_conn *conn, enum rg_refusal_code code, const char *
         rg_info("the client had gone before it could be told");
 }
 
-enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn *conn)
+enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **connection,
+                               struct rg_conn **tether)
 {
+    struct rg_conn *conn = *connection;
+    *tether = NULL;
     static struct rg_device_info devices[RG_DEVICES_MAX];
     static struct rg_control client, answer;
     char why[512] = "";
@@ -213,8 +217,12 @@ enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn *con
     rg_control_text(server->driver.path, sizeof server->driver.path, hello->driver, strlen(hello->driver));
     server->limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, hello->max_sessions};
     server->session = hello->session;
+    struct rg_move *move = rg_move_open(&client.client_hello.transports, server);
     rg_control_fini(&client);
     enum rg_status status = rg_control_send(conn, &answer);
+    if (status == RG_OK && move)
+        return rg_move_finish(move, connection, tether);
+    rg_move_abandon(move);
     if (status != RG_OK)
         rg_info("session %llu: the client had gone before it began (%s)", (unsigned long long)hello->session,
                 rg_status_string(status));

@@ -19,6 +19,7 @@ struct rg_hello {
 };
 
 /** Loads the driver into rg_driver, initialises it, and answers. RG_OK: the session can begin. */
-RG_MUST_CHECK enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn *conn);
+RG_MUST_CHECK enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **connection,
+                                             struct rg_conn **tether);
 
 #endif

@@ -25,6 +25,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+enum { TETHER_GRACE_MS = 2000 };
+
 struct arguments {
     struct rg_hello hello;
     int fd;
@@ -82,13 +84,22 @@ static bool parse(int argc, char **argv, struct arguments *out)
            out->hello.n_devices;
 }
 
-/* Waits for the end of the session; a signal ends it. */
-static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd)
+/* Waits for the end of the session; a signal ends it, and so does the end of the connection that it began on. */
+static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, int tether_fd)
 {
     for (;;) {
-        struct pollfd fds[2] = {{.fd = over_fd, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+        struct pollfd fds[3] = {{.fd = over_fd, .events = POLLIN},
+                                {.fd = signal_fd, .events = POLLIN},
+                                {.fd = tether_fd, .events = POLLIN}};
+        if (poll(fds, 3, -1) < 0 && errno != EINTR)
             return 1;
+        if (fds[2].revents && !fds[0].revents) {
+            /* The client's last words come by the connection that the session moved to. */
+            tether_fd = -1;
+            if (poll(fds, 1, TETHER_GRACE_MS) == 0)
+                rg_worker_end(worker, 0, "the client has gone");
+            continue;
+        }
         if (fds[0].revents)
             return rg_worker_wait(worker);
         if (fds[1].revents)
@@ -128,7 +139,8 @@ int main(int argc, char **argv)
                  rg_status_string(status));
         return 1;
     }
-    if (rg_hello_answer(&arguments.hello, conn) != RG_OK) {
+    struct rg_conn *tether;
+    if (rg_hello_answer(&arguments.hello, &conn, &tether) != RG_OK) {
         rg_conn_destroy(conn);
         _exit(1);
     }
@@ -139,5 +151,5 @@ int main(int argc, char **argv)
         _exit(1);
     }
     /* No destructors: a driver's may wait for kernels that never end, and nothing here needs saving. */
-    _exit(wait_for_end(worker, over_fd, signal_fd));
+    _exit(wait_for_end(worker, over_fd, signal_fd, tether ? rg_conn_fd(tether) : -1));
 }

@@ -33,6 +33,7 @@ static CUresult create(struct rg_worker *worker, struct rg_context *context, siz
         free(pinned);
         return result;
     }
+    (void)rg_conn_register(worker->conn, pinned->memory, size); /* where that helps, and if it can be had */
     pinned->size = size;
     pinned->taken = true;
     pthread_mutex_lock(&worker->staging_lock);
@@ -120,6 +121,7 @@ void rg_staging_drop(struct rg_worker *worker, struct rg_context *context)
     while (list) {
         struct rg_pinned *next = list->next;
         (void)rg_driver.cuEventDestroy_v2(list->ready);
+        rg_conn_unregister(worker->conn, list->memory);
         (void)rg_driver.cuMemFreeHost(list->memory);
         free(list);
         list = next;

@@ -26,10 +26,6 @@ static bool supported(const struct rg_cli_settings *settings)
         rg_error("sharing a GPU by memory (-m, -p) is not supported yet; run without it");
         return false;
     }
-    if (strcmp(settings->transport, "rdma") == 0) {
-        rg_error("transport rdma is not built into this version; use --transport auto or tcp");
-        return false;
-    }
     return true;
 }
 
