@@ -28,6 +28,7 @@ __attribute__((destructor)) static void write_stats(void)
     if (!path || !*path || !started || getpid() != owner)
         return;
     struct rg_stats sum = {0};
+    struct rg_conn_statistics bulk = {0};
     for (unsigned i = 0; i < rg_n_sessions; i++) {
         const struct rg_stats *stats = &rg_sessions[i].stats;
         sum.calls += stats->calls;
@@ -36,17 +37,25 @@ __attribute__((destructor)) static void write_stats(void)
         sum.received_messages += stats->received_messages;
         sum.sent_bytes += stats->sent_bytes;
         sum.received_bytes += stats->received_bytes;
+        struct rg_conn_statistics one;
+        rg_conn_get_statistics(rg_sessions[i].conn, &one);
+        bulk.bulk_copied_sent += one.bulk_copied_sent;
+        bulk.bulk_copied_received += one.bulk_copied_received;
+        bulk.bulk_direct_sent += one.bulk_direct_sent;
+        bulk.bulk_direct_received += one.bulk_direct_received;
     }
     char line[512];
     int length =
         snprintf(line, sizeof line,
                  "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%.6f,\"calls\":%llu,\"round_trips\":%llu,"
                  "\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,"
-                 "\"bytes_received\":%llu}\n",
+                 "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu}\n",
                  (int)owner, rg_conn_transport(rg_sessions[0].conn), (double)(rg_now_ns() - started) / 1e9,
                  (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
                  (unsigned long long)sum.sent_messages, (unsigned long long)sum.received_messages,
-                 (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes);
+                 (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes,
+                 (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
+                 (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received));
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -84,6 +84,19 @@ static bool parse(int argc, char **argv, struct arguments *out)
            out->hello.n_devices;
 }
 
+/* What the network's device moved by itself, where the transport counts it. */
+static void tell_statistics(struct rg_worker *worker)
+{
+    struct rg_conn_statistics bulk;
+    rg_conn_get_statistics(worker->conn, &bulk);
+    if (bulk.bulk_direct_sent || bulk.bulk_direct_received || bulk.bulk_copied_sent || bulk.bulk_copied_received)
+        rg_info("session %llu: bulk data: received %llu bytes in their place and %llu by a copy, sent %llu from their "
+                "place and %llu by a copy",
+                (unsigned long long)worker->session, (unsigned long long)bulk.bulk_direct_received,
+                (unsigned long long)bulk.bulk_copied_received, (unsigned long long)bulk.bulk_direct_sent,
+                (unsigned long long)bulk.bulk_copied_sent);
+}
+
 /* Waits for the end of the session; a signal ends it, and so does the end of the connection that it began on. */
 static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, int tether_fd)
 {
@@ -100,8 +113,11 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
                 rg_worker_end(worker, 0, "the client has gone");
             continue;
         }
-        if (fds[0].revents)
-            return rg_worker_wait(worker);
+        if (fds[0].revents) {
+            int code = rg_worker_wait(worker);
+            tell_statistics(worker);
+            return code;
+        }
         if (fds[1].revents)
             rg_worker_end(worker, 0, "the server is shutting down");
     }

@@ -30,6 +30,7 @@ enum {
     POLLED_SLEEP_NS = 50000, /* sleep where events do not come, doubled up to */
     POLLED_SLEEP_MAX_NS = 1000000,
     ACK_EVERY = 1024,
+    SILENCE_NS = 2000000000, /* of a peer that is waited for, before it is asked for a sign of life */
 };
 
 enum kind { KIND_RECEIVE, KIND_DATA, KIND_CONTROL, KIND_WRITE };
@@ -334,6 +335,7 @@ int rg_rdma_progress(struct rg_rdma_conn *c)
             break;
     }
     if (total > 0) {
+        c->heard_ns = rg_now_ns();
         return_credits(c);
         changed(c);
     }
@@ -405,14 +407,41 @@ static void sleep_once(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t 
         take_events(c);
 }
 
+/*
+ * A reliable connection fails when something sent is not acknowledged; who only waits sends nothing and would wait for
+ * ever for a peer that is gone. So a write of no bytes is sent now and then: the peer's device acknowledges it without
+ * its software. (Where there are no one-sided writes, the session's first connection tells.)
+ */
+static void ask_for_life(struct rg_rdma_conn *c)
+{
+    uint64_t now = rg_now_ns();
+    if (c->two_sided || c->checking || c->broken != RG_OK || c->peer_bye || now - c->heard_ns < SILENCE_NS ||
+        c->writes_done != c->writes_posted)
+        return;
+    c->heard_ns = now;
+    struct ibv_send_wr wr = {.wr_id = work_id(KIND_WRITE, c->writes_posted),
+                             .opcode = IBV_WR_RDMA_WRITE,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {.remote_addr = le64toh(c->check_area.address),
+                                         .rkey = le32toh(c->check_area.key)}},
+                       *bad;
+    int error = ibv_post_send(c->id->qp, &wr, &bad);
+    if (error)
+        (void)!failed(c, "a sign of life cannot be asked for", error);
+    else
+        c->writes_posted++;
+}
+
 enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t deadline)
 {
     uint64_t seen = c->version, began = 0, pause = POLLED_SLEEP_NS;
     enum rg_status status;
     for (unsigned looks = 1;; looks++) {
         rg_rdma_progress(c);
-        if (looks % EVENTS_EVERY == 0)
+        if (looks % EVENTS_EVERY == 0) {
             rg_rdma_look_at_events(c);
+            ask_for_life(c);
+        }
         status = rg_rdma_state(c);
         if (status != RG_OK || c->version != seen)
             break;
@@ -431,6 +460,7 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
             pthread_mutex_lock(&c->lock);
             continue;
         }
+        ask_for_life(c);
         if (arm(c))
             continue;
         sleep_once(c, side, deadline, c->polled ? pause : LOOK_NS);

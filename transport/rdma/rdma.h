@@ -78,6 +78,7 @@ struct rg_rdma_conn {
     enum rg_status broken; /* RG_OK: the queue pair works */
     bool checking;         /* the self-test is under way */
     bool peer_bye, bye_sent, disconnected;
+    uint64_t heard_ns; /* when something completed last, or a sign of life was asked for */
     uint64_t version; /* counts whatever a waiting side may wait for */
     bool asleep[RG_RDMA_SIDES];
     int kick[RG_RDMA_SIDES]; /* eventfd */

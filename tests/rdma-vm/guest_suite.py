@@ -1,0 +1,166 @@
+"""Runs in the virtual machine: the product over real verbs (Soft-RoCE). See run.
+
+usage: guest_suite.py BUILD_FOLDER [PART…]
+
+Parts: conformance, examples, faults, limits (default: all). Prints a line for each check and `N passed, N failed`; the exit
+status is 1 if a check failed.
+"""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
+
+from trial import Build, Server, children_of, run_program, wait_until  # noqa: E402
+
+SERVER = "10.77.0.1"
+passed, failed = 0, 0
+
+
+def check(name, good, report=""):
+    """Counts one check and says how it went."""
+    global passed, failed
+    passed += bool(good)
+    failed += not good
+    print("%s %s" % ("ok    " if good else "FAILED", name), flush=True)
+    if not good and report:
+        print(report, flush=True)
+
+
+def server(build, **options):
+    """A remote-gpud on the server's end of the pair."""
+    environment = dict(options.pop("environment", {}), REMOTE_GPU_LOG="info")
+    return Server(build, listen=SERVER + ":7600", arguments=["--allow-unauthenticated"], environment=environment,
+                  **options)
+
+
+def conformance(build):
+    """The transports' conformance suite, in every form of transport rdma."""
+    program = os.path.join(build.folder, "tests", "transport_conformance")
+    for name, environment in (("rdma", {}), ("rdma-spin", {}), ("fault+rdma", {}), ("delay+rdma", {}),
+                              ("rdma", {"REMOTE_GPU_RDMA": "two-sided"}),
+                              ("rdma", {"REMOTE_GPU_RDMA": "two-sided,polled"})):
+        result = run_program([program, name], environment, timeout=200)
+        check("conformance %s %s: %.0f s" % (name, environment.get("REMOTE_GPU_RDMA", ""), result.seconds),
+              result.status == 0, result.report())
+
+
+def examples(build):
+    """Every example gives the same over RDMA as directly; pinned memory is not copied by the CPU."""
+    with server(build) as there:
+        for name in build.examples():
+            arguments = ["16"] if name == "big_copy" else []
+            command = [build.example(name), *arguments]
+            direct = build.run_direct(command, timeout=200)
+            remote = build.run_remote(command, there.address, ["--transport", "rdma"], timeout=200)
+            same = (direct.status, direct.output) == (remote.status, remote.output)
+            check("%s over RDMA: %.1f s, %.1f s directly" % (name, remote.seconds, direct.seconds),
+                  same and "remote-gpu:" not in remote.errors, direct.report() + remote.report())
+            if name == "streams_overlap":
+                check("%s: pinned memory moves without a copy on the client: %s" % (name, remote.stats),
+                      remote.stats.get("bulk_copied") == 0 and remote.stats.get("bulk_direct", 0) > 0)
+        log = there.log()
+    moved = re.findall(r"received (\d+) bytes in their place and (\d+) by a copy, sent (\d+) from their place and (\d+)",
+                       log)
+    check("the workers moved bulk data without a copy: %d sessions" % len(moved),
+          any(int(direct_in) > 0 and int(direct_out) > 0 for direct_in, _, direct_out, _ in moved), log)
+
+
+def long_run(build, address, change, arguments=("--transport", "rdma")):
+    """A program of some seconds, with `change()` made in its middle."""
+    def later(_):
+        time.sleep(2.5)
+        change()
+    return build.run_remote([build.example("many_launches"), "2000000"], address, arguments, timeout=150,
+                            while_running=later)
+
+
+def netem(shape):
+    """Shapes what the client sends; None: as it was."""
+    change = ["replace", "dev", "v-client", "root", "netem", *shape.split()] if shape else ["del", "dev", "v-client", "root"]
+    subprocess.run(["tc", "qdisc", *change], check=True)
+
+
+def ended_with_word(result):
+    """A program that lost its GPU: it ends by itself, in error, and the user is told."""
+    return not result.hung and result.status != 0 and not result.crashed and "remote-gpu:" in result.errors
+
+
+def faults(build):
+    """What breaks in mid-run ends in a clear error; what cannot be had is done without."""
+    with server(build) as there:
+        result = long_run(build, there.address, lambda: netem("loss 100%"))
+        check("a black hole in mid-run: %s after %.0f s" % (result.describe(), result.seconds), ended_with_word(result),
+              result.report() + there.log())
+        netem(None)
+        result = build.run_remote([build.example("vector_add")], there.address, ["--transport", "rdma"])
+        check("after the hole is closed", result.status == 0, result.report() + there.log())
+
+        def kill_worker():
+            for child in children_of(there.process.pid):
+                os.kill(child, 9)
+
+        result = long_run(build, there.address, kill_worker)
+        check("worker killed: %s" % result.describe(), ended_with_word(result), result.report())
+
+        # Without memory that may be locked there is no RDMA; root is exempt, so another user runs the client.
+        command = [build.command, "run", "-s", there.address, "--transport", "auto", "--",
+                   build.example("vector_add")]
+        result = run_as_nobody(command, locked=65536)
+        check("too little lockable memory: TCP, with a warning", result.status == 0 and
+              "going on over TCP" in result.errors, result.report())
+        result = run_as_nobody([word if word != "auto" else "rdma" for word in command], locked=65536)
+        check("too little lockable memory, nothing but RDMA asked for: an error that says so", result.status != 0 and
+              "lock" in result.errors, result.report())
+
+        for shape in ("delay 2ms", "loss 1%"):
+            netem(shape)
+            result = build.run_remote([build.example("vector_add")], there.address, ["--transport", "rdma"])
+            check("netem %s: %.1f s" % (shape, result.seconds), result.status == 0, result.report())
+        netem(None)
+        check("the server still runs", there.process.poll() is None, there.log())
+        left = wait_until(lambda: not children_of(there.process.pid), 30)
+        check("no worker is left", left, there.log())
+        # last, since Soft-RoCE needs the machine started anew afterwards
+        result = long_run(build, there.address,
+                          lambda: subprocess.run(["ip", "link", "set", "v-client", "down"], check=True))
+        check("link down in mid-run: %s after %.0f s" % (result.describe(), result.seconds), ended_with_word(result),
+              result.report() + there.log())
+
+
+def run_as_nobody(command, locked):
+    """Runs a command as an ordinary user with a limit of locked memory."""
+    wrapper = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all",
+               "prlimit", "--memlock=%d:%d" % (locked, locked), "--", *command]
+    return run_program(wrapper, {"HOME": "/tmp"}, timeout=100)
+
+
+def limits(build):
+    """What the product's transport gives beside what perftest shows, in the same boot (nothing is demanded of it)."""
+    program = os.path.join(build.stage, "bin", "remote-gpu")
+    if run_program([program, "netperf", "--help"]).status != 0:
+        return
+    with server(build) as there:
+        result = run_program([program, "netperf", "-s", there.address, "--quick"], timeout=200)
+        check("netperf", result.status == 0, result.report())
+        print(result.output)
+
+
+def main():
+    """Runs what the command line names."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    build = Build(sys.argv[1])
+    parts = {"conformance": conformance, "examples": examples, "faults": faults, "limits": limits}
+    for name in sys.argv[2:] or parts:
+        parts[name](build)
+    print("%d passed, %d failed" % (passed, failed))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
