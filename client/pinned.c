@@ -6,6 +6,7 @@
 #include "client/context.h"
 #include "client/device.h"
 #include "client/handle.h"
+#include "client/session.h"
 #include "client/transfer.h"
 #include "client/unified.h"
 #include "common/cuda/graph/graph.h"
