@@ -65,7 +65,8 @@ def examples(build):
                   same and "remote-gpu:" not in remote.errors, direct.report() + remote.report())
             if name == "streams_overlap":
                 check("%s: pinned memory moves without a copy on the client: %s" % (name, remote.stats),
-                      remote.stats.get("bulk_copied") == 0 and remote.stats.get("bulk_direct", 0) > 0)
+                      # what is copied is the module and single words
+                      remote.stats.get("bulk_copied", 0) < 8192 and remote.stats.get("bulk_direct", 0) >= 6400000)
         log = there.log()
     moved = re.findall(r"received (\d+) bytes in their place and (\d+) by a copy, sent (\d+) from their place and (\d+)",
                        log)

@@ -26,7 +26,9 @@ Test(address, good_ones)
         {"unix:///run/x.sock", "unix:/run/x.sock", "tcp", "", 0},
         {"unix:@name", "unix:@name", "tcp", "", 0},
         {"mem:a:b", "mem:a:b", "mem", "", 0},
-        {"rdma://host/1", "rdma:host/1", "rdma", "", 0},
+        {"rdma://host:1", "rdma://host:1", "rdma", "host", 1},
+        {"rdma://[::1]", "rdma://[::1]:7600", "rdma", "::1", RG_DEFAULT_PORT},
+        {"other://host/1", "other:host/1", "other", "", 0},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         struct rg_address address;
