@@ -59,7 +59,7 @@ static bool check(const std::vector<float> &roots, const std::vector<float> &val
     return worst < limit;
 }
 
-static bool loop(int n)
+static bool loop(int n, int launches)
 {
     int blocks = (n + 127) / 128, most = 100;
     float *values, *roots;
@@ -134,7 +134,7 @@ static bool loop(int n)
     void *changed[] = {&more, &worse, &rounds, &most};
     asked.kernelParams = changed;
     CHECK(cudaGraphExecKernelNodeSetParams(exec, inside[1], &asked));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < launches; i++) {
         CHECK(cudaGraphLaunch(exec, stream));
     }
     CHECK(cudaStreamSynchronize(stream));
@@ -153,14 +153,15 @@ static bool loop(int n)
 
 int main(int argc, char **argv)
 {
-    struct example example = example_begin("graph_loop", "[N]", argc, argv);
+    struct example example = example_begin("graph_loop", "[N [LAUNCHES]]", argc, argv);
     int n = example_number(&example, 0, 1, 1 << 24, 5000);
+    int launches = example_number(&example, 1, 1, 100000, 3);
     bool good = true;
 
 #if CUDART_VERSION >= 13000
-    good = loop(n);
+    good = loop(n, launches);
 #else
-    printf("%d roots would need CUDA 13\n", n);
+    printf("%d roots and %d launches would need CUDA 13\n", n, launches);
 #endif
     return example_end(&example, good);
 }

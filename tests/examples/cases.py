@@ -188,6 +188,19 @@ def test_round_trips(build):
         expect(more <= base.stats["round_trips"] + 2, "launches cost round trips", result)
 
 
+def test_graph_round_trips(build):
+    """500 launches of a graph over 5 ms of delay, one with a loop on the device and a copy to the host, wait for none."""
+    with Server(build) as server:
+        counts = []
+        for launches in ("1", "500"):
+            result = build.run_remote([build.example("graph_loop"), "1000", launches], server.address,
+                                      environment={"REMOTE_GPU_FILTER": "delay:oneway=5ms"})
+            expect(result.status == 0, "the example failed", result, server.log())
+            counts.append(result.stats["round_trips"])
+        print("%d round trips with one launch, %d with 500" % tuple(counts))
+        expect(counts[1] == counts[0], "launches cost round trips", result)
+
+
 def test_big_copy_delayed(build):
     """100 MB arrive intact over 5 ms of delay."""
     with Server(build) as server:
