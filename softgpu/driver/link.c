@@ -56,14 +56,19 @@ static CUresult add(struct link_state *state, CUjitInputType type, const void *d
         return sg_sources_add_text(&state->sources, data, size);
     case CU_JIT_INPUT_CUBIN:
         /* its size is told, so it is not read beyond; it may carry PTX */
-        return rg_cuda_image_identify_bytes(data, size, &image) == RG_CUDA_IMAGE_ELF
-                   ? sg_sources_add_image(&state->sources, data, log)
-                   : CUDA_ERROR_NO_BINARY_FOR_GPU;
+        if (rg_cuda_image_identify_bytes(data, size, &image) == RG_CUDA_IMAGE_ELF)
+            return sg_sources_add_image(&state->sources, data, log);
+        sg_log_say(log, "what was added as a cubin is none");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
     case CU_JIT_INPUT_FATBINARY:
         return sg_sources_add_image(&state->sources, data, log);
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
+        sg_log_say(log,
+                   "objects and libraries of host code cannot be linked here: only PTX and fat binaries can");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
     case CU_JIT_INPUT_NVVM:
+        sg_log_say(log, "intermediate code (LTO-IR) cannot be linked here: only PTX and fat binaries can");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     default:
         return CUDA_ERROR_INVALID_VALUE;

@@ -92,6 +92,9 @@ CUresult sg_jit_options(struct sg_jit *jit, unsigned n, const CUjit_option *opti
 /** Reports the log through the options: the error log if `failed`, and the sizes in any case. */
 void sg_jit_report(const struct sg_jit *jit, const struct sg_text *log, bool failed);
 
+/** Makes this line the log; the log stays as it was if there is no memory. */
+void sg_log_say(struct sg_text *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /** Parses what an application passed as a module image; *out has one reference. */
 CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **out);
 /** The same program once more. */

@@ -19,9 +19,7 @@
 
 #define BUNDLE_KIND 0x5347 /* the first entry of a bundle: no kind of NVIDIA's */
 
-static void say(struct sg_text *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(struct sg_text *log, const char *format, ...)
+void sg_log_say(struct sg_text *log, const char *format, ...)
 {
     va_list arguments;
     char *line = NULL;
@@ -41,7 +39,8 @@ static CUresult fatbin_result(enum sg_fatbin_status status, struct sg_text *log)
     case SG_FATBIN_OK:
         return CUDA_SUCCESS;
     case SG_FATBIN_NO_PTX:
-        say(log,
+        sg_log_say(
+            log,
             "the fat binary has no PTX for compute capability %u.%u or lower, and machine code cannot run "
             "here",
             sg_state.capability / 10, sg_state.capability % 10);
@@ -49,7 +48,7 @@ static CUresult fatbin_result(enum sg_fatbin_status status, struct sg_text *log)
     case SG_FATBIN_NO_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
     default:
-        say(log, "fat binary: %s", sg_fatbin_status_string(status));
+        sg_log_say(log, "fat binary: %s", sg_fatbin_status_string(status));
         return CUDA_ERROR_INVALID_IMAGE;
     }
 }
@@ -133,7 +132,7 @@ static CUresult add_elf(struct sg_sources *sources, const struct rg_cuda_image *
             SG_RETURN_IF(sg_sources_add_text(sources, text, size));
     if (n > 0)
         return CUDA_SUCCESS;
-    say(log, "the image is machine code of a real device: only PTX can run here");
+    sg_log_say(log, "the image is machine code of a real device: only PTX can run here");
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
@@ -148,7 +147,7 @@ CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, stru
     case RG_CUDA_IMAGE_CONTAINER:
         return add_container(sources, &image, log);
     default:
-        say(log, "neither PTX nor a fat binary");
+        sg_log_say(log, "neither PTX nor a fat binary");
         return CUDA_ERROR_INVALID_IMAGE;
     }
 }

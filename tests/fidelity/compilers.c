@@ -151,6 +151,19 @@ static struct code cu_link(CUjitInputType type, struct code a, CUjitInputType ot
     return code;
 }
 
+/* What the driver's linker says of code that it does not link. */
+static void refuse(CUjitInputType type, struct code code)
+{
+    CUlinkState link;
+    char log[1000] = "";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)sizeof log};
+    OK(cuLinkCreate_v2(2, options, values, &link));
+    const CUresult result = cuLinkAddData_v2(link, type, code.data, code.size, "code", 0, NULL, NULL);
+    printf("cuLinkAddData of type %d: %d, %s\n", (int)type, (int)result, log);
+    OK(cuLinkDestroy(link));
+}
+
 static const char whole[] = "extern \"C\" __global__ void k(int *x) { x[threadIdx.x] *= 3; }";
 static const char part_a[] = "__device__ int f(int);\n"
                              "extern \"C\" __global__ void k(int *x) { x[threadIdx.x] = f(x[threadIdx.x]); }";
@@ -191,6 +204,9 @@ int main(int argc, char **argv)
         run("nvJitLink of LTO code",
             nvjitlink_of(2, link_options, NVJITLINK_INPUT_LTOIR, compile(part_a, LTO_CODE, 3, options),
                          compile(part_b, LTO_CODE, 3, options)));
+        refuse(CU_JIT_INPUT_NVVM, compile(part_a, LTO_CODE, 3, options));
+        refuse(CU_JIT_INPUT_LIBRARY, ptx_a);
+        refuse(CU_JIT_INPUT_CUBIN, ptx_a);
         options[0] = real;
         struct code machine_code = compile(whole, MACHINE_CODE, 1, options);
         run("machine code", machine_code);
