@@ -154,6 +154,8 @@ CUresult rg_serve_rgUnifiedOpen(struct rg_job *job)
         return CUDA_ERROR_OUT_OF_MEMORY;
     void *staging = NULL;
     CUresult result = rg_driver.cuMemHostAlloc(&staging, 2ull * STAGING_SIZE, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CUDA_SUCCESS && !staging)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         result = rg_driver.cuStreamCreate(&context->stream, CU_STREAM_NON_BLOCKING);
         if (result != CUDA_SUCCESS)

@@ -229,6 +229,52 @@ static void test_parameters(void)
     expect_violation(c, "answer");
 }
 
+static CUresult host_memory(void **memory, size_t size, unsigned flags)
+{
+    (void)flags;
+    *memory = malloc(size);
+    return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult free_host_memory(void *memory)
+{
+    free(memory);
+    return CUDA_SUCCESS;
+}
+
+/* Memory that host and device address: what travels outside the records. */
+static void test_unified(void)
+{
+    const uint64_t context = handle(RG_KIND_CONTEXT, 0);
+    rg_driver.cuMemHostAlloc = host_memory;
+    rg_driver.cuMemFreeHost = free_host_memory;
+    struct client *c = begin();
+    const uint64_t runs[] = {4096, 1 << 20, 0}; /* a run that is longer than what follows */
+    CALL(c, RG_OP_rgUnifiedOpen, 0, CUDA_SUCCESS, "");
+    send_answer(c, RG_ANSWER_UNIFIED_IN, context, 0, runs, sizeof runs);
+    expect_violation(c, "answer");
+
+    c = begin();
+    CALL(c, RG_OP_rgUnifiedOpen, 0, CUDA_SUCCESS, "");
+    send_answer(c, RG_ANSWER_UNIFIED_IN, context, 0, runs, 15); /* half a head */
+    expect_violation(c, "answer");
+
+    c = begin(); /* a question of no bytes */
+    send_answer(c, RG_ANSWER_UNIFIED_OUT, 1, 4096, NULL, 0);
+    expect_violation(c, "answer");
+
+    c = begin(); /* not whole pages */
+    put(c, RG_OP_rgHostMap, 0, 0, "88", (uint64_t)0x300000000010, (uint64_t)4096);
+    send_batch(c);
+    expect_violation(c, "rgHostMap");
+
+    c = begin(); /* beyond the end of addresses */
+    put(c, RG_OP_rgHostMap, 0, 0, "88", UINT64_MAX - 4095, (uint64_t)8192);
+    send_batch(c);
+    expect_violation(c, "rgHostMap");
+    use_driver(succeed);
+}
+
 static CUresult never(CUstream s)
 {
     (void)s;
@@ -390,7 +436,7 @@ static void one_case(uint64_t seed)
                 struct rg_message_header header;
                 struct rg_answer answer;
             } message = {{.kind = RG_MESSAGE_ANSWER, .version = RG_PROTOCOL_MAJOR, .count = 1},
-                         {.type = 1 + chance(2), .id = chance(9), .arg = {chance(3), chance(300)}}};
+                         {.type = 1 + chance(4), .id = chance(9), .arg = {chance(3), chance(300), chance(3)}}};
             if (!send_raw(c, &message, sizeof message, bulk, message.answer.arg[1]))
                 break;
         }
@@ -406,6 +452,7 @@ int main(int argc, char **argv)
     use_driver(succeed);
     test_headers();
     test_parameters();
+    test_unified();
     test_two_calls_of_a_lane();
     for (unsigned long i = 0; i < cases; i++)
         one_case(seed + i);
