@@ -402,7 +402,8 @@ CUresult rg_copy_box(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
         return rg_across_copy(&copy, stream, !asynchronous);
     }
     if (!to_host && !from_host)
-        return rg_op_rgBoxCopy(&t.box, to.array, from.array, stream, asynchronous);
+        return rg_pinned_copied(rg_op_rgBoxCopy(&t.box, to.array, from.array, stream, asynchronous),
+                                to.address, from.address, stream, asynchronous);
     const struct side *host = to_host ? &to : &from;
     t.host = (struct rg_host_area){.memory = (unsigned char *)(uintptr_t)host->address,
                                    .pitch = host->pitch,

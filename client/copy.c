@@ -124,12 +124,12 @@ static CUresult copy_in_here(const struct copy *copy)
             return CUDA_ERROR_OUT_OF_MEMORY;
         status = send_in(&through);
         free(through.host.memory);
-        return status;
+    } else {
+        const bool held = rg_pinned_hold();
+        status = send_in(copy);
+        rg_pinned_let_go(held);
     }
-    const bool held = rg_pinned_hold();
-    status = send_in(copy);
-    rg_pinned_let_go(held);
-    return status;
+    return rg_pinned_copied(status, copy->device, 0, copy->stream, copy->asynchronous);
 }
 
 static CUresult copy_out_waiting(const struct copy *copy)
@@ -263,10 +263,11 @@ static CUresult device_to_device(CUdeviceptr to, CUdeviceptr from, size_t size, 
                    : rg_capture_copy_1d(to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
     if (crosses(to, size, from, size, size, 1, stream, asynchronous, &status))
         return status;
-    if (!rg_on_device(to, 0, size, 1) || !rg_on_device(from, 0, size, 1))
+    if (!rg_pinned_on_device(to, 0, size, 1) || !rg_pinned_on_device(from, 0, size, 1))
         return CUDA_ERROR_INVALID_VALUE;
-    return asynchronous ? rg_op_cuMemcpyDtoDAsync_v2(to, from, size, stream)
-                        : rg_op_cuMemcpyDtoD_v2(to, from, size);
+    status = asynchronous ? rg_op_cuMemcpyDtoDAsync_v2(to, from, size, stream)
+                          : rg_op_cuMemcpyDtoD_v2(to, from, size);
+    return rg_pinned_copied(status, to, from, rg_effective_stream(stream), asynchronous);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
@@ -525,8 +526,9 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
         crosses(to.address, to.pitch, from.address, from.pitch, width, height, stream, asynchronous, &status))
         return status;
     if (from.device && to.device)
-        return rg_op_rgCopy2D(to.address, to.pitch, from.address, from.pitch, width, height, stream,
-                              asynchronous);
+        return rg_pinned_copied(rg_op_rgCopy2D(to.address, to.pitch, from.address, from.pitch, width, height,
+                                               stream, asynchronous),
+                                to.address, from.address, stream, asynchronous);
     if (!from.device && !to.device && rg_copies_in_order)
         return move_later(&(struct host_move){.from = from, .to = to, .width = width, .height = height},
                           stream);

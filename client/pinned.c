@@ -341,6 +341,19 @@ bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t he
     return rg_pinned_map(address) == CUDA_SUCCESS && rg_on_device(address, pitch, width, height);
 }
 
+static bool mapped_at(uint64_t address)
+{
+    struct rg_range range;
+    return rg_map_find(address, &range) && rg_range_pinned(&range) && range.mapped;
+}
+
+CUresult rg_pinned_copied(CUresult status, uint64_t to, uint64_t from, CUstream stream, bool asynchronous)
+{
+    if (status != CUDA_SUCCESS || asynchronous || (!mapped_at(to) && !mapped_at(from)))
+        return status;
+    return rg_op_cuStreamSynchronize(stream);
+}
+
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
 static void *reserve(size_t length)

@@ -30,6 +30,12 @@ CUresult rg_pinned_map_list(struct rg_pinned_list *list);
 /** As rg_on_device, after mapping page-locked memory there. */
 bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
 
+/**
+ * Ends a call that copies between `to` and `from` on the device: where one of them is page-locked memory, which the host
+ * may use at once, a synchronous copy has been done when its call returns. Returns `status`, or the wait's error.
+ */
+CUresult rg_pinned_copied(CUresult status, uint64_t to, uint64_t from, CUstream stream, bool asynchronous);
+
 /** Around a copy that reads or writes host memory where it is: none of it is mapped meanwhile. */
 bool rg_pinned_hold(void);
 void rg_pinned_let_go(bool held);

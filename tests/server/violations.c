@@ -435,8 +435,9 @@ static void one_case(uint64_t seed)
             struct {
                 struct rg_message_header header;
                 struct rg_answer answer;
-            } message = {{.kind = RG_MESSAGE_ANSWER, .version = RG_PROTOCOL_MAJOR, .count = 1},
-                         {.type = 1 + chance(4), .id = chance(9), .arg = {chance(3), chance(300), chance(3)}}};
+            } message = {
+                {.kind = RG_MESSAGE_ANSWER, .version = RG_PROTOCOL_MAJOR, .count = 1},
+                {.type = 1 + chance(4), .id = chance(9), .arg = {chance(3), chance(300), chance(3)}}};
             if (!send_raw(c, &message, sizeof message, bulk, message.answer.arg[1]))
                 break;
         }
