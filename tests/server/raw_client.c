@@ -54,7 +54,8 @@ void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const cha
         } else {
             const void *data = va_arg(arguments, const void *);
             const size_t size = va_arg(arguments, size_t);
-            rg_put_u64(&w, size);
+            if (*format == 'b')
+                rg_put_u64(&w, size);
             if (size)
                 rg_put(&w, data, size);
         }

@@ -54,7 +54,8 @@ struct client *client_create(void);
 int client_destroy(struct client *c);
 
 /**
- * Appends a record. `format`: '4' uint32_t, '8' uint64_t, 's' string, 'b' void * and size_t (count and bytes).
+ * Appends a record. `format`: '4' uint32_t, '8' uint64_t, 's' string, 'b' void * and size_t (count and bytes),
+ * 'r' the same without the count.
  */
 void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const char *format, ...);
 /** Sends the batch. */

@@ -198,6 +198,11 @@ static void test_parameters(void)
     send_batch(c);
     expect_violation(c, "rgDeviceAttributes");
 
+    c = begin(); /* a description of another length */
+    put(c, RG_OP_rgTensorMapEncode, 0, 1, "488", 1u, (uint64_t)1, (uint64_t)0);
+    send_batch(c);
+    expect_violation(c, "tensor map");
+
     c = begin(); /* images */
     put(c, RG_OP_rgImageData, 0, 0, "8888", (uint64_t)1, RG_IMAGE_MAX + 1, (uint64_t)0, (uint64_t)3);
     send_bulk(c, "abc", 3);
