@@ -229,10 +229,17 @@ enum sg_matrix_type {
     SG_MATRIX_U4,
     SG_MATRIX_B1,
     SG_MATRIX_S32,
+    SG_MATRIX_E4M3, /* bytes */
+    SG_MATRIX_E5M2,
+    SG_MATRIX_E2M1, /* in bits 2 to 5 of a byte */
+    SG_MATRIX_E2M3, /* in bits 0 to 5 of a byte */
+    SG_MATRIX_E3M2,
 };
 #define SG_MATRIX_SATURATE 1u /* .satfinite */
 #define SG_MATRIX_XOR      2u /* of .b1: xor instead of and */
 #define SG_MATRIX_COLUMNS  4u /* in memory: column by column; .trans */
+#define SG_MATRIX_A_COLUMNS 8u /* m8n8k4 of .f16: .col of a */
+#define SG_MATRIX_B_ROWS    16u /* .row of b */
 
 /** What is done; passed as the 64-bit word that it is in memory. */
 struct sg_matrix_kind {

@@ -206,7 +206,7 @@ void sg_check_take_address(struct sg_checker *checker, struct sg_function *funct
 }
 
 /* Every symbol in an initialiser must exist; functions in it can be called through pointers. */
-static void check_initial(struct sg_checker *checker, struct sg_ast_initial *initial)
+void sg_check_initial(struct sg_checker *checker, struct sg_ast_initial *initial)
 {
     if (initial->kind == SG_INITIAL_SYMBOL) {
         struct sg_symbol *symbol = sg_check_module_symbol(checker, initial->symbol);
@@ -218,7 +218,7 @@ static void check_initial(struct sg_checker *checker, struct sg_ast_initial *ini
         initial->resolved = symbol;
     }
     for (uint32_t i = 0; i < initial->n_items; i++)
-        check_initial(checker, &initial->items[i]);
+        sg_check_initial(checker, &initial->items[i]);
 }
 
 static void check_target(struct sg_checker *checker, const struct sg_ast *ast, uint32_t capability)
@@ -300,7 +300,7 @@ struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, s
         list_files(checker, ast);
         for (uint32_t i = 0; i < ast->n_variables; i++)
             if (ast->variables[i].initial != NULL)
-                check_initial(checker, ast->variables[i].initial);
+                sg_check_initial(checker, ast->variables[i].initial);
         for (uint32_t i = 0; i < ast->n_functions; i++)
             if (ast->functions[i].has_body && functions[unit][i] != NULL)
                 sg_check_body(checker, functions[unit][i], &ast->functions[i]);

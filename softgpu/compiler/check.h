@@ -40,6 +40,8 @@ uint32_t sg_check_register(struct sg_checker *checker, struct sg_slice name);
 void sg_check_declare(struct sg_checker *checker, struct sg_slice name, struct sg_symbol symbol);
 struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast_variable *ast,
                                  struct sg_function *function);
+/** The symbols in a variable's initial value. */
+void sg_check_initial(struct sg_checker *checker, struct sg_ast_initial *initial);
 uint32_t sg_check_new_register(struct sg_checker *checker, enum sg_type type);
 void sg_check_take_address(struct sg_checker *checker, struct sg_function *function);
 /** The body of a function whose header is known. */

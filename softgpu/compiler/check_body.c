@@ -73,6 +73,8 @@ static void declare_variable(struct sg_checker *checker, const struct sg_ast_var
     struct sg_symbol symbol = {.kind = SG_SYMBOL_VAR};
     symbol.var = sg_check_variable(checker, ast, function);
     if (ast->space == SG_SPACE_GLOBAL || ast->space == SG_SPACE_CONST) {
+        if (ast->initial != NULL)
+            sg_check_initial(checker, ast->initial);
         *SG_PUSH(checker->arena, module->vars, module->n_vars, module->var_capacity) = symbol.var;
     } else {
         symbol.var->index = function->n_vars;

@@ -10,6 +10,8 @@
 #define HALVES     (BIT(F16) | BIT(BF16))
 #define BYTES      (BIT(S8) | BIT(U8))
 #define NIBBLES    (BIT(S4) | BIT(U4))
+#define EIGHTS     (BIT(E4M3) | BIT(E5M2))
+#define SIXES      (BIT(E2M1) | BIT(E2M3) | BIT(E3M2))
 #define SUMS       (BIT(F16) | BIT(F32) | BIT(S32))
 #define LANES      32u
 #define HALF_COUNT 8u /* registers of a wmma fragment a or b of .f16, whatever its shape */
@@ -20,14 +22,14 @@ static const struct {
     uint64_t mma, wmma, wmma_sums;
 } shapes[] = {
     {{8, 8, 0}, 0, 0, 0},
-    {{8, 8, 4}, BIT(F64), BIT(F64), BIT(F64)},
+    {{8, 8, 4}, BIT(F64) | BIT(F16), BIT(F64), BIT(F64)},
     {{8, 8, 16}, BYTES, 0, 0},
     {{8, 8, 32}, NIBBLES, NIBBLES, BIT(S32)},
     {{8, 8, 128}, BIT(B1), BIT(B1), BIT(S32)},
     {{16, 8, 4}, BIT(TF32) | BIT(F64), 0, 0},
     {{16, 8, 8}, HALVES | BIT(TF32) | BIT(F64), 0, 0},
-    {{16, 8, 16}, HALVES | BYTES | BIT(F64), 0, 0},
-    {{16, 8, 32}, BYTES | NIBBLES, 0, 0},
+    {{16, 8, 16}, HALVES | BYTES | EIGHTS | BIT(F64), 0, 0},
+    {{16, 8, 32}, BYTES | NIBBLES | EIGHTS | SIXES, 0, 0},
     {{16, 8, 64}, NIBBLES, 0, 0},
     {{16, 8, 128}, BIT(B1), 0, 0},
     {{16, 8, 256}, BIT(B1), 0, 0},
@@ -64,12 +66,20 @@ enum sg_type sg_mma_type(const struct sg_insn *insn, uint8_t which)
     return (enum sg_type)insn->types[which == SG_MATRIX_D ? 0 : which];
 }
 
+bool sg_mma_is_volta(const struct sg_insn *insn)
+{
+    struct sg_mma_shape shape = sg_mma_shape(insn);
+    return insn->form->op == SG_OP_MMA && shape.m == 8 && shape.k == 4 && insn->types[1] == SG_F16;
+}
+
 uint32_t sg_mma_registers(const struct sg_insn *insn, uint8_t which, enum sg_type *type)
 {
     struct sg_mma_shape shape = sg_mma_shape(insn);
     enum sg_type element = sg_mma_type(insn, which);
     bool factor = which == SG_MATRIX_A || which == SG_MATRIX_B;
     *type = element == SG_F64 || element == SG_F32 ? element : SG_B32;
+    if (sg_mma_is_volta(insn)) /* each quarter of the warp has matrices of its own */
+        return factor ? 2 : element == SG_F16 ? 4 : 8;
     if (factor && element == SG_F16 && insn->form->op != SG_OP_MMA)
         return HALF_COUNT;
     uint32_t elements = which == SG_MATRIX_A   ? shape.m * shape.k
@@ -116,7 +126,10 @@ static void check_multiply(struct sg_checker *checker, struct sg_insn *insn)
     if (a != b && (sg_type_is_float(a) || a == SG_TF32 || b == SG_TF32))
         sg_check_fail(checker, "matrices of type .%s and .%s do not fit each other", sg_types[a].name,
                       sg_types[b].name);
-    if ((!wmma || a == SG_S4 || a == SG_U4 || a == SG_B1) &&
+    bool narrow = ((SIXES >> a | SIXES >> b) & 1) != 0;
+    if (SG_MOD(insn, SG_GROUP_KIND) != 0 ? sg_mma_shape(insn).k != 32 : narrow)
+        sg_check_fail(checker, "these types need .kind::f8f6f4 and the shape .m16n8k32");
+    if (!sg_mma_is_volta(insn) && (!wmma || a == SG_S4 || a == SG_U4 || a == SG_B1) &&
         (SG_MOD(insn, SG_GROUP_LAYOUT1) != SG_ROW || SG_MOD(insn, SG_GROUP_LAYOUT2) != SG_COL))
         sg_check_fail(checker, "the layouts of this instruction are .row.col");
     if (SG_MOD(insn, SG_GROUP_ROUND) > SG_RN)

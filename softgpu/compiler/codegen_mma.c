@@ -34,6 +34,16 @@ static enum sg_matrix_type matrix_type(enum sg_type type)
         return SG_MATRIX_U4;
     case SG_B1:
         return SG_MATRIX_B1;
+    case SG_E4M3:
+        return SG_MATRIX_E4M3;
+    case SG_E5M2:
+        return SG_MATRIX_E5M2;
+    case SG_E2M1:
+        return SG_MATRIX_E2M1;
+    case SG_E2M3:
+        return SG_MATRIX_E2M3;
+    case SG_E3M2:
+        return SG_MATRIX_E3M2;
     default:
         return SG_MATRIX_S32;
     }
@@ -112,6 +122,12 @@ static void multiply(struct sg_codegen *gen)
         kind.flags |= SG_MATRIX_SATURATE;
     if (SG_MOD(insn, SG_GROUP_BOOL) == SG_XOR)
         kind.flags |= SG_MATRIX_XOR;
+    if (sg_mma_is_volta(insn)) {
+        if (SG_MOD(insn, SG_GROUP_LAYOUT1) == SG_COL)
+            kind.flags |= SG_MATRIX_A_COLUMNS;
+        if (SG_MOD(insn, SG_GROUP_LAYOUT2) == SG_ROW)
+            kind.flags |= SG_MATRIX_B_ROWS;
+    }
     call(gen, kind, NULL, NULL);
     uint32_t count = sg_mma_registers(insn, SG_MATRIX_D, &type);
     take(gen, 0, count, type);

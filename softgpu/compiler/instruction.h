@@ -94,6 +94,7 @@ enum sg_group {
     SG_GROUP_MATRIX_COUNT, /* x1 x2 x4 */
     SG_GROUP_TRANSPOSE,
     SG_GROUP_POPC,
+    SG_GROUP_KIND, /* kind::f8f6f4 */
     SG_GROUP_COUNT,
 };
 

@@ -78,6 +78,7 @@ const char *const sg_group_names[SG_GROUP_COUNT] = {
     [SG_GROUP_MATRIX_COUNT] = "xcount",
     [SG_GROUP_TRANSPOSE] = "trans",
     [SG_GROUP_POPC] = "popc",
+    [SG_GROUP_KIND] = "kind",
 };
 
 const char *const sg_group_words[SG_GROUP_COUNT][28] = {
@@ -159,4 +160,5 @@ const char *const sg_group_words[SG_GROUP_COUNT][28] = {
     [SG_GROUP_MATRIX_COUNT] = {"x1", "x2", "x4"},
     [SG_GROUP_TRANSPOSE] = {"trans"},
     [SG_GROUP_POPC] = {"popc"},
+    [SG_GROUP_KIND] = {"kind::f8f6f4"},
 };

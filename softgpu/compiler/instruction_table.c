@@ -210,6 +210,10 @@ struct sg_form sg_form_table[] = {
     /* --- matrices; which shapes go with which types is in check_mma.c --- */
     ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! T:f16,f32 T:f16 T:f16 T:f16,f32", "=* * * *"),
     ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! T:f32 T:bf16,tf32 T:bf16,tf32 T:f32", "=* * * *"),
+    ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! T:f16,f32 T:e4m3,e5m2 T:e4m3,e5m2 T:f16,f32", "=* * * *"),
+    ROW("mma", MMA,
+     "sync! aligned! shape! layout1! layout2! kind! T:f16,f32 T:e4m3,e5m2,e2m1,e2m3,e3m2 T:e4m3,e5m2,e2m1,e2m3,e3m2 T:f16,f32",
+     "=* * * *"),
     ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! satfinite T:s32 T:s8,u8,s4,u4 T:s8,u8,s4,u4 T:s32",
      "=* * * *"),
     ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! bool! popc! T:s32 T:b1 T:b1 T:s32", "=* * * *"),

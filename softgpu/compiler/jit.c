@@ -179,20 +179,22 @@ static void dump(LLVMModuleRef module, const char *symbol, const char *stage)
         LLVMDisposeMessage(message);
 }
 
-static bool optimise(struct sg_jit *jit, LLVMModuleRef module, struct sg_text *log)
+/* What must be inlined is in any case. */
+static bool run_passes(struct sg_jit *jit, LLVMModuleRef module, bool optimised, struct sg_text *log)
 {
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMPassBuilderOptionsSetLoopVectorization(options, 1);
     LLVMPassBuilderOptionsSetLoopInterleaving(options, 1);
     LLVMPassBuilderOptionsSetSLPVectorization(options, 1);
     LLVMPassBuilderOptionsSetLoopUnrolling(options, 1);
-    bool bad = failed(LLVMRunPasses(module, "default<O2>", jit->machine, options), log);
+    bool bad =
+        failed(LLVMRunPasses(module, optimised ? "default<O2>" : "default<O0>", jit->machine, options), log);
     LLVMDisposePassBuilderOptions(options);
     return !bad;
 }
 
 LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbol,
-                                   struct sg_text *log)
+                                   bool optimised, struct sg_text *log)
 {
     char *triple = LLVMGetTargetMachineTriple(jit->machine), *message = NULL;
     LLVMSetTarget(module, triple);
@@ -203,7 +205,7 @@ LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, con
     if (invalid)
         sg_text_append(log, "generated code for '%s' is not valid: %s\n", symbol, message);
     LLVMDisposeMessage(message);
-    if (invalid || !optimise(jit, module, log)) {
+    if (invalid || !run_passes(jit, module, optimised, log)) {
         LLVMDisposeModule(module);
         return NULL;
     }

@@ -22,11 +22,11 @@ const char *sg_jit_host(const struct sg_jit *jit);
 /** Binds names to addresses for all code that is loaded later; ended by a NULL name. */
 bool sg_jit_define(struct sg_jit *jit, const struct sg_rt_symbol *symbols, struct sg_text *log);
 /**
- * Checks, optimises and compiles a module to an object, relocatable and free of addresses, or NULL with a message
+ * Checks, optimises (if it is wanted) and compiles a module to an object, relocatable and free of addresses, or NULL with a message
  * in `log`. The module is gone afterwards. One thread at a time.
  */
 LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbol,
-                                   struct sg_text *log);
+                                   bool optimised, struct sg_text *log);
 /**
  * Loads an object, which is the JIT's from here on: the address of `symbol`, or NULL with a message in `log` and
  * nothing loaded. One thread at a time.

@@ -12,6 +12,7 @@ struct sg_parser {
     struct sg_token token; /* the current one */
     struct sg_token ahead; /* the one after, if has_ahead */
     bool has_ahead;
+    bool in_call; /* of the instruction in work: parentheses hold lists, elsewhere expressions */
     struct sg_arena *arena;
     struct sg_ast *ast;
     struct sg_ast_place place; /* by the last .loc of the function */

@@ -76,7 +76,7 @@ static void parse_operand(struct sg_parser *parser, struct sg_ast_operand *opera
     } else if (sg_parser_accept(parser, '{')) {
         operand->kind = SG_AST_VECTOR;
         parse_items(parser, operand, '}');
-    } else if (sg_parser_accept(parser, '(')) {
+    } else if (parser->in_call && sg_parser_accept(parser, '(')) {
         operand->kind = SG_AST_LIST;
         parse_items(parser, operand, ')');
     } else if (sg_parser_at_word(parser, "_")) {
@@ -127,6 +127,7 @@ static void parse_instruction(struct sg_parser *parser, struct sg_ast_statement 
             parser->token.text;
         sg_parser_advance(parser);
     }
+    parser->in_call = sg_slice_is(instruction->base, "call");
     sg_parse_operands(parser, instruction);
     const char *end = parser->previous_end - 1; /* without the semicolon */
     while (end > start && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\n' || end[-1] == '\r'))

@@ -34,6 +34,7 @@ struct sg_program {
     struct sg_arena arena;
     struct sg_module *module;
     uint32_t capability;
+    bool optimised;
     bool watched;            /* SOFTGPU_REPORT: code tells the engine of its accesses */
     struct sg_digest digest; /* of the texts, if there is a cache */
     struct kernel *kernels;
@@ -56,7 +57,7 @@ static uint32_t thread_product(const uint32_t dimensions[3])
     return dimensions[0] == 0 ? 0 : dimensions[0] * dimensions[1] * dimensions[2];
 }
 
-/* For developers: SOFTGPU_OPT=-loops, -lockstep, -all. */
+/* For developers: SOFTGPU_OPT=-loops, -lockstep, -llvm, -all. */
 static bool wanted(const char *without)
 {
     const char *text = getenv("SOFTGPU_OPT");
@@ -138,6 +139,7 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
         return SG_COMPILE_NO_MEMORY;
     pthread_mutex_init(&program->lock, NULL);
     program->capability = capability;
+    program->optimised = wanted("-llvm");
     program->watched = is_set("SOFTGPU_REPORT");
     program->arena.diagnostics = &diagnostics;
     if (setjmp(diagnostics.escape) != 0) {
@@ -270,7 +272,8 @@ static LLVMMemoryBufferRef compile(struct sg_program *program, struct kernel *ke
     if (gen->entry_builder != NULL)
         LLVMDisposeBuilder(gen->entry_builder);
     LLVMMemoryBufferRef object = NULL;
-    if (*status == SG_COMPILE_OK && (object = sg_jit_compile(program->jit, gen->llvm, symbol, log)) == NULL)
+    if (*status == SG_COMPILE_OK &&
+        (object = sg_jit_compile(program->jit, gen->llvm, symbol, program->optimised, log)) == NULL)
         *status = SG_COMPILE_INVALID_PTX;
     sg_arena_fini(&arena);
     free(gen);
@@ -286,6 +289,7 @@ static struct sg_digest key_of(const struct sg_program *program, const struct ke
     const struct sg_piece pieces[] = {{compiler, sizeof(compiler)},
                                       {host, strlen(host)},
                                       {&program->watched, sizeof(program->watched)},
+                                      {&program->optimised, sizeof(program->optimised)},
                                       {&program->capability, sizeof(program->capability)},
                                       {&program->digest, sizeof(program->digest)},
                                       {name, strlen(name)},

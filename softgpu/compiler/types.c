@@ -34,6 +34,13 @@ const struct sg_type_info sg_types[SG_TYPE_COUNT] = {
     [SG_E5M2] = {"e5m2", 8, SG_CLASS_BITS},
     [SG_E4M3X2] = {"e4m3x2", 16, SG_CLASS_BITS},
     [SG_E5M2X2] = {"e5m2x2", 16, SG_CLASS_BITS},
+    [SG_E2M1] = {"e2m1", 8, SG_CLASS_BITS}, /* in a byte each where matrices hold them */
+    [SG_E2M3] = {"e2m3", 8, SG_CLASS_BITS},
+    [SG_E3M2] = {"e3m2", 8, SG_CLASS_BITS},
+    [SG_E2M1X2] = {"e2m1x2", 8, SG_CLASS_BITS},
+    [SG_E2M3X2] = {"e2m3x2", 16, SG_CLASS_BITS},
+    [SG_E3M2X2] = {"e3m2x2", 16, SG_CLASS_BITS},
+    [SG_UE8M0X2] = {"ue8m0x2", 16, SG_CLASS_BITS},
     /* elements of matrices, several in a register */
     [SG_S4] = {"s4", 4, SG_CLASS_BITS},
     [SG_U4] = {"u4", 4, SG_CLASS_BITS},

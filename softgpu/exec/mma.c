@@ -13,7 +13,7 @@
  * same rule, and registers beyond those that a matrix needs (a and b of f16) repeat them from the first on.
  *
  * Arithmetic. Sums begin with c and take the products in ascending k. f16, bf16 and tf32 (its upper 19 bits) are
- * multiplied and added in float: their products are exact unless they leave float's range. A result of type f16 is
+ * multiplied and added in float, and so are the types of 8 bits and fewer: their products are exact unless they leave float's range. A result of type f16 is
  * rounded once, at the end. f64 is a chain of fused multiply-adds. Integers are summed exactly, and wrap or saturate at
  * the end.
  */
@@ -64,7 +64,9 @@ static unsigned bits_of(uint8_t type)
     static const uint8_t bits[] = {
         [SG_MATRIX_F16] = 16, [SG_MATRIX_BF16] = 16, [SG_MATRIX_TF32] = 32, [SG_MATRIX_F32] = 32,
         [SG_MATRIX_F64] = 64, [SG_MATRIX_S8] = 8,    [SG_MATRIX_U8] = 8,    [SG_MATRIX_S4] = 4,
-        [SG_MATRIX_U4] = 4,   [SG_MATRIX_B1] = 1,    [SG_MATRIX_S32] = 32};
+        [SG_MATRIX_U4] = 4,   [SG_MATRIX_B1] = 1,    [SG_MATRIX_S32] = 32,
+        [SG_MATRIX_E4M3] = 8, [SG_MATRIX_E5M2] = 8, [SG_MATRIX_E2M1] = 8,
+        [SG_MATRIX_E2M3] = 8, [SG_MATRIX_E3M2] = 8};
     return bits[type];
 }
 
@@ -104,6 +106,23 @@ static uint32_t float_to_half(float value)
     return sign | (magnitude - 0x38000000) >> 13;
 }
 
+/*
+ * Numbers of up to 8 bits: a sign, `exponent` bits, the rest mantissa. e5m2 has infinities and NaN as larger formats do,
+ * e4m3 has NaN alone, the others have neither.
+ */
+static float small_to_float(uint32_t bits, unsigned exponent, unsigned mantissa)
+{
+    uint32_t magnitude = bits & ((1u << (exponent + mantissa)) - 1), sign = (bits >> (exponent + mantissa) & 1) << 31;
+    bool special = exponent == 5   ? magnitude >= 0x7c
+                   : exponent == 4 ? magnitude == 0x7f
+                                   : false;
+    if (special)
+        return float_of(sign | (magnitude == 0x7c ? 0x7f800000 : 0x7fffffff));
+    int bias = (1 << (exponent - 1)) - 1;
+    /* as for half precision: the bias is put right by a multiplication */
+    return float_of(sign | bits_of_float(ldexpf(float_of(magnitude << (23 - mantissa)), 127 - bias)));
+}
+
 /* Element `e` of the register (for f64 of two words) at `words`. */
 static float get_float(const uint32_t *words, uint8_t type, unsigned e)
 {
@@ -114,6 +133,16 @@ static float get_float(const uint32_t *words, uint8_t type, unsigned e)
         return float_of(*words >> 16 * e << 16);
     case SG_MATRIX_TF32:
         return float_of(*words & 0xffffe000);
+    case SG_MATRIX_E4M3:
+        return small_to_float(*words >> 8 * e, 4, 3);
+    case SG_MATRIX_E5M2:
+        return small_to_float(*words >> 8 * e, 5, 2);
+    case SG_MATRIX_E2M1:
+        return small_to_float(*words >> (8 * e + 2), 2, 1);
+    case SG_MATRIX_E2M3:
+        return small_to_float(*words >> 8 * e, 2, 3);
+    case SG_MATRIX_E3M2:
+        return small_to_float(*words >> 8 * e, 3, 2);
     default:
         return float_of(*words);
     }
@@ -144,7 +173,9 @@ enum path { PATH_FLOAT, PATH_DOUBLE, PATH_INTEGER };
 
 static enum path path_of(uint8_t type)
 {
-    return type == SG_MATRIX_F64 ? PATH_DOUBLE : type <= SG_MATRIX_F32 ? PATH_FLOAT : PATH_INTEGER;
+    if (type == SG_MATRIX_F64)
+        return PATH_DOUBLE;
+    return type <= SG_MATRIX_F32 || type >= SG_MATRIX_E4M3 ? PATH_FLOAT : PATH_INTEGER;
 }
 
 static void put_factor(void *to, enum path path, uint32_t place, const uint32_t *words, uint8_t type,
@@ -269,11 +300,65 @@ static void multiply_integer(struct sg_matrix_scratch *scratch, uint32_t m, uint
     }
 }
 
+/*
+ * m8n8k4 of f16. Each quarter of the warp, lanes 4 q to 4 q + 3 and those 16 further, has an 8 by 4 matrix a, a 4 by 8
+ * matrix b and 8 by 8 sums. Of its eight lanes, lane i (the upper four are 4 to 7) holds
+ *   of a: row i; with .col, of rows 4 (i / 4) + 0 … 3 the column i mod 4
+ *   of b: column i; with .row, of columns 4 (i / 4) + 0 … 3 the row i mod 4
+ *   of f16 sums: row i; of float sums element e: row (i & 1) + (e & 2) + 4 (i / 4), column (e & 4) + (i & 2) + (e & 1)
+ */
+static void multiply_quarter(struct sg_matrix_request *const *requests, const struct sg_matrix_kind *kind,
+                             uint32_t quarter)
+{
+    static const struct sg_matrix_fragments zeros;
+    struct sg_matrix_fragments *fragments[8];
+    float a[8][4], b[4][8], c[8][8];
+    uint8_t from = kind->c_d & 15, to = kind->c_d >> 4;
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t lane = quarter * 4 + i % 4 + i / 4 * 16, base = i & 4;
+        fragments[i] = requests[lane] ? requests[lane]->fragments : NULL;
+        const struct sg_matrix_fragments *own = fragments[i] ? fragments[i] : &zeros;
+        for (uint32_t e = 0; e < 4; e++) {
+            float x = half_to_float(own->a[e / 2] >> 16 * (e % 2) & 0xffff);
+            float y = half_to_float(own->b[e / 2] >> 16 * (e % 2) & 0xffff);
+            bool columns = (kind->flags & SG_MATRIX_A_COLUMNS) != 0, rows = (kind->flags & SG_MATRIX_B_ROWS) != 0;
+            a[columns ? base + e : i][columns ? i % 4 : e] = x;
+            b[rows ? i % 4 : e][rows ? base + e : i] = y;
+        }
+        for (uint32_t e = 0; e < 8; e++) {
+            if (from == SG_MATRIX_F16)
+                c[i][e] = half_to_float(own->c[e / 2] >> 16 * (e % 2) & 0xffff);
+            else
+                c[(i & 1) + (e & 2) + base][(e & 4) + (i & 2) + (e & 1)] = float_of(own->c[e]);
+        }
+    }
+    for (uint32_t i = 0; i < 8; i++)
+        for (uint32_t j = 0; j < 8; j++)
+            for (uint32_t l = 0; l < 4; l++)
+                c[i][j] += a[i][l] * b[l][j];
+    for (uint32_t i = 0; i < 8; i++) {
+        if (!fragments[i])
+            continue;
+        memset(fragments[i]->c, 0, 8 * sizeof(uint32_t));
+        for (uint32_t e = 0; e < 8; e++) {
+            if (to == SG_MATRIX_F16)
+                fragments[i]->c[e / 2] |= float_to_half(c[i][e]) << 16 * (e % 2);
+            else
+                fragments[i]->c[e] = bits_of_float(c[(i & 1) + (e & 2) + (i & 4)][(e & 4) + (i & 2) + (e & 1)]);
+        }
+    }
+}
+
 static void multiply(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
                      const struct sg_matrix_kind *kind)
 {
     static const struct sg_matrix_fragments zeros;
     uint32_t m = kind->m, n = kind->n, k = kind->k_quarter * 4u;
+    if (m == 8 && k == 4 && kind->a == SG_MATRIX_F16) {
+        for (uint32_t quarter = 0; quarter < 4; quarter++)
+            multiply_quarter(requests, kind, quarter);
+        return;
+    }
     for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++) {
         const struct sg_matrix_fragments *fragments = requests[lane] ? requests[lane]->fragments : &zeros;
         gather_factor(&scratch->a, fragments->a, kind->a, lane, m, k, 1, m);

@@ -14,12 +14,15 @@ static const struct {
     {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1}, {%r2}, {%f1};",
      "ptx:11: a vector of 4 registers is wanted for a matrix of this instruction: "
      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1}, {%r2}, {%f1}\n"},
-    {"mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1};",
+    {"mma.sync.aligned.m16n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1};",
      "ptx:11: the software device has no multiplication of this shape for .f16 and .f16: "
-     "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}\n"},
-    {"mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1}, {%r1}, {%r2}, {%f1};",
-     "ptx:11: modifier '.e4m3' does not fit instruction 'mma': "
-     "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1}, {%r1}, {%r2}, {%f1}\n"},
+     "mma.sync.aligned.m16n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}\n"},
+    {"mma.sync.aligned.m16n8k16.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {%f1}, {%r1}, {%r2}, {%f1};",
+     "ptx:11: the software device has no multiplication of this shape for .e2m1 and .e2m1: "
+     "mma.sync.aligned.m16n8k16.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {%f1}, {%r1}, {%r2}, {%f1}\n"},
+    {"mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, %r3, 0;",
+     "ptx:11: multiplication of sparse matrices is not supported by the software device: "
+     "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, %r3, 0\n"},
     {"wmma.load.d.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4}, [%rd1];",
      "ptx:11: a, b and c are loaded, d is stored: "
      "wmma.load.d.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4}, [%rd1]\n"},

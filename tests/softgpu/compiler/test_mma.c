@@ -6,12 +6,13 @@
 #include "harness.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { LANES = 32, MAX = 64 * 32 };
-enum element { F16, BF16, TF32, F32, F64, S8, U8, S4, U4, S32, B1 };
-static const unsigned element_bits[] = {16, 16, 32, 32, 64, 8, 8, 4, 4, 32, 1};
+enum element { F16, BF16, TF32, F32, F64, S8, U8, S4, U4, S32, B1, E4M3, E5M2, E2M1, E2M3, E3M2 };
+static const unsigned element_bits[] = {16, 16, 32, 32, 64, 8, 8, 4, 4, 32, 1, 8, 8, 8, 8, 8};
 
 /* --- values: small multiples of 1/4, that all formats hold and whose products and sums are exact --- */
 
@@ -22,8 +23,31 @@ static uint32_t pick(uint32_t count)
     return (seed >> 8) % count;
 }
 
+/* What the formats of 8 bits and fewer mean, by their definition. */
+static double narrow_value(enum element type, uint32_t code)
+{
+    int exponent_bits = type == E5M2 ? 5 : type == E4M3 ? 4 : type == E3M2 ? 3 : 2;
+    int mantissa_bits = type == E5M2 ? 2 : type == E4M3 ? 3 : type == E3M2 ? 2 : type == E2M3 ? 3 : 1;
+    int bias = (1 << (exponent_bits - 1)) - 1, exponent = (int)(code >> mantissa_bits & ((1u << exponent_bits) - 1));
+    double mantissa = (code & ((1u << mantissa_bits) - 1)) / (double)(1 << mantissa_bits);
+    double value = exponent == 0 ? ldexp(mantissa, 1 - bias) : ldexp(1 + mantissa, exponent - bias);
+    return (code >> (exponent_bits + mantissa_bits) & 1) != 0 ? -value : value;
+}
+
+static unsigned narrow_bits(enum element type)
+{
+    return type == E2M1 ? 4 : type == E2M3 || type == E3M2 ? 6 : 8;
+}
+
 static double random_value(enum element type)
 {
+    double value;
+    if (type >= E4M3) { /* of which sums are exact in float, too */
+        do
+            value = narrow_value(type, pick(1u << narrow_bits(type)));
+        while (value != 0 && (fabs(value) < 0.03 || fabs(value) > 16));
+        return value;
+    }
     switch (type) {
     case S8:
         return (double)pick(256) - 128;
@@ -73,6 +97,15 @@ static uint64_t encode(enum element type, double value)
         return f32_bits((float)value);
     case F64:
         return f64_bits(value);
+    case E4M3:
+    case E5M2:
+    case E2M1:
+    case E2M3:
+    case E3M2:
+        for (uint32_t code = 0; code < 1u << narrow_bits(type); code++)
+            if (narrow_value(type, code) == value)
+                return type == E2M1 ? code << 2 : code;
+        return 0;
     default:
         return (uint64_t)(int64_t)value & ((UINT64_C(1) << element_bits[type]) - 1);
     }
@@ -176,6 +209,12 @@ static const struct mma_case mma_cases[] = {
     {"m8n8k32.row.col.s32.s4.s4.s32", 8, 32, S4, S4, S32, S32, a_nibble_8x32, b_nibble_32},
     {"m16n8k32.row.col.s32.u4.s4.s32", 16, 32, U4, S4, S32, S32, a_nibble_16x32, b_nibble_32},
     {"m16n8k64.row.col.s32.s4.u4.s32", 16, 64, S4, U4, S32, S32, a_nibble_16x64, b_nibble_64},
+    {"m16n8k32.row.col.f32.e4m3.e4m3.f32", 16, 32, E4M3, E4M3, F32, F32, a_byte_16x32, b_byte_32},
+    {"m16n8k32.row.col.f32.e5m2.e4m3.f32", 16, 32, E5M2, E4M3, F32, F32, a_byte_16x32, b_byte_32},
+    {"m16n8k16.row.col.f32.e4m3.e5m2.f32", 16, 16, E4M3, E5M2, F32, F32, a_byte_16x16, b_byte_16},
+    {"m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32", 16, 32, E2M1, E3M2, F32, F32, a_byte_16x32, b_byte_32},
+    {"m16n8k32.row.col.kind::f8f6f4.f32.e2m3.e2m1.f32", 16, 32, E2M3, E2M1, F32, F32, a_byte_16x32, b_byte_32},
+    {"m16n8k32.row.col.kind::f8f6f4.f32.e5m2.e2m3.f32", 16, 32, E5M2, E2M3, F32, F32, a_byte_16x32, b_byte_32},
     {"m8n8k128.row.col.s32.b1.b1.s32.xor.popc", 8, 128, B1, B1, S32, S32, a_bit_8x128, b_bit_128},
     {"m16n8k128.row.col.s32.b1.b1.s32.and.popc", 16, 128, B1, B1, S32, S32, a_bit_16x128, b_bit_128},
     {"m16n8k256.row.col.s32.b1.b1.s32.xor.popc", 16, 256, B1, B1, S32, S32, a_bit_16x256, b_bit_256},
@@ -282,6 +321,64 @@ Test(mma, every_shape)
 {
     for (size_t i = 0; i < sizeof(mma_cases) / sizeof(mma_cases[0]); i++)
         run_mma(&mma_cases[i]);
+}
+
+/* --- m8n8k4 of f16: four products at once, in the layouts that PTX documents for it --- */
+
+static void run_volta(bool a_columns, bool b_rows, enum element c, enum element d)
+{
+    static unsigned char fragments[4][LANES * 64];
+    static double a[4][8][4], b[4][4][8], sum[4][8][8];
+    const enum element types[4] = {F16, F16, c, d};
+    const uint32_t counts[4] = {2, 2, c == F16 ? 4 : 8, d == F16 ? 4 : 8};
+    char text[8192], name[64];
+    memset(fragments, 0, sizeof(fragments));
+    for (int q = 0; q < 4; q++) {
+        for (int i = 0; i < 32; i++) {
+            a[q][i / 4][i % 4] = random_value(F16);
+            b[q][i / 8][i % 8] = random_value(F16);
+        }
+        for (int i = 0; i < 64; i++)
+            sum[q][i / 8][i % 8] = random_value(c);
+    }
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        uint32_t q = lane % 16 / 4, low = lane % 4, upper = lane < 16 ? 0 : 4;
+        for (uint32_t i = 0; i < 4; i++) {
+            store(fragments[0], F16, lane * 4 + i, a_columns ? a[q][i + upper][low] : a[q][low + upper][i]);
+            store(fragments[1], F16, lane * 4 + i, b_rows ? b[q][low][i + upper] : b[q][i][low + upper]);
+        }
+        for (uint32_t i = 0; i < 8; i++)
+            store(fragments[2], c, lane * 8 + i,
+                  c == F16 ? sum[q][low + upper][i]
+                           : sum[q][(lane & 1) + (i & 2) + upper][(i & 4) + (lane & 2) + (i & 1)]);
+    }
+    snprintf(name, sizeof(name), "m8n8k4.%s.%s.%s.f16.f16.%s", a_columns ? "col" : "row", b_rows ? "row" : "col",
+             d == F16 ? "f16" : "f32", c == F16 ? "f16" : "f32");
+    fragment_text(text, name, counts, types);
+    struct sg_program *program = program_of(text);
+    const void *params[4] = {fragments[0], fragments[1], fragments[2], fragments[3]};
+    cr_assert_eq(run_grid(program, 1, LANES, params), 0);
+    free_program(program);
+    for (uint32_t lane = 0; lane < LANES; lane++)
+        for (uint32_t i = 0; i < 8; i++) {
+            uint32_t q = lane % 16 / 4, upper = lane < 16 ? 0 : 4;
+            uint32_t row = d == F16 ? lane % 4 + upper : (lane & 1) + (i & 2) + upper;
+            uint32_t column = d == F16 ? i : (i & 4) + (lane & 2) + (i & 1);
+            double expected = sum[q][row][column];
+            for (int l = 0; l < 4; l++)
+                expected += a[q][row][l] * b[q][l][column];
+            double got = decode(d, fragments[3], lane * 8 + i);
+            cr_assert_eq(got, expected, "%s: lane %u element %u: %g, not %g", name, lane, i, got, expected);
+        }
+}
+
+Test(mma, quarters)
+{
+    for (int layouts = 0; layouts < 4; layouts++) {
+        run_volta((layouts & 1) != 0, (layouts & 2) != 0, F32, F32);
+        run_volta((layouts & 1) != 0, (layouts & 2) != 0, F16, F16);
+        run_volta((layouts & 1) != 0, (layouts & 2) != 0, F16, F32);
+    }
 }
 
 /* --- wmma: in memory as it is given, in registers as the device likes --- */
@@ -522,6 +619,14 @@ static uint32_t run_uniform(const char *name, uint32_t na, uint32_t nb, uint32_t
     return d[0];
 }
 
+static float run_float(const char *name, uint32_t x, uint32_t y)
+{
+    uint32_t bits = run_uniform(name, 2, 1, 4, "f32", x, y, 0);
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
 Test(mma, arithmetic)
 {
     const char *tf32 = "m16n8k4.row.col.f32.tf32.tf32.f32", *half = "m16n8k8.row.col.f16.f16.f16.f16",
@@ -543,6 +648,13 @@ Test(mma, arithmetic)
     cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x80018001, 0x38003800, 0), 0x80048004);
     cr_expect_eq(run_uniform(half, 2, 1, 2, "b32", 0x7c007c00, 0, 0), 0x7fff7fff);
     cr_expect_eq(run_uniform(wide, 2, 1, 4, "f32", 0xfc00fc00, 0x3c003c00, 0), 0xff800000);
+    /* bytes: NaN, infinity; 448 * 448 * 16 is exact in float; the smallest numbers */
+    const char *e4m3 = "m16n8k16.row.col.f32.e4m3.e4m3.f32", *e5m2 = "m16n8k16.row.col.f32.e5m2.e5m2.f32";
+    cr_expect_eq(run_uniform(e4m3, 2, 1, 4, "f32", 0x7e7e7e7e, 0x7e7e7e7e, 0), f32_bits(448.0f * 448 * 16));
+    cr_expect_eq(run_uniform(e4m3, 2, 1, 4, "f32", 0x01010101, 0x38383838, 0), f32_bits(0x1p-9f * 16));
+    cr_expect(isnan(run_float(e4m3, 0x7f7f7f7f, 0x38383838)));
+    cr_expect_eq(run_uniform(e5m2, 2, 1, 4, "f32", 0x7c7c7c7c, 0xbcbcbcbc, 0), 0xff800000);
+    cr_expect(isnan(run_float(e5m2, 0x7d7d7d7d, 0x3c3c3c3c)));
     /* integers wrap, or stay at the end of their range */
     cr_expect_eq(run_uniform(bytes, 2, 1, 4, "b32", 0x7f7f7f7f, 0x7f7f7f7f, 0x7fffffff),
                  0x7fffffffu + 16 * 127 * 127);
