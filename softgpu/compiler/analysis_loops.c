@@ -71,7 +71,7 @@ static bool watches_memory(const struct sg_insn *insn)
     uint8_t sem = SG_MOD(insn, SG_GROUP_SEM);
     switch (insn->form->op) {
     case SG_OP_LD:
-        return sem == SG_VOLATILE || sem == SG_ACQUIRE || sem == SG_RELAXED || sem == SG_MMIO;
+        return sem == SG_VOLATILE || sem == SG_ACQUIRE || sem == SG_RELAXED;
     case SG_OP_ATOM: {
         uint8_t op = SG_MOD(insn, SG_GROUP_ATOM);
         if (op == SG_ATOM_CAS || op == SG_ATOM_EXCH)

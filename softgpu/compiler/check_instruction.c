@@ -243,7 +243,9 @@ static void check_atomic(struct sg_checker *checker, struct sg_insn *insn)
     if (!type_in(insn, allowed[op]))
         sg_check_fail(checker, "the operation does not fit type .%s", sg_types[insn->types[0]].name);
     bool cas = op == SG_ATOM_CAS;
-    if (cas != (insn->form->op == SG_OP_ATOM && insn->n_operands == 4))
+    const struct sg_operand_form *last = &insn->form->operand[insn->form->n_operands - 1];
+    uint32_t hint = last->type_place < 0 && (last->flags & SG_OPF_ADDRESS) == 0 ? 1 : 0; /* a policy of the cache */
+    if (cas != (insn->form->op == SG_OP_ATOM && insn->n_operands - hint == 4))
         sg_check_fail(checker, "wrong number of operands");
     uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
     if (space != 0 && space != SG_MOD_GLOBAL && space != SG_MOD_SHARED)
@@ -286,6 +288,25 @@ static void check_memory(struct sg_checker *checker, struct sg_insn *insn)
         sg_check_fail(checker, "'%s' is not a parameter", address->var->name);
 }
 
+/*
+ * cp.async.bulk: into shared memory with the barrier that counts its bytes, out of it as one of a group; then a mask of
+ * blocks (a cluster has one) and a hint.
+ */
+static void check_bulk_copy(struct sg_checker *checker, struct sg_insn *insn)
+{
+    uint8_t to = SG_MOD(insn, SG_GROUP_SPACE), from = SG_MOD(insn, SG_GROUP_FROM_BULK);
+    bool counted = SG_MOD(insn, SG_GROUP_COMPLETE) == 1;
+    uint32_t wanted =
+        3u + counted + (SG_MOD(insn, SG_GROUP_MULTICAST) != 0) + (SG_MOD(insn, SG_GROUP_CACHE_HINT) != 0);
+    if ((to != SG_MOD_SHARED && to != SG_MOD_GLOBAL) || counted != (to == SG_MOD_SHARED) ||
+        (to == SG_MOD_GLOBAL && from != 2))
+        sg_check_fail(checker, "not a form of this instruction");
+    if (insn->n_operands != wanted)
+        sg_check_fail(checker, "wrong number of operands");
+    if (counted)
+        check_address(checker, &insn->operands[3]);
+}
+
 /* .rz, .rm and .rp exist for all of these types except half precision. */
 static void check_rounding(struct sg_checker *checker, struct sg_insn *insn)
 {
@@ -305,6 +326,14 @@ static void check_rules(struct sg_checker *checker, struct sg_insn *insn)
     case SG_OP_ATOM:
     case SG_OP_RED:
         check_atomic(checker, insn);
+        break;
+    case SG_OP_CP_BULK:
+        check_bulk_copy(checker, insn);
+        break;
+    case SG_OP_REDUX:
+        if (insn->types[0] == SG_F32 && SG_MOD(insn, SG_GROUP_REDUX) != SG_REDUX_MIN &&
+            SG_MOD(insn, SG_GROUP_REDUX) != SG_REDUX_MAX)
+            sg_check_fail(checker, "the operation does not fit type .f32");
         break;
     case SG_OP_CVT:
         check_conversion(checker, insn);

@@ -42,6 +42,7 @@ static const struct {
     {"%globaltimer_hi", SG_SPECIAL_GLOBALTIMER_HI, SG_U32, false},
     {"%dynamic_smem_size", SG_SPECIAL_DYNAMIC_SMEM_SIZE, SG_U32, false},
     {"%total_smem_size", SG_SPECIAL_TOTAL_SMEM_SIZE, SG_U32, false},
+    {"%current_graph_exec", SG_SPECIAL_ZERO, SG_U64, false},
     {"%aggr_smem_size", SG_SPECIAL_AGGR_SMEM_SIZE, SG_U32, false},
 };
 

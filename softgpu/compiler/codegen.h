@@ -145,7 +145,12 @@ bool sg_gen_bits(struct sg_codegen *gen);       /* codegen_bits.c */
 bool sg_gen_float(struct sg_codegen *gen);      /* codegen_float.c */
 bool sg_gen_comparison(struct sg_codegen *gen); /* codegen_compare.c */
 bool sg_gen_convert(struct sg_codegen *gen);    /* codegen_convert.c */
-bool sg_gen_memory(struct sg_codegen *gen);     /* codegen_memory.c */
+bool sg_gen_memory(
+    struct sg_codegen
+        *gen); /** Tells the mbarrier at the address (in .shared) that bytes have come; codegen_mbarrier.c. */
+void sg_gen_complete_bytes(struct sg_codegen *gen, const struct sg_operand *barrier, LLVMValueRef bytes);
+
+/* codegen_memory.c */
 /** Whether a generic address (an integer) is one of the thread's own memory. */
 LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address);
 bool sg_gen_atomic(struct sg_codegen *gen);  /* codegen_atomic.c */
@@ -153,6 +158,9 @@ bool sg_gen_control(struct sg_codegen *gen); /* codegen_control.c */
 bool sg_gen_threads(struct sg_codegen *gen); /* codegen_threads.c */
 /** The operation of a redux.sync as the engine knows it. */
 uint32_t sg_gen_redux(const struct sg_codegen *gen);
+/** Its operand and its result as the engine's integers. */
+LLVMValueRef sg_gen_redux_operand(struct sg_codegen *gen);
+LLVMValueRef sg_gen_redux_result(struct sg_codegen *gen, LLVMValueRef key);
 bool sg_gen_points(struct sg_codegen *gen);   /* codegen_points.c */
 bool sg_gen_mbarrier(struct sg_codegen *gen); /* codegen_mbarrier.c */
 bool sg_gen_mma(struct sg_codegen *gen);      /* codegen_mma.c */

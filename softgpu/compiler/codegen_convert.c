@@ -255,12 +255,39 @@ static void convert_pair(struct sg_codegen *gen)
                  join(gen, narrow_part(gen, low, to), narrow_part(gen, high, to)));
 }
 
+/* Two integers saturated to a smaller type, a above b, below what the other operand has of lower bits. */
+static void saturate_and_pack(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    enum sg_type to = (enum sg_type)insn->types[0];
+    bool is_signed = to == SG_S4 || sg_type_is_signed(to);
+    unsigned bits = sg_types[to].bits;
+    int64_t top = is_signed ? (INT64_C(1) << (bits - 1)) - 1 : (INT64_C(1) << bits) - 1;
+    int64_t bottom = is_signed ? -top - 1 : 0;
+    LLVMValueRef packed = sg_gen_const(gen, 32, 0);
+    if (insn->n_operands > 3)
+        packed = LLVMBuildShl(B, sg_gen_read(gen, &insn->operands[3], SG_B32),
+                              sg_gen_const(gen, 32, 2u * bits), "");
+    for (uint32_t i = 0; i < 2; i++) {
+        LLVMValueRef value = sg_gen_read(gen, &insn->operands[2 - i], SG_S32);
+        value = sg_gen_math(gen, "llvm.smin", value, sg_gen_const(gen, 32, (uint64_t)top & 0xffffffff), NULL);
+        value =
+            sg_gen_math(gen, "llvm.smax", value, sg_gen_const(gen, 32, (uint64_t)bottom & 0xffffffff), NULL);
+        value = LLVMBuildAnd(B, value, sg_gen_const(gen, 32, (UINT64_C(1) << bits) - 1), "");
+        packed =
+            LLVMBuildOr(B, packed, LLVMBuildShl(B, value, sg_gen_const(gen, 32, (uint64_t)i * bits), ""), "");
+    }
+    sg_gen_write(gen, &insn->operands[0], SG_B32, packed);
+}
+
 bool sg_gen_convert(struct sg_codegen *gen)
 {
     if (gen->insn->form->op == SG_OP_CVT)
         convert(gen);
     else if (gen->insn->form->op == SG_OP_CVT_PACK)
         convert_pair(gen);
+    else if (gen->insn->form->op == SG_OP_CVT_SATURATE_PACK)
+        saturate_and_pack(gen);
     else
         return false;
     return true;

@@ -280,13 +280,23 @@ static LLVMValueRef apply_single(struct sg_codegen *gen, LLVMValueRef *values, u
     return finish(gen, apply(gen, values[0], values[1], values[2]));
 }
 
+/* An operand; of the forms with two types the factors (or the first summand) are of the second, and made wide. */
+static LLVMValueRef read_float(struct sg_codegen *gen, unsigned i)
+{
+    const struct sg_form *form = gen->insn->form;
+    if (form->n_types < 2 || form->operand[i].type_place != 1)
+        return sg_gen_operand(gen, i);
+    enum sg_type type = (enum sg_type)gen->insn->types[1];
+    return sg_gen_small_to_f32(gen, type, sg_gen_read(gen, &gen->insn->operands[i], type));
+}
+
 static void arithmetic(struct sg_codegen *gen)
 {
     enum sg_type type = type_of(gen);
     unsigned count = gen->insn->n_operands - 1u;
     LLVMValueRef values[3] = {NULL, NULL, NULL}, lanes[2][3] = {{NULL}};
     for (unsigned i = 0; i < count; i++)
-        values[i] = sg_gen_operand(gen, i + 1);
+        values[i] = read_float(gen, i + 1);
     if (type == SG_F32 || type == SG_F64) {
         sg_gen_result(gen, apply_single(gen, values, count));
         return;

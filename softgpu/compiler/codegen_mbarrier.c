@@ -1,10 +1,10 @@
 /*
  * codegen_mbarrier.c - barriers that live in shared memory. The word that PTX calls opaque holds, from its low end, 20
- * bits of arrivals still missing, 20 bits of arrivals a phase needs, and the number of the phase. A block's threads
- * run on one OS thread and change only at calls, so that the word needs no atomic operations.
+ * bits of arrivals still missing, 20 bits of arrivals a phase needs, 21 bits of bytes still missing (two's complement:
+ * they may come before they are expected), and 3 bits of the number of the phase. A block's threads run on one OS thread
+ * and change only at calls, so that the word needs no atomic operations.
  *
- * Copies that PTX calls asynchronous have been made by the time that a barrier hears of them. Transactions (bytes that
- * a bulk copy brings) are not known, as bulk copies are not.
+ * Copies that PTX calls asynchronous have been made by the time that a barrier hears of them.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -12,6 +12,9 @@
 
 #define FIELD_BITS 20
 #define FIELD_MASK ((UINT64_C(1) << FIELD_BITS) - 1)
+#define BYTES_BITS 21
+#define BYTES_MASK (((UINT64_C(1) << BYTES_BITS) - 1) << (2 * FIELD_BITS))
+#define PHASE_AT   (2 * FIELD_BITS + BYTES_BITS)
 
 static LLVMValueRef word_const(struct sg_codegen *gen, uint64_t value)
 {
@@ -40,7 +43,7 @@ static void store_word(struct sg_codegen *gen, LLVMValueRef word, LLVMValueRef a
 
 static LLVMValueRef phase_of(struct sg_codegen *gen, LLVMValueRef word)
 {
-    return LLVMBuildLShr(B, word, word_const(gen, 2 * FIELD_BITS), "");
+    return LLVMBuildLShr(B, word, word_const(gen, PHASE_AT), "");
 }
 
 static void set_up(struct sg_codegen *gen)
@@ -57,6 +60,26 @@ static void set_up(struct sg_codegen *gen)
     store_word(gen, word, word_address(gen, 0));
 }
 
+/* The word with so many more bytes (or, with `come`, fewer) to wait for. */
+static LLVMValueRef with_bytes(struct sg_codegen *gen, LLVMValueRef word, LLVMValueRef bytes, bool come)
+{
+    LLVMValueRef shifted = LLVMBuildShl(B, bytes, word_const(gen, 2 * FIELD_BITS), "");
+    LLVMValueRef sum = come ? LLVMBuildSub(B, word, shifted, "") : LLVMBuildAdd(B, word, shifted, "");
+    LLVMValueRef field = LLVMBuildAnd(B, sum, word_const(gen, BYTES_MASK), "");
+    return LLVMBuildOr(B, LLVMBuildAnd(B, word, word_const(gen, ~BYTES_MASK), ""), field, "");
+}
+
+/* The word, or that of the next phase if nothing is missing in it. */
+static LLVMValueRef settle(struct sg_codegen *gen, LLVMValueRef word)
+{
+    LLVMValueRef missing = LLVMBuildAnd(B, word, word_const(gen, FIELD_MASK | BYTES_MASK), "");
+    LLVMValueRef complete = sg_gen_compare(gen, LLVMIntEQ, missing, word_const(gen, 0));
+    LLVMValueRef needed = LLVMBuildLShr(B, word, word_const(gen, FIELD_BITS), "");
+    needed = LLVMBuildAnd(B, needed, word_const(gen, FIELD_MASK), "");
+    LLVMValueRef next = LLVMBuildAdd(B, word, word_const(gen, UINT64_C(1) << PHASE_AT), "");
+    return sg_gen_select(gen, complete, LLVMBuildOr(B, next, needed, ""), word);
+}
+
 /* Takes `count` off what is missing, and goes on to the next phase when nothing is. Returns the word before. */
 static LLVMValueRef arrive(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef count, bool drop)
 {
@@ -64,14 +87,23 @@ static LLVMValueRef arrive(struct sg_codegen *gen, LLVMValueRef address, LLVMVal
     LLVMValueRef word = LLVMBuildSub(B, old, count, "");
     if (drop)
         word = LLVMBuildSub(B, word, LLVMBuildShl(B, count, word_const(gen, FIELD_BITS), ""), "");
-    LLVMValueRef missing = LLVMBuildAnd(B, word, word_const(gen, FIELD_MASK), "");
-    LLVMValueRef complete = sg_gen_compare(gen, LLVMIntEQ, missing, word_const(gen, 0));
-    LLVMValueRef needed = LLVMBuildLShr(B, word, word_const(gen, FIELD_BITS), "");
-    needed = LLVMBuildAnd(B, needed, word_const(gen, FIELD_MASK), "");
-    LLVMValueRef next = LLVMBuildAdd(B, word, word_const(gen, UINT64_C(1) << (2 * FIELD_BITS)), "");
-    next = LLVMBuildOr(B, next, needed, "");
-    store_word(gen, sg_gen_select(gen, complete, next, word), address);
+    store_word(gen, settle(gen, word), address);
     return old;
+}
+
+static void expect_bytes(struct sg_codegen *gen, LLVMValueRef address, uint32_t operand, bool come)
+{
+    LLVMValueRef bytes =
+        LLVMBuildZExt(B, sg_gen_read(gen, &gen->insn->operands[operand], SG_U32), gen->i64, "");
+    LLVMValueRef word = with_bytes(gen, load_word(gen, address), bytes, come);
+    store_word(gen, come ? settle(gen, word) : word, address);
+}
+
+void sg_gen_complete_bytes(struct sg_codegen *gen, const struct sg_operand *barrier, LLVMValueRef bytes)
+{
+    LLVMValueRef address = sg_gen_address(gen, barrier, SG_MOD_SHARED);
+    LLVMValueRef word = with_bytes(gen, load_word(gen, address), LLVMBuildZExt(B, bytes, gen->i64, ""), true);
+    store_word(gen, settle(gen, word), address);
 }
 
 static void arrive_by_thread(struct sg_codegen *gen)
@@ -125,6 +157,19 @@ bool sg_gen_mbarrier(struct sg_codegen *gen)
         return true;
     case SG_OP_MBARRIER_ARRIVE:
         arrive_by_thread(gen);
+        return true;
+    case SG_OP_MBARRIER_ARRIVE_EXPECT: {
+        LLVMValueRef address = word_address(gen, 1);
+        bool drop = SG_MOD(gen->insn, SG_GROUP_MBARRIER_ARRIVE) == SG_MBARRIER_ARRIVE_DROP;
+        if (SG_MOD(gen->insn, SG_GROUP_EXPECT) != SG_EXPECT_TX)
+            sg_gen_fail(gen, "not a form of this instruction");
+        expect_bytes(gen, address, 2, false);
+        LLVMBuildFence(B, LLVMAtomicOrderingRelease, 0, "");
+        sg_gen_result(gen, arrive(gen, address, word_const(gen, 1), drop));
+        return true;
+    }
+    case SG_OP_MBARRIER_EXPECT:
+        expect_bytes(gen, word_address(gen, 0), 1, SG_MOD(gen->insn, SG_GROUP_EXPECT) == SG_COMPLETE_TX);
         return true;
     case SG_OP_MBARRIER_WAIT:
         wait(gen);

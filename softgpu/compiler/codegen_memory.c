@@ -45,7 +45,7 @@ static void shape_access(struct sg_codegen *gen, LLVMValueRef access, uint32_t a
     LLVMSetAlignment(access, align);
     if (is_strong(gen) && align <= 8) {
         LLVMSetOrdering(access, sg_gen_ordering(gen, load, !load));
-        LLVMSetVolatile(access, sem == SG_VOLATILE || sem == SG_MMIO || sem == SG_RELAXED);
+        LLVMSetVolatile(access, sem == SG_VOLATILE || sem == SG_RELAXED);
     } else if (!is_strong(gen)) {
         sg_gen_mark_parallel(gen, access, SG_MOD(gen->insn, SG_GROUP_SPACE));
     }
@@ -337,6 +337,33 @@ static void copy_async(struct sg_codegen *gen)
     LLVMBuildMemCpy(B, to, 1, from, 1, limit);
 }
 
+/* Copies and fills of many bytes, which are multiples of 16 (of 8 for st.bulk); made at once. */
+static void copy_bulk(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    uint8_t to_space = SG_MOD(insn, SG_GROUP_SPACE);
+    uint8_t from_space = SG_MOD(insn, SG_GROUP_FROM_BULK) == 1 ? SG_MOD_GLOBAL : SG_MOD_SHARED;
+    LLVMValueRef to = sg_gen_address(gen, &insn->operands[0], to_space);
+    LLVMValueRef from = sg_gen_address(gen, &insn->operands[1], from_space);
+    LLVMValueRef size = sg_gen_read(gen, &insn->operands[2], SG_U32);
+    sg_gen_access(gen, &insn->operands[0], to, to_space, 16, SG_ACCESS_WRITE);
+    sg_gen_access(gen, &insn->operands[1], from, from_space, 16, SG_ACCESS_READ);
+    LLVMBuildMemMove(B, to, 1, from, 1, size);
+    if (SG_MOD(insn, SG_GROUP_COMPLETE) == 1)
+        sg_gen_complete_bytes(gen, &insn->operands[3], size);
+}
+
+static void store_bulk(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    LLVMValueRef to = sg_gen_address(gen, &insn->operands[0], space);
+    if (insn->operands[2].kind != SG_OPERAND_INTEGER || insn->operands[2].value != 0)
+        sg_gen_fail(gen, "the value must be 0");
+    sg_gen_access(gen, &insn->operands[0], to, space, 8, SG_ACCESS_WRITE);
+    LLVMBuildMemSet(B, to, sg_gen_const(gen, 8, 0), sg_gen_read(gen, &insn->operands[1], SG_U64), 1);
+}
+
 static void allocate(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
@@ -384,6 +411,12 @@ bool sg_gen_memory(struct sg_codegen *gen)
         return true;
     case SG_OP_CP_ASYNC:
         copy_async(gen);
+        return true;
+    case SG_OP_CP_BULK:
+        copy_bulk(gen);
+        return true;
+    case SG_OP_ST_BULK:
+        store_bulk(gen);
         return true;
     case SG_OP_CP_ASYNC_STEP:
         return true; /* copies are made at once */

@@ -336,8 +336,9 @@ bool sg_gen_points(struct sg_codegen *gen)
         match(gen);
         return true;
     case SG_OP_REDUX:
-        meet(gen, SG_POINT_REDUX, sg_gen_redux(gen), sg_gen_operand(gen, 1), NULL, NULL, u32_operand(gen, 2));
-        sg_gen_result(gen, result(gen));
+        meet(gen, SG_POINT_REDUX, sg_gen_redux(gen), sg_gen_redux_operand(gen), NULL, NULL,
+             u32_operand(gen, 2));
+        sg_gen_result(gen, sg_gen_redux_result(gen, result(gen)));
         return true;
     case SG_OP_ACTIVEMASK:
         meet(gen, SG_POINT_ACTIVEMASK, 0, NULL, NULL, NULL, NULL);

@@ -104,11 +104,42 @@ uint32_t sg_gen_redux(const struct sg_codegen *gen)
     }
 }
 
+/*
+ * Numbers of float are compared as integers of the same order. A NaN is one of the ends of that order: the one that
+ * loses, or with .NaN the one that wins.
+ */
+LLVMValueRef sg_gen_redux_operand(struct sg_codegen *gen)
+{
+    LLVMValueRef value = sg_gen_operand(gen, 1);
+    if (gen->insn->types[0] != SG_F32)
+        return value;
+    if (SG_MOD(gen->insn, SG_GROUP_ABS) != 0)
+        value = sg_gen_math(gen, "llvm.fabs", value, NULL, NULL);
+    bool min = SG_MOD(gen->insn, SG_GROUP_REDUX) == SG_REDUX_MIN, wins = SG_MOD(gen->insn, SG_GROUP_NAN) != 0;
+    LLVMValueRef bits = sg_gen_cast(gen, value, gen->i32), top = sg_gen_const(gen, 32, 0x80000000u);
+    LLVMValueRef negative = sg_gen_compare(gen, LLVMIntSLT, bits, sg_gen_const(gen, 32, 0));
+    LLVMValueRef key = sg_gen_select(gen, negative, LLVMBuildNot(B, bits, ""), LLVMBuildOr(B, bits, top, ""));
+    LLVMValueRef nan = LLVMBuildFCmp(B, LLVMRealUNO, value, value, "");
+    return sg_gen_select(gen, nan, sg_gen_const(gen, 32, min == wins ? 0 : UINT32_MAX), key);
+}
+
+LLVMValueRef sg_gen_redux_result(struct sg_codegen *gen, LLVMValueRef key)
+{
+    if (gen->insn->types[0] != SG_F32)
+        return key;
+    LLVMValueRef top = sg_gen_const(gen, 32, 0x80000000u);
+    LLVMValueRef positive = sg_gen_compare(gen, LLVMIntSLT, key, sg_gen_const(gen, 32, 0));
+    LLVMValueRef bits = sg_gen_select(gen, positive, LLVMBuildXor(B, key, top, ""), LLVMBuildNot(B, key, ""));
+    LLVMValueRef end = LLVMBuildAdd(B, key, sg_gen_const(gen, 32, 1), ""); /* 0 and 1 are those of NaN */
+    LLVMValueRef nan = sg_gen_compare(gen, LLVMIntULE, end, sg_gen_const(gen, 32, 1));
+    return sg_gen_cast(gen, sg_gen_select(gen, nan, sg_gen_const(gen, 32, 0x7fffffff), bits), gen->f32);
+}
+
 static void reduce(struct sg_codegen *gen)
 {
-    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, sg_gen_redux(gen)), sg_gen_operand(gen, 1),
-                                 u32_operand(gen, 2)};
-    sg_gen_result(gen, sg_gen_runtime(gen, "sg_rt_redux", gen->i32, arguments, 4));
+    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, sg_gen_redux(gen)),
+                                 sg_gen_redux_operand(gen), u32_operand(gen, 2)};
+    sg_gen_result(gen, sg_gen_redux_result(gen, sg_gen_runtime(gen, "sg_rt_redux", gen->i32, arguments, 4)));
 }
 
 /* The lowest lane of the mask is the one that is elected. */

@@ -119,6 +119,7 @@ int main(int count, char **arguments)
     uint64_t first = count > 1 ? strtoull(arguments[1], NULL, 0) : 1;
     uint64_t seeds = count > 2 ? strtoull(arguments[2], NULL, 0) : 24;
     bool bad = false;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (count > 3) {
         char *text = random_ptx(first, threads_of(first));
         fputs(text, stdout);
