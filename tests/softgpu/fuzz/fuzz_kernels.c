@@ -29,6 +29,7 @@ static const struct {
     {"optimised, many cores", "", "4"},
     {"optimised, one core", "", "1"},
     {"not optimised", "-llvm", "2"},
+    {"without lockstep", "-lockstep", "2"},
     {"a stack for each thread", "-loops", "3"},
     {"a stack for each thread, not optimised", "-loops,-llvm", "1"},
 };
