@@ -1,6 +1,7 @@
 /*
  * Programs that compile at run time: NVRTC to PTX and to machine code, nvJitLink and cuLink of several parts. What is
- * made is loaded and run, the results are printed. The folder of the toolkit's libraries is the argument.
+ * made is loaded and run, the results are printed. The folder of the toolkit's libraries and the
+ * software device's ptxas are the arguments.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CUDA_MAJOR      13
 #define STRING(x)       #x
@@ -151,6 +153,26 @@ static struct code cu_link(CUjitInputType type, struct code a, CUjitInputType ot
     return code;
 }
 
+/* Assembles PTX with the device's ptxas, a program. */
+static struct code assemble(const char *ptxas, const char *architecture, struct code ptx)
+{
+    char command[8192], from[] = "/tmp/compilers-XXXXXX", to[sizeof from + 6];
+    const int fd = mkstemp(from);
+    snprintf(to, sizeof to, "%s.cubin", from);
+    if (fd < 0 || write(fd, ptx.data, ptx.size - 1) != (ssize_t)ptx.size - 1 || close(fd) != 0)
+        exit(1);
+    snprintf(command, sizeof command, "%s -v --opt-level 3 %s %s -o %s", ptxas, architecture, from, to);
+    OK(system(command));
+    FILE *file = fopen(to, "r");
+    struct code code = room(1 << 16);
+    if (file == NULL || (code.size = fread(code.data, 1, code.size, file)) < 64)
+        exit(1);
+    fclose(file);
+    unlink(from);
+    unlink(to);
+    return code;
+}
+
 /* What the driver's linker says of code that it does not link. */
 static void refuse(CUjitInputType type, struct code code)
 {
@@ -174,7 +196,7 @@ int main(int argc, char **argv)
     CUdevice device;
     CUcontext context;
     int major, minor;
-    if (argc != 2)
+    if (argc != 3)
         return 2;
     OK(cuInit(0));
     OK(cuDeviceGet(&device, 0));
@@ -195,7 +217,9 @@ int main(int argc, char **argv)
         snprintf(virtual, sizeof virtual, "-arch=compute_%d", capability);
         const char *options[] = {virtual, "-rdc=true", "-dlto"}, *link_options[] = {real, "-lto"};
         printf("for %d\n", capability);
-        run("PTX", compile(whole, PTX, 1, options));
+        struct code ptx = compile(whole, PTX, 1, options);
+        run("PTX", ptx);
+        run("ptxas", assemble(argv[2], real, ptx));
         struct code ptx_a = compile(part_a, PTX, 2, options), ptx_b = compile(part_b, PTX, 2, options);
         run("cuLink of PTX", cu_link(CU_JIT_INPUT_PTX, ptx_a, CU_JIT_INPUT_PTX, ptx_b));
         struct code linked = nvjitlink_of(1, link_options, NVJITLINK_INPUT_PTX, ptx_a, ptx_b);
