@@ -113,6 +113,8 @@ enum sg_point_kind {
 struct sg_point {
     uint8_t kind, mode, constant, unused;
     uint32_t a, b, mask;
+    /** The point that all threads come to from here, or SG_POINT_END; 0: the region writes each thread's. */
+    uint32_t next;
 };
 
 /** Runs threads [first, end), which all are at the region's point, until each is at another or has ended. */

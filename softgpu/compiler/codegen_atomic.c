@@ -24,6 +24,11 @@ static LLVMAtomicOrdering failure_ordering(LLVMAtomicOrdering success)
     return success == LLVMAtomicOrderingRelease ? LLVMAtomicOrderingMonotonic : success;
 }
 
+static bool is_small(enum sg_type type)
+{
+    return type == SG_F16 || type == SG_BF16 || type == SG_F16X2 || type == SG_BF16X2;
+}
+
 static LLVMValueRef compute_small(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
 {
     enum sg_type type = type_of(gen);
@@ -153,6 +158,51 @@ static LLVMValueRef target(struct sg_codegen *gen, const struct sg_operand *oper
     return address;
 }
 
+/* The new value of an operation that the host has. */
+static LLVMValueRef compute_plain(struct sg_codegen *gen, uint8_t op, enum sg_type type, LLVMValueRef old,
+                                  LLVMValueRef b)
+{
+    bool is_signed = sg_type_is_signed(type);
+    switch (op) {
+    case SG_ATOM_AND:
+        return LLVMBuildAnd(B, old, b, "");
+    case SG_ATOM_OR:
+        return LLVMBuildOr(B, old, b, "");
+    case SG_ATOM_XOR:
+        return LLVMBuildXor(B, old, b, "");
+    case SG_ATOM_EXCH:
+        return b;
+    case SG_ATOM_MIN:
+        return sg_gen_math(gen, is_signed ? "llvm.smin" : "llvm.umin", old, b, NULL);
+    case SG_ATOM_MAX:
+        return sg_gen_math(gen, is_signed ? "llvm.smax" : "llvm.umax", old, b, NULL);
+    default:
+        return sg_type_is_float(type) ? LLVMBuildFAdd(B, old, b, "") : LLVMBuildAdd(B, old, b, "");
+    }
+}
+
+/*
+ * In .shared memory, which only the threads of a block see: they run on one core and change only at calls, so that
+ * nothing comes between a load and a store. `c` is the new value of a compare-and-swap, else NULL.
+ */
+static LLVMValueRef operate_in_block(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef b,
+                                     LLVMValueRef c)
+{
+    enum sg_type type = type_of(gen);
+    uint8_t op = SG_MOD(gen->insn, SG_GROUP_ATOM);
+    unsigned align = (unsigned)sg_type_bytes(type);
+    LLVMValueRef old = LLVMBuildLoad2(B, LLVMTypeOf(b), address, ""), value;
+    LLVMSetAlignment(old, align);
+    if (c != NULL)
+        value = sg_gen_select(gen, sg_gen_compare(gen, LLVMIntEQ, old, b), c, old);
+    else if (is_small(type) || op == SG_ATOM_INC || op == SG_ATOM_DEC)
+        value = compute(gen, old, b);
+    else
+        value = compute_plain(gen, op, type, old, b);
+    LLVMSetAlignment(LLVMBuildStore(B, value, address), align);
+    return old;
+}
+
 /* `first`: the operand after the address. */
 static LLVMValueRef operate(struct sg_codegen *gen, uint32_t first)
 {
@@ -161,18 +211,20 @@ static LLVMValueRef operate(struct sg_codegen *gen, uint32_t first)
     LLVMValueRef address = target(gen, &gen->insn->operands[first - 1], sg_type_bytes(type));
     if (type == SG_B128)
         return operate_wide(gen, address, first);
-    LLVMValueRef b = sg_gen_read(gen, &gen->insn->operands[first], type);
+    LLVMValueRef b = sg_gen_read(gen, &gen->insn->operands[first], type), c = NULL;
+    if (op == SG_ATOM_CAS)
+        c = sg_gen_read(gen, &gen->insn->operands[first + 1], type);
+    if (op == SG_ATOM_EXCH && type == SG_F32)
+        b = sg_gen_cast(gen, b, gen->i32);
+    if (SG_MOD(gen->insn, SG_GROUP_SPACE) == SG_MOD_SHARED)
+        return operate_in_block(gen, address, b, c);
     if (op == SG_ATOM_CAS) {
         LLVMAtomicOrdering success = ordering(gen);
-        LLVMValueRef c = sg_gen_read(gen, &gen->insn->operands[first + 1], type);
         LLVMValueRef pair = LLVMBuildAtomicCmpXchg(B, address, b, c, success, failure_ordering(success), 0);
         return LLVMBuildExtractValue(B, pair, 0, "");
     }
-    bool small = type == SG_F16 || type == SG_BF16 || type == SG_F16X2 || type == SG_BF16X2;
-    if (small || op == SG_ATOM_INC || op == SG_ATOM_DEC)
+    if (is_small(type) || op == SG_ATOM_INC || op == SG_ATOM_DEC)
         return exchange_loop(gen, address, b);
-    if (op == SG_ATOM_EXCH && type == SG_F32)
-        b = sg_gen_cast(gen, b, gen->i32);
     return LLVMBuildAtomicRMW(B, host_operation(op, type), address, b, ordering(gen), 0);
 }
 

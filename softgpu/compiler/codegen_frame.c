@@ -152,16 +152,19 @@ static const char region_head[] = /* number, offsets */
     "  %firsts = alloca [#6 x i64], align 8\n";
 
 static const char region_rows[] =
+    "  %from.start = icmp eq i32 %first, 0\n"
+    "  br i1 %from.start, label %row, label %place\n"
+    "place:\n" /* divisions are slow, and mostly not needed */
     "  %x.first = urem i32 %first, %nx\n"
     "  %rows.first = udiv i32 %first, %nx\n"
     "  %y.first = urem i32 %rows.first, %ny\n"
     "  %z.first = udiv i32 %rows.first, %ny\n"
     "  br label %row\n"
     "row:\n"
-    "  %x.start = phi i32 [ %x.first, %entry ], [ 0, %row.end ]\n"
-    "  %y = phi i32 [ %y.first, %entry ], [ %y.next, %row.end ]\n"
-    "  %z = phi i32 [ %z.first, %entry ], [ %z.next, %row.end ]\n"
-    "  %at = phi i32 [ %first, %entry ], [ %at.next, %row.end ]\n"
+    "  %x.start = phi i32 [ 0, %entry ], [ %x.first, %place ], [ 0, %row.end ]\n"
+    "  %y = phi i32 [ 0, %entry ], [ %y.first, %place ], [ %y.next, %row.end ]\n"
+    "  %z = phi i32 [ 0, %entry ], [ %z.first, %place ], [ %z.next, %row.end ]\n"
+    "  %at = phi i32 [ 0, %entry ], [ %first, %place ], [ %at.next, %row.end ]\n"
     "  %start = and i32 %at, 1023\n"
     "  %left.row = sub i32 %nx, %x.start\n"
     "  %left = sub i32 %end, %at\n"
@@ -184,6 +187,9 @@ static const char region_no_check[] =
 static const char region_call[] = /* point, even */
     "  %$.next = call i32 @" SG_GEN_BODY
     "(ptr %thread, ptr %params, ptr %context, ptr %local, i64 %stride, i32 #0, i32 %start, i1 #1, ptr %firsts)\n"
+    ;
+
+static const char region_store[] = /* where the thread has come to */
     "  %$.point = trunc i32 %$.next to i16\n"
     "  %$.index = zext i32 %$.linear to i64\n"
     "  %$.point.p = getelementptr i16, ptr %points, i64 %$.index\n"
@@ -288,10 +294,13 @@ static void put_start(FILE *file)
     put(file, start_misaligned, NULL, NUMBERS(offsetof(struct sg_thread, misaligned)));
 }
 
-static void put_turn(FILE *file, const char *name, const char *call, const uint64_t *numbers, uint64_t loop)
+static void put_turn(FILE *file, const char *name, const char *call, const uint64_t *numbers, bool store,
+                     uint64_t loop)
 {
     put(file, turn, name, NULL);
     put(file, call, name, numbers);
+    if (store)
+        put(file, region_store, name, NULL);
     put(file, turn_end, name, &loop);
 }
 
@@ -301,9 +310,9 @@ static void put_block(FILE *file, const char *symbol, bool guarded)
     put_start(file);
     put(file, block_rows, NULL, NULL);
     put(file, guarded ? block_guard : block_no_guard, NULL, NULL);
-    put_turn(file, "some", block_call, NUMBERS(0), 1);
+    put_turn(file, "some", block_call, NUMBERS(0), false, 1);
     if (guarded)
-        put_turn(file, "all", block_call, NUMBERS(1), 5);
+        put_turn(file, "all", block_call, NUMBERS(1), false, 5);
     put(file, block_end, NULL, NULL);
     put(file, finish, NULL, NULL);
 }
@@ -348,7 +357,7 @@ static void put_regions(FILE *file, struct sg_codegen *gen)
 {
     put(file, regions_head, NULL, NULL);
     for (uint32_t point = 0; point <= gen->regions.n_points; point++) {
-        bool checked = put_even(file, gen, point);
+        bool store = gen->regions.next[point] == 0, checked = put_even(file, gen, point);
         put(file, region_head, NULL,
             NUMBERS(point, offsetof(struct sg_lanes, block), offsetof(struct sg_lanes, context),
                     offsetof(struct sg_lanes, local), offsetof(struct sg_lanes, stride), SG_LANES_POINT,
@@ -356,9 +365,9 @@ static void put_regions(FILE *file, struct sg_codegen *gen)
         put_start(file);
         put(file, region_rows, NULL, NULL);
         put(file, checked ? region_check : region_no_check, NULL, NUMBERS(point));
-        put_turn(file, "any", region_call, NUMBERS(point, 0), FIRST_LOOP + 2 * point);
+        put_turn(file, "any", region_call, NUMBERS(point, 0), store, FIRST_LOOP + 2 * point);
         if (checked)
-            put_turn(file, "even", region_call, NUMBERS(point, 1), FIRST_LOOP + 2 * point + 1);
+            put_turn(file, "even", region_call, NUMBERS(point, 1), store, FIRST_LOOP + 2 * point + 1);
         put(file, region_end, NULL, NULL);
         put(file, finish, NULL, NULL);
     }
@@ -426,7 +435,7 @@ static LLVMValueRef describe_point(struct sg_codegen *gen, const struct sg_point
 {
     LLVMValueRef fields[] = {
         word(gen, 8, point->kind), word(gen, 8, point->mode), word(gen, 8, point->constant), word(gen, 8, 0),
-        word(gen, 32, point->a),   word(gen, 32, point->b),   word(gen, 32, point->mask)};
+        word(gen, 32, point->a),   word(gen, 32, point->b),                                word(gen, 32, point->mask), word(gen, 32, point->next)};
     return LLVMConstStructInContext(gen->context, fields, sizeof(fields) / sizeof(fields[0]), 0);
 }
 
@@ -438,6 +447,7 @@ void sg_gen_loop_code(struct sg_codegen *gen, const char *symbol)
                  *codes = SG_NEW_ARRAY(gen->arena, LLVMValueRef, count);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(name, sizeof(name), "sg.region.%u", i);
+        gen->points[i].next = gen->regions.next[i];
         points[i] = describe_point(gen, &gen->points[i]);
         codes[i] = LLVMGetNamedFunction(gen->llvm, name);
     }

@@ -47,6 +47,20 @@ static void describe_host(struct sg_jit *jit, const char *triple, const char *cp
         jit->host = NULL;
 }
 
+/*
+ * The host's features, less what LLVM takes to be cheaper than it is: scattered stores, of which most threads' turn out
+ * not to be made (`if (threadIdx.x == 0)`), and on AMD's processors scattered loads.
+ */
+static char *choose_features(const char *triple, const char *cpu, const char *features)
+{
+    char *chosen = NULL;
+    if (strncmp(triple, "x86_64", 6) != 0 ||
+        asprintf(&chosen, "%s,+prefer-no-scatter%s", features,
+                 strncmp(cpu, "znver", 5) == 0 ? ",+prefer-no-gather" : "") < 0)
+        return NULL;
+    return chosen;
+}
+
 static LLVMTargetMachineRef create_machine(struct sg_jit *jit, struct sg_text *log)
 {
     char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(),
@@ -58,8 +72,10 @@ static LLVMTargetMachineRef create_machine(struct sg_jit *jit, struct sg_text *l
         sg_text_append(log, "LLVM has no target for %s: %s\n", triple, message);
         LLVMDisposeMessage(message);
     } else {
-        machine = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault,
-                                          LLVMRelocPIC, LLVMCodeModelJITDefault);
+        char *chosen = choose_features(triple, cpu, features);
+        machine = LLVMCreateTargetMachine(target, triple, cpu, chosen != NULL ? chosen : features,
+                                          LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelJITDefault);
+        free(chosen);
     }
     describe_host(jit, triple, cpu, features);
     jit->has_half = strstr(features, "+f16c") != NULL || strncmp(triple, "aarch64", 7) == 0;

@@ -471,6 +471,56 @@ static void find_reads(const struct sg_flow *flow, uint32_t insn, uint32_t *seen
     }
 }
 
+/* The only point that is reached from behind an instruction (at the start: -1), SG_POINT_END, or 0. */
+static uint32_t find_next(const struct sg_flow *flow, const struct sg_regions *regions, uint32_t from,
+                          bool behind, uint32_t *seen, uint32_t walk, uint32_t *stack)
+{
+    const struct sg_insn *insns = flow->function->insns;
+    uint32_t next = 0, n_stack = 0, to, insn = from, block = flow->block_of[from];
+    for (;;) {
+        uint32_t end = flow->first[block + 1], found = 0;
+        for (bool first = behind; insn < end && found == 0; insn++, first = false) {
+            enum sg_op op = insns[insn].form->op;
+            if (!first && regions->points[insn] != 0)
+                found = regions->points[insn];
+            else if (op == SG_OP_RET || op == SG_OP_EXIT)
+                found = SG_POINT_END;
+            if (found != 0 && next != 0 && next != found)
+                return 0;
+            next = found != 0 ? found : next;
+            if (found != 0 && insns[insn].guard != 0)
+                found = 0; /* and perhaps further */
+        }
+        behind = false;
+        for (uint32_t i = 0; found == 0 && sg_flow_successor(flow, block, i, &to); i++) {
+            if (to == UINT32_MAX) {
+                if (next != 0 && next != SG_POINT_END)
+                    return 0;
+                next = SG_POINT_END;
+            } else if (seen[to] != walk) {
+                seen[to] = walk;
+                stack[n_stack++] = to;
+            }
+        }
+        if (n_stack == 0)
+            return next;
+        block = stack[--n_stack];
+        insn = flow->first[block];
+    }
+}
+
+static void find_nexts(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions)
+{
+    uint32_t *seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow->n_blocks),
+             *stack = seen + flow->n_blocks;
+    regions->next = SG_NEW_ARRAY(arena, uint32_t, regions->n_points + 1);
+    regions->next[0] = find_next(flow, regions, 0, false, seen, UINT32_MAX, stack);
+    for (uint32_t i = 0; i < flow->function->n_insns; i++)
+        if (regions->points[i] != 0)
+            regions->next[regions->points[i]] =
+                find_next(flow, regions, i, true, seen, regions->points[i], stack);
+}
+
 static void find_even(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions)
 {
     const struct sg_function *kernel = flow->function;
@@ -563,5 +613,6 @@ void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel
     }
     place_registers(arena, kernel, regions);
     place_locals(arena, kernel, regions);
+    find_nexts(arena, &flow, regions);
     find_even(arena, &flow, regions);
 }

@@ -19,6 +19,7 @@ struct sg_regions {
     uint32_t n_words;  /* of a set of registers */
     uint64_t **save;   /* point → registers to store before it */
     uint64_t **load;   /* point → registers to load after it */
+    uint32_t *next;     /* point → the only one that its region leads to, SG_POINT_END, or 0 */
     uint64_t **even;   /* point → those of them that the region reads and that should be even along a row */
     int64_t *step;    /* register → what it should differ by from thread to thread, if it is one of these */
     uint32_t *column; /* register → its column in the context, or 0 */

@@ -27,6 +27,7 @@ static bool reserve_shared(struct sg_run *run, size_t size)
         munmap(map, capacity + SG_STACK_GUARD);
         return false;
     }
+    memset(map, 0, capacity); /* pages that are not there yet cost as much as a guard: see SG_SHARED_SLACK */
     if (run->shared_map)
         munmap(run->shared_map, run->shared_capacity + SG_STACK_GUARD);
     run->shared_map = map;
@@ -86,6 +87,7 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     uint32_t dynamic_offset = (launch->shared_static + 15) & ~15u;
     uint32_t total = dynamic_offset + launch->shared_dynamic;
     size_t shared = ((size_t)total + 1023) & ~(size_t)1023;
+    size_t slack = launch->form == SG_CODE_THREAD ? 0 : SG_SHARED_SLACK;
 
     struct sg_run *run = slot->runs;
     if (run)
@@ -95,7 +97,7 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     run->slot = slot;
     run->grid = grid;
     run->site = NULL;
-    if (!reserve_shared(run, shared) ||
+    if (!reserve_shared(run, shared + slack) ||
         (launch->form == SG_CODE_THREAD && !reserve_warps(run, grid->n_warps))) {
         sg_run_release(run);
         return NULL;
@@ -109,7 +111,7 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     memcpy(block->ntid, launch->block, sizeof(block->ntid));
     memcpy(block->nctaid, launch->grid, sizeof(block->nctaid));
     block->n_threads = grid->n_threads;
-    block->shared = run->shared_map ? run->shared_map + run->shared_capacity - shared : NULL;
+    block->shared = run->shared_map ? run->shared_map + run->shared_capacity - shared - slack : NULL;
     block->shared_static = dynamic_offset;
     block->shared_total = total;
     block->grid = grid;

@@ -31,6 +31,12 @@
 #define SG_BLOCK_STACK   (1u << 20)  /* bytes of stack for block form, beyond launch->stack_size */
 #define SG_SHARED_MAX    (64u << 20) /* bytes of shared memory of one block */
 #define SG_STACK_GUARD   (68u << 10) /* bytes that fault below each stack and above shared memory: 17 pages */
+/**
+ * Bytes between shared memory and its guard in the forms that LLVM takes threads side by side in: it leaves out the
+ * accesses of threads that do not make them by a mask, and where these would fault the processor takes a hundred times
+ * as long (`if (i < n) part[i] += part[i + n]`).
+ */
+#define SG_SHARED_SLACK  8192u
 #define SG_RESIDENT_MAX  64u         /* blocks a slot begins because the earlier ones only spin */
 #define SG_TURN_SWITCHES 65536u      /* waits in one turn of a block */
 

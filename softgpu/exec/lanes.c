@@ -86,6 +86,14 @@ static const struct sg_point *point_of(const struct sg_run *run, uint32_t thread
     return &code->points[((const uint16_t *)column(run->meetings, SG_LANES_POINT))[thread]];
 }
 
+/** Threads [first, end) are at `point`; regions say so themselves only where it is not the same for all. */
+static void set_points(const struct sg_run *run, uint32_t first, uint32_t end, uint32_t point)
+{
+    uint16_t *points = column(run->meetings, SG_LANES_POINT);
+    for (uint32_t i = first; i < end; i++)
+        points[i] = (uint16_t)point;
+}
+
 static uint32_t operand(const struct sg_meetings *m, const struct sg_point *point, uint8_t flag,
                         uint32_t constant, uint32_t at, uint32_t thread)
 {
@@ -180,9 +188,11 @@ static uint32_t lanes_of(const struct sg_run *run, uint32_t warp)
     return lanes >= SG_WARP_SIZE ? ALL : (1u << lanes) - 1;
 }
 
-static bool exchange_all(const struct sg_run *run, const struct sg_point *point)
+static bool exchange_all(const struct sg_run *run, uint32_t number)
 {
     struct sg_meetings *m = run->meetings;
+    const struct sg_loop_code *code = run->grid->launch->code;
+    const struct sg_point *point = &code->points[number];
     if (point->kind != SG_POINT_ACTIVEMASK) {
         const uint32_t *masks = column(m, SG_LANES_MASK);
         for (uint32_t i = 0; i < run->grid->n_threads; i++) {
@@ -197,6 +207,7 @@ static bool exchange_all(const struct sg_run *run, const struct sg_point *point)
     if (point->kind == SG_POINT_WARP_SYNC)
         return true;
     const uint8_t even = SG_POINT_A | SG_POINT_B;
+    set_points(run, 0, run->grid->n_threads, number);
     for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
         uint32_t all = lanes_of(run, warp), first = warp * SG_WARP_SIZE;
         if (point->kind == SG_POINT_ACTIVEMASK) {
@@ -224,9 +235,11 @@ static void reduce_all(const struct sg_run *run, const struct sg_point *point)
         result[i] = sum;
 }
 
-/** All threads of the block are at `point`; true if they have all that they came for. */
-static bool pass_together(struct sg_run *run, const struct sg_point *point)
+/** All threads of the block are at a point; true if they have all that they came for. */
+static bool pass_together(struct sg_run *run, uint32_t number)
 {
+    const struct sg_loop_code *code = run->grid->launch->code;
+    const struct sg_point *point = &code->points[number];
     const uint8_t even = SG_POINT_A | SG_POINT_B;
     switch (point->kind) {
     case SG_POINT_BARRIER:
@@ -242,7 +255,7 @@ static bool pass_together(struct sg_run *run, const struct sg_point *point)
     case SG_POINT_PASS:
         return true;
     default:
-        return exchange_all(run, point);
+        return exchange_all(run, number);
     }
 }
 
@@ -536,11 +549,20 @@ static bool are_together(const struct sg_run *run)
     return true;
 }
 
+/** Takes threads [first, end) from `point` on; afterwards each thread's point is in the context. */
+static void run_row(struct sg_run *run, uint32_t point, uint32_t first, uint32_t end)
+{
+    const struct sg_loop_code *code = run->grid->launch->code;
+    uint32_t next = code->points[point].next;
+    code->regions[point](&run->meetings->lanes, run->grid->params, first, end);
+    if (next)
+        set_points(run, first, end, next);
+}
+
 /** Takes threads on until all are ready at one point (ENDED with *point), or all have ended (ENDED, SG_POINT_END). */
 static enum sg_leave run_apart(struct sg_run *run, uint32_t *point)
 {
     struct sg_meetings *m = run->meetings;
-    const struct sg_loop_code *code = run->grid->launch->code;
     const uint16_t *points = column(m, SG_LANES_POINT);
     begin_apart(run);
     arrive_row(run, 0, run->grid->n_threads);
@@ -554,7 +576,7 @@ static enum sg_leave run_apart(struct sg_run *run, uint32_t *point)
         for (uint32_t first = 0, end; (end = take_row(run, &first)) != 0; first = end) {
             if (stopped(run))
                 return SG_LEAVE_STOPPED;
-            code->regions[points[first]](&m->lanes, run->grid->params, first, end);
+            run_row(run, points[first], first, end);
             arrive_row(run, first, end);
         }
     }
@@ -600,11 +622,19 @@ enum sg_leave sg_lanes_run_block(struct sg_run *run)
     while (point != SG_POINT_END) {
         if (stopped(run))
             return SG_LEAVE_STOPPED;
+        uint32_t next = code->points[point].next;
+        bool together = true;
         code->regions[point](&m->lanes, run->grid->params, 0, n);
-        bool together = n == 1 || memcmp(points, points + 1, (n - 1) * sizeof(*points)) == 0;
-        point = points[0];
-        if (together && (point == SG_POINT_END || pass_together(run, &code->points[point])))
+        if (!next) {
+            together = n == 1 || memcmp(points, points + 1, (n - 1) * sizeof(*points)) == 0;
+            next = points[0];
+        }
+        if (together && (next == SG_POINT_END || pass_together(run, next))) {
+            point = next;
             continue;
+        }
+        if (code->points[point].next)
+            set_points(run, 0, n, next);
         enum sg_leave leave = run_apart(run, &point);
         if (leave == SG_LEAVE_DEADLOCK)
             report_deadlock(run);

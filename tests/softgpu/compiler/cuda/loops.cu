@@ -1,0 +1,352 @@
+// Kernels whose threads meet in all kinds of ways; test_loops.c compares what they give with and without loops. Each
+// computes out[i] of every thread from in[], the same whatever the order in which threads run. Those called loops_…
+// are in loop form, block_… in block form, fiber_… in thread form.
+#include <cooperative_groups.h>
+
+namespace cg = cooperative_groups;
+
+#define KERNEL(name) extern "C" __global__ void name(unsigned *out, const unsigned *in, int n)
+
+static __device__ unsigned linear()
+{
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+static __device__ unsigned size()
+{
+    return blockDim.x * blockDim.y * blockDim.z;
+}
+static __device__ unsigned place()
+{
+    return blockIdx.x * size() + linear();
+}
+static __device__ unsigned mix(unsigned a, unsigned b)
+{
+    a = (a ^ b) * 0x9e3779b1u;
+    return a ^ a >> 15;
+}
+
+KERNEL(loops_neighbours)
+{
+    __shared__ unsigned part[1024];
+    unsigned t = linear(), value = in[place()];
+    for (int i = 0; i < 5; i++) {
+        part[t] = value;
+        __syncthreads();
+        value = mix(value, part[(t + i + 1) % size()]);
+        __syncthreads();
+    }
+    out[place()] = value;
+}
+
+// all threads take part in a barrier that stands in different places of the program
+KERNEL(loops_two_places)
+{
+    __shared__ unsigned part[1024];
+    unsigned t = linear(), value = in[place()];
+    part[t] = value;
+    if (value & 1) {
+        __syncthreads();
+        value = part[(t + 1) % size()] + 7;
+    } else {
+        __syncthreads();
+        value = part[(t + 2) % size()] * 3;
+    }
+    out[place()] = value;
+}
+
+// threads leave one after the other; the barrier is for those that are left
+KERNEL(loops_early_return)
+{
+    __shared__ unsigned sums[64];
+    unsigned t = linear();
+    if (t < 64)
+        sums[t] = 0;
+    __syncthreads();
+    out[place()] = 1;
+    if (in[place()] % 5 == 0)
+        return;
+    for (unsigned round = 0; round < 40; round++) {
+        atomicAdd(&sums[round], t + 1);
+        __syncthreads();
+        out[place()] = mix(sums[round], round);
+        if (t % 40 == round)
+            return;
+        __syncthreads();
+    }
+}
+
+KERNEL(loops_counts)
+{
+    unsigned value = in[place()], sum = 0;
+    for (int i = 0; i < 4; i++) {
+        sum = mix(sum, __syncthreads_count(value >> i & 1));
+        sum = mix(sum, __syncthreads_and((value & 15u) != 15u) != 0);
+        sum = mix(sum, __syncthreads_or((value & 255u) == (unsigned)i) != 0);
+    }
+    out[place()] = sum;
+}
+
+// warps hand over to each other through barriers of their own
+KERNEL(loops_named_barriers)
+{
+    __shared__ unsigned part[1024];
+    unsigned t = linear(), pair = t / 64, half = t / 32 % 2;
+    bool whole = (pair + 1) * 64 <= size() && pair < 7; // sixteen barriers are what there is
+    unsigned value = in[place()];
+    for (int i = 0; whole && i < 6; i++) {
+        if (half == 0) {
+            part[t] = value + i;
+            asm volatile("bar.arrive %0, 64;" ::"r"(pair + 1) : "memory");
+            asm volatile("bar.sync %0, 64;" ::"r"(pair + 8) : "memory");
+            value = mix(value, part[t + 32]);
+        } else {
+            asm volatile("bar.sync %0, 64;" ::"r"(pair + 1) : "memory");
+            part[t] = mix(part[t - 32], value);
+            value = part[t];
+            asm volatile("bar.arrive %0, 64;" ::"r"(pair + 8) : "memory");
+        }
+    }
+    out[place()] = value;
+}
+
+KERNEL(loops_shuffles)
+{
+    unsigned value = in[place()], lanes = size() - linear() / 32 * 32, lane = linear() % 32;
+    unsigned all = lanes >= 32 ? 0xffffffffu : (1u << lanes) - 1;
+    value = mix(value, __shfl_down_sync(all, value, 3));
+    value = mix(value, __shfl_up_sync(all, value, 1, 8));
+    value = mix(value, __shfl_xor_sync(0xffffffff, value, 5, 16));
+    value = mix(value, __shfl_sync(all, value, value % 8, 8));
+    value = mix(value, __shfl_down_sync(all, value, lane % 4));
+    double d = __shfl_xor_sync(all, (double)value, 2);
+    for (int step = 16; step > 0; step >>= 1)
+        value += __shfl_down_sync(0xffffffff, value, step);
+    // lanes that the mask names but do not exist give what is not defined: they are kept out of the result
+    out[place()] = lanes >= 32 ? mix(value, (unsigned)d) : (unsigned)all;
+}
+
+KERNEL(loops_divergent_shuffles)
+{
+    unsigned value = in[place()], lane = linear() % 32, whole = size() - linear() / 32 * 32 >= 32;
+    if (whole) {
+        if (lane < 12)
+            value = mix(value, __shfl_sync(0xfff, value, (lane + 5) % 12));
+        else if (lane % 2)
+            value = mix(value, __shfl_sync(0xaaaaa000, value, 13 + lane % 8 / 2 * 2));
+        else
+            value = mix(value, __shfl_xor_sync(0x55555000, value, 16) + 1);
+        for (unsigned i = 0; i < lane % 3; i++)
+            value = mix(value, i);
+        __syncwarp();
+        value = mix(value, __shfl_up_sync(0xffffffff, value, 2));
+    }
+    out[place()] = value;
+}
+
+KERNEL(loops_votes)
+{
+    unsigned value = in[place()], lanes = size() - linear() / 32 * 32;
+    unsigned all = lanes >= 32 ? 0xffffffffu : (1u << lanes) - 1, sum = 0;
+    sum = mix(sum, __ballot_sync(all, value & 1));
+    sum = mix(sum, __any_sync(all, value % 31 == 0));
+    sum = mix(sum, __all_sync(all, value % 31 != 0));
+    sum = mix(sum, __match_any_sync(all, value % 3));
+    sum = mix(sum, __match_any_sync(all, (unsigned long long)(value % 2) << 40));
+    int same;
+    sum = mix(sum, __match_all_sync(all, value / 0x20000000u, &same));
+    sum = mix(sum, same);
+#if __CUDA_ARCH__ >= 800
+    sum = mix(sum, __reduce_add_sync(all, value) ^ __reduce_max_sync(all, value));
+    sum = mix(sum, __reduce_min_sync(all, (int)value) ^ __reduce_xor_sync(all, value));
+#endif
+    if (value & 2)
+        sum = mix(sum, __ballot_sync(__match_any_sync(__activemask(), 1), value & 4));
+    out[place()] = sum;
+}
+
+KERNEL(loops_tiles)
+{
+    cg::thread_block block = cg::this_thread_block();
+    cg::thread_block_tile<8> tile = cg::tiled_partition<8>(block);
+    unsigned value = in[place()];
+    if (size() % 32 == 0) {
+        for (int step = 4; step > 0; step /= 2)
+            value += tile.shfl_down(value, step);
+        value = mix(value, tile.any(value & 8));
+        tile.sync();
+        block.sync();
+        value = mix(value, tile.shfl(value, 3));
+    }
+    out[place()] = value;
+}
+
+// what lives across a barrier: predicates, 64 bits, doubles, arrays, the carry of a long sum
+KERNEL(loops_registers)
+{
+    __shared__ unsigned part[1024];
+    unsigned t = linear(), value = in[place()], array[8];
+    bool odd = value & 1;
+    double d = value * 0.5;
+    unsigned long long wide = (unsigned long long)value << 17;
+    short small = (short)value;
+    for (int i = 0; i < 8; i++)
+        array[i] = mix(value, i);
+    part[t] = value;
+    __syncthreads();
+    unsigned other = part[(t + 3) % size()];
+    array[other % 8] += other;
+    __syncthreads();
+    part[t] = array[(other >> 3) % 8];
+    __syncthreads();
+    __int128 sum = ((__int128)wide << 70) + wide * 3;
+    sum += part[(t + 1) % size()];
+    array[0] ^= odd ? array[other % 8] : array[value % 8];
+    out[place()] = mix(mix(array[0], (unsigned)(sum >> 66) ^ (unsigned)sum), (unsigned)(d * 2) + small);
+}
+
+KERNEL(loops_sort)
+{
+    __shared__ unsigned part[1024];
+    unsigned t = linear(), n_sorted = 1;
+    while (n_sorted * 2 <= size())
+        n_sorted *= 2;
+    part[t] = in[place()];
+    __syncthreads();
+    for (unsigned k = 2; k <= n_sorted; k *= 2)
+        for (unsigned j = k / 2; j > 0; j /= 2) {
+            unsigned other = t ^ j;
+            if (other > t && t < n_sorted && (part[t] > part[other]) == ((t & k) == 0)) {
+                unsigned swapped = part[t];
+                part[t] = part[other];
+                part[other] = swapped;
+            }
+            __syncthreads();
+        }
+    out[place()] = part[t];
+}
+
+KERNEL(loops_choices)
+{
+    unsigned value = in[place()], lane = linear() % 32, group = __match_any_sync(__activemask(), lane % 4);
+    switch (lane % 4) {
+    case 0:
+        value = mix(value, __shfl_sync(group, value, lane & 3));
+        break;
+    case 1:
+        value = mix(value, __popc(__ballot_sync(group, value & 1)));
+        break;
+    case 2:
+        __syncwarp(group);
+        value = mix(value, 2);
+        break;
+    default:
+        for (int i = 0; i < 3; i++)
+            value = mix(value, __any_sync(group, value % 7 == (unsigned)i));
+        break;
+    }
+    __syncthreads();
+    out[place()] = value;
+}
+
+// loops without barriers that are taken side by side
+KERNEL(loops_strided)
+{
+    unsigned sum = 0;
+    for (int i = place(); i < n; i += gridDim.x * size())
+        sum = mix(sum, in[i]);
+    out[place()] = sum;
+}
+
+KERNEL(loops_nested)
+{
+    unsigned sum = 0;
+    for (int i = 0; i < n / 256; i++)
+        for (int k = 0; k < 5 + n / 512; k++)
+            sum = mix(sum, in[i * 37 + k * 3 + linear()] + k);
+    out[place()] = sum;
+}
+
+KERNEL(loops_partly)
+{
+    int t = place(), end = 40 + t % 3;
+    unsigned sum = in[t];
+    for (int i = t; i < n; i += 256)
+        sum = mix(sum, in[i % 1024]);
+    __shared__ unsigned part[1024];
+    part[linear()] = sum;
+    __syncthreads();
+    for (int i = 0; i < end; i++)
+        sum = mix(sum, part[(linear() + i) % size()]);
+    out[t] = sum;
+}
+
+KERNEL(loops_shared_atomics)
+{
+    __shared__ unsigned a[16], wide_or;
+    __shared__ int least, most;
+    __shared__ unsigned long long total;
+    __shared__ float fsum;
+    unsigned t = linear(), value = in[place()];
+    if (t < 16)
+        a[t] = t;
+    if (t == 0)
+        wide_or = 0, least = 1 << 30, most = -(1 << 30), total = 0, fsum = 0;
+    __syncthreads();
+    atomicAdd(&a[value % 8], value);
+    atomicInc(&a[8], 6);
+    atomicDec(&a[9], 5);
+    atomicXor(&a[10], value);
+    atomicAnd(&a[11], value | 9);
+    atomicOr(&wide_or, 1u << value % 32);
+    atomicMin(&least, (int)value >> 3);
+    atomicMax(&most, (int)value >> 3);
+    atomicMin(&a[12], value);
+    atomicMax(&a[13], value);
+    atomicAdd(&total, (unsigned long long)value << 8);
+    atomicAdd(&fsum, (float)(value % 16));
+    for (unsigned seen = a[14], before; (before = atomicCAS(&a[14], seen, seen + value % 9)) != seen;)
+        seen = before;
+    __syncthreads();
+    unsigned sum = a[t % 15];
+    sum = mix(sum, wide_or ^ (unsigned)least ^ (unsigned)most ^ (unsigned)(total >> 5) ^ (unsigned)fsum);
+    out[place()] = sum;
+}
+
+KERNEL(block_guarded)
+{
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = threadIdx.y, z = threadIdx.z;
+    if (x < 3 || x >= n / 3 || y == 1 || z > 1)
+        return;
+    out[place()] = mix(in[place()], x * 3 + y + z);
+}
+
+static __device__ __noinline__ unsigned meet(unsigned *part, unsigned t, unsigned value)
+{
+    part[t] = value;
+    __syncthreads();
+    value = mix(value, part[(t + 1) % size()]);
+    __syncthreads();
+    return value;
+}
+
+KERNEL(fiber_function)
+{
+    __shared__ unsigned part[1024];
+    unsigned value = in[place()];
+    for (int i = 0; i < 3; i++)
+        value = meet(part, linear(), value);
+    out[place()] = value;
+}
+
+KERNEL(fiber_waits)
+{
+    __shared__ volatile unsigned turn;
+    unsigned t = linear();
+    if (t == 0)
+        turn = 0;
+    __syncthreads();
+    while (turn != size() - 1 - t)
+        ;
+    out[place()] = turn * 2 + in[place()];
+    turn = turn + 1;
+}

@@ -1,0 +1,156 @@
+/*
+ * test_loops.c - kernels give the same in loop form, without loops taken side by side, and with a stack for each
+ * thread; in blocks of many shapes.
+ */
+#include "harness.h"
+#include "softgpu/exec/exec.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N = 8192, BLOCKS = 3 };
+
+static const char *const options[] = {NULL, "-lockstep", "-all"};
+#define N_OPTIONS (sizeof(options) / sizeof(options[0]))
+
+static const uint32_t shapes[][3] = {{256, 1, 1}, {32, 1, 1}, {1, 1, 1},   {33, 1, 1}, {1000, 1, 1},
+                                     {16, 16, 1}, {7, 5, 3},  {1, 96, 1},  {8, 4, 4},  {1024, 1, 1},
+                                     {5, 1, 1},   {64, 2, 1}, {129, 1, 1}, {2, 2, 64}};
+#define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+static uint32_t in[N], out[N_OPTIONS][N];
+
+static struct sg_program *load(const char *path, const char *option)
+{
+    struct sg_program *program = NULL;
+    struct sg_text log = {0};
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    char *text = malloc(1 << 22);
+    size_t size = fread(text, 1, 1 << 22, file);
+    fclose(file);
+    if (option != NULL)
+        setenv("SOFTGPU_OPT", option, 1);
+    else
+        unsetenv("SOFTGPU_OPT");
+    cr_assert_eq(sg_program_create(text, size, 120, &log, &program), SG_COMPILE_OK, "%s", log.data);
+    free(text);
+    sg_text_fini(&log);
+    place_variables(program);
+    return program;
+}
+
+static void run(struct sg_program *program, size_t index, const uint32_t shape[3], uint32_t *result)
+{
+    const struct sg_kernel *kernel = sg_program_kernel(program, index);
+    struct sg_text log = {0};
+    void *code = NULL;
+    struct {
+        void *out, *in;
+        int n;
+    } params = {result, in, N / 2 - 5};
+    cr_assert_eq(sg_program_code(program, index, &log, &code), SG_COMPILE_OK, "%s: %s", kernel->name,
+                 log.data);
+    memset(result, 0, sizeof(out[0]));
+    struct sg_launch launch = {
+        .kernel_name = kernel->name,
+        .code = code,
+        .form = kernel->form,
+        .grid = {BLOCKS, 1, 1},
+        .block = {shape[0], shape[1], shape[2]},
+        .params = &params,
+        .params_size = kernel->params_size,
+        .shared_static = kernel->shared_static,
+        .stack_size = kernel->local_size,
+    };
+    struct sg_fault_report report;
+    int fault = sg_exec_run(&launch, &report);
+    cr_assert_eq(fault, 0, "%s (%u,%u,%u): fault %d", kernel->name, shape[0], shape[1], shape[2], fault);
+}
+
+/* Loop form where the name says so, unless it is switched off; and never where it cannot be. */
+static void check_form(const struct sg_kernel *kernel, size_t option)
+{
+    bool loops = strncmp(kernel->name, "loops_", 6) == 0, block = strncmp(kernel->name, "block_", 6) == 0;
+    if (block)
+        cr_expect_eq(kernel->form, SG_CODE_BLOCK, "%s", kernel->name);
+    else if (!loops)
+        cr_expect_eq(kernel->form, SG_CODE_THREAD, "%s", kernel->name);
+    else if (option == 0)
+        cr_expect_eq(kernel->form, SG_CODE_LOOPS, "%s", kernel->name);
+    else if (option == 2)
+        cr_expect_neq(kernel->form, SG_CODE_LOOPS, "%s", kernel->name);
+}
+
+Test(loops, same_results, .timeout = 400)
+{
+    struct sg_program *program;
+    const struct sg_kernel *kernel;
+    uint32_t seed = 12345;
+    static uint32_t results[32][N_SHAPES][N];
+    for (int i = 0; i < N; i++)
+        in[i] = seed = seed * 1664525u + 1013904223u;
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        program = load(LOOPS_PTX, options[option]);
+        size_t count = 0;
+        for (; (kernel = sg_program_kernel(program, count)) != NULL; count++) {
+            cr_assert_lt(count, 32);
+            check_form(kernel, option);
+            for (size_t shape = 0; shape < N_SHAPES; shape++) {
+                const uint32_t *s = shapes[shape];
+                run(program, count, s, out[option]);
+                if (option == 0)
+                    memcpy(results[count][shape], out[0], sizeof(out[0]));
+                for (uint32_t i = 0, bad = 0; i < BLOCKS * s[0] * s[1] * s[2] && bad < 3; i++) {
+                    bool same = out[option][i] == results[count][shape][i];
+                    bad += !same;
+                    cr_expect(same, "%s with %s, block (%u,%u,%u), thread %u: %08x, and %08x without",
+                              kernel->name, option == 1 ? "-lockstep" : "-all", s[0], s[1], s[2], i,
+                              out[option][i], results[count][shape][i]);
+                }
+            }
+        }
+        cr_assert_eq(count, 19);
+        free_program(program);
+    }
+}
+
+/* Runs one block of PTX in both forms; the fault must be the same. */
+static void both_fault(const char *ptx, uint32_t threads, int fault)
+{
+    for (int loops = 0; loops < 2; loops++) {
+        if (loops)
+            unsetenv("SOFTGPU_OPT");
+        else
+            setenv("SOFTGPU_OPT", "-all", 1);
+        struct sg_program *program = program_of(ptx);
+        const void *params[1] = {in};
+        cr_expect_eq(sg_program_kernel(program, 0)->form, loops ? SG_CODE_LOOPS : SG_CODE_THREAD);
+        cr_expect_eq(run_grid(program, 2, threads, params), fault, "%s", ptx);
+        free_program(program);
+    }
+}
+
+Test(loops, faults)
+{
+    both_fault(".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<2>; mov.u32 %r1, %tid.x;\n"
+               "  setp.lt.u32 %p1, %r1, 20; @%p1 bar.sync 1, 64; @!%p1 bar.sync 2, 64; ret; }",
+               40, SG_FAULT_DEADLOCK);
+    both_fault(".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<3>; mov.u32 %r1, %tid.x;\n"
+               "  setp.lt.u32 %p1, %r1, 5; @%p1 shfl.sync.idx.b32 %r2, %r1, 0, 31, 0xff;\n"
+               "  @!%p1 bar.sync 0; ret; }",
+               8, SG_FAULT_DEADLOCK);
+    both_fault(
+        ".entry k(.param .u64 p) { .reg .b64 %a<3>; .reg .b32 %r<3>; mov.u32 %r1, %tid.x; bar.sync 0;\n"
+        "  mul.wide.u32 %a1, %r1, 4; ld.global.u32 %r2, [%a1+16]; bar.sync 0; ld.param.u64 %a2, [p];\n"
+        "  st.global.u32 [%a2], %r2; ret; }",
+        64, SG_FAULT_ILLEGAL_ADDRESS);
+    both_fault(".entry k(.param .u64 p) { .reg .b32 %r<3>; mov.u32 %r1, %tid.x; add.u32 %r1, %r1, 10;\n"
+               "  bar.sync %r1; ret; }",
+               64, SG_FAULT_ILLEGAL_INSTRUCTION);
+    both_fault(
+        ".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<3>; mov.u32 %r1, %tid.x; bar.sync 0;\n"
+        "  setp.eq.u32 %p1, %r1, 17; @%p1 trap; bar.sync 0; ret; }",
+        64, SG_FAULT_TRAP);
+}
