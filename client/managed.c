@@ -25,6 +25,7 @@ struct managed {
     struct managed *next;
     uint64_t base; /* what the worker allocated; 0: memory of variables */
     uint64_t start, size, context;
+    uint64_t owner; /* of variables */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -110,7 +111,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult rg_managed_variables(uint64_t start, uint64_t size)
+CUresult rg_managed_variables(uint64_t owner, uint64_t start, uint64_t size)
 {
     const uint64_t first = start & ~(uint64_t)(RG_PAGE - 1);
     const uint64_t end = (start + size + RG_PAGE - 1) & ~(uint64_t)(RG_PAGE - 1);
@@ -124,6 +125,7 @@ CUresult rg_managed_variables(uint64_t start, uint64_t size)
     struct managed *m = calloc(1, sizeof *m);
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    m->owner = owner;
     m->start = first;
     m->size = end - first;
     CUresult status = place(m, RG_UNIFIED_VARIABLE);
@@ -159,13 +161,14 @@ bool rg_managed_free(uint64_t start, CUresult *result)
     return true;
 }
 
-void rg_managed_drop_context(uint64_t context)
+/* Ends what is of a context, or of an owner; 0: whichever. */
+static void drop(uint64_t context, uint64_t owner)
 {
     struct managed *gone = NULL;
     pthread_mutex_lock(&lock);
     for (struct managed **at = &all; *at;) {
         struct managed *m = *at;
-        if (m->context != context) {
+        if ((context && m->context != context) || (owner && m->owner != owner)) {
             at = &m->next;
             continue;
         }
@@ -179,6 +182,16 @@ void rg_managed_drop_context(uint64_t context)
         gone = m->next;
         end(m);
     }
+}
+
+void rg_managed_drop_owner(uint64_t owner)
+{
+    drop(0, owner);
+}
+
+void rg_managed_drop_context(uint64_t context)
+{
+    drop(context, 0);
     rg_unified_drop_context(context);
 }
 

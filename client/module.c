@@ -100,6 +100,7 @@ CUresult cuModuleUnload(CUmodule hmod)
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
+    rg_managed_drop_owner((uint64_t)hmod);
     status = rg_op_cuModuleUnload(hmod);
     rg_found_lock();
     rg_found_free(&shadow->module.functions, RG_KIND_FUNCTION);
@@ -188,6 +189,7 @@ CUresult cuLibraryUnload(CUlibrary library)
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
+    rg_managed_drop_owner((uint64_t)library);
     status = rg_spread_unload((uint64_t)library, rg_op_cuLibraryUnload);
     rg_found_lock();
     for (struct rg_found_function *found = shadow->library.kernels; found; found = found->next) {
@@ -443,7 +445,7 @@ struct variable {
 };
 
 /* A variable's memory is the context's: known from here on, so that copies to it are told from host memory. */
-static CUresult note_variable(const struct variable *variable)
+static CUresult note_variable(uint64_t owner, const struct variable *variable)
 {
     struct rg_range range = {.start = variable->address,
                              .size = variable->bytes,
@@ -451,7 +453,7 @@ static CUresult note_variable(const struct variable *variable)
                              .context = rg_context_current(),
                              .device = rg_device_current()};
     if (variable->size) {
-        CUresult status = rg_managed_variables(variable->start, variable->size);
+        CUresult status = rg_managed_variables(owner, variable->start, variable->size);
         return status == CUDA_SUCCESS && !rg_map_add(&range) ? CUDA_ERROR_OUT_OF_MEMORY : status;
     }
     if (variable->bytes && rg_map_reserve(rg_session_current()->number, variable->address, variable->bytes))
@@ -476,7 +478,7 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
                  : rg_op_rgLibraryVariable((CUlibrary)owner, name, managed, &v.address, &v.bytes, &v.start,
                                            &v.size);
     if (status == CUDA_SUCCESS)
-        status = note_variable(&v);
+        status = note_variable(owner, &v);
     if (status != CUDA_SUCCESS)
         return status;
     if (dptr)
