@@ -177,8 +177,11 @@ void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *ob
         return;
     }
     free(old.extra);
-    if (status != RG_OK || !attach(job, rg_objects_find(&job->worker->objects, handle)))
+    struct rg_object *entry = status == RG_OK ? rg_objects_find(&job->worker->objects, handle) : NULL;
+    if (!entry || !attach(job, entry))
         rg_worker_end(job->worker, 1, "the worker is out of memory");
+    else
+        entry->owner = job->owner;
 }
 
 void rg_job_found(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void *object)
@@ -188,6 +191,23 @@ void rg_job_found(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void
     if (!entry)
         rg_job_new(job, kind, proposed, object);
     rg_job_output(job, &handle, sizeof handle);
+}
+
+struct owned {
+    struct rg_worker *worker;
+    const void *owner;
+};
+
+static void forget_owned(struct rg_object *entry, void *user)
+{
+    const struct owned *which = user;
+    if (entry->owner != which->owner)
+        return;
+    const void *object = entry->object;
+    const bool owns = rg_handle_kind(entry->handle) == RG_KIND_MODULE;
+    rg_objects_remove(&which->worker->objects, entry);
+    if (owns)
+        rg_objects_each(&which->worker->objects, forget_owned, &(struct owned){which->worker, object});
 }
 
 void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle)
@@ -203,6 +223,9 @@ void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle)
     } else {
         if (rg_handle_kind(handle) == RG_KIND_STREAM)
             rg_context_remove_stream(job->worker, entry->context, entry->object);
+        /* their functions are gone: the driver may give their addresses to those of the next module */
+        if (rg_handle_kind(handle) == RG_KIND_MODULE || rg_handle_kind(handle) == RG_KIND_LIBRARY)
+            rg_objects_each(&job->worker->objects, forget_owned, &(struct owned){job->worker, entry->object});
         free(entry->extra);
     }
     rg_objects_remove(&job->worker->objects, entry);

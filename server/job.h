@@ -33,6 +33,7 @@ struct rg_job {
     unsigned char *out;
     size_t out_size, out_capacity;
     void *arena; /* list of temporary blocks, freed with the job */
+    const void *owner; /* of the objects that the operation makes or finds (struct rg_object); set by the operation */
     /* bulk data for the reply, set by an operation; must stay valid until the reply is sent */
     const void *reply_bulk;
     size_t reply_bulk_size;

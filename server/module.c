@@ -215,6 +215,7 @@ CUresult rg_serve_rgModuleGetFunction(struct rg_job *job, uint64_t function, CUm
     CUresult result = rg_driver.cuModuleGetFunction(&made, module, name);
     if (result == CUDA_SUCCESS)
         result = output_info(job, made, false);
+    job->owner = module;
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_FUNCTION, function, made);
     return result;
@@ -230,6 +231,7 @@ CUresult rg_serve_rgLibraryGetKernel(struct rg_job *job, uint64_t kernel, CUlibr
     CUresult result = rg_driver.cuLibraryGetKernel(&made, library, name);
     if (result == CUDA_SUCCESS)
         result = output_info(job, made, true);
+    job->owner = library;
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_KERNEL, kernel, made);
     return result;
@@ -243,8 +245,23 @@ CUresult rg_serve_rgKernelGetFunction(struct rg_job *job, uint64_t function, CUk
     CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
     if (result != CUDA_SUCCESS)
         return result;
+    CUlibrary library = NULL;
+    if (rg_driver.cuKernelGetLibrary && rg_driver.cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS)
+        job->owner = library;
     rg_job_found(job, RG_KIND_FUNCTION, function, made);
     return output_info(job, made, false);
+}
+
+CUresult rg_serve_cuLibraryGetModule(struct rg_job *job, uint64_t module, CUlibrary library)
+{
+    CUmodule made = NULL;
+    if (!rg_driver.cuLibraryGetModule)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuLibraryGetModule(&made, library);
+    job->owner = library;
+    if (result == CUDA_SUCCESS)
+        rg_job_found(job, RG_KIND_MODULE, module, made);
+    return result;
 }
 
 /* --- enumeration ---------------------------------------------------------------------------------------------------------- */
@@ -276,6 +293,7 @@ CUresult rg_serve_rgModuleEnumerate(struct rg_job *job, CUmodule module, unsigne
     CUresult result = rg_driver.cuModuleGetFunctionCount(&there, module);
     const uint32_t n = there < count ? there : count;
     CUfunction *found = rg_job_memory(job, n * sizeof *found);
+    job->owner = module;
     if (result == CUDA_SUCCESS && n)
         result = found ? rg_driver.cuModuleEnumerateFunctions(found, n, module) : job->result;
     if (result == CUDA_SUCCESS)
@@ -299,6 +317,7 @@ CUresult rg_serve_rgLibraryEnumerate(struct rg_job *job, CUlibrary library, unsi
     CUresult result = rg_driver.cuLibraryGetKernelCount(&there, library);
     const uint32_t n = there < count ? there : count;
     CUkernel *found = rg_job_memory(job, n * sizeof *found);
+    job->owner = library;
     if (result == CUDA_SUCCESS && n)
         result = found ? rg_driver.cuLibraryEnumerateKernels(found, n, library) : job->result;
     if (result == CUDA_SUCCESS)

@@ -20,6 +20,7 @@ struct rg_object {
     uint64_t handle;  /* 0: unused */
     void *object;     /* the driver's */
     uint64_t context; /* handle of the context it goes with; 0: of none */
+    const void *owner; /* functions, kernels, libraries' modules: the driver's module or library that they end with */
     void *extra;      /* streams: struct rg_stream; contexts: struct rg_context */
     uint32_t next;    /* in its bucket of the way back: index + 1 */
     bool chained;

@@ -530,6 +530,34 @@ static void linking(void)
     TRY(cuLinkDestroy(state));
 }
 
+/* What is loaded next may get the addresses of what was unloaded. */
+static void loads_in_turn(void)
+{
+    for (int round = 0; round < 12; round++) {
+        CUmodule module;
+        CUlibrary library;
+        CUkernel kernel;
+        CUfunction found[4], of_kernel;
+        unsigned count = 0;
+        int registers = 0;
+        TRY(cuModuleLoadData(&module, ptx));
+        TRY(cuModuleGetFunctionCount(&count, module));
+        TRY(cuModuleEnumerateFunctions(found, count < 4 ? count : 4, module));
+        TRY(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, found[0]));
+        TRY(cuLaunchKernel(found[0], 1, 1, 1, 32, 1, 1, 0, 0, args, 0));
+        TRY(cuModuleUnload(module));
+        TRY(cuLibraryLoadData(&library, ptx, 0, 0, 0, 0, 0, 0));
+        TRY(cuLibraryGetKernel(&kernel, library, "k"));
+        TRY(cuKernelGetFunction(&of_kernel, kernel));
+        TRY(cuLaunchKernel(of_kernel, 1, 1, 1, 32, 1, 1, 0, 0, args, 0));
+        TRY(cuLibraryGetModule(&module, library));
+        TRY(cuModuleEnumerateFunctions(found, 1, module));
+        TRY(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, found[0]));
+        TRY(cuLibraryUnload(library));
+    }
+    TRY(cuCtxSynchronize());
+}
+
 static void use_after_free(void)
 {
     TRY(cuMemFree_v2(p));
@@ -586,6 +614,7 @@ int main(void)
     errors_and_look_up();
     arrays();
     linking();
+    loads_in_turn();
     use_after_free();
     device_fault();
     return 0;
