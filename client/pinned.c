@@ -24,6 +24,10 @@
 #define WINDOW_START 0x0000300000000000ull
 #define WINDOW_SIZE  (8ull << 40)
 
+/* More than so many bytes are only looked at as a whole if there are addresses in the first ones. */
+#define SCANNED (1u << 20)
+#define SAMPLE  (64u << 10)
+
 /* Memory that the worker has at our address: of one mapped range, or of several that share pages. */
 struct area {
     struct area *next;
@@ -293,10 +297,26 @@ static bool add_to(struct rg_pinned_list *list, uint64_t start)
     return true;
 }
 
+/* Whether one of the words points into page-locked memory, mapped or not. */
+static bool has_pointers(const void *data, size_t size)
+{
+    const uint64_t low = atomic_load(&lowest), span = atomic_load(&highest) - low;
+    for (size_t at = 0; at + 8 <= size; at += 8) {
+        uint64_t word;
+        struct rg_range range;
+        memcpy(&word, (const unsigned char *)data + at, sizeof word);
+        if (word - low < span && rg_map_find(word, &range) && rg_range_pinned(&range))
+            return true;
+    }
+    return false;
+}
+
 bool rg_pinned_find(const void *data, size_t size, struct rg_pinned_list *list)
 {
     enum { BLOCK = 64 };
     if (atomic_load_explicit(&n_unmapped, memory_order_relaxed) == 0)
+        return true;
+    if (size > SCANNED && !has_pointers(data, SAMPLE)) /* plain data, which is to be as fast as it can */
         return true;
     const uint64_t low = atomic_load(&lowest), span = atomic_load(&highest) - low;
     const unsigned char *at = data;

@@ -16,7 +16,10 @@
 
 /** Maps the page-locked memory that holds `address`. Success if there is none, or it is mapped already. */
 CUresult rg_pinned_map(uint64_t address);
-/** Maps what aligned words of [data, data + size), which a kernel will see, point into. */
+/**
+ * Maps what aligned words of [data, data + size), which a kernel will see, point into. More than 1 MiB without an address
+ * of page-locked memory in its first 64 KiB is taken for plain data.
+ */
 CUresult rg_pinned_scan(const void *data, size_t size);
 /** Page-locked memory that is to be mapped: where each piece begins. Starts zeroed. */
 struct rg_pinned_list {
