@@ -80,7 +80,8 @@ struct sg_lanes {
     uint64_t stride;      /* the threads of the block, rounded up to 32 */
 };
 /* Bytes a thread in `context`: operands and results of the operation at the thread's point, and the point. */
-#define SG_LANES_VALUE     0u  /* 32 or 64 bits, as the operation has them */
+#define SG_LANES_VALUE     0u  /* 32 bits; the lower half of 64 */
+#define SG_LANES_VALUE_HIGH 4u  /* the upper half, of operations that have one */
 #define SG_LANES_RESULT    8u  /* 32 bits */
 #define SG_LANES_PREDICATE 12u /* 32 bits: 0 or 1 */
 #define SG_LANES_A         16u

@@ -177,6 +177,17 @@ static void operand(struct sg_codegen *gen, struct sg_point *point, uint8_t flag
     }
 }
 
+/* In halves: threads that are at other points have values of 32 bits in the same column. */
+static void store_value(struct sg_codegen *gen, LLVMValueRef value)
+{
+    if (LLVMTypeOf(value) == gen->i64) {
+        LLVMValueRef high = LLVMBuildLShr(B, value, sg_gen_const(gen, 64, 32), "");
+        store_element(gen, SG_LANES_VALUE_HIGH, LLVMBuildTrunc(B, high, gen->i32, ""));
+        value = LLVMBuildTrunc(B, value, gen->i32, "");
+    }
+    store_element(gen, SG_LANES_VALUE, value);
+}
+
 /* Stores what the point needs, returns, and goes on behind it. Operands that it does not have are NULL. */
 static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode, LLVMValueRef value,
                  LLVMValueRef a, LLVMValueRef b, LLVMValueRef mask)
@@ -187,7 +198,7 @@ static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode,
     point->kind = (uint8_t)kind;
     point->mode = (uint8_t)mode;
     if (value != NULL)
-        store_element(gen, SG_LANES_VALUE, value);
+        store_value(gen, value);
     if (a != NULL)
         operand(gen, point, SG_POINT_A, &point->a, SG_LANES_A, a);
     if (b != NULL)

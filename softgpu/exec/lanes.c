@@ -103,8 +103,8 @@ static uint32_t operand(const struct sg_meetings *m, const struct sg_point *poin
 static uint64_t value_of(const struct sg_meetings *m, const struct sg_point *point, uint32_t thread)
 {
     bool wide = point->kind == SG_POINT_MATCH_ANY || point->kind == SG_POINT_MATCH_ALL;
-    return wide ? ((const uint64_t *)column(m, SG_LANES_VALUE))[thread]
-                : ((const uint32_t *)column(m, SG_LANES_VALUE))[thread];
+    uint64_t low = ((const uint32_t *)column(m, SG_LANES_VALUE))[thread];
+    return wide ? low | (uint64_t)((const uint32_t *)column(m, SG_LANES_VALUE_HIGH))[thread] << 32 : low;
 }
 
 static void set_result(struct sg_meetings *m, uint32_t thread, uint64_t result)

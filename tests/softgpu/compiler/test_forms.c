@@ -174,3 +174,22 @@ Test(forms, hints)
     for (uint32_t i = 0; i < 64; i++)
         cr_expect_eq(out[i], in[1] + in[2]);
 }
+
+/* Values of 64 bits of some lanes, while others, and other warps, exchange 32 bits. */
+Test(forms, exchanges_of_both_widths)
+{
+    run_form("mov.u32 %r6, 0; mov.u32 %r7, 0; and.b32 %r0, %t, 32; setp.ne.u32 %p2, %r0, 0;\n"
+             "AGAIN: @%p2 vote.sync.any.pred %p3, %p2, -1;\n" /* the second warp is one exchange ahead */
+             "and.b32 %r0, %t, 1; setp.ne.u32 %p0, %r0, 0; vote.sync.ballot.b32 %r1, %p0, -1;\n"
+             "and.b32 %r2, %t, 2; add.u32 %r2, %r2, 5; mov.b64 %d1, {%r2, %r2}; @!%p0 bra REST;\n"
+             "match.any.sync.b64 %r3, %d1, %r1; add.u32 %r6, %r6, %r3; bra BOTH;\n"
+             "REST: not.b32 %r1, %r1; redux.sync.add.u32 %r3, %t, %r1; add.u32 %r6, %r6, %r3;\n"
+             "BOTH: bar.warp.sync -1; shfl.sync.bfly.b32 %r4, %t, 1, 31, -1; add.u32 %r6, %r6, %r4;\n"
+             "add.u32 %r7, %r7, 1; setp.lt.u32 %p1, %r7, 3; @%p1 bra AGAIN; st.global.u32 [%a], %r6;",
+             in, out);
+    for (uint32_t t = 0; t < 64; t++) {
+        uint32_t even = t < 32 ? 240 : 240 + 16 * 32,
+                 one = t & 1 ? (t & 2 ? 0x88888888u : 0x22222222u) : even;
+        cr_expect_eq(out[t], 3 * (one + (t ^ 1)), "thread %u: %#x", t, out[t]);
+    }
+}
