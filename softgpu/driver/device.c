@@ -52,8 +52,8 @@ static int devices_by_environment(void)
 }
 
 /*
- * Libraries choose by it what of their code they load, and some (cuBLASLt, cuFFT) do that themselves: where they have
- * machine code that fits, they take it, and PTX only for devices that are newer than they are. So this device says that
+ * Libraries choose by it what of their code they load, and cuBLASLt does that by itself: where it has
+ * machine code that fits, it takes that, and PTX only for devices that are newer than it is. So this device says that
  * it is newer than all of them.
  */
 static uint32_t capability_by_environment(void)
