@@ -145,11 +145,11 @@ static void receive_one(struct rg_session *session)
     struct rg_message message;
     enum rg_status status = rg_conn_recv(session->conn, -1, &message);
     if (status != RG_OK) {
-        rg_session_end(
-            session, CUDA_ERROR_DEVICE_UNAVAILABLE,
-            "lost the connection to %s (%s); CUDA calls of this program now fail, restart it when the "
-            "server is back",
-            session->server, rg_status_string(status));
+        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE,
+                       "lost the connection to %s (%s); CUDA calls %s now fail, restart the program when the "
+                       "server is back",
+                       session->server, rg_status_string(status),
+                       rg_n_sessions > 1 ? "that concern its GPUs" : "of this program");
         return;
     }
     session->stats.received_messages++;
