@@ -2,6 +2,7 @@
  * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the call
  * returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees them.
  */
+#include "client/address_map.h"
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
@@ -111,6 +112,19 @@ static bool of_current_context(CUstream stream)
     return !shadow || shadow->stream.context == rg_context_current();
 }
 
+/* Whether parameters name host memory that another server's device has been given. */
+static bool names_foreign_host_memory(const void *data, size_t size)
+{
+    for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t)) {
+        uint64_t word;
+        struct rg_range range;
+        memcpy(&word, (const unsigned char *)data + at, sizeof word);
+        if (rg_map_find(word, &range) && range.mapped && rg_owners_apart(rg_pinned_mapped_in(word), 0))
+            return true;
+    }
+    return false;
+}
+
 static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative,
                        void **kernelParams, void **extra, unsigned n_attributes,
                        const CUlaunchAttribute *attributes)
@@ -145,6 +159,8 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_pinned_scan(data, size);
+    if (status == CUDA_SUCCESS && rg_several_servers() && names_foreign_host_memory(data, size))
+        status = rg_unsupported("host memory that kernels of several servers use");
     if (status != CUDA_SUCCESS)
         return status;
     return rg_op_rgLaunch((uint64_t)f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],

@@ -5,6 +5,7 @@
 #include "client/context.h"
 #include "client/device.h"
 #include "client/lane.h"
+#include "client/pinned.h"
 
 uint64_t rg_owner_look_up(enum rg_kind kind, uint64_t handle)
 {
@@ -22,6 +23,8 @@ uint64_t rg_owner_look_up_address(uint64_t address)
     struct rg_range range;
     if (!rg_map_find(address, &range) || !rg_range_on_device(&range))
         return (uint64_t)(rg_map_reserved_by(address) + 1);
+    if (range.mapped) /* by the first device that used it */
+        return rg_pinned_mapped_in(address);
     return range.context ? range.context : rg_owner_look_up_device(range.device);
 }
 

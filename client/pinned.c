@@ -211,6 +211,17 @@ static CUresult map_range(const struct rg_range *range)
     return CUDA_SUCCESS;
 }
 
+uint64_t rg_pinned_mapped_in(uint64_t address)
+{
+    uint64_t context = 0;
+    pthread_rwlock_rdlock(&lock);
+    for (const struct mapped *mapped = all_mapped; mapped && !context; mapped = mapped->next)
+        if (address >= mapped->start && address < mapped->end)
+            context = mapped->context;
+    pthread_rwlock_unlock(&lock);
+    return context;
+}
+
 static bool to_be_mapped(uint64_t address, struct rg_range *range)
 {
     return atomic_load_explicit(&n_unmapped, memory_order_relaxed) && rg_map_find(address, range) &&

@@ -98,7 +98,9 @@ static void take_out(struct range_set *set, const struct sg_range *range)
 static bool reserve_window(void)
 {
     const char *part = getenv("SOFTGPU_ADDRESS_PART");
-    const uint64_t first = WINDOW_START + (part ? strtoull(part, NULL, 10) % WINDOWS : 0) * WINDOW_SIZE;
+    const uint64_t number = part ? strtoull(part, NULL, 10) % WINDOWS : 0;
+    /* Between the fourth window and the fifth are the addresses of clients' page-locked memory. */
+    const uint64_t first = WINDOW_START + number * WINDOW_SIZE + (number < 4 ? 0 : 2 * WINDOW_SIZE);
     atomic_store_explicit(&window_first, first, memory_order_relaxed);
     for (uint64_t size = WINDOW_SIZE; size >= 1ull << 30; size /= 2) {
         for (uint64_t start = first; start + size <= first + WINDOW_SIZE; start += WINDOW_SIZE / 8) {
