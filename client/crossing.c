@@ -195,10 +195,11 @@ static CUresult put_source(struct crossing *crossing, const struct rg_across_cop
     return status;
 }
 
-/* Puts the destination's side into the stream; its context is current. */
-static CUresult put_pulls(struct crossing *crossing, const struct rg_across_copy *copy, CUstream stream)
+/* Puts the destination's side into the stream, unless `status` says that the source's side is not complete: then nobody
+ * will ask for the parts. The destination's context is current. */
+static CUresult put_pulls(struct crossing *crossing, const struct rg_across_copy *copy, CUstream stream,
+                          CUresult status)
 {
-    CUresult status = CUDA_SUCCESS;
     for (size_t i = 0; i < crossing->n; i++) {
         struct part *part = &crossing->parts[i];
         const uint64_t id =
@@ -252,8 +253,7 @@ static CUresult put_copy(const struct rg_across_copy *copy, CUstream stream)
     if (status == CUDA_SUCCESS) {
         status = put_source(crossing, copy);
         rg_across_leave();
-        CUresult pulled = put_pulls(crossing, copy, detour.stream);
-        status = status == CUDA_SUCCESS ? pulled : status;
+        status = put_pulls(crossing, copy, detour.stream, status);
     } else {
         abandon(crossing);
     }
