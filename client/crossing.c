@@ -119,13 +119,20 @@ static void landed(void *user, bool complete)
     part_release(part);
 }
 
+/* While `start` runs, all parts may come to their end. */
+static void keep(struct rg_supply *supply)
+{
+    atomic_fetch_add(&((struct part *)supply)->crossing->references, 1);
+}
+
 /* The destination asks for a part: that and the next ones are sent by the source. */
 static void start(struct rg_supply *supply)
 {
     struct part *first = (struct part *)supply;
-    const struct crossing *crossing = first->crossing;
+    struct crossing *crossing = first->crossing;
     for (struct part *part = first; part < crossing->parts + crossing->n && part <= first + WINDOW; part++)
         want(part);
+    crossing_release(crossing);
 }
 
 static void finish(struct rg_supply *supply)
@@ -147,7 +154,8 @@ static struct crossing *crossing_create(const struct rg_across_copy *copy)
     crossing->n = n;
     for (size_t i = 0; i < n; i++) {
         struct part *part = &crossing->parts[i];
-        *part = (struct part){.supply = {.start = start, .finish = finish}, .crossing = crossing, .known = 3};
+        *part = (struct part){
+            .supply = {.keep = keep, .start = start, .finish = finish}, .crossing = crossing, .known = 3};
         part->row = i / per_row * rows;
         part->rows = copy->height - part->row < rows ? copy->height - part->row : rows;
         part->column = i % per_row * PART;

@@ -528,6 +528,8 @@ static enum rg_status pull_due(struct rg_session *session, const struct rg_notic
         part->area.memory = supply->memory;
     if (supply && !supply->memory && part->size) {
         start = supply->started ? NULL : supply;
+        if (start)
+            start->keep(start);
         supply->started = true;
         struct pull_part **end = &supply->waiting;
         while (*end)

@@ -47,6 +47,8 @@ void rg_landing_memory(uint64_t id, unsigned char *memory);
 
 /** The source of a pull that is fetched only when the worker asks for it. */
 struct rg_supply {
+    void (*keep)(
+        struct rg_supply *supply); /* it will be started: it must live until `start` returns; under a lock */
     void (*start)(struct rg_supply *supply);  /* asked for; by the reader, which it must not hold up */
     void (*finish)(struct rg_supply *supply); /* nothing of it is needed any more */
     /* of transfer.c */
