@@ -2,7 +2,8 @@
  * conformance.c - what every transport, and every filter around it, has to do alike.
  *
  *   transport_conformance CONFIGURATION      mem, tcp, tcp6, unix, abstract, tcp-spin, delay+mem, delay+tcp,
- * fault+tcp, …; rdma, rdma-spin, fault+rdma and delay+rdma need the machine of tests/rdma-vm
+ * fault+tcp, …; rdma, rdma-spin, fault+rdma and delay+rdma need the machine of tests/rdma-vm,
+ * or the address of an RDMA device in RG_TEST_RDMA_HOST
  *
  * Each test gets a fresh pair of connected ends, and runs twice: once with the connecting and once with the
  * accepting end in the leading part, so that a filter is tried in both directions. Threads do not use a
@@ -93,8 +94,10 @@ static const struct {
 static void run_test(const struct configuration *conf, size_t index, bool swapped)
 {
     char address[128];
-    const char *percent = strstr(conf->address, "%d");
-    if (percent)
+    const char *percent = strstr(conf->address, "%d"), *host = getenv("RG_TEST_RDMA_HOST");
+    if (host && strncmp(conf->address, "rdma:", 5) == 0)
+        snprintf(address, sizeof address, "rdma://%s:0", host);
+    else if (percent)
         snprintf(address, sizeof address, "%.*s%d", (int)(percent - conf->address), conf->address,
                  (int)getpid());
     else
