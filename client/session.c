@@ -20,6 +20,7 @@
 #include "client/transfer.h"
 #include "client/visible.h"
 #include "common/cleanup.h"
+#include "common/cuda/capability.h"
 #include "common/log.h"
 #include "transport/control.h"
 #include "transport/move.h"
@@ -115,6 +116,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     if (strstr(rg_conn_transport(session->conn), "unix"))
         choice = RG_TRANSPORT_TCP; /* nothing is nearer than this */
     rg_move_offer(choice, &hello.client_hello.transports);
+    hello.client_hello.capability = rg_capability_wish();
     enum rg_status status = rg_control_send(session->conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(session->conn, 60000, &answer);

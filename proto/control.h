@@ -119,6 +119,7 @@ struct rg_client_hello {
     uint32_t gpu_indices[RG_DEVICES_MAX];
     uint64_t memory_bytes;
     uint32_t memory_millionths;
+    uint32_t capability; /* compute capability * 10 that a software device should report; 0: its own choice */
     uint32_t address_part; /* where device memory should lie, so that servers of one client do not collide */
     struct rg_identity identity;
     uint64_t capabilities;

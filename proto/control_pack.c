@@ -113,6 +113,7 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.memory_bytes = from->memory_bytes;
     hello.memory_millionths = from->memory_millionths;
     hello.address_part = from->address_part;
+    hello.capability = from->capability;
     hello.identity = &identity;
     hello.capabilities = from->capabilities;
     hello.credential = bytes_of(from->credential, from->credential_size);

@@ -133,6 +133,9 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     if (from->address_part >= RG_SERVERS_MAX)
         return RG_ERR_LIMIT;
     to->address_part = from->address_part;
+    if (from->capability >= 1000)
+        return RG_ERR_PROTOCOL;
+    to->capability = from->capability;
     TRY(get_identity(&to->identity, from->identity));
     to->capabilities = from->capabilities;
     if (from->credential.len > RG_CONTROL_CREDENTIAL)

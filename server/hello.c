@@ -92,6 +92,18 @@ static void take_part(uint32_t part)
         rg_info("part %u of the address space is not to be had: %s", part, strerror(errno));
 }
 
+/* The software device reports what the client's program does best with, unless this server's says something else. */
+static void take_capability(uint32_t capability)
+{
+    char text[16];
+    const char *own = getenv("SOFTGPU_CC");
+    if (capability == 0 || (own && *own))
+        return;
+    snprintf(text, sizeof text, "%u.%u", capability / 10, capability % 10);
+    if (setenv("SOFTGPU_CC", text, 1) != 0)
+        rg_info("no memory for the environment");
+}
+
 static bool load_driver(const struct rg_hello *hello, uint32_t *version, char *why, size_t why_size)
 {
     void *library = dlopen(hello->driver, RTLD_NOW | RTLD_LOCAL);
@@ -189,6 +201,7 @@ enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **co
     struct rg_server_hello *server = &answer.server_hello;
     int count = 0;
     take_part(client.client_hello.address_part);
+    take_capability(client.client_hello.capability);
     bool good = load_driver(hello, &server->driver.version, why, sizeof why) &&
                 check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, sizeof why);
     if (good && (uint32_t)count < hello->n_devices) {

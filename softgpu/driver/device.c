@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/cuda/capability.h"
 #include "common/parse.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/device.h"
@@ -54,18 +55,16 @@ static int devices_by_environment(void)
 /*
  * Libraries choose by it what of their code they load, and cuBLASLt does that by itself: where it has
  * machine code that fits, it takes that, and PTX only for devices that are newer than it is. So this device says that
- * it is newer than all of them.
+ * it is newer than all of them, but for programs that compile for exactly what they find (common/cuda/capability.h).
  */
-static uint32_t capability_by_environment(void)
+static uint32_t capability(void)
 {
     const char *text = getenv("SOFTGPU_CC");
-    unsigned major, minor;
-    int length = 0;
+    const unsigned wish = text && *text ? rg_capability_parse(text) : rg_capability_wish();
+    if (wish >= SG_MAJOR_MIN * 10)
+        return wish;
     if (text == NULL || *text == '\0')
         return SG_CAPABILITY_DEFAULT;
-    if (sscanf(text, "%2u.%1u%n", &major, &minor, &length) == 2 && text[length] == '\0' &&
-        major >= SG_MAJOR_MIN)
-        return major * 10 + minor;
     rg_warn("SOFTGPU_CC: '%s' is no compute capability from %d.0 to 99.9: using %d.%d", text, SG_MAJOR_MIN,
             SG_CAPABILITY_DEFAULT / 10, SG_CAPABILITY_DEFAULT % 10);
     return SG_CAPABILITY_DEFAULT;
@@ -114,7 +113,7 @@ CUresult sg_devices_init(void)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sg_state.n_devices = visible;
-    sg_state.capability = capability_by_environment();
+    sg_state.capability = capability();
     return CUDA_SUCCESS;
 }
 
