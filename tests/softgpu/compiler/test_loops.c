@@ -1,6 +1,6 @@
 /*
- * test_loops.c - kernels give the same in loop form, without loops taken side by side, and with a stack for each
- * thread; in blocks of many shapes.
+ * test_loops.c - kernels give the same in loop form, without loops taken side by side, with a stack for each thread, and
+ * not optimised; in blocks of many shapes.
  */
 #include "harness.h"
 #include "softgpu/exec/exec.h"
@@ -11,7 +11,7 @@
 
 enum { N = 8192, BLOCKS = 3 };
 
-static const char *const options[] = {NULL, "-lockstep", "-all"};
+static const char *const options[] = {NULL, "-lockstep", "-loops", "-all"};
 #define N_OPTIONS (sizeof(options) / sizeof(options[0]))
 
 static const uint32_t shapes[][3] = {{256, 1, 1}, {32, 1, 1}, {1, 1, 1},   {33, 1, 1}, {1000, 1, 1},
@@ -79,7 +79,7 @@ static void check_form(const struct sg_kernel *kernel, size_t option)
         cr_expect_eq(kernel->form, SG_CODE_THREAD, "%s", kernel->name);
     else if (option == 0)
         cr_expect_eq(kernel->form, SG_CODE_LOOPS, "%s", kernel->name);
-    else if (option == 2)
+    else if (option >= 2)
         cr_expect_neq(kernel->form, SG_CODE_LOOPS, "%s", kernel->name);
 }
 
@@ -106,7 +106,7 @@ Test(loops, same_results, .timeout = 400)
                     bool same = out[option][i] == results[count][shape][i];
                     bad += !same;
                     cr_expect(same, "%s with %s, block (%u,%u,%u), thread %u: %08x, and %08x without",
-                              kernel->name, option == 1 ? "-lockstep" : "-all", s[0], s[1], s[2], i,
+                              kernel->name, option == 0 ? "loops" : options[option], s[0], s[1], s[2], i,
                               out[option][i], results[count][shape][i]);
                 }
             }
