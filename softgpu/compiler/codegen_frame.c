@@ -263,8 +263,10 @@ static const char metadata[] =
     "!4 = !{i32 1, i32 1025}\n"
     "!5 = distinct !{!5, !2}\n"
     "!6 = !{i64 #0}\n"
-    "!7 = !{i64 8}\n";
-#define FIRST_LOOP 8u /* the number of the first region's metadata; each has two */
+    "!7 = !{i64 8}\n"
+    "!8 = !{!\"llvm.loop.vectorize.enable\", i1 false}\n";
+#define VECTOR_POINTS_MAX 96u /* kernels with more points would take long to compile */
+#define FIRST_LOOP 9u /* the number of the first region's metadata; each has two */
 // clang-format on
 
 #define NUMBERS(...) ((const uint64_t[]){__VA_ARGS__})
@@ -372,7 +374,8 @@ static void put_regions(FILE *file, struct sg_codegen *gen)
         put(file, finish, NULL, NULL);
     }
     for (uint32_t loop = FIRST_LOOP; loop < FIRST_LOOP + 2 * (gen->regions.n_points + 1); loop++)
-        fprintf(file, "!%u = distinct !{!%u, !2}\n", loop, loop);
+        fprintf(file, "!%u = distinct !{!%u, !2%s}\n", loop, loop,
+                gen->regions.n_points > VECTOR_POINTS_MAX ? ", !8" : "");
 }
 
 /* The access group hangs on one load of the frame. */
@@ -433,9 +436,10 @@ static LLVMValueRef add_constant(struct sg_codegen *gen, LLVMValueRef value, con
 
 static LLVMValueRef describe_point(struct sg_codegen *gen, const struct sg_point *point)
 {
-    LLVMValueRef fields[] = {
-        word(gen, 8, point->kind), word(gen, 8, point->mode), word(gen, 8, point->constant), word(gen, 8, 0),
-        word(gen, 32, point->a),   word(gen, 32, point->b),                                word(gen, 32, point->mask), word(gen, 32, point->next)};
+    LLVMValueRef fields[] = {word(gen, 8, point->kind),     word(gen, 8, point->mode),
+                             word(gen, 8, point->constant), word(gen, 8, 0),
+                             word(gen, 32, point->a),       word(gen, 32, point->b),
+                             word(gen, 32, point->mask),    word(gen, 32, point->next)};
     return LLVMConstStructInContext(gen->context, fields, sizeof(fields) / sizeof(fields[0]), 0);
 }
 

@@ -15,6 +15,7 @@
 #define LOCAL_MAX       4096u /* bytes of .local variables a thread */
 #define REMAKE_COST_MAX 24u   /* instructions to compute one register anew */
 #define REMAKE_DEPTH    24u
+#define EVEN_POINTS_MAX 48u   /* points of a kernel whose regions are made twice, for even registers */
 #define GUARDED_MAX     300u  /* instructions of a kernel that is made twice */
 #define GROWTH_MAX      4u    /* how often the regions may hold an instruction, on average … */
 #define GROWTH_FREE     4000u /* … beyond so many instructions */
@@ -535,6 +536,10 @@ static void find_even(struct sg_arena *arena, const struct sg_flow *flow, struct
         uint32_t point = regions->points[i], count = 0;
         if (point == 0)
             continue;
+        if (regions->n_points > EVEN_POINTS_MAX) {
+            regions->even[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+            continue;
+        }
         uint64_t *reads = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
         regions->even[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
         find_reads(flow, i, seen, point, stack, reads);
