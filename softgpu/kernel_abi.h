@@ -287,7 +287,11 @@ enum { SG_TEX_1D, SG_TEX_2D, SG_TEX_3D, SG_TEX_A1D, SG_TEX_A2D, SG_TEX_CUBE, SG_
 #define SG_TEX_GEOMETRY         7u
 #define SG_TEX_INTEGER          8u  /* tex: coordinates are integers: texels */
 #define SG_TEX_GATHER           16u /* tld4 */
+#define SG_TEX_LEVEL            32u /* tex: the level is word 4, a float */
+#define SG_TEX_GRADIENT         64u /* tex: gradients are words 4 to 7 (in x) and 8 to 11 (in y), floats */
+#define SG_TEX_OFFSET           128u /* words 12 to 14 are added to the texels' indices */
 #define SG_TEX_COMPONENT_SHIFT  8   /* tld4: which channel */
+#define SG_TEX_WORDS            16
 #define SG_SURFACE_BOUND        0x60u
 #define SG_SURFACE_TRAP         0u
 #define SG_SURFACE_CLAMP        0x20u
@@ -297,11 +301,13 @@ enum { SG_TEX_1D, SG_TEX_2D, SG_TEX_3D, SG_TEX_A1D, SG_TEX_A2D, SG_TEX_CUBE, SG_
 #define SG_SURFACE_REDUCE_SHIFT 16
 enum { SG_REDUCE_ADD, SG_REDUCE_MIN, SG_REDUCE_MAX, SG_REDUCE_AND_BITS, SG_REDUCE_OR_BITS };
 enum { SG_TXQ_WIDTH, SG_TXQ_HEIGHT, SG_TXQ_DEPTH, SG_TXQ_LEVELS };
-#define SG_TXQ_SURFACE 8u
+#define SG_TXQ_SURFACE     8u
+#define SG_TXQ_LEVEL_SHIFT 8 /* of which level; it may not exist */
 
 /**
- * tex and tld4: coordinates are up to four words as PTX orders them (a layer first); the result is four words: the bits
- * of floats, or integers. A handle that names no texture is a fault.
+ * tex and tld4: coordinates are up to four words as PTX orders them (a layer first), and more as the operation says; the
+ * result is four words: the bits of floats, or integers. A handle that names no texture is a fault. What is most
+ * common goes by functions of the texture itself (softgpu/exec/texture.h), which give the same.
  */
 void sg_rt_tex(struct sg_thread *t, uint64_t texture, uint32_t operation, const uint32_t *coordinates,
                uint32_t *result);

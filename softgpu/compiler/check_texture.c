@@ -4,8 +4,8 @@
  * and surface objects); variables of type .texref, .surfref and .samplerref are not known.
  *
  * The instruction that comes out has, whatever it is, the operands: handle, coordinates (a vector), then values: the
- * result of a load, what a store writes. Its `texture` is the operation of kernel_abi.h. Levels and gradients are
- * checked and dropped: there are no mip levels.
+ * result of a load, what a store writes. Fetches may have more, vectors all: the level or both gradients, then an offset.
+ * Its `texture` is the operation of kernel_abi.h.
  */
 #include "softgpu/compiler/check.h"
 
@@ -157,7 +157,23 @@ static void check_place(struct reading *r, const struct sg_ast_operand *written,
     coordinates->count = least[geometry]; /* what follows is padding */
 }
 
-/* tex{.level}.geometry.v4.type.ctype d, [a, c] {, level} {, gradients}; tld4.component.2d.v4.type.f32 d, [a, c]. */
+static const uint8_t extents[] = {1, 2, 3, 1, 2, 3, 3}; /* what a gradient has, by geometry */
+
+/* A vector of words beside the coordinates; what follows the first `count` is padding. */
+static void check_extra(struct reading *r, const struct sg_ast_operand *written, uint32_t count,
+                        enum sg_type type)
+{
+    struct sg_operand *out = &r->insn->operands[r->insn->n_operands++];
+    const bool vector = written->kind == SG_AST_VECTOR;
+    check_vector(r, written, out, vector && written->n_items >= count ? written->n_items : count, type, false,
+                 false);
+    out->count = (uint16_t)count;
+}
+
+/*
+ * tex{.level}.geometry.v4.type.ctype d, [a, c] {, level} {, gradients} {, offset}; tld4.component.2d.v4.type.f32
+ * d, [a, c] {, offset}.
+ */
 static void check_fetch(struct reading *r, bool gather)
 {
     const struct word *level = NULL;
@@ -169,29 +185,34 @@ static void check_fetch(struct reading *r, bool gather)
     const uint32_t geometry = need(r, geometries, "a geometry")->value;
     if (need(r, vectors, ".v4")->value != 4)
         sg_check_fail(r->checker, "results are vectors of 4");
-    if (gather && geometry != SG_TEX_2D && geometry != SG_TEX_A2D)
-        sg_check_fail(r->checker, "tld4 is supported for .2d and .a2d");
+    if (gather && (extents[geometry] < 2 || geometry == SG_TEX_3D))
+        sg_check_fail(r->checker, "tld4 is for .2d, .a2d, .cube and .acube");
     const enum sg_type type = need_type(r, ONE(SG_F32) | ONE(SG_S32) | ONE(SG_U32));
     const enum sg_type coordinate = need_type(r, gather ? ONE(SG_F32) : ONE(SG_F32) | ONE(SG_S32));
     need_end(r);
     if (coordinate == SG_S32 && geometry >= SG_TEX_CUBE)
         sg_check_fail(r->checker, "cubes have coordinates of type .f32");
+    const uint32_t extra = level == NULL ? 0 : level->value - 1, most = 3 + extra;
+    const bool offset = r->ast->n_operands == most;
     r->insn->texture = geometry | (coordinate == SG_S32 ? SG_TEX_INTEGER : 0) |
-                       (gather ? SG_TEX_GATHER | component << SG_TEX_COMPONENT_SHIFT : 0);
+                       (gather ? SG_TEX_GATHER | component << SG_TEX_COMPONENT_SHIFT : 0) |
+                       (extra == 1 ? SG_TEX_LEVEL : extra == 2 ? SG_TEX_GRADIENT : 0) |
+                       (offset ? SG_TEX_OFFSET : 0);
     r->insn->types[0] = (uint8_t)type;
     r->insn->types[1] = (uint8_t)coordinate;
-    if (r->ast->n_operands != 2u + (level == NULL ? 0 : level->value - 1))
-        sg_check_fail(r->checker,
-                      "wrong number of operands (offsets and depth comparison are not supported)");
+    if (r->ast->n_operands != most && r->ast->n_operands != most - 1)
+        sg_check_fail(r->checker, "wrong number of operands (depth comparison is not supported)");
     if (r->ast->operands[0].pair != NULL)
         sg_check_fail(r->checker, "residency predicates are not supported");
     check_place(r, operand(r, 1), coordinate);
     check_vector(r, operand(r, 0), &r->insn->operands[2], 4, type, true, false);
     r->insn->n_operands = 3;
-    for (uint32_t i = 2; i < r->ast->n_operands; i++) {
-        struct sg_operand dropped;
-        sg_check_operand(r->checker, operand(r, i), &dropped);
-    }
+    for (uint32_t i = 0; i < extra; i++)
+        check_extra(r, operand(r, 2 + i), extra == 1 ? 1 : extents[geometry], SG_F32);
+    if (offset && geometry >= SG_TEX_CUBE)
+        sg_check_fail(r->checker, "cubes have no offsets (depth comparison is not supported)");
+    if (offset)
+        check_extra(r, operand(r, 2 + extra), extents[geometry], SG_S32);
 }
 
 /* suld.b.geometry{.cop}{.vec}.type.bound d, [a, c]; sust.b… [a, c], d. */
@@ -245,17 +266,21 @@ static void check_reduction(struct reading *r)
     r->insn->n_operands = 3;
 }
 
-/* txq.query.b32 d, [a]. */
+/* txq{.level}.query.b32 d, [a] {, level}. */
 static void check_query(struct reading *r, bool surface)
 {
+    static const struct word of_level[] = {{"level", 1}, {NULL, 0}};
+    const bool level = !surface && take(r, of_level) != NULL;
     r->insn->texture = need(r, queries, "a query")->value | (surface ? SG_TXQ_SURFACE : 0);
     r->insn->types[0] = (uint8_t)need_type(r, ONE(SG_B32));
     need_end(r);
-    if (r->ast->n_operands != 2)
+    if (r->ast->n_operands != 2u + level)
         sg_check_fail(r->checker, "wrong number of operands");
     check_place(r, operand(r, 1), SG_TYPE_NONE);
     check_vector(r, operand(r, 0), &r->insn->operands[1], 1, SG_B32, true, false);
     r->insn->n_operands = 2;
+    if (level)
+        check_extra(r, operand(r, 2), 1, SG_B32);
 }
 
 const struct sg_form *sg_check_texture_form(struct sg_slice base)
@@ -269,7 +294,7 @@ const struct sg_form *sg_check_texture_form(struct sg_slice base)
 void sg_check_texture(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast)
 {
     struct reading r = {.checker = checker, .ast = ast, .insn = insn};
-    insn->operands = SG_NEW_ARRAY(checker->arena, struct sg_operand, 3);
+    insn->operands = SG_NEW_ARRAY(checker->arena, struct sg_operand, 6);
     switch (insn->form - forms) {
     case TEX:
     case TLD4:

@@ -1,8 +1,16 @@
 /*
  * codegen_texture.c - textures and surfaces: calls of the engine, with coordinates and values by way of memory of the
  * function's frame.
+ *
+ * Plain fetches, of which kernels make many, call a function that the texture itself brings (softgpu/exec/texture.h):
+ * all that can be decided when a texture is made is decided then, and coordinates and texels stay in registers. Finding
+ * the texture depends on its handle alone, so LLVM does it once for a loop.
  */
 #include "softgpu/compiler/codegen.h"
+#include "softgpu/exec/texture.h"
+
+#include <stddef.h>
+#include <string.h>
 
 #define B gen->builder
 
@@ -43,11 +51,101 @@ static void load_items(struct sg_codegen *gen, const struct sg_operand *vector, 
     }
 }
 
-static LLVMValueRef coordinates(struct sg_codegen *gen)
+/* The words that go to the engine: coordinates, then what the operation has besides (kernel_abi.h). */
+static LLVMValueRef words(struct sg_codegen *gen)
 {
-    LLVMValueRef memory = frame_memory(gen, 16);
-    store_items(gen, &gen->insn->operands[1], SG_B32, memory);
+    const struct sg_insn *insn = gen->insn;
+    LLVMValueRef memory = frame_memory(gen, 4 * SG_TEX_WORDS);
+    store_items(gen, &insn->operands[1], SG_B32, memory);
+    if (insn->form->op != SG_OP_TEX)
+        return memory;
+    const uint32_t extra = insn->n_operands - (insn->texture & SG_TEX_OFFSET ? 1u : 0u);
+    for (uint32_t i = 3; i < extra; i++)
+        store_items(gen, &insn->operands[i], SG_B32, element(gen, memory, 16 * (i - 2)));
+    if (extra < insn->n_operands)
+        store_items(gen, &insn->operands[extra], SG_B32, element(gen, memory, 48));
     return memory;
+}
+
+static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, int place, const char *name,
+                          uint64_t value)
+{
+    const unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)place,
+                            LLVMCreateEnumAttribute(gen->context, kind, value));
+}
+
+/* The texture of a handle: never NULL, and the same for as long as a kernel runs, so that it may be computed anywhere. */
+static LLVMValueRef find_texture(struct sg_codegen *gen, LLVMValueRef handle)
+{
+    static const char name[] = "sg_rt_texture";
+    LLVMTypeRef type = LLVMFunctionType(gen->pointer, &gen->i64, 1, 0);
+    LLVMValueRef function = LLVMGetNamedFunction(gen->llvm, name);
+    if (function == NULL) {
+        function = LLVMAddFunction(gen->llvm, name, type);
+        add_attribute(gen, function, LLVMAttributeFunctionIndex, "nounwind", 0);
+        add_attribute(gen, function, LLVMAttributeFunctionIndex, "willreturn", 0);
+        add_attribute(gen, function, LLVMAttributeFunctionIndex, "speculatable", 0);
+        add_attribute(gen, function, LLVMAttributeFunctionIndex, "memory", 0);
+        add_attribute(gen, function, LLVMAttributeReturnIndex, "nonnull", 0);
+        add_attribute(gen, function, LLVMAttributeReturnIndex, "dereferenceable", sizeof(struct sg_texture));
+        add_attribute(gen, function, LLVMAttributeReturnIndex, "align", _Alignof(struct sg_texture));
+    }
+    return LLVMBuildCall2(B, type, function, &handle, 1, "");
+}
+
+/* A fetch by a function of the texture. False: it has none for this operation. */
+static bool gen_direct(struct sg_codegen *gen, LLVMValueRef handle)
+{
+    static const struct {
+        uint8_t dimensions;
+        bool layered;
+    } geometries[] = {[SG_TEX_1D] = {1, false},
+                      [SG_TEX_2D] = {2, false},
+                      [SG_TEX_3D] = {3, false},
+                      [SG_TEX_A1D] = {1, true},
+                      [SG_TEX_A2D] = {2, true}};
+    const struct sg_insn *insn = gen->insn;
+    const uint32_t geometry = insn->texture & SG_TEX_GEOMETRY;
+    if (insn->texture & ~(SG_TEX_GEOMETRY | SG_TEX_INTEGER) || geometry >= SG_TEX_CUBE)
+        return false;
+    const bool integer = insn->texture & SG_TEX_INTEGER, layered = geometries[geometry].layered;
+    const unsigned dimensions = geometries[geometry].dimensions;
+    const struct sg_operand *coordinates = insn->operands[1].items, *values = insn->operands[2].items;
+    LLVMTypeRef number = integer ? gen->i32 : gen->f32, result = LLVMVectorType(gen->i32, 4);
+    LLVMTypeRef types[6] = {gen->pointer, gen->pointer, number, number, number, gen->i32};
+    LLVMValueRef texture = find_texture(gen, handle);
+    LLVMValueRef arguments[6] = {gen->thread, texture};
+    for (unsigned d = 0; d < 3; d++)
+        arguments[2 + d] = d < dimensions
+                               ? sg_gen_read(gen, &coordinates[layered + d], integer ? SG_B32 : SG_F32)
+                               : LLVMConstNull(number);
+    arguments[5] = layered ? sg_gen_read(gen, &coordinates[0], SG_B32) : LLVMConstNull(gen->i32);
+    const size_t table = integer ? offsetof(struct sg_texture, fetch) : offsetof(struct sg_texture, sample);
+    LLVMValueRef place = element(gen, texture, (uint32_t)(table + (dimensions - 1) * sizeof(void *)));
+    LLVMValueRef function = LLVMBuildLoad2(B, gen->pointer, place, "");
+    const unsigned invariant = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
+    LLVMSetMetadata(function, invariant,
+                    LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
+    LLVMValueRef texel =
+        LLVMBuildCall2(B, LLVMFunctionType(result, types, 6, 0), function, arguments, 6, "");
+    LLVMAddCallSiteAttribute(
+        texel, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+        LLVMCreateEnumAttribute(gen->context, LLVMGetEnumAttributeKindForName("nounwind", 8), 0));
+    for (unsigned i = 0; i < 4; i++) {
+        if (values[i].kind == SG_OPERAND_SINK)
+            continue;
+        LLVMValueRef channel = LLVMBuildExtractElement(B, texel, sg_gen_const(gen, 32, i), "");
+        if (insn->types[0] == SG_F32)
+            channel = LLVMBuildBitCast(B, channel, gen->f32, "");
+        sg_gen_write(gen, &values[i], (enum sg_type)insn->types[0], channel);
+    }
+    return true;
+}
+
+static LLVMValueRef handle_of(struct sg_codegen *gen)
+{
+    return sg_gen_read(gen, &gen->insn->operands[0], SG_B64);
 }
 
 bool sg_gen_texture(struct sg_codegen *gen)
@@ -57,15 +155,23 @@ bool sg_gen_texture(struct sg_codegen *gen)
     const enum sg_type type = (enum sg_type)insn->types[0];
     if (op != SG_OP_TEX && op != SG_OP_TXQ && op != SG_OP_SULD && op != SG_OP_SUST && op != SG_OP_SURED)
         return false;
-    LLVMValueRef arguments[5] = {gen->thread, sg_gen_read(gen, &insn->operands[0], SG_B64),
-                                 sg_gen_const(gen, 32, insn->texture)};
+    LLVMValueRef arguments[5] = {gen->thread, handle_of(gen), sg_gen_const(gen, 32, insn->texture)};
+    if (op == SG_OP_TEX && gen_direct(gen, arguments[1]))
+        return true;
     if (op == SG_OP_TXQ) {
+        if (insn->n_operands > 2) { /* of a level; all that are too high are the same */
+            LLVMValueRef level = sg_gen_read(gen, &insn->operands[2].items[0], SG_B32);
+            LLVMValueRef most = sg_gen_const(gen, 32, 255);
+            level = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntULT, level, most, ""), level, most, "");
+            level = LLVMBuildShl(B, level, sg_gen_const(gen, 32, SG_TXQ_LEVEL_SHIFT), "");
+            arguments[2] = LLVMBuildOr(B, arguments[2], level, "");
+        }
         LLVMValueRef value = sg_gen_runtime(gen, "sg_rt_txq", gen->i32, arguments, 3);
         sg_gen_write(gen, &insn->operands[1].items[0], SG_B32, value);
         return true;
     }
     const struct sg_operand *values = &insn->operands[2];
-    arguments[3] = coordinates(gen);
+    arguments[3] = words(gen);
     if (op == SG_OP_SURED) {
         LLVMValueRef value = sg_gen_read(gen, &values->items[0], type);
         arguments[4] = sg_type_bytes(type) == 8  ? value

@@ -79,6 +79,20 @@ static void visit_operand(const struct sg_operand *operand, bool written, bool m
     }
 }
 
+/* Whether an operand of a texture instruction is written: their forms do not say (check_texture.c). */
+static bool texture_writes(const struct sg_insn *insn, uint32_t operand)
+{
+    switch (insn->form->op) {
+    case SG_OP_TEX:
+    case SG_OP_SULD:
+        return operand == 2;
+    case SG_OP_TXQ:
+        return operand == 1;
+    default:
+        return false;
+    }
+}
+
 void sg_visit_registers(const struct sg_insn *insn, sg_register_visitor visit, void *user)
 {
     const struct sg_form *form = insn->form;
@@ -94,11 +108,9 @@ void sg_visit_registers(const struct sg_insn *insn, sg_register_visitor visit, v
         return;
     }
     for (uint32_t i = 0; i < insn->n_operands; i++) {
-        bool written = known && (form->operand[i].flags & SG_OPF_DEST) != 0;
-        if (!written)
-            visit_operand(&insn->operands[i], false, false, visit, user);
-        if (written || !known)
-            visit_operand(&insn->operands[i], true, maybe || !known, visit, user);
+        bool written =
+            known ? (form->operand[i].flags & SG_OPF_DEST) != 0 : texture_writes(insn, i);
+        visit_operand(&insn->operands[i], written, written && maybe, visit, user);
     }
     if (known && insn->n_operands > 0 && (form->operand[0].flags & SG_OPF_PAIR) != 0)
         visit_operand(&insn->operands[insn->n_operands], true, maybe, visit, user);

@@ -26,12 +26,12 @@ static CUresult resolve_array(const CUDA_RESOURCE_DESC *r, struct sg_texture *x,
 {
     SG_REF(struct sg_array) array = NULL;
     SG_RETURN_IF(sg_array_get(r->res.array.hArray, &array));
-    x->base = array->base;
-    x->pitch = array->pitch;
-    x->slice = array->pitch * array->height;
-    x->width = array->width;
-    x->height = array->height;
-    x->depth = array->depth;
+    x->level[0].base = array->base;
+    x->level[0].pitch = array->pitch;
+    x->level[0].slice = array->pitch * array->height;
+    x->level[0].width = array->width;
+    x->level[0].height = array->height;
+    x->level[0].depth = array->depth;
     x->channels = (uint8_t)array->descriptor.NumChannels;
     *flags = array->descriptor.Flags;
     return sg_array_format(array->descriptor.Format, array->descriptor.NumChannels, &x->texel_size,
@@ -47,9 +47,9 @@ static CUresult resolve_linear(const CUDA_RESOURCE_DESC *r, struct sg_texture *x
         r->res.linear.devPtr % SG_TEXTURE_ALIGNMENT_1D != 0 || !sg_range_find(r->res.linear.devPtr, &range) ||
         r->res.linear.sizeInBytes > range.size - (r->res.linear.devPtr - range.base))
         return CUDA_ERROR_INVALID_VALUE;
-    x->base = r->res.linear.devPtr;
-    x->width = (uint32_t)texels;
-    x->height = x->depth = 1;
+    x->level[0].base = r->res.linear.devPtr;
+    x->level[0].width = (uint32_t)texels;
+    x->level[0].height = x->level[0].depth = 1;
     x->channels = (uint8_t)r->res.linear.numChannels;
     x->linear = true;
     return CUDA_SUCCESS;
@@ -68,11 +68,11 @@ static CUresult resolve_pitched(const CUDA_RESOURCE_DESC *r, struct sg_texture *
         !sg_range_find(r->res.pitch2D.devPtr, &range) ||
         (height - 1) * pitch + width * x->texel_size > range.size - (r->res.pitch2D.devPtr - range.base))
         return CUDA_ERROR_INVALID_VALUE;
-    x->base = r->res.pitch2D.devPtr;
-    x->pitch = pitch;
-    x->width = (uint32_t)width;
-    x->height = (uint32_t)height;
-    x->depth = 1;
+    x->level[0].base = r->res.pitch2D.devPtr;
+    x->level[0].pitch = pitch;
+    x->level[0].width = (uint32_t)width;
+    x->level[0].height = (uint32_t)height;
+    x->level[0].depth = 1;
     x->channels = (uint8_t)r->res.pitch2D.numChannels;
     return CUDA_SUCCESS;
 }
@@ -97,12 +97,12 @@ static CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC *view, struct sg_textur
         if (size != x->texel_size)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (view->width > x->width || view->height > x->height || view->lastLayer < view->firstLayer ||
-        view->lastLayer >= x->depth)
+    if (view->width > x->level[0].width || view->height > x->level[0].height || view->lastLayer < view->firstLayer ||
+        view->lastLayer >= x->level[0].depth)
         return CUDA_ERROR_INVALID_VALUE;
     if (view->lastLayer > 0) {
-        x->base += view->firstLayer * x->slice;
-        x->depth = view->lastLayer - view->firstLayer + 1;
+        x->level[0].base += view->firstLayer * x->level[0].slice;
+        x->level[0].depth = view->lastLayer - view->firstLayer + 1;
     }
     return CUDA_SUCCESS;
 }

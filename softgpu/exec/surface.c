@@ -27,17 +27,18 @@ static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, c
         row = (int32_t)coordinates[1];
     if (geometry == SG_TEX_3D)
         slice = (int32_t)coordinates[2];
-    const int64_t last = (int64_t)x->width * x->texel_size - bytes;
+    const struct sg_level *level = &x->level[0];
+    const int64_t last = (int64_t)level->width * x->texel_size - bytes;
     if (last < 0)
         sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
-    if (column < 0 || column > last || row < 0 || row >= x->height || slice < 0 || slice >= x->depth) {
+    if (column < 0 || column > last || row < 0 || row >= level->height || slice < 0 || slice >= level->depth) {
         switch (operation & SG_SURFACE_BOUND) {
         case SG_SURFACE_ZERO:
             return NULL;
         case SG_SURFACE_CLAMP:
             column = clamped(column, last);
-            row = clamped(row, (int64_t)x->height - 1);
-            slice = clamped(slice, (int64_t)x->depth - 1);
+            row = clamped(row, (int64_t)level->height - 1);
+            slice = clamped(slice, (int64_t)level->depth - 1);
             break;
         default:
             sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
@@ -45,7 +46,7 @@ static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, c
     }
     if (column % bytes != 0)
         sg_rt_fault(t, SG_FAULT_MISALIGNED);
-    return (unsigned char *)(uintptr_t)x->base + (uint64_t)slice * x->slice + (uint64_t)row * x->pitch +
+    return (unsigned char *)(uintptr_t)level->base + (uint64_t)slice * level->slice + (uint64_t)row * level->pitch +
            column;
 }
 

@@ -1,5 +1,6 @@
 /* symbols.c - the table of functions that generated code may call, and the clocks. Any thread. */
 #include "softgpu/exec/engine.h"
+#include "softgpu/exec/texture.h"
 
 #include "common/clock.h"
 
@@ -45,6 +46,7 @@ const struct sg_rt_symbol *sg_rt_symbols(void)
         SYMBOL(sg_rt_clock),
         SYMBOL(sg_rt_globaltimer),
         SYMBOL(sg_rt_matrix),
+        SYMBOL(sg_rt_texture),
         SYMBOL(sg_rt_tex),
         SYMBOL(sg_rt_txq),
         SYMBOL(sg_rt_suld),

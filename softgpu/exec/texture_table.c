@@ -1,5 +1,6 @@
 /* texture_table.c - the table of texture and surface objects. See texture.h. Any thread; look-ups take no lock. */
 #include "softgpu/exec/texture.h"
+#include "softgpu/kernel_abi.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -68,6 +69,7 @@ uint64_t sg_texture_register(const struct sg_texture *texture, void *user)
     struct slot *slot = take_slot(&index);
     if (slot != NULL) {
         slot->texture = *texture;
+        sg_texture_choose(&slot->texture);
         slot->user = user;
         slot->generation = (slot->generation & 0xffffu) + 1;
         handle = (uint64_t)slot->generation << INDEX_BITS | index;
@@ -97,4 +99,26 @@ const struct sg_texture *sg_texture_find(uint64_t handle, bool surface)
 {
     const struct slot *slot = find(handle, surface);
     return slot != NULL ? &slot->texture : NULL;
+}
+
+static sg_texel4 no_sample(struct sg_thread *t, const struct sg_texture *x, float u, float v, float w,
+                           int32_t layer)
+{
+    (void)x, (void)u, (void)v, (void)w, (void)layer;
+    sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
+}
+
+static sg_texel4 no_fetch(struct sg_thread *t, const struct sg_texture *texture, int32_t x, int32_t y,
+                          int32_t z, int32_t layer)
+{
+    (void)texture, (void)x, (void)y, (void)z, (void)layer;
+    sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
+}
+
+const struct sg_texture *sg_rt_texture(uint64_t handle)
+{
+    static const struct sg_texture none = {.sample = {no_sample, no_sample, no_sample},
+                                           .fetch = {no_fetch, no_fetch, no_fetch}};
+    const struct slot *slot = find(handle, false);
+    return slot != NULL ? &slot->texture : &none;
 }
