@@ -196,7 +196,9 @@ static void check_fetch(struct reading *r, bool gather)
     const bool offset = r->ast->n_operands == most;
     r->insn->texture = geometry | (coordinate == SG_S32 ? SG_TEX_INTEGER : 0) |
                        (gather ? SG_TEX_GATHER | component << SG_TEX_COMPONENT_SHIFT : 0) |
-                       (extra == 1 ? SG_TEX_LEVEL : extra == 2 ? SG_TEX_GRADIENT : 0) |
+                       (extra == 1   ? SG_TEX_LEVEL
+                        : extra == 2 ? SG_TEX_GRADIENT
+                                     : 0) |
                        (offset ? SG_TEX_OFFSET : 0);
     r->insn->types[0] = (uint8_t)type;
     r->insn->types[1] = (uint8_t)coordinate;

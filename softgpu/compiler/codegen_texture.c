@@ -127,8 +127,7 @@ static bool gen_direct(struct sg_codegen *gen, LLVMValueRef handle)
     const unsigned invariant = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
     LLVMSetMetadata(function, invariant,
                     LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
-    LLVMValueRef texel =
-        LLVMBuildCall2(B, LLVMFunctionType(result, types, 6, 0), function, arguments, 6, "");
+    LLVMValueRef texel = LLVMBuildCall2(B, LLVMFunctionType(result, types, 6, 0), function, arguments, 6, "");
     LLVMAddCallSiteAttribute(
         texel, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
         LLVMCreateEnumAttribute(gen->context, LLVMGetEnumAttributeKindForName("nounwind", 8), 0));

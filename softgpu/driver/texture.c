@@ -97,8 +97,8 @@ static CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC *view, struct sg_textur
         if (size != x->texel_size)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (view->width > x->level[0].width || view->height > x->level[0].height || view->lastLayer < view->firstLayer ||
-        view->lastLayer >= x->level[0].depth)
+    if (view->width > x->level[0].width || view->height > x->level[0].height ||
+        view->lastLayer < view->firstLayer || view->lastLayer >= x->level[0].depth)
         return CUDA_ERROR_INVALID_VALUE;
     if (view->lastLayer > 0) {
         x->level[0].base += view->firstLayer * x->level[0].slice;

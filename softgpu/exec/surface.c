@@ -31,7 +31,8 @@ static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, c
     const int64_t last = (int64_t)level->width * x->texel_size - bytes;
     if (last < 0)
         sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
-    if (column < 0 || column > last || row < 0 || row >= level->height || slice < 0 || slice >= level->depth) {
+    if (column < 0 || column > last || row < 0 || row >= level->height || slice < 0 ||
+        slice >= level->depth) {
         switch (operation & SG_SURFACE_BOUND) {
         case SG_SURFACE_ZERO:
             return NULL;
@@ -46,8 +47,8 @@ static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, c
     }
     if (column % bytes != 0)
         sg_rt_fault(t, SG_FAULT_MISALIGNED);
-    return (unsigned char *)(uintptr_t)level->base + (uint64_t)slice * level->slice + (uint64_t)row * level->pitch +
-           column;
+    return (unsigned char *)(uintptr_t)level->base + (uint64_t)slice * level->slice +
+           (uint64_t)row * level->pitch + column;
 }
 
 void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,

@@ -158,7 +158,8 @@ static inline int32_t sg_weigh(float u, float *weight)
 {
     const float centre = u - 0.5f, to_integer = 0x1.8p23f;
     int32_t first = sg_floor(centre);
-    float w = ((centre - (float)first) * 256.0f + to_integer) - to_integer; /* rounded to nearest, ties to even */
+    float w =
+        ((centre - (float)first) * 256.0f + to_integer) - to_integer; /* rounded to nearest, ties to even */
     if (w == 256.0f) {
         w = 0.0f;
         first++;

@@ -139,8 +139,7 @@ static sg_texel4 sample_levels(struct sampler *s, const float u[3], float level)
     const sg_texel4 a = sample(s, u, first), b = sample(s, u, first + 1);
     sg_texel4 out;
     for (unsigned c = 0; c < 4; c++)
-        out[c] =
-            sg_float_bits((1.0f - weight) * sg_bits_float(a[c]) + weight * sg_bits_float(b[c]));
+        out[c] = sg_float_bits((1.0f - weight) * sg_bits_float(a[c]) + weight * sg_bits_float(b[c]));
     return out;
 }
 
@@ -227,8 +226,8 @@ void sg_rt_tex(struct sg_thread *t, uint64_t texture, uint32_t operation, const 
     s.layer = layered ? (int32_t)words[0] : 0;
     s.normalised = x->normalised || cube;
     for (unsigned d = 0; d < 3; d++) {
-        s.address[d] = cube ? SG_ADDRESS_CLAMP
-                            : sg_address_mode(x, d, s.normalised && !(operation & SG_TEX_INTEGER));
+        s.address[d] =
+            cube ? SG_ADDRESS_CLAMP : sg_address_mode(x, d, s.normalised && !(operation & SG_TEX_INTEGER));
         s.offset[d] = operation & SG_TEX_OFFSET ? (int32_t)words[12 + d] : 0;
     }
     float level = operation & SG_TEX_LEVEL ? sg_bits_float(words[4]) : 0.0f;

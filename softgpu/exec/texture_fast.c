@@ -95,8 +95,7 @@ ALWAYS sg_texel4 fetch_index(enum format format, unsigned dimensions, const stru
 {
     if (x->linear && (i < 0 || (uint32_t)i >= x->level[0].width))
         return (sg_texel4){0};
-    return fetch(format, dimensions, false, x, i, j, k,
-                 layer != 0 ? sg_clamp_layer(&x->level[0], layer) : 0);
+    return fetch(format, dimensions, false, x, i, j, k, layer != 0 ? sg_clamp_layer(&x->level[0], layer) : 0);
 }
 
 ALWAYS void in_texels(unsigned dimensions, const struct sg_texture *x, float u[3])
