@@ -264,9 +264,12 @@ static const char metadata[] =
     "!5 = distinct !{!5, !2}\n"
     "!6 = !{i64 #0}\n"
     "!7 = !{i64 8}\n"
-    "!8 = !{!\"llvm.loop.vectorize.enable\", i1 false}\n";
+    "!8 = !{!\"llvm.loop.vectorize.enable\", i1 false}\n"
+    "!9 = !{!\"llvm.loop.interleave.count\", i32 1}\n"
+    "!10 = !{!\"llvm.loop.unroll.disable\"}\n";
+#define INTERLEAVED_POINTS_MAX 12u
 #define VECTOR_POINTS_MAX 96u /* kernels with more points would take long to compile */
-#define FIRST_LOOP 9u /* the number of the first region's metadata; each has two */
+#define FIRST_LOOP 11u /* the number of the first region's metadata; each has two */
 // clang-format on
 
 #define NUMBERS(...) ((const uint64_t[]){__VA_ARGS__})
@@ -355,6 +358,21 @@ static bool put_even(FILE *file, struct sg_codegen *gen, uint32_t point)
     return true;
 }
 
+/* The metadata of the regions' loops: any, even. Compiling takes the longer the more of them are vectorised. */
+static void put_loops(FILE *file, const struct sg_regions *regions)
+{
+    const char *few = regions->n_points > INTERLEAVED_POINTS_MAX ? ", !9, !10" : "";
+    for (uint32_t point = 0; point <= regions->n_points; point++) {
+        bool checked = false;
+        for (uint32_t i = 0; point > 0 && i < regions->n_words; i++)
+            checked |= regions->even[point][i] != 0;
+        uint32_t any = FIRST_LOOP + 2 * point, even = any + 1;
+        bool many = regions->n_points > VECTOR_POINTS_MAX;
+        fprintf(file, "!%u = distinct !{!%u, !2%s}\n", any, any, many || checked ? ", !8, !10" : few);
+        fprintf(file, "!%u = distinct !{!%u, !2%s}\n", even, even, many ? ", !8, !10" : few);
+    }
+}
+
 static void put_regions(FILE *file, struct sg_codegen *gen)
 {
     put(file, regions_head, NULL, NULL);
@@ -373,9 +391,7 @@ static void put_regions(FILE *file, struct sg_codegen *gen)
         put(file, region_end, NULL, NULL);
         put(file, finish, NULL, NULL);
     }
-    for (uint32_t loop = FIRST_LOOP; loop < FIRST_LOOP + 2 * (gen->regions.n_points + 1); loop++)
-        fprintf(file, "!%u = distinct !{!%u, !2%s}\n", loop, loop,
-                gen->regions.n_points > VECTOR_POINTS_MAX ? ", !8" : "");
+    put_loops(file, &gen->regions);
 }
 
 /* The access group hangs on one load of the frame. */
