@@ -6,7 +6,8 @@ usage: run.py BUILD_FOLDER compare EXAMPLE [NAME=VALUE…] VARIANT… [-- ARGUME
 `compare` runs the example once directly and once in each variant, against one server of its own; standard output
 and exit status must be the same, the example must say ok, and remote-gpu must not complain. The other tests are the
 functions named test_… in cases.py. NAME=VALUE goes into the environment of the device: of the direct run and of the
-server, not of the remote runs; servers=1,2 stands for two servers with 1 and 2 devices. The exit status is 1 if anything differs, with the outputs on stdout.
+server, not of the remote runs; servers=1,2 stands for two servers with 1 and 2 devices,
+limit=SECONDS for how long one run may take. The exit status is 1 if anything differs, with the outputs on stdout.
 """
 
 import contextlib
@@ -50,7 +51,7 @@ def difference(direct, remote):
     return found
 
 
-def compare(build, name, variants, arguments, device, counts):
+def compare(build, name, variants, arguments, device, counts, limit=120):
     """Runs an example directly and in the variants, with `device` in the device's environment; whether all is the same.
 
     `counts`: the numbers of devices of several servers, which the remote runs use together, and the direct ones as one;
@@ -59,7 +60,7 @@ def compare(build, name, variants, arguments, device, counts):
     if counts:
         device = dict(device, SOFTGPU_DEVICES=str(sum(counts)))
     command = [build.example(name), *arguments]
-    direct = build.run_direct(command, environment=device)
+    direct = build.run_direct(command, environment=device, timeout=limit)
     good = direct.status == 0
     print("%s directly: %s, %.2f s" % (name, direct.describe(), direct.seconds))
     if not good:
@@ -72,9 +73,9 @@ def compare(build, name, variants, arguments, device, counts):
         for variant in variants:
             way, environment = VARIANTS[variant]
             if way == "command":
-                remote = build.run_remote(command, address, environment=environment)
+                remote = build.run_remote(command, address, environment=environment, timeout=limit)
             else:
-                remote = build.run_by_path(command, address, environment=environment)
+                remote = build.run_by_path(command, address, environment=environment, timeout=limit)
             found = difference(direct, remote)
             print("%s %s: %s, %.2f s %s" % (name, variant, remote.describe(), remote.seconds, remote.stats or ""))
             if found:
@@ -103,8 +104,9 @@ def main():
                 arguments = arguments[:arguments.index("--")]
             device = dict(word.split("=", 1) for word in arguments[2:] if "=" in word)
             counts = [int(word) for word in device.pop("servers", "").split(",") if word]
+            limit = int(device.pop("limit", "120"))
             variants = [word for word in arguments[2:] if "=" not in word]
-            good = compare(build, arguments[1], variants, extra, device, counts)
+            good = compare(build, arguments[1], variants, extra, device, counts, limit)
         else:
             good = cases.run(build, arguments[0])
     except Failure as failure:
