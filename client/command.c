@@ -18,6 +18,7 @@
 #include "client/stats.h"
 #include "client/transfer.h"
 #include "client/unified.h"
+#include "common/clock.h"
 #include "common/thread.h"
 #include "proto/wire.h"
 
@@ -376,8 +377,10 @@ CUresult rg_call_wait(struct rg_call *call)
     rg_receiver_prepare(session, waiter, token);
     session->stats.round_trips++;
     pthread_mutex_unlock(&command->lock);
+    const uint64_t began = rg_now_ns();
     rg_command_flush(session);
     rg_receiver_wait(session, waiter);
+    atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
     call->reply = rg_reader_of(waiter->output, waiter->size);
     CUresult result = waiter->result;
     if (rg_error_is_sticky(result))

@@ -37,6 +37,7 @@ __attribute__((destructor)) static void write_stats(void)
         sum.received_messages += stats->received_messages;
         sum.sent_bytes += stats->sent_bytes;
         sum.received_bytes += stats->received_bytes;
+        sum.waited_ns += stats->waited_ns;
         struct rg_conn_statistics one;
         rg_conn_get_statistics(rg_sessions[i].conn, &one);
         bulk.bulk_copied_sent += one.bulk_copied_sent;
@@ -45,17 +46,18 @@ __attribute__((destructor)) static void write_stats(void)
         bulk.bulk_direct_received += one.bulk_direct_received;
     }
     char line[512];
-    int length =
-        snprintf(line, sizeof line,
-                 "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%.6f,\"calls\":%llu,\"round_trips\":%llu,"
-                 "\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,"
-                 "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu}\n",
-                 (int)owner, rg_conn_transport(rg_sessions[0].conn), (double)(rg_now_ns() - started) / 1e9,
-                 (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
-                 (unsigned long long)sum.sent_messages, (unsigned long long)sum.received_messages,
-                 (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes,
-                 (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
-                 (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received));
+    int length = snprintf(line, sizeof line,
+                          "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%.6f,\"waited\":%.6f,\"calls\":%llu,"
+                          "\"round_trips\":%llu,"
+                          "\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,"
+                          "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu}\n",
+                          (int)owner, rg_conn_transport(rg_sessions[0].conn),
+                          (double)(rg_now_ns() - started) / 1e9, (double)sum.waited_ns / 1e9,
+                          (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
+                          (unsigned long long)sum.sent_messages, (unsigned long long)sum.received_messages,
+                          (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes,
+                          (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
+                          (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received));
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -14,6 +14,7 @@ struct rg_stats {
     uint64_t sent_bytes;                /* without the transport's framing */
     _Atomic uint64_t received_messages; /* the reader role; senders read it for the header's `ack` */
     uint64_t received_bytes;
+    _Atomic uint64_t waited_ns; /* that calls of all threads waited for replies */
 };
 
 /** Remembers when the first session began; from then on the process's end writes the counters if REMOTE_GPU_STATS asks. */

@@ -47,6 +47,7 @@ enum rg_purpose {
     RG_PURPOSE_SESSION = 1,
     RG_PURPOSE_INVENTORY, /* devices and limits */
     RG_PURPOSE_STATUS,    /* the same, and the sessions that run */
+    RG_PURPOSE_NETPERF,   /* an echo and a sink to measure the connection with (proto/netperf.h) */
 };
 
 enum rg_refusal_code {
@@ -159,6 +160,13 @@ struct rg_refusal {
     uint32_t protocol_major, protocol_minor;
 };
 
+/** What the server's machine says of itself; zeros and empty texts: it did not say. */
+struct rg_machine_info {
+    uint64_t clock_ns; /* its time of day when it answered */
+    char kernel[RG_CONTROL_TEXT];
+    char rdma[RG_CONTROL_REASON]; /* devices and libraries, a sentence for people */
+};
+
 struct rg_inventory {
     char software[RG_CONTROL_TEXT];
     char host[RG_CONTROL_TEXT];
@@ -170,6 +178,7 @@ struct rg_inventory {
     struct rg_session_info *sessions;
     uint32_t sessions_running;
     struct rg_limits_info limits;
+    struct rg_machine_info machine;
 };
 
 struct rg_session_end {

@@ -235,6 +235,12 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
     inventory.sessions = session_pointers;
     inventory.sessions_running = from->sessions_running;
     inventory.limits = &limits;
+    Rg__Machine machine;
+    rg__machine__init(&machine);
+    machine.clock_ns = from->machine.clock_ns;
+    machine.kernel = TEXT(from->machine.kernel);
+    machine.rdma = TEXT(from->machine.rdma);
+    inventory.machine = &machine;
     control->body_case = RG__CONTROL__BODY_INVENTORY;
     control->inventory = &inventory;
     return finish(control, data, size);

@@ -119,7 +119,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     TRY(get_digest(to->api_digest, &from->api_digest));
     if (from->purpose != RG__CLIENT_HELLO__PURPOSE__SESSION &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__INVENTORY &&
-        from->purpose != RG__CLIENT_HELLO__PURPOSE__STATUS)
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__STATUS &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__NETPERF)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
     if (from->gpus > RG_DEVICES_MAX)
@@ -217,6 +218,11 @@ static enum rg_status get_inventory(struct rg_inventory *to, void **storage, con
     to->protocol_minor = from->protocol_minor;
     TRY(get_driver(&to->driver, from->driver));
     get_limits(&to->limits, from->limits);
+    if (from->machine) {
+        to->machine.clock_ns = from->machine->clock_ns;
+        TRY(GET_TEXT(to->machine.kernel, from->machine->kernel));
+        TRY(GET_TEXT(to->machine.rdma, from->machine->rdma));
+    }
     to->sessions_running = from->sessions_running;
     if (from->n_devices > RG_DEVICES_MAX || from->n_sessions > RG_CONTROL_SESSIONS)
         return RG_ERR_LIMIT;

@@ -31,6 +31,7 @@ enum rg_message_kind {
     RG_MESSAGE_REPLY = 3,
     RG_MESSAGE_NOTICE = 4,
     RG_MESSAGE_ANSWER = 5,
+    RG_MESSAGE_NETPERF = 6, /* not in a session: proto/netperf.h */
 };
 
 struct rg_message_header {

@@ -9,10 +9,12 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CLASS "/sys/class/infiniband"
 
@@ -132,4 +134,47 @@ unsigned rg_rdma_addresses(struct rg_rdma_address *out, unsigned max)
     if (all)
         freeifaddrs(all);
     return n;
+}
+
+bool rg_rdma_library(const char *root, const char *name, char *path, size_t path_size, char *version,
+                     size_t version_size)
+{
+    static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu",
+                                          "/usr/lib/aarch64-linux-gnu",
+                                          "/usr/lib64",
+                                          "/usr/lib",
+                                          "/lib64",
+                                          "/lib"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char link[PATH_MAX], target[PATH_MAX];
+        if (snprintf(link, sizeof link, "%s%s/%s", root, folders[i], name) >= (int)sizeof link)
+            return false;
+        ssize_t size = readlink(link, target, sizeof target - 1);
+        if (size < 0 && access(link, F_OK) != 0)
+            continue;
+        target[size < 0 ? 0 : size] = 0;
+        const char *number = strstr(target, ".so.");
+        snprintf(path, path_size, "%s", link + strlen(root));
+        snprintf(version, version_size, "%s", number ? number + 4 : "?");
+        return true;
+    }
+    return false;
+}
+
+void rg_rdma_describe(char *out, size_t size)
+{
+    struct rg_rdma_address addresses[8];
+    unsigned n = rg_rdma_addresses(addresses, sizeof addresses / sizeof *addresses);
+    size_t used =
+        (size_t)snprintf(out, size, "%s", n ? "" : "no RDMA device with an active port and an address");
+    for (unsigned i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s (%s)", i ? ", " : "", addresses[i].device,
+                                 addresses[i].address);
+    static const char *const libraries[] = {"libibverbs.so.1", "librdmacm.so.1"};
+    for (size_t i = 0; i < 2 && used < size; i++) {
+        char path[PATH_MAX], version[64];
+        bool there = rg_rdma_library("", libraries[i], path, sizeof path, version, sizeof version);
+        used += (size_t)snprintf(out + used, size - used, "; %.*s %s", (int)strcspn(libraries[i], "."),
+                                 libraries[i], there ? version : "missing");
+    }
 }

@@ -19,4 +19,13 @@ struct rg_rdma_address {
  */
 unsigned rg_rdma_addresses(struct rg_rdma_address *out, unsigned max);
 
+/**
+ * The version of a library of this machine as its file's name has it ("1.14.44.0" of libibverbs.so.1), from the usual
+ * folders below `root` ("": this machine) and without loading it. False: it is not there.
+ */
+bool rg_rdma_library(const char *root, const char *name, char *path, size_t path_size, char *version,
+                     size_t version_size);
+/** What there is, as one sentence for people: "rxe0 (10.77.0.1); libibverbs 1.14.44.0, librdmacm 1.3.44.0". */
+void rg_rdma_describe(char *out, size_t size);
+
 #endif

@@ -27,6 +27,9 @@ struct rg_subcommand {
 int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_list(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_smi(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_compare(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_doctor(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv);
 
 /** Says that `subcommand` takes no words behind its options, if there are some. */

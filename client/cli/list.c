@@ -20,8 +20,9 @@ static void print_device(const struct rg_device_info *device, unsigned first)
 static void print_session(const struct rg_session_info *session, unsigned first)
 {
     long long seconds = (long long)time(NULL) - (long long)session->since_unix;
-    printf("  session %llu: %s@%s, process %u, for %lld s, GPU ", (unsigned long long)session->id,
-           session->identity.user, session->identity.host, session->identity.pid, seconds > 0 ? seconds : 0);
+    printf("  session %llu: %s@%s, process %u, for %lld s, GPU %s", (unsigned long long)session->id,
+           session->identity.user, session->identity.host, session->identity.pid, seconds > 0 ? seconds : 0,
+           session->n_devices ? "" : "none");
     for (uint32_t i = 0; i < session->n_devices; i++)
         printf("%s%u", i ? "," : "", first + session->devices[i]);
     printf(": %s\n", session->identity.command);

@@ -16,6 +16,16 @@ static const struct rg_subcommand subcommands[] = {
      "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list},
     {"smi", RG_CLI_SMI, "[OPTION…]", "show the GPUs of servers as a table, like nvidia-smi",
      "What a server cannot know is shown as n/a.", rg_cli_smi},
+    {"netperf", RG_CLI_NETPERF, "[OPTION…]", "measure the way to a server over each transport",
+     "Measures round trips and bandwidth by message size: of a bare socket, of TCP as a session uses\n"
+     "it, and of each RDMA address of the server. 125: something could not be measured over TCP.",
+     rg_cli_netperf},
+    {"compare", RG_CLI_COMPARE, "[OPTION…] [--] COMMAND [ARGUMENT…]",
+     "run a command over each transport and compare",
+     "Runs COMMAND over TCP, then over RDMA where both machines have it, and shows time, time waited\n"
+     "for the server, round trips, bytes and CPU time. What COMMAND prints goes to stderr. If it fails,\n"
+     "its exit status is the one of compare; 125: remote-gpu itself failed.",
+     rg_cli_compare},
     {"version", RG_CLI_VERSION, "[OPTION…]", "show the version, and those of servers",
      "Shows the version of this command, and of each server that was named.", rg_cli_version},
 };
@@ -83,7 +93,7 @@ int main(int argc, char **argv)
 {
     rg_log_name("remote-gpu");
     if (argc < 2) {
-        rg_error("which subcommand? run, list, smi, version; see remote-gpu --help");
+        rg_error("which subcommand? run, list, smi, netperf, compare, version; see remote-gpu --help");
         return RG_EXIT_FAILURE;
     }
     const char *name = argv[1];

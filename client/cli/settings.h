@@ -11,6 +11,9 @@ enum rg_cli_command {
     RG_CLI_LIST = 2,
     RG_CLI_SMI = 4,
     RG_CLI_VERSION = 8,
+    RG_CLI_NETPERF = 16,
+    RG_CLI_COMPARE = 32,
+    RG_CLI_DOCTOR = 64,
 };
 
 struct rg_cli_settings {
@@ -27,6 +30,11 @@ struct rg_cli_settings {
     bool no_check;
     uint64_t timeout_ns;
     bool json;
+    bool quick;
+    char *plot; /* file */
+    int64_t runs;
+    char *link; /* of compare: another network, as the filter delay is told */
+    char *root; /* of doctor: a recorded tree instead of this machine */
     bool help;
     struct rg_options options;
 };

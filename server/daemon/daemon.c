@@ -357,6 +357,10 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
         return false;
     if (rg_sessions_init(&daemon->sessions, (uint32_t)settings->max_sessions, worker) != RG_OK)
         return false;
+    char netperf[PATH_MAX];
+    if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
+        access(netperf, X_OK) == 0)
+        rg_sessions_allow_netperf(&daemon->sessions, netperf);
     if (rg_handshakes_init(&daemon->handshakes, &daemon->driver, &daemon->sessions,
                            settings->allow_unauthenticated) != RG_OK)
         return false;

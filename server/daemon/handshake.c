@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "transport/control.h"
+#include "transport/devices.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A hello is small; what is larger is not worth taking apart. */
@@ -75,6 +78,18 @@ static void refuse(struct rg_conn *conn, const struct rg_control *refusal)
     }
 }
 
+/* For those who look for a fault between the two machines. */
+static void describe_machine(struct rg_machine_info *out)
+{
+    struct timespec now;
+    struct utsname name;
+    if (clock_gettime(CLOCK_REALTIME, &now) == 0)
+        out->clock_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    if (uname(&name) == 0)
+        rg_control_text(out->kernel, sizeof out->kernel, name.release, strlen(name.release));
+    rg_rdma_describe(out->rdma, sizeof out->rdma);
+}
+
 static void answer_inventory(struct rg_handshake *handshake)
 {
     struct rg_handshakes *owner = handshake->owner;
@@ -99,6 +114,7 @@ static void answer_inventory(struct rg_handshake *handshake)
         inventory->sessions = sessions;
         if (status_wanted)
             inventory->n_sessions = rg_sessions_list(owner->sessions, sessions, RG_CONTROL_SESSIONS);
+        describe_machine(&inventory->machine);
         inventory->limits = (struct rg_limits_info){
             .message_bytes = RG_MESSAGE_MAX, .bulk_bytes = RG_BULK_MAX, .sessions = owner->sessions->max};
         enum rg_status status;
@@ -175,7 +191,7 @@ static void converse(struct rg_handshake *handshake)
             "this server's socket is for the user who started it; run your own, or have it started with "
             "--allow-unauthenticated");
         refuse(handshake->conn, &refusal);
-    } else if (hello->purpose != RG_PURPOSE_SESSION) {
+    } else if (hello->purpose != RG_PURPOSE_SESSION && hello->purpose != RG_PURPOSE_NETPERF) {
         answer_inventory(handshake);
     } else {
         handshake->wants_session = true;

@@ -43,6 +43,11 @@ void rg_sessions_fini(struct rg_sessions *sessions)
     *sessions = (struct rg_sessions){0};
 }
 
+void rg_sessions_allow_netperf(struct rg_sessions *sessions, const char *path)
+{
+    snprintf(sessions->netperf, sizeof sessions->netperf, "%s", path);
+}
+
 uint32_t rg_sessions_running(struct rg_sessions *sessions)
 {
     pthread_mutex_lock(&sessions->lock);
@@ -134,6 +139,13 @@ static bool admit(struct rg_sessions *sessions, const struct rg_driver *driver,
             sessions->n);
         return false;
     }
+    if (hello->purpose == RG_PURPOSE_NETPERF) {
+        if (!sessions->netperf[0])
+            rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
+                            "this server does not answer measurements (--no-netperf, or its installation is "
+                            "incomplete)");
+        return sessions->netperf[0] != 0;
+    }
     if (hello->memory_bytes || hello->memory_millionths) {
         rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
                         "this server cannot share a GPU by memory yet; run without a memory limit");
@@ -212,6 +224,22 @@ static char **environment_with(char *assignment)
     return out;
 }
 
+/* A process that answers measurements; it needs no driver. */
+static enum rg_status start_netperf(const struct rg_sessions *sessions, int fd, int file, const char *id,
+                                    pid_t *pid, char *why, size_t why_size)
+{
+    const char *arguments[] = {"netperf", "--fd", "3", "--hello-fd", "4", "--session", id, NULL};
+    struct rg_process process = {
+        .path = sessions->netperf,
+        .arguments = (char *const *)(uintptr_t)arguments,
+        .environment = environ,
+        .fds = {fd, file},
+        .n_fds = 2,
+        .death_signal = SIGTERM,
+    };
+    return rg_process_start(&process, pid, why, why_size);
+}
+
 static enum rg_status start_worker(const struct rg_sessions *sessions, const struct rg_driver *driver,
                                    const struct rg_control *hello, const struct rg_session_info *info, int fd,
                                    pid_t *pid, char *why, size_t why_size)
@@ -226,6 +254,8 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     format_visible(driver, info, visible, sizeof visible);
     snprintf(id, sizeof id, "%llu", (unsigned long long)info->id);
     snprintf(max, sizeof max, "%u", sessions->max);
+    if (hello->client_hello.purpose == RG_PURPOSE_NETPERF)
+        return start_netperf(sessions, fd, file, id, pid, why, why_size);
     const char *arguments[] = {"worker",
                                "--fd",
                                "3",
@@ -286,6 +316,8 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     }
     char devices[RG_DEVICES_MAX * 4];
     format_devices(info, devices, sizeof devices);
+    if (info->n_devices == 0)
+        snprintf(devices, sizeof devices, "none (netperf)");
     rg_info("session %llu starts: %s@%s, process %u, from %s, GPU %s, worker %d: %s",
             (unsigned long long)info->id, info->identity.user, info->identity.host, info->identity.pid,
             info->peer, devices, (int)entry->pid, info->identity.command);

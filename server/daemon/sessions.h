@@ -26,10 +26,14 @@ struct rg_sessions {
     uint32_t n, max;
     uint64_t next_id;
     const char *worker; /* path */
+    char netperf[4096]; /* path of the program that answers measurements; "": they are refused */
 };
 
 RG_MUST_CHECK enum rg_status rg_sessions_init(struct rg_sessions *sessions, uint32_t max, const char *worker);
 void rg_sessions_fini(struct rg_sessions *sessions); /* none may be running */
+
+/** Lets clients measure the connection with the program at `path`. Before the first session. */
+void rg_sessions_allow_netperf(struct rg_sessions *sessions, const char *path);
 
 /**
  * Decides on a session and starts its worker with `fd` as its connection; the caller keeps its own copy of

@@ -56,6 +56,10 @@ static const struct rg_option table[] = {
      .offset = AT(allow_unauthenticated),
      .help = "listen on addresses other machines can reach although no credentials are configured: whoever "
              "reaches the port can run code on the GPUs"},
+    {.name = "no-netperf",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(no_netperf),
+     .help = "do not answer measurements of the connection (remote-gpu netperf, doctor)"},
     {.name = "log",
      .type = RG_OPTION_CHOICE,
      .offset = AT(log),

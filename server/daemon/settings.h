@@ -15,6 +15,7 @@ struct rg_daemon_settings {
     char *driver;               /* "auto", "soft" or a path */
     char *config;
     bool allow_unauthenticated;
+    bool no_netperf;
     int64_t max_sessions;
     uint64_t grace_ns;
     char *log;

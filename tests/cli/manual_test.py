@@ -31,6 +31,8 @@ class Manuals(unittest.TestCase):
         for manual, options in {
             "remote-gpud.8": options_of_help(os.path.join(BIN, "remote-gpud"), "--help"),
             "remote-gpu-run.1": options_of_help(command, "run", "--help"),
+            "remote-gpu-netperf.1": options_of_help(command, "netperf", "--help"),
+            "remote-gpu-compare.1": options_of_help(command, "compare", "--help"),
             "remote-gpu.1": questions,
         }.items():
             with self.subTest(manual):

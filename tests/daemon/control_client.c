@@ -2,7 +2,7 @@
  * control_client.c - says hello to a server in ways the real client does not, for the tests of the daemon.
  *
  *   control_client ADDRESS [WORD…]
- *     major=N  gpus=N  index=N  memory=N  command=TEXT  purpose=session|inventory|status
+ *     major=N  gpus=N  index=N  memory=N  command=TEXT  purpose=session|inventory|status|netperf
  *     bulk     attach bulk data to the hello
  *     server   send a SessionEnd instead of a hello
  *     hold     stay until the server ends the session or stdin ends
@@ -37,6 +37,8 @@ static void apply(struct rg_control *message, const char *word)
         snprintf(hello->identity.command, sizeof hello->identity.command, "%s", value);
     else if (strcmp(word, "purpose=inventory") == 0)
         hello->purpose = RG_PURPOSE_INVENTORY;
+    else if (strcmp(word, "purpose=netperf") == 0)
+        hello->purpose = RG_PURPOSE_NETPERF;
     else if (strcmp(word, "purpose=status") == 0)
         hello->purpose = RG_PURPOSE_STATUS;
     else if (strcmp(word, "bulk") == 0)

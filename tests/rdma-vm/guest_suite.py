@@ -6,6 +6,7 @@ Parts: conformance (RDMA_VM_FULL=1: in more forms), examples, faults, limits (de
 status is 1 if a check failed.
 """
 
+import json
 import os
 import re
 import resource
@@ -146,12 +147,18 @@ def run_as_nobody(command, locked):
 def limits(build):
     """What the product's transport gives beside what perftest shows, in the same boot (nothing is demanded of it)."""
     program = os.path.join(build.stage, "bin", "remote-gpu")
-    if run_program([program, "netperf", "--help"]).status != 0:
-        return
     with server(build) as there:
         result = run_program([program, "netperf", "-s", there.address, "--quick"], timeout=200)
         check("netperf", result.status == 0, result.report())
         print(result.output)
+        for name in ("socket", "tcp", "rdma 10.77.0.1"):
+            rows = [line for line in result.output.splitlines() if line.startswith(name + " ")]
+            check("netperf has rows of " + name, len(rows) >= 4 and "not measured" not in result.output, result.report())
+        result = run_program([program, "compare", "-s", there.address, "--json", "--", build.example("vector_add")],
+                             timeout=200)
+        rows = json.loads(result.output)["transports"] if result.status == 0 else []
+        check("compare runs over both", [row.get("transport") for row in rows] == ["tcp", "rdma"] and
+              all(row["round_trips"] > 0 and row["waited"] > 0 for row in rows), result.report())
 
 
 def main():

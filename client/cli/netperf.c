@@ -1,0 +1,186 @@
+/*
+ * netperf.c - remote-gpu netperf: round trips and bandwidth by message size, of a bare socket, of TCP as a session uses
+ * it, and of each RDMA address of the server.
+ */
+#include "client/cli/netperf.h"
+
+#include "client/cli/cli.h"
+#include "common/log.h"
+#include "transport/devices.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t all_sizes[] = {64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304};
+static const size_t quick_sizes[] = {64, 4096, 65536, 1048576};
+
+const char *rg_netperf_size(size_t size, char *text)
+{
+    if (size < 1024)
+        snprintf(text, 16, "%u B", (unsigned)size);
+    else if (size < 1048576)
+        snprintf(text, 16, "%u KiB", (unsigned)(size / 1024));
+    else
+        snprintf(text, 16, "%u MiB", (unsigned)(size / 1048576));
+    return text;
+}
+
+/* All sizes over one link; what was measured before a failure stays. */
+static void measure(struct rg_netperf_link *out, struct rg_link *link, bool quick)
+{
+    const size_t *sizes = quick ? quick_sizes : all_sizes;
+    const unsigned n =
+        quick ? sizeof quick_sizes / sizeof *quick_sizes : sizeof all_sizes / sizeof *all_sizes;
+    const double seconds = quick ? 0.1 : 0.4;
+    for (unsigned i = 0; i < n; i++) {
+        struct rg_netperf_point *point = &out->points[out->n];
+        point->size = sizes[i];
+        enum rg_status status = rg_link_latency(link, sizes[i], seconds, &point->latency);
+        if (status == RG_OK)
+            status = rg_link_bandwidth(link, sizes[i], seconds, &point->bandwidth);
+        if (status != RG_OK) {
+            snprintf(out->failed, sizeof out->failed, "messages of %u bytes: %s", (unsigned)sizes[i],
+                     rg_status_string(status));
+            return;
+        }
+        out->n++;
+    }
+}
+
+/* One link; returns how many RDMA addresses the server has, as far as this link came to know. */
+static unsigned measure_link(struct rg_netperf *all, const struct rg_cli_settings *settings,
+                             enum rg_link_kind kind, unsigned index)
+{
+    static const char *const names[] = {"socket", "tcp", "rdma"};
+    struct rg_netperf_link *out = &all->links[all->n++];
+    struct rg_link link;
+    out->kind = kind;
+    snprintf(out->name, sizeof out->name, "%s", names[kind]);
+    if (rg_link_open(&link, all->server, kind, index, settings->timeout_ns, out->failed,
+                     sizeof out->failed) != RG_OK)
+        return 0;
+    const unsigned addresses = link.n_addresses;
+    if (kind == RG_LINK_RDMA) /* without the port, which is another one each time */
+        snprintf(out->name, sizeof out->name, "rdma %.*s",
+                 (int)(strrchr(link.address, ':') - link.address - 7), link.address + strlen("rdma://"));
+    else if (kind == RG_LINK_TCP)
+        snprintf(out->name, sizeof out->name, "%s", rg_conn_transport(link.conn));
+    measure(out, &link, settings->quick);
+    rg_link_close(&link);
+    return addresses;
+}
+
+static void measure_all(struct rg_netperf *all, const struct rg_cli_settings *settings)
+{
+    measure_link(all, settings, RG_LINK_RAW, 0);
+    if (all->links[0].failed[0] && all->links[0].n == 0)
+        return; /* nor would anything else work */
+    measure_link(all, settings, RG_LINK_TCP, 0);
+    struct rg_rdma_address any;
+    if (rg_rdma_addresses(&any, 1) == 0) {
+        struct rg_netperf_link *none = &all->links[all->n++];
+        *none = (struct rg_netperf_link){.kind = RG_LINK_RDMA, .name = "rdma"};
+        snprintf(none->failed, sizeof none->failed,
+                 "this machine has no RDMA device with an active port and an address");
+        return;
+    }
+    unsigned n = measure_link(all, settings, RG_LINK_RDMA, 0);
+    for (unsigned i = 1; i < n && all->n < RG_NETPERF_LINKS; i++)
+        measure_link(all, settings, RG_LINK_RDMA, i);
+}
+
+static void print_table(const struct rg_netperf *all)
+{
+    printf("%-24s %8s %11s %11s %11s %13s %13s\n", "", "size", "p50 us", "p99 us", "p99.9 us", "to MB/s",
+           "from MB/s");
+    for (unsigned i = 0; i < all->n; i++) {
+        const struct rg_netperf_link *link = &all->links[i];
+        for (unsigned j = 0; j < link->n; j++) {
+            const struct rg_netperf_point *point = &link->points[j];
+            char size[16];
+            printf("%-24s %8s %11.1f %11.1f %11.1f %13.1f %13.1f\n", link->name,
+                   rg_netperf_size(point->size, size), point->latency.p50_us, point->latency.p99_us,
+                   point->latency.p999_us, point->bandwidth.to_server / 1e6,
+                   point->bandwidth.from_server / 1e6);
+        }
+        if (link->failed[0])
+            printf("%-24s not measured: %s\n", link->name, link->failed);
+    }
+    printf("\nRound trips are of messages of this size each way; MB/s is to and from the server, 1 MB = 10^6 "
+           "bytes.\n"
+           "'socket' is the bare connection without the product's framing, beside it.\n");
+}
+
+static bool print_json(const struct rg_netperf *all)
+{
+    static const char *const kinds[] = {"socket", "tcp", "rdma"};
+    json_t *links = json_array();
+    for (unsigned i = 0; i < all->n; i++) {
+        const struct rg_netperf_link *link = &all->links[i];
+        json_t *points = json_array();
+        for (unsigned j = 0; j < link->n; j++) {
+            const struct rg_netperf_point *at = &link->points[j];
+            json_array_append_new(
+                points,
+                json_pack("{s:I, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "size", (json_int_t)at->size, "samples",
+                          (int)at->latency.samples, "min_us", at->latency.min_us, "p50_us",
+                          at->latency.p50_us, "p99_us", at->latency.p99_us, "p999_us", at->latency.p999_us,
+                          "to_server", at->bandwidth.to_server, "from_server", at->bandwidth.from_server));
+        }
+        json_t *one =
+            json_pack("{s:s, s:s, s:o}", "name", link->name, "kind", kinds[link->kind], "points", points);
+        if (link->failed[0])
+            json_object_set_new(one, "error", json_string(link->failed));
+        json_array_append_new(links, one);
+    }
+    json_t *root = json_pack("{s:s, s:o}", "server", all->server, "links", links);
+    bool good = root && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) == 0;
+    putchar('\n');
+    json_decref(root);
+    if (!good)
+        rg_error("cannot write JSON");
+    return good;
+}
+
+static bool write_plot(const struct rg_netperf *all, const char *path)
+{
+    FILE *out = fopen(path, "we");
+    bool good = out && rg_netperf_plot(all, out);
+    if (out && fclose(out) != 0)
+        good = false;
+    if (!good)
+        rg_error("cannot write %s: %s", path, strerror(errno));
+    return good;
+}
+
+int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv)
+{
+    if (!rg_cli_no_words("netperf", argc, argv))
+        return RG_EXIT_FAILURE;
+    if (settings->server.n != 1) {
+        rg_error("netperf measures the way to one server; name it with -s HOST");
+        return RG_EXIT_FAILURE;
+    }
+    struct rg_netperf *all = calloc(1, sizeof *all);
+    if (!all) {
+        rg_error("out of memory");
+        return RG_EXIT_FAILURE;
+    }
+    all->server = settings->server.items[0];
+    measure_all(all, settings);
+    /* TCP must work; RDMA that one side does not have is no failure. */
+    const struct rg_netperf_link *last = &all->links[all->n - 1];
+    bool good = all->n >= 2 && !all->links[0].failed[0] && !all->links[1].failed[0];
+    if (all->n == 1)
+        rg_error("cannot measure the way to %s: %s", all->server, last->failed);
+    else if (settings->json)
+        good = print_json(all) && good;
+    else
+        print_table(all);
+    if (all->n > 1 && settings->plot)
+        good = write_plot(all, settings->plot) && good;
+    free(all);
+    return good ? 0 : RG_EXIT_FAILURE;
+}

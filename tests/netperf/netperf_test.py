@@ -1,0 +1,196 @@
+"""remote-gpu netperf and compare from outside, and the process that answers measurements, with wrong requests.
+
+The server is real and serves the software device. No figure is judged; that each is there and makes sense is.
+"""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+BUILD, SOURCE = map(os.path.abspath, sys.argv[1:3])
+del sys.argv[1:3]
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
+from trial import Build, Server  # noqa: E402
+
+STAGE = os.path.join(BUILD, "stage")
+COMMAND = os.path.join(STAGE, "bin", "remote-gpu")
+EXAMPLE = os.path.join(BUILD, "examples", "vector_add")
+
+
+def call(*words, **changes):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REMOTE_GPU_")}
+    environment.update(changes)
+    return subprocess.run([COMMAND, *words], env=environment, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+
+
+class WithServer(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(Build(BUILD), tcp=True)
+        cls.server.__enter__()
+        cls.addClassCleanup(cls.server.__exit__, None, None, None)
+        cls.address = cls.server.address
+
+
+class Netperf(WithServer):
+    def test_json(self):
+        result = call("netperf", "-s", self.address, "--quick", "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        links = {link["kind"]: link for link in json.loads(result.stdout)["links"]}
+        for kind in ("socket", "tcp"):
+            self.assertNotIn("error", links[kind])
+            self.assertEqual([point["size"] for point in links[kind]["points"]], [64, 4096, 65536, 1048576])
+            for point in links[kind]["points"]:
+                self.assertGreaterEqual(point["samples"], 20)
+                self.assertLessEqual(0, point["min_us"])
+                self.assertLessEqual(point["min_us"], point["p50_us"])
+                self.assertLessEqual(point["p50_us"], point["p99_us"])
+                self.assertLessEqual(point["p99_us"], point["p999_us"])
+                self.assertGreater(min(point["to_server"], point["from_server"]), 0)
+        self.assertTrue(links["rdma"].get("error") or links["rdma"]["points"])
+
+    def test_it_measures_what_a_session_would_have(self):
+        """A delay in the way of sessions is in what is measured, and not in the bare socket beside it."""
+        result = call("netperf", "-s", self.address, "--quick", "--json", REMOTE_GPU_FILTER="delay:oneway=5ms")
+        links = {link["kind"]: link for link in json.loads(result.stdout)["links"]}
+        self.assertGreaterEqual(links["tcp"]["points"][0]["min_us"], 10000)
+        self.assertLess(links["socket"]["points"][0]["min_us"], 10000)
+
+    def test_table_and_picture(self):
+        with tempfile.TemporaryDirectory() as folder:
+            picture = os.path.join(folder, "a.svg")
+            result = call("netperf", "-s", self.address, "--quick", "--plot", picture)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertRegex(result.stdout, r"(?m)^tcp +1 MiB( +[\d.]+){5}$")
+            lines = xml.dom.minidom.parse(picture).getElementsByTagName("polyline")
+            self.assertGreaterEqual(len(lines), 4)
+            self.assertEqual(len(lines[0].getAttribute("points").split()), 4)
+            result = call("netperf", "-s", self.address, "--quick", "--plot", os.path.join(folder, "no", "a.svg"))
+            self.assertEqual(result.returncode, 125)
+            self.assertIn("cannot write", result.stderr)
+
+    def test_no_server(self):
+        result = call("netperf", "-s", "127.0.0.1:1", "--quick")
+        self.assertEqual((result.returncode, result.stdout), (125, ""))
+        self.assertIn("127.0.0.1:1", result.stderr)
+
+    def test_a_server_that_does_not_answer_measurements(self):
+        with Server(Build(BUILD), tcp=True, arguments=["--no-netperf"]) as server:
+            result = call("netperf", "-s", server.address, "--quick")
+            self.assertEqual(result.returncode, 125)
+            self.assertIn("--no-netperf", result.stderr)
+            self.assertEqual(call("list", "-s", server.address).returncode, 0)
+
+
+@unittest.skipUnless(os.path.exists(EXAMPLE), "the examples were not built")
+class Compare(WithServer):
+    def test_json(self):
+        result = call("compare", "-s", self.address, "--json", "--runs", "2", "--link", "oneway=2ms", "--", EXAMPLE)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        tcp, rdma, slow = json.loads(result.stdout)["transports"]
+        self.assertEqual((tcp["transport"], slow["transport"]), ("tcp", "delay+tcp"))
+        self.assertTrue("skipped" in rdma or rdma["transport"] == "rdma")
+        self.assertGreater(tcp["round_trips"], 0)
+        self.assertGreater(tcp["bytes_sent"], 0)
+        self.assertEqual(tcp["round_trips"], slow["round_trips"])
+        # none of the round trips can have taken less than both ways through the delay
+        self.assertGreaterEqual(slow["waited"], slow["round_trips"] * 0.004)
+        self.assertLessEqual(tcp["fastest"], tcp["seconds"])
+        self.assertLessEqual(tcp["seconds"], tcp["slowest"])
+
+    def test_table(self):
+        result = call("compare", "-s", self.address, "--", EXAMPLE)
+        self.assertRegex(result.stdout, r"(?m)^tcp( +[\d.]+){6}$")
+        self.assertIn("rdma", result.stdout)
+
+    def test_failures_are_the_commands(self):
+        for words, status in ((("sh", "-c", "exit 7"), 7), (("sh", "-c", "kill -9 $$"), 137), (("/nonexistent",), 127)):
+            result = call("compare", "-s", self.address, "--", *words)
+            self.assertEqual((result.returncode, result.stdout), (status, ""))
+            self.assertIn("remote-gpu: ", result.stderr)
+
+
+class Hostile(unittest.TestCase):
+    """The process that answers measurements, talked to over a socket pair."""
+
+    MESSAGE = "<HHIQQ"
+    FRAME = "<IIII"
+
+    def setUp(self):
+        self.ours, theirs = socket.socketpair()
+        self.ours.settimeout(20)
+        hello = tempfile.TemporaryFile()
+        body = b"\x08\x01" + b"\x28\x04"  # protocol 1, purpose NETPERF
+        hello.write(struct.pack(self.MESSAGE, 1, 1, 1, 0, 0) + b"\x0a" + bytes([len(body)]) + body)
+        hello.flush()
+        hello.seek(0)
+        self.process = subprocess.Popen(
+            [os.path.join(STAGE, "lib", "remote-gpu", "netperf"), "--fd", str(theirs.fileno()), "--hello-fd",
+             str(hello.fileno()), "--session", "1"], pass_fds=(theirs.fileno(), hello.fileno()))
+        theirs.close()
+        hello.close()
+        self.addCleanup(self.process.wait, 20)
+        self.addCleanup(self.ours.close)
+        message, _ = self.receive()
+        self.assertEqual(message[0], 1)  # the server's hello
+
+    def exactly(self, size):
+        data = b""
+        while len(data) < size:
+            part = self.ours.recv(size - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+    def receive(self):
+        magic, size, bulk, _ = struct.unpack(self.FRAME, self.exactly(16))
+        self.assertEqual(magic, 0x31504752)
+        return self.exactly(size), self.exactly(bulk)
+
+    def ask(self, replies=0, size=24, bulk=0, rounds=0, receive=0, send=0, data=b"", kind=6, cut=None):
+        message = struct.pack(self.MESSAGE, kind, 1, 1, 0, 0)
+        message += struct.pack("<IIIIII", replies, size, bulk, rounds, receive, send)
+        message = message[:cut]
+        self.ours.sendall(struct.pack(self.FRAME, 0x31504752, len(message), len(data), 0) + message + data)
+
+    def assert_ended(self):
+        with self.assertRaises((EOFError, ConnectionError)):
+            self.receive()
+        self.assertEqual(self.process.wait(20), 0)
+
+    def test_right_ones(self):
+        self.ask(rounds=2, receive=3, send=5)
+        self.ours.sendall(b"abcdef")
+        self.exactly(10)
+        self.ask(replies=2, size=100, bulk=5000, data=b"x" * 70000)
+        self.assertEqual([(len(message), len(bulk)) for message, bulk in (self.receive(), self.receive())],
+                         [(100, 5000)] * 2)
+
+    def test_wrong_ones(self):
+        for wrong in (dict(replies=65537), dict(replies=1, size=23), dict(replies=1, size=262145),
+                      dict(replies=1, bulk=(4 << 20) + 1), dict(rounds=65537, send=1),
+                      dict(rounds=1, receive=(4 << 20) + 1), dict(rounds=1, send=0xffffffff),
+                      dict(rounds=1, send=1, data=b"x"), dict(kind=2), dict(cut=47)):
+            with self.subTest(wrong):
+                self.ask(**wrong)
+                self.assert_ended()
+                self.doCleanups()
+                self.setUp()
+
+    def test_raw_after_framed(self):
+        self.ask(replies=1)
+        self.receive()
+        self.ask(rounds=1, send=1)
+        self.assert_ended()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
