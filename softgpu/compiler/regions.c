@@ -16,7 +16,6 @@
 #define REMAKE_COST_MAX 24u   /* instructions to compute one register anew */
 #define REMAKE_DEPTH    24u
 #define EVEN_POINTS_MAX 48u   /* points of a kernel whose regions are made twice, for even registers */
-#define GUARDED_MAX     300u  /* instructions of a kernel that is made twice */
 #define GROWTH_MAX      4u    /* how often the regions may hold an instruction, on average … */
 #define GROWTH_FREE     4000u /* … beyond so many instructions */
 
@@ -108,8 +107,7 @@ void sg_visit_registers(const struct sg_insn *insn, sg_register_visitor visit, v
         return;
     }
     for (uint32_t i = 0; i < insn->n_operands; i++) {
-        bool written =
-            known ? (form->operand[i].flags & SG_OPF_DEST) != 0 : texture_writes(insn, i);
+        bool written = known ? (form->operand[i].flags & SG_OPF_DEST) != 0 : texture_writes(insn, i);
         visit_operand(&insn->operands[i], written, written && maybe, visit, user);
     }
     if (known && insn->n_operands > 0 && (form->operand[0].flags & SG_OPF_PAIR) != 0)
@@ -563,41 +561,6 @@ static void find_even(struct sg_arena *arena, const struct sg_flow *flow, struct
             if (wanted && count++ < SG_EVEN_MAX)
                 regions->even[point][reg / 64] |= UINT64_C(1) << reg % 64;
         }
-    }
-}
-
-/* --- guards --- */
-
-static bool ends(const struct sg_function *function, uint32_t insn)
-{
-    if (insn >= function->n_insns)
-        return true;
-    const struct sg_insn *to = &function->insns[insn];
-    return to->guard == 0 && (to->form->op == SG_OP_RET || to->form->op == SG_OP_EXIT);
-}
-
-void sg_guards_find(const struct sg_function *kernel, const uint32_t *remade, struct sg_guards *guards)
-{
-    bool labelled = false, straight = true;
-    guards->count = 0;
-    if (kernel->n_insns > GUARDED_MAX)
-        return;
-    for (uint32_t i = 0; i < kernel->n_insns; i++)
-        if (kernel->insns[i].form->op == SG_OP_BRA &&
-            kernel->labels[kernel->insns[i].operands[0].value].insn <= i)
-            return; /* a loop of the thread's own: LLVM will not take threads side by side anyway */
-    for (uint32_t i = 0; i < kernel->n_insns && straight && !labelled && guards->count < SG_GUARDS_MAX; i++) {
-        const struct sg_insn *insn = &kernel->insns[i];
-        enum sg_op op = insn->form->op;
-        for (uint32_t n = 0; n < kernel->n_labels; n++)
-            labelled |= kernel->labels[n].insn == i && i > 0;
-        bool jump = op == SG_OP_BRA, leave = op == SG_OP_RET || op == SG_OP_EXIT;
-        if (labelled || (!jump && !leave && op != SG_OP_BRX && op != SG_OP_TRAP))
-            continue;
-        straight = insn->guard != 0 && remade[insn->guard - 1] != 0 &&
-                   (leave || (jump && ends(kernel, kernel->labels[insn->operands[0].value].insn)));
-        if (straight)
-            guards->insns[guards->count++] = i;
     }
 }
 

@@ -1,0 +1,359 @@
+/*
+ * lanes_apart.c - threads of a block in loop form that have parted: each row of neighbours that are ready at one point is
+ * taken on by itself, and what they come to is counted as for fibers: barriers as in barrier.c, groups of lanes as in
+ * warp.c, with the same rules for threads that have ended.
+ *
+ * Slot's thread only, on the fiber that runs the slot's blocks.
+ */
+#include "softgpu/exec/lanes.h"
+
+#include "common/log.h"
+
+#include <string.h>
+
+static void make_ready(struct sg_meetings *m, uint32_t warp, uint32_t lanes)
+{
+    m->warps[warp].ready |= lanes;
+    m->n_ready += (uint32_t)__builtin_popcount(lanes);
+}
+
+static void release(struct sg_run *run, struct sg_lanes_barrier *barrier)
+{
+    struct sg_meetings *m = run->meetings;
+    m->whole_waiting &= ~(1u << (barrier - m->barriers));
+    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
+        uint32_t waiting = barrier->waiting[warp];
+        barrier->waiting[warp] = 0;
+        make_ready(m, warp, waiting);
+        if (!barrier->n_red)
+            continue;
+        SG_FOR_LANES(lane, waiting)
+        {
+            uint32_t thread = warp * SG_WARP_SIZE + lane;
+            const struct sg_point *point = sg_lanes_point(run, thread);
+            if (point->kind == SG_POINT_BARRIER_RED)
+                sg_lanes_set_result(m, thread,
+                                    point->mode == 0   ? barrier->sum
+                                    : point->mode == 1 ? barrier->sum == barrier->n_red
+                                                       : barrier->sum != 0);
+        }
+    }
+    barrier->n_red = barrier->sum = barrier->arrived = 0;
+}
+
+static void complete(struct sg_run *run, struct sg_lanes_barrier *barrier)
+{
+    if (barrier->arrived && barrier->arrived >= (barrier->count ? barrier->count : run->meetings->live))
+        release(run, barrier);
+}
+
+static void fault(struct sg_run *run, uint32_t thread)
+{
+    const uint32_t *ntid = run->block.ntid;
+    struct sg_thread t = {.tid = {thread % ntid[0], thread / ntid[0] % ntid[1], thread / ntid[0] / ntid[1]},
+                          .block = &run->block};
+    sg_rt_fault(&t, SG_FAULT_ILLEGAL_INSTRUCTION);
+}
+
+/** `lanes`, all of one point and with the same operands as `thread`, come to a barrier. */
+static void arrive(struct sg_run *run, const struct sg_point *point, uint32_t warp, uint32_t lanes,
+                   uint32_t thread)
+{
+    struct sg_meetings *m = run->meetings;
+    uint32_t id = sg_lanes_operand(m, point, SG_POINT_A, point->a, SG_LANES_A, thread);
+    uint32_t count = sg_lanes_operand(m, point, SG_POINT_B, point->b, SG_LANES_B, thread);
+    if (id >= SG_BARRIERS || (point->kind == SG_POINT_BARRIER_RED && point->mode > 2))
+        fault(run, thread);
+    struct sg_lanes_barrier *barrier = &m->barriers[id];
+    if (point->kind == SG_POINT_BARRIER_ARRIVE && !count)
+        count = run->grid->n_threads;
+    SG_FOR_LANES(lane, lanes)
+    {
+        uint32_t i = warp * SG_WARP_SIZE + lane;
+        if (barrier->arrived++ == 0)
+            barrier->count = count;
+        if (point->kind == SG_POINT_BARRIER_ARRIVE) {
+            make_ready(m, warp, 1u << lane);
+        } else {
+            barrier->waiting[warp] |= 1u << lane;
+            if (!barrier->count)
+                m->whole_waiting |= 1u << id;
+        }
+        if (point->kind == SG_POINT_BARRIER_RED) {
+            barrier->n_red++;
+            barrier->sum += sg_lanes_value(m, point, i) != 0;
+        }
+        complete(run, barrier);
+    }
+}
+
+static void finish_group(struct sg_run *run, uint32_t warp, uint32_t index)
+{
+    struct sg_lanes_warp *w = &run->meetings->warps[warp];
+    uint32_t group = w->groups[index].arrived;
+    w->groups[index] = w->groups[--w->n_groups];
+    sg_lanes_exchange(run, warp, group);
+    make_ready(run->meetings, warp, group);
+}
+
+/** `lanes` come to an operation of the lanes in `mask`. */
+static void join(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t mask)
+{
+    struct sg_lanes_warp *w = &run->meetings->warps[warp];
+    uint32_t i = 0;
+    while (i < w->n_groups && w->groups[i].mask != mask)
+        i++;
+    if (i == w->n_groups)
+        w->groups[w->n_groups++] = (struct sg_warp_group){.mask = mask};
+    w->groups[i].arrived |= lanes;
+    if ((mask & w->alive & ~w->groups[i].arrived) == 0)
+        finish_group(run, warp, i);
+}
+
+static void join_by_masks(struct sg_run *run, const struct sg_point *point, uint32_t warp, uint32_t lanes)
+{
+    const struct sg_meetings *m = run->meetings;
+    while (lanes) {
+        uint32_t lane = (uint32_t)__builtin_ctz(lanes), same = 0;
+        uint32_t mask =
+            sg_lanes_operand(m, point, SG_POINT_MASK, point->mask, SG_LANES_MASK, warp * SG_WARP_SIZE + lane);
+        SG_FOR_LANES(other, lanes & mask)
+        {
+            uint32_t its = sg_lanes_operand(m, point, SG_POINT_MASK, point->mask, SG_LANES_MASK,
+                                            warp * SG_WARP_SIZE + other);
+            same |= (uint32_t)(its == mask) << other;
+        }
+        same |= 1u << lane; /* a lane that is not in its own mask counts as if it were */
+        lanes &= ~same;
+        join(run, warp, same, mask | 1u << lane);
+    }
+}
+
+/** Tells each lane that waits in activemask of the lanes of its warp that are at the same point. */
+static bool converge(struct sg_run *run, uint32_t warp)
+{
+    struct sg_meetings *m = run->meetings;
+    const uint16_t *points = (const uint16_t *)sg_lanes_column(m, SG_LANES_POINT) + warp * SG_WARP_SIZE;
+    uint32_t todo = m->warps[warp].converging;
+    bool any = todo != 0;
+    m->n_converging -= (uint32_t)__builtin_popcount(todo);
+    m->warps[warp].converging = 0;
+    while (todo) {
+        uint16_t point = points[__builtin_ctz(todo)];
+        uint32_t group = 0;
+        SG_FOR_LANES(lane, todo)
+        group |= (uint32_t)(points[lane] == point) << lane;
+        SG_FOR_LANES(lane, group)
+        sg_lanes_set_result(m, warp * SG_WARP_SIZE + lane, group);
+        make_ready(m, warp, group);
+        todo &= ~group;
+    }
+    return any;
+}
+
+static void end_lanes(struct sg_run *run, uint32_t warp, uint32_t lanes)
+{
+    struct sg_meetings *m = run->meetings;
+    struct sg_lanes_warp *w = &m->warps[warp];
+    w->alive &= ~lanes;
+    m->live -= (uint32_t)__builtin_popcount(lanes);
+    if (w->converging && w->converging == w->alive)
+        converge(run, warp);
+    for (uint32_t i = 0; i < w->n_groups;) {
+        if ((w->groups[i].mask & w->alive & ~w->groups[i].arrived) == 0)
+            finish_group(run, warp, i);
+        else
+            i++;
+    }
+    for (uint32_t waiting = m->whole_waiting; waiting; waiting &= waiting - 1)
+        complete(run, &m->barriers[__builtin_ctz(waiting)]);
+}
+
+/** `lanes` of a warp have come to the same point. */
+static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t number)
+{
+    struct sg_meetings *m = run->meetings;
+    const struct sg_loop_code *code = run->grid->launch->code;
+    if (number == SG_POINT_END) {
+        end_lanes(run, warp, lanes);
+        return;
+    }
+    const struct sg_point *point = &code->points[number];
+    const uint8_t even = SG_POINT_A | SG_POINT_B;
+    switch (point->kind) {
+    case SG_POINT_BARRIER:
+    case SG_POINT_BARRIER_ARRIVE:
+    case SG_POINT_BARRIER_RED:
+        if ((point->constant & even) == even) {
+            arrive(run, point, warp, lanes, warp * SG_WARP_SIZE);
+        } else {
+            SG_FOR_LANES(lane, lanes)
+            arrive(run, point, warp, 1u << lane, warp * SG_WARP_SIZE + lane);
+        }
+        break;
+    case SG_POINT_ACTIVEMASK:
+        m->warps[warp].converging |= lanes;
+        m->n_converging += (uint32_t)__builtin_popcount(lanes);
+        if (m->warps[warp].converging == m->warps[warp].alive)
+            converge(run, warp);
+        break;
+    case SG_POINT_PASS:
+        make_ready(m, warp, lanes);
+        break;
+    default:
+        join_by_masks(run, point, warp, lanes);
+        break;
+    }
+}
+
+/** Threads [first, end) have run: sorts them by what they came to. */
+static void arrive_row(struct sg_run *run, uint32_t first, uint32_t end)
+{
+    const uint16_t *points = sg_lanes_column(run->meetings, SG_LANES_POINT);
+    for (uint32_t warp = first / SG_WARP_SIZE; warp * SG_WARP_SIZE < end; warp++) {
+        uint32_t base = warp * SG_WARP_SIZE, from = first > base ? first - base : 0;
+        uint32_t to = end - base < SG_WARP_SIZE ? end - base : SG_WARP_SIZE;
+        uint32_t todo = (to == SG_WARP_SIZE ? SG_ALL_LANES : (1u << to) - 1) & SG_ALL_LANES << from;
+        while (todo) {
+            uint16_t point = points[base + (uint32_t)__builtin_ctz(todo)];
+            uint32_t same = 0;
+            SG_FOR_LANES(lane, todo)
+            same |= (uint32_t)(points[base + lane] == point) << lane;
+            todo &= ~same;
+            come_to(run, warp, same, point);
+        }
+    }
+}
+
+static void begin_apart(struct sg_run *run)
+{
+    struct sg_meetings *m = run->meetings;
+    m->live = run->grid->n_threads;
+    m->n_ready = m->n_converging = m->whole_waiting = 0;
+    memset(m->barriers, 0, sizeof(m->barriers));
+    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++)
+        m->warps[warp] = (struct sg_lanes_warp){.alive = sg_lanes_of_warp(run, warp)};
+}
+
+/** Nobody is ready: lets those go on that wait for what cannot come any more. As fibers do, schedule.h. */
+static bool help(struct sg_run *run)
+{
+    struct sg_meetings *m = run->meetings;
+    if (m->n_converging) {
+        for (uint32_t warp = 0; warp < run->grid->n_warps; warp++)
+            converge(run, warp);
+        return true;
+    }
+    uint32_t ended = run->grid->n_threads - m->live;
+    for (unsigned i = 0; i < SG_BARRIERS; i++) {
+        struct sg_lanes_barrier *barrier = &m->barriers[i];
+        if (barrier->arrived && barrier->count && barrier->arrived + ended >= barrier->count)
+            release(run, barrier);
+    }
+    return m->n_ready != 0;
+}
+
+static bool is_ready(const struct sg_meetings *m, uint32_t thread)
+{
+    return m->warps[thread / SG_WARP_SIZE].ready >> thread % SG_WARP_SIZE & 1;
+}
+
+/** Takes the first ready thread at or behind *first, and its neighbours at the same point: [*first, end); 0: none. */
+static uint32_t take_row(struct sg_run *run, uint32_t *first)
+{
+    struct sg_meetings *m = run->meetings;
+    const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
+    uint32_t n = run->grid->n_threads, at = *first;
+    while (at < n && !is_ready(m, at)) {
+        uint32_t left = m->warps[at / SG_WARP_SIZE].ready >> at % SG_WARP_SIZE;
+        at += left ? (uint32_t)__builtin_ctz(left) : SG_WARP_SIZE - at % SG_WARP_SIZE;
+    }
+    if (at >= n)
+        return 0;
+    uint32_t end = at;
+    while (end < n && is_ready(m, end) && points[end] == points[at]) {
+        m->warps[end / SG_WARP_SIZE].ready &= ~(1u << end % SG_WARP_SIZE);
+        end++;
+    }
+    m->n_ready -= end - at;
+    *first = at;
+    return end;
+}
+
+/** Are all threads ready at the same point, and does no barrier remember arrivals? */
+static bool are_together(const struct sg_run *run)
+{
+    const struct sg_meetings *m = run->meetings;
+    const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
+    uint32_t n = run->grid->n_threads;
+    if (m->n_ready != n || memcmp(points, points + 1, (n - 1) * sizeof(*points)) != 0)
+        return false;
+    for (uint32_t i = 0; i < SG_BARRIERS; i++)
+        if (m->barriers[i].arrived)
+            return false;
+    return true;
+}
+
+/** Takes threads [first, end) from `point` on; afterwards each thread's point is in the context. */
+static void run_row(struct sg_run *run, uint32_t point, uint32_t first, uint32_t end)
+{
+    const struct sg_loop_code *code = run->grid->launch->code;
+    uint32_t next = code->points[point].next;
+    code->regions[point](&run->meetings->lanes, run->grid->params, first, end);
+    if (next)
+        sg_lanes_set_points(run, first, end, next);
+}
+
+/** Takes threads on until all are ready at one point (ENDED with *point), or all have ended (ENDED, SG_POINT_END). */
+enum sg_leave sg_lanes_run_apart(struct sg_run *run, uint32_t *point)
+{
+    struct sg_meetings *m = run->meetings;
+    const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
+    begin_apart(run);
+    arrive_row(run, 0, run->grid->n_threads);
+    while (m->live) {
+        if (!m->n_ready && !help(run))
+            return SG_LEAVE_DEADLOCK;
+        if (are_together(run)) {
+            *point = points[0];
+            return SG_LEAVE_ENDED;
+        }
+        for (uint32_t first = 0, end; (end = take_row(run, &first)) != 0; first = end) {
+            if (sg_lanes_stopped(run))
+                return SG_LEAVE_STOPPED;
+            run_row(run, points[first], first, end);
+            arrive_row(run, first, end);
+        }
+    }
+    *point = SG_POINT_END;
+    return SG_LEAVE_ENDED;
+}
+
+/** Of the threads that wait for ever; the first of them is the one to name. */
+void sg_lanes_report_deadlock(struct sg_run *run)
+{
+    const struct sg_meetings *m = run->meetings;
+    const uint32_t *ctaid = run->block.ctaid, *ntid = run->block.ntid;
+    uint32_t in_barriers = 0, thread = 0;
+    const struct sg_lanes_barrier *first = NULL;
+    for (uint32_t i = 0; i < SG_BARRIERS; i++) {
+        uint32_t waiting = 0;
+        for (uint32_t warp = 0; warp < run->grid->n_warps; warp++)
+            waiting += (uint32_t)__builtin_popcount(m->barriers[i].waiting[warp]);
+        if (waiting && !first)
+            first = &m->barriers[i];
+        in_barriers += waiting;
+    }
+    while (!(m->warps[thread / SG_WARP_SIZE].alive >> thread % SG_WARP_SIZE & 1))
+        thread++;
+    if (first)
+        rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait, %u of them in barriers "
+                 "(barrier %u has %u of %u arrivals), the others in warp operations",
+                 run->grid->launch->kernel_name, ctaid[0], ctaid[1], ctaid[2], m->live, in_barriers,
+                 (unsigned)(first - m->barriers), first->arrived, first->count ? first->count : m->live);
+    else
+        rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait in warp operations",
+                 run->grid->launch->kernel_name, ctaid[0], ctaid[1], ctaid[2], m->live);
+    uint32_t tid[3] = {thread % ntid[0], thread / ntid[0] % ntid[1], thread / ntid[0] / ntid[1]};
+    sg_grid_fault(run->grid, SG_FAULT_DEADLOCK, ctaid, tid, 0);
+}
