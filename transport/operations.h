@@ -19,6 +19,8 @@
 #include "transport/filter.h"
 #include "transport/transport.h"
 
+#include <string.h>
+
 /** One message to send, with the sums of its parts. */
 struct rg_outgoing {
     const struct iovec *msg;
@@ -112,6 +114,16 @@ struct rg_transport_host {
 struct rg_transport_ops *rg_transport_part(const struct rg_transport_host *host);
 typedef struct rg_transport_ops *(*rg_transport_part_fn)(const struct rg_transport_host *);
 #define RG_TRANSPORT_PART_SYMBOL "rg_transport_part"
+/** What a part does with its host: takes over its log settings. False: of another build. */
+static inline bool rg_transport_part_enter(const struct rg_transport_host *host)
+{
+    if (host->size != sizeof *host || host->ops_size != sizeof(struct rg_transport_ops) ||
+        strcmp(host->version, RG_VERSION) != 0)
+        return false;
+    rg_log_name(host->log_name);
+    rg_log_set_level(host->log_level);
+    return true;
+}
 
 /* --- built in --- */
 
