@@ -133,6 +133,35 @@ Test(control, refusal_and_end)
     cr_expect_str_eq(rg_refusal_name((enum rg_refusal_code)12345), "unknown");
 }
 
+Test(control, move)
+{
+    static struct rg_control message;
+    rg_move_init(&message, "rdma");
+    struct rg_control *out = pass(&message);
+    cr_expect_str_eq(out->move.transport, "rdma");
+    cr_expect(!out->move.has_token);
+    release(out);
+    message.move.has_token = true;
+    memcpy(message.move.token, "0123456789abcdef", RG_MOVE_TOKEN);
+    out = pass(&message);
+    cr_expect(out->move.has_token);
+    cr_expect_arr_eq(out->move.token, "0123456789abcdef", RG_MOVE_TOKEN);
+    release(out);
+    rg_server_hello_init(&message);
+    message.server_hello.n_addresses = 2;
+    strcpy(message.server_hello.addresses[1], "rdma://10.0.0.1:4");
+    memcpy(message.server_hello.move_token, "fedcba9876543210", RG_MOVE_TOKEN);
+    out = pass(&message);
+    cr_expect_eq(out->server_hello.n_addresses, 2);
+    cr_expect_str_eq(out->server_hello.addresses[1], "rdma://10.0.0.1:4");
+    cr_expect_arr_eq(out->server_hello.move_token, "fedcba9876543210", RG_MOVE_TOKEN);
+    release(out);
+    message.server_hello.n_addresses = RG_CONTROL_ADDRESSES + 1;
+    void *data;
+    size_t size;
+    cr_expect_eq(rg_control_pack(&message, &data, &size), RG_ERR_LIMIT);
+}
+
 Test(control, packing_holds_the_limits)
 {
     static struct rg_control message;
