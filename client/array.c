@@ -26,7 +26,7 @@
 
 /* --- arrays ---------------------------------------------------------------------------------------------- */
 
-static size_t texel_size(CUarray_format format, unsigned channels)
+size_t rg_texel_size(CUarray_format format, unsigned channels)
 {
     switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -52,7 +52,7 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, 
         return status;
     if (!out || !descriptor)
         return CUDA_ERROR_INVALID_VALUE;
-    const size_t size = texel_size(descriptor->Format, descriptor->NumChannels);
+    const size_t size = rg_texel_size(descriptor->Format, descriptor->NumChannels);
     if (!size)
         return rg_unsupported("an array of a format that is not linear");
     CUarray array = (CUarray)rg_handle_create(RG_KIND_ARRAY);
@@ -90,6 +90,19 @@ CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAlloca
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     return create(pHandle, pAllocateArray, false);
+}
+
+CUresult cuArrayDestroy(CUarray hArray)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)hArray);
+    if (!shadow || shadow->array.level)
+        return CUDA_ERROR_INVALID_HANDLE;
+    status = rg_op_cuArrayDestroy(hArray);
+    rg_handle_delete(RG_KIND_ARRAY, (uint64_t)hArray);
+    return status;
 }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)

@@ -8,4 +8,7 @@
 /** A copy as cuMemcpy3D describes it; the context and the stream's handle have been checked. */
 CUresult rg_copy_box(const CUDA_MEMCPY3D *copy, CUstream stream, bool asynchronous);
 
+/** Bytes of a texel of an array; 0 for formats that are not linear. */
+size_t rg_texel_size(CUarray_format format, unsigned channels);
+
 #endif

@@ -81,6 +81,14 @@ struct rg_allocation {
 struct rg_array {
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
     size_t texel_size;
+    bool level; /* of a mipmapped array, with which it ends */
+};
+
+struct rg_mipmap {
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    size_t texel_size;
+    unsigned levels;
+    uint64_t *level; /* handles of arrays */
 };
 
 /** A green context: the ordinary context of it, once it was asked for (client/resource.c). */
@@ -100,6 +108,7 @@ struct rg_shadow {
         struct rg_function function;
         struct rg_allocation allocation;
         struct rg_array array;
+        struct rg_mipmap mipmap;
         struct rg_link *link; /* client/link.c */
     };
 };

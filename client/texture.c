@@ -74,7 +74,9 @@ static CUresult check_resource(const CUDA_RESOURCE_DESC *resource, CUDA_RESOURCE
     case CU_RESOURCE_TYPE_PITCH2D:
         return rg_on_device(resource->res.pitch2D.devPtr, 0, 1, 1) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-        return rg_unsupported("textures of mipmapped arrays");
+        return rg_handle_known(RG_KIND_MIPMAP, (uint64_t)resource->res.mipmap.hMipmappedArray)
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_HANDLE;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -94,7 +96,11 @@ CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pR
     struct object *object = status == CUDA_SUCCESS ? calloc(1, sizeof *object) : NULL;
     if (!object)
         return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
-    status = rg_op_rgTexObjectCreate(&sent, array, pTexDesc, pResViewDesc, &object->number);
+    if (pResDesc->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
+        status = rg_op_rgTexObjectCreateMipmap(pResDesc->res.mipmap.hMipmappedArray, pTexDesc, pResViewDesc,
+                                               &object->number);
+    else
+        status = rg_op_rgTexObjectCreate(&sent, array, pTexDesc, pResViewDesc, &object->number);
     if (status != CUDA_SUCCESS) {
         free(object);
         return status;

@@ -32,6 +32,7 @@ enum rg_kind {
     RG_KIND_GREEN,     /* CUgreenCtx */
     RG_KIND_RESOURCES, /* CUdevResourceDesc */
     RG_KIND_GRAPH, /* a graph that the worker launches: CUgraphExec */
+    RG_KIND_MIPMAP, /* CUmipmappedArray */
     RG_KIND_COUNT
 };
 

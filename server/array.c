@@ -291,3 +291,11 @@ CUresult rg_serve_rgBoxCopy(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarra
     return asynchronous || stream ? rg_driver.cuMemcpy3DAsync_v2(&own, stream)
                                   : rg_driver.cuMemcpy3D_v2(&own);
 }
+
+/* --- levels of mipmapped arrays: they have ended with the whole ------------------------------------------------------------ */
+
+CUresult rg_serve_rgLevelForget(struct rg_job *job, CUarray level)
+{
+    (void)job, (void)level;
+    return CUDA_SUCCESS;
+}

@@ -24,6 +24,19 @@ CUresult rg_serve_rgTexObjectCreate(struct rg_job *job, const CUDA_RESOURCE_DESC
     return rg_driver.cuTexObjectCreate(object, &own, texture, view);
 }
 
+CUresult rg_serve_rgTexObjectCreateMipmap(struct rg_job *job, CUmipmappedArray mipmap,
+                                          const CUDA_TEXTURE_DESC *texture,
+                                          const CUDA_RESOURCE_VIEW_DESC *view, unsigned long long *object)
+{
+    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY};
+    (void)job;
+    resource.res.mipmap.hMipmappedArray = mipmap;
+    if (!mipmap)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return rg_driver.cuTexObjectCreate ? rg_driver.cuTexObjectCreate(object, &resource, texture, view)
+                                       : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult rg_serve_rgSurfObjectCreate(struct rg_job *job, CUarray array, unsigned long long *object)
 {
     CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};

@@ -1,7 +1,7 @@
 /*
  * array.c - creating, describing and destroying CUDA arrays. See array.h; copies are in copy.c.
  *
- * Mipmapped, sparse and deferred arrays, and formats other than the linear ones, are refused with
+ * Sparse and deferred arrays, and formats other than the linear ones, are refused with
  * CUDA_ERROR_NOT_SUPPORTED.
  */
 #include <stdlib.h>
@@ -78,16 +78,13 @@ static bool shape_valid(const CUDA_ARRAY3D_DESCRIPTOR *d)
     return d->Width <= SG_TEXTURE_1D_MAX;
 }
 
-static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
+CUresult sg_array_create(struct sg_context *context, const CUDA_ARRAY3D_DESCRIPTOR *d, bool level,
+                         struct sg_array **out)
 {
-    struct sg_context *context;
     uint32_t size;
     enum sg_texel texel;
     const unsigned known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
                            CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_COLOR_ATTACHMENT;
-    SG_RETURN_IF(sg_enter_context(&context));
-    if (out == NULL || d == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
     if (d->Flags & ~known)
         return sg_unsupported("arrays that are sparse, deferred, for depth or for video");
     SG_RETURN_IF(sg_array_format(d->Format, d->NumChannels, &size, &texel));
@@ -108,10 +105,23 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
         free(array);
         return result;
     }
+    array->level = level;
     array->context = context;
     array->generation = atomic_load(&context->generation);
     sg_acquire(&context->object);
     sg_handle_add(&array->object, SG_KIND_ARRAY, finish_array);
+    *out = array;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    struct sg_context *context;
+    struct sg_array *array;
+    SG_RETURN_IF(sg_enter_context(&context));
+    if (out == NULL || d == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(sg_array_create(context, d, false, &array));
     *out = (CUarray)(void *)array;
     return CUDA_SUCCESS;
 }
@@ -137,6 +147,8 @@ CUresult cuArrayDestroy(CUarray handle)
     SG_RETURN_IF(sg_enter());
     SG_REF(struct sg_array) array = NULL;
     CUresult result = sg_array_get(handle, &array);
+    if (result == CUDA_SUCCESS && array->level)
+        return CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED && sg_handle_remove(handle, SG_KIND_ARRAY))
         sg_release((struct sg_object *)(void *)handle); /* its memory went with the context */
     SG_RETURN_IF(result);

@@ -17,10 +17,25 @@ struct sg_array {
     uint64_t base, pitch;
     uint32_t texel_size;
     uint32_t width, height, depth; /* at least 1 each; layers and faces count as depth */
+    bool level;                    /* of a mipmapped array, which alone ends it */
+};
+
+struct sg_mipmap {
+    struct sg_object object;
+    struct sg_context *context; /* reference held */
+    unsigned long long generation;
+    CUDA_ARRAY3D_DESCRIPTOR descriptor; /* as asked for */
+    unsigned n_levels;
+    struct sg_array *level[SG_TEXTURE_LEVELS]; /* references held */
 };
 
 /** The live array of a handle, with a reference. */
 CUresult sg_array_get(CUarray handle, struct sg_array **array);
+/** A new array, which its handle has the only reference of. `level`: of a mipmapped array. */
+CUresult sg_array_create(struct sg_context *context, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, bool level,
+                         struct sg_array **array);
+/** The live mipmapped array of a handle, with a reference. */
+CUresult sg_mipmap_get(CUmipmappedArray handle, struct sg_mipmap **mipmap);
 /**
  * What an element of `channels` channels is: its size in bytes and its kind. CUDA_ERROR_NOT_SUPPORTED for the block
  * compressed and packed formats.

@@ -48,6 +48,7 @@ enum sg_kind {
     SG_KIND_KERNEL,
     SG_KIND_POOL,
     SG_KIND_ARRAY,
+    SG_KIND_MIPMAP,
     SG_KIND_LINK,
     SG_KIND_ALLOCATION,
 };

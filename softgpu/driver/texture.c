@@ -3,7 +3,7 @@
  * (softgpu/exec/texture.h).
  *
  * Objects are numbers that kernels are given. Destroying one waits for the work queued before, so that a kernel never
- * meets an object that was there when it was launched and is gone. Mipmapped arrays are refused.
+ * meets an object that was there when it was launched and is gone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,19 +22,38 @@ struct made {
     bool has_view;
 };
 
+static struct sg_level level_of(const struct sg_array *array)
+{
+    return (struct sg_level){.base = array->base,
+                             .pitch = array->pitch,
+                             .slice = array->pitch * array->height,
+                             .width = array->width,
+                             .height = array->height,
+                             .depth = array->depth};
+}
+
 static CUresult resolve_array(const CUDA_RESOURCE_DESC *r, struct sg_texture *x, unsigned *flags)
 {
     SG_REF(struct sg_array) array = NULL;
     SG_RETURN_IF(sg_array_get(r->res.array.hArray, &array));
-    x->level[0].base = array->base;
-    x->level[0].pitch = array->pitch;
-    x->level[0].slice = array->pitch * array->height;
-    x->level[0].width = array->width;
-    x->level[0].height = array->height;
-    x->level[0].depth = array->depth;
+    x->n_levels = 1;
+    x->level[0] = level_of(array);
     x->channels = (uint8_t)array->descriptor.NumChannels;
     *flags = array->descriptor.Flags;
     return sg_array_format(array->descriptor.Format, array->descriptor.NumChannels, &x->texel_size,
+                           &x->texel);
+}
+
+static CUresult resolve_mipmap(const CUDA_RESOURCE_DESC *r, struct sg_texture *x, unsigned *flags)
+{
+    SG_REF(struct sg_mipmap) mipmap = NULL;
+    SG_RETURN_IF(sg_mipmap_get(r->res.mipmap.hMipmappedArray, &mipmap));
+    x->n_levels = (uint8_t)mipmap->n_levels;
+    for (unsigned i = 0; i < mipmap->n_levels; i++)
+        x->level[i] = level_of(mipmap->level[i]);
+    x->channels = (uint8_t)mipmap->descriptor.NumChannels;
+    *flags = mipmap->descriptor.Flags;
+    return sg_array_format(mipmap->descriptor.Format, mipmap->descriptor.NumChannels, &x->texel_size,
                            &x->texel);
 }
 
@@ -77,7 +96,7 @@ static CUresult resolve_pitched(const CUDA_RESOURCE_DESC *r, struct sg_texture *
     return CUDA_SUCCESS;
 }
 
-/* A view of an array: other layers, or texels of the same size read in another way. */
+/* A view of an array: other layers or levels, or texels of the same size read in another way. */
 static CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC *view, struct sg_texture *x)
 {
     static const CUarray_format formats[] = {CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,
@@ -88,7 +107,7 @@ static CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC *view, struct sg_textur
     uint32_t size;
     if (view->format > CU_RES_VIEW_FORMAT_FLOAT_4X32)
         return sg_unsupported("resource views of block compressed formats");
-    if (view->firstMipmapLevel != 0 || view->lastMipmapLevel != 0)
+    if (view->firstMipmapLevel > view->lastMipmapLevel || view->lastMipmapLevel >= x->n_levels)
         return CUDA_ERROR_INVALID_VALUE;
     if (view->format != CU_RES_VIEW_FORMAT_NONE) {
         const unsigned index = (unsigned)view->format - 1;
@@ -100,9 +119,11 @@ static CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC *view, struct sg_textur
     if (view->width > x->level[0].width || view->height > x->level[0].height ||
         view->lastLayer < view->firstLayer || view->lastLayer >= x->level[0].depth)
         return CUDA_ERROR_INVALID_VALUE;
-    if (view->lastLayer > 0) {
-        x->level[0].base += view->firstLayer * x->level[0].slice;
-        x->level[0].depth = view->lastLayer - view->firstLayer + 1;
+    x->n_levels = (uint8_t)(view->lastMipmapLevel - view->firstMipmapLevel + 1);
+    memmove(x->level, x->level + view->firstMipmapLevel, x->n_levels * sizeof *x->level);
+    for (unsigned i = 0; i < x->n_levels && view->lastLayer > 0; i++) {
+        x->level[i].base += view->firstLayer * x->level[i].slice;
+        x->level[i].depth = view->lastLayer - view->firstLayer + 1;
     }
     return CUDA_SUCCESS;
 }
@@ -119,20 +140,31 @@ static CUresult resolve(const CUDA_RESOURCE_DESC *r, struct sg_texture *x, unsig
     case CU_RESOURCE_TYPE_PITCH2D:
         return resolve_pitched(r, x);
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-        return sg_unsupported("textures of mipmapped arrays");
+        return resolve_mipmap(r, x, array_flags);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
-static CUresult apply_sampling(const CUDA_TEXTURE_DESC *t, struct sg_texture *x)
+static CUresult apply_sampling(const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *t,
+                               struct sg_texture *x)
 {
+    const bool levels = resource->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
     const unsigned known = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
                            CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION;
     if (t->flags & CU_TRSF_SEAMLESS_CUBEMAP)
         return sg_unsupported("seamless cube maps");
-    if (t->flags & ~known || (unsigned)t->filterMode > CU_TR_FILTER_MODE_LINEAR)
+    if (t->flags & ~known || (unsigned)t->filterMode > CU_TR_FILTER_MODE_LINEAR ||
+        (unsigned)t->mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR)
         return CUDA_ERROR_INVALID_VALUE;
+    if (levels && !(t->flags & CU_TRSF_NORMALIZED_COORDINATES))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (levels) {
+        x->level_filter = t->mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR;
+        x->level_bias = t->mipmapLevelBias;
+        x->level_least = t->minMipmapLevelClamp;
+        x->level_most = t->maxMipmapLevelClamp;
+    }
     for (int i = 0; i < 3; i++) {
         if ((unsigned)t->addressMode[i] > CU_TR_ADDRESS_MODE_BORDER)
             return CUDA_ERROR_INVALID_VALUE;
@@ -198,11 +230,12 @@ CUresult cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resource,
     if (out == NULL || texture == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     SG_RETURN_IF(resolve(resource, &x, &array_flags));
-    if (view != NULL && resource->resType != CU_RESOURCE_TYPE_ARRAY)
+    if (view != NULL && resource->resType != CU_RESOURCE_TYPE_ARRAY &&
+        resource->resType != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
     if (view != NULL)
         SG_RETURN_IF(apply_view(view, &x));
-    SG_RETURN_IF(apply_sampling(texture, &x));
+    SG_RETURN_IF(apply_sampling(resource, texture, &x));
     struct made made = {.resource = *resource, .texture = *texture, .has_view = view != NULL};
     if (view != NULL)
         made.view = *view;
