@@ -274,6 +274,12 @@ __attribute__((noreturn)) void sg_rt_assertfail(struct sg_thread *t, const char 
 /** cudaGraphSetConditional: the value of a condition of graphs. */
 void sg_rt_set_conditional(struct sg_thread *t, uint64_t handle, uint32_t value);
 
+/**
+ * A function of the device runtime (enum sg_device_call, device_calls.h): the addresses of its arguments, each as PTX
+ * passes it; the result in as many low bits as its type has.
+ */
+uint64_t sg_rt_device_call(struct sg_thread *t, uint32_t call, const void *const *arguments);
+
 /** Device-side malloc and free (the heap is limited by CU_LIMIT_MALLOC_HEAP_SIZE). */
 void *sg_rt_malloc(struct sg_thread *t, uint64_t size);
 void sg_rt_free(struct sg_thread *t, void *pointer);

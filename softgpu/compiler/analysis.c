@@ -2,6 +2,7 @@
  * analysis.c - facts of functions, what a kernel reaches, the layout of its shared memory.
  */
 #include "softgpu/compiler/analysis.h"
+#include "softgpu/compiler/device_runtime.h"
 
 #include <string.h>
 
@@ -18,6 +19,8 @@ enum sg_builtin sg_builtin_find(const struct sg_function *function)
         {"free", SG_BUILTIN_FREE, 1, 0},
         {"cudaGraphSetConditional", SG_BUILTIN_SET_CONDITIONAL, 2, 0},
     };
+    if (sg_device_call_find(function) != SG_CALL_COUNT)
+        return SG_BUILTIN_DEVICE_CALL;
     if (function->defined)
         return SG_BUILTIN_NONE;
     for (size_t i = 0; i < sizeof(builtins) / sizeof(builtins[0]); i++)
@@ -122,7 +125,8 @@ void sg_reach_compute(struct sg_arena *arena, struct sg_module *module, struct s
         reach->cooperative |= function->uses_grid_workspace;
         reach->has_local |= function->has_local;
         for (uint32_t i = 0; i < function->n_insns; i++)
-            if (function->insns[i].call != NULL && function->insns[i].call->callee != NULL)
+            if (function->insns[i].call != NULL && function->insns[i].call->callee != NULL &&
+                sg_builtin_find(function->insns[i].call->callee) == SG_BUILTIN_NONE)
                 reach_add(arena, module, reach, function->insns[i].call->callee);
         if (!function->calls_indirect || reach->indirect)
             continue;

@@ -58,7 +58,8 @@ enum sg_builtin {
     SG_BUILTIN_ASSERTFAIL,
     SG_BUILTIN_MALLOC,
     SG_BUILTIN_FREE,
-    SG_BUILTIN_SET_CONDITIONAL
+    SG_BUILTIN_SET_CONDITIONAL,
+    SG_BUILTIN_DEVICE_CALL /* of the device runtime: sg_device_call_find tells which */
 };
 enum sg_builtin sg_builtin_find(const struct sg_function *function);
 

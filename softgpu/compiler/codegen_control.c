@@ -6,6 +6,7 @@
  * place up in a table that each kernel has of its own, and faults if the pointer is none of those addresses.
  */
 #include "softgpu/compiler/codegen.h"
+#include "softgpu/compiler/device_runtime.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -130,6 +131,24 @@ static LLVMValueRef direct_target(struct sg_codegen *gen, const struct sg_functi
             callee->name);
 }
 
+/* The engine gets the addresses of the arguments, and gives a number. */
+static void call_device_runtime(struct sg_codegen *gen, const struct sg_function *callee, LLVMValueRef *in,
+                                LLVMValueRef out)
+{
+    uint32_t count = callee->n_params;
+    LLVMTypeRef row = LLVMArrayType(gen->pointer, count + 1);
+    LLVMValueRef list = LLVMBuildAlloca(gen->entry_builder, row, "");
+    for (uint32_t i = 0; i < count; i++) {
+        LLVMValueRef offset = sg_gen_const(gen, 64, i * sizeof(void *));
+        LLVMBuildStore(B, in[i], LLVMBuildGEP2(B, gen->i8, list, &offset, 1, ""));
+    }
+    LLVMValueRef arguments[] = {gen->thread, sg_gen_const(gen, 32, sg_device_call_find(callee)), list};
+    LLVMValueRef result = sg_gen_runtime(gen, "sg_rt_device_call", gen->i64, arguments, 3);
+    if (callee->returns[0].size <= 4)
+        result = LLVMBuildTrunc(B, result, gen->i32, "");
+    LLVMSetAlignment(LLVMBuildStore(B, result, out), 4);
+}
+
 static void call(struct sg_codegen *gen)
 {
     const struct sg_call *call = gen->insn->call;
@@ -145,7 +164,9 @@ static void call(struct sg_codegen *gen)
         in[i] = argument_memory(gen, &call->arguments[i],
                                 call->formals_in == NULL ? NULL : &call->formals_in[i], false);
     enum sg_builtin builtin = call->callee == NULL ? SG_BUILTIN_NONE : sg_builtin_find(call->callee);
-    if (builtin != SG_BUILTIN_NONE) {
+    if (builtin == SG_BUILTIN_DEVICE_CALL) {
+        call_device_runtime(gen, call->callee, in, out[0]);
+    } else if (builtin != SG_BUILTIN_NONE) {
         call_builtin(gen, builtin, in, out);
     } else {
         for (uint32_t i = 0; i < count; i++)

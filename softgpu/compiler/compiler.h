@@ -80,6 +80,12 @@ struct sg_source {
 enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t count, uint32_t capability,
                                        struct sg_text *log, struct sg_program **out);
 
+/**
+ * The kernel that code knows by `address`, as device code takes it: index for sg_program_kernel and sg_program_code, or
+ * SIZE_MAX. Reads only the program.
+ */
+size_t sg_program_find_kernel(const struct sg_program *program, const void *address);
+
 /** Kernels (.entry) and variables, in order of the text; NULL past the end. Owned by the program. */
 const struct sg_kernel *sg_program_kernel(const struct sg_program *program, size_t index);
 const struct sg_variable *sg_program_variable(const struct sg_program *program, size_t index);

@@ -186,6 +186,19 @@ void sg_program_destroy(struct sg_program *program)
     free(program);
 }
 
+size_t sg_program_find_kernel(const struct sg_program *program, const void *address)
+{
+    const struct sg_module *module = program->module;
+    uintptr_t offset = (uintptr_t)address - (uintptr_t)module->handles;
+    if (offset % sizeof(module->handles[0]) != 0 || offset / sizeof(module->handles[0]) >= module->n_handles)
+        return SIZE_MAX;
+    const struct sg_function *function = module->handles[offset / sizeof(module->handles[0])];
+    for (size_t i = 0; i < program->n_kernels; i++)
+        if (program->kernels[i].function == function)
+            return i;
+    return SIZE_MAX;
+}
+
 const struct sg_kernel *sg_program_kernel(const struct sg_program *program, size_t index)
 {
     return index < program->n_kernels ? &program->kernels[index].public : NULL;

@@ -143,8 +143,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     SG_RETURN_IF(sg_enter_context(&context));
     if (!limit_known(limit))
         return (unsigned)limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
-    if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE || limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
-        limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT)
+    if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE || limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
         return CUDA_ERROR_INVALID_VALUE;

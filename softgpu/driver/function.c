@@ -31,8 +31,8 @@ CUresult sg_function_get(const void *handle, struct sg_context *context, struct 
 
 /* --- attributes --- */
 
-static CUresult get_attribute(const struct sg_image *image, const struct sg_kernel *kernel,
-                              const struct sg_settings *settings, int attribute, int *value)
+CUresult sg_kernel_attribute(const struct sg_image *image, const struct sg_kernel *kernel,
+                             const struct sg_settings *settings, int attribute, int *value)
 {
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -130,7 +130,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     FUNCTION_OR_RETURN(function, handle);
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return get_attribute(function->module->image, function->kernel, function->settings, (int)attribute,
+    return sg_kernel_attribute(function->module->image, function->kernel, function->settings, (int)attribute,
                          value);
 }
 
@@ -215,7 +215,7 @@ CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkern
         return CUDA_ERROR_INVALID_DEVICE;
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return get_attribute(sg_library_image(kernel->library), kernel->kernel, &kernel->settings[ordinal],
+    return sg_kernel_attribute(sg_library_image(kernel->library), kernel->kernel, &kernel->settings[ordinal],
                          (int)attribute, value);
 }
 

@@ -7,5 +7,11 @@
 /** How many blocks of `threads` threads and `dynamic` bytes of shared memory fit on one multiprocessor. */
 int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *settings, unsigned threads,
                  size_t dynamic);
+/** The value of a CUfunction_attribute. */
+CUresult sg_kernel_attribute(const struct sg_image *image, const struct sg_kernel *kernel,
+                             const struct sg_settings *settings, int attribute, int *value);
+/** Whether a grid of this shape is possible, `shared` bytes of dynamic shared memory included. */
+CUresult sg_launch_check_shape(const struct sg_kernel *kernel, const struct sg_settings *settings,
+                               const uint32_t grid[3], const uint32_t block[3], uint32_t shared);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/device.h"
+#include "softgpu/driver/device_services.h"
 #include "softgpu/driver/fault.h"
 #include "softgpu/driver/function.h"
 #include "softgpu/driver/schedule.h"
@@ -33,7 +34,13 @@ static void run_grid(struct sg_task *task)
     const struct queued_grid *grid = (const void *)task->payload;
     struct sg_fault_report report = {0};
     sg_exec_run(&grid->launch, &report);
-    CUresult error = sg_fault_tell(&grid->launch, &report);
+    struct sg_launch faulty = grid->launch;
+    if (report.child) {
+        faulty.kernel_name = report.kernel_name;
+        memcpy(faulty.grid, report.grid, sizeof(faulty.grid));
+        memcpy(faulty.block, report.block, sizeof(faulty.block));
+    }
+    CUresult error = sg_fault_tell(&faulty, &report);
     if (error != CUDA_SUCCESS)
         sg_context_poison(task->stream->context, error);
 }
@@ -44,30 +51,36 @@ static void dispose_grid(struct sg_task *task)
     sg_release(&grid->module->object);
 }
 
-static CUresult check_shape(const struct request *r, const struct sg_function *function)
+CUresult sg_launch_check_shape(const struct sg_kernel *kernel, const struct sg_settings *settings,
+                               const uint32_t grid[3], const uint32_t block[3], uint32_t shared)
 {
-    const struct sg_kernel *kernel = function->kernel;
     const uint32_t block_max[3] = {SG_MAX_BLOCK_X, SG_MAX_BLOCK_Y, SG_MAX_BLOCK_Z};
     const uint32_t grid_max[3] = {SG_MAX_GRID_X, SG_MAX_GRID_YZ, SG_MAX_GRID_YZ};
     uint64_t threads = 1;
     for (int i = 0; i < 3; i++) {
-        if (r->grid[i] == 0 || r->grid[i] > grid_max[i] || r->block[i] == 0 || r->block[i] > block_max[i])
+        if (grid[i] == 0 || grid[i] > grid_max[i] || block[i] == 0 || block[i] > block_max[i])
             return CUDA_ERROR_INVALID_VALUE;
-        threads *= r->block[i];
+        threads *= block[i];
     }
     if (threads > SG_MAX_THREADS_PER_BLOCK || threads > kernel->max_threads)
         return CUDA_ERROR_INVALID_VALUE;
     if (kernel->required_ntid[0] != 0)
         for (int i = 0; i < 3; i++) {
             uint32_t required = kernel->required_ntid[i] != 0 ? kernel->required_ntid[i] : 1;
-            if (r->block[i] != required)
+            if (block[i] != required)
                 return CUDA_ERROR_INVALID_VALUE;
         }
-    if (kernel->shared_static > SG_SHARED_OPTIN ||
-        r->shared > (uint32_t)function->settings->dynamic_shared_max)
+    if (kernel->shared_static > SG_SHARED_OPTIN || shared > (uint32_t)settings->dynamic_shared_max)
         return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult check_shape(const struct request *r, const struct sg_function *function)
+{
+    SG_RETURN_IF(sg_launch_check_shape(function->kernel, function->settings, r->grid, r->block, r->shared));
     if (r->cooperative) {
-        uint64_t room = (uint64_t)sg_occupancy(kernel, function->settings, (unsigned)threads, r->shared) *
+        unsigned threads = r->block[0] * r->block[1] * r->block[2];
+        uint64_t room = (uint64_t)sg_occupancy(function->kernel, function->settings, threads, r->shared) *
                         (uint64_t)function->module->context->device->multiprocessors;
         uint64_t plane = (uint64_t)r->grid[0] * r->grid[1];
         if (plane > room || plane * r->grid[2] > room)
@@ -110,7 +123,6 @@ static CUresult gather_params(const struct sg_kernel *kernel, void **params, voi
 static CUresult launch(CUfunction handle, CUstream stream_handle, const struct request *r, void **params,
                        void **extra)
 {
-    static _Atomic uint64_t next_grid = 1;
     SG_REF(struct sg_stream) stream = NULL;
     SG_REF(struct sg_function) function = NULL;
     SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
@@ -160,7 +172,9 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
         .shared_static = kernel->shared_static,
         .shared_dynamic = r->shared,
         .stack_size = stream->context->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size,
-        .grid_id = atomic_fetch_add(&next_grid, 1),
+        .grid_id = sg_next_grid_id(),
+        .services = &sg_device_services,
+        .owner = function->module,
     };
     grid->module = function->module;
     sg_acquire(&grid->module->object);

@@ -159,6 +159,7 @@ struct sg_slot {
 
 struct sg_grid {
     const struct sg_launch *launch;
+    struct sg_parent *parent; /* of what its kernels launch: children.h */
     const unsigned char *params;
     uint64_t n_blocks;
     uint32_t n_threads, n_warps;

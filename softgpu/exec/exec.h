@@ -12,6 +12,31 @@
 
 #include <stdbool.h>
 
+struct sg_launch;
+
+/** What the device runtime asks the driver for a kernel that runs; any thread. Those that return int give a cudaError_t. */
+struct sg_device_services {
+    /**
+     * Fills in `child`, of which grid, block and shared_dynamic are given, for the kernel that code knows by `function`;
+     * checks what is given. Not params; code stays NULL.
+     */
+    int (*prepare)(const struct sg_launch *parent, const void *function, struct sg_launch *child);
+    /** Sets child->code; compiles it if need be. False: it cannot be had, and the log says why. */
+    bool (*code)(struct sg_launch *child);
+    int (*attribute)(const struct sg_launch *parent, int attribute, int device, int *value);
+    /** Of the context, by cudaLimit; UINT64_MAX: it has no such limit. */
+    uint64_t (*limit)(const struct sg_launch *parent, int limit);
+    /** Value of a CUfunction_attribute. */
+    int (*function_attribute)(const struct sg_launch *parent, const void *function, int attribute, int *value);
+    int (*occupancy)(const struct sg_launch *parent, const void *function, int threads, uint64_t shared,
+                     int *blocks);
+    /** Whether the device may read, or write, these bytes. */
+    bool (*reachable)(uint64_t address, uint64_t size, bool write);
+    const char *(*error_text)(int error, bool name);
+    int (*device)(const struct sg_launch *parent, int *count);
+};
+#define SG_LIMIT_PENDING_LAUNCHES 4 /* cudaLimitDevRuntimePendingLaunchCount */
+
 struct sg_launch {
     const char *kernel_name; /* for reports */
     void *code;              /* sg_block_code, struct sg_loop_code or sg_thread_code */
@@ -23,6 +48,8 @@ struct sg_launch {
     uint32_t shared_static, shared_dynamic;
     uint64_t stack_size; /* bytes a thread may need beyond the default (local memory, recursion) */
     uint64_t grid_id;
+    const struct sg_device_services *services; /* NULL: calls of the device runtime are not supported */
+    void *owner;                               /* the services' */
 };
 
 struct sg_fault_report {
@@ -32,10 +59,14 @@ struct sg_fault_report {
     uint64_t address; /* of an address fault */
     const struct sg_site
         *site; /* of a watched kernel: the instruction; lives as long as the code. Else NULL */
+    /** Of a grid that a kernel launched: which it was; the name lives as long as the code. */
+    bool child;
+    const char *kernel_name;
+    uint32_t grid[3], block[3];
 };
 
 /**
- * Runs a whole grid and returns when its last thread has ended, or with the first fault. Any thread. A launch
+ * Runs a whole grid and all that its kernels launch, and returns when that has ended, or with the first fault. Any thread. A launch
  * that the engine cannot do (more than 1024 threads a block, stacks or shared memory too large) is
  * SG_FAULT_OUT_OF_RESOURCES. The driver checks its own limits first, with their own errors.
  */

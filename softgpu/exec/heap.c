@@ -9,6 +9,7 @@
  * Any thread, under one lock that no kernel's fault can leave taken: nothing in here reads the kernel's
  * memory.
  */
+#include "softgpu/exec/children.h"
 #include "softgpu/exec/engine.h"
 
 #include <stdlib.h>
@@ -220,6 +221,15 @@ void sg_rt_free(struct sg_thread *t, void *pointer)
         sg_grid_fault(t->block->grid, SG_FAULT_ILLEGAL_ADDRESS, t->block->ctaid, t->tid, (uintptr_t)pointer);
         sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
     }
+}
+
+bool sg_heap_holds(uint64_t address, uint64_t size)
+{
+    pthread_mutex_lock(&heap.lock);
+    uint64_t total = (uint64_t)heap.n_pages * PAGE, offset = address - (uintptr_t)heap.base;
+    bool holds = heap.base && offset < total && size <= total - offset;
+    pthread_mutex_unlock(&heap.lock);
+    return holds;
 }
 
 void sg_exec_set_heap_limit(uint64_t bytes)

@@ -13,6 +13,7 @@
  * Threads that cannot be made are done without: the caller's own suffices. A process that forks keeps a
  * usable engine in the parent only.
  */
+#include "softgpu/exec/children.h"
 #include "softgpu/exec/engine.h"
 
 #include "common/clock.h"
@@ -359,11 +360,12 @@ static void begin(void)
     sg_fault_install();
 }
 
-enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report *report)
+enum sg_fault sg_exec_run_own(const struct sg_launch *launch, struct sg_parent *parent,
+                              struct sg_fault_report *report)
 {
     _Alignas(16) unsigned char on_stack[PARAMS_ON_STACK];
     unsigned char *params = on_stack;
-    struct sg_grid grid = {.launch = launch};
+    struct sg_grid grid = {.launch = launch, .parent = parent};
 
     pthread_once(&engine_once, begin);
     memset(report, 0, sizeof(*report));
@@ -391,4 +393,13 @@ enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report
         free(params);
     *report = grid.report;
     return grid.report.fault;
+}
+
+enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report *report)
+{
+    struct sg_family family;
+    sg_family_init(&family, launch);
+    sg_exec_run_own(launch, &family.first, report);
+    sg_family_finish(&family, report);
+    return report->fault;
 }

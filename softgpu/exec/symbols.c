@@ -41,6 +41,7 @@ const struct sg_rt_symbol *sg_rt_symbols(void)
         SYMBOL(sg_rt_redux),
         SYMBOL(sg_rt_vprintf),
         SYMBOL(sg_rt_assertfail),
+        SYMBOL(sg_rt_device_call),
         SYMBOL(sg_rt_malloc),
         SYMBOL(sg_rt_free),
         SYMBOL(sg_rt_clock),

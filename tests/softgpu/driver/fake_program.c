@@ -111,6 +111,13 @@ void sg_program_destroy(struct sg_program *program)
     free(program);
 }
 
+size_t sg_program_find_kernel(const struct sg_program *program, const void *address)
+{
+    (void)program;
+    (void)address;
+    return SIZE_MAX; /* no kernel of these programs launches another */
+}
+
 const struct sg_kernel *sg_program_kernel(const struct sg_program *program, size_t index)
 {
     return index < program->n_kernels ? &program->kernels[index] : NULL;
