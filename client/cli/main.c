@@ -16,6 +16,11 @@ static const struct rg_subcommand subcommands[] = {
      "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list},
     {"smi", RG_CLI_SMI, "[OPTION…]", "show the GPUs of servers as a table, like nvidia-smi",
      "What a server cannot know is shown as n/a.", rg_cli_smi},
+    {"doctor", RG_CLI_DOCTOR, "[OPTION…]", "find what is wrong with this machine, or the way to a server",
+     "Looks at RDMA devices, kernel modules, rights, libraries and the network of this machine; with -s\n"
+     "also at the server and the way to it. Each check says ok, warning or problem, what it saw, and\n"
+     "the command that mends it. The exit status is 0 without problems, 1 with, 125 if it failed itself.",
+     rg_cli_doctor},
     {"netperf", RG_CLI_NETPERF, "[OPTION…]", "measure the way to a server over each transport",
      "Measures round trips and bandwidth by message size: of a bare socket, of TCP as a session uses\n"
      "it, and of each RDMA address of the server. 125: something could not be measured over TCP.",
@@ -93,7 +98,7 @@ int main(int argc, char **argv)
 {
     rg_log_name("remote-gpu");
     if (argc < 2) {
-        rg_error("which subcommand? run, list, smi, netperf, compare, version; see remote-gpu --help");
+        rg_error("which subcommand? run, list, smi, doctor, netperf, compare, version; see remote-gpu --help");
         return RG_EXIT_FAILURE;
     }
     const char *name = argv[1];

@@ -32,6 +32,7 @@ class Manuals(unittest.TestCase):
             "remote-gpud.8": options_of_help(os.path.join(BIN, "remote-gpud"), "--help"),
             "remote-gpu-run.1": options_of_help(command, "run", "--help"),
             "remote-gpu-netperf.1": options_of_help(command, "netperf", "--help"),
+            "remote-gpu-doctor.1": options_of_help(command, "doctor", "--help"),
             "remote-gpu-compare.1": options_of_help(command, "compare", "--help"),
             "remote-gpu.1": questions,
         }.items():

@@ -159,6 +159,17 @@ def limits(build):
         rows = json.loads(result.output)["transports"] if result.status == 0 else []
         check("compare runs over both", [row.get("transport") for row in rows] == ["tcp", "rdma"] and
               all(row["round_trips"] > 0 and row["waited"] > 0 for row in rows), result.report())
+        result = run_program([program, "doctor", "-s", there.address, "--json"], timeout=200)
+        seen = {(one["check"], one["level"]) for one in json.loads(result.output)["checks"]} if result.output else set()
+        check("doctor finds no problem and a way over RDMA", result.status == 0 and
+              {("device", "ok"), ("port", "ok"), ("gid", "ok"), ("mtu", "ok"), ("modules", "ok"), ("provider", "ok"),
+               ("transport", "ok"), ("rdma", "ok")} <= seen, result.report())
+        print(run_program([program, "doctor", "-s", there.address], timeout=200).output)
+        subprocess.run(["ip", "link", "set", "v-client", "mtu", "1500"], check=True)
+        result = run_program([program, "doctor", "--json"])
+        check("doctor sees a small MTU", any(one["check"] == "mtu" and one["level"] == "warning" and "v-client" in
+                                             one["saw"] for one in json.loads(result.output)["checks"]), result.report())
+        subprocess.run(["ip", "link", "set", "v-client", "mtu", "9000"], check=True)
 
 
 def main():

@@ -1,0 +1,191 @@
+/*
+ * server.c - the way to a server and what is at its end: whether it answers, versions, clock, round trip, bandwidth, path
+ * MTU, RDMA.
+ */
+#include "client/cli/doctor/doctor.h"
+#include "client/cli/inventory.h"
+#include "client/cli/link.h"
+#include "client/query.h"
+#include "common/clock.h"
+#include "transport/devices.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#define ROUND_TRIP_ADVISED_US 50.0 /* what remote GPUs are said to need for work of many small calls */
+#define ROUND_TRIP_SLOW_US    1000.0
+#define CLOCK_APART_S         1.0
+
+enum { MTU_ADVISED = 9000, MTU_LOOPBACK = 60000 };
+
+static int64_t time_of_day(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void check_clock(struct rg_doctor *doctor, const struct rg_inventory *inventory, int64_t before,
+                        int64_t after)
+{
+    if (inventory->machine.clock_ns == 0)
+        return; /* an older server does not tell */
+    double apart = (double)((int64_t)inventory->machine.clock_ns - (before + (after - before) / 2)) / 1e9;
+    double uncertain = (double)(after - before) / 2e9;
+    bool good = apart < CLOCK_APART_S + uncertain && apart > -CLOCK_APART_S - uncertain;
+    rg_doctor_say(doctor, good ? RG_CHECK_OK : RG_CHECK_WARNING, "clock",
+                  good ? NULL : "timedatectl set-ntp true, on both machines",
+                  "the server's clock is %.3f s %s this one (give or take %.3f s)",
+                  apart < 0 ? -apart : apart, apart < 0 ? "behind" : "ahead of", uncertain);
+}
+
+static void check_versions(struct rg_doctor *doctor, const struct rg_inventory *inventory)
+{
+    struct utsname name;
+    char mine[64], rdma[RG_CONTROL_REASON];
+    snprintf(mine, sizeof mine, "remote-gpu %s", RG_VERSION);
+    bool same = strcmp(mine, inventory->software) == 0;
+    rg_doctor_say(doctor, same ? RG_CHECK_OK : RG_CHECK_WARNING, "version",
+                  same ? NULL : "install the same release on both machines", "here %s, there %s", mine,
+                  inventory->software);
+    rg_doctor_say(doctor, RG_CHECK_OK, "driver", NULL, "%s%s%s, CUDA %u.%u, %u GPU%s; %u of %u sessions run",
+                  inventory->driver.kind, inventory->driver.release[0] ? " " : "", inventory->driver.release,
+                  inventory->driver.version / 1000, inventory->driver.version % 1000 / 10,
+                  inventory->n_devices, inventory->n_devices == 1 ? "" : "s", inventory->sessions_running,
+                  inventory->limits.sessions);
+    rg_rdma_describe(rdma, sizeof rdma);
+    rg_doctor_say(doctor, RG_CHECK_OK, "system", NULL, "here kernel %s, %.400s; there kernel %s, %.400s",
+                  uname(&name) == 0 ? name.release : "unknown", rdma,
+                  inventory->machine.kernel[0] ? inventory->machine.kernel : "unknown",
+                  inventory->machine.rdma[0] ? inventory->machine.rdma : "not told");
+}
+
+/* Whether the server answers at all. */
+static bool check_answer(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
+{
+    char why[RG_DOCTOR_TEXT] = "";
+    struct rg_control *answer = calloc(1, sizeof *answer);
+    if (!answer)
+        return false;
+    int64_t before = time_of_day();
+    enum rg_status status = rg_query(server, RG_PURPOSE_STATUS, timeout_ns, answer, why, sizeof why);
+    int64_t after = time_of_day();
+    if (status == RG_OK) {
+        rg_doctor_say(doctor, RG_CHECK_OK, "server", NULL, "%s answers (%s)", server, answer->inventory.host);
+        check_versions(doctor, &answer->inventory);
+        check_clock(doctor, &answer->inventory, before, after);
+        rg_control_fini(answer);
+    } else {
+        rg_doctor_say(
+            doctor, RG_CHECK_PROBLEM, "server",
+            "on the server: systemctl status remote-gpud; ss -ltn (does it listen on an address that this "
+            "machine reaches?); open its port in the firewall: ufw allow 7600/tcp, or firewall-cmd "
+            "--add-port=7600/tcp",
+            "%s", why);
+    }
+    free(answer);
+    return status == RG_OK;
+}
+
+static void check_round_trip(struct rg_doctor *doctor, const char *name, struct rg_link *link)
+{
+    struct rg_latency latency;
+    struct rg_bandwidth bandwidth;
+    enum rg_status status = rg_link_latency(link, RG_LINK_MIN, 0.3, &latency);
+    if (status == RG_OK)
+        status = rg_link_bandwidth(link, 1u << 20, 0.2, &bandwidth);
+    if (status != RG_OK) {
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "round trip",
+                      "remote-gpu netperf shows at which size it fails", "%s: the measurement failed: %s",
+                      name, rg_status_string(status));
+        return;
+    }
+    const bool good = latency.p50_us <= ROUND_TRIP_ADVISED_US;
+    rg_doctor_say(
+        doctor, good ? RG_CHECK_OK : RG_CHECK_WARNING, "round trip",
+        good ? NULL
+        : latency.p50_us > ROUND_TRIP_SLOW_US
+            ? "put client and server into the same network; remote-gpu compare shows what it means for a "
+              "program"
+            : "RDMA, a shorter way (same switch), or interrupts without delay: ethtool -C INTERFACE "
+              "adaptive-rx off rx-usecs 0",
+        "%s: %.1f us (1 in 100 takes %.1f us); at most %.0f us are advised", name, latency.p50_us,
+        latency.p99_us, ROUND_TRIP_ADVISED_US);
+    rg_doctor_say(doctor, RG_CHECK_OK, "bandwidth", NULL, "%s: %.0f MB/s to the server, %.0f MB/s from it",
+                  name, bandwidth.to_server / 1e6, bandwidth.from_server / 1e6);
+}
+
+/* What the kernel knows about the way after some traffic. */
+static void check_path_mtu(struct rg_doctor *doctor, struct rg_link *link)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    int fd = rg_conn_fd(link->conn);
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_pmtu == 0)
+        return; /* a unix socket */
+    bool good = info.tcpi_pmtu >= MTU_ADVISED;
+    rg_doctor_say(doctor, good ? RG_CHECK_OK : RG_CHECK_WARNING, "path mtu",
+                  good ? NULL : "ip link set dev INTERFACE mtu 9000, on every machine and switch of the way",
+                  "%u%s", info.tcpi_pmtu,
+                  info.tcpi_pmtu > MTU_LOOPBACK ? ", within this machine" : " (9000 is advised)");
+}
+
+static bool check_tcp(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
+{
+    char why[RG_DOCTOR_TEXT] = "";
+    struct rg_link link;
+    if (rg_link_open(&link, server, RG_LINK_TCP, 0, timeout_ns, why, sizeof why) != RG_OK) {
+        rg_doctor_say(doctor, RG_CHECK_WARNING, "round trip", NULL, "not measured: %s", why);
+        return false;
+    }
+    check_round_trip(doctor, rg_conn_transport(link.conn), &link);
+    check_path_mtu(doctor, &link);
+    rg_link_close(&link);
+    return true;
+}
+
+static void check_rdma(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
+{
+    unsigned n = 1;
+    for (unsigned i = 0; i < n; i++) {
+        char why[RG_DOCTOR_TEXT] = "";
+        struct rg_link link;
+        enum rg_status status = rg_link_open(&link, server, RG_LINK_RDMA, i, timeout_ns, why, sizeof why);
+        if (status == RG_OK) {
+            char name[300];
+            n = link.n_addresses;
+            snprintf(name, sizeof name, "rdma to %s", link.address + strlen("rdma://"));
+            rg_doctor_say(doctor, RG_CHECK_OK, "rdma", NULL, "%s: a connection can be made", name);
+            check_round_trip(doctor, name, &link);
+            rg_link_close(&link);
+        } else if (strstr(why, "the server has no RDMA device")) {
+            rg_doctor_say(doctor, RG_CHECK_WARNING, "rdma",
+                          "run remote-gpu doctor on the server; if it has none, all is well",
+                          "%s: TCP is used", why);
+        } else {
+            rg_doctor_say(doctor, RG_CHECK_PROBLEM, "rdma",
+                          "the RDMA interfaces of both machines must reach each other: ping the server's "
+                          "address of it; "
+                          "rping -s there and rping -c -a ADDRESS here try it without remote-gpu",
+                          "no connection (address %u of the server): %s", i, why);
+        }
+    }
+}
+
+void rg_doctor_server(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
+{
+    struct rg_rdma_address any;
+    if (!check_answer(doctor, server, timeout_ns) || !check_tcp(doctor, server, timeout_ns))
+        return;
+    if (rg_rdma_addresses(&any, 1) > 0)
+        check_rdma(doctor, server, timeout_ns);
+    else
+        rg_doctor_say(doctor, RG_CHECK_OK, "rdma", NULL,
+                      "this machine has no RDMA device that can be used: TCP is used");
+}
