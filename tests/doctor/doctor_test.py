@@ -126,6 +126,19 @@ class Trees(unittest.TestCase):
             self.assertRegex(result.stdout, r"(?m)^problem  module order  vmw_pvrdma .*\n +-> modprobe -r vmw_pvrdma;")
             self.assertRegex(result.stdout, r"(?m)^\d+ checks: 1 problems, 0 warnings$")
 
+    def test_large_table(self):
+        """Soft-RoCE has a table of 1024 GIDs, nearly all of them empty."""
+        with tempfile.TemporaryDirectory() as root:
+            tree = Tree("pvrdma")
+            port = "/sys/class/infiniband/vmw_pvrdma0/ports/1/"
+            used = tree.files[port + "gids/1"]
+            tree.files.update({port + "gids/%d" % i: tree.files[port + "gids/2"] for i in range(1024)})
+            tree.files[port + "gids/700"] = used
+            tree.files[port + "gid_attrs/types/700"] = "= RoCE v2"
+            tree.build(root)
+            result = call("--root", root)
+            self.assertIn("RoCE v2, GID 700 for 192.168.77.3", result.stdout)
+
     def test_hostile_files(self):
         """What a device says of itself is text of strangers."""
         with tempfile.TemporaryDirectory() as root:

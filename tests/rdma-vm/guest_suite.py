@@ -148,18 +148,18 @@ def limits(build):
     """What the product's transport gives beside what perftest shows, in the same boot (nothing is demanded of it)."""
     program = os.path.join(build.stage, "bin", "remote-gpu")
     with server(build) as there:
-        result = run_program([program, "netperf", "-s", there.address, "--quick"], timeout=200)
+        result = run_program([program, "netperf", "-s", there.address, "--quick", "--timeout", "60"], timeout=200)
         check("netperf", result.status == 0, result.report())
         print(result.output)
         for name in ("socket", "tcp", "rdma 10.77.0.1"):
             rows = [line for line in result.output.splitlines() if line.startswith(name + " ")]
             check("netperf has rows of " + name, len(rows) >= 4 and "not measured" not in result.output, result.report())
-        result = run_program([program, "compare", "-s", there.address, "--json", "--", build.example("vector_add")],
+        result = run_program([program, "compare", "-s", there.address, "--timeout", "60", "--json", "--", build.example("vector_add")],
                              timeout=200)
         rows = json.loads(result.output)["transports"] if result.status == 0 else []
         check("compare runs over both", [row.get("transport") for row in rows] == ["tcp", "rdma"] and
               all(row["round_trips"] > 0 and row["waited"] > 0 for row in rows), result.report())
-        result = run_program([program, "doctor", "-s", there.address, "--json"], timeout=200)
+        result = run_program([program, "doctor", "-s", there.address, "--timeout", "60", "--json"], timeout=200)
         seen = {(one["check"], one["level"]) for one in json.loads(result.output)["checks"]} if result.output else set()
         check("doctor finds no problem and a way over RDMA", result.status == 0 and
               {("device", "ok"), ("port", "ok"), ("gid", "ok"), ("mtu", "ok"), ("modules", "ok"), ("provider", "ok"),

@@ -14,7 +14,7 @@
 #define CLASS "/sys/class/infiniband"
 
 /* What of the interface's MTU is left for an RDMA message: GRH, UDP, BTH, extended headers, ICRC (linux: iboe_get_mtu). */
-enum { ROCE_HEADERS = 40 + 8 + 12 + 16 + 28 + 4, ADVISED_MTU = 9000 };
+enum { ROCE_HEADERS = 40 + 8 + 12 + 16 + 28 + 4, ADVISED_MTU = 9000, GIDS_MAX = 1024 };
 
 static int rdma_mtu(long interface_mtu)
 {
@@ -62,16 +62,16 @@ static bool gid_of_ipv4(const char *gid, char *address, size_t size)
 struct gids {
     unsigned all, ip, v2, ip_v2;
     char address[32]; /* of the first for an IPv4 address, version 2 if there is one */
-    char index[64];
+    int index;
 };
 
-static void count_gid(struct rg_doctor *doctor, const char *device, const char *port, const char *index,
+static void count_gid(struct rg_doctor *doctor, const char *device, const char *port, int index,
                       struct gids *out)
 {
     char gid[64], type[32], address[32];
-    if (!rg_tree_line(doctor, gid, sizeof gid, CLASS "/%s/ports/%s/gids/%s", device, port, index) ||
+    if (!rg_tree_line(doctor, gid, sizeof gid, CLASS "/%s/ports/%s/gids/%d", device, port, index) ||
         strspn(gid, "0:") == strlen(gid) ||
-        !rg_tree_line(doctor, type, sizeof type, CLASS "/%s/ports/%s/gid_attrs/types/%s", device, port,
+        !rg_tree_line(doctor, type, sizeof type, CLASS "/%s/ports/%s/gid_attrs/types/%d", device, port,
                       index))
         return;
     bool v2 = strstr(type, "v2") != NULL, link_local = strncmp(gid, "fe80:", 5) == 0;
@@ -81,8 +81,8 @@ static void count_gid(struct rg_doctor *doctor, const char *device, const char *
     if (link_local)
         return;
     out->ip++;
-    if (!out->index[0] || (v2 && !out->ip_v2)) {
-        snprintf(out->index, sizeof out->index, "%s", index);
+    if (out->ip == 1 || (v2 && !out->ip_v2)) {
+        out->index = index;
         snprintf(out->address, sizeof out->address, "%s", ipv4 ? address : "IPv6");
     }
     out->ip_v2 += v2;
@@ -90,12 +90,11 @@ static void count_gid(struct rg_doctor *doctor, const char *device, const char *
 
 static void check_gids(struct rg_doctor *doctor, const struct rg_doctor_device *device, const char *port)
 {
-    static struct rg_tree_names list;
     struct gids gids = {0};
     char mend[256];
-    rg_tree_list(doctor, &list, CLASS "/%s/ports/%s/gids", device->name, port);
-    for (unsigned i = 0; i < list.n; i++)
-        count_gid(doctor, device->name, port, list.names[i], &gids);
+    for (int i = 0;
+         i < GIDS_MAX && rg_tree_exists(doctor, CLASS "/%s/ports/%s/gids/%d", device->name, port, i); i++)
+        count_gid(doctor, device->name, port, i, &gids);
     snprintf(mend, sizeof mend, "ip address add ADDRESS/PREFIX dev %s",
              device->interface[0] ? device->interface : "INTERFACE");
     if (gids.ip == 0)
@@ -107,13 +106,13 @@ static void check_gids(struct rg_doctor *doctor, const struct rg_doctor_device *
                       "use machines in the same network segment, or a device (on ESXi: virtual hardware 20 "
                       "or later) with "
                       "RoCE v2",
-                      "%s port %s: RoCE v1 only (GID %s, %s): it does not cross routers", device->name, port,
+                      "%s port %s: RoCE v1 only (GID %d, %s): it does not cross routers", device->name, port,
                       gids.index, gids.address);
     else if (gids.ip_v2 == 0)
         rg_doctor_say(doctor, RG_CHECK_PROBLEM, "gid", mend,
                       "%s port %s: no RoCE v2 GID belongs to an IP address", device->name, port);
     else
-        rg_doctor_say(doctor, RG_CHECK_OK, "gid", NULL, "%s port %s: RoCE v2, GID %s for %s", device->name,
+        rg_doctor_say(doctor, RG_CHECK_OK, "gid", NULL, "%s port %s: RoCE v2, GID %d for %s", device->name,
                       port, gids.index, gids.address);
 }
 
