@@ -491,6 +491,19 @@ static enum rg_nvml_return look_again(rg_nvml_device device, unsigned *index)
     return result;
 }
 
+enum rg_nvml_return rg_nvml_where(rg_nvml_device device, char server[256], uint8_t uuid[16])
+{
+    unsigned at;
+    pthread_mutex_lock(&lock);
+    enum rg_nvml_return result = look(device, &at);
+    if (result == RG_NVML_SUCCESS && server)
+        memcpy(server, state.servers[state.server_of[at]].name, sizeof state.servers[0].name);
+    if (result == RG_NVML_SUCCESS && uuid)
+        memcpy(uuid, state.devices[at].uuid, sizeof state.devices[at].uuid);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
 enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out)
 {
     unsigned index;

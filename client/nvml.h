@@ -41,6 +41,16 @@ enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_inf
  */
 enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, unsigned *pids, unsigned capacity,
                                       unsigned *count);
+/** Where a device is to be asked for; either may be NULL. */
+enum rg_nvml_return rg_nvml_where(rg_nvml_device device, char server[256], uint8_t uuid[16]);
+
+/**
+ * Asks the management library of the device's server (nvml_ask.c): `words` are the caller's arguments after the device, as
+ * the question's signature says. Returns what the library there said, with its answers in the caller's memory.
+ * NOT_SUPPORTED: it cannot be asked; GPU_IS_LOST: its server does not answer.
+ */
+int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uintptr_t *words);
+
 /**
  * Which devices of `server` (ordinals there) were shown where the user sees less than all: a session should have the
  * same. Returns how many, 0 if none were.

@@ -161,7 +161,17 @@ int nvmlDeviceGetCudaComputeCapability(rg_nvml_device device, int *major, int *m
 
 /* --- PCI ------------------------------------------------------------------------------------------------ */
 
-/* Vendor, device and subsystem are not told and stay 0. */
+/* Vendor, device and subsystem, if the server's library tells them. */
+static void ask_pci_ids(rg_nvml_device device, struct rg_nvml_pci *pci)
+{
+    struct rg_nvml_pci there;
+    if (rg_nvml_ask(RG_QUESTION_nvmlDeviceGetPciInfo_v3, device, (const uintptr_t[]){(uintptr_t)&there}) !=
+        RG_NVML_SUCCESS)
+        return;
+    pci->device_id = there.device_id;
+    pci->subsystem_id = there.subsystem_id;
+}
+
 int nvmlDeviceGetPciInfo_v3(rg_nvml_device device, struct rg_nvml_pci *pci)
 {
     struct rg_device_info info;
@@ -178,6 +188,7 @@ int nvmlDeviceGetPciInfo_v3(rg_nvml_device device, struct rg_nvml_pci *pci)
              address.device, address.function);
     snprintf(pci->bus_id_legacy, sizeof pci->bus_id_legacy, "%04X:%02X:%02X.%X",
              address.domain & DOMAIN_LEGACY_MAX, address.bus, address.device, address.function);
+    ask_pci_ids(device, pci);
     return RG_NVML_SUCCESS;
 }
 
@@ -307,14 +318,59 @@ int nvmlDeviceGetComputeRunningProcesses_v2(rg_nvml_device device, unsigned *cou
 
 int nvmlDeviceGetP2PStatus(rg_nvml_device first, rg_nvml_device second, int which, int *status)
 {
-    (void)which;
-    struct rg_device_info info;
-    enum rg_nvml_return result = rg_nvml_look(first, &info, NULL);
-    if (result == RG_NVML_SUCCESS)
-        result = rg_nvml_look(second, &info, NULL);
-    if (result == RG_NVML_SUCCESS && !status)
+    const int result =
+        rg_nvml_ask(RG_QUESTION_nvmlDeviceGetP2PStatus, first,
+                    (const uintptr_t[]){(uintptr_t)second, (uintptr_t)which, (uintptr_t)status});
+    if (result != RG_NVML_NOT_SUPPORTED)
+        return result;
+    *status = RG_NVML_P2P_STATUS_UNKNOWN; /* of different servers, or of one that cannot be asked */
+    return RG_NVML_SUCCESS;
+}
+
+/* Each value has a result of its own, so that one which nobody knows does not hide the others. */
+int nvmlDeviceGetFieldValues(rg_nvml_device device, int count, struct rg_nvml_field *fields)
+{
+    const uintptr_t words[] = {(uintptr_t)(unsigned)(count < 0 ? 0 : count), (uintptr_t)fields};
+    int result = rg_nvml_started();
+    if (result == RG_NVML_SUCCESS && (count <= 0 || !fields))
         result = RG_NVML_INVALID_ARGUMENT;
     if (result == RG_NVML_SUCCESS)
-        *status = RG_NVML_P2P_STATUS_UNKNOWN;
+        result = rg_nvml_ask(RG_QUESTION_nvmlDeviceGetFieldValues, device, words);
+    if (result != RG_NVML_NOT_SUPPORTED)
+        return result;
+    for (int i = 0; i < count; i++)
+        fields[i] = (struct rg_nvml_field){
+            .id = fields[i].id, .scope = fields[i].scope, .result = RG_NVML_NOT_SUPPORTED};
+    return RG_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetHandleBySerial(const char *serial, rg_nvml_device *device)
+{
+    unsigned count = 0;
+    enum rg_nvml_return result = rg_nvml_count(&count);
+    if (result == RG_NVML_SUCCESS && (!serial || !device))
+        result = RG_NVML_INVALID_ARGUMENT;
+    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < count; i++) {
+        char text[64];
+        rg_nvml_device one;
+        if (rg_nvml_handle(i, &one) != RG_NVML_SUCCESS ||
+            rg_nvml_ask(RG_QUESTION_nvmlDeviceGetSerial, one,
+                        (const uintptr_t[]){(uintptr_t)text, sizeof text}) != RG_NVML_SUCCESS ||
+            strcmp(text, serial) != 0)
+            continue;
+        *device = one;
+        return RG_NVML_SUCCESS;
+    }
+    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_FOUND : result;
+}
+
+/* Parts of divided GPUs are not shown as devices. */
+int nvmlDeviceIsMigDeviceHandle(rg_nvml_device device, unsigned *is_one)
+{
+    enum rg_nvml_return result = rg_nvml_where(device, NULL, NULL);
+    if (result == RG_NVML_SUCCESS && !is_one)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *is_one = 0;
     return result;
 }

@@ -186,6 +186,22 @@ static int unsupported(const char *name)
     return RG_NVML_NOT_SUPPORTED;
 }
 
+static int refused(const char *name)
+{
+    enum rg_nvml_return result = rg_nvml_started();
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    rg_debug("%s is refused: a client does not change the settings of a server's GPU", name);
+    return RG_NVML_NO_PERMISSION;
+}
+
+static int refused_of_device(const char *name, rg_nvml_device device)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    return result == RG_NVML_SUCCESS ? refused(name) : (int)result;
+}
+
 static int unsupported_of_device(const char *name, rg_nvml_device device)
 {
     struct rg_device_info info;
@@ -207,11 +223,35 @@ static int unsupported_of_device(const char *name, rg_nvml_device device)
 RG_NVML_UNSUPPORTED_FUNCTIONS(DEVICE, SYSTEM)
 #undef DEVICE
 #undef SYSTEM
+#define DEVICE(name)                                                                                         \
+    static int unsupported_##name(rg_nvml_device device)                                                     \
+    {                                                                                                        \
+        return refused_of_device(#name, device);                                                             \
+    }
+#define SYSTEM(name)                                                                                         \
+    static int unsupported_##name(void)                                                                      \
+    {                                                                                                        \
+        return refused(#name);                                                                               \
+    }
+RG_NVML_REFUSED_FUNCTIONS(DEVICE, SYSTEM)
+#undef DEVICE
+#undef SYSTEM
+
+#define ASK(name, signature)                                                                                 \
+    static int asked_##name(rg_nvml_device device, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,       \
+                            uintptr_t e, uintptr_t f)                                                        \
+    {                                                                                                        \
+        return rg_nvml_ask(RG_QUESTION_##name, device, (const uintptr_t[]){a, b, c, d, e, f});               \
+    }
+RG_MANAGEMENT_QUESTIONS(ASK)
+#undef ASK
 
 #define SERVED(returns, name, parameters, arguments) [RG_NVML_FUNCTION_##name] = (void *)name,
+#define ASKED(name, signature)                       [RG_NVML_FUNCTION_##name] = (void *)asked_##name,
 #define UNSUPPORTED(name)                            [RG_NVML_FUNCTION_##name] = (void *)unsupported_##name,
-void *const rg_nvml_api[RG_NVML_FUNCTION_COUNT] = {
-    RG_NVML_SERVED_FUNCTIONS(SERVED) RG_NVML_UNSUPPORTED_FUNCTIONS(UNSUPPORTED, UNSUPPORTED)};
+void *const rg_nvml_api[RG_NVML_FUNCTION_COUNT] = {RG_NVML_SERVED_FUNCTIONS(SERVED) RG_MANAGEMENT_QUESTIONS(
+    ASKED) RG_NVML_UNSUPPORTED_FUNCTIONS(UNSUPPORTED, UNSUPPORTED)
+                                                       RG_NVML_REFUSED_FUNCTIONS(UNSUPPORTED, UNSUPPORTED)};
 #undef SERVED
 #undef UNSUPPORTED
 

@@ -120,6 +120,15 @@ struct rg_nvml_process {
     unsigned long long memory;
     unsigned gpu_instance, compute_instance; /* parts of a divided GPU */
 };
+/* One of many values that are asked for at once. */
+struct rg_nvml_field {
+    unsigned id, scope; /* given */
+    long long timestamp, latency;
+    int type;
+    int result; /* enum rg_nvml_return */
+    unsigned long long value;
+};
+
 #define RG_NVML_VALUE_UNKNOWN    (~0ull)
 #define RG_NVML_INSTANCE_UNKNOWN 0xffffffffu
 
@@ -129,6 +138,7 @@ static_assert(sizeof(struct rg_nvml_pci) == 68 && offsetof(struct rg_nvml_pci, b
               "nvmlPciInfo_t");
 static_assert(sizeof(struct rg_nvml_process_v1) == 16 && sizeof(struct rg_nvml_process) == 24,
               "nvmlProcessInfo_t");
+static_assert(sizeof(struct rg_nvml_field) == 40, "nvmlFieldValue_t");
 static_assert(sizeof(struct rg_nvml_memory) == 24, "nvmlMemory_t");
 static_assert(sizeof(struct rg_nvml_memory_v2) == 40 && RG_NVML_MEMORY_V2 == 0x02000028, "nvmlMemory_v2_t");
 

@@ -16,6 +16,14 @@
 RG_MUST_CHECK enum rg_status rg_query(const char *server, enum rg_purpose purpose, uint64_t timeout_ns,
                                       struct rg_control *out, char *why, size_t why_size);
 
+/**
+ * Asks the server's management library one question (proto/management.h): `out` is an answer, to be released by
+ * rg_control_fini. RG_ERR_REFUSED: a server that does not answer questions; else as above.
+ */
+RG_MUST_CHECK enum rg_status rg_query_management(const char *server, const void *question, size_t size,
+                                                 uint64_t timeout_ns, struct rg_control *out, char *why,
+                                                 size_t why_size);
+
 /** "GPU-1b4e28ba-…". Returns `text`, which needs 48 bytes. */
 const char *rg_uuid_text(const uint8_t uuid[16], char *text, size_t size);
 

@@ -64,4 +64,15 @@ static void *find(enum rg_nvml_function function)
         return ((int (*)(void))find(RG_NVML_FUNCTION_##name))();                                             \
     }
 RG_NVML_SERVED_FUNCTIONS(SERVED)
+/* What was not passed is not looked at: the calling conventions of Linux allow it for numbers and addresses. */
+#define ASK(name, signature)                                                                                 \
+    RG_EXPORT int name(rg_nvml_device device, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,            \
+                       uintptr_t e, uintptr_t f);                                                            \
+    RG_EXPORT int name(rg_nvml_device device, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,            \
+                       uintptr_t e, uintptr_t f)                                                             \
+    {                                                                                                        \
+        return ((rg_nvml_asked *)find(RG_NVML_FUNCTION_##name))(device, a, b, c, d, e, f);                   \
+    }
+RG_MANAGEMENT_QUESTIONS(ASK)
 RG_NVML_UNSUPPORTED_FUNCTIONS(DEVICE, SYSTEM)
+RG_NVML_REFUSED_FUNCTIONS(DEVICE, SYSTEM)

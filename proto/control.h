@@ -16,6 +16,7 @@
 
 #include "common/limits.h"
 #include "common/status.h"
+#include "proto/management.h"
 #include "proto/wire.h"
 
 #include <stdbool.h>
@@ -41,6 +42,7 @@ enum rg_control_kind {
     RG_CONTROL_INVENTORY,
     RG_CONTROL_SESSION_END,
     RG_CONTROL_MOVE,
+    RG_CONTROL_ANSWER,
 };
 
 enum rg_purpose {
@@ -48,6 +50,7 @@ enum rg_purpose {
     RG_PURPOSE_INVENTORY, /* devices and limits */
     RG_PURPOSE_STATUS,    /* the same, and the sessions that run */
     RG_PURPOSE_NETPERF,   /* an echo and a sink to measure the connection with (proto/netperf.h) */
+    RG_PURPOSE_MANAGEMENT, /* one question to the management library (proto/management.h) */
 };
 
 enum rg_refusal_code {
@@ -127,6 +130,8 @@ struct rg_client_hello {
     uint32_t credential_size;
     uint8_t credential[RG_CONTROL_CREDENTIAL];
     struct rg_transport_list transports;
+    uint32_t question_size; /* RG_PURPOSE_MANAGEMENT */
+    uint8_t question[RG_QUESTION_SIZE_MAX];
 };
 
 struct rg_server_hello {
@@ -181,6 +186,12 @@ struct rg_inventory {
     struct rg_machine_info machine;
 };
 
+/* To a question. */
+struct rg_management_answer {
+    const void *data;
+    uint32_t size; /* at most RG_ANSWER_SIZE_MAX */
+};
+
 struct rg_session_end {
     char reason[RG_CONTROL_REASON];
 };
@@ -196,6 +207,7 @@ struct rg_control {
         struct rg_inventory inventory;
         struct rg_session_end session_end;
         struct rg_move_message move;
+        struct rg_management_answer answer;
     };
     void *storage;
 };

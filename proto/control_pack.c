@@ -95,7 +95,7 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
                                         size_t *size)
 {
     if (from->n_gpu_indices > RG_DEVICES_MAX || from->credential_size > RG_CONTROL_CREDENTIAL ||
-        from->transports.n > RG_CONTROL_TRANSPORTS)
+        from->transports.n > RG_CONTROL_TRANSPORTS || from->question_size > RG_QUESTION_SIZE_MAX)
         return RG_ERR_LIMIT;
     Rg__Identity identity;
     fill_identity(&identity, &from->identity);
@@ -117,6 +117,7 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.identity = &identity;
     hello.capabilities = from->capabilities;
     hello.credential = bytes_of(from->credential, from->credential_size);
+    hello.question = bytes_of(from->question, from->question_size);
     hello.n_transports = fill_transports(transports, &from->transports);
     hello.transports = transports;
     control->body_case = RG__CONTROL__BODY_CLIENT_HELLO;
@@ -269,6 +270,19 @@ static enum rg_status pack_move(Rg__Control *control, const struct rg_move_messa
     return finish(control, data, size);
 }
 
+static enum rg_status pack_answer(Rg__Control *control, const struct rg_management_answer *from, void **data,
+                                  size_t *size)
+{
+    if (from->size > RG_ANSWER_SIZE_MAX)
+        return RG_ERR_LIMIT;
+    Rg__Answer answer;
+    rg__answer__init(&answer);
+    answer.data = bytes_of(from->data, from->size);
+    control->body_case = RG__CONTROL__BODY_ANSWER;
+    control->answer = &answer;
+    return finish(control, data, size);
+}
+
 enum rg_status rg_control_pack(const struct rg_control *message, void **data, size_t *size)
 {
     Rg__Control control;
@@ -286,6 +300,8 @@ enum rg_status rg_control_pack(const struct rg_control *message, void **data, si
         return pack_session_end(&control, &message->session_end, data, size);
     case RG_CONTROL_MOVE:
         return pack_move(&control, &message->move, data, size);
+    case RG_CONTROL_ANSWER:
+        return pack_answer(&control, &message->answer, data, size);
     }
     return RG_ERR_INVALID;
 }

@@ -120,9 +120,15 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     if (from->purpose != RG__CLIENT_HELLO__PURPOSE__SESSION &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__INVENTORY &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__STATUS &&
-        from->purpose != RG__CLIENT_HELLO__PURPOSE__NETPERF)
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__NETPERF &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__MANAGEMENT)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
+    if (from->question.len > RG_QUESTION_SIZE_MAX)
+        return RG_ERR_LIMIT;
+    if (from->question.len)
+        memcpy(to->question, from->question.data, from->question.len);
+    to->question_size = (uint32_t)from->question.len;
     if (from->gpus > RG_DEVICES_MAX)
         return RG_ERR_LIMIT;
     to->gpus = from->gpus;
@@ -262,6 +268,19 @@ static enum rg_status get_move(struct rg_move_message *to, const Rg__Move *from)
     return RG_OK;
 }
 
+static enum rg_status get_answer(struct rg_management_answer *to, void **storage, const Rg__Answer *from)
+{
+    if (from->data.len > RG_ANSWER_SIZE_MAX)
+        return RG_ERR_LIMIT;
+    *storage = malloc(from->data.len + 1);
+    if (!*storage)
+        return RG_ERR_NO_MEMORY;
+    if (from->data.len)
+        memcpy(*storage, from->data.data, from->data.len);
+    *to = (struct rg_management_answer){.data = *storage, .size = (uint32_t)from->data.len};
+    return RG_OK;
+}
+
 static enum rg_status get_body(struct rg_control *out, const Rg__Control *control)
 {
     switch (control->body_case) {
@@ -283,6 +302,9 @@ static enum rg_status get_body(struct rg_control *out, const Rg__Control *contro
     case RG__CONTROL__BODY_MOVE:
         out->kind = RG_CONTROL_MOVE;
         return get_move(&out->move, control->move);
+    case RG__CONTROL__BODY_ANSWER:
+        out->kind = RG_CONTROL_ANSWER;
+        return get_answer(&out->answer, &out->storage, control->answer);
     default:
         return RG_ERR_PROTOCOL;
     }

@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "server/daemon/management.h"
 #include "transport/control.h"
 #include "transport/devices.h"
 
@@ -47,6 +48,7 @@ enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_dr
     *handshakes = (struct rg_handshakes){
         .driver = driver, .sessions = sessions, .allow_unauthenticated = allow_unauthenticated};
     pthread_mutex_init(&handshakes->lock, NULL);
+    rg_management_init(&handshakes->management);
     handshakes->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (handshakes->wake < 0) {
         rg_error("eventfd: %s", strerror(errno));
@@ -130,6 +132,25 @@ static void answer_inventory(struct rg_handshake *handshake)
     free(answer);
 }
 
+static void answer_question(struct rg_handshake *handshake)
+{
+    const struct rg_client_hello *hello = &handshake->hello.client_hello;
+    void *data = malloc(RG_ANSWER_SIZE_MAX);
+    struct rg_control *answer = calloc(1, sizeof *answer);
+    size_t size = 0;
+    if (data && answer) {
+        answer->kind = RG_CONTROL_ANSWER;
+        answer->answer.data = data;
+        rg_management_ask(&handshake->owner->management, handshake->owner->driver->info.path, hello->question,
+                          hello->question_size, data, &size);
+        answer->answer.size = (uint32_t)size;
+        if (rg_control_send(handshake->conn, answer) != RG_OK)
+            rg_debug("%s: left before its question was answered", rg_conn_peer(handshake->conn));
+    }
+    free(answer);
+    free(data);
+}
+
 /* A unix socket without permissions (an abstract one) is reachable for every local user: let in this one and
  * root. */
 static bool peer_is_trusted(const struct rg_handshake *handshake)
@@ -191,6 +212,8 @@ static void converse(struct rg_handshake *handshake)
             "this server's socket is for the user who started it; run your own, or have it started with "
             "--allow-unauthenticated");
         refuse(handshake->conn, &refusal);
+    } else if (hello->purpose == RG_PURPOSE_MANAGEMENT) {
+        answer_question(handshake);
     } else if (hello->purpose != RG_PURPOSE_SESSION && hello->purpose != RG_PURPOSE_NETPERF) {
         answer_inventory(handshake);
     } else {
@@ -332,6 +355,7 @@ void rg_handshakes_fini(struct rg_handshakes *handshakes)
         pthread_join(handshake->thread, NULL);
         destroy(handshakes, handshake);
     }
+    rg_management_fini(&handshakes->management);
     if (handshakes->wake >= 0)
         close(handshakes->wake);
     pthread_mutex_destroy(&handshakes->lock);

@@ -10,6 +10,7 @@
 #define RG_SERVER_DAEMON_HANDSHAKE_H
 
 #include "server/daemon/driver.h"
+#include "server/daemon/management.h"
 #include "server/daemon/sessions.h"
 #include "transport/transport.h"
 
@@ -27,6 +28,7 @@ struct rg_handshakes {
     struct rg_driver *driver;
     struct rg_sessions *sessions;
     bool allow_unauthenticated;
+    struct rg_management management;
 };
 
 RG_MUST_CHECK enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_driver *driver,

@@ -97,7 +97,7 @@ Test(hostile, numbers_and_counts)
     for (int purpose = -1; purpose < 100; purpose++) {
         good_hello(&hello);
         hello.purpose = (Rg__ClientHello__Purpose)purpose;
-        cr_expect_eq(unpack_hello(&hello), purpose >= 1 && purpose <= 4 ? RG_OK : RG_ERR_PROTOCOL, "%d",
+        cr_expect_eq(unpack_hello(&hello), purpose >= 1 && purpose <= 5 ? RG_OK : RG_ERR_PROTOCOL, "%d",
                      purpose);
     }
 }

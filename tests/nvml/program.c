@@ -1,7 +1,7 @@
 /*
  * program.c - a user of NVML for the tests.
  *
- *   nvml_program names            prints the list of functions: "served NAME", "device NAME", "system NAME"
+ *   nvml_program names            prints the list of functions: "served NAME", "asked NAME", "device NAME", …
  *   nvml_program threads LIBRARY  many threads start, ask and stop at once, and fork in between; prints "done"
  *   nvml_program inert LIBRARY    loads the library and reports what that changed: libraries, threads, descriptors
  */
@@ -118,8 +118,13 @@ static int names(void)
 #define SERVED(returns, name, parameters, arguments) puts("served " #name);
 #define DEVICE(name)                                 puts("device " #name);
 #define SYSTEM(name)                                 puts("system " #name);
+#define ASKED(name, signature)                       puts("asked " #name);
+#define REFUSED(name)                                puts("refused " #name);
+#define REFUSED_SYSTEM(name)                         puts("refused-system " #name);
     RG_NVML_SERVED_FUNCTIONS(SERVED)
+    RG_MANAGEMENT_QUESTIONS(ASKED)
     RG_NVML_UNSUPPORTED_FUNCTIONS(DEVICE, SYSTEM)
+    RG_NVML_REFUSED_FUNCTIONS(REFUSED, REFUSED_SYSTEM)
     return 0;
 }
 

@@ -1,0 +1,112 @@
+/*
+ * nvml_ask.c - NVML's functions that are asked of the server's management library when they are called.
+ *
+ * The arguments of the caller and the question's signature (proto/management.h) make a question; it goes to the server
+ * over a connection of its own, and the answer goes into the caller's memory. Nothing is kept here, so no lock is held
+ * while a server is asked and a fork needs no care.
+ */
+#include "client/nvml.h"
+#include "client/query.h"
+#include "common/cleanup.h"
+#include "common/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMEOUT_NS 10000000000ull /* for one question */
+
+/* Takes the caller's arguments; false: one that is needed is not there. */
+static bool take(struct rg_question_call *call, const uintptr_t *words)
+{
+    for (unsigned i = 0; i < call->n; i++) {
+        struct rg_question_argument *argument = &call->arguments[i];
+        switch (argument->letter) {
+        case 'e':
+            words++;
+            break;
+        case 'i':
+            argument->number = (uint32_t)*words++;
+            break;
+        case 'l':
+            argument->number = *words++;
+            break;
+        case 't':
+            argument->memory = (void *)*words++;
+            argument->number = (uint32_t)*words++;
+            break;
+        case 'f':
+            argument->number = (uint32_t)*words++;
+            argument->memory = (void *)*words++;
+            break;
+        case 'c':
+            argument->told = (uint32_t *)*words++;
+            argument->memory = (void *)*words++;
+            if (!argument->told || (*argument->told && !argument->memory))
+                return false;
+            argument->number = *argument->told;
+            if (!argument->number)
+                argument->memory = NULL;
+            continue;
+        default:
+            argument->memory = (void *)*words++;
+        }
+        if (!argument->memory && !strchr("eil", argument->letter))
+            return false;
+    }
+    return true;
+}
+
+/* The second device, where the question has one. */
+static enum rg_nvml_return find_second(const struct rg_question_call *call, const char *server,
+                                       uintptr_t word, uint8_t uuid[16])
+{
+    char other[256];
+    if (call->arguments[0].letter != 'e')
+        return RG_NVML_SUCCESS;
+    const enum rg_nvml_return result = rg_nvml_where((rg_nvml_device)word, other, uuid);
+    if (result == RG_NVML_SUCCESS && strcmp(server, other) != 0)
+        return RG_NVML_NOT_SUPPORTED; /* no server knows of the other's */
+    return result;
+}
+
+static int ask(struct rg_question_call *call, const char *server)
+{
+    RG_CLEANUP_FREE void *question = malloc(RG_QUESTION_SIZE_MAX);
+    RG_CLEANUP_FREE struct rg_control *answer = malloc(sizeof *answer);
+    char why[1024];
+    size_t size;
+    int result = RG_NVML_UNKNOWN;
+    if (!question || !answer)
+        return RG_NVML_MEMORY;
+    if (rg_question_encode(call, question, &size) != RG_OK)
+        return RG_NVML_INVALID_ARGUMENT; /* more than any library would fill */
+    switch (rg_query_management(server, question, size, TIMEOUT_NS, answer, why, sizeof why)) {
+    case RG_OK:
+        break;
+    case RG_ERR_REFUSED:
+        rg_debug("%s: %s", rg_question_name(call->question), why);
+        return RG_NVML_NOT_SUPPORTED;
+    default:
+        rg_debug("%s: %s", rg_question_name(call->question), why);
+        return RG_NVML_GPU_IS_LOST;
+    }
+    if (rg_answer_decode(answer->answer.data, answer->answer.size, call, &result) != RG_OK)
+        rg_warn("the server %s gave an answer to %s that does not fit", server,
+                rg_question_name(call->question));
+    rg_control_fini(answer);
+    /* a library there that is older than the function */
+    return result == RG_NVML_FUNCTION_NOT_FOUND ? RG_NVML_NOT_SUPPORTED : result;
+}
+
+int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uintptr_t *words)
+{
+    struct rg_question_call call;
+    char server[256];
+    rg_question_prepare(question, &call);
+    enum rg_nvml_return result = rg_nvml_where(device, server, call.devices[0]);
+    if (result == RG_NVML_SUCCESS && !take(&call, words))
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        result = find_second(&call, server, words[0], call.devices[1]);
+    return result == RG_NVML_SUCCESS ? ask(&call, server) : (int)result;
+}

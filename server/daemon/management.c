@@ -1,0 +1,166 @@
+/*
+ * management.c - see management.h. The manager speaks over a socket that keeps messages apart: a question, an answer.
+ */
+#include "server/daemon/management.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/path.h"
+#include "server/daemon/process.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ANSWER_TIMEOUT_MS 5000 /* the first includes the library's start */
+#define KEPT_SIZE_MAX     1024 /* of question and answer each: larger ones are asked for every time */
+/* NVML's results */
+#define NOT_SUPPORTED 3
+#define UNKNOWN       999
+
+struct rg_management_kept {
+    uint64_t until_ns;
+    uint32_t question_size, answer_size;
+    unsigned char question[KEPT_SIZE_MAX], answer[KEPT_SIZE_MAX];
+};
+
+void rg_management_init(struct rg_management *management)
+{
+    *management = (struct rg_management){.socket = -1};
+    pthread_mutex_init(&management->lock, NULL);
+}
+
+static void stop(struct rg_management *management)
+{
+    if (management->pid == 0)
+        return;
+    close(management->socket);
+    kill(management->pid, SIGKILL);
+    while (waitpid(management->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    management->pid = 0;
+    management->socket = -1;
+}
+
+void rg_management_fini(struct rg_management *management)
+{
+    stop(management);
+    free(management->kept);
+    pthread_mutex_destroy(&management->lock);
+}
+
+/* It ends when its socket is closed, which is also how it notices that the daemon is gone: a signal at the end of the
+ * thread that started it would come too soon. */
+static bool start(struct rg_management *management, const char *driver)
+{
+    char path[PATH_MAX], why[512] = "";
+    int ends[2];
+    if (rg_now_ns() < management->not_before_ns)
+        return false;
+    management->not_before_ns = rg_now_ns() + RG_MANAGEMENT_PAUSE_NS;
+    if (rg_path_library("manager", path, sizeof path) != RG_OK) {
+        rg_warn("no questions about the GPU's state can be answered: lib/remote-gpu is not beside bin");
+        return false;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        rg_warn("no questions about the GPU's state can be answered: %s", strerror(errno));
+        return false;
+    }
+    char *arguments[] = {path, (char *)"--driver", (char *)driver, NULL};
+    struct rg_process process = {
+        .path = path, .arguments = arguments, .environment = environ, .fds = {ends[1]}, .n_fds = 1};
+    const enum rg_status status = rg_process_start(&process, &management->pid, why, sizeof why);
+    close(ends[1]);
+    if (status != RG_OK) {
+        close(ends[0]);
+        management->pid = 0;
+        rg_warn("no questions about the GPU's state can be answered: %s", why);
+        return false;
+    }
+    management->socket = ends[0];
+    return true;
+}
+
+static bool ask(struct rg_management *management, const void *question, size_t question_size, void *answer,
+                size_t *answer_size)
+{
+    if (send(management->socket, question, question_size, MSG_NOSIGNAL) != (ssize_t)question_size)
+        return false;
+    const uint64_t deadline = rg_now_ns() + ANSWER_TIMEOUT_MS * 1000000ull;
+    for (;;) {
+        const uint64_t now = rg_now_ns();
+        struct pollfd wait = {.fd = management->socket, .events = POLLIN};
+        const int ready = now < deadline ? poll(&wait, 1, (int)((deadline - now) / 1000000u) + 1) : 0;
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready <= 0) {
+            rg_warn("the driver's management library did not answer within %d s", ANSWER_TIMEOUT_MS / 1000);
+            return false;
+        }
+        const ssize_t got = recv(management->socket, answer, RG_ANSWER_SIZE_MAX, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < (ssize_t)sizeof(uint32_t)) {
+            rg_warn("the process that asks the driver's management library ended unexpectedly");
+            return false;
+        }
+        *answer_size = (size_t)got;
+        return true;
+    }
+}
+
+/* Under lock: a place for an answer, or the one that is kept. */
+static struct rg_management_kept *look(struct rg_management *management, const void *question, size_t size)
+{
+    if (!management->kept)
+        management->kept = calloc(RG_MANAGEMENT_KEPT, sizeof *management->kept);
+    if (!management->kept || size > KEPT_SIZE_MAX)
+        return NULL;
+    for (unsigned i = 0; i < RG_MANAGEMENT_KEPT; i++)
+        if (management->kept[i].question_size == size &&
+            memcmp(management->kept[i].question, question, size) == 0)
+            return &management->kept[i];
+    struct rg_management_kept *kept = &management->kept[management->next++ % RG_MANAGEMENT_KEPT];
+    kept->until_ns = 0;
+    kept->question_size = (uint32_t)size;
+    memcpy(kept->question, question, size);
+    return kept;
+}
+
+static void say(int result, void *answer, size_t *answer_size)
+{
+    const uint32_t word = (uint32_t)result;
+    memcpy(answer, &word, sizeof word);
+    *answer_size = sizeof word;
+}
+
+void rg_management_ask(struct rg_management *management, const char *driver, const void *question,
+                       size_t question_size, void *answer, size_t *answer_size)
+{
+    if (question_size == 0) {
+        say(UNKNOWN, answer, answer_size);
+        return;
+    }
+    pthread_mutex_lock(&management->lock);
+    struct rg_management_kept *kept = look(management, question, question_size);
+    if (kept && rg_now_ns() < kept->until_ns) {
+        memcpy(answer, kept->answer, kept->answer_size);
+        *answer_size = kept->answer_size;
+    } else if (management->pid == 0 && !start(management, driver)) {
+        say(NOT_SUPPORTED, answer, answer_size);
+    } else if (!ask(management, question, question_size, answer, answer_size)) {
+        stop(management);
+        say(UNKNOWN, answer, answer_size);
+    } else if (kept && *answer_size <= KEPT_SIZE_MAX) {
+        memcpy(kept->answer, answer, *answer_size);
+        kept->answer_size = (uint32_t)*answer_size;
+        kept->until_ns = rg_now_ns() + RG_MANAGEMENT_FRESH_NS;
+    }
+    pthread_mutex_unlock(&management->lock);
+}
