@@ -210,7 +210,11 @@ static CUresult gate(uint64_t from_context, CUstream from, uint64_t to_context, 
                           .parts = 3};
     gate->signal = rg_point_create(gate->from, signal_reached, gate);
     gate->hold = gate->signal ? rg_point_create(gate->to, hold_reached, gate) : 0;
-    CUresult status = put_point(from_context, from, gate->signal);
+    rg_calls_together_begin();
+    CUresult status = put_point(from_context, from, gate->signal), hold_status = CUDA_SUCCESS;
+    if (status == CUDA_SUCCESS)
+        hold_status = put_point(to_context, to, gate->hold);
+    rg_calls_together_end();
     if (status != CUDA_SUCCESS) {
         rg_helper_give(helper);
         if (gate->hold)
@@ -218,15 +222,14 @@ static CUresult gate(uint64_t from_context, CUstream from, uint64_t to_context, 
         free(gate);
         return status;
     }
-    status = put_point(to_context, to, gate->hold);
     pthread_mutex_lock(&lock);
-    if (status != CUDA_SUCCESS)
+    if (hold_status != CUDA_SUCCESS)
         gate_done(gate);
     const bool last = gate_done(gate);
     pthread_mutex_unlock(&lock);
     if (last)
         free(gate);
-    return status;
+    return hold_status;
 }
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)

@@ -25,6 +25,7 @@ struct rg_session;
 /* Flags of rg_call_begin and rg_call_allowed. */
 #define RG_CALL_CONTEXT 1u /* needs a current context, which the worker is told of */
 #define RG_CALL_WORK    2u /* the device may touch memory: managed memory that the host holds goes first */
+#define RG_CALL_BLOCKS  4u /* the worker may wait for the device and executes nothing else meanwhile */
 
 struct rg_call {
     struct rg_lane *lane;
@@ -50,6 +51,14 @@ CUresult rg_call_allowed(unsigned flags);
  * goes there, in the owner's context.
  */
 CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t owner);
+/**
+ * Around calls that put records into the streams of two servers, of which one waits for the other (across.c). No call
+ * that blocks is put between them: else a worker could wait, in cuMemFree, for the first record, whose counterpart stands
+ * behind the very call that waits, or behind another one that waits like it on the other server. So each such call waits
+ * only for what is complete. Not to be nested; no lock may be held; no call that blocks may be made in between.
+ */
+void rg_calls_together_begin(void);
+void rg_calls_together_end(void);
 /** Notes that `handle`, which the call creates or finds, belongs to the call's server. */
 void rg_call_owns(const struct rg_call *call, uint64_t handle);
 /** The number that the call's server gives `device`. */

@@ -259,6 +259,19 @@ static unsigned char *append(struct rg_command *command, const struct rg_lane *l
     return at;
 }
 
+/* Held while records that belong together are put into several streams, and while a call that blocks is put. */
+static pthread_mutex_t together = PTHREAD_MUTEX_INITIALIZER;
+
+void rg_calls_together_begin(void)
+{
+    pthread_mutex_lock(&together);
+}
+
+void rg_calls_together_end(void)
+{
+    pthread_mutex_unlock(&together);
+}
+
 CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t owner)
 {
     CUresult status = bind(call, flags, owner);
@@ -283,6 +296,9 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
         if (status != CUDA_SUCCESS)
             return status;
     }
+    const bool blocks = (flags & RG_CALL_BLOCKS) && rg_several_servers();
+    if (blocks)
+        pthread_mutex_lock(&together);
     pthread_mutex_lock(&command->lock);
     while (command->current->bulk || command->current->used + record_size + CONTEXT_RECORD > BATCH_SIZE) {
         pthread_mutex_unlock(&command->lock);
@@ -302,6 +318,8 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     call->size = record_size;
     call->record = append(command, lane, number, record_size);
     call->writer.at = call->record + sizeof(struct rg_record);
+    if (blocks) /* its place is taken */
+        pthread_mutex_unlock(&together);
     if (sharing)
         rg_unified_end_work();
     if (size)

@@ -235,8 +235,8 @@ static void abandon(struct crossing *crossing)
 }
 
 /*
- * All that the workers have to do is put into their streams at once: a worker that waits in a call that must stay in
- * order, such as cuMemFree, executes no further ones meanwhile, but takes answers.
+ * All that the workers have to do is put into their streams at once (rg_calls_together_begin): a worker that waits in a
+ * call that must stay in order, such as cuMemFree, executes no further ones meanwhile, but takes answers.
  */
 static CUresult put_copy(const struct rg_across_copy *copy, CUstream stream)
 {
@@ -259,9 +259,11 @@ static CUresult put_copy(const struct rg_across_copy *copy, CUstream stream)
     if (begun)
         status = rg_across_enter(from_context);
     if (status == CUDA_SUCCESS) {
+        rg_calls_together_begin();
         status = put_source(crossing, copy);
         rg_across_leave();
         status = put_pulls(crossing, copy, detour.stream, status);
+        rg_calls_together_end();
     } else {
         abandon(crossing);
     }

@@ -91,7 +91,8 @@ def op_declaration(operation):
 
 
 def flags(operation):
-    words = [word for word, on in [("RG_CALL_CONTEXT", operation.needs_context), ("RG_CALL_WORK", "work" in operation.flags)] if on]
+    words = [word for word, on in [("RG_CALL_CONTEXT", operation.needs_context), ("RG_CALL_WORK", "work" in operation.flags),
+                                ("RG_CALL_BLOCKS", "blocks" in operation.flags)] if on]
     return " | ".join(words) or "0"
 
 
