@@ -3,6 +3,7 @@
  * Nothing in it depends on whether the devices can reach each other.
  */
 #include <cuda.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +242,60 @@ static void destroy(void)
     TELL(cuDevicePrimaryCtxRelease_v2(0));
 }
 
+/* Copies from a device to the other, again and again, in a stream of either. */
+static void *copier(void *argument)
+{
+    const int device = argument != NULL;
+    CUdeviceptr from = 0, to = 0;
+    CUstream stream = NULL;
+    size_t failed = cuCtxSetCurrent(contexts[device]) != CUDA_SUCCESS;
+    failed += cuMemAlloc_v2(&from, SIZE) != CUDA_SUCCESS;
+    failed += cuMemsetD32_v2(from, 77, SIZE / 4) != CUDA_SUCCESS;
+    failed += cuCtxSetCurrent(contexts[1 - device]) != CUDA_SUCCESS;
+    failed += cuMemAlloc_v2(&to, SIZE) != CUDA_SUCCESS;
+    for (int i = 0; i < 40; i++) {
+        failed += cuCtxSetCurrent(contexts[i % 2]) != CUDA_SUCCESS;
+        failed += cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS;
+        failed += cuMemcpyPeerAsync(to, contexts[1 - device], from, contexts[device], SIZE / 8, stream) !=
+                  CUDA_SUCCESS;
+        failed += cuStreamSynchronize(stream) != CUDA_SUCCESS;
+        failed += cuStreamDestroy_v2(stream) != CUDA_SUCCESS;
+    }
+    failed += cuMemFree_v2(from) != CUDA_SUCCESS;
+    failed += cuMemFree_v2(to) != CUDA_SUCCESS;
+    return (void *)failed;
+}
+
+/* Frees memory of a device, which waits for what the device has to do. */
+static void *freer(void *argument)
+{
+    const int device = argument != NULL;
+    size_t failed = cuCtxSetCurrent(contexts[device]) != CUDA_SUCCESS;
+    for (int i = 0; i < 80; i++) {
+        CUdeviceptr piece = 0;
+        failed += cuMemAlloc_v2(&piece, 4096) != CUDA_SUCCESS;
+        failed += cuMemFree_v2(piece) != CUDA_SUCCESS;
+    }
+    return (void *)failed;
+}
+
+/* What threads do on one device must not keep the other from what the first waits for. */
+static void crowd(void)
+{
+    pthread_t threads[6];
+    void *(*const work[])(void *) = {copier, freer, copier};
+    for (size_t i = 0; i < 6; i++)
+        if (pthread_create(&threads[i], NULL, work[i / 2], i % 2 ? threads : NULL))
+            exit(1);
+    size_t failed = 0;
+    for (size_t i = 0; i < 6; i++) {
+        void *result = NULL;
+        pthread_join(threads[i], &result);
+        failed += (size_t)result;
+    }
+    printf("--- threads that copy and free: %zu calls failed\n", failed);
+}
+
 int main(void)
 {
     int count = 0;
@@ -263,6 +318,7 @@ int main(void)
         mappings(i);
     }
     library();
+    crowd();
     destroy();
     free(host);
     return 0;
