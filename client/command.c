@@ -327,12 +327,40 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     return CUDA_SUCCESS;
 }
 
+/* Sends the call and waits for its reply; returns what became of this very call. */
+static CUresult wait_for_reply(struct rg_call *call)
+{
+    struct rg_session *session = call->session;
+    struct rg_command *command = &session->command;
+    struct rg_waiter *waiter = &call->lane->waiter;
+    const uint32_t token = rg_lane_token(call->lane);
+    memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
+    rg_receiver_prepare(session, waiter, token);
+    session->stats.round_trips++;
+    pthread_mutex_unlock(&command->lock);
+    const uint64_t began = rg_now_ns();
+    rg_command_flush(session);
+    rg_receiver_wait(session, waiter);
+    atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
+    call->reply = rg_reader_of(waiter->output, waiter->size);
+    CUresult result = waiter->result;
+    if (rg_error_is_sticky(result))
+        atomic_store(&rg_contexts_suspect, true);
+    if (result == CUDA_SUCCESS)
+        rg_unified_settle();
+    return result;
+}
+
+/*
+ * A call that is only posted returns nobody else's error, with and without the optimisation: its caller undoes what it
+ * registered for a record that failed, and must not where the worker has taken it.
+ */
 CUresult rg_call_post(struct rg_call *call)
 {
     struct rg_session *session = call->session;
     struct rg_command *command = &session->command;
     if (!rg_optimise[RG_OPT_ASYNC]) {
-        CUresult status = rg_call_wait(call);
+        CUresult status = wait_for_reply(call);
         rg_call_done(call);
         return status;
     }
@@ -365,7 +393,7 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
         rg_command_flush(
             session); /* by this thread or one before it: when the send lock was ours, the batch has left */
     } else {
-        result = rg_call_wait(call);
+        result = wait_for_reply(call);
         rg_call_done(call);
     }
     if (status == RG_ERR_FAULT)
@@ -387,27 +415,8 @@ void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height
 
 CUresult rg_call_wait(struct rg_call *call)
 {
-    struct rg_session *session = call->session;
-    struct rg_command *command = &session->command;
-    struct rg_waiter *waiter = &call->lane->waiter;
-    const uint32_t token = rg_lane_token(call->lane);
-    memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
-    rg_receiver_prepare(session, waiter, token);
-    session->stats.round_trips++;
-    pthread_mutex_unlock(&command->lock);
-    const uint64_t began = rg_now_ns();
-    rg_command_flush(session);
-    rg_receiver_wait(session, waiter);
-    atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
-    call->reply = rg_reader_of(waiter->output, waiter->size);
-    CUresult result = waiter->result;
-    if (rg_error_is_sticky(result))
-        atomic_store(&rg_contexts_suspect, true);
-    if (result == CUDA_SUCCESS) {
-        result = rg_session_take_latched(session);
-        rg_unified_settle();
-    }
-    return result;
+    CUresult result = wait_for_reply(call);
+    return result == CUDA_SUCCESS ? rg_session_take_latched(call->session) : result;
 }
 
 void rg_call_done(struct rg_call *call)
