@@ -89,7 +89,7 @@ EXPORT int nvmlDeviceGetP2PStatus(void *device, void *second, int which, int *st
 EXPORT int nvmlDeviceGetFieldValues(void *device, int count, struct field *fields);
 EXPORT int nvmlDeviceGetEccMode(void *device, int *now, int *next);
 EXPORT int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *out);
-EXPORT int nvmlDeviceGetPowerUsage(void *device, unsigned *out);
+EXPORT int nvmlDeviceGetIrqNum(void *device, unsigned *out);
 EXPORT int nvmlDeviceGetFanSpeed(void *device, unsigned *out);
 EXPORT int nvmlDeviceGetComputeMode(void *device, int *mode);
 
@@ -152,7 +152,7 @@ int nvmlDeviceGetSamples(void *device, int kind, unsigned long long since, int *
 
 int nvmlDeviceGetTopologyCommonAncestor(void *device, void *second, int *level)
 {
-    *level = (int)(10 * number_of(device) + number_of(second));
+    *level = 10 * (int)(2 * number_of(second) - number_of(device)); /* 10, 20, … are levels */
     return SUCCESS;
 }
 
@@ -187,7 +187,7 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *out)
     return SUCCESS;
 }
 
-int nvmlDeviceGetPowerUsage(void *device, unsigned *out)
+int nvmlDeviceGetIrqNum(void *device, unsigned *out)
 {
     (void)device;
     (void)out;

@@ -5,6 +5,7 @@ software device. Their worker is a program that fails: nothing may need a sessio
 sessions together.
 """
 
+import importlib.util
 import json
 import os
 import shutil
@@ -430,7 +431,7 @@ out["by serial"] = handle_by("nvmlDeviceGetHandleBySerial", "SERIAL-2").value ==
         self.assertEqual(out, {
             "temperature": [52, 62], "structure": -47, "version": 25, "rates": [20, 7], "serial": "SERIAL-2",
             "short": 7, "inforom": "2.3", "length": [7, 3], "clocks": [3, [1010, 1011, 1012, 9, 9]],
-            "samples": [7, 2, [1 << 40, 2, 1, 1]], "two devices": [12, 213],
+            "samples": [7, 2, [1 << 40, 2, 1, 1]], "two devices": [30, 213],
             "fields": [[0, 5002], [3, 99002], [0, 7022]], "ecc": [1, 0], "by serial": True})
 
     def test_what_is_wrong(self):
@@ -459,7 +460,7 @@ out["untouched"] = n.value
         self.addCleanup(server.stop)
         out, _ = user(self.DEFINE + """
 n = ctypes.c_uint()
-out["crash"] = library.nvmlDeviceGetPowerUsage(one, ctypes.byref(n))
+out["crash"] = library.nvmlDeviceGetIrqNum(one, ctypes.byref(n))
 time.sleep(1.1)
 out["after"] = number("nvmlDeviceGetTemperature", one, 0)
 """, server.address)
@@ -497,7 +498,7 @@ out["level"] = library.nvmlDeviceGetTopologyCommonAncestor(handle(0), handle(3),
 out["peers"] = number("nvmlDeviceGetP2PStatus", handle(0), handle(3), 0)
 out["same"] = number("nvmlDeviceGetTopologyCommonAncestor", handle(2), handle(3))
 """, REMOTE_GPU_SERVER="%s,%s" % (self.address, other.address))
-        self.assertEqual(out, {"serials": ["SERIAL-1", "SERIAL-2"] * 2, "level": 3, "peers": 6, "same": 12})
+        self.assertEqual(out, {"serials": ["SERIAL-1", "SERIAL-2"] * 2, "level": 3, "peers": 6, "same": 30})
 
     def test_a_server_that_is_gone(self):
         server = Server(os.path.join(TREE, "libcuda.so.1"))
@@ -748,6 +749,42 @@ out["found"] = handle_by("nvmlDeviceGetHandleByPciBusId", pci(d).bus_id.decode()
         self.assertEqual(out["driver"], "%d.%d" % (out["cuda"] // 1000, out["cuda"] % 1000 // 10))
         self.assertEqual((out["total"], out["sum"]), (device["memory_total"], device["memory_total"]))
         self.assertTrue(out["found"])
+
+
+class Tools(Case):
+    """Programs of others, where they are installed."""
+
+    def under(self, *command):
+        return start([os.path.join(STAGE, "bin", "remote-gpu"), "run", "-s", self.address, "--", *command], **PRELOAD)
+
+    @unittest.skipUnless(shutil.which("nvidia-smi"), "nvidia-smi is not installed")
+    def test_nvidia_smi(self):
+        listed = self.under("nvidia-smi", "-L")
+        self.assertEqual(listed.returncode, 0, listed.stdout + listed.stderr)
+        self.assertRegex(listed.stdout, r"(?s)GPU 0: Fake GPU 0.*GPU 1: Fake GPU 1")
+        asked = self.under("nvidia-smi", "--query-gpu=temperature.gpu,utilization.gpu,serial", "--format=csv,noheader")
+        self.assertEqual(asked.stdout, "50, 10 %, SERIAL-1\n60, 20 %, SERIAL-2\n", asked.stderr)
+        self.assertEqual(self.under("nvidia-smi").returncode, 0)
+
+    @unittest.skipUnless(importlib.util.find_spec("pynvml"), "nvidia-ml-py is not installed")
+    @in_python
+    def test_pynvml(self):
+        result = self.under(sys.executable, "-c", """
+import pynvml as n
+n.nvmlInit()
+for i in range(n.nvmlDeviceGetCount()):
+    d = n.nvmlDeviceGetHandleByIndex(i)
+    print(n.nvmlDeviceGetSerial(d), n.nvmlDeviceGetTemperature(d, 0), n.nvmlDeviceGetUtilizationRates(d).gpu,
+          n.nvmlDeviceGetSupportedGraphicsClocks(d, 100), [f.value.ullVal for f in n.nvmlDeviceGetFieldValues(d, [5])],
+          n.nvmlDeviceGetSamples(d, 6, 40)[0], n.nvmlDeviceGetEccMode(d))
+try:
+    n.nvmlDeviceSetPersistenceMode(d, 1)
+except n.NVMLError_NoPermission:
+    print("refused")
+""")
+        self.assertEqual(result.stdout.count("SERIAL-"), 2, result.stderr)
+        self.assertIn("SERIAL-2 60 20 [120, 121, 122] [5002]", result.stdout)
+        self.assertRegex(result.stdout, "refused\n$")
 
 
 class Threads(Case):
