@@ -50,6 +50,7 @@ struct rg_module {
     uint64_t context;
     uint64_t library;                    /* of cuLibraryGetModule; else 0 */
     struct rg_found_function *functions; /* found so far, by name */
+    struct rg_found_function *textures, *surfaces; /* references found so far, by name */
 };
 
 struct rg_library {
@@ -84,6 +85,12 @@ struct rg_array {
     bool level; /* of a mipmapped array, with which it ends */
 };
 
+/** A texture or surface reference. */
+struct rg_texref {
+    bool own;               /* made by cuTexRefCreate */
+    uint64_t array, mipmap; /* what it is bound to, if it is one of these */
+};
+
 struct rg_mipmap {
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
     size_t texel_size;
@@ -109,6 +116,7 @@ struct rg_shadow {
         struct rg_allocation allocation;
         struct rg_array array;
         struct rg_mipmap mipmap;
+        struct rg_texref texref;
         struct rg_link *link; /* client/link.c */
     };
 };

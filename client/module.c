@@ -104,6 +104,8 @@ CUresult cuModuleUnload(CUmodule hmod)
     status = rg_op_cuModuleUnload(hmod);
     rg_found_lock();
     rg_found_free(&shadow->module.functions, RG_KIND_FUNCTION);
+    rg_found_free(&shadow->module.textures, RG_KIND_TEXREF);
+    rg_found_free(&shadow->module.surfaces, RG_KIND_SURFREF);
     rg_found_unlock();
     rg_handle_delete(RG_KIND_MODULE, (uint64_t)hmod);
     return status;

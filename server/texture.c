@@ -1,4 +1,4 @@
-/* texture.c - texture and surface objects: the resource's array comes as a handle beside its description. */
+/* texture.c - texture and surface objects and references: the resource's array comes as a handle beside its description. */
 #include "generated/server/serve.h"
 
 CUresult rg_serve_rgTexObjectCreate(struct rg_job *job, const CUDA_RESOURCE_DESC *resource, CUarray array,
@@ -46,4 +46,16 @@ CUresult rg_serve_rgSurfObjectCreate(struct rg_job *job, CUarray array, unsigned
         return CUDA_ERROR_INVALID_HANDLE;
     return rg_driver.cuSurfObjectCreate ? rg_driver.cuSurfObjectCreate(object, &resource)
                                         : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_serve_rgTexRefSetAddress(struct rg_job *job, CUtexref reference, CUdeviceptr address, size_t size,
+                                     unsigned int aligned, size_t *offset)
+{
+    (void)job;
+    *offset = 0;
+    if (!reference)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return rg_driver.cuTexRefSetAddress_v2
+               ? rg_driver.cuTexRefSetAddress_v2(aligned ? NULL : offset, reference, address, size)
+               : CUDA_ERROR_NOT_SUPPORTED;
 }

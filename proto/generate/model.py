@@ -16,7 +16,8 @@ HANDLES = {
     "CUcontext": "CONTEXT", "CUstream": "STREAM", "CUevent": "EVENT", "CUmodule": "MODULE", "CUlibrary": "LIBRARY",
     "CUmemGenericAllocationHandle": "ALLOCATION",
     "CUkernel": "KERNEL", "CUfunction": "FUNCTION", "CUmemoryPool": "POOL", "CUlinkState": "LINK",
-    "CUarray": "ARRAY", "CUmipmappedArray": "MIPMAP", "CUgraphExec": "GRAPH", "CUgreenCtx": "GREEN", "CUdevResourceDesc": "RESOURCES",
+    "CUarray": "ARRAY", "CUmipmappedArray": "MIPMAP",
+    "CUtexref": "TEXREF", "CUsurfref": "SURFREF", "CUgraphExec": "GRAPH", "CUgreenCtx": "GREEN", "CUdevResourceDesc": "RESOURCES",
 }
 # C types passed by value: how they travel. Enumerations (any other CU* type) travel as u32.
 SCALARS = {

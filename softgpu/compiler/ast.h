@@ -71,6 +71,7 @@ struct sg_ast_variable {
     bool is_array;
     uint64_t count; /* elements; 0 for name[] */
     bool managed;
+    uint8_t reference; /* enum sg_reference */
     struct sg_slice name;
     struct sg_ast_initial *initial;
 };

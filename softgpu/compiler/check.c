@@ -50,6 +50,7 @@ struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast
     var->linkage = ast->linkage;
     var->initial = ast->initial;
     var->managed = ast->managed;
+    var->reference = ast->reference;
     var->function = function;
     var->align = ast->align != 0 ? ast->align : element == 0 ? 1 : element;
     var->unsized = ast->is_array && ast->count == 0;
@@ -60,6 +61,8 @@ struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast
         fail_at(checker, ast->line, "variable is too large:", ast->name);
     if (var->unsized && ast->linkage != SG_LINKAGE_EXTERN)
         fail_at(checker, ast->line, "only .extern arrays can be without a size:", ast->name);
+    if (ast->reference && (ast->space != SG_SPACE_GLOBAL || ast->is_array || ast->initial != NULL))
+        fail_at(checker, ast->line, "references are .global, single and without initial values here:", ast->name);
     if (ast->initial != NULL && ast->space != SG_SPACE_GLOBAL && ast->space != SG_SPACE_CONST)
         fail_at(checker, ast->line, "only .global and .const variables can have initial values:", ast->name);
     return var;

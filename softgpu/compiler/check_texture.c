@@ -1,7 +1,7 @@
 /*
  * check_texture.c - instructions on textures and surfaces, which have a grammar of their own: a geometry among the
- * modifiers, and coordinates inside of the brackets. Objects are 64-bit handles in registers (what CUDA calls texture
- * and surface objects); variables of type .texref, .surfref and .samplerref are not known.
+ * modifiers, and coordinates inside of the brackets. Objects are 64-bit handles: in registers (what CUDA calls texture
+ * and surface objects) or in variables of type .texref and .surfref. Samplers of their own (.samplerref) are not known.
  *
  * The instruction that comes out has, whatever it is, the operands: handle, coordinates (a vector), then values: the
  * result of a load, what a store writes. Fetches may have more, vectors all: the level or both gradients, then an offset.
@@ -130,9 +130,14 @@ static void check_place(struct reading *r, const struct sg_ast_operand *written,
     struct sg_ast_operand handle = *written;
     handle.n_items = 0;
     sg_check_operand(r->checker, &handle, &operands[0]);
-    if (operands[0].kind != SG_OPERAND_REG)
-        sg_check_fail(r->checker, "only handles in registers are supported (texture and surface objects)");
-    sg_check_type(r->checker, &operands[0], SG_B64, false, false);
+    if (operands[0].kind == SG_OPERAND_VAR) {
+        if (operands[0].var->reference == SG_REFERENCE_NONE)
+            sg_check_fail(r->checker, "the variable is no reference to a texture or surface");
+    } else {
+        if (operands[0].kind != SG_OPERAND_REG)
+            sg_check_fail(r->checker, "a handle in a register or a reference is wanted");
+        sg_check_type(r->checker, &operands[0], SG_B64, false, false);
+    }
     if (type == SG_TYPE_NONE) {
         if (written->n_items != 0)
             sg_check_fail(r->checker, "coordinates are not wanted here");

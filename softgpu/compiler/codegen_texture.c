@@ -94,6 +94,13 @@ static LLVMValueRef find_texture(struct sg_codegen *gen, LLVMValueRef handle)
     return LLVMBuildCall2(B, type, function, &handle, 1, "");
 }
 
+static void set_invariant(struct sg_codegen *gen, LLVMValueRef load)
+{
+    const unsigned invariant = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
+    LLVMSetMetadata(load, invariant,
+                    LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
+}
+
 /* A fetch by a function of the texture. False: it has none for this operation. */
 static bool gen_direct(struct sg_codegen *gen, LLVMValueRef handle)
 {
@@ -124,9 +131,7 @@ static bool gen_direct(struct sg_codegen *gen, LLVMValueRef handle)
     const size_t table = integer ? offsetof(struct sg_texture, fetch) : offsetof(struct sg_texture, sample);
     LLVMValueRef place = element(gen, texture, (uint32_t)(table + (dimensions - 1) * sizeof(void *)));
     LLVMValueRef function = LLVMBuildLoad2(B, gen->pointer, place, "");
-    const unsigned invariant = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
-    LLVMSetMetadata(function, invariant,
-                    LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
+    set_invariant(gen, function);
     LLVMValueRef texel = LLVMBuildCall2(B, LLVMFunctionType(result, types, 6, 0), function, arguments, 6, "");
     LLVMAddCallSiteAttribute(
         texel, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
@@ -144,7 +149,14 @@ static bool gen_direct(struct sg_codegen *gen, LLVMValueRef handle)
 
 static LLVMValueRef handle_of(struct sg_codegen *gen)
 {
-    return sg_gen_read(gen, &gen->insn->operands[0], SG_B64);
+    const struct sg_operand *operand = &gen->insn->operands[0];
+    LLVMValueRef value = sg_gen_read(gen, operand, SG_B64);
+    if (operand->kind != SG_OPERAND_VAR)
+        return value;
+    /* a reference: what is bound does not change while a kernel runs */
+    value = LLVMBuildLoad2(B, gen->i64, LLVMBuildIntToPtr(B, value, gen->pointer, ""), "");
+    set_invariant(gen, value);
+    return value;
 }
 
 bool sg_gen_texture(struct sg_codegen *gen)

@@ -57,6 +57,7 @@ struct sg_variable {
     bool constant; /* .const */
     bool external; /* .extern: no definition here */
     bool managed;  /* .attribute(.managed): the host addresses it too */
+    uint8_t reference; /* enum sg_reference */
     bool visible;  /* .visible / .weak / .common: found by cuModuleGetGlobal */
 };
 

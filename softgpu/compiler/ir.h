@@ -24,6 +24,7 @@ struct sg_var {
     struct sg_function *function; /* whose it is; NULL at module scope */
     bool unsized;                 /* extern .shared x[]: the dynamic part */
     bool managed;
+    uint8_t reference; /* enum sg_reference: its content is the handle of an object */
     uint32_t index;   /* among the function's variables of its kind; for params their number */
     bool is_return;   /* a .param that returns a value */
     bool by_register; /* a formal declared in .reg space */

@@ -234,6 +234,11 @@ void sg_parse_variable_head(struct sg_parser *parser, struct sg_ast_variable *va
             parse_attributes(parser, variable);
             parser->has_ahead = true; /* the loop's step: look at the current token again */
             parser->ahead = parser->token;
+        } else if (sg_slice_is(word, "texref") || sg_slice_is(word, "surfref")) {
+            variable->type = SG_B64;
+            variable->reference = sg_slice_is(word, "texref") ? SG_REFERENCE_TEXTURE : SG_REFERENCE_SURFACE;
+            sg_parser_advance(parser);
+            break;
         } else if (sg_type_from_name(word) != SG_TYPE_NONE) {
             variable->type = sg_type_from_name(word);
             sg_parser_advance(parser);

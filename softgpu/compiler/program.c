@@ -125,6 +125,7 @@ static void describe(struct sg_program *program)
             .constant = var->space == SG_SPACE_CONST,
             .external = var->linkage == SG_LINKAGE_EXTERN,
             .managed = var->managed,
+            .reference = var->reference,
             .visible = var->function == NULL,
         };
     }

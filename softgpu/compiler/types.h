@@ -93,4 +93,7 @@ enum sg_space {
 /** SG_SPACE_NONE if the word names no state space. */
 enum sg_space sg_space_from_name(struct sg_slice name);
 
+/** Variables that are references: .texref and .surfref. They hold the handle of a texture or surface object. */
+enum sg_reference { SG_REFERENCE_NONE, SG_REFERENCE_TEXTURE, SG_REFERENCE_SURFACE };
+
 #endif

@@ -49,6 +49,8 @@ enum sg_kind {
     SG_KIND_POOL,
     SG_KIND_ARRAY,
     SG_KIND_MIPMAP,
+    SG_KIND_TEXREF,
+    SG_KIND_SURFREF,
     SG_KIND_LINK,
     SG_KIND_ALLOCATION,
 };

@@ -140,7 +140,7 @@ CUresult sg_module_variable(const struct sg_module *module, const char *name, CU
     const struct sg_variable *found = NULL;
     for (uint32_t i = 0; i < module->image->n_variables; i++) {
         const struct sg_variable *v = sg_program_variable(module->image->program, i);
-        if (v->external || strcmp(v->name, name) != 0 || (found != NULL && !v->visible))
+        if (v->external || v->reference != SG_REFERENCE_NONE || strcmp(v->name, name) != 0 || (found != NULL && !v->visible))
             continue;
         found = v;
         if (address != NULL)
@@ -149,6 +149,18 @@ CUresult sg_module_variable(const struct sg_module *module, const char *name, CU
             *size = v->size;
     }
     return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+enum sg_reference sg_module_reference(const struct sg_module *module, const char *name, CUdeviceptr *address)
+{
+    for (uint32_t i = 0; i < module->image->n_variables; i++) {
+        const struct sg_variable *v = sg_program_variable(module->image->program, i);
+        if (v->external || v->reference == SG_REFERENCE_NONE || strcmp(v->name, name) != 0)
+            continue;
+        *address = module->addresses[i];
+        return (enum sg_reference)v->reference;
+    }
+    return SG_REFERENCE_NONE;
 }
 
 /* --- life of a module --- */
@@ -223,6 +235,7 @@ bool sg_module_destroy(struct sg_module *module)
     if (!sg_handle_remove(module, SG_KIND_MODULE))
         return false;
     list_remove(module);
+    sg_references_end(module);
     for (uint32_t i = 0; module->functions != NULL && i < module->image->n_kernels; i++)
         if (module->functions[i] != NULL && sg_handle_remove(module->functions[i], SG_KIND_FUNCTION))
             sg_release(&module->functions[i]->object);

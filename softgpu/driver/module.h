@@ -9,6 +9,7 @@
 #define SG_MODULE_H
 
 #include "softgpu/compiler/compiler.h"
+#include "softgpu/compiler/types.h"
 #include "softgpu/driver/driver.h"
 
 struct sg_library;
@@ -67,6 +68,7 @@ struct sg_module {
     uint64_t variables;         /* base of the memory of all variables but managed ones, 0 if none */
     uint64_t managed;           /* of those that are managed */
     uint64_t *addresses;        /* by variable */
+    struct sg_texref *references; /* to textures and surfaces, that were asked for */
     struct sg_function **functions;
     struct sg_module *next; /* in context->modules */
 };
@@ -130,5 +132,10 @@ void sg_settings_init(struct sg_settings *settings, const struct sg_kernel *kern
 struct sg_settings *sg_kernel_settings(struct sg_library *library, size_t index, int device);
 /** Starts loading a module of a fat binary wrapper, for the runtime's export tables. */
 CUresult sg_module_load(const void *data, CUmodule *out);
+
+/** What kind of reference the variable of a name is, and its address. */
+enum sg_reference sg_module_reference(const struct sg_module *module, const char *name, CUdeviceptr *address);
+/** Ends the references of a module that ends (texref.c). */
+void sg_references_end(struct sg_module *module);
 
 #endif

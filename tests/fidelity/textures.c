@@ -32,33 +32,38 @@
     "st.global.v4.f32 [%b], {%r1, %r2, %r3, %r4};\nret;\n}\n"
 #define R "{%r1, %r2, %r3, %r4}"
 
-static const char *ptx = ".version 6.0\n.target sm_50\n.address_size 64\n" KERNEL("f1", "tex.1d.v4.f32.f32 " R
-                                                                                        ", [%t, {%c0}];\n")
-    KERNEL("f2", "tex.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}];\n") KERNEL(
-        "f3", "tex.3d.v4.f32.f32 " R ", [%t, {%c0, %c1, %c2, %c2}];\n") KERNEL("fa1", "tex.a1d.v4.f32.f32 " R
-                                                                                      ", [%t, {%k1, %c0}];\n")
-        KERNEL("fa2", "tex.a2d.v4.f32.f32 " R ", [%t, {%k2, %c0, %c1, %c1}];\n") KERNEL(
-            "fc", "tex.cube.v4.f32.f32 " R ", [%t, {%c0, %c1, %c2, %c2}];\n")
-            KERNEL("i2", "tex.2d.v4.f32.s32 " R ", [%t, {%k0, %k1}];\n") KERNEL(
-                "o2", "tex.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}], {1, -1};\n")
-                KERNEL("l2", "tex.level.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}], %c4;\n") KERNEL(
-                    "la2", "tex.level.a2d.v4.f32.f32 " R ", [%t, {%k2, %c0, %c1, %c1}], %c4;\n")
-                    KERNEL("l3", "tex.level.3d.v4.f32.f32 " R ", [%t, {%c0, %c1, %c2, %c2}], %c4;\n") KERNEL(
-                        "g2", "tex.grad.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}], {%c4, %c5}, {%c6, %c7};\n")
-                        KERNEL("g3",
-                               "tex.grad.3d.v4.f32.f32 " R
-                               ", [%t, {%c0, %c1, %c2, %c2}], {%c4, %c5, %c5, %c5}, {%c6, %c7, %c7, %c7};\n")
-                            KERNEL("gather", "tld4.g.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}];\n") KERNEL(
-                                "query",
-                                "txq.width.b32 %n1, [%t]; txq.height.b32 %n2, [%t]; "
-                                "txq.num_mipmap_levels.b32 %n3, [%t];\n"
-                                "cvt.rzi.u32.f32 %n4, %c0; txq.level.width.b32 %n4, [%t], %n4;\n"
-                                "cvt.rn.f32.u32 %r1, %n1; cvt.rn.f32.u32 %r2, %n2; cvt.rn.f32.u32 %r3, %n3;\n"
-                                "cvt.rn.f32.u32 %r4, %n4;\n")
-                                KERNEL("swrite",
-                                       "suld.b.2d.v4.b32.zero {%r1, %r2, %r3, %r4}, [%t, {%k0, %k1}];\n"
-                                       "add.f32 %r1, %r1, 0f3F800000;\n"
-                                       "sust.b.2d.v4.b32.zero [%t, {%k0, %k1}], {%r1, %r2, %r3, %r4};\n");
+/* clang-format off */
+static const char *ptx =
+    ".version 6.0\n.target sm_50\n.address_size 64\n"
+    ".global .texref image;\n.visible .global .surfref screen;\n"
+    KERNEL("f1", "tex.1d.v4.f32.f32 " R ", [%t, {%c0}];\n")
+    KERNEL("f2", "tex.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}];\n")
+    KERNEL("f3", "tex.3d.v4.f32.f32 " R ", [%t, {%c0, %c1, %c2, %c2}];\n")
+    KERNEL("fa1", "tex.a1d.v4.f32.f32 " R ", [%t, {%k1, %c0}];\n")
+    KERNEL("fa2", "tex.a2d.v4.f32.f32 " R ", [%t, {%k2, %c0, %c1, %c1}];\n")
+    KERNEL("fc", "tex.cube.v4.f32.f32 " R ", [%t, {%c0, %c1, %c2, %c2}];\n")
+    KERNEL("i2", "tex.2d.v4.f32.s32 " R ", [%t, {%k0, %k1}];\n")
+    KERNEL("o2", "tex.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}], {1, -1};\n")
+    KERNEL("l2", "tex.level.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}], %c4;\n")
+    KERNEL("la2", "tex.level.a2d.v4.f32.f32 " R ", [%t, {%k2, %c0, %c1, %c1}], %c4;\n")
+    KERNEL("l3", "tex.level.3d.v4.f32.f32 " R ", [%t, {%c0, %c1, %c2, %c2}], %c4;\n")
+    KERNEL("g2", "tex.grad.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}], {%c4, %c5}, {%c6, %c7};\n")
+    KERNEL("g3", "tex.grad.3d.v4.f32.f32 " R
+                 ", [%t, {%c0, %c1, %c2, %c2}], {%c4, %c5, %c5, %c5}, {%c6, %c7, %c7, %c7};\n")
+    KERNEL("gather", "tld4.g.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}];\n")
+    KERNEL("query", "txq.width.b32 %n1, [%t]; txq.height.b32 %n2, [%t]; txq.num_mipmap_levels.b32 %n3, [%t];\n"
+                    "cvt.rzi.u32.f32 %n4, %c0; txq.level.width.b32 %n4, [%t], %n4;\n"
+                    "cvt.rn.f32.u32 %r1, %n1; cvt.rn.f32.u32 %r2, %n2; cvt.rn.f32.u32 %r3, %n3;\n"
+                    "cvt.rn.f32.u32 %r4, %n4;\n")
+    /* by references */
+    KERNEL("byref", "tex.2d.v4.f32.f32 " R ", [image, {%c0, %c1}];\n")
+    KERNEL("bylevel", "tex.level.2d.v4.f32.f32 " R ", [image, {%c0, %c1}], %c4;\n")
+    KERNEL("bysurf", "suld.b.2d.b32.trap %r1, [screen, {%k0, %k1}];\n"
+                     "mov.f32 %r2, %r1; mov.f32 %r3, %r1; mov.f32 %r4, %r1;\n")
+    KERNEL("swrite", "suld.b.2d.v4.b32.zero {%r1, %r2, %r3, %r4}, [%t, {%k0, %k1}];\n"
+                     "add.f32 %r1, %r1, 0f3F800000;\n"
+                     "sust.b.2d.v4.b32.zero [%t, {%k0, %k1}], {%r1, %r2, %r3, %r4};\n");
+/* clang-format on */
 
 static CUmodule module;
 static CUdeviceptr in, out;
@@ -382,6 +387,123 @@ static void batches(void)
     TRY(cuArrayGetPlane(&array, other, 0));
 }
 
+/* Fetches by references: no object is passed. */
+static void references(void)
+{
+    CUtexref image = NULL, again = NULL, own = NULL, none = NULL;
+    CUsurfref screen = NULL;
+    CUarray array = make(8, 4, 0, 1, CUDA_ARRAY3D_SURFACE_LDST), got = NULL;
+    CUmipmappedArray mipmap = NULL, got_mipmap = NULL;
+    CUarray level;
+    CUDA_ARRAY3D_DESCRIPTOR d = {16, 8, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+    CUDA_ARRAY_DESCRIPTOR pitched = {8, 4, CU_AD_FORMAT_FLOAT, 1};
+    CUdeviceptr memory, address = 0;
+    CUfilter_mode filter;
+    CUaddress_mode mode;
+    CUarray_format format;
+    size_t offset = 9;
+    int channels, anisotropy;
+    unsigned flags;
+    float least, most, bias, color[4] = {5, 6, 7, 8};
+    static const float at[3][8] = {{2.5f, 1.5f}, {3, 2}, {-5, 1.5f}};
+    TRY(cuModuleGetTexRef(NULL, module, "image"));
+    TRY(cuModuleGetTexRef(&image, module, NULL));
+    TRY(cuModuleGetTexRef(&image, NULL, "image"));
+    TRY(cuModuleGetTexRef(&image, module, "nothing"));
+    TRY(cuModuleGetTexRef(&image, module, "screen"));
+    TRY(cuModuleGetSurfRef(&screen, module, "image"));
+    TRY(cuModuleGetGlobal_v2(&address, &offset, module, "image"));
+    TRY(cuModuleGetTexRef(&image, module, "image"));
+    TRY(cuModuleGetTexRef(&again, module, "image"));
+    printf("the same: %d\n", image == again);
+    TRY(cuModuleGetSurfRef(&screen, module, "screen"));
+
+    TRY(cuTexRefGetArray(&got, image));
+    TRY(cuTexRefSetArray(image, array, 0));
+    TRY(cuTexRefSetArray(image, NULL, CU_TRSA_OVERRIDE_FORMAT));
+    TRY(cuTexRefSetArray(none, array, CU_TRSA_OVERRIDE_FORMAT));
+    TRY(cuTexRefSetArray(image, array, CU_TRSA_OVERRIDE_FORMAT));
+    TRY(cuTexRefSetAddressMode(image, 0, CU_TR_ADDRESS_MODE_CLAMP));
+    TRY(cuTexRefSetAddressMode(image, 1, CU_TR_ADDRESS_MODE_CLAMP));
+    TRY(cuTexRefSetAddressMode(image, 3, CU_TR_ADDRESS_MODE_CLAMP));
+    TRY(cuTexRefGetArray(&got, image));
+    printf("bound: %d\n", got == array);
+    fetch("byref", 0, 3, at, (const float[]){12, 23, 10});
+    TRY(cuTexRefSetFilterMode(image, CU_TR_FILTER_MODE_LINEAR));
+    fetch("byref", 0, 3, at, (const float[]){12, 17.5f, 10});
+    TRY(cuTexRefSetAddressMode(image, 0, CU_TR_ADDRESS_MODE_BORDER));
+    TRY(cuTexRefSetBorderColor(image, color));
+    TRY(cuTexRefSetBorderColor(image, NULL));
+    fetch("byref", 0, 3, at, (const float[]){12, 17.5f, 5});
+    TRY(cuTexRefGetFormat(&format, &channels, image));
+    TRY(cuTexRefGetFilterMode(&filter, image));
+    TRY(cuTexRefGetAddressMode(&mode, image, 0));
+    printf("%d %d %d %d\n", (int)format, channels, (int)filter, (int)mode);
+    memset(color, 0, sizeof color);
+    TRY(cuTexRefGetBorderColor(color, image));
+    printf("%g %g %g %g\n", color[0], color[1], color[2], color[3]);
+
+    MUST(cuMemAlloc_v2(&memory, 4096));
+    for (unsigned i = 0; i < 4; i++)
+        MUST(cuMemsetD32_v2(memory + 512 * i, 0x40000000 + (i << 23), 8)); /* 2, 4, 8, 16 */
+    TRY(cuTexRefSetAddress2D_v3(image, &pitched, memory, 512));
+    TRY(cuTexRefSetAddress2D_v3(image, NULL, memory, 512));
+    TRY(cuTexRefGetArray(&got, image));
+    TRY(cuTexRefGetAddress_v2(&address, image));
+    printf("bound: %d\n", address == memory);
+    TRY(cuTexRefSetFilterMode(image, CU_TR_FILTER_MODE_POINT));
+    fetch("byref", 0, 1, (const float[1][8]){{1, 3}}, (const float[]){16});
+    TRY(cuTexRefSetAddress_v2(&offset, image, memory + 516, 64));
+    printf("offset: %zu\n", offset);
+    TRY(cuTexRefSetAddress_v2(NULL, image, memory + 516, 64));
+    TRY(cuTexRefSetAddress_v2(&offset, image, memory, 5000));
+
+    MUST(cuMipmappedArrayCreate(&mipmap, &d, 2));
+    for (unsigned i = 0; i < 2; i++) {
+        MUST(cuMipmappedArrayGetLevel(&level, mipmap, i));
+        fill(level, i);
+    }
+    TRY(cuTexRefSetMipmappedArray(image, mipmap, CU_TRSA_OVERRIDE_FORMAT));
+    TRY(cuTexRefGetMipmappedArray(&got_mipmap, image));
+    printf("bound: %d\n", got_mipmap == mipmap);
+    TRY(cuTexRefSetFlags(image, CU_TRSF_NORMALIZED_COORDINATES));
+    TRY(cuTexRefSetFlags(image, 1u << 20));
+    TRY(cuTexRefGetFlags(&flags, image));
+    TRY(cuTexRefSetMipmapLevelClamp(image, 0, 8));
+    TRY(cuTexRefSetMipmapLevelBias(image, 0.25f));
+    TRY(cuTexRefSetMipmapFilterMode(image, CU_TR_FILTER_MODE_POINT));
+    TRY(cuTexRefSetMaxAnisotropy(image, 4));
+    TRY(cuTexRefGetMipmapLevelClamp(&least, &most, image));
+    TRY(cuTexRefGetMipmapLevelBias(&bias, image));
+    TRY(cuTexRefGetMipmapFilterMode(&filter, image));
+    TRY(cuTexRefGetMaxAnisotropy(&anisotropy, image));
+    printf("%g %g %g %d %d %u\n", least, most, bias, (int)filter, anisotropy, flags);
+    static const float levels[2][8] = {{1.5f / 16, 0.5f / 8, 0, 0, 0.1f}, {1.5f / 8, 0.5f / 4, 0, 0, 0.3f}};
+    fetch("bylevel", 0, 2, levels, (const float[]){1, 1001});
+
+    TRY(cuSurfRefGetArray(&got, screen));
+    TRY(cuSurfRefSetArray(screen, level, 0));
+    TRY(cuSurfRefSetArray(screen, array, 1));
+    TRY(cuSurfRefSetArray(screen, array, 0));
+    TRY(cuSurfRefGetArray(&got, screen));
+    printf("bound: %d\n", got == array);
+    fetch("bysurf", 0, 2, (const float[2][8]){{4, 1}, {12, 2}}, (const float[]){11, 23});
+
+    TRY(cuTexRefCreate(&own));
+    TRY(cuTexRefSetArray(own, array, CU_TRSA_OVERRIDE_FORMAT));
+    TRY(cuTexRefDestroy(image));
+    TRY(cuTexRefDestroy(own));
+    TRY(cuTexRefGetFlags(&flags, own));
+    TRY(cuMemFree_v2(memory));
+    TRY(cuMipmappedArrayDestroy(mipmap));
+    TRY(cuArrayDestroy(array));
+    TRY(cuModuleUnload(module));
+    TRY(cuTexRefGetFlags(&flags, image));
+    TRY(cuSurfRefGetArray(&got, screen));
+    MUST(cuModuleLoadData(&module, ptx));
+    TRY(cuModuleGetTexRef(&image, module, "image"));
+}
+
 int main(void)
 {
     CUcontext context;
@@ -396,6 +518,7 @@ int main(void)
     mipmaps();
     surfaces();
     batches();
+    references();
     MUST(cuModuleUnload(module));
     MUST(cuDevicePrimaryCtxRelease_v2(0));
     printf("%s\n", wrong ? "wrong" : "right");
