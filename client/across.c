@@ -239,7 +239,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
         return status;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream) ||
         !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     if (Flags & ~1u)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_wait(hEvent, hStream, Flags, &captured))

@@ -440,7 +440,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchrono
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     if (!c || c->srcLOD || c->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))

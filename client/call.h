@@ -10,6 +10,7 @@
 #ifndef RG_CLIENT_CALL_H
 #define RG_CLIENT_CALL_H
 
+#include "client/handle.h"
 #include "generated/proto/ops.h"
 #include "proto/codec.h"
 
@@ -93,9 +94,10 @@ static inline CUresult rg_invalid_value(void)
 {
     return CUDA_ERROR_INVALID_VALUE;
 }
+/** After rg_handle_known has failed: `error`, or that the context of what was named is gone. */
 static inline CUresult rg_bad_handle(CUresult error)
 {
-    return error;
+    return rg_handle_orphan_named ? CUDA_ERROR_CONTEXT_IS_DESTROYED : error;
 }
 
 /** Set while a _ptds form runs: a null stream means the per-thread default stream. */

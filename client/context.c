@@ -11,6 +11,7 @@
 #include "client/call.h"
 #include "client/device.h"
 #include "client/export_table.h"
+#include "client/function.h"
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/managed.h"
@@ -63,7 +64,7 @@ void rg_context_find_failed(void)
     uint64_t contexts[CONTEXTS_MAX];
     if (!atomic_exchange(&rg_contexts_suspect, false))
         return; /* another thread does it */
-    const size_t n = rg_handle_list(RG_KIND_CONTEXT, contexts, CONTEXTS_MAX);
+    const size_t n = rg_handle_list(RG_KIND_CONTEXT, 0, contexts, CONTEXTS_MAX);
     for (size_t i = 0; i < n; i++) {
         struct rg_context *shadow = shadow_of((CUcontext)contexts[i]);
         unsigned error = 0;
@@ -129,6 +130,8 @@ static void forget_contents(uint64_t context)
     rg_across_context_ended(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
+    rg_modules_context_ended(context);
+    rg_handle_orphan_context(context);
     struct rg_context *shadow = shadow_of((CUcontext)context);
     if (shadow) /* a primary context lives again */
         atomic_store(&shadow->sticky, CUDA_SUCCESS);

@@ -33,10 +33,12 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
     CUresult status = rg_call_allowed(0);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
+    const bool orphan = rg_handle_orphaned(RG_KIND_EVENT, (uint64_t)hEvent);
+    if (!orphan && !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
         return CUDA_ERROR_INVALID_HANDLE;
     rg_capture_forget_event(hEvent);
-    status = rg_op_cuEventDestroy_v2(hEvent);
+    if (!orphan) /* else it went with its context */
+        status = rg_op_cuEventDestroy_v2(hEvent);
     rg_handle_delete(RG_KIND_EVENT, (uint64_t)hEvent);
     return status;
 }
@@ -54,7 +56,7 @@ static CUresult check_record(CUevent event, CUstream stream, unsigned flags, boo
         return status;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream) ||
         !rg_handle_known(RG_KIND_EVENT, (uint64_t)event))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     if (flags & ~1u)
         return CUDA_ERROR_INVALID_VALUE;
     *taken = rg_capture_record(event, stream, flags, captured);

@@ -86,7 +86,7 @@ bool rg_faults_start(void)
         started = true;
         owner = getpid();
         wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+        pagemap = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
         uffd = open_uffd();
         usable = wake_fd >= 0;
         if (uffd < 0)
@@ -192,7 +192,7 @@ static void look_up(struct rg_watch *watch)
 {
     watch->anonymous = false;
     watch->protection = PROT_READ | PROT_WRITE;
-    FILE *maps = fopen("/proc/self/maps", "re");
+    FILE *maps = fopen("/proc/thread-self/maps", "re");
     if (!maps)
         return;
     char line[512];

@@ -27,6 +27,8 @@ void rg_found_unlock(void);
 /** Reads struct rg_function_info and its parameters into a shadow; false if they are malformed or memory ran out. */
 bool rg_function_read(struct rg_reader *reply, struct rg_function *function, const char *name,
                       uint64_t owner);
+/** A context has ended: its modules and their functions are gone. */
+void rg_modules_context_ended(uint64_t context);
 /** The shadow of a function or kernel, or NULL. */
 struct rg_function *rg_function_of(CUfunction function);
 

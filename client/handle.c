@@ -17,10 +17,12 @@ struct slot {
     uint32_t generation;
     uint32_t next_free;
     _Atomic uint64_t owner;
+    atomic_bool orphan; /* its context is gone */
     struct rg_shadow shadow;
 };
 
 static struct slot *_Atomic chunks[CHUNKS]; /* published with release, pairs with acquire in slot_at() */
+__thread bool rg_handle_orphan_named;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t n_slots = 1; /* slot 0 is never used */
 static uint32_t free_list;   /* 0: none */
@@ -71,6 +73,7 @@ uint64_t rg_handle_create(enum rg_kind kind)
     if (slot) {
         memset(&slot->shadow, 0, sizeof slot->shadow);
         atomic_store_explicit(&slot->owner, 0, memory_order_relaxed);
+        atomic_store_explicit(&slot->orphan, false, memory_order_relaxed);
         handle = rg_handle_make(kind, index, ++slot->generation);
         atomic_store_explicit(&slot->handle, handle, memory_order_release);
     }
@@ -117,7 +120,28 @@ bool rg_handle_known(enum rg_kind kind, uint64_t handle)
 {
     if (kind == RG_KIND_STREAM && handle <= (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD)
         return true;
-    return find(kind, handle) || (kind == RG_KIND_FUNCTION && find(RG_KIND_KERNEL, handle));
+    struct slot *slot = find(kind, handle);
+    rg_handle_orphan_named = slot && atomic_load_explicit(&slot->orphan, memory_order_relaxed);
+    return (slot && !rg_handle_orphan_named) || (kind == RG_KIND_FUNCTION && find(RG_KIND_KERNEL, handle));
+}
+
+bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle)
+{
+    struct slot *slot = find(kind, handle);
+    return slot && atomic_load_explicit(&slot->orphan, memory_order_relaxed);
+}
+
+void rg_handle_orphan_context(uint64_t context)
+{
+    pthread_mutex_lock(&lock);
+    for (uint32_t index = 1; index < n_slots; index++) {
+        struct slot *slot = slot_at(index);
+        const unsigned kind = rg_handle_kind(atomic_load_explicit(&slot->handle, memory_order_relaxed));
+        if ((kind == RG_KIND_STREAM && slot->shadow.stream.context == context) ||
+            (kind == RG_KIND_EVENT && slot->shadow.event.context == context))
+            atomic_store_explicit(&slot->orphan, true, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status)
@@ -129,11 +153,11 @@ CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, 
     return status;
 }
 
-size_t rg_handle_list(enum rg_kind kind, uint64_t *out, size_t max)
+size_t rg_handle_list(enum rg_kind kind, uint64_t after, uint64_t *out, size_t max)
 {
     size_t n = 0;
     pthread_mutex_lock(&lock);
-    for (uint32_t index = 1; index < n_slots && n < max; index++) {
+    for (uint32_t index = rg_handle_index(after) + 1; index < n_slots && n < max; index++) {
         uint64_t handle = atomic_load_explicit(&slot_at(index)->handle, memory_order_relaxed);
         if (handle && rg_handle_kind(handle) == (unsigned)kind)
             out[n++] = handle;

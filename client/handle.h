@@ -136,12 +136,19 @@ void rg_handle_delete(enum rg_kind kind, uint64_t handle);
  */
 bool rg_handle_known(enum rg_kind kind, uint64_t handle);
 /**
+ * A context has ended: its streams and events can be destroyed, but not be named any more by other calls.
+ */
+void rg_handle_orphan_context(uint64_t context);
+/** Whether that is so of this handle, and whether it was of the handle that rg_handle_known last saw in this thread. */
+bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle);
+extern __thread bool rg_handle_orphan_named;
+/**
  * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was not
  * taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this client.
  */
 CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status);
-/** Lists live handles of `kind`, `max` of them at most; returns how many. */
-size_t rg_handle_list(enum rg_kind kind, uint64_t *out, size_t max);
+/** Lists live handles of `kind`, `max` of them at most; returns how many. `after`: 0, or the last one listed before. */
+size_t rg_handle_list(enum rg_kind kind, uint64_t after, uint64_t *out, size_t max);
 /** Deletes every handle of `kind` for which `gone` says so. */
 void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user),
                          void *user);

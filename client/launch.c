@@ -134,7 +134,7 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
         return status;
     const struct rg_function *function = rg_function_of(f);
     if (!function || !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     if (!of_current_context(stream) || rg_owners_apart(rg_owner_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
         return CUDA_ERROR_INVALID_HANDLE;
     status = rg_spread_to(RG_KIND_KERNEL, (uint64_t)f, 0);

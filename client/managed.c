@@ -204,7 +204,7 @@ static CUresult check(CUdeviceptr address, size_t size, CUstream stream)
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     struct rg_range range;
     const bool good = size && rg_map_find(address, &range) && range.kind == RG_RANGE_MANAGED &&
                       size <= range.size - (address - range.start);

@@ -168,7 +168,7 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
     if (!dptr || !size)
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     if (rg_capture_takes(stream)) {
         CUdevice device;
         CUresult status = cuStreamGetDevice(stream, &device);
@@ -204,7 +204,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     if (rg_capture_takes(hStream))
         return rg_capture_free(dptr, hStream);
     if (rg_graph_memory_takes_free(dptr, &status))

@@ -111,6 +111,27 @@ CUresult cuModuleUnload(CUmodule hmod)
     return status;
 }
 
+void rg_modules_context_ended(uint64_t context)
+{
+    enum { AT_ONCE = 256 };
+    uint64_t modules[AT_ONCE];
+    for (uint64_t after = 0;;) {
+        const size_t n = rg_handle_list(RG_KIND_MODULE, after, modules, AT_ONCE);
+        for (size_t i = 0; i < n; i++) {
+            struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, modules[i]);
+            if (!shadow || shadow->module.context != context || shadow->module.library)
+                continue;
+            rg_found_lock();
+            rg_found_free(&shadow->module.functions, RG_KIND_FUNCTION);
+            rg_found_unlock();
+            rg_handle_delete(RG_KIND_MODULE, modules[i]);
+        }
+        if (n < AT_ONCE)
+            return;
+        after = modules[n - 1];
+    }
+}
+
 /* Options of libraries: only the one that promises to keep the image means nothing here, since it is copied. */
 static CUresult read_library_options(unsigned count, const CUlibraryOption *options)
 {

@@ -38,18 +38,24 @@ atomic_bool rg_initialised;
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool tried;
 static CUresult outcome;
+static atomic_bool starting;
 
+/* A child has nothing of its parent's sessions, and none of its own if the parent had begun: as with a driver. */
 static void after_fork_in_child(void)
 {
+    pthread_mutex_init(&start_lock, NULL); /* another thread may have held it */
+    if (!atomic_load(&starting) && rg_n_sessions == 0)
+        return;
     atomic_store(&rg_sessions_ended, CUDA_ERROR_NOT_INITIALIZED);
     tried = true;
     outcome = CUDA_ERROR_NOT_INITIALIZED;
     /* The connections are the parent's: drop our copies of their descriptors, so that the parent's end still ends
      * them. */
-    for (unsigned i = 0; i < rg_n_sessions; i++) {
+    for (unsigned i = 0; i < RG_SERVERS_MAX; i++) {
         atomic_store(&rg_sessions[i].ended, CUDA_ERROR_NOT_INITIALIZED);
         atomic_store(&rg_sessions[i].over, true);
-        rg_conn_abandon(rg_sessions[i].conn);
+        if (rg_sessions[i].conn)
+            rg_conn_abandon(rg_sessions[i].conn);
         if (rg_sessions[i].tether)
             rg_conn_abandon(rg_sessions[i].tether);
     }
@@ -288,7 +294,6 @@ static CUresult start(void)
     }
     if (!connect_sessions())
         return CUDA_ERROR_NO_DEVICE;
-    pthread_atfork(NULL, NULL, after_fork_in_child);
     rg_stats_start();
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (begin(&rg_sessions[i]) != RG_OK)
@@ -296,14 +301,23 @@ static CUresult start(void)
     return CUDA_SUCCESS;
 }
 
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
 CUresult rg_session_start(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (tried)
         return outcome;
+    pthread_once(&once, watch_forks); /* before anything that a fork could find half done */
     pthread_mutex_lock(&start_lock);
     if (!tried) {
+        atomic_store(&starting, true);
         outcome = start();
         tried = true;
+        atomic_store(&starting, false);
     }
     pthread_mutex_unlock(&start_lock);
     return outcome;

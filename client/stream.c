@@ -65,12 +65,14 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 
 CUresult cuStreamDestroy_v2(CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    const bool orphan = rg_handle_orphaned(RG_KIND_STREAM, (uint64_t)hStream);
+    CUresult status = rg_call_allowed(orphan ? 0 : RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_shadow(RG_KIND_STREAM, (uint64_t)hStream))
         return CUDA_ERROR_INVALID_HANDLE;
-    status = rg_op_cuStreamDestroy_v2(hStream);
+    if (!orphan) /* else it went with its context */
+        status = rg_op_cuStreamDestroy_v2(hStream);
     rg_handle_delete(RG_KIND_STREAM, (uint64_t)hStream);
     return status;
 }
@@ -169,7 +171,7 @@ static CUresult host_call(CUstream stream, CUhostFn function, CUstreamCallback c
     if (!function && !callback)
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     if (rg_capture_takes(stream))
         return function ? rg_capture_host(function, user, stream) : rg_capture_refuse(stream);
     uint64_t id = rg_host_call_create(rg_owner_session(rg_owner_of(RG_KIND_STREAM, (uint64_t)stream)),

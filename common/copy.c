@@ -1,7 +1,8 @@
 /*
  * copy.c - process_vm_readv/writev on this very process; where a sandbox forbids them, a pipe.
  *
- * Both ways leave the access to the kernel, which answers EFAULT. Any thread.
+ * Both ways leave the access to the kernel, which answers EFAULT. Any thread: the calls name the thread, since the
+ * process's own number has no memory any more once main has ended by pthread_exit.
  */
 #include "common/copy.h"
 
@@ -53,16 +54,16 @@ static bool copy_checked(void *to, const void *from, size_t size, bool writing)
     while (size > 0 && !atomic_load_explicit(&vm_calls_forbidden, memory_order_relaxed)) {
         struct iovec local = {writing ? (void *)(uintptr_t)cur_from : cur_to, size};
         struct iovec remote = {writing ? cur_to : (void *)(uintptr_t)cur_from, size};
-        ssize_t n = writing ? process_vm_writev(getpid(), &local, 1, &remote, 1, 0)
-                            : process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+        ssize_t n = writing ? process_vm_writev(gettid(), &local, 1, &remote, 1, 0)
+                            : process_vm_readv(gettid(), &local, 1, &remote, 1, 0);
         if (n > 0) {
             cur_to += n;
             cur_from += n;
             size -= (size_t)n;
-        } else if (n < 0 && (errno == EPERM || errno == ENOSYS)) {
-            atomic_store_explicit(&vm_calls_forbidden, true, memory_order_relaxed);
-        } else if (n == 0 || errno != EINTR) {
+        } else if (n == 0 || errno == EFAULT) {
             return false;
+        } else if (errno != EINTR) { /* a sandbox chooses the error itself */
+            atomic_store_explicit(&vm_calls_forbidden, true, memory_order_relaxed);
         }
     }
     return size == 0 || copy_by_pipe(cur_to, cur_from, size);

@@ -16,10 +16,17 @@ __thread bool sg_in_host_function;
 struct sg_state sg_state = {
     .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; /* destructors run under it may call the driver */
 
+static atomic_bool starting; /* a thread is in sg_devices_init */
+
 static void in_fork_child(void)
 {
-    if (atomic_load(&sg_state.initialised))
+    if (atomic_load(&sg_state.initialised) || atomic_load(&starting))
         atomic_store(&sg_state.forked, true);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_fork_child);
 }
 
 /* Runs before the exit handlers that were registered before cuInit, so before the runtime's own. */
@@ -44,17 +51,20 @@ CUresult cuInit(unsigned int flags)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (atomic_load_explicit(&sg_state.initialised, memory_order_acquire))
         return CUDA_SUCCESS; /* without the lock, which a thread that waits for a host function may hold */
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks); /* first: a fork may come in the middle of what follows */
     CUresult result = CUDA_SUCCESS;
+    atomic_store(&starting, true);
     pthread_mutex_lock(&sg_state.lock);
     if (!atomic_load(&sg_state.initialised)) {
         result = sg_devices_init();
         if (result == CUDA_SUCCESS) {
-            pthread_atfork(NULL, NULL, in_fork_child);
             atexit(at_exit);
             atomic_store_explicit(&sg_state.initialised, true, memory_order_release);
         }
     }
     pthread_mutex_unlock(&sg_state.lock);
+    atomic_store(&starting, false);
     return result;
 }
 

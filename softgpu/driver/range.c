@@ -95,6 +95,20 @@ static void take_out(struct range_set *set, const struct sg_range *range)
     set->n--;
 }
 
+/*
+ * Makes [at, at + size) of the window what it was before anything was mapped there. All that the window was told goes for
+ * it again: it merges with what is around it then, and a process may have only so many mappings.
+ */
+static bool map_nothing(void *at, uint64_t size)
+{
+    if (mmap(at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+        return false;
+    madvise(at, size, MADV_DONTDUMP);
+    madvise(at, size, MADV_DONTFORK);
+    return true;
+}
+
 static bool reserve_window(void)
 {
     const char *part = getenv("SOFTGPU_ADDRESS_PART");
@@ -224,7 +238,7 @@ CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *dev
         madvise(at, bytes, MADV_HUGEPAGE);
     range->buffer_id = ++memory.next_id;
     if (!insert(&memory.device, range)) {
-        mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        map_nothing(at, bytes);
         goto out;
     }
     memory.cursor = range->base + range->span;
@@ -243,11 +257,9 @@ out:
 static void drop_device_range(struct sg_range *range)
 {
     uint64_t bytes = committed(range);
-    void *at = mmap((void *)(uintptr_t)range->base, bytes, PROT_NONE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    if (at == MAP_FAILED) { /* too many mappings to split: at least the memory goes back */
-        madvise((void *)(uintptr_t)range->base, bytes, MADV_DONTNEED);
-    }
+    void *at = (void *)(uintptr_t)range->base;
+    if (!map_nothing(at, bytes)) /* too many mappings to split: at least the memory goes back */
+        madvise(at, bytes, MADV_DONTNEED);
     if (!range->imported)
         memory.used[range->device->ordinal] -= bytes;
     if (range->shared && range->kind == SG_RANGE_DEVICE)
@@ -697,8 +709,7 @@ CUresult sg_range_unmap(uint64_t address, uint64_t size, void (*gone)(struct sg_
     if (!mappings(address, size, &begin, &end))
         goto out;
     result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (mmap((void *)(uintptr_t)address, size, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+    if (!map_nothing((void *)(uintptr_t)address, size))
         goto out;
     while (end-- > begin) {
         struct sg_range *range = memory.device.at[end];

@@ -17,6 +17,10 @@
  * Memory that the kernel cannot access (EFAULT) is not a failure of the connection: zeros are sent in its
  * place, or the bytes are received to nowhere.
  *
+ * Who connects may be a guest in a process that treats descriptors as its own: that closes all of them, or puts files
+ * of its own at numbers of its choice. The socket is kept at a high number, out of the way of both, and before each use
+ * it is made sure that the number still means it; nothing is ever sent to or taken from what the process put there.
+ *
  * Threads: fields are the receiver's or the sender's as marked; `interrupted` is anyone's.
  */
 #include "transport/tcp/frame.h"
@@ -26,11 +30,14 @@
 #include "common/copy.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -45,6 +52,10 @@ enum {
 struct tcp_conn {
     struct rg_conn head;
     int fd;
+    bool guest; /* the process may close or replace the descriptor: the three fields say what it must be */
+    dev_t device;
+    ino_t inode;
+    atomic_bool taken; /* it was closed or replaced */
     bool is_tcp;
     bool spin;
     atomic_bool interrupted;
@@ -81,6 +92,20 @@ static int poll_time(uint64_t deadline)
     uint64_t now = rg_now_ns();
     uint64_t left = now >= deadline ? 0 : (deadline - now + 999999u) / 1000000u;
     return left < RG_TCP_HEALTH_MS ? (int)left : RG_TCP_HEALTH_MS;
+}
+
+/* Whether the descriptor is still the connection's; the first time that it is not is told. */
+static bool is_ours(struct tcp_conn *c)
+{
+    struct stat st;
+    if (!c->guest)
+        return true;
+    if (!atomic_load_explicit(&c->taken, memory_order_relaxed) && fstat(c->fd, &st) == 0 &&
+        st.st_ino == c->inode && st.st_dev == c->device)
+        return true;
+    if (!atomic_exchange(&c->taken, true))
+        rg_error("this program has closed descriptor %d, which is the connection to %s", c->fd, c->head.peer);
+    return false;
 }
 
 static enum rg_status lost(struct tcp_conn *c, int error, const char *doing)
@@ -180,6 +205,8 @@ static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fau
         int n = fill_window(cur, window);
         struct msghdr mh = {.msg_iov = window, .msg_iovlen = (size_t)n};
         bool more = cur->zeros || cur->part + n < n_parts(cur);
+        if (!is_ours(c))
+            return RG_ERR_LOST;
         ssize_t sent = sendmsg(c->fd, &mh, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
         if (sent >= 0) {
             advance(cur, (size_t)sent);
@@ -223,7 +250,8 @@ static enum rg_status tcp_send(struct rg_conn *conn, const struct rg_outgoing *m
     enum rg_status status = send_all(c, &cur, &fault);
     if (status != RG_OK) {
         c->send_failed = status;
-        shutdown(c->fd, SHUT_WR); /* the peer must not wait for the rest of the message */
+        if (is_ours(c))
+            shutdown(c->fd, SHUT_WR); /* the peer must not wait for the rest of the message */
         return status;
     }
     return fault ? RG_ERR_FAULT : RG_OK;
@@ -267,6 +295,8 @@ static enum rg_status receive_some(struct tcp_conn *c, void *to, size_t size, bo
     bool may_sleep = deadline == UINT64_MAX && !c->spin;
     int flags = may_sleep ? (all ? MSG_WAITALL : 0) : MSG_DONTWAIT;
     for (;;) {
+        if (!is_ours(c))
+            return RG_ERR_LOST;
         ssize_t n = recv(c->fd, to, size, flags);
         if (n > 0) {
             *got = (size_t)n;
@@ -431,7 +461,8 @@ static void tcp_interrupt(struct rg_conn *conn)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
     atomic_store_explicit(&c->interrupted, true, memory_order_release);
-    shutdown(c->fd, SHUT_RDWR);
+    if (is_ours(c))
+        shutdown(c->fd, SHUT_RDWR);
 }
 
 static int tcp_fd(const struct rg_conn *conn)
@@ -442,6 +473,8 @@ static int tcp_fd(const struct rg_conn *conn)
 static void tcp_destroy(struct rg_conn *conn)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
+    if (c->fd >= 0 && !is_ours(c))
+        c->fd = -1;
     if (c->fd >= 0 && c->read_ahead) {
         /* Closing a socket with unread data resets the connection, and the peer may lose our last words with
          * it. In exact mode another process may have the socket now, and neither its data nor its end is
@@ -459,7 +492,10 @@ static void tcp_destroy(struct rg_conn *conn)
 
 static void tcp_abandon(struct rg_conn *conn)
 {
-    close(((struct tcp_conn *)conn)->fd);
+    struct tcp_conn *c = (struct tcp_conn *)conn;
+    if (is_ours(c))
+        close(c->fd);
+    atomic_store(&c->taken, true); /* the number is the application's from now on */
 }
 
 enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *options, struct rg_conn **out)
@@ -483,6 +519,32 @@ enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *opt
     return RG_OK;
 }
 
+/* The same socket under a high number, as far as the process may have such; at least none of standard streams'. */
+static int move_up(int fd)
+{
+    enum { HIGHEST = 1024, ROOM = 64 }; /* a limit of many processes; what we and others keep there */
+    struct rlimit limit;
+    int from = 3;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 2 * ROOM)
+        from = (int)(limit.rlim_cur < HIGHEST ? limit.rlim_cur : HIGHEST) - ROOM;
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, from);
+    if (moved < 0)
+        return fd;
+    close(fd);
+    return moved;
+}
+
+/* Remembers which socket it is that the descriptor means. */
+static void become_guest(struct tcp_conn *c)
+{
+    struct stat st;
+    if (fstat(c->fd, &st) != 0)
+        return;
+    c->device = st.st_dev;
+    c->inode = st.st_ino;
+    c->guest = true;
+}
+
 static enum rg_status tcp_connect(const struct rg_address *address,
                                   const struct rg_transport_options *options, char *why, size_t why_size,
                                   struct rg_conn **out)
@@ -490,6 +552,7 @@ static enum rg_status tcp_connect(const struct rg_address *address,
     int fd = rg_tcp_connect_socket(address, options->connect_timeout_ms, why, why_size);
     if (fd < 0)
         return RG_ERR_UNREACHABLE;
+    fd = move_up(fd);
     enum rg_status status = rg_tcp_conn_create(fd, options, out);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s", rg_status_string(status));
@@ -498,6 +561,7 @@ static enum rg_status tcp_connect(const struct rg_address *address,
     }
     /* who connects does not hand the socket on */
     tcp_set_read_ahead(*out);
+    become_guest((struct tcp_conn *)*out);
     return RG_OK;
 }
 

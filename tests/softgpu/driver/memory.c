@@ -68,6 +68,19 @@ Test(memory, many_allocations)
     free(p);
 }
 
+/* A process may have 65530 mappings: what is freed must not keep any. */
+Test(memory, what_is_freed_leaves_no_mappings)
+{
+    const uint32_t value = 7;
+    CUdeviceptr p;
+    start_device();
+    for (int i = 0; i < 40000; i++) {
+        OK(cuMemAlloc_v2(&p, 16));
+        OK(cuMemcpyHtoD_v2(p, &value, 4));
+        OK(cuMemFree_v2(p));
+    }
+}
+
 #ifndef RG_SANITIZED
 /* With little address space the window is used up and begun anew: what lives must not be given out again. */
 Test(memory, the_window_wraps_round, .init = small_device)

@@ -1,0 +1,341 @@
+/* surroundings.c - what a process changes around itself while CUDA is up: signals, descriptors, limits, rights. */
+#include "scenario.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* --- signals ---------------------------------------------------------------------------------------------- */
+
+static atomic_int n_signals;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_fetch_add(&n_signals, 1);
+}
+
+static void handle(int number, int flags)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = flags};
+    sigaction(number, &action, NULL);
+}
+
+/* Copies to and fro, of sizes that take more than one system call. */
+static int big_copies(unsigned rounds)
+{
+    enum { SIZE = 3 << 20 };
+    CUdeviceptr data;
+    unsigned char *bytes = malloc(SIZE), *back = malloc(SIZE);
+    int result = bytes && back ? (int)cuMemAlloc_v2(&data, SIZE) : -1;
+    for (unsigned round = 0; round < rounds && result == 0; round++) {
+        for (size_t i = 0; i < SIZE; i++)
+            bytes[i] = (unsigned char)(i * 7 + i / 256 + round);
+        memset(back, 0, SIZE);
+        result = (int)cuMemcpyHtoD_v2(data, bytes, SIZE);
+        if (result == 0)
+            result = (int)cuMemcpyDtoH_v2(back, data, SIZE);
+        if (result == 0 && memcmp(bytes, back, SIZE) != 0)
+            result = -1;
+    }
+    free(bytes);
+    free(back);
+    return result ? result : (int)cuMemFree_v2(data);
+}
+
+static int timer_storm(int flags)
+{
+    const struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    handle(SIGALRM, flags);
+    setitimer(ITIMER_REAL, &often, NULL);
+    device_up(); /* connecting is interrupted as well */
+    int failures = 0;
+    for (unsigned i = 0; i < 200; i++)
+        failures += device_work(i) != 0;
+    int copies = big_copies(4);
+    setitimer(ITIMER_REAL, &never, NULL);
+    say("failures: %d, copies: %d, signals came: %d\n", failures, copies, atomic_load(&n_signals) > 0);
+    return 0;
+}
+
+static int signals_interrupt(void)
+{
+    return timer_storm(0);
+}
+
+static int signals_restart(void)
+{
+    return timer_storm(SA_RESTART);
+}
+
+static atomic_bool stop;
+
+static void *work_on(void *argument)
+{
+    size_t failures = 0;
+    for (unsigned i = 0; !atomic_load(&stop); i++)
+        failures += device_work((unsigned)(size_t)argument + i) != 0;
+    return (void *)failures;
+}
+
+static int signals_to_threads(void)
+{
+    enum { THREADS = 3 };
+    pthread_t threads[THREADS];
+    size_t failures = 0;
+    handle(SIGUSR1, 0);
+    device_up();
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, work_on, (void *)i);
+    for (int i = 0; i < 3000; i++) {
+        pthread_kill(threads[i % THREADS], SIGUSR1);
+        usleep(100);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < THREADS; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        failures += (size_t)result;
+    }
+    say("failures: %zu\n", failures);
+    return 0;
+}
+
+/* A process that blocks all signals, or ignores those of pipes and children; and one that waits for its signals. */
+static int signals_blocked(void)
+{
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    signal(SIGCHLD, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    device_up();
+    say("blocked: %d, %d\n", device_work(3), big_copies(1));
+    sigset_t mask;
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    say("still blocked: %d\n", sigismember(&mask, SIGUSR2));
+    kill(getpid(), SIGUSR2); /* no thread but this one may take it */
+    const struct timespec moment = {0, 100000000};
+    sigset_t usr2 = none;
+    sigaddset(&usr2, SIGUSR2);
+    say("taken: %d\n", sigtimedwait(&usr2, NULL, &moment) == SIGUSR2);
+    return 0;
+}
+
+/* --- descriptors ------------------------------------------------------------------------------------------ */
+
+static int all_closed_before(void)
+{
+    closefrom(3);
+    device_up();
+    say("work: %d, %d\n", device_work(3), big_copies(1));
+    return 0;
+}
+
+/* Standard streams are closed at the start: what is opened later must get their numbers, and nothing of ours. */
+static int without_standard_streams(void)
+{
+    int out = fcntl(1, F_DUPFD, 200);
+    close(0);
+    close(1);
+    close(2);
+    CUdeviceptr data;
+    CUcontext context;
+    int result = (int)cuInit(0);
+    result = result ? result : (int)cuDevicePrimaryCtxRetain(&context, 0);
+    result = result ? result : (int)cuCtxSetCurrent(context);
+    result = result ? result : (int)cuMemAlloc_v2(&data, 100);
+    result = result ? result : (int)cuMemsetD8_v2(data, 1, 100);
+    result = result ? result : (int)cuCtxSynchronize();
+    int first = open("/dev/null", O_RDWR), second = open("/dev/null", O_RDWR),
+        third = open("/dev/null", O_RDWR);
+    dprintf(out, "works: %d; next descriptors: %d %d %d\n", result, first, second, third);
+    return 0;
+}
+
+static int few_descriptors(void)
+{
+    const struct rlimit few = {24, 24};
+    setrlimit(RLIMIT_NOFILE, &few);
+    device_up();
+    say("work: %d, %d\n", device_work(3), big_copies(1));
+    int n = 0, fd, last = -1;
+    while ((fd = open("/dev/null", O_RDONLY)) >= 0) {
+        last = fd;
+        n++;
+    }
+    say("some were left: %d; without any: %d\n", n > 0, device_work(4));
+    close(last);
+    say("work: %d\n", device_work(4));
+    return 0;
+}
+
+enum { FILLED = 1100 };
+
+/*
+ * Closes every descriptor above the standard ones, and puts sockets of its own there: CUDA may be lost by that, but
+ * nothing of the application's is touched.
+ */
+static int all_closed_after(void)
+{
+    int pair[2], n = 0;
+    device_up();
+    say("before: %d\n", device_work(3));
+    const struct rlimit many = {FILLED + 200, FILLED + 200};
+    setrlimit(RLIMIT_NOFILE, &many);
+    closefrom(3);
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+        return 1;
+    fcntl(pair[0], F_SETFL, O_NONBLOCK);
+    while (n < FILLED && dup(pair[1]) >= 0)
+        n++;
+    CUdeviceptr data;
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < 3 && result == CUDA_SUCCESS; i++) {
+        result = cuMemAlloc_v2(&data, 100);
+        result = result ? result : cuMemsetD8_v2(data, 1, 100);
+        result = result ? result : cuCtxSynchronize();
+    }
+    say("after: %s\n",
+        result == CUDA_SUCCESS || result == CUDA_ERROR_DEVICE_UNAVAILABLE ? "works or is lost" : "else");
+    char byte;
+    say("something came: %d\n", read(pair[0], &byte, 1) >= 0);
+    if (write(pair[0], "x", 1) != 1)
+        return 1;
+    (void)cuCtxSynchronize();
+    say("something is left: %d\n", read(pair[1], &byte, 1) == 1 && byte == 'x');
+    say("still open: %d\n", fcntl(pair[1] + FILLED, F_GETFD) >= 0);
+    return 0;
+}
+
+/* --- limits and rights ------------------------------------------------------------------------------------- */
+
+static int environment_cleared(void)
+{
+    device_up();
+    clearenv();
+    if (chdir("/") != 0)
+        return 1;
+    say("work: %d, %d\n", device_work(3), big_copies(1));
+    return 0;
+}
+
+/* A filter as sandboxes set it: no files, no sockets, no processes any more, only what is open goes on. */
+static int sandboxed(void)
+{
+    static const int refused[] = {SYS_openat,   SYS_socket,           SYS_connect,
+                                  SYS_execve,   SYS_process_vm_readv, SYS_process_vm_writev,
+                                  SYS_unlinkat, SYS_mkdirat,          SYS_ptrace};
+    struct sock_filter filter[40];
+    unsigned short n = 0;
+    device_up();
+    say("before: %d, %d\n", device_work(3), big_copies(1));
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)refused[i], 0, 1);
+        filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES);
+    }
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    const struct sock_fprog program = {n, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        return 1;
+    say("a file: %d\n", open("/etc/passwd", O_RDONLY));
+    for (unsigned i = 0; i < 3; i++)
+        say("work: %d, %d\n", device_work(i), big_copies(1));
+    TRY(cuMemcpyHtoD_v2(0, &n, 2));
+    return 0;
+}
+
+/* Where the process may: a root folder with nothing in it, and the rights of nobody. */
+static int confined(void)
+{
+    char folder[] = "/tmp/confined-XXXXXX";
+    device_up();
+    if (!mkdtemp(folder) || chdir(folder) != 0 || rmdir(folder) != 0)
+        return 1;
+    if (chroot(".") == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
+        return 1;
+    say("work: %d, %d\n", device_work(3), big_copies(1));
+    void *pinned;
+    TRY(cuMemHostAlloc(&pinned, 100000, 0));
+    TRY(cuMemFreeHost(pinned));
+    return 0;
+}
+
+/* --- the library ------------------------------------------------------------------------------------------- */
+
+typedef CUresult init_function(unsigned flags);
+typedef CUresult count_function(int *count);
+
+static void *open_library(void *argument)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    init_function *init = library ? (init_function *)dlsym(library, "cuInit") : NULL;
+    count_function *count = library ? (count_function *)dlsym(library, "cuDeviceGetCount") : NULL;
+    int n = 0;
+    bool good = init && count && init(0) == CUDA_SUCCESS && count(&n) == CUDA_SUCCESS && n == 1;
+    if (library)
+        dlclose(library);
+    (void)argument;
+    return good ? NULL : (void *)"failed";
+}
+
+static int opened_by_threads(void)
+{
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    int failures = 0;
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, open_library, NULL);
+    for (int i = 0; i < THREADS; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        failures += result != NULL;
+    }
+    say("failures: %d\n", failures);
+    for (int i = 0; i < 3; i++)
+        say("again: %d\n", open_library(NULL) != NULL);
+    device_up();
+    say("work: %d\n", device_work(3));
+    return 0;
+}
+
+static const struct scenario scenarios[] = {
+    {"signals_interrupt", signals_interrupt},
+    {"signals_restart", signals_restart},
+    {"signals_to_threads", signals_to_threads},
+    {"signals_blocked", signals_blocked},
+    {"all_closed_before", all_closed_before},
+    {"without_standard_streams", without_standard_streams},
+    {"few_descriptors", few_descriptors},
+    {"all_closed_after", all_closed_after},
+    {"environment_cleared", environment_cleared},
+    {"sandboxed", sandboxed},
+    {"confined", confined},
+    {"opened_by_threads", opened_by_threads},
+};
+
+int main(int argc, char **argv)
+{
+    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
+}
