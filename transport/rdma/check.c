@@ -25,7 +25,7 @@ enum {
 
 static unsigned char *area(struct rg_rdma_conn *c)
 {
-    return c->memory + c->memory_size - 2 * AREA;
+    return c->check_memory;
 }
 
 /* The pattern that goes to an area: depends on where it is, so that no other bytes match by chance. */
@@ -68,7 +68,7 @@ static enum rg_status write_pattern(struct rg_rdma_conn *c, bool *completed)
     uint64_t to = le64toh(c->check_area.address);
     uint32_t key = le32toh(c->check_area.key);
     make_pattern(pattern, to, key);
-    enum rg_status status = rg_rdma_post_write(c, pattern, AREA, c->memory_mr->lkey, to, key);
+    enum rg_status status = rg_rdma_post_write(c, pattern, AREA, c->check_mr->lkey, to, key);
     uint64_t deadline = rg_now_ns() + WRITE_NS;
     while (status == RG_OK && c->writes_done != c->writes_posted)
         status = rg_rdma_wait(c, RG_RDMA_SENDER, deadline);
@@ -79,7 +79,7 @@ static enum rg_status write_pattern(struct rg_rdma_conn *c, bool *completed)
 static enum rg_status check_writes(struct rg_rdma_conn *c)
 {
     struct rg_rdma_segment mine = {
-        .address = htole64((uintptr_t)area(c)), .key = htole32(c->memory_mr->rkey), .length = htole32(AREA)};
+        .address = htole64((uintptr_t)area(c)), .key = htole32(c->check_mr->rkey), .length = htole32(AREA)};
     uint64_t deadline = rg_now_ns() + STEP_TIME;
     bool written = false, found = false;
     enum rg_status status = rg_rdma_post_control(c, RG_RDMA_CHECK_AREA, &mine, sizeof mine);
@@ -93,7 +93,7 @@ static enum rg_status check_writes(struct rg_rdma_conn *c)
         status = wait_for(c, &c->check_written, deadline);
     if (status == RG_OK) {
         unsigned char expected[AREA];
-        make_pattern(expected, (uintptr_t)area(c), c->memory_mr->rkey);
+        make_pattern(expected, (uintptr_t)area(c), c->check_mr->rkey);
         found = c->check_written == 2 && memcmp(expected, area(c), AREA) == 0;
         status = answer(c, RG_RDMA_CHECK_VERDICT, found);
     }

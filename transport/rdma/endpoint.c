@@ -36,6 +36,7 @@ enum {
     INLINE_FALLBACK = 0,
     MEASURE_SIZE = 1 << 20, /* of the registration that is timed */
     ESTABLISH_MS = 5000,
+    PAGE = 4096,
 };
 
 #define NEVER SIZE_MAX
@@ -208,6 +209,10 @@ void rg_rdma_conn_free(struct rg_rdma_conn *c)
         ibv_dereg_mr(c->memory_mr);
     if (c->memory)
         munmap(c->memory, c->memory_size);
+    if (c->check_mr)
+        ibv_dereg_mr(c->check_mr);
+    if (c->check_memory)
+        munmap(c->check_memory, PAGE);
     for (int side = 0; side < RG_RDMA_SIDES; side++) {
         if (c->bounce_mr[side])
             ibv_dereg_mr(c->bounce_mr[side]);
@@ -240,19 +245,30 @@ static enum rg_status no_resource(const char *what, int error, char *why, size_t
     return RG_ERR_UNREACHABLE;
 }
 
+static void *get_pages(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/*
+ * What is received is parsed where it lies, so the peer must not be able to change it afterwards: it gets to write into
+ * the page of the self-test, and into regions that hold nothing but bulk data.
+ */
 static enum rg_status make_memory(struct rg_rdma_conn *c, char *why, size_t why_size)
 {
     size_t size = (size_t)(RG_RDMA_SLOTS + RG_RDMA_SPARE + RG_RDMA_SLOTS) * RG_RDMA_SLOT +
-                  (size_t)RG_RDMA_CONTROLS * RG_RDMA_CONTROL_SIZE + 4096;
-    size = (size + 4095) & ~(size_t)4095;
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+                  (size_t)RG_RDMA_CONTROLS * RG_RDMA_CONTROL_SIZE;
+    c->memory_size = (size + PAGE - 1) & ~(size_t)(PAGE - 1);
+    c->memory = get_pages(c->memory_size);
+    c->check_memory = get_pages(PAGE);
+    if (!c->memory || !c->check_memory)
         return no_resource("buffers", errno, why, why_size);
-    c->memory = memory;
-    c->memory_size = size;
-    c->memory_mr = ibv_reg_mr(c->pd, memory, size,
-                              IBV_ACCESS_LOCAL_WRITE | (c->two_sided ? 0 : IBV_ACCESS_REMOTE_WRITE));
-    return c->memory_mr ? RG_OK : no_resource("registering buffers", errno, why, why_size);
+    c->memory_mr = ibv_reg_mr(c->pd, c->memory, c->memory_size, IBV_ACCESS_LOCAL_WRITE);
+    if (c->memory_mr)
+        c->check_mr = ibv_reg_mr(c->pd, c->check_memory, PAGE,
+                                 IBV_ACCESS_LOCAL_WRITE | (c->two_sided ? 0 : IBV_ACCESS_REMOTE_WRITE));
+    return c->check_mr ? RG_OK : no_resource("registering buffers", errno, why, why_size);
 }
 
 static enum rg_status make_queue_pair(struct rg_rdma_conn *c, char *why, size_t why_size)

@@ -68,9 +68,12 @@ struct rg_rdma_conn {
     uint32_t inline_max;
     size_t
         register_min; /* unregistered bulk data of this size is registered for the transfer; else it is bounced */
-    unsigned char *memory; /* slots to receive, slots to send, controls, check area */
+    unsigned char *memory; /* slots to receive, slots to send, controls: not for the peer to write */
     size_t memory_size;
     struct ibv_mr *memory_mr;
+    unsigned char
+        *check_memory; /* a page: what the peer writes in the self-test, and the pattern written there */
+    struct ibv_mr *check_mr;
 
     pthread_mutex_t lock;
     pthread_cond_t idle_region; /* a region's uses went down */
@@ -79,7 +82,7 @@ struct rg_rdma_conn {
     bool checking;         /* the self-test is under way */
     bool peer_bye, bye_sent, disconnected;
     uint64_t heard_ns; /* when something completed last, or a sign of life was asked for */
-    uint64_t version; /* counts whatever a waiting side may wait for */
+    uint64_t version;  /* counts whatever a waiting side may wait for */
     bool asleep[RG_RDMA_SIDES];
     int kick[RG_RDMA_SIDES]; /* eventfd */
     unsigned events_unacked;
