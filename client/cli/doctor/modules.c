@@ -2,8 +2,8 @@
  * modules.c - kernel modules that verbs need, and their order.
  *
  * /proc/modules lists the newest first. vmw_pvrdma finds what it registers with at its start, so it has to be loaded
- * after mlx4_ib, ib_umad, rdma_cm and rdma_ucm; where it was not (Ubuntu loads it early, at each boot), its device is
- * there and cannot be used as it should.
+ * after mlx4_ib, ib_umad, rdma_cm and rdma_ucm; where it was not (Ubuntu loads it early, at each boot), its device may
+ * be there and not work. It was seen to work all the same (Debian 12), so an active port makes it a warning.
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
@@ -60,8 +60,11 @@ static void check_order(struct rg_doctor *doctor)
     static const char *const before[] = {"mlx4_ib", "ib_umad", "rdma_cm", "rdma_ucm"};
     char missing[128] = "", late[128] = "", mend[RG_DOCTOR_TEXT];
     int pvrdma = position("vmw_pvrdma");
+    bool active = false;
     if (pvrdma < 0)
         return;
+    for (unsigned i = 0; i < doctor->n_devices; i++)
+        active |= doctor->devices[i].active && strcmp(doctor->devices[i].driver, "vmw_pvrdma") == 0;
     for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
         int at = position(before[i]);
         char *list = at < 0 ? missing : late;
@@ -76,7 +79,8 @@ static void check_order(struct rg_doctor *doctor)
         is_ubuntu(doctor) ? " (Ubuntu loads it too early)" : "",
         is_ubuntu(doctor) ? " && update-initramfs -u" : "");
     if (*late)
-        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "module order", mend, "vmw_pvrdma was loaded before%s", late);
+        rg_doctor_say(doctor, active ? RG_CHECK_WARNING : RG_CHECK_PROBLEM, "module order", mend,
+                      "vmw_pvrdma was loaded before%s; if RDMA does not work, this is why", late);
     else if (*missing)
         rg_doctor_say(doctor, RG_CHECK_WARNING, "module order", mend, "vmw_pvrdma was loaded without%s",
                       missing);
