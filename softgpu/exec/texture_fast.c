@@ -128,6 +128,10 @@ ALWAYS sg_texel4 sample_linear(enum format format, unsigned dimensions, const st
         first[d] = sg_weigh(at[d], &weight[d]);
     if (layer != 0)
         layer = sg_clamp_layer(&x->level[0], layer);
+    if (weight[0] == 0.0f && weight[1] == 0.0f &&
+        weight[2] == 0.0f) /* the middle of a texel, which is common */
+        return (sg_texel4)(sum + (floats)fetch(format, dimensions, x->normalised, x, first[0], first[1],
+                                               first[2], layer));
     for (unsigned corner = 0; corner < 1u << dimensions; corner++) {
         float part = 1.0f;
         for (unsigned d = 0; d < dimensions; d++)
