@@ -6,5 +6,7 @@
 
 /** By enum rg_api; generated. */
 extern void *const rg_client_api[RG_API_COUNT];
+/** What the application gets: rg_client_api, or wrappers of the same (client/profile/profile.h). */
+extern void *const *rg_api_table;
 
 #endif

@@ -13,6 +13,7 @@
 #include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
+#include "client/profile/profile.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "client/stats.h"
@@ -302,7 +303,9 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     pthread_mutex_lock(&command->lock);
     while (command->current->bulk || command->current->used + record_size + CONTEXT_RECORD > BATCH_SIZE) {
         pthread_mutex_unlock(&command->lock);
+        const uint64_t since = rg_profile_wait();
         rg_command_flush(session);
+        rg_profile_waited(since, 0);
         pthread_mutex_lock(&command->lock);
     }
     if (call->context && lane->at[session->number].sent_context != call->context) {
@@ -320,6 +323,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     call->writer.at = call->record + sizeof(struct rg_record);
     if (blocks) /* its place is taken */
         pthread_mutex_unlock(&together);
+    rg_profile_bytes(record_size, 0);
     if (sharing)
         rg_unified_end_work();
     if (size)
@@ -342,6 +346,8 @@ static CUresult wait_for_reply(struct rg_call *call)
     rg_command_flush(session);
     rg_receiver_wait(session, waiter);
     atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
+    rg_profile_waited(rg_profiling ? began : 0, 1);
+    rg_profile_bytes(0, waiter->received);
     call->reply = rg_reader_of(waiter->output, waiter->size);
     CUresult result = waiter->result;
     if (rg_error_is_sticky(result))
@@ -383,6 +389,8 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     struct rg_command *command = &session->command;
     enum rg_status status = RG_OK;
     CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < n_bulk; i++)
+        rg_profile_bytes(bulk[i].iov_len, 0);
     if (n_bulk) {
         command->current->bulk = bulk;
         command->current->n_bulk = n_bulk;
@@ -390,8 +398,10 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     }
     if (rg_optimise[RG_OPT_ASYNC]) {
         pthread_mutex_unlock(&command->lock);
+        const uint64_t since = rg_profile_wait();
         rg_command_flush(
             session); /* by this thread or one before it: when the send lock was ours, the batch has left */
+        rg_profile_waited(since, 0);
     } else {
         result = wait_for_reply(call);
         rg_call_done(call);

@@ -67,7 +67,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
         return CUDA_ERROR_INVALID_VALUE;
     int index;
     enum rg_proc_result result = rg_proc_find(symbol, cudaVersion, flags, &index);
-    *pfn = result == RG_PROC_FOUND ? rg_client_api[index] : NULL;
+    *pfn = result == RG_PROC_FOUND ? rg_api_table[index] : NULL;
     if (result == RG_PROC_UNKNOWN_NAME)
         rg_debug("cuGetProcAddress: no function '%s' (version %d)", symbol, cudaVersion);
     if (symbolStatus)
@@ -84,7 +84,7 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuin
     int index;
     if (rg_proc_find(symbol, cudaVersion, flags, &index) != RG_PROC_FOUND)
         return CUDA_ERROR_NOT_FOUND;
-    *pfn = rg_client_api[index];
+    *pfn = rg_api_table[index];
     return CUDA_SUCCESS;
 }
 

@@ -27,6 +27,7 @@ struct rg_waiter {
     bool done;
     CUresult result;
     uint64_t size;         /* bytes of outputs */
+    uint64_t received;     /* bytes of the reply as it came, bulk data included */
     unsigned char *output; /* small, or allocated */
     unsigned char small[RG_REPLY_SMALL];
     /* where bulk data of the reply goes */

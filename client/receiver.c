@@ -76,6 +76,7 @@ static void handle_reply(struct rg_session *session, const struct rg_message *me
     }
     memcpy(waiter->output, in.at, reply.size);
     waiter->size = reply.size;
+    waiter->received = message->size + message->bulk_size;
     waiter->result = (CUresult)reply.result;
     enum rg_status status = take_bulk(session, waiter, message->bulk_size);
     if (status == RG_ERR_FAULT)
@@ -234,6 +235,7 @@ void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, u
     waiter->token = token;
     waiter->output = waiter->small;
     waiter->size = 0;
+    waiter->received = 0;
     waiter->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
     pthread_mutex_lock(&receiver->lock);
     waiter->done = false;

@@ -13,6 +13,7 @@
 #include "client/device.h"
 #include "client/nvml.h"
 #include "client/optimisations.h"
+#include "client/profile/profile.h"
 #include "client/query.h"
 #include "client/receiver.h"
 #include "client/servers.h"
@@ -292,7 +293,10 @@ static CUresult start(void)
         rg_info("CUDA_VISIBLE_DEVICES leaves no device");
         return CUDA_ERROR_NO_DEVICE;
     }
-    if (!connect_sessions())
+    const uint64_t since = rg_profile_wait();
+    const bool connected = connect_sessions();
+    rg_profile_waited(since, 0);
+    if (!connected)
         return CUDA_ERROR_NO_DEVICE;
     rg_stats_start();
     for (unsigned i = 0; i < rg_n_sessions; i++)

@@ -9,6 +9,7 @@
 
 #include "client/command.h"
 #include "client/lane.h"
+#include "client/profile/profile.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "client/unified.h"
@@ -77,6 +78,10 @@ static uint64_t add(struct transfer *transfer)
     if (transfer->kind == LATE_LANDING || transfer->kind == HOST_CALL)
         n_host_writers++;
     pthread_mutex_unlock(&lock);
+    if (transfer->kind == PULL)
+        rg_profile_bytes(area_size(&transfer->area), 0);
+    else
+        rg_profile_bytes(0, area_size(&transfer->area));
     if (transfer->kind != LANDING)
         rg_receiver_expect_notices(transfer->session, 1);
     return transfer->id;
@@ -648,6 +653,7 @@ void rg_question_wait(struct rg_question *question)
     struct transfer *transfer = NULL;
     if (!question->id)
         return;
+    const uint64_t since = rg_profile_wait();
     pthread_mutex_lock(&lock);
     while (!question->done) {
         /* the session is over; if it is not in the table any more, the reader is about to be done with it */
@@ -658,6 +664,7 @@ void rg_question_wait(struct rg_question *question)
         pthread_cond_wait(&answered, &lock);
     }
     pthread_mutex_unlock(&lock);
+    rg_profile_waited(since, 0);
     free(transfer);
     rg_receiver_expect_notices(question->session, -1);
 }

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PROFILE_FILE "remote-gpu-profile.%p.json" /* the client puts the process's number in */
+
 /* Sets `name` to `front` and what it was before without that, split at any of `separators`. */
 static enum rg_status put_in_front(const char *name, const char *front, const char *separators)
 {
@@ -58,18 +60,16 @@ static enum rg_status set_number(const char *name, long long number)
 }
 
 /* A file given relative to where we are now stays that file when the command changes its directory. */
-static enum rg_status set_stats(const char *file)
+static enum rg_status set_file(const char *name, const char *file)
 {
     char path[PATH_MAX];
-    if (!*file || strcmp(file, "-") == 0)
-        snprintf(path, sizeof path, "-");
-    else if (*file == '/')
+    if (strcmp(file, "-") == 0 || *file == '/')
         snprintf(path, sizeof path, "%s", file);
     else if (!getcwd(path, sizeof path - strlen(file) - 2))
         return RG_ERR_INVALID;
     else
         sprintf(path + strlen(path), "/%s", file);
-    return setenv("REMOTE_GPU_STATS", path, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
+    return setenv(name, path, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
 }
 
 enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, const char *server)
@@ -87,8 +87,11 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
                  directory);
         return RG_ERR_INVALID;
     }
-    if (settings->stats && strlen(settings->stats) > PATH_MAX / 2) {
-        rg_error("--stats: the file's name is too long");
+    const char *stats = settings->stats && !*settings->stats ? "-" : settings->stats;
+    const char *profile = settings->profile && !*settings->profile ? PROFILE_FILE : settings->profile;
+    if ((stats && strlen(stats) > PATH_MAX / 2) || (profile && strlen(profile) > PATH_MAX / 2)) {
+        rg_error("%s: the file's name is too long",
+                 stats && strlen(stats) > PATH_MAX / 2 ? "--stats" : "--profile");
         return RG_ERR_INVALID;
     }
     if ((status = preload(directory, "libnvidia-ml.so.1", false)) != RG_OK ||
@@ -100,6 +103,7 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
                (!settings->gpus || set_number("REMOTE_GPU_GPUS", settings->gpus) == RG_OK) &&
                (!settings->opt || setenv("REMOTE_GPU_OPT", settings->opt, 1) == 0) &&
                (!settings->log || setenv("REMOTE_GPU_LOG", settings->log, 1) == 0) &&
-               (!settings->stats || set_stats(settings->stats) == RG_OK);
+               (!stats || set_file("REMOTE_GPU_STATS", stats) == RG_OK) &&
+               (!profile || set_file("REMOTE_GPU_PROFILE", profile) == RG_OK);
     return set ? RG_OK : RG_ERR_NO_MEMORY;
 }

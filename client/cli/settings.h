@@ -25,6 +25,7 @@ struct rg_cli_settings {
     bool local;
     char *driver; /* of the private server */
     char *stats;  /* NULL: none; "": on stderr */
+    char *profile; /* NULL: none; "": a file named after the process */
     char *opt;
     char *log;
     bool no_check;

@@ -273,3 +273,20 @@ def emit(specification, out):
     table += [f"    (void *){symbol.name}," for symbol in specification.symbols.values()]
     table += ["};", ""]
     write(f"{out}/client/table.c", "\n".join(table))
+    emit_profile(specification, out)
+
+
+def emit_profile(specification, out):
+    """What the application calls instead when the client profiles (client/profile/profile.h)."""
+    names = {operation.name: operation for operation in specification.operations}
+    lines = [HEAD, '#include "client/profile/profile.h"', '#include "generated/proto/prototypes.h"', ""]
+    for symbol in specification.symbols.values():
+        lines += [f"static {symbol.result} profiled_{symbol.name}({symbol.declaration})", "{",
+                  f"    const int rg_outer = rg_profile_enter(RG_API_{symbol.name});",
+                  f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
+                  "    rg_profile_leave(rg_outer);", "    return rg_result;", "}", ""]
+    for table, entry in (("void *const rg_profile_api", "(void *)profiled_{}"), ("const char *const rg_profile_names", '"{}"')):
+        lines += [f"{table}[RG_API_COUNT] = {{"] + [f"    {entry.format(name)}," for name in specification.symbols] + ["};", ""]
+    lines += ["const char *const rg_profile_classes[RG_API_COUNT] = {"]
+    lines += [f'    "{names[symbol.base].cls}",' for symbol in specification.symbols.values()] + ["};", ""]
+    write(f"{out}/client/profile.c", "\n".join(lines))

@@ -1,0 +1,210 @@
+#include "client/profile/report.h"
+
+#include "client/command.h"
+#include "client/profile/data.h"
+#include "client/profile/sites.h"
+#include "client/profile/tables.h"
+#include "client/profile/text.h"
+#include "common/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PERIOD_NS 100000000
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
+static char path[PATH_MAX];
+static int fd = -1;
+static off_t end_of_events;
+static bool over, complained;
+static struct rg_text buffer;
+static uint64_t known_calls;
+static uint64_t known_events;
+
+static void event_text(const struct rg_profile_event *event, int thread)
+{
+    const uint64_t zero = rg_profile_started();
+    rg_text_put(&buffer, ",\n{\"name\":\"");
+    rg_text_put(&buffer, event->wait                    ? "wait"
+                         : event->api == RG_PROFILE_OWN ? "remote-gpu"
+                                                        : rg_profile_names[event->api]);
+    rg_text_put(&buffer, event->wait ? "\",\"cat\":\"wait\",\"ph\":\"X\",\"pid\":"
+                                     : "\",\"cat\":\"call\",\"ph\":\"X\",\"pid\":");
+    rg_text_number(&buffer, (uint64_t)getpid());
+    rg_text_put(&buffer, ",\"tid\":");
+    rg_text_number(&buffer, (uint64_t)thread);
+    rg_text_put(&buffer, ",\"ts\":");
+    rg_text_us(&buffer, event->start > zero ? event->start - zero : 0);
+    rg_text_put(&buffer, ",\"dur\":");
+    rg_text_us(&buffer, event->end - event->start);
+    if (event->round_trips) {
+        rg_text_put(&buffer, ",\"args\":{\"round_trips\":");
+        rg_text_number(&buffer, event->round_trips);
+        rg_text_put(&buffer, "}");
+    }
+    rg_text_put(&buffer, "}");
+}
+
+/* The events that are new, which are then forgotten. */
+static void take_events(void)
+{
+    struct rg_profile_chunk *previous = NULL, *chunk = rg_profile_chunks();
+    while (chunk) {
+        const bool closed = atomic_load_explicit(&chunk->closed, memory_order_acquire);
+        const unsigned n = atomic_load_explicit(&chunk->n, memory_order_acquire);
+        for (; chunk->written < n; chunk->written++, known_events++)
+            event_text(&chunk->events[chunk->written], chunk->thread);
+        if (closed) {
+            chunk = rg_profile_chunk_drop(previous, chunk);
+        } else {
+            previous = chunk;
+            chunk = atomic_load(&chunk->next);
+        }
+    }
+}
+
+static bool write_at(off_t at, const char *data, size_t size)
+{
+    while (size) {
+        ssize_t n = pwrite(fd, data, size, at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        at += n;
+        data += n;
+        size -= (size_t)n;
+    }
+    return ftruncate(fd, at) == 0;
+}
+
+/* Writes new events and a new end; the lock is held. */
+static void write_new(bool last)
+{
+    buffer.used = 0;
+    take_events();
+    const off_t events_size = (off_t)buffer.used;
+    rg_profile_end_text(&buffer, known_events, last);
+    if (!buffer.failed && write_at(end_of_events, buffer.data, buffer.used)) {
+        end_of_events += events_size;
+        return;
+    }
+    if (!complained)
+        rg_warn("cannot write the profile to %s: %s", path,
+                buffer.failed ? "out of memory" : strerror(errno));
+    complained = true;
+}
+
+static uint64_t calls_so_far(void)
+{
+    static struct rg_profile_sum rows[RG_API_COUNT + 1];
+    uint64_t calls = 0;
+    rg_profile_add_up(rows);
+    for (int i = 0; i <= RG_API_COUNT; i++)
+        calls += rows[i].calls;
+    return calls;
+}
+
+static void *writer_main(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){0, PERIOD_NS}, NULL);
+        pthread_mutex_lock(&lock);
+        if (over) {
+            pthread_mutex_unlock(&lock);
+            return NULL;
+        }
+        const uint64_t calls = calls_so_far();
+        if (calls != known_calls && !complained)
+            write_new(false);
+        known_calls = calls;
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+/* Puts `wish` with %p replaced into path, and `word` in front of the ending if it is not empty. */
+static bool name_file(const char *wish, const char *word)
+{
+    const char *mark = strstr(wish, "%p");
+    char number[16], name[PATH_MAX];
+    snprintf(number, sizeof number, "%d", (int)getpid());
+    int size = mark ? snprintf(name, sizeof name, "%.*s%s%s", (int)(mark - wish), wish, number, mark + 2)
+                    : snprintf(name, sizeof name, "%s", wish);
+    if (size < 0 || size >= (int)sizeof name)
+        return false;
+    const char *dot = strrchr(name, '.'), *slash = strrchr(name, '/');
+    if (!dot || (slash && dot < slash))
+        dot = name + size;
+    size = snprintf(path, sizeof path, "%.*s%s%s%s", (int)(dot - name), name, *word ? "." : "", word, dot);
+    return size > 0 && size < (int)sizeof path;
+}
+
+static int create(const char *wish, const char *word)
+{
+    if (!name_file(wish, word)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+}
+
+bool rg_profile_report_start(const char *wish)
+{
+    char word[32];
+    fd = create(wish, "");
+    if (fd < 0 && errno == EEXIST && !strstr(wish, "%p")) {
+        snprintf(word, sizeof word, "%d", (int)getpid());
+        fd = create(wish, word);
+    }
+    for (int i = 2; fd < 0 && errno == EEXIST && i < 1000; i++) {
+        if (strstr(wish, "%p"))
+            snprintf(word, sizeof word, "%d", i);
+        else
+            snprintf(word, sizeof word, "%d.%d", (int)getpid(), i);
+        fd = create(wish, word);
+    }
+    rg_text_put(
+        &buffer,
+        "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":");
+    rg_text_number(&buffer, (uint64_t)getpid());
+    rg_text_put(&buffer, ",\"args\":{\"name\":");
+    rg_text_string(&buffer, program_invocation_short_name);
+    rg_text_put(&buffer, "}}");
+    if (fd < 0 || buffer.failed || !write_at(0, buffer.data, buffer.used)) {
+        rg_warn("cannot write the profile to %s: %s", path, strerror(errno));
+        return false;
+    }
+    end_of_events = (off_t)buffer.used;
+    pthread_mutex_lock(&lock);
+    write_new(false);
+    pthread_mutex_unlock(&lock);
+    if (rg_thread_start("rg-profile", writer_main, NULL) != RG_OK)
+        rg_warn("cannot start a thread; the profile is written at the end only");
+    return true;
+}
+
+void rg_profile_report_finish(void)
+{
+    pthread_mutex_lock(&lock);
+    if (!over) {
+        over = true;
+        write_new(true);
+        close(fd);
+        buffer.used = 0;
+        rg_profile_summary_text(&buffer, path);
+        for (size_t at = 0; !buffer.failed && at < buffer.used;) {
+            ssize_t n = write(STDERR_FILENO, buffer.data + at, buffer.used - at);
+            if (n <= 0)
+                break; /* there is nobody to tell */
+            at += (size_t)n;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}

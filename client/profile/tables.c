@@ -1,0 +1,281 @@
+#include "client/profile/tables.h"
+
+#include "client/profile/data.h"
+#include "client/profile/sites.h"
+#include "client/profile/symbols.h"
+#include "client/session.h"
+#include "client/stats.h"
+#include "common/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SITES_IN_FILE    50
+#define CALLS_IN_SUMMARY 10
+#define SITES_IN_SUMMARY 5
+#define FRAMES_SHOWN     4
+
+/* One writer at a time, so that these need no stack. */
+static struct rg_profile_sum rows[RG_API_COUNT + 1];
+static struct rg_site sites[SITES_IN_FILE];
+
+static const char *name_of(int api)
+{
+    return api == RG_PROFILE_OWN ? "remote-gpu" : rg_profile_names[api];
+}
+
+static struct rg_profile_sum total(void)
+{
+    struct rg_profile_sum sum = {0};
+    for (int i = 0; i <= RG_API_COUNT; i++) {
+        sum.calls += i < RG_API_COUNT ? rows[i].calls : 0;
+        sum.round_trips += rows[i].round_trips;
+        sum.sent += rows[i].sent;
+        sum.received += rows[i].received;
+        sum.inside += rows[i].inside;
+        sum.waited += rows[i].waited;
+        sum.before += rows[i].before;
+    }
+    return sum;
+}
+
+static void number(struct rg_text *text, const char *name, uint64_t value)
+{
+    rg_text_format(text, ",\"%s\":", name);
+    rg_text_number(text, value);
+}
+
+static void time_us(struct rg_text *text, const char *name, uint64_t ns)
+{
+    rg_text_format(text, ",\"%s\":", name);
+    rg_text_us(text, ns);
+}
+
+static void figures(struct rg_text *text, const struct rg_profile_sum *row)
+{
+    number(text, "count", row->calls);
+    number(text, "round_trips", row->round_trips);
+    number(text, "sent_bytes", row->sent);
+    number(text, "received_bytes", row->received);
+    time_us(text, "inside_us", row->inside);
+    time_us(text, "waited_us", row->waited);
+    time_us(text, "application_before_us", row->before);
+}
+
+static void frame_text(struct rg_text *text, const struct rg_symbol *symbol)
+{
+    rg_text_put(text, "{\"module\":");
+    rg_text_string(text, symbol->module);
+    rg_text_format(text, ",\"offset\":\"0x%llx\"", (unsigned long long)symbol->offset);
+    if (*symbol->function) {
+        rg_text_put(text, ",\"function\":");
+        rg_text_string(text, symbol->function);
+    }
+    if (*symbol->file) {
+        rg_text_put(text, ",\"file\":");
+        rg_text_string(text, symbol->file);
+        number(text, "line", (uint64_t)symbol->line);
+    }
+    rg_text_put(text, "}");
+}
+
+static void python_text(struct rg_text *text, const char *lines)
+{
+    rg_text_put(text, ",\"python\":[");
+    for (const char *at = lines; *at;) {
+        at += strspn(at, " ");
+        const size_t size = strcspn(at, "\n");
+        char line[1024];
+        const size_t kept = size < sizeof line ? size : sizeof line - 1;
+        memcpy(line, at, kept);
+        line[kept] = 0;
+        rg_text_string(text, line);
+        at += size + (at[size] == '\n');
+        if (*at)
+            rg_text_put(text, ",");
+    }
+    rg_text_put(text, "]");
+}
+
+static void site_text(struct rg_text *text, const struct rg_site *site, bool lines)
+{
+    rg_text_put(text, "{\"call\":");
+    rg_text_string(text, name_of(site->api));
+    number(text, "waits", site->waits);
+    number(text, "round_trips", site->round_trips);
+    time_us(text, "waited_us", site->waited);
+    rg_text_put(text, ",\"frames\":[");
+    bool first = true;
+    for (int i = 0; i < site->n; i++) {
+        struct rg_symbol symbol;
+        rg_symbol_find(site->frames[i], lines, &symbol);
+        if (symbol.ours)
+            continue;
+        rg_text_put(text, first ? "" : ",");
+        frame_text(text, &symbol);
+        first = false;
+    }
+    rg_text_put(text, "]");
+    if (site->python)
+        python_text(text, site->python);
+    rg_text_put(text, "}");
+}
+
+static void wire(uint64_t *sent, uint64_t *received)
+{
+    *sent = *received = 0;
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        *sent += rg_sessions[i].stats.sent_bytes;
+        *received += rg_sessions[i].stats.received_bytes;
+    }
+}
+
+void rg_profile_end_text(struct rg_text *text, uint64_t events, bool last)
+{
+    rg_profile_add_up(rows);
+    rg_text_put(text, "\n],\n\"remoteGpu\":{\"program\":");
+    rg_text_string(text, program_invocation_short_name);
+    number(text, "pid", (uint64_t)getpid());
+    time_us(text, "elapsed_us", rg_now_ns() - rg_profile_started());
+    rg_text_format(text, ",\"complete\":%s", last ? "true" : "false");
+    number(text, "events", events);
+    number(text, "events_dropped", rg_profile_dropped());
+    const struct rg_profile_sum all = total();
+    rg_text_put(text, ",\n\"total\":{\"threads_us\":");
+    rg_text_us(text, all.inside + all.before);
+    figures(text, &all);
+    if (last) {
+        uint64_t sent, received;
+        wire(&sent, &received);
+        number(text, "wire_sent_bytes", sent);
+        number(text, "wire_received_bytes", received);
+    }
+    rg_text_put(text, "},\n\"calls\":[");
+    bool first = true;
+    for (int i = 0; i <= RG_API_COUNT; i++) {
+        if (!rows[i].calls && !rows[i].sent)
+            continue;
+        rg_text_format(text, "%s\n{\"name\":\"%s\",\"class\":\"%s\"", first ? "" : ",", name_of(i),
+                       i == RG_PROFILE_OWN ? "own" : rg_profile_classes[i]);
+        first = false;
+        figures(text, &rows[i]);
+        rg_text_put(text, "}");
+    }
+    size_t more;
+    uint64_t unknown;
+    const size_t n = rg_profile_sites_top(sites, SITES_IN_FILE, &more, &unknown);
+    rg_text_put(text, "],\n\"sites\":[");
+    for (size_t i = 0; i < n; i++) {
+        rg_text_put(text, i ? ",\n" : "\n");
+        site_text(text, &sites[i], last);
+    }
+    rg_text_put(text, "]");
+    number(text, "sites_left_out", more);
+    time_us(text, "sites_unknown_us", unknown);
+    rg_text_put(text, "}}\n");
+}
+
+/* --- the summary -------------------------------------------------------------------------------------- */
+
+static int by_waited(const void *a, const void *b)
+{
+    const struct rg_profile_sum *x = &rows[*(const int *)a], *y = &rows[*(const int *)b];
+    if (x->waited != y->waited)
+        return x->waited < y->waited ? 1 : -1;
+    return x->inside < y->inside ? 1 : x->inside > y->inside ? -1 : 0;
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static double megabytes(uint64_t bytes)
+{
+    return (double)bytes / 1e6;
+}
+
+static void calls_summary(struct rg_text *text, const struct rg_profile_sum *all)
+{
+    int order[RG_API_COUNT + 1], n = 0;
+    for (int i = 0; i <= RG_API_COUNT; i++)
+        if (rows[i].calls)
+            order[n++] = i;
+    qsort(order, (size_t)n, sizeof *order, by_waited);
+    rg_text_format(text, "  %-34s %-6s %9s %9s %11s %6s %11s %9s %9s\n", "call", "class", "count", "trips",
+                   "waited ms", "share", "in call ms", "MB out", "MB in");
+    for (int i = 0; i < n && i < CALLS_IN_SUMMARY; i++) {
+        const struct rg_profile_sum *row = &rows[order[i]];
+        rg_text_format(text, "  %-34s %-6s %9llu %9llu %11.3f %5.1f%% %11.3f %9.3f %9.3f\n",
+                       name_of(order[i]), order[i] == RG_PROFILE_OWN ? "own" : rg_profile_classes[order[i]],
+                       (unsigned long long)row->calls, (unsigned long long)row->round_trips,
+                       (double)row->waited / 1e6, share(row->waited, all->inside + all->before),
+                       (double)row->inside / 1e6, megabytes(row->sent), megabytes(row->received));
+    }
+    if (n > CALLS_IN_SUMMARY)
+        rg_text_format(text, "  and %d other functions\n", n - CALLS_IN_SUMMARY);
+}
+
+static void site_summary(struct rg_text *text, const struct rg_site *site)
+{
+    rg_text_format(text, "  %.3f ms, %llu waits in %s\n", (double)site->waited / 1e6,
+                   (unsigned long long)site->waits, name_of(site->api));
+    if (site->python) { /* says more than the interpreter's own frames */
+        const char *at = site->python;
+        for (int i = 0; i < FRAMES_SHOWN && *at; i++) {
+            const int size = (int)strcspn(at, "\n");
+            rg_text_format(text, "    %.*s\n", size - (int)strspn(at, " "), at + strspn(at, " "));
+            at += size + (at[size] == '\n');
+        }
+        return;
+    }
+    int shown = 0;
+    for (int i = 0; i < site->n && shown < FRAMES_SHOWN; i++) {
+        struct rg_symbol symbol;
+        rg_symbol_find(site->frames[i], true, &symbol);
+        if (symbol.ours)
+            continue;
+        shown++;
+        if (*symbol.file)
+            rg_text_format(text, "    %s at %s:%d\n", symbol.function, symbol.file, symbol.line);
+        else if (*symbol.function)
+            rg_text_format(text, "    %s in %s\n", symbol.function, symbol.module);
+        else
+            rg_text_format(text, "    %s+0x%llx\n", symbol.module, (unsigned long long)symbol.offset);
+    }
+}
+
+void rg_profile_summary_text(struct rg_text *text, const char *path)
+{
+    rg_profile_add_up(rows);
+    const struct rg_profile_sum all = total();
+    const uint64_t time = all.inside + all.before;
+    uint64_t sent, received;
+    wire(&sent, &received);
+    rg_text_format(
+        text,
+        "remote-gpu: profile of %s (%d): %.3f s, of its threads' time %.1f%% waited, %.1f%% in calls "
+        "otherwise, %.1f%% the application's own\n",
+        program_invocation_short_name, (int)getpid(), (double)(rg_now_ns() - rg_profile_started()) / 1e9,
+        share(all.waited, time), share(all.inside - all.waited, time), share(all.before, time));
+    rg_text_format(text, "  %llu calls, %llu round trips, %.3f MB sent, %.3f MB received\n",
+                   (unsigned long long)all.calls, (unsigned long long)all.round_trips, megabytes(sent),
+                   megabytes(received));
+    calls_summary(text, &all);
+    size_t more;
+    uint64_t unknown;
+    const size_t n = rg_profile_sites_top(sites, SITES_IN_SUMMARY, &more, &unknown);
+    if (n)
+        rg_text_put(text, "  where it waits:\n");
+    for (size_t i = 0; i < n; i++)
+        site_summary(text, &sites[i]);
+    if (rg_profile_dropped())
+        rg_text_format(text,
+                       "  the timeline ends early: it is full, and %llu later events are left out "
+                       "(REMOTE_GPU_PROFILE_EVENTS sets the limit)\n",
+                       (unsigned long long)rg_profile_dropped());
+    rg_text_format(text, "  timeline and all figures: %s (ui.perfetto.dev or chrome://tracing open it)\n",
+                   path);
+}
