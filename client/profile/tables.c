@@ -16,6 +16,8 @@
 #define CALLS_IN_SUMMARY 10
 #define SITES_IN_SUMMARY 5
 #define FRAMES_SHOWN     4
+#define RUNTIME_INSIDE                                                                                       \
+    "libcudart_static_" /* functions of the linked-in runtime whose names are hashes: not in the summary */
 
 /* One writer at a time, so that these need no stack. */
 static struct rg_profile_sum rows[RG_API_COUNT + 1];
@@ -220,8 +222,8 @@ static void calls_summary(struct rg_text *text, const struct rg_profile_sum *all
 
 static void site_summary(struct rg_text *text, const struct rg_site *site)
 {
-    rg_text_format(text, "  %.3f ms, %llu waits in %s\n", (double)site->waited / 1e6,
-                   (unsigned long long)site->waits, name_of(site->api));
+    rg_text_format(text, "  %.3f ms, %llu wait%s in %s\n", (double)site->waited / 1e6,
+                   (unsigned long long)site->waits, site->waits == 1 ? "" : "s", name_of(site->api));
     if (site->python) { /* says more than the interpreter's own frames */
         const char *at = site->python;
         for (int i = 0; i < FRAMES_SHOWN && *at; i++) {
@@ -235,7 +237,7 @@ static void site_summary(struct rg_text *text, const struct rg_site *site)
     for (int i = 0; i < site->n && shown < FRAMES_SHOWN; i++) {
         struct rg_symbol symbol;
         rg_symbol_find(site->frames[i], true, &symbol);
-        if (symbol.ours)
+        if (symbol.ours || strncmp(symbol.function, RUNTIME_INSIDE, sizeof RUNTIME_INSIDE - 1) == 0)
             continue;
         shown++;
         if (*symbol.file)
