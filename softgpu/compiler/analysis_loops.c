@@ -3,10 +3,14 @@
  * control flow graph that hold a volatile or acquiring load, a compare-and-swap, or the like. The jumps
  * backwards of such a cycle are marked; the code generator lets other threads run there.
  *
+ * A cycle in which the block's threads meet and whose every jump follows from what was known when it was entered (the
+ * steps of a scan in shared memory that is volatile) makes the same turns whatever others write: nobody waits in it.
+ *
  * Cycles are the strongly connected components of the graph of basic blocks (Tarjan, without recursion).
  */
 #include "softgpu/compiler/analysis.h"
 #include "softgpu/compiler/flow.h"
+#include "softgpu/compiler/regions.h"
 
 #include <string.h>
 
@@ -138,6 +142,64 @@ static bool always_gets_on(const struct sg_flow *graph, uint32_t block)
     return true;
 }
 
+/* --- what a cycle's jumps depend on --- */
+
+struct taint {
+    uint8_t
+        *seen;  /* by register: may hold something that was read from memory or from others in this cycle */
+    bool reads; /* of the instruction that is looked at: it, or something that it reads, does */
+    bool changed;
+};
+
+static void note_tainted_read(void *user, uint32_t reg, bool written, bool maybe)
+{
+    struct taint *taint = user;
+    (void)maybe;
+    taint->reads |= !written && taint->seen[reg];
+}
+
+static void note_tainted_write(void *user, uint32_t reg, bool written, bool maybe)
+{
+    struct taint *taint = user;
+    (void)maybe;
+    if (!written || taint->seen[reg])
+        return;
+    taint->seen[reg] = 1;
+    taint->changed = true;
+}
+
+static bool brings_news(const struct sg_insn *insn)
+{
+    if (insn->form->op == SG_OP_LD)
+        return SG_MOD(insn, SG_GROUP_SPACE) != SG_MOD_PARAM;
+    return insn->call != NULL || !sg_is_arithmetic(insn->form->op);
+}
+
+/* Are the turns of the cycle the same whatever its threads read, and do they meet in it? */
+static bool has_set_turns(struct sg_arena *arena, const struct sg_flow *graph, const struct walk *walk,
+                          uint32_t component)
+{
+    const struct sg_function *function = graph->function;
+    struct taint taint = {.seen = SG_NEW_ARRAY(arena, uint8_t, function->n_regs + 1), .changed = true};
+    bool meets = false;
+    while (taint.changed) {
+        taint.changed = false;
+        for (uint32_t i = 0; i < function->n_insns; i++) {
+            const struct sg_insn *insn = &function->insns[i];
+            if (walk->component[graph->block_of[i]] != component)
+                continue;
+            meets |= sg_is_meeting(insn);
+            if (insn->form->op == SG_OP_BRX || (insn->guard != 0 && taint.seen[insn->guard - 1]))
+                return false;
+            taint.reads = brings_news(insn);
+            sg_visit_registers(insn, note_tainted_read, &taint);
+            if (taint.reads)
+                sg_visit_registers(insn, note_tainted_write, &taint);
+        }
+    }
+    return meets;
+}
+
 void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function)
 {
     struct sg_flow graph = {0};
@@ -153,6 +215,9 @@ void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function)
     for (uint32_t i = 0; i < function->n_insns; i++)
         if (watches_memory(&function->insns[i]) && !always_gets_on(&graph, graph.block_of[i]))
             waits[walk.component[graph.block_of[i]]] = 1;
+    for (uint32_t component = 1; component <= walk.n_components; component++)
+        if (waits[component])
+            waits[component] = !has_set_turns(arena, &graph, &walk, component);
     for (uint32_t block = 0; block < graph.n_blocks; block++) {
         uint32_t to;
         if (!waits[walk.component[block]])

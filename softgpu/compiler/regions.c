@@ -190,17 +190,9 @@ static void note_writer(void *user, uint32_t reg, bool written, bool maybe)
         r->made_by[reg] = r->made_by[reg] == 0 && !maybe ? r->insn + 1 : UINT32_MAX;
 }
 
-/* Its result follows from its operands, and it is cheap and does no harm wherever it is computed. */
-static bool is_pure(const struct sg_function *function, const struct sg_insn *insn)
+bool sg_is_arithmetic(enum sg_op op)
 {
-    if (insn->guard != 0 || SG_MOD(insn, SG_GROUP_CC) != 0)
-        return false;
-    switch (insn->form->op) {
-    case SG_OP_LD: {
-        const struct sg_operand *address = &insn->operands[1];
-        return address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM &&
-               address->var >= function->params && address->var < function->params + function->n_params;
-    }
+    switch (op) {
     case SG_OP_ADD:
     case SG_OP_SUB:
     case SG_OP_MUL:
@@ -229,6 +221,18 @@ static bool is_pure(const struct sg_function *function, const struct sg_insn *in
     default:
         return false;
     }
+}
+
+/* Its result follows from its operands, and it is cheap and does no harm wherever it is computed. */
+static bool is_pure(const struct sg_function *function, const struct sg_insn *insn)
+{
+    if (insn->guard != 0 || SG_MOD(insn, SG_GROUP_CC) != 0)
+        return false;
+    if (insn->form->op != SG_OP_LD)
+        return sg_is_arithmetic(insn->form->op);
+    const struct sg_operand *address = &insn->operands[1];
+    return address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM &&
+           address->var >= function->params && address->var < function->params + function->n_params;
 }
 
 static bool is_constant_special(const struct sg_operand *operand)

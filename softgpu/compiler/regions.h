@@ -36,6 +36,8 @@ bool sg_regions_possible(struct sg_arena *arena, const struct sg_reach *reach);
 bool sg_is_meeting(const struct sg_insn *insn);
 /** Is the instruction a point? Meetings are, and jumps that threads had better take together (lockstep.h). */
 bool sg_is_point(const struct sg_insn *insn);
+/** Does it only compute its result from its operands, cheaply? */
+bool sg_is_arithmetic(enum sg_op op);
 /** By register: 1 + the instruction that can compute it anew, or 0. */
 uint32_t *sg_remade_compute(struct sg_arena *arena, const struct sg_function *function);
 void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel, struct sg_regions *regions);

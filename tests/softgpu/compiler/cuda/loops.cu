@@ -350,3 +350,34 @@ KERNEL(fiber_waits)
     out[place()] = turn * 2 + in[place()];
     turn = turn + 1;
 }
+
+KERNEL(loops_volatile_scan)
+{
+    __shared__ volatile unsigned sums[2048];
+    unsigned t = linear(), at = t + size();
+    sums[t] = 0;
+    sums[at] = in[place()];
+    for (unsigned step = 1; step < size(); step *= 2) {
+        __syncthreads();
+        unsigned sum = sums[at] + sums[at - step];
+        __syncthreads();
+        sums[at] = sum;
+    }
+    out[place()] = sums[at];
+}
+
+KERNEL(fiber_until_found)
+{
+    __shared__ volatile unsigned found;
+    unsigned t = linear(), round = 0;
+    if (t == 0)
+        found = 0;
+    do {
+        __syncthreads();
+        if (in[(t * 7 + round) % 64] % 16 == 3 || round == 40)
+            found = 1;
+        __syncthreads();
+        round++;
+    } while (!found);
+    out[place()] = mix(round, in[place()]);
+}
