@@ -52,11 +52,66 @@ static uint32_t exchange_of(const struct sg_point *point)
     return SG_EXCHANGE(kinds[point->kind], point->mode);
 }
 
+typedef uint32_t four_lanes __attribute__((vector_size(16), may_alias));
+
+/** result[lane] = value[lane ^ b]; both aligned to 16 bytes, as columns are at the start of a warp. */
+static void swap_lanes(uint32_t b, const uint32_t *restrict value, uint32_t *restrict result)
+{
+    const four_lanes *from = (const four_lanes *)(const void *)value;
+    four_lanes *to = (four_lanes *)(void *)result;
+    for (uint32_t i = 0; i < SG_WARP_SIZE / 4; i++) {
+        four_lanes lanes = from[i ^ b >> 2];
+        if (b & 1)
+            lanes = __builtin_shufflevector(lanes, lanes, 1, 0, 3, 2);
+        if (b & 2)
+            lanes = __builtin_shufflevector(lanes, lanes, 2, 3, 0, 1);
+        to[i] = lanes;
+    }
+}
+
+/** A shuffle of a whole warp, not in segments, by a distance that is the same for all lanes. */
+static void shuffle_whole(uint32_t mode, uint32_t b, const uint32_t *restrict value,
+                          uint32_t *restrict result, uint32_t *restrict predicate)
+{
+    uint32_t from = 0, to = SG_WARP_SIZE; /* the lanes that get another's value */
+    switch (mode) {
+    case 0:
+        from = b;
+        memcpy(result + b, value, (SG_WARP_SIZE - b) * sizeof(*value));
+        break;
+    case 1:
+        to = SG_WARP_SIZE - b;
+        memcpy(result, value + b, (SG_WARP_SIZE - b) * sizeof(*value));
+        break;
+    case 2:
+        swap_lanes(b, value, result);
+        break;
+    default:
+        for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++)
+            result[lane] = value[b];
+        break;
+    }
+    for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++)
+        predicate[lane] = 1;
+    for (uint32_t lane = 0; lane < from; lane++) {
+        result[lane] = value[lane];
+        predicate[lane] = 0;
+    }
+    for (uint32_t lane = to; lane < SG_WARP_SIZE; lane++) {
+        result[lane] = value[lane];
+        predicate[lane] = 0;
+    }
+}
+
 /** A shuffle of a whole warp by a distance that is the same for all lanes. */
 static void shuffle_evenly(const struct sg_point *point, const uint32_t *restrict value,
                            uint32_t *restrict result, uint32_t *restrict predicate)
 {
     uint32_t b = point->a & 31, clamp = point->b & 31, segment = point->b >> 8 & 31;
+    if (segment == 0 && clamp == (point->mode == 0 ? 0 : 31)) {
+        shuffle_whole(point->mode, b, value, result, predicate);
+        return;
+    }
     for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++) {
         int32_t limit = (int32_t)((lane & segment) | (clamp & ~segment)), source;
         switch (point->mode) {
@@ -127,7 +182,6 @@ static bool exchange_all(const struct sg_run *run, uint32_t number)
     if (point->kind == SG_POINT_WARP_SYNC)
         return true;
     const uint8_t even = SG_POINT_A | SG_POINT_B;
-    sg_lanes_set_points(run, 0, run->grid->n_threads, number);
     for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
         uint32_t all = sg_lanes_of_warp(run, warp), first = warp * SG_WARP_SIZE;
         if (point->kind == SG_POINT_ACTIVEMASK) {
@@ -138,6 +192,7 @@ static bool exchange_all(const struct sg_run *run, uint32_t number)
                            (uint32_t *)sg_lanes_column(m, SG_LANES_RESULT) + first,
                            (uint32_t *)sg_lanes_column(m, SG_LANES_PREDICATE) + first);
         } else {
+            sg_lanes_set_points(run, first, first + (uint32_t)__builtin_popcount(all), number);
             sg_lanes_exchange(run, warp, all);
         }
     }

@@ -111,7 +111,7 @@ Test(loops, same_results, .timeout = 400)
                 }
             }
         }
-        cr_assert_eq(count, 21);
+        cr_assert_eq(count, 22);
         free_program(program);
     }
 }

@@ -381,3 +381,35 @@ KERNEL(fiber_until_found)
     } while (!found);
     out[place()] = mix(round, in[place()]);
 }
+
+/* How a lane gets another's value, and whether it does: both go into the sum. */
+#define GET(way, distance, clamp)                                                                        \
+    asm volatile("{ .reg .pred p; shfl.sync." way ".b32 %0|p, %2, " distance ", " clamp ", 0xffffffff;"  \
+                 " selp.u32 %1, 1, 0, p; }"                                                              \
+                 : "=r"(got), "=r"(is_other)                                                             \
+                 : "r"(value));                                                                          \
+    sum = mix(sum, got * 2 + is_other)
+
+KERNEL(loops_even_shuffles)
+{
+    unsigned value = in[place()], sum = 0, got, is_other;
+    GET("bfly", "0", "31");
+    GET("bfly", "1", "31");
+    GET("bfly", "2", "31");
+    GET("bfly", "7", "31");
+    GET("bfly", "12", "31");
+    GET("bfly", "31", "31");
+    GET("bfly", "3", "20");
+    GET("down", "0", "31");
+    GET("down", "5", "31");
+    GET("down", "31", "31");
+    GET("down", "5", "27");
+    GET("up", "0", "0");
+    GET("up", "5", "0");
+    GET("up", "31", "0");
+    GET("up", "5", "3");
+    GET("idx", "0", "31");
+    GET("idx", "21", "31");
+    GET("idx", "21", "20");
+    out[place()] = sum;
+}
