@@ -56,6 +56,8 @@ static void end_thread(void *pointer)
 {
     struct thread *thread = pointer;
     own = NULL;
+    if (!rg_profiling)
+        return; /* a forked child: the lock may be held by a thread that it does not have */
     pthread_mutex_lock(&lock);
     close_chunk(thread);
     thread->taken = false;
