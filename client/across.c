@@ -2,7 +2,8 @@
  * across.c - helper streams, gates between streams, detours. See across.h.
  *
  * Helper streams: work that is added on a server for the sake of another goes into a stream of its own, which nothing
- * else uses until that work is done, so that nothing ever waits for what merely came first. They are kept by context.
+ * else uses until that work is done, but for work in the order of the same stream, so that nothing ever waits for what
+ * merely came first. They are kept by context.
  *
  * Threads: callers, and readers, which call `reached` and must not be held up. `lock` guards helpers and gates; it is a
  * leaf.
@@ -61,14 +62,32 @@ CUresult rg_across_synchronize(uint64_t context, CUstream stream)
 
 static struct rg_helper *helpers;
 
-CUresult rg_helper_take(uint64_t context, struct rg_helper **out)
+/* One that is in use for stream `of`, or else one that is not in use; NULL: none. The lock is held. */
+static struct rg_helper *find_helper(uint64_t context, uint64_t of_context, CUstream of)
 {
+    struct rg_helper *idle = NULL;
+    for (struct rg_helper *helper = helpers; helper; helper = helper->next) {
+        if (helper->context != context)
+            continue;
+        if (helper->users && of && helper->of == of && helper->of_context == of_context)
+            return helper;
+        if (!helper->users)
+            idle = helper;
+    }
+    return idle;
+}
+
+CUresult rg_helper_take(uint64_t context, CUstream of, struct rg_helper **out)
+{
+    if (of == CU_STREAM_PER_THREAD) /* one name for many streams */
+        of = NULL;
+    const uint64_t of_context = of ? context_of_stream(of) : 0;
     pthread_mutex_lock(&lock);
-    struct rg_helper *helper = helpers;
-    while (helper && (helper->busy || helper->context != context))
-        helper = helper->next;
-    if (helper)
-        helper->busy = true;
+    struct rg_helper *helper = find_helper(context, of_context, of);
+    if (helper && helper->users++ == 0) {
+        helper->of = of;
+        helper->of_context = of_context;
+    }
     pthread_mutex_unlock(&lock);
     *out = helper;
     if (helper)
@@ -87,7 +106,8 @@ CUresult rg_helper_take(uint64_t context, struct rg_helper **out)
     }
     rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream =
         (struct rg_stream){.context = context, .flags = CU_STREAM_NON_BLOCKING};
-    *helper = (struct rg_helper){.context = context, .stream = stream, .busy = true};
+    *helper = (struct rg_helper){
+        .context = context, .of_context = of_context, .stream = stream, .of = of, .users = 1};
     pthread_mutex_lock(&lock);
     helper->next = helpers;
     helpers = helper;
@@ -101,10 +121,9 @@ void rg_helper_give(struct rg_helper *helper)
     if (!helper)
         return;
     pthread_mutex_lock(&lock);
-    const bool gone = helper->gone;
-    helper->busy = false;
+    const bool last = --helper->users == 0 && helper->gone;
     pthread_mutex_unlock(&lock);
-    if (gone)
+    if (last)
         free(helper);
 }
 
@@ -120,7 +139,7 @@ void rg_across_context_ended(uint64_t context)
         *at = helper->next;
         rg_handle_delete(RG_KIND_STREAM, (uint64_t)helper->stream);
         helper->gone = true;
-        if (!helper->busy)
+        if (!helper->users)
             free(helper);
     }
     pthread_mutex_unlock(&lock);
@@ -249,7 +268,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
         return rg_op_cuStreamWaitEvent(hStream, hEvent, Flags);
     const uint64_t context = rg_across_context(owner);
     struct rg_helper *helper;
-    status = rg_helper_take(context, &helper);
+    status = rg_helper_take(context, NULL, &helper);
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_across_enter(context);
@@ -278,7 +297,7 @@ CUresult rg_detour_begin(struct rg_detour *detour, uint64_t owner, CUstream stre
         status = rg_across_synchronize(detour->of_context, stream);
         detour->stream = CU_STREAM_LEGACY;
     } else {
-        status = rg_helper_take(detour->context, &detour->helper);
+        status = rg_helper_take(detour->context, stream, &detour->helper);
         if (status == CUDA_SUCCESS)
             status = gate(detour->of_context, stream, detour->context, detour->helper->stream, NULL);
         if (status == CUDA_SUCCESS)

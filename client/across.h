@@ -59,14 +59,19 @@ CUresult rg_across_enter(uint64_t context);
 void rg_across_leave(void);
 CUresult rg_across_synchronize(uint64_t context, CUstream stream);
 
-/** A stream of a context that nothing else uses until it is given back. */
+/** A stream of a context that nothing else uses until it has been given back as often as it was taken. */
 struct rg_helper {
     struct rg_helper *next;
-    uint64_t context;
-    CUstream stream;
-    bool busy, gone;
+    uint64_t context, of_context;
+    CUstream stream, of;
+    unsigned users;
+    bool gone;
 };
-CUresult rg_helper_take(uint64_t context, struct rg_helper **out);
+/**
+ * `of`, if not NULL: the stream in whose order the work comes. What comes in the order of one stream takes the same helper
+ * stream, so that few streams hold however many copies wait: each that holds keeps a thread of the driver.
+ */
+CUresult rg_helper_take(uint64_t context, CUstream of, struct rg_helper **out);
 void rg_helper_give(struct rg_helper *helper);
 /** Helper streams of a context are gone with what it held. */
 void rg_across_context_ended(uint64_t context);

@@ -242,7 +242,8 @@ static CUresult put_copy(const struct rg_across_copy *copy, CUstream stream)
 {
     const uint64_t from_context = rg_across_context(copy->from.owner);
     struct rg_helper *helper;
-    CUresult status = from_context ? rg_helper_take(from_context, &helper) : CUDA_ERROR_INVALID_CONTEXT;
+    CUresult status =
+        from_context ? rg_helper_take(from_context, stream, &helper) : CUDA_ERROR_INVALID_CONTEXT;
     if (status != CUDA_SUCCESS)
         return status;
     struct crossing *crossing = crossing_create(copy);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SIZE ((size_t)3 << 20)
 
@@ -296,6 +297,30 @@ static void crowd(void)
     printf("--- threads that copy and free: %zu calls failed\n", failed);
 }
 
+static void CUDA_CB nap(void *unused)
+{
+    (void)unused;
+    usleep(200000);
+}
+
+/* Many copies that wait for their source's device must not keep that device from what they wait for. */
+static void queue_of_copies(void)
+{
+    current(0);
+    TELL(cuLaunchHostFunc(streams[0], nap, NULL));
+    TELL(cuEventRecord(events[0], streams[0]));
+    TELL(cuStreamWaitEvent(streams[1], events[0], 0));
+    int failed = 0;
+    for (int i = 0; i < 150; i++)
+        failed += cuMemcpyPeerAsync(memory[1] + (size_t)i * 4096, contexts[1], memory[0], contexts[0], 4096,
+                                    streams[1]) != CUDA_SUCCESS;
+    printf("copies that failed: %d\n", failed);
+    TELL(cuMemsetD8Async(memory[0] + SIZE / 2, 9, 4096, streams[0]));
+    TELL(cuStreamSynchronize(streams[1]));
+    TELL(cuStreamSynchronize(streams[0]));
+    digest("copied", memory[1], SIZE);
+}
+
 int main(void)
 {
     int count = 0;
@@ -319,6 +344,7 @@ int main(void)
     }
     library();
     crowd();
+    queue_of_copies();
     destroy();
     free(host);
     return 0;
