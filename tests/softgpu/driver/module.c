@@ -330,9 +330,10 @@ Test(entry, proc_address_is_exact_in_version)
 
 Test(entry, what_is_missing_says_so)
 {
-    CUmipmappedArray array;
-    CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
-    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuMipmappedArrayCreate(&array, &descriptor, 1));
+    CUexternalMemory memory;
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC descriptor = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                                   .size = 4096};
+    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuImportExternalMemory(&memory, &descriptor));
     start_device();
-    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMipmappedArrayCreate(&array, &descriptor, 1));
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuImportExternalMemory(&memory, &descriptor));
 }
