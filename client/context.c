@@ -413,6 +413,15 @@ CUresult cuCtxGetFlags(unsigned int *flags)
     return status;
 }
 
+CUresult cuCtxSetFlags(unsigned int flags)
+{
+    struct rg_context *shadow;
+    CUresult status = rg_op_cuCtxSetFlags(flags);
+    if (status == CUDA_SUCCESS && context_or_current(NULL, &flags, &shadow) == CUDA_SUCCESS)
+        shadow->flags = flags;
+    return status;
+}
+
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 {
     struct rg_context *shadow;

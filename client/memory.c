@@ -281,15 +281,18 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         *(void **)data = (void *)(uintptr_t)pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *(unsigned long long *)data = range->id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = range->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(CUdeviceptr *)data = range->start;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)data = range->size;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
@@ -310,36 +313,29 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *(unsigned *)data = 0;
         return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return CUDA_ERROR_NOT_SUPPORTED;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
 /* What an attribute is for a pointer that CUDA knows nothing of (cuPointerGetAttributes). */
-static void describe_unknown(CUpointer_attribute attribute, void *data)
+static CUresult describe_unknown(CUpointer_attribute attribute, void *data)
 {
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(uint64_t *)data = 0;
-        return;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = -2;
-        return;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(unsigned char *)data = 0;
-        return;
-    default:
+    const struct rg_range none = {.device = -2,
+                                  .kind = RG_RANGE_REGISTERED}; /* -2: the runtime's mark of no device */
+    CUresult status = describe(&none, attribute, 0, data);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE || attribute == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS)
         *(unsigned *)data = 0;
-    }
+    else if (attribute == CU_POINTER_ATTRIBUTE_MAPPED)
+        *(unsigned char *)data = 0;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
@@ -363,9 +359,15 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_range range;
     bool known = rg_map_find(ptr, &range);
-    for (unsigned i = 0; i < numAttributes; i++)
-        if (!known || describe(&range, attributes[i], ptr, data[i]) != CUDA_SUCCESS)
-            describe_unknown(attributes[i], data[i]);
+    for (unsigned i = 0; i < numAttributes; i++) {
+        status =
+            known ? describe(&range, attributes[i], ptr, data[i]) : describe_unknown(attributes[i], data[i]);
+        if (status == CUDA_SUCCESS)
+            continue;
+        if (attributes[i] != CU_POINTER_ATTRIBUTE_HOST_POINTER)
+            return status;
+        *(void **)data[i] = NULL; /* device memory has none, which is no error here */
+    }
     return CUDA_SUCCESS;
 }
 
