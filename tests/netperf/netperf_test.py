@@ -14,7 +14,8 @@ import unittest
 import xml.dom.minidom
 
 BUILD, SOURCE = map(os.path.abspath, sys.argv[1:3])
-del sys.argv[1:3]
+SANITIZE = sys.argv[3]
+del sys.argv[1:4]
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 from trial import Build, Server  # noqa: E402
 
@@ -90,6 +91,7 @@ class Netperf(WithServer):
 
 
 @unittest.skipUnless(os.path.exists(EXAMPLE), "the examples were not built")
+@unittest.skipIf(SANITIZE, "the examples are built without sanitizers, and cannot have such a library preloaded")
 class Compare(WithServer):
     def test_json(self):
         result = call("compare", "-s", self.address, "--json", "--runs", "2", "--link", "oneway=2ms", "--", EXAMPLE)
