@@ -48,7 +48,7 @@ struct rg_spread;
 
 struct rg_module {
     uint64_t context;
-    uint64_t library;                    /* of cuLibraryGetModule; else 0 */
+    uint64_t owner;                      /* the library, of cuLibraryGetModule; else 0 */
     struct rg_found_function *functions; /* found so far, by name */
     struct rg_found_function *textures, *surfaces; /* references found so far, by name */
 };

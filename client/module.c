@@ -92,6 +92,16 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
     return status;
 }
 
+/* What was found in a module ends with it. */
+static void forget_found(struct rg_shadow *shadow)
+{
+    rg_found_lock();
+    rg_found_free(&shadow->module.functions, RG_KIND_FUNCTION);
+    rg_found_free(&shadow->module.textures, RG_KIND_TEXREF);
+    rg_found_free(&shadow->module.surfaces, RG_KIND_SURFREF);
+    rg_found_unlock();
+}
+
 CUresult cuModuleUnload(CUmodule hmod)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
@@ -102,11 +112,7 @@ CUresult cuModuleUnload(CUmodule hmod)
         return CUDA_ERROR_INVALID_HANDLE;
     rg_managed_drop_owner((uint64_t)hmod);
     status = rg_op_cuModuleUnload(hmod);
-    rg_found_lock();
-    rg_found_free(&shadow->module.functions, RG_KIND_FUNCTION);
-    rg_found_free(&shadow->module.textures, RG_KIND_TEXREF);
-    rg_found_free(&shadow->module.surfaces, RG_KIND_SURFREF);
-    rg_found_unlock();
+    forget_found(shadow);
     rg_handle_delete(RG_KIND_MODULE, (uint64_t)hmod);
     return status;
 }
@@ -119,11 +125,9 @@ void rg_modules_context_ended(uint64_t context)
         const size_t n = rg_handle_list(RG_KIND_MODULE, after, modules, AT_ONCE);
         for (size_t i = 0; i < n; i++) {
             struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, modules[i]);
-            if (!shadow || shadow->module.context != context || shadow->module.library)
+            if (!shadow || shadow->module.context != context || shadow->module.owner)
                 continue;
-            rg_found_lock();
-            rg_found_free(&shadow->module.functions, RG_KIND_FUNCTION);
-            rg_found_unlock();
+            forget_found(shadow);
             rg_handle_delete(RG_KIND_MODULE, modules[i]);
         }
         if (n < AT_ONCE)
@@ -368,7 +372,7 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
             return status;
         struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, (uint64_t)module)->module;
         made->context = context;
-        made->library = (uint64_t)library;
+        made->owner = (uint64_t)library;
         rg_found_lock();
         (void)rg_found_add(&shadow->library.modules, NULL, context, (uint64_t)module);
         rg_found_unlock();

@@ -33,7 +33,7 @@
 typedef int (*management_function)(void *, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
 static struct {
-    void *library;
+    void *opened; /* by dlopen; NULL: there is none that works */
     int (*by_uuid)(const char *, void **);
     management_function functions[RG_QUESTION_COUNT];
 } nvml;
@@ -55,7 +55,7 @@ static void load(const char *driver)
         rg_warn("the management library %s does not work: nvmlInit_v2 gave %d", path, result);
         return;
     }
-    nvml.library = library;
+    nvml.opened = library;
     for (int i = 0; i < RG_QUESTION_COUNT; i++)
         nvml.functions[i] = dlsym(library, rg_question_name((enum rg_nvml_question)i));
 }
@@ -74,7 +74,7 @@ static int call(struct rg_question_call *question)
     uintptr_t words[RG_QUESTION_ARGUMENTS * 2] = {0};
     void *device = NULL, *second = NULL;
     unsigned n = 0;
-    if (!nvml.library)
+    if (!nvml.opened)
         return NOT_SUPPORTED;
     if (!nvml.functions[question->question])
         return FUNCTION_NOT_FOUND;
