@@ -165,6 +165,15 @@ enum rg_status rg_queue_pop(struct rg_queue *queue, int timeout_ms, struct rg_pa
     return status;
 }
 
+void rg_queue_pause(struct rg_queue *queue, uint64_t until_ns)
+{
+    pthread_mutex_lock(&queue->lock);
+    while (queue->writer_now == RG_OK && queue->writer_end == RG_OK && queue->reader_end == RG_OK &&
+           queue->reader_now == RG_OK && rg_now_ns() < until_ns)
+        wait_until(queue, until_ns);
+    pthread_mutex_unlock(&queue->lock);
+}
+
 static void set_state(struct rg_queue *queue, enum rg_status *state, enum rg_status status)
 {
     pthread_mutex_lock(&queue->lock);

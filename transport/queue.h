@@ -45,6 +45,8 @@ void rg_queue_init(struct rg_queue *queue, size_t limit);
 void rg_queue_fini(struct rg_queue *queue);
 /** Appends, waiting for room; takes the parcel in any case. */
 RG_MUST_CHECK enum rg_status rg_queue_push(struct rg_queue *queue, struct rg_parcel *parcel);
+/** Waits until `until_ns`, or until either side has ended or was interrupted. The writer. */
+void rg_queue_pause(struct rg_queue *queue, uint64_t until_ns);
 /** Takes the first parcel when it is due; timeouts as rg_conn_recv. */
 RG_MUST_CHECK enum rg_status rg_queue_pop(struct rg_queue *queue, int timeout_ms, struct rg_parcel **out);
 /** The writer is done: the reader gets what is queued, then `status`. The first call counts. */

@@ -18,7 +18,8 @@
  * Filters wrap any of them; options->filters, or REMOTE_GPU_FILTER for the connecting side, names them
  * outermost first, joined by ';':
  *
- *   delay:oneway=2ms,bandwidth=10Gb   each direction delayed and rate-limited (transport/delay/)
+ *   delay:oneway=2ms,bandwidth=10Gb   each direction delayed and rate-limited (transport/delay/): the process's
+ *                                     connections share the bandwidth; flow=2Gb limits each of them
  *   fault:send_close_after=N          fails at a chosen message (transport/fault/)
  */
 #ifndef RG_TRANSPORT_H

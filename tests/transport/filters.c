@@ -111,6 +111,65 @@ static void test_bandwidth(const char *address)
     pair_close(&pair);
 }
 
+/* A connection's own limit, below the link's. */
+static void test_flow(const char *address)
+{
+    enum { N = 5 };
+    struct pair pair = pair_open(address, "delay:bandwidth=100Gb,flow=1Gb", false);
+    double expected = N * (double)RG_BULK_MAX * 8 / 1e9 * 1e3;
+    double there = time_transfer(pair.a, pair.b, N), back = time_transfer(pair.b, pair.a, N);
+    CHECK(there >= expected && there < expected + SLACK_MS);
+    CHECK(back >= expected && back < expected + SLACK_MS);
+    pair_close(&pair);
+}
+
+static void *time_one(void *arg)
+{
+    struct pair *pair = arg;
+    time_transfer(pair->a, pair->b, 3);
+    return NULL;
+}
+
+/* Two connections share the link; a small message of a third does not wait for their data. */
+static void test_shared_link(void)
+{
+    static const char filter[] = "delay:bandwidth=1Gb,oneway=100us";
+    struct pair pairs[3];
+    for (int i = 0; i < 3; i++)
+        pairs[i] = pair_open("127.0.0.1:0", filter, false);
+    const double expected = 2 * 3 * (double)RG_BULK_MAX * 8 / 1e9 * 1e3;
+    pthread_t other;
+    uint64_t before = rg_now_ns();
+    CHECK(pthread_create(&other, NULL, time_one, &pairs[1]) == 0);
+    struct transfer t = {pairs[0].a, 3};
+    pthread_t sender;
+    CHECK(pthread_create(&sender, NULL, send_transfer, &t) == 0);
+    poll(NULL, 0, 5);
+    uint64_t small = rg_now_ns();
+    CHECK_OK(send_pattern(pairs[2].a, 64, 0, 7));
+    expect_pattern(pairs[2].b, 64, 0, 7);
+    double overtook = elapsed_ms(small);
+    for (int i = 0; i < 3; i++)
+        expect_pattern(pairs[0].b, 8, RG_BULK_MAX, (uint64_t)i);
+    pthread_join(sender, NULL);
+    pthread_join(other, NULL);
+    double took = elapsed_ms(before);
+    CHECK(took >= expected && took < expected + SLACK_MS);
+    CHECK(overtook < took);
+    for (int i = 0; i < 3; i++)
+        pair_close(&pairs[i]);
+}
+
+/* As with a socket, a send returns when little is still to leave, and an interrupt ends the wait. */
+static void test_send_waits_for_the_link(const char *address)
+{
+    struct pair pair = pair_open(address, "delay:bandwidth=10MB", false);
+    uint64_t before = rg_now_ns();
+    CHECK_OK(send_pattern(pair.a, 8, RG_BULK_MAX, 1));
+    CHECK(elapsed_ms(before) >= 300); /* 4 MiB take 419 ms; the last MiB of them may be in the buffer */
+    pair_close(&pair);
+}
+
 /* What was sent before the close still crosses the link. */
 static void test_close_delivers(const char *address)
 {
@@ -296,6 +355,8 @@ int main(void)
         test_delay_is_not_per_message(addresses[i]);
         test_large_transfer(addresses[i]);
         test_bandwidth(addresses[i]);
+        test_flow(addresses[i]);
+        test_send_waits_for_the_link(addresses[i]);
         test_close_delivers(addresses[i]);
         test_close_towards_nobody(addresses[i]);
         test_send_close(addresses[i]);
@@ -309,6 +370,7 @@ int main(void)
     expect_raw_fault("127.0.0.1:0", "fault:truncate_at=2", RG_ERR_LOST);
     expect_raw_fault("127.0.0.1:0", "fault:bad_magic_at=2", RG_ERR_PROTOCOL);
     expect_raw_fault("127.0.0.1:0", "fault:oversize_at=2", RG_ERR_LIMIT);
+    test_shared_link();
     test_raw_fault_needs_descriptor();
     test_names();
     return 0;

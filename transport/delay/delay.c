@@ -2,21 +2,26 @@
  * delay.c - filter delay: a slower, longer link.
  *
  *   oneway=DURATION      each message arrives so much later, in each direction (2ms, 50us)
- *   bandwidth=BANDWIDTH  each direction carries no more (10Gb, 1.5GB)
+ *   bandwidth=BANDWIDTH  the link carries no more in each direction (10Gb, 1.5GB): all connections of this process that
+ *                        have the filter with these options share it
+ *   flow=BANDWIDTH       each connection carries no more in each direction, as where one connection does not fill a link
  *
  * Either end may have the filter; it delays what it sends and what it receives, so only one end should. A
  * send copies the message into a queue and returns; a thread hands it to the connection below when its time
  * has come. Another thread takes in what arrives below, and a receive gets it when its time has come. A
  * message's time is when its last byte has crossed the link: it starts when the link is free, takes size /
- * bandwidth, and arrives `oneway` later. Order is kept. The queues are bounded (QUEUE_BYTES): a sender that
- * is further ahead waits, as with a socket.
+ * bandwidth, and arrives `oneway` later. Order is kept within a connection. Connections share the link as fair queueing
+ * would have it: a small message of a connection that has nothing else under way does not wait for the data of others.
+ *
+ * Where there is a rate, a send waits as it would for a socket: until no more than UNSENT_BYTES are still to leave. The
+ * queues are bounded besides (QUEUE_BYTES).
  *
  * Closing: what was sent before rg_conn_destroy is still delivered, as TCP would; at most LINGER_MS beyond
  * the delay are spent on a peer that does not take it. A failure below reaches the sender at its next send
  * and the receiver after what arrived before it.
  *
  * Threads: `outbound` and `inbound` are the filter's; they touch the queues, the connection below, and their
- * own link's clock only.
+ * own flow's clock only. A shared link has a lock.
  */
 #include "common/clock.h"
 #include "common/parse.h"
@@ -27,16 +32,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUEUE_BYTES = 64 << 20, LINGER_MS = 2000, FRAME_BYTES = 16 };
+enum direction { OUT, IN };
 
-/* One direction. */
+enum {
+    QUEUE_BYTES = 64 << 20,
+    LINGER_MS = 2000,
+    FRAME_BYTES = 16,
+    UNSENT_BYTES = 1 << 20,  /* what a socket takes beyond what has left */
+    SPARSE_BYTES = 16 << 10, /* messages that overtake the data of other connections */
+};
+
+/* What all connections of this process with the same options share; there is one where they have a bandwidth. */
 struct link {
+    struct link *next;
+    char *options;
+    unsigned users;
+    uint64_t free_ns[2]; /* when the last byte so far has left, out and in */
+};
+
+static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct link *links; /* links_lock, with all that is in them */
+
+/* One direction of a connection. */
+struct flow {
     uint64_t free_ns; /* when the last byte so far has left */
 };
 
 struct delay_options {
     uint64_t oneway_ns;
-    uint64_t bytes_per_second; /* 0: no limit */
+    uint64_t bytes_per_second; /* of the link; 0: no limit */
+    uint64_t flow_per_second;  /* of each connection; 0: no limit */
 };
 
 struct delay_conn {
@@ -44,7 +69,8 @@ struct delay_conn {
     struct rg_conn *next;
     struct delay_options options;
     struct rg_queue out, in;
-    struct link out_link, in_link; /* the sender's; the inbound thread's */
+    struct link *link;    /* NULL: no limit in common */
+    struct flow flows[2]; /* out: the sender's; in: the inbound thread's */
     pthread_t outbound, inbound;
     pthread_mutex_t done_lock;
     pthread_cond_t done;
@@ -62,8 +88,10 @@ static enum rg_status parse_options(const char *text, struct delay_options *out,
             status = rg_parse_duration(option.value, &options.oneway_ns, why, why_size);
         } else if (strcmp(option.key, "bandwidth") == 0) {
             status = rg_parse_bandwidth(option.value, &options.bytes_per_second, why, why_size);
+        } else if (strcmp(option.key, "flow") == 0) {
+            status = rg_parse_bandwidth(option.value, &options.flow_per_second, why, why_size);
         } else {
-            rg_explain(why, why_size, "there is no option '%s' (oneway, bandwidth)", option.key);
+            rg_explain(why, why_size, "there is no option '%s' (oneway, bandwidth, flow)", option.key);
             status = RG_ERR_INVALID;
         }
         if (status != RG_OK)
@@ -84,17 +112,84 @@ static enum rg_status delay_check(const char *text, char *why, size_t why_size)
     return parse_options(text, &options, why, why_size);
 }
 
-/* When a message that is given to the link now has arrived. */
-static uint64_t arrival(const struct delay_options *options, struct link *link,
-                        const struct rg_parcel *parcel)
+/* --- links --- */
+
+static struct link *find_link(const char *options)
 {
-    uint64_t now = rg_now_ns();
-    uint64_t size = parcel->msg_size + parcel->bulk_size + FRAME_BYTES;
-    uint64_t start = link->free_ns > now ? link->free_ns : now;
-    if (options->bytes_per_second > 0)
-        start += (uint64_t)((unsigned __int128)size * 1000000000u / options->bytes_per_second);
-    link->free_ns = start;
-    return start + options->oneway_ns;
+    for (struct link *link = links; link; link = link->next)
+        if (strcmp(link->options, options) == 0)
+            return link;
+    return NULL;
+}
+
+/* The link of connections with these options; NULL: out of memory. */
+static struct link *join_link(const char *options)
+{
+    pthread_mutex_lock(&links_lock);
+    struct link *link = find_link(options);
+    if (!link && (link = calloc(1, sizeof *link))) {
+        link->options = strdup(options);
+        link->next = links;
+        if (link->options)
+            links = link;
+        else
+            free(link), link = NULL;
+    }
+    if (link)
+        link->users++;
+    pthread_mutex_unlock(&links_lock);
+    return link;
+}
+
+static void leave_link(struct link *link)
+{
+    if (!link)
+        return;
+    pthread_mutex_lock(&links_lock);
+    if (--link->users == 0) {
+        struct link **at = &links;
+        while (*at != link)
+            at = &(*at)->next;
+        *at = link->next;
+        free(link->options);
+        free(link);
+    }
+    pthread_mutex_unlock(&links_lock);
+}
+
+static uint64_t time_for(uint64_t size, uint64_t bytes_per_second)
+{
+    return bytes_per_second ? (uint64_t)((unsigned __int128)size * 1000000000u / bytes_per_second) : 0;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* When the last byte of a message that is sent now has left; *go_on: when its sender may go on. */
+static uint64_t departure(struct delay_conn *c, int direction, const struct rg_parcel *parcel,
+                          uint64_t *go_on)
+{
+    const uint64_t now = rg_now_ns(), size = parcel->msg_size + parcel->bulk_size + FRAME_BYTES;
+    struct flow *flow = &c->flows[direction];
+    const bool sparse = flow->free_ns <= now && size <= SPARSE_BYTES;
+    uint64_t left = later(flow->free_ns, now) + time_for(size, c->options.flow_per_second);
+    uint64_t slack =
+        c->options.flow_per_second ? time_for(UNSENT_BYTES, c->options.flow_per_second) : UINT64_MAX;
+    if (c->link) {
+        const uint64_t cost = time_for(size, c->options.bytes_per_second);
+        pthread_mutex_lock(&links_lock);
+        uint64_t *free_ns = &c->link->free_ns[direction];
+        *free_ns = later(*free_ns, now) + cost;
+        left = later(left, sparse ? now + cost : *free_ns);
+        pthread_mutex_unlock(&links_lock);
+        const uint64_t link_slack = time_for(UNSENT_BYTES, c->options.bytes_per_second);
+        slack = link_slack < slack ? link_slack : slack;
+    }
+    flow->free_ns = later(flow->free_ns, left);
+    *go_on = left > slack ? left - slack : 0;
+    return left;
 }
 
 /* --- outbound --- */
@@ -106,8 +201,11 @@ static enum rg_status delay_send(struct rg_conn *conn, const struct rg_outgoing 
     struct rg_parcel *parcel = rg_parcel_pack(message, &fault);
     if (!parcel)
         return RG_ERR_NO_MEMORY;
-    parcel->due_ns = arrival(&c->options, &c->out_link, parcel);
+    uint64_t go_on;
+    parcel->due_ns = departure(c, OUT, parcel, &go_on) + c->options.oneway_ns;
     enum rg_status status = rg_queue_push(&c->out, parcel);
+    if (status == RG_OK)
+        rg_queue_pause(&c->out, go_on);
     return status == RG_OK && fault ? RG_ERR_FAULT : status;
 }
 
@@ -155,8 +253,12 @@ static enum rg_status take_in(struct delay_conn *c)
         free(parcel);
         return status;
     }
-    parcel->due_ns = arrival(&c->options, &c->in_link, parcel);
-    return rg_queue_push(&c->in, parcel);
+    uint64_t go_on;
+    parcel->due_ns = departure(c, IN, parcel, &go_on) + c->options.oneway_ns;
+    status = rg_queue_push(&c->in, parcel);
+    if (status == RG_OK)
+        rg_queue_pause(&c->in, go_on);
+    return status;
 }
 
 static void *run_inbound(void *arg)
@@ -204,8 +306,8 @@ static void delay_interrupt(struct rg_conn *conn)
 static void wait_outbound_done(struct delay_conn *c)
 {
     uint64_t until = rg_now_ns();
-    if (c->out_link.free_ns > until)
-        until = c->out_link.free_ns;
+    if (c->flows[OUT].free_ns > until)
+        until = c->flows[OUT].free_ns;
     until += c->options.oneway_ns + (uint64_t)LINGER_MS * 1000000u;
     const struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
     pthread_mutex_lock(&c->done_lock);
@@ -221,6 +323,7 @@ static void free_conn(struct delay_conn *c)
     rg_queue_fini(&c->in);
     pthread_cond_destroy(&c->done);
     pthread_mutex_destroy(&c->done_lock);
+    leave_link(c->link);
     free(c->current);
     free(c);
 }
@@ -249,6 +352,8 @@ static enum rg_status delay_wrap(struct rg_conn *next, const char *text, struct 
         return RG_ERR_NO_MEMORY;
     char why[64];
     enum rg_status status = parse_options(text, &c->options, why, sizeof why);
+    if (status == RG_OK && c->options.bytes_per_second && !(c->link = join_link(text)))
+        status = RG_ERR_NO_MEMORY;
     if (status != RG_OK) {
         free(c);
         return status;
