@@ -14,6 +14,7 @@
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/profile/profile.h"
+#include "client/progress.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "client/stats.h"
@@ -317,6 +318,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     }
     lane->at[session->number].announced = true;
     session->stats.calls++;
+    rg_progress_count(session, op);
     call->op = (uint16_t)op;
     call->size = record_size;
     call->record = append(command, lane, number, record_size);

@@ -17,6 +17,8 @@
 #include "client/managed.h"
 #include "client/owner.h"
 #include "client/pinned.h"
+#include "client/progress.h"
+#include "common/cuda/graph/graph.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
 
@@ -128,6 +130,7 @@ static void forget_contents(uint64_t context)
 {
     rg_managed_drop_context(context);
     rg_across_context_ended(context);
+    rg_progress_forget_context(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
     rg_modules_context_ended(context);
@@ -438,6 +441,26 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     if (status == CUDA_SUCCESS)
         *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_current());
     return status;
+}
+
+/* --- waiting --------------------------------------------------------------------------------------------------- */
+
+CUresult cuCtxSynchronize(void)
+{
+    CUresult captured, status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_capture_forbids(&captured) ? captured : rg_progress_wait_context(NULL);
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    CUresult captured, status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)ctx))
+        return rg_bad_handle(CUDA_ERROR_INVALID_CONTEXT);
+    return rg_capture_forbids(&captured) ? captured : rg_progress_wait_context(ctx);
 }
 
 /* --- access to other contexts' memory -------------------------------------------------------------------------- */

@@ -1,7 +1,9 @@
-/* event.c - events: created without a round trip, recorded without waiting. */
+/* event.c - events: created without a round trip, recorded without waiting, queried without asking where that will do. */
 #include "client/call.h"
 #include "client/context.h"
 #include "client/handle.h"
+#include "client/owner.h"
+#include "client/progress.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
@@ -37,6 +39,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
     if (!orphan && !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
         return CUDA_ERROR_INVALID_HANDLE;
     rg_capture_forget_event(hEvent);
+    rg_progress_forget_event(hEvent);
     if (!orphan) /* else it went with its context */
         status = rg_op_cuEventDestroy_v2(hEvent);
     rg_handle_delete(RG_KIND_EVENT, (uint64_t)hEvent);
@@ -46,6 +49,15 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
 CUresult cuEventDestroy(CUevent hEvent)
 {
     return cuEventDestroy_v2(hEvent);
+}
+
+static CUresult check_event(CUevent event)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_handle_known(RG_KIND_EVENT, (uint64_t)event) ? CUDA_SUCCESS
+                                                           : rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* Checks that the event is of the stream's context; in *captured what the call returns if the stream captures. */
@@ -74,7 +86,7 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
     CUresult captured, status = check_record(hEvent, hStream, 0, &taken, &captured);
     if (status != CUDA_SUCCESS)
         return status;
-    return taken ? captured : rg_op_cuEventRecord(hEvent, rg_effective_stream(hStream));
+    return taken ? captured : rg_progress_record(hEvent, hStream, 0, false);
 }
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
@@ -83,5 +95,38 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
     CUresult captured, status = check_record(hEvent, hStream, flags, &taken, &captured);
     if (status != CUDA_SUCCESS)
         return status;
-    return taken ? captured : rg_op_cuEventRecordWithFlags(hEvent, rg_effective_stream(hStream), flags);
+    return taken ? captured : rg_progress_record(hEvent, hStream, flags, true);
+}
+
+CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CUresult status = check_event(hEvent);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)hCtx))
+        return rg_bad_handle(CUDA_ERROR_INVALID_CONTEXT);
+    if (rg_owners_apart(rg_owner_of(RG_KIND_CONTEXT, (uint64_t)hCtx),
+                        rg_owner_of(RG_KIND_EVENT, (uint64_t)hEvent)))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_op_cuCtxRecordEvent(hCtx, hEvent);
+    rg_progress_unseen(hEvent);
+    return status;
+}
+
+/* --- whether they have come ------------------------------------------------------------------------------------- */
+
+CUresult cuEventQuery(CUevent hEvent)
+{
+    CUresult captured, status = check_event(hEvent);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_capture_queried(hEvent, &captured) ? captured : rg_progress_query_event(hEvent);
+}
+
+CUresult cuEventSynchronize(CUevent hEvent)
+{
+    CUresult captured, status = check_event(hEvent);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_capture_asked(hEvent, &captured) ? captured : rg_progress_wait_event(hEvent);
 }

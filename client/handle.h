@@ -20,6 +20,13 @@
 
 struct rg_session;
 
+/** What is known of how far a stream is (client/progress.h). */
+struct rg_stream_progress {
+    _Atomic uint64_t done;  /* all that was appended up to this position */
+    _Atomic uint64_t watch; /* 0: none */
+    _Atomic unsigned seen;  /* when the watch's "not ready" was learnt */
+};
+
 struct rg_context {
     struct rg_session *session;
     CUdevice device;
@@ -28,6 +35,8 @@ struct rg_context {
     bool primary;
     _Atomic CUresult sticky; /* of a fault that ended its usefulness */
     uint64_t green;          /* the green context that it is the context of; 0: none */
+    _Atomic uint64_t done;   /* as of streams, of all of them */
+    struct rg_stream_progress legacy; /* of the legacy default stream */
 };
 
 struct rg_stream {
@@ -35,11 +44,20 @@ struct rg_stream {
     unsigned flags;
     int priority;
     unsigned long long id;
+    struct rg_stream_progress progress;
 };
 
 struct rg_event {
     uint64_t context;
     unsigned flags;
+    /* client/progress.h */
+    _Atomic uintptr_t stream;          /* in which it was recorded last */
+    _Atomic uint64_t before, recorded; /* positions before and behind that record; 0: never recorded */
+    _Atomic uint64_t done;             /* the record up to this position has come */
+    _Atomic uint64_t watch;
+    _Atomic unsigned seen;
+    atomic_bool queried; /* since that record */
+    atomic_bool unseen;  /* recorded elsewhere too */
 };
 
 /* module, library and the functions found in them: client/module.c */

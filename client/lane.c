@@ -3,6 +3,7 @@
  */
 #include "client/lane.h"
 
+#include "client/progress.h"
 #include "client/session.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
@@ -35,6 +36,8 @@ static void lane_end(void *pointer)
         if (lane->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
             end_at(lane, &rg_sessions[i]);
     own = NULL;
+    rg_progress_forget_stream(&lane->own);
+    lane->own_context = 0;
     pthread_mutex_lock(&lock);
     memset(lane->at, 0, sizeof lane->at);
     lane->generation++;

@@ -5,6 +5,7 @@
 #ifndef RG_CLIENT_LANE_H
 #define RG_CLIENT_LANE_H
 
+#include "client/handle.h"
 #include "common/limits.h"
 
 #include <cuda.h>
@@ -48,6 +49,8 @@ struct rg_lane {
         uint64_t sent_context; /* what it takes for this lane's current context */
     } at[RG_SERVERS_MAX];
     struct rg_waiter waiter;
+    struct rg_stream_progress own; /* of its per-thread default stream in context `own_context` */
+    uint64_t own_context;
 };
 
 /** The calling thread's lane, made on first use; NULL if there are too many or memory ran out. */

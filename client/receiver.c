@@ -8,6 +8,7 @@
 #include "client/receiver.h"
 
 #include "client/command.h"
+#include "client/progress.h"
 #include "client/session.h"
 #include "client/stats.h"
 #include "client/transfer.h"
@@ -117,6 +118,10 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
     case RG_NOTICE_OUTPUT:
         print_output(&notice, &in);
         return;
+    case RG_NOTICE_DONE:
+        if (!rg_progress_notice(session, &notice, &in))
+            malformed(session, "notice of what is done");
+        return;
     default:
         if (rg_transfer_notice(session, &notice, message->bulk_size) == RG_ERR_PROTOCOL)
             malformed(session, "notice of an unknown transfer");
@@ -140,39 +145,45 @@ static void handle_control(struct rg_session *session, const struct rg_message *
     rg_control_fini(&control);
 }
 
-/* Receives and handles one message; the caller holds the role. */
-static void receive_one(struct rg_session *session)
+/*
+ * Receives and handles one message, up to `timeout_ms` from now (-1: for ever); the caller holds the role. False: none came,
+ * or the session is over.
+ */
+static bool receive_one(struct rg_session *session, int timeout_ms)
 {
     struct rg_message message;
-    enum rg_status status = rg_conn_recv(session->conn, -1, &message);
+    enum rg_status status = rg_conn_recv(session->conn, timeout_ms, &message);
+    if (status == RG_ERR_TIMEOUT)
+        return false;
     if (status != RG_OK) {
         rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE,
                        "lost the connection to %s (%s); CUDA calls %s now fail, restart the program when the "
                        "server is back",
                        session->server, rg_status_string(status),
                        rg_n_sessions > 1 ? "that concern its GPUs" : "of this program");
-        return;
+        return false;
     }
     session->stats.received_messages++;
     session->stats.received_bytes += message.size + message.bulk_size;
     struct rg_message_header header;
     if (message.size < sizeof header) {
         malformed(session, "message without a header");
-        return;
+        return false;
     }
     memcpy(&header, message.data, sizeof header);
     switch (header.kind) {
     case RG_MESSAGE_REPLY:
         handle_reply(session, &message);
-        return;
+        return true;
     case RG_MESSAGE_NOTICE:
         handle_notice(session, &message);
-        return;
+        return true;
     case RG_MESSAGE_CONTROL:
         handle_control(session, &message);
-        return;
+        return true;
     default:
         malformed(session, "unknown kind of message");
+        return false;
     }
 }
 
@@ -209,7 +220,7 @@ static void *background_main(void *argument)
             pthread_cond_wait(&receiver->background_wake, &receiver->lock);
         receiver->role_taken = true;
         pthread_mutex_unlock(&receiver->lock);
-        receive_one(session);
+        (void)receive_one(session, -1);
         pthread_mutex_lock(&receiver->lock);
         receiver->role_taken = false;
         pass_role(receiver);
@@ -274,7 +285,7 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
         receiver->role_taken = true;
         while (!waiter->done && !session_over(session)) {
             pthread_mutex_unlock(&receiver->lock);
-            receive_one(session);
+            (void)receive_one(session, -1);
             pthread_mutex_lock(&receiver->lock);
         }
         receiver->role_taken = false;
@@ -284,6 +295,24 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
         waiter->result = atomic_load(&session->ended);
     }
     list_remove(receiver, waiter);
+    pass_role(receiver);
+    pthread_mutex_unlock(&receiver->lock);
+}
+
+void rg_receiver_poll(struct rg_session *session)
+{
+    struct rg_receiver *receiver = &session->receiver;
+    pthread_mutex_lock(&receiver->lock);
+    if (receiver->role_taken) {
+        pthread_mutex_unlock(&receiver->lock);
+        return;
+    }
+    receiver->role_taken = true;
+    pthread_mutex_unlock(&receiver->lock);
+    while (!session_over(session) && receive_one(session, 0))
+        ;
+    pthread_mutex_lock(&receiver->lock);
+    receiver->role_taken = false;
     pass_role(receiver);
     pthread_mutex_unlock(&receiver->lock);
 }

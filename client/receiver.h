@@ -28,6 +28,8 @@ void rg_receiver_init(struct rg_session *session);
 void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token);
 /** Waits until the reply is there or the session has ended. */
 void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter);
+/** Handles what has come already, if no other thread is receiving. Sends nothing and does not wait. */
+void rg_receiver_poll(struct rg_session *session);
 /** The worker will send notices that no call waits for: adds `change` to how many are due (host calls, landings). */
 void rg_receiver_expect_notices(struct rg_session *session, int change);
 /** Wakes every waiter; the session has ended. */

@@ -40,6 +40,9 @@ struct rg_session {
     /* error of a call that nobody waited for, to be returned by the next that waits */
     _Atomic CUresult latched;
     _Atomic uint64_t context; /* the last one that a call used here */
+    /* Records of calls that were appended, and which of them was the last that may have been work (client/progress.h);
+     * written under the command stream's lock. */
+    _Atomic uint64_t posted, worked;
     struct rg_command command;
     struct rg_receiver receiver;
     struct rg_stats stats;

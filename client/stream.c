@@ -10,6 +10,7 @@
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/owner.h"
+#include "client/progress.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
@@ -69,8 +70,10 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     CUresult status = rg_call_allowed(orphan ? 0 : RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_shadow(RG_KIND_STREAM, (uint64_t)hStream))
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)hStream);
+    if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
+    rg_progress_forget_stream(&shadow->stream.progress);
     if (!orphan) /* else it went with its context */
         status = rg_op_cuStreamDestroy_v2(hStream);
     rg_handle_delete(RG_KIND_STREAM, (uint64_t)hStream);
@@ -81,6 +84,30 @@ CUresult cuStreamDestroy(CUstream hStream)
 {
     return cuStreamDestroy_v2(hStream);
 }
+
+/* --- waiting -------------------------------------------------------------------------------------------- */
+
+CUresult cuStreamSynchronize(CUstream hStream)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_progress_wait_stream(hStream);
+}
+
+CUresult cuStreamQuery(CUstream hStream)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_progress_query_stream(hStream);
+}
+
+/* --- what is known of a stream ---------------------------------------------------------------------------- */
 
 /* What is known of `stream`; the default streams belong to the current context. */
 static CUresult describe(CUstream stream, const void *out, struct rg_stream *known)

@@ -10,6 +10,7 @@
 #include "client/command.h"
 #include "client/lane.h"
 #include "client/profile/profile.h"
+#include "client/progress.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "client/unified.h"
@@ -203,6 +204,7 @@ void rg_landing_destroy(uint64_t id)
 /* A transfer that the worker had a part in is finished. */
 static void finished(enum transfer_kind kind)
 {
+    rg_progress_shown();
     if (kind == LATE_LANDING || kind == HOST_CALL) {
         pthread_mutex_lock(&lock);
         n_host_writers--;
@@ -706,6 +708,7 @@ enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_no
     case RG_NOTICE_PULL:
         return pull_due(session, notice);
     case RG_NOTICE_UNIFIED:
+        rg_progress_shown();
         return question_answered(session, notice, bulk_size);
     default:
         return RG_ERR_PROTOCOL;

@@ -88,7 +88,16 @@ enum rg_notice_type {
     RG_NOTICE_UNIFIED =
         6, /* id of RG_ANSWER_UNIFIED_OUT; arg0: CUresult, arg1: bytes (0: none), the bulk part;
                              arg2: bit 0: the device may have been at work meanwhile, bit 1: it was never the same twice */
+    RG_NOTICE_DONE = 20, /* what the client watches has come; arg0: how many; struct rg_done of each follow */
 };
+
+/** With RG_NOTICE_DONE. */
+struct rg_done {
+    uint64_t watch;
+    int32_t result; /* CUresult; CUDA_ERROR_NOT_READY: it is not watched, ask again */
+    uint32_t reserved;
+};
+static_assert(sizeof(struct rg_done) == 16, "wire layout");
 
 struct rg_notice {
     uint32_t type;

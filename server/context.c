@@ -6,6 +6,7 @@
 #include "server/roles.h"
 #include "server/staging.h"
 #include "server/wait.h"
+#include "server/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ void rg_context_release_contents(struct rg_worker *worker, struct rg_context *co
     /* Buffers may be in use until the context's work is done. */
     (void)rg_driver.cuCtxSynchronize();
     rg_unified_drop_context(worker, context->handle);
+    rg_watch_drop_context(worker, context->handle);
     memset(context->few_streams, 0, sizeof context->few_streams);
     context->n_streams = 0;
     for (uint32_t i = 0; i < RG_LANES_MAX; i++) {

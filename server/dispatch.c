@@ -7,6 +7,7 @@
  */
 #include "server/roles.h"
 #include "server/staging.h"
+#include "server/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,10 @@ static bool is_work(unsigned op)
     case RG_OP_cuEventSynchronize:
     case RG_OP_cuStreamQuery:
     case RG_OP_cuEventQuery:
+    case RG_OP_rgEventAsk:
+    case RG_OP_rgEventWatch:
+    case RG_OP_rgStreamAsk:
+    case RG_OP_rgDefaultStreamAsk:
     case RG_OP_rgLaneSetContext:
         return false;
     default:
@@ -101,6 +106,7 @@ static void reply(struct rg_worker *worker, struct rg_thread *thread)
     };
     struct iovec parts[2] = {{&head, sizeof head}, {job->out, job->out_size}};
     struct iovec bulk = {(void *)(uintptr_t)job->reply_bulk, job->reply_bulk_size};
+    rg_watch_before_reply(worker, job);
     (void)rg_worker_send(worker, RG_MESSAGE_REPLY, parts, job->out_size ? 2 : 1, &bulk,
                          job->reply_bulk_size ? 1 : 0);
 }

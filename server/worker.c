@@ -8,6 +8,7 @@
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
+#include "server/watch.h"
 #include "transport/control.h"
 
 #include <stdarg.h>
@@ -37,6 +38,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     pthread_cond_init(&worker->end_changed, NULL);
     rg_roles_init(worker);
     rg_late_init(worker);
+    rg_watch_init(worker);
     return worker;
 }
 
@@ -123,6 +125,7 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     rg_conn_interrupt(worker->conn);
     rg_roles_wake_all(worker);
     rg_late_wake_all(worker);
+    rg_watch_wake(worker);
     const uint64_t one = 1;
     if (worker->over_fd >= 0 && write(worker->over_fd, &one, sizeof one) < 0)
         rg_warn("session %llu: its end could not be signalled", (unsigned long long)worker->session);
@@ -188,6 +191,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_worker_end(worker, 0, NULL);
     (void)rg_worker_wait(worker); /* somebody else may still be ending it */
     rg_roles_fini(worker);
+    rg_watch_fini(worker);
     rg_objects_each(&worker->objects, destroy_context, worker);
     rg_objects_each(&worker->objects, destroy_unbound, worker);
     rg_late_fini(worker);

@@ -100,6 +100,18 @@ struct rg_image {
 };
 
 struct rg_late_item;
+struct rg_watch;
+
+/** What the client wants to be told of; watch.c's. */
+struct rg_watches {
+    pthread_mutex_t lock, order; /* order, then lock */
+    pthread_cond_t changed;
+    struct rg_watch *first, **last;
+    atomic_uint n;
+    uint64_t since; /* when the list last changed */
+    pthread_t thread;
+    bool runs;
+};
 
 struct rg_worker {
     struct rg_conn *conn;
@@ -146,6 +158,8 @@ struct rg_worker {
     pthread_cond_t landing_wake;
     pthread_t landing_thread;
     bool landing_thread_runs;
+
+    struct rg_watches watches;
 
     /* output.c */
     int output_fd; /* read end of what the driver prints; -1: not redirected */

@@ -22,6 +22,7 @@ WAYS = {
     "without batch": {"REMOTE_GPU_OPT": "-batch"},
     "without shadow": {"REMOTE_GPU_OPT": "-shadow"},
     "without late": {"REMOTE_GPU_OPT": "-late"},
+    "without push": {"REMOTE_GPU_OPT": "-push"},
     "1 ms away": {"REMOTE_GPU_FILTER": "delay:oneway=1ms"},
 }
 

@@ -1,0 +1,461 @@
+/* progress.c - positions, watches, and the answers that come of them. See progress.h. */
+#include "client/progress.h"
+
+#include "client/call.h"
+#include "client/context.h"
+#include "client/lane.h"
+#include "client/optimisations.h"
+#include "client/owner.h"
+#include "client/receiver.h"
+#include "client/unified.h"
+#include "generated/client/operations.h"
+#include "proto/wire.h"
+
+#include <string.h>
+
+/* At once, of a session: few enough that notices which nobody reads yet never fill a connection. */
+#define WATCHES 256u
+
+struct watch {
+    uint64_t id;      /* 0: free; the lowest bits are the index */
+    uint64_t event;   /* handle; 0: a stream */
+    uint64_t context; /* with which it ends */
+    struct rg_stream_progress *stream;
+    uint64_t position; /* what is known to be done when the notice comes */
+};
+
+#define NOT_YET UINT64_MAX /* a position that nothing reaches */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct watch watches[RG_SERVERS_MAX][WATCHES];
+static uint64_t next_id = 1;
+/* Raised when something has shown progress: a "not ready" that was learnt before is to be learnt again. */
+static atomic_uint shown;
+
+void rg_progress_shown(void)
+{
+    atomic_fetch_add(&shown, 1);
+}
+
+static uint64_t position(const struct rg_session *session)
+{
+    return atomic_load_explicit(&session->posted, memory_order_relaxed);
+}
+
+static void raise_to(_Atomic uint64_t *done, uint64_t to)
+{
+    uint64_t before = atomic_load_explicit(done, memory_order_relaxed);
+    while (before < to && !atomic_compare_exchange_weak_explicit(done, &before, to, memory_order_release,
+                                                                 memory_order_relaxed))
+        ;
+}
+
+static bool reached(const _Atomic uint64_t *done, uint64_t wanted)
+{
+    return atomic_load_explicit(done, memory_order_acquire) >= wanted;
+}
+
+static struct rg_context *context_of(uint64_t context)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, context);
+    return shadow ? &shadow->context : NULL;
+}
+
+/* The context if what is known of it may be used; NULL: the worker is to be asked. */
+static struct rg_context *trusted(uint64_t handle)
+{
+    struct rg_context *context = rg_optimise[RG_OPT_PUSH] ? context_of(handle) : NULL;
+    if (!context || !context->session->op_numbers[RG_OP_rgEventAsk] ||
+        atomic_load_explicit(&context->sticky, memory_order_relaxed) != CUDA_SUCCESS ||
+        atomic_load_explicit(&rg_contexts_suspect, memory_order_relaxed) ||
+        atomic_load_explicit(&context->session->ended, memory_order_acquire) != CUDA_SUCCESS)
+        return NULL;
+    return context;
+}
+
+/* What a call returns that finds everything done. */
+static CUresult found_done(struct rg_session *session)
+{
+    rg_unified_settle();
+    return rg_session_take_latched(session);
+}
+
+/* --- watches ------------------------------------------------------------------------------------------------- */
+
+/* The one with that id, or NULL; the lock is held. */
+static struct watch *find(const struct rg_session *session, uint64_t id)
+{
+    struct watch *watch = &watches[session->number][id % WATCHES];
+    return id && watch->id == id ? watch : NULL;
+}
+
+/* Ends the watch of that id, if it is one; the lock is held. */
+static void drop(const struct rg_session *session, uint64_t id)
+{
+    struct watch *watch = find(session, id);
+    if (watch)
+        *watch = (struct watch){0};
+}
+
+/* A new watch in the place of an old one; 0: there are too many. The lock is held. */
+static uint64_t take(const struct rg_session *session, uint64_t old, const struct watch *wanted)
+{
+    struct watch *table = watches[session->number];
+    uint64_t index = find(session, old) ? old % WATCHES : next_id % WATCHES;
+    for (unsigned tried = 0; table[index].id && table[index].id != old; tried++) {
+        if (tried == 8)
+            return 0; /* it is asked for each time */
+        index = (index * 5 + 1) % WATCHES;
+    }
+    table[index] = *wanted;
+    table[index].id = next_id++ * WATCHES + index;
+    return table[index].id;
+}
+
+static void drop_where(const struct rg_session *session, uint64_t event,
+                       const struct rg_stream_progress *stream, uint64_t context)
+{
+    struct watch *table = watches[session->number];
+    for (unsigned i = 0; i < WATCHES; i++)
+        if (table[i].id && ((event && table[i].event == event) || (stream && table[i].stream == stream) ||
+                            (context && table[i].context == context)))
+            table[i] = (struct watch){0};
+}
+
+void rg_progress_forget_event(CUevent handle)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)handle);
+    if (!shadow || !atomic_load_explicit(&shadow->event.watch, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        drop_where(&rg_sessions[i], (uint64_t)handle, NULL, 0);
+    pthread_mutex_unlock(&lock);
+}
+
+void rg_progress_forget_stream(struct rg_stream_progress *stream)
+{
+    if (atomic_load_explicit(&stream->watch, memory_order_relaxed)) {
+        pthread_mutex_lock(&lock);
+        for (unsigned i = 0; i < rg_n_sessions; i++)
+            drop_where(&rg_sessions[i], 0, stream, 0);
+        pthread_mutex_unlock(&lock);
+    }
+    atomic_store(&stream->watch, 0);
+    atomic_store(&stream->done, 0);
+}
+
+void rg_progress_forget_context(uint64_t context)
+{
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        drop_where(&rg_sessions[i], 0, NULL, context);
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- streams -------------------------------------------------------------------------------------------------- */
+
+/* What is kept for a stream, and its context; NULL for a per-thread stream of another thread. */
+static struct rg_stream_progress *progress_of(CUstream stream, uint64_t context_hint, uint64_t *context)
+{
+    if (stream == CU_STREAM_PER_THREAD) {
+        struct rg_lane *lane = rg_lane_current();
+        *context = rg_context_current();
+        if (!lane)
+            return NULL;
+        if (lane->own_context != *context) {
+            rg_progress_forget_stream(&lane->own);
+            lane->own_context = *context;
+        }
+        return &lane->own;
+    }
+    if ((uintptr_t)stream < (uintptr_t)CU_STREAM_PER_THREAD) {
+        *context = context_hint ? context_hint : rg_context_current();
+        struct rg_context *of = context_of(*context);
+        return of ? &of->legacy : NULL;
+    }
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    *context = shadow ? shadow->stream.context : 0;
+    return shadow ? &shadow->stream.progress : NULL;
+}
+
+static bool is_idle(const struct rg_context *context, const _Atomic uint64_t *done)
+{
+    const uint64_t worked = atomic_load_explicit(&context->session->worked, memory_order_relaxed);
+    return reached(done, worked) || reached(&context->done, worked);
+}
+
+/* Whether what `watch` is for was not done when the program last was shown anything. */
+static bool still_pending(const struct rg_session *session, const _Atomic uint64_t *watch,
+                          const _Atomic unsigned *seen)
+{
+    if (atomic_load_explicit(seen, memory_order_relaxed) != atomic_load(&shown))
+        return false;
+    pthread_mutex_lock(&lock);
+    const bool pending = find(session, atomic_load_explicit(watch, memory_order_relaxed)) != NULL;
+    pthread_mutex_unlock(&lock);
+    return pending;
+}
+
+/* Begins to watch before the worker is asked, ends it if the answer is anything but "not ready". */
+static uint64_t begin_watch(const struct rg_session *session, _Atomic uint64_t *watch,
+                            const struct watch *wanted)
+{
+    pthread_mutex_lock(&lock);
+    const uint64_t id = take(session, atomic_load_explicit(watch, memory_order_relaxed), wanted);
+    atomic_store_explicit(watch, id, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
+static void end_watch(const struct rg_session *session, uint64_t id)
+{
+    pthread_mutex_lock(&lock);
+    drop(session, id);
+    pthread_mutex_unlock(&lock);
+}
+
+static CUresult ask_stream(struct rg_context *context, uint64_t handle, struct rg_stream_progress *progress,
+                           CUstream stream)
+{
+    struct rg_session *session = context->session;
+    const unsigned generation = atomic_load(&shown);
+    const struct watch wanted = {.context = handle, .stream = progress, .position = position(session)};
+    const uint64_t id = begin_watch(session, &progress->watch, &wanted);
+    const bool own = (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
+    CUresult status = own ? rg_op_rgStreamAsk(stream, id) : rg_op_rgDefaultStreamAsk(stream, id);
+    atomic_store_explicit(&progress->seen, generation, memory_order_relaxed);
+    if (status != CUDA_ERROR_NOT_READY)
+        end_watch(session, id);
+    if (status == CUDA_SUCCESS)
+        raise_to(&progress->done, wanted.position);
+    return status;
+}
+
+CUresult rg_progress_query_stream(CUstream stream)
+{
+    stream = rg_effective_stream(stream);
+    const bool own = (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
+    uint64_t handle;
+    struct rg_stream_progress *progress = progress_of(stream, 0, &handle);
+    struct rg_context *context = trusted(handle);
+    if (!progress || !context)
+        return own ? rg_op_cuStreamQuery(stream) : rg_op_rgDefaultStreamAsk(stream, 0);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (is_idle(context, &progress->done))
+            return found_done(context->session);
+        if (!still_pending(context->session, &progress->watch, &progress->seen))
+            return ask_stream(context, handle, progress, stream);
+        if (attempt == 0)
+            rg_receiver_poll(context->session);
+    }
+    const CUresult ended = atomic_load(&context->session->ended);
+    return ended != CUDA_SUCCESS ? ended : CUDA_ERROR_NOT_READY;
+}
+
+CUresult rg_progress_wait_stream(CUstream stream)
+{
+    stream = rg_effective_stream(stream);
+    uint64_t handle;
+    struct rg_stream_progress *progress = progress_of(stream, 0, &handle);
+    struct rg_context *context = trusted(handle);
+    if (!progress || !context)
+        return rg_op_cuStreamSynchronize(stream);
+    if (is_idle(context, &progress->done))
+        return found_done(context->session);
+    const uint64_t before = position(context->session);
+    CUresult status = rg_op_cuStreamSynchronize(stream);
+    if (status == CUDA_SUCCESS)
+        raise_to(&progress->done, before);
+    return status;
+}
+
+CUresult rg_progress_wait_context(CUcontext named)
+{
+    struct rg_context *context = trusted(named ? (uint64_t)named : rg_context_current());
+    if (context && is_idle(context, &context->done))
+        return found_done(context->session);
+    const uint64_t before = context ? position(context->session) : 0;
+    CUresult status = named ? rg_op_cuCtxSynchronize_v2(named) : rg_op_cuCtxSynchronize();
+    if (context && status == CUDA_SUCCESS)
+        raise_to(&context->done, before);
+    return status;
+}
+
+/* --- events ------------------------------------------------------------------------------------------------------ */
+
+static struct rg_event *event_of(CUevent handle)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)handle);
+    return shadow ? &shadow->event : NULL;
+}
+
+/* What is kept for the stream in which the event was recorded last; NULL: nothing. */
+static struct rg_stream_progress *recorded_in(const struct rg_event *event)
+{
+    uint64_t context;
+    const CUstream stream = (CUstream)atomic_load_explicit(&event->stream, memory_order_relaxed);
+    return stream == CU_STREAM_PER_THREAD ? NULL : progress_of(stream, event->context, &context);
+}
+
+static bool is_done(const struct rg_event *event)
+{
+    const uint64_t recorded = atomic_load_explicit(&event->recorded, memory_order_relaxed);
+    if (reached(&event->done, recorded)) /* also if it was never recorded */
+        return true;
+    const struct rg_context *context = context_of(event->context);
+    const struct rg_stream_progress *stream = recorded_in(event);
+    return (context && reached(&context->done, recorded)) || (stream && reached(&stream->done, recorded));
+}
+
+/* The record that ended at position `recorded` is done, and with it what came before in its stream. */
+static void note_done(struct rg_event *event, uint64_t recorded)
+{
+    struct rg_stream_progress *stream = recorded_in(event);
+    /* In this order: if it has been recorded again by now, either this is the old one or `recorded` is another. */
+    const uint64_t before = atomic_load_explicit(&event->before, memory_order_acquire);
+    raise_to(&event->done, recorded);
+    if (stream && recorded && atomic_load_explicit(&event->recorded, memory_order_relaxed) == recorded)
+        raise_to(&stream->done, before);
+}
+
+CUresult rg_progress_record(CUevent handle, CUstream stream, unsigned flags, bool with_flags)
+{
+    struct rg_event *event = event_of(handle);
+    struct rg_context *context = trusted(event->context);
+    stream = rg_effective_stream(stream);
+    const uint64_t before = context ? position(context->session) : 0;
+    CUresult status = with_flags ? rg_op_cuEventRecordWithFlags(handle, stream, flags)
+                                 : rg_op_cuEventRecord(handle, stream);
+    if (!context || status != CUDA_SUCCESS) {
+        rg_progress_unseen(handle);
+        return status;
+    }
+    const uint64_t after = position(context->session);
+    atomic_store_explicit(&event->recorded, NOT_YET, memory_order_relaxed);
+    atomic_store_explicit(&event->stream, (uintptr_t)stream, memory_order_release);
+    atomic_store_explicit(&event->before, before, memory_order_release);
+    atomic_store_explicit(&event->recorded, after, memory_order_release);
+    if (!(event->flags & CU_EVENT_INTERPROCESS)) /* others record those too */
+        atomic_store_explicit(&event->unseen, false, memory_order_relaxed);
+    if (!atomic_exchange_explicit(&event->queried, false, memory_order_relaxed)) {
+        if (atomic_load_explicit(&event->watch, memory_order_relaxed)) {
+            end_watch(context->session, atomic_load(&event->watch)); /* it was for the record before */
+            atomic_store(&event->watch, 0);
+        }
+        return status;
+    }
+    const struct watch wanted = {.context = event->context, .event = (uint64_t)handle, .position = after};
+    const unsigned generation = atomic_load(&shown);
+    const uint64_t id = begin_watch(context->session, &event->watch, &wanted);
+    atomic_store_explicit(&event->seen, generation, memory_order_relaxed);
+    if (id && rg_op_rgEventWatch(handle, id) != CUDA_SUCCESS)
+        end_watch(context->session, id);
+    return status;
+}
+
+void rg_progress_unseen(CUevent handle)
+{
+    struct rg_event *event = event_of(handle);
+    if (event)
+        atomic_store_explicit(&event->unseen, true, memory_order_relaxed);
+}
+
+/* The context of an event of which this client knows the last record; NULL: the worker is to be asked. */
+static struct rg_context *known(const struct rg_event *event)
+{
+    if ((event->flags & CU_EVENT_INTERPROCESS) || atomic_load_explicit(&event->unseen, memory_order_relaxed))
+        return NULL;
+    return trusted(event->context);
+}
+
+static CUresult ask_event(struct rg_session *session, CUevent handle, struct rg_event *event)
+{
+    const unsigned generation = atomic_load(&shown);
+    const uint64_t recorded = atomic_load_explicit(&event->recorded, memory_order_relaxed);
+    if (recorded == NOT_YET) /* another thread is recording it */
+        return rg_op_cuEventQuery(handle);
+    const struct watch wanted = {.context = event->context, .event = (uint64_t)handle, .position = recorded};
+    const uint64_t id = begin_watch(session, &event->watch, &wanted);
+    CUresult status = rg_op_rgEventAsk(handle, id);
+    atomic_store_explicit(&event->seen, generation, memory_order_relaxed);
+    if (status != CUDA_ERROR_NOT_READY)
+        end_watch(session, id);
+    if (status == CUDA_SUCCESS)
+        note_done(event, recorded);
+    return status;
+}
+
+CUresult rg_progress_query_event(CUevent handle)
+{
+    struct rg_event *event = event_of(handle);
+    struct rg_context *context = known(event);
+    if (!context)
+        return rg_op_cuEventQuery(handle);
+    atomic_store_explicit(&event->queried, true, memory_order_relaxed);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (is_done(event))
+            return found_done(context->session);
+        if (!still_pending(context->session, &event->watch, &event->seen))
+            return ask_event(context->session, handle, event);
+        if (attempt == 0)
+            rg_receiver_poll(context->session);
+    }
+    const CUresult ended = atomic_load(&context->session->ended);
+    return ended != CUDA_SUCCESS ? ended : CUDA_ERROR_NOT_READY;
+}
+
+CUresult rg_progress_wait_event(CUevent handle)
+{
+    struct rg_event *event = event_of(handle);
+    struct rg_context *context = known(event);
+    if (!context)
+        return rg_op_cuEventSynchronize(handle);
+    if (is_done(event))
+        return found_done(context->session);
+    const uint64_t recorded = atomic_load_explicit(&event->recorded, memory_order_relaxed);
+    /* Awaited with work put in behind it: likely to be so again, and done by then. Its next record is watched. */
+    if (position(context->session) > recorded + 1)
+        atomic_store_explicit(&event->queried, true, memory_order_relaxed);
+    if (still_pending(context->session, &event->watch, &event->seen)) {
+        rg_receiver_poll(context->session);
+        if (is_done(event))
+            return found_done(context->session);
+    }
+    CUresult status = rg_op_cuEventSynchronize(handle);
+    if (status == CUDA_SUCCESS && recorded != NOT_YET)
+        note_done(event, recorded);
+    return status;
+}
+
+/* --- notices ------------------------------------------------------------------------------------------------------ */
+
+static void watched_done(struct rg_session *session, const struct rg_done *done)
+{
+    pthread_mutex_lock(&lock);
+    struct watch *watch = find(session, done->watch); /* NULL: given up meanwhile */
+    if (watch && done->result == CUDA_SUCCESS) {
+        struct rg_event *event = watch->event ? event_of((CUevent)watch->event) : NULL;
+        if (event)
+            note_done(event, watch->position);
+        else if (watch->stream)
+            raise_to(&watch->stream->done, watch->position);
+    }
+    if (watch) /* with any other result the next query asks, and returns what it is told */
+        *watch = (struct watch){0};
+    pthread_mutex_unlock(&lock);
+}
+
+bool rg_progress_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in)
+{
+    if (notice->arg[0] > RG_MESSAGE_MAX / sizeof(struct rg_done))
+        return false;
+    for (uint64_t i = 0; i < notice->arg[0]; i++) {
+        struct rg_done done;
+        rg_get_into(in, &done, sizeof done);
+        if (in->bad)
+            return false;
+        watched_done(session, &done);
+    }
+    return true;
+}

@@ -1,0 +1,78 @@
+/*
+ * progress.h - how far the device is, as far as this client knows without asking.
+ *
+ * Each record that is appended to a session's stream has a position. When a call has waited for a stream, an event or a
+ * context, all that lies before a position is known to be done there, and questions about it need no server: an event is
+ * done whose record lies before it, a stream is idle if no work has been put in behind it.
+ *
+ * What is not done yet is asked for once, and the worker told to say when it is (a watch, server/watch.h). Until then the
+ * answer is "not ready", and sends nothing. It cannot be stale in a way that the program could notice: whatever shows
+ * progress otherwise (a reply, a landing, a host function) either comes behind the notices of what was done by then, or
+ * makes the client ask again. An event that was queried is watched from its next record on, without being asked for.
+ *
+ * Any thread. Positions and what is known are atomic; watches have a lock, which is a leaf.
+ */
+#ifndef RG_CLIENT_PROGRESS_H
+#define RG_CLIENT_PROGRESS_H
+
+#include "client/handle.h"
+#include "client/session.h"
+
+/** Whether a record may give the device something to do. Operations that are not named here may. */
+static inline bool rg_progress_is_work(enum rg_op op)
+{
+    switch (op) {
+    case RG_OP_rgLaneSetContext:
+    case RG_OP_cuEventQuery:
+    case RG_OP_cuEventSynchronize:
+    case RG_OP_cuEventElapsedTime:
+    case RG_OP_cuEventElapsedTime_v2:
+    case RG_OP_cuStreamQuery:
+    case RG_OP_cuStreamSynchronize:
+    case RG_OP_cuCtxSynchronize:
+    case RG_OP_cuCtxSynchronize_v2:
+    case RG_OP_rgEventAsk:
+    case RG_OP_rgEventWatch:
+    case RG_OP_rgStreamAsk:
+    case RG_OP_rgDefaultStreamAsk:
+    case RG_OP_cuMemGetInfo_v2:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/** A record is appended; the lock of the command stream is held. */
+static inline void rg_progress_count(struct rg_session *session, enum rg_op op)
+{
+    const uint64_t position = atomic_load_explicit(&session->posted, memory_order_relaxed) + 1;
+    atomic_store_explicit(&session->posted, position, memory_order_relaxed);
+    if (rg_progress_is_work(op))
+        atomic_store_explicit(&session->worked, position, memory_order_relaxed);
+}
+
+/** Records an event by `record` and notes where. `stream`: the one that is meant. */
+CUresult rg_progress_record(CUevent event, CUstream stream, unsigned flags, bool with_flags);
+/** An event is (or may be) recorded where this client does not see it: it is always asked for. */
+void rg_progress_unseen(CUevent event);
+
+/** These check and send as the operations of the API do, after all checks of parameters. */
+CUresult rg_progress_query_event(CUevent event);
+CUresult rg_progress_wait_event(CUevent event);
+CUresult rg_progress_query_stream(CUstream stream);
+CUresult rg_progress_wait_stream(CUstream stream);
+/** context 0: the current one. */
+CUresult rg_progress_wait_context(CUcontext context);
+
+/** Something has shown the program how far the device is, other than by a reply: what is not done is asked for again. */
+void rg_progress_shown(void);
+/** RG_NOTICE_DONE has come. False: it is malformed. */
+bool rg_progress_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in);
+
+/** An object ends, or the thread of a per-thread stream. */
+void rg_progress_forget_event(CUevent event);
+void rg_progress_forget_stream(struct rg_stream_progress *stream);
+/** A context has ended, with its events and streams. */
+void rg_progress_forget_context(uint64_t context);
+
+#endif

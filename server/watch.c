@@ -1,0 +1,298 @@
+/* watch.c - the list of what is watched, and the thread that polls it. See watch.h. */
+#include "server/watch.h"
+
+#include "common/clock.h"
+#include "common/thread.h"
+#include "generated/server/serve.h"
+#include "server/output.h"
+#include "server/roles.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define WATCHES_MAX 4096  /* more than a client has (client/progress.c), with those that it has given up */
+#define TOLD_MAX    64    /* in one notice */
+#define POLL_MIN_NS 20000 /* between two looks at what has just been put there */
+#define POLL_MAX_NS 500000
+#define POLL_SHARE  8 /* what has been awaited for long is looked at after so much of that time again */
+
+struct rg_watch {
+    struct rg_watch *next;
+    uint64_t id;
+    CUevent event;
+    uint64_t context; /* of an event that was made for this alone; 0: the client's event */
+};
+
+/* `lock` guards the list; it is held while the driver is asked, so that no event ends meanwhile, but never while anything
+ * is sent. `order` is held from the look to the sending, so that a reply cannot overtake what was seen before it. */
+
+void rg_watch_init(struct rg_worker *worker)
+{
+    struct rg_watches *watches = &worker->watches;
+    pthread_mutex_init(&watches->lock, NULL);
+    pthread_mutex_init(&watches->order, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&watches->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    watches->last = &watches->first;
+}
+
+/* Takes the entry at `link` out of the list; the lock is held. */
+static void unlink_watch(struct rg_watches *watches, struct rg_watch **link)
+{
+    struct rg_watch *watch = *link;
+    *link = watch->next;
+    if (watches->last == &watch->next)
+        watches->last = link;
+    atomic_fetch_sub(&watches->n, 1);
+    if (watch->context)
+        (void)rg_driver.cuEventDestroy_v2(watch->event);
+    free(watch);
+}
+
+/* Collects what is done, TOLD_MAX at most; the lock is held. */
+static size_t collect(struct rg_watches *watches, struct rg_done *done)
+{
+    size_t n = 0;
+    for (struct rg_watch **link = &watches->first; *link && n < TOLD_MAX;) {
+        struct rg_watch *watch = *link;
+        CUresult result = rg_driver.cuEventQuery(watch->event);
+        if (result == CUDA_ERROR_NOT_READY) {
+            link = &watch->next;
+            continue;
+        }
+        if (result == CUDA_SUCCESS)
+            result = rg_driver.cuEventSynchronize(watch->event); /* kernels' output comes out by it */
+        done[n++] = (struct rg_done){.watch = watch->id, .result = (int32_t)result};
+        unlink_watch(watches, link);
+    }
+    return n;
+}
+
+static void tell(struct rg_worker *worker, const struct rg_done *done, size_t n)
+{
+    struct rg_notice notice = {.type = RG_NOTICE_DONE, .arg = {n, 0, 0}};
+    rg_output_drain(worker);
+    (void)rg_worker_notice(worker, &notice, done, n * sizeof *done, NULL, 0);
+}
+
+/* Tells the client of all that is done; whether it was anything. */
+static bool look(struct rg_worker *worker)
+{
+    struct rg_watches *watches = &worker->watches;
+    struct rg_done done[TOLD_MAX];
+    bool any = false;
+    size_t n;
+    pthread_mutex_lock(&watches->order);
+    do {
+        pthread_mutex_lock(&watches->lock);
+        n = collect(watches, done);
+        pthread_mutex_unlock(&watches->lock);
+        if (n)
+            tell(worker, done, n);
+        any |= n > 0;
+    } while (n == TOLD_MAX && !rg_worker_over(worker));
+    pthread_mutex_unlock(&watches->order);
+    return any;
+}
+
+void rg_watch_before_reply(struct rg_worker *worker, const struct rg_job *job)
+{
+    /* That something is not done yet shows nothing; such answers may be asked for one after another. */
+    if (atomic_load_explicit(&worker->watches.n, memory_order_acquire) && job->result != CUDA_ERROR_NOT_READY)
+        (void)look(worker);
+}
+
+static void *watch_main(void *arg)
+{
+    struct rg_worker *worker = arg;
+    struct rg_watches *watches = &worker->watches;
+    pthread_mutex_lock(&watches->lock);
+    while (!rg_worker_over(worker)) {
+        if (!watches->first) {
+            pthread_cond_wait(&watches->changed, &watches->lock);
+            continue;
+        }
+        const uint64_t now = rg_now_ns();
+        uint64_t pause = (now - watches->since) / POLL_SHARE;
+        pause = pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
+        const struct timespec until = {(time_t)((now + pause) / 1000000000u),
+                                       (long)((now + pause) % 1000000000u)};
+        if (pthread_cond_timedwait(&watches->changed, &watches->lock, &until) == 0)
+            continue; /* there is something new: it may be quick */
+        pthread_mutex_unlock(&watches->lock);
+        const bool any = look(worker);
+        pthread_mutex_lock(&watches->lock);
+        if (any)
+            watches->since = rg_now_ns();
+    }
+    pthread_mutex_unlock(&watches->lock);
+    return NULL;
+}
+
+/* Adds a watch, or renews the one that the client's event has. False: it cannot be watched. */
+static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t context)
+{
+    struct rg_watches *watches = &worker->watches;
+    bool good = true;
+    pthread_mutex_lock(&watches->lock);
+    struct rg_watch *watch = watches->first;
+    while (watch && (context || watch->context || watch->event != event))
+        watch = watch->next;
+    if (watch) {
+        watch->id = id;
+    } else if (atomic_load(&watches->n) < WATCHES_MAX && (watch = malloc(sizeof *watch))) {
+        *watch = (struct rg_watch){.id = id, .event = event, .context = context};
+        *watches->last = watch;
+        watches->last = &watch->next;
+        atomic_fetch_add(&watches->n, 1);
+    } else {
+        good = false;
+    }
+    if (good && !watches->runs)
+        watches->runs = rg_thread_create(&watches->thread, "rg-watch", watch_main, worker) == RG_OK;
+    watches->since = rg_now_ns();
+    pthread_cond_signal(&watches->changed);
+    pthread_mutex_unlock(&watches->lock);
+    return good;
+}
+
+/* A client that waits for a notice which will not come is told to ask. */
+static void refuse(struct rg_worker *worker, uint64_t id)
+{
+    const struct rg_done done = {.watch = id, .result = CUDA_ERROR_NOT_READY};
+    tell(worker, &done, 1);
+}
+
+/* --- operations ---------------------------------------------------------------------------------------------------- */
+
+CUresult rg_serve_rgEventWatch(struct rg_job *job, CUevent event, unsigned long long watch)
+{
+    if (!add(job->worker, watch, event, 0))
+        refuse(job->worker, watch);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_serve_rgEventAsk(struct rg_job *job, CUevent event, unsigned long long watch)
+{
+    CUresult result = rg_driver.cuEventQuery(event);
+    if (result == CUDA_ERROR_NOT_READY && watch && !add(job->worker, watch, event, 0))
+        refuse(job->worker, watch);
+    return result;
+}
+
+/* Watches all that is in the stream, by an event behind it. `context`: the stream's. */
+static bool add_stream(struct rg_job *job, CUstream stream, uint64_t context, uint64_t id)
+{
+    struct rg_object *entry = rg_objects_find(&job->worker->objects, context);
+    CUevent event = NULL;
+    if (!entry)
+        return false;
+    bool good = rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
+    rg_current_context_unknown();
+    good = good && rg_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    if (good && rg_driver.cuEventRecord(event, stream) == CUDA_SUCCESS &&
+        add(job->worker, id, event, context))
+        return true;
+    if (event)
+        (void)rg_driver.cuEventDestroy_v2(event);
+    return false;
+}
+
+static CUresult ask(struct rg_job *job, CUstream stream, uint64_t context, uint64_t id)
+{
+    if (!rg_driver.cuStreamQuery)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuStreamQuery(stream);
+    if (result == CUDA_ERROR_NOT_READY && id && !add_stream(job, stream, context, id))
+        refuse(job->worker, id);
+    return result;
+}
+
+CUresult rg_serve_rgStreamAsk(struct rg_job *job, CUstream stream, unsigned long long watch)
+{
+    const struct rg_stream *state = rg_thread_of(job)->stream;
+    if (!state)
+        return CUDA_ERROR_INVALID_HANDLE; /* the default streams have an operation of their own */
+    return ask(job, stream, state->context, watch);
+}
+
+CUresult rg_serve_rgDefaultStreamAsk(struct rg_job *job, CUstream stream, unsigned long long watch)
+{
+    return ask(job, stream, job->lane->context, watch);
+}
+
+CUresult rg_serve_cuEventDestroy_v2(struct rg_job *job, CUevent event)
+{
+    struct rg_watches *watches = &job->worker->watches;
+    pthread_mutex_lock(&watches->lock);
+    for (struct rg_watch **link = &watches->first; *link; link = &(*link)->next)
+        if ((*link)->event == event) {
+            unlink_watch(watches, link);
+            break;
+        }
+    pthread_mutex_unlock(&watches->lock);
+    return rg_driver.cuEventDestroy_v2(event);
+}
+
+/* --- ends ------------------------------------------------------------------------------------------------------------ */
+
+struct ending {
+    struct rg_watches *watches;
+    uint64_t context;
+};
+
+/* The lock is held. */
+static void drop_event(struct rg_object *entry, void *user)
+{
+    const struct ending *ending = user;
+    if (rg_handle_kind(entry->handle) != RG_KIND_EVENT || entry->context != ending->context)
+        return;
+    for (struct rg_watch **link = &ending->watches->first; *link; link = &(*link)->next)
+        if ((*link)->event == entry->object) {
+            unlink_watch(ending->watches, link);
+            return;
+        }
+}
+
+void rg_watch_drop_context(struct rg_worker *worker, uint64_t context)
+{
+    struct rg_watches *watches = &worker->watches;
+    if (!atomic_load(&watches->n))
+        return;
+    struct ending ending = {watches, context};
+    pthread_mutex_lock(&watches->lock);
+    for (struct rg_watch **link = &watches->first; *link;)
+        if ((*link)->context == context)
+            unlink_watch(watches, link);
+        else
+            link = &(*link)->next;
+    rg_objects_each(&worker->objects, drop_event, &ending);
+    pthread_mutex_unlock(&watches->lock);
+}
+
+void rg_watch_wake(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&worker->watches.lock);
+    pthread_cond_signal(&worker->watches.changed);
+    pthread_mutex_unlock(&worker->watches.lock);
+}
+
+void rg_watch_fini(struct rg_worker *worker)
+{
+    struct rg_watches *watches = &worker->watches;
+    if (watches->runs)
+        pthread_join(watches->thread, NULL);
+    while (watches->first) {
+        struct rg_watch *watch = watches->first;
+        watches->first = watch->next;
+        free(watch);
+    }
+    atomic_store(&watches->n, 0);
+    pthread_cond_destroy(&watches->changed);
+    pthread_mutex_destroy(&watches->order);
+    pthread_mutex_destroy(&watches->lock);
+}

@@ -1,0 +1,28 @@
+/*
+ * watch.h - tells the client when what it asks about is done, so that it need not ask again.
+ *
+ * A watch is an event of the driver and the number by which the client knows it. One thread polls what is watched, less
+ * and less often the longer it takes, and tells by RG_NOTICE_DONE. Besides, every reply that may show the client how far
+ * the device is comes behind the notices of all that is done by then: a client that has been told that later work is done
+ * knows it of earlier work too.
+ *
+ * What kernels have printed, and what copies before the event have brought, is sent before the notice.
+ *
+ * Failures: what cannot be watched is said to be so, by a notice with CUDA_ERROR_NOT_READY. Threads: any.
+ */
+#ifndef RG_SERVER_WATCH_H
+#define RG_SERVER_WATCH_H
+
+#include "server/worker.h"
+
+void rg_watch_init(struct rg_worker *worker);
+/** Before the reply to `op`: sends notices of all that is done. Costs one load while nothing is watched. */
+void rg_watch_before_reply(struct rg_worker *worker, const struct rg_job *job);
+/** The context of that handle ends, with its events. The dispatcher. */
+void rg_watch_drop_context(struct rg_worker *worker, uint64_t context);
+/** The session is over. */
+void rg_watch_wake(struct rg_worker *worker);
+/** After the end of all other threads. */
+void rg_watch_fini(struct rg_worker *worker);
+
+#endif
