@@ -51,10 +51,11 @@ __attribute__((noinline)) static void wait_here(void)
 static void *other_thread(void *memory)
 {
     CALL(cuCtxSetCurrent, context);
-    for (int i = 0; i < 50; i++)
+    for (int i = 0; i < 50; i++) {
         CALL(cuMemsetD32Async, (CUdeviceptr)(uintptr_t)memory, 1, 16, NULL);
-    for (int i = 0; i < 2; i++)
-        wait_here();
+        if (i >= 48) /* with something to wait for each time */
+            wait_here();
+    }
     return NULL;
 }
 
@@ -72,10 +73,11 @@ static void work(void)
     CUdeviceptr memory[3];
     for (int i = 0; i < 3; i++)
         CALL(cuMemAlloc_v2, &memory[i], SIZE);
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < 1000; i++) {
         CALL(cuMemsetD32Async, memory[0], (unsigned)i, 16, NULL);
-    for (int i = 0; i < 7; i++)
-        wait_here();
+        if (i >= 993)
+            wait_here();
+    }
     char *host = calloc(1, SIZE);
     for (int i = 0; i < 2; i++)
         CALL(cuMemcpyHtoD_v2, memory[1], host, SIZE);
