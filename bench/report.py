@@ -15,7 +15,11 @@ UNITS = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")),
          "B/s": ((1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s")),
          "1/s": ((1e6, "million/s"), (1e3, "thousand/s"), (1, "/s")),
          "B": ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
-         "count": ((1, ""),)}
+         "count": ((1, ""),),
+         "part": ((0.01, "%"),)}
+
+# What else bench/compare shows of a command's rows: key, title, unit.
+KIND_KEYS = {"steps": (("round_trips", "round trips", "count"), ("waited", "waited", "part"))}
 
 LIMITS = {"append_record": "lock, copy 96 bytes, unlock",
           "ping_pong_64": "64 B there, 64 B back",
@@ -97,15 +101,26 @@ def quantity(value, unit):
     return (text + " " + name).strip()
 
 
-def summary(unit, values):
-    """What is kept of a measurement's samples."""
-    values = sorted(values)
+def summary(unit, rounds):
+    """What is kept of a measurement's samples, a list of them for each round.
+
+    `noise`: how far the rounds' medians are from their middle, as a part of it; with one round, half the range of the
+    middle half of its samples, as a part of their median; None with one sample.
+    """
+    values = sorted(value for samples in rounds for value in samples)
+    medians = sorted(sorted(samples)[len(samples) // 2] for samples in rounds if samples)
 
     def at(fraction):
         return values[min(len(values) - 1, int(fraction * len(values)))]
 
     worst = at(0.01) if more_is_better(unit) else at(0.99)
-    return {"unit": unit, "n": len(values), "p50": at(0.5), "p99": worst, "best": values[-1 if more_is_better(unit) else 0]}
+    scatter = None
+    if len(medians) > 1 and medians[0] > 0:
+        scatter = (medians[-1] - medians[0]) / (medians[-1] + medians[0])
+    elif len(values) > 1 and at(0.5) > 0:
+        scatter = (at(0.75) - at(0.25)) / 2 / at(0.5)
+    return {"unit": unit, "n": len(values), "p50": at(0.5), "p99": worst, "best": values[-1 if more_is_better(unit) else 0],
+            "noise": scatter}
 
 
 def judge(result):
@@ -122,10 +137,16 @@ def judge(result):
         rows.append({"key": row.key, "title": row.title, "unit": unit, "measured": value, "p99": measured["p99"],
                      "limit": limit["p50"] if limit else None, "limit_name": row.limit if limit else None,
                      "ratio": value / limit["p50"] if limit else None,
-                     "direct": direct["p50"] if direct else None,
+                     "direct": direct["p50"] if direct else None, "noise": noise(measured, limit),
                      "budget": row.budget_text(unit), "met": row.met(value, limit["p50"] if limit else None, unit)})
     result["rows"] = rows
     return result
+
+
+def noise(*measurements):
+    """What the noise of measurements adds up to; None where it is not known of one."""
+    parts = [measurement.get("noise") for measurement in measurements if measurement]
+    return None if None in parts else sum(parts)
 
 
 def cells(row):
@@ -196,10 +217,13 @@ def as_markdown(result):
     return "\n".join(lines) + "\n"
 
 
-def load(path):
-    """A result from a file; ValueError if it is none."""
+def load(path, kind="run"):
+    """A result of one of the commands (`kind`; None: of any with rows) from a file; ValueError if it is none."""
     with open(path) as file:
         result = json.load(file)
     if not isinstance(result, dict) or result.get("schema") != SCHEMA:
         raise ValueError("%s is no benchmark result of schema %d" % (path, SCHEMA))
+    result.setdefault("kind", "run")
+    if kind and result["kind"] != kind:
+        raise ValueError("%s is a result of bench/%s, not of bench/%s" % (path, result["kind"], kind))
     return result

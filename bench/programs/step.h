@@ -1,0 +1,253 @@
+/*
+ * step.h - what the step programs share: options, checks, kernels of a set length, the time of steps and the line of
+ * JSON that tells it.
+ *
+ * A step program is an application in small: it makes the calls of the CUDA runtime that a program of its kind makes,
+ * knows nothing of remote-gpu, and repeats a step that ends with the results it needs. Each result is compared with one
+ * computed on the host. Its arithmetic is a set of operations (`struct` with `operator()(int i)` for element i) that run
+ * as kernels or as loops on the host; compiled with -fmad=false they give the same bits on both.
+ *
+ * Options of all: --steps N, --warm N (steps before those, which are not timed), --kernel-us T (what a kernel lasts at
+ * least; 0: as long as its work).
+ * Output: one line, {"program", "steps", "results": that the program waits for in a step, "launches" a step, "threads",
+ * "kernel_us", "ns": [of each step], "digest": of all results, warm steps included}. Exit status: 0; 1 after a wrong result
+ * or a failed call; 2 after wrong usage.
+ */
+#ifndef BENCH_STEP_H
+#define BENCH_STEP_H
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+/** Says what is wrong on stderr and ends the program. */
+[[noreturn]] static inline void step_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+static inline void step_check(cudaError_t error, const char *call, const char *file, int line)
+{
+    if (error != cudaSuccess)
+        step_fail("%s:%d: %s: %s", file, line, call, cudaGetErrorName(error));
+}
+
+#define CHECK(call) step_check((call), #call, __FILE__, __LINE__)
+
+/** A number from the command line; a least of 0 and a most of 1 make it a switch without a value. */
+struct step_option {
+    const char *name;
+    double *value;
+    double least, most;
+};
+
+/** What is asked of every program. */
+struct step_run {
+    const char *program;
+    int steps, warm;
+    double kernel_us;
+};
+
+static inline struct step_run step_begin(const char *program, int argc, char **argv,
+                                         std::vector<step_option> options = {}, double kernel_us = 10)
+{
+    double steps = 50, warm = 2;
+    struct step_run run = {program, 0, 0, kernel_us};
+    options.push_back({"--steps", &steps, 0, 1e6});
+    options.push_back({"--warm", &warm, 0, 1e6});
+    options.push_back({"--kernel-us", &run.kernel_us, 0, 1e6});
+    for (int i = 1; i < argc; i++) {
+        const struct step_option *found = nullptr;
+        for (const struct step_option &option : options)
+            if (strcmp(option.name, argv[i]) == 0)
+                found = &option;
+        const bool is_switch = found && found->least == 0 && found->most == 1;
+        char *end = nullptr;
+        const double value = is_switch ? 1 : found && i + 1 < argc ? strtod(argv[++i], &end) : -1;
+        if (!found || (!is_switch && (!end || *end)) || value < found->least || value > found->most) {
+            fprintf(stderr, "usage: %s", program);
+            for (const struct step_option &option : options)
+                fprintf(stderr, " [%s%s]", option.name, option.least == 0 && option.most == 1 ? "" : " N");
+            fprintf(stderr, "\n");
+            exit(2);
+        }
+        *found->value = value;
+    }
+    run.steps = (int)steps;
+    run.warm = (int)warm;
+    return run;
+}
+
+static inline uint64_t step_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/** Adds a result to a digest (FNV-1a over its bytes). */
+template <class T> static inline void step_digest(uint64_t *digest, const T &result)
+{
+    unsigned char bytes[sizeof(T)];
+    memcpy(bytes, &result, sizeof bytes);
+    for (const unsigned char byte : bytes)
+        *digest = (*digest ^ byte) * 0x100000001b3u;
+}
+
+enum : uint64_t { STEP_DIGEST_START = 0xcbf29ce484222325u };
+
+/** Prints the line. `ns`: of each step that counts, of all threads. */
+static inline void step_report(const struct step_run &run, int results, int launches, int threads,
+                               const std::vector<uint64_t> &ns, uint64_t digest)
+{
+    printf("{\"program\":\"%s\",\"steps\":%d,\"results\":%d,\"launches\":%d,\"threads\":%d,\"kernel_us\":%g,"
+           "\"ns\":[",
+           run.program, run.steps, results, launches, threads, run.kernel_us);
+    for (size_t i = 0; i < ns.size(); i++)
+        printf("%s%llu", i ? "," : "", (unsigned long long)ns[i]);
+    printf("],\"digest\":\"%016llx\"}\n", (unsigned long long)digest);
+}
+
+__device__ static inline unsigned long long step_device_ns(void)
+{
+    unsigned long long ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+}
+
+/* Does the operation for n elements. */
+template <class Op> __global__ void step_kernel(Op op, int n)
+{
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n)
+        op(i);
+}
+
+/* The same, and lasts at least `ns`, which the device's clock counts, whatever its speed. */
+template <class Op> __global__ void step_kernel_lasting(Op op, int n, unsigned long long ns)
+{
+    const unsigned long long begin = step_device_ns();
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n)
+        op(i);
+    if (i == 0)
+        while (step_device_ns() - begin < ns)
+            ;
+}
+
+/** Where operations run and memory lies: a stream of the device, or the host. */
+struct step_place {
+    bool device;
+    cudaStream_t stream;
+    unsigned long long kernel_ns;
+    int launches = 0;
+    char *free_memory = nullptr;
+    size_t free_bytes = 0;
+
+    enum : size_t { BLOCK = 1 << 20 };
+
+    step_place(bool on_device, double kernel_us)
+        : device(on_device), stream(nullptr), kernel_ns((unsigned long long)(kernel_us * 1000))
+    {
+        if (device)
+            CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+
+    /** Memory for n elements, zero, out of blocks, as frameworks do. Lives as long as the program. */
+    template <class T> T *memory(size_t n)
+    {
+        const size_t size = (n * sizeof(T) + 255) / 256 * 256;
+        if (size > free_bytes) {
+            free_bytes = size > BLOCK ? size : BLOCK;
+            if (!device) {
+                free_memory = (char *)calloc(free_bytes, 1);
+                if (!free_memory)
+                    step_fail("no memory for %zu bytes", free_bytes);
+            } else {
+                CHECK(cudaMalloc(&free_memory, free_bytes));
+                CHECK(cudaMemsetAsync(free_memory, 0, free_bytes, stream));
+            }
+        }
+        T *memory = (T *)free_memory;
+        free_memory += size;
+        free_bytes -= size;
+        return memory;
+    }
+
+    /** Copies from host memory; if that is page-locked, it stays as it is until the stream has been waited for. */
+    template <class T> void set(T *to, const T *from, size_t n) const
+    {
+        if (device)
+            CHECK(cudaMemcpyAsync(to, from, n * sizeof(T), cudaMemcpyHostToDevice, stream));
+        else
+            memcpy(to, from, n * sizeof(T));
+    }
+
+    /** Runs an operation for n elements. */
+    template <class Op> void run(const Op &op, int n)
+    {
+        launches++;
+        if (!device) {
+            for (int i = 0; i < n; i++)
+                op(i);
+            return;
+        }
+        const int threads = n < 128 ? n : 128, blocks = (n + threads - 1) / threads;
+        if (kernel_ns)
+            step_kernel_lasting<<<blocks, threads, 0, stream>>>(op, n, kernel_ns);
+        else
+            step_kernel<<<blocks, threads, 0, stream>>>(op, n);
+        CHECK(cudaGetLastError());
+    }
+};
+
+static inline struct step_place step_host(void)
+{
+    return {false, 0};
+}
+
+/** A new stream of the current device. */
+static inline struct step_place step_device(const struct step_run &run)
+{
+    return {true, run.kernel_us};
+}
+
+/** Page-locked memory of the host. */
+template <class T> static inline T *step_pinned(size_t n)
+{
+    T *memory = nullptr;
+    CHECK(cudaMallocHost(&memory, n * sizeof(T)));
+    memset(memory, 0, n * sizeof(T));
+    return memory;
+}
+
+/** Numbers from -scale to scale, the same for the same seed. */
+static inline void step_fill(float *to, size_t n, uint32_t seed, float scale)
+{
+    uint32_t state = seed * 2654435761u + 1;
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        to[i] = scale * ((float)(state >> 8) / 8388608.0f - 1.0f);
+    }
+}
+
+/* One turn of arithmetic on whole numbers, for programs that are about other things than what they compute. */
+struct step_turn {
+    uint32_t *values;
+    uint32_t factor, summand;
+    __host__ __device__ void operator()(int i) const
+    {
+        values[i] = values[i] * factor + summand + (uint32_t)i;
+    }
+};
+
+#endif

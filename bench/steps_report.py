@@ -1,0 +1,158 @@
+"""The step programs, and how a result of bench/steps is judged and shown; README.md documents its JSON.
+
+A row is a program at a round-trip time. Its ratio is to the direct time of the same run.
+"""
+
+import re
+
+from report import machine_text, markdown_table, noise, quantity, text_table
+
+DIRECT = "direct"
+SIDES = ("0", "50us", "200us", "1ms", "10ms", "100ms")
+
+
+class Program:
+    """A program of bench/programs, or another that measures itself."""
+
+    def __init__(self, key, title, command, results=None, alone=False, optional=False):
+        self.key = key
+        self.title = title
+        self.command = command
+        self.results = results    # that a step waits for, where the program does not tell
+        # One that knows no options and prints lines as measure.h has them, of which the last is the time of its one step.
+        self.alone = alone
+        self.optional = optional  # left out where it is not built
+
+
+PROGRAMS = (
+    Program("training", "training a network, 300 launches", ["training"]),
+    Program("inference", "inference, 136 launches, a token", ["inference"]),
+    Program("queries", "queries of events, 20 launches", ["queries"]),
+    Program("copies", "copies of 4 MiB in, 1 MiB out, pageable", ["copies"]),
+    Program("copies_pinned", "… pinned", ["copies", "--pinned"]),
+    Program("threads", "8 threads, each 20 launches", ["threads"]),
+    Program("startup", "start-up with 60 libraries", ["startup"], results=3, alone=True, optional=True),
+)
+
+
+def nanoseconds(text):
+    """A round-trip time as a number; ValueError if it is none."""
+    match = re.fullmatch(r"([0-9.]+)(ns|us|ms|s|)", text)
+    if not match or (not match.group(2) and float(match.group(1))):
+        raise ValueError("'%s' is no time: 0, 50us, 1.5ms" % text)
+    return float(match.group(1)) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "": 1}[match.group(2)]
+
+
+def time_title(side):
+    """A round-trip time as people write it."""
+    return re.sub(r"([0-9])(us|ms|s|ns)$", r"\1 \2", side).replace("us", "µs")
+
+
+def judge(result):
+    """Adds `rows`, by program and round-trip time, and `targets`."""
+    rows = []
+    for program in PROGRAMS:
+        found = result["measurements"].get(program.key)
+        if not found:
+            continue
+        direct = found.get(DIRECT, {}).get("time")
+        told = result["programs"].get(program.key, {})
+        for side in result["rtt"]:
+            time = found[side]["time"]
+            rows.append({"key": "%s.%s" % (program.key, side), "program": program.key, "rtt": side,
+                         "title": "%s: %s" % (program.key, time_title(side)), "unit": time["unit"],
+                         "measured": time["p50"], "p99": time["p99"], "noise": noise(time, direct),
+                         "direct": direct["p50"] if direct else None,
+                         "ratio": time["p50"] / direct["p50"] if direct else None,
+                         "results": told.get("results", program.results),
+                         "round_trips": found[side]["round_trips"]["p50"], "waited": found[side]["waited"]["p50"]})
+    result["rows"] = rows
+    result["targets"] = targets(result, {row["key"]: row for row in rows})
+    return result
+
+
+def targets(result, rows):
+    """What was promised: title, measured, bound in words, met."""
+    found = []
+
+    def add(title, value, bound, met):
+        found.append({"title": title, "measured": value, "bound": bound, "met": met})
+
+    row = rows.get("training.50us")
+    if row and row["ratio"]:
+        add("training at 50 µs against direct", "%+.1f %%" % (100 * row["ratio"] - 100), "≤ +2 %", row["ratio"] <= 1.02)
+    row = rows.get("training.1ms")
+    if row and row["direct"]:
+        over = row["measured"] - row["direct"]
+        link = result["rtt"]["1ms"]["measured"]
+        # A hundredth of the step for what the two runs differ by anyway.
+        most = link + row["direct"] / 100
+        add("training at 1 ms, beyond direct", quantity(over, "ns"), "≤ one round trip, " + quantity(link, "ns"), over <= most)
+    for key in ("training", "inference", "queries", "copies", "copies_pinned", "threads"):
+        trips = [row["round_trips"] for row in rows.values() if row["program"] == key]
+        if trips:
+            results = next(row["results"] for row in rows.values() if row["program"] == key)
+            # Half a round trip in ten steps is the end of another thing.
+            add("round trips a step of %s" % key, quantity(max(trips), "count"), "≤ %d" % results,
+                max(trips) <= results + 0.05)
+    row = rows.get("startup.100ms") or rows.get("startup.10ms")
+    if row:
+        add("round trips of the start-up", quantity(row["round_trips"], "count"), "≤ %d" % row["results"],
+            row["round_trips"] <= row["results"])
+    return found
+
+
+def tables(result):
+    """The tables as (title, heads, lines): times, round trips, shares waited, targets."""
+    sides = list(result["rtt"])
+    rows = {row["key"]: row for row in result["rows"]}
+    programs = [program for program in PROGRAMS if any(row["program"] == program.key for row in result["rows"])]
+    heads = ["round-trip time"] + [time_title(side) for side in sides]
+
+    def line(program, cell):
+        return [cell(rows["%s.%s" % (program.key, side)]) for side in sides]
+
+    def time(row):
+        ratio = row["ratio"]
+        return quantity(row["measured"], row["unit"]) + (
+            "" if ratio is None else " (%.0f ×)" % ratio if ratio >= 100 else " (%.3g ×)" % ratio)
+
+    def first(program):
+        return rows["%s.%s" % (program.key, sides[0])]
+
+    link = ["as measured"] + [""] + [quantity(result["rtt"][side]["measured"], "ns") for side in sides]
+    return [
+        ("Time a step, and how many times the direct one that is:", heads[:1] + ["direct"] + heads[1:],
+         [link] + [[program.title, quantity(first(program)["direct"], "ns") if first(program)["direct"] else ""]
+                   + line(program, time) for program in programs]),
+        ("Round trips a step, next to the results that the program waits for:", heads[:1] + ["results"] + heads[1:],
+         [[program.title, "%d" % first(program)["results"]]
+          + line(program, lambda row: quantity(row["round_trips"], "count")) for program in programs]),
+        ("Share of their time that the program's threads waited for the server:", heads,
+         [[program.title] + line(program, lambda row: "%.0f %%" % (100 * row["waited"])) for program in programs]),
+        ("Targets:", ["", "measured", "target", "met"],
+         [[target["title"], target["measured"], target["bound"], "yes" if target["met"] else "NO"]
+          for target in result["targets"]])]
+
+
+def kernel_text(result):
+    """How long kernels last."""
+    lengths = sorted({told["kernel_us"] for told in result["programs"].values() if told["kernel_us"]})
+    return "; each kernel lasts at least %s µs, but those of the copies" % ", ".join("%g" % length for length in lengths)
+
+
+def as_text(result):
+    """A result for the terminal."""
+    lines = [machine_text(result) + kernel_text(result)]
+    for title, heads, rows in tables(result):
+        lines += ["", title, text_table(heads, rows)]
+    return "\n".join(lines + (["", "(a quick run: not what to judge by)"] if result["quick"] else []))
+
+
+def as_markdown(result):
+    """A result as the part of docs/performance.md that is generated."""
+    lines = ["Measured with version %s (%s) on %s." % (result["version"], result["commit"],
+                                                     machine_text(result) + kernel_text(result))]
+    for title, heads, rows in tables(result):
+        lines += ["", title, "", markdown_table(heads, rows)]
+    return "\n".join(lines) + "\n"
