@@ -19,7 +19,8 @@ UNITS = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")),
          "part": ((0.01, "%"),)}
 
 # What else bench/compare shows of a command's rows: key, title, unit.
-KIND_KEYS = {"steps": (("round_trips", "round trips", "count"), ("waited", "waited", "part"))}
+KIND_KEYS = {"steps": (("round_trips", "round trips", "count"), ("waited", "waited", "part")),
+             "scale": (("least_share", "least share", "count"),)}
 
 LIMITS = {"append_record": "lock, copy 96 bytes, unlock",
           "ping_pong_64": "64 B there, 64 B back",

@@ -1,10 +1,10 @@
 """Runs the step programs for their results, and the commands that measure with them for what they write.
 
-usage: run.py BUILD_FOLDER PROGRAM | wrong-results | steps | compare
+usage: run.py BUILD_FOLDER PROGRAM | wrong-results | steps | scale | compare
 
 A program of bench/steps runs directly on the software device and remotely: with all optimisations and with none, without
 delay and with 5 ms each way; its line must be the same but for the times. `steps` runs the command briefly and looks
-into its JSON and Markdown, `compare` feeds bench/compare results that are better, worse, noisy and no results at all.
+into its JSON and Markdown, `scale` likewise; `compare` feeds bench/compare results that are better, worse, noisy and no results at all.
 """
 
 import json
@@ -104,6 +104,29 @@ def steps_test(build):
     command("steps", "--build", os.path.join(build.folder, "nowhere"), status=1)
 
 
+def scale_test(build):
+    """bench/scale measures several processes and several threads, and what their sessions take."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "scale.json")
+        command("scale", "--build", build.folder, "--sizes", "1,3", "--seconds", "0.2", "--rounds", "1", "--json", path)
+        with open(path) as file:
+            result = json.load(file)
+        rows = {row["key"]: row for row in result["rows"]}
+        expect(len(rows) == 12, "rows: %s" % sorted(rows))
+        for row in rows.values():
+            expect(row["measured"] > 0 and row["direct"] > 0, "row: %r" % row)
+            expect(0 < row["shares"][0] <= row["shares"][1] <= row["shares"][2], "row: %r" % row)
+        expect(rows["threads.1.calls"]["shares"] == [1, 1, 1], "a share of one: %r" % rows["threads.1.calls"])
+        for found in result["memory"].values():
+            expect(all(found[name] > 100000 for name in ("clients", "workers", "direct")), "memory: %r" % found)
+        expect("3 processes: launches" in command("scale", "--from", path), "--from shows nothing")
+        expect("same" in command("compare", path, path), "compare")
+    command("scale", "--build", build.folder, "--kinds", "nothing", status=1)
+    command("scale", "--build", build.folder, "--sizes", "0", status=1)
+    result = build.run_direct([os.path.join(build.folder, "bench", "load"), "calls"])
+    expect(result.status == 1 and "stdin ended" in result.errors, result.report())
+
+
 def compare_test(_):
     """Better, worse, and within the noise."""
     def row(measured, noise=0.02, unit="ns", ratio=None):
@@ -147,7 +170,7 @@ def main():
     build = Build(sys.argv[1])
     build.check()
     programs = {program.key: program for program in steps_report.PROGRAMS}
-    tests = {"wrong-results": wrong_results_test, "steps": steps_test, "compare": compare_test}
+    tests = {"wrong-results": wrong_results_test, "steps": steps_test, "scale": scale_test, "compare": compare_test}
     try:
         if sys.argv[2] in tests:
             tests[sys.argv[2]](build)
