@@ -26,6 +26,8 @@
 #ifndef SG_KERNEL_ABI_H
 #define SG_KERNEL_ABI_H
 
+#include "softgpu/matrix_abi.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -104,6 +106,7 @@ enum sg_point_kind {
     SG_POINT_MATCH_ALL,      /* the same */
     SG_POINT_REDUX,          /* mode as in sg_rt_redux; value, mask */
     SG_POINT_ACTIVEMASK,
+    SG_POINT_MATRIX, /* a the first of its operations, b their number */
     SG_POINT_PASS, /* nothing is waited for: the threads take the next turn of a loop side by side */
 };
 /* Operands that are the same for all threads stand in the point and not in the context. */
@@ -129,6 +132,7 @@ struct sg_loop_code {
     uint32_t unused;
     const struct sg_point *points; /* by number */
     const sg_region_code *regions;
+    const struct sg_matrix_op *matrices;
 };
 
 enum sg_fault {
@@ -211,49 +215,7 @@ uint64_t sg_rt_match_all(struct sg_thread *t, uint64_t value, uint32_t mask);
 /** redux.sync; op 0 add, 1 min.s32, 2 max.s32, 3 min.u32, 4 max.u32, 5 and, 6 or, 7 xor. [switches] */
 uint32_t sg_rt_redux(struct sg_thread *t, uint32_t op, uint32_t value, uint32_t mask);
 
-/* Matrices that the registers of a warp hold. */
-enum sg_matrix_operation {
-    SG_MATRIX_MULTIPLY,   /* mma.sync, wmma.mma */
-    SG_MATRIX_LOAD,       /* wmma.load */
-    SG_MATRIX_STORE,      /* wmma.store */
-    SG_MATRIX_LOAD_ROWS,  /* ldmatrix */
-    SG_MATRIX_STORE_ROWS, /* stmatrix */
-    SG_MATRIX_TRANSPOSE,  /* movmatrix */
-};
-enum sg_matrix_type {
-    SG_MATRIX_F16,
-    SG_MATRIX_BF16,
-    SG_MATRIX_TF32,
-    SG_MATRIX_F32,
-    SG_MATRIX_F64,
-    SG_MATRIX_S8,
-    SG_MATRIX_U8,
-    SG_MATRIX_S4,
-    SG_MATRIX_U4,
-    SG_MATRIX_B1,
-    SG_MATRIX_S32,
-    SG_MATRIX_E4M3, /* bytes */
-    SG_MATRIX_E5M2,
-    SG_MATRIX_E2M1, /* in bits 2 to 5 of a byte */
-    SG_MATRIX_E2M3, /* in bits 0 to 5 of a byte */
-    SG_MATRIX_E3M2,
-};
-#define SG_MATRIX_SATURATE 1u /* .satfinite */
-#define SG_MATRIX_XOR      2u /* of .b1: xor instead of and */
-#define SG_MATRIX_COLUMNS  4u /* in memory: column by column; .trans */
-#define SG_MATRIX_A_COLUMNS 8u /* m8n8k4 of .f16: .col of a */
-#define SG_MATRIX_B_ROWS    16u /* .row of b */
-
-/** What is done; passed as the 64-bit word that it is in memory. */
-struct sg_matrix_kind {
-    uint8_t operation;
-    uint8_t m, n,
-        k_quarter; /* shape, with a quarter of k; of ldmatrix and stmatrix, m is the number of matrices */
-    uint8_t a;     /* type of a's elements, or of those that are loaded or stored */
-    uint8_t b;     /* type of b's elements; in loads and stores, the fragment's registers */
-    uint8_t c_d;   /* types of c and d, 4 bits each; in loads and stores 0 a, 1 b, 2 c, 3 d */
-    uint8_t flags;
-};
+/* Matrices: matrix_abi.h has the kinds. */
 /** A lane's registers, in the order in which the instruction has them; .f64 takes two words each. */
 struct sg_matrix_fragments {
     uint32_t a[16], b[16];

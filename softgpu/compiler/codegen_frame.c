@@ -13,6 +13,7 @@
 #include <llvm-c/IRReader.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define B gen->builder
 
@@ -459,6 +460,38 @@ static LLVMValueRef describe_point(struct sg_codegen *gen, const struct sg_point
     return LLVMConstStructInContext(gen->context, fields, sizeof(fields) / sizeof(fields[0]), 0);
 }
 
+static LLVMValueRef describe_columns(struct sg_codegen *gen, const uint32_t columns[16])
+{
+    LLVMValueRef words[16];
+    for (uint32_t i = 0; i < 16; i++)
+        words[i] = word(gen, 32, columns[i]);
+    return LLVMConstArray(gen->i32, words, 16);
+}
+
+static LLVMValueRef describe_matrix(struct sg_codegen *gen, const struct sg_matrix_op *op)
+{
+    uint64_t kind;
+    memcpy(&kind, &op->kind, sizeof(kind));
+    LLVMValueRef fields[] = {word(gen, 64, kind),           word(gen, 32, op->address),
+                             word(gen, 32, op->strides),    word(gen, 32, op->stride),
+                             word(gen, 32, 0),              describe_columns(gen, op->a),
+                             describe_columns(gen, op->b), describe_columns(gen, op->c),
+                             describe_columns(gen, op->d)};
+    return LLVMConstStructInContext(gen->context, fields, sizeof(fields) / sizeof(fields[0]), 0);
+}
+
+/* The operations of all points of matrices, or NULL. */
+static LLVMValueRef describe_matrices(struct sg_codegen *gen)
+{
+    uint32_t count = gen->n_matrices;
+    if (count == 0)
+        return LLVMConstNull(gen->pointer);
+    LLVMValueRef *ops = SG_NEW_ARRAY(gen->arena, LLVMValueRef, count);
+    for (uint32_t i = 0; i < count; i++)
+        ops[i] = describe_matrix(gen, &gen->matrices[i]);
+    return add_constant(gen, LLVMConstArray(LLVMTypeOf(ops[0]), ops, count), "sg.matrices");
+}
+
 void sg_gen_loop_code(struct sg_codegen *gen, const char *symbol)
 {
     char name[32];
@@ -478,6 +511,7 @@ void sg_gen_loop_code(struct sg_codegen *gen, const char *symbol)
         word(gen, 32, 0),
         add_constant(gen, LLVMConstArray(LLVMTypeOf(points[0]), points, count), "sg.points"),
         add_constant(gen, LLVMConstArray(gen->pointer, codes, count), "sg.regions"),
+        describe_matrices(gen),
     };
     LLVMValueRef code = add_constant(
         gen, LLVMConstStructInContext(gen->context, fields, sizeof(fields) / sizeof(fields[0]), 0), symbol);

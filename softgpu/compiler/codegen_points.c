@@ -10,6 +10,7 @@
  * Registers that can be computed anew are, before the switch.
  */
 #include "softgpu/compiler/codegen.h"
+#include "softgpu/compiler/matrices.h"
 
 #define B gen->builder
 
@@ -40,6 +41,11 @@ static void store_element(struct sg_codegen *gen, uint32_t column, LLVMValueRef 
 {
     LLVMValueRef store = LLVMBuildStore(B, value, element(gen, column, LLVMTypeOf(value)));
     LLVMSetMetadata(store, gen->access_group_kind, gen->access_group);
+}
+
+void sg_gen_store_column(struct sg_codegen *gen, uint32_t column, LLVMValueRef value)
+{
+    store_element(gen, column, value);
 }
 
 /* Columns hold predicates as bytes. */
@@ -312,9 +318,21 @@ static void vote(struct sg_codegen *gen)
     sg_gen_result(gen, mode == SG_VOTE_BALLOT ? value : is_set(gen, value));
 }
 
+static void matrices(struct sg_codegen *gen)
+{
+    uint32_t first = gen->n_matrices;
+    sg_gen_matrix_run(gen);
+    meet(gen, SG_POINT_MATRIX, 0, NULL, sg_gen_const(gen, 32, first),
+         sg_gen_const(gen, 32, gen->n_matrices - first), sg_gen_const(gen, 32, UINT32_MAX));
+}
+
 bool sg_gen_points(struct sg_codegen *gen)
 {
-    if (!sg_gen_in_loops(gen) || gen->regions.points[gen->insn - gen->function->insns] == 0)
+    if (!sg_gen_in_loops(gen))
+        return false;
+    if (gen->insn->joins) /* done with the first of its run */
+        return true;
+    if (gen->regions.points[gen->insn - gen->function->insns] == 0)
         return false;
     LLVMValueRef zero = sg_gen_const(gen, 32, 0);
     switch (gen->insn->form->op) {
@@ -356,6 +374,9 @@ bool sg_gen_points(struct sg_codegen *gen)
         sg_gen_result(gen, result(gen));
         return true;
     default:
-        return false;
+        if (!sg_is_matrix(gen->insn))
+            return false;
+        matrices(gen);
+        return true;
     }
 }

@@ -4,6 +4,7 @@
  */
 #include "softgpu/compiler/lockstep.h"
 #include "softgpu/compiler/flow.h"
+#include "softgpu/compiler/matrices.h"
 #include "softgpu/compiler/regions.h"
 
 #define STEP_NEAR 32 /* bytes from one thread's access to the next one's that still share cache lines */
@@ -102,7 +103,7 @@ static course of_result(const course *courses, const struct sg_insn *insn)
     course in[SG_INSN_OPERANDS] = {{0}};
     bool all_uniform = true, all_linear = true;
     enum sg_op op = insn->form->op;
-    if (insn->call != NULL || insn->form->n_operands == 0)
+    if (insn->call != NULL || insn->form->n_operands == 0 || sg_is_matrix(insn))
         return rough;
     for (uint32_t i = 0; i < insn->n_operands; i++) {
         if ((insn->form->operand[i].flags & SG_OPF_DEST) != 0)

@@ -9,6 +9,7 @@
 #include "softgpu/compiler/initial.h"
 #include "softgpu/compiler/jit.h"
 #include "softgpu/compiler/lockstep.h"
+#include "softgpu/compiler/matrices.h"
 #include "softgpu/compiler/regions.h"
 #include "softgpu/compiler/symbols.h"
 
@@ -69,6 +70,7 @@ static enum sg_code_form choose_form(struct sg_program *program, struct kernel *
     enum sg_code_form other = kernel->reach.thread_form ? SG_CODE_THREAD : SG_CODE_BLOCK;
     if (!wanted("-loops"))
         return other;
+    sg_analyse_matrices(&program->arena, kernel->function);
     kernel->lockstep = wanted("-lockstep");
     if (kernel->lockstep)
         sg_analyse_lockstep(&program->arena, kernel->function);

@@ -8,6 +8,7 @@
 #include "softgpu/compiler/regions.h"
 #include "softgpu/compiler/flow.h"
 #include "softgpu/compiler/lockstep.h"
+#include "softgpu/compiler/matrices.h"
 
 #include <string.h>
 
@@ -34,13 +35,13 @@ bool sg_is_meeting(const struct sg_insn *insn)
     case SG_OP_CLUSTER_BARRIER:
         return SG_MOD(insn, SG_GROUP_CLUSTER_STEP) == SG_CLUSTER_WAIT;
     default:
-        return false;
+        return sg_is_matrix(insn);
     }
 }
 
 bool sg_is_point(const struct sg_insn *insn)
 {
-    return insn->passes || sg_is_meeting(insn);
+    return insn->passes || (sg_is_meeting(insn) && !insn->joins);
 }
 
 /* What needs a stack of the thread's own, or lets others run at places that are no points. */
@@ -49,19 +50,12 @@ static bool needs_fiber(const struct sg_insn *insn)
     switch (insn->form->op) {
     case SG_OP_MBARRIER_WAIT:
     case SG_OP_NANOSLEEP:
-    case SG_OP_MMA:
-    case SG_OP_WMMA_MMA:
-    case SG_OP_WMMA_LOAD:
-    case SG_OP_WMMA_STORE:
-    case SG_OP_LDMATRIX:
-    case SG_OP_STMATRIX:
-    case SG_OP_MOVMATRIX:
     case SG_OP_ALLOCA:
     case SG_OP_STACKSAVE:
     case SG_OP_STACKRESTORE:
         return true;
     default:
-        return insn->waits_in_loop;
+        return insn->waits_in_loop || (sg_is_matrix(insn) && !sg_matrix_in_columns(insn));
     }
 }
 
@@ -190,6 +184,15 @@ static void note_writer(void *user, uint32_t reg, bool written, bool maybe)
         r->made_by[reg] = r->made_by[reg] == 0 && !maybe ? r->insn + 1 : UINT32_MAX;
 }
 
+/* The engine takes what it multiplies from columns. */
+static void keep_in_column(void *user, uint32_t reg, bool written, bool maybe)
+{
+    uint8_t *cost = user;
+    (void)written;
+    (void)maybe;
+    cost[reg] = 255;
+}
+
 bool sg_is_arithmetic(enum sg_op op)
 {
     switch (op) {
@@ -287,6 +290,9 @@ uint32_t *sg_remade_compute(struct sg_arena *arena, const struct sg_function *fu
     uint32_t *remade = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
     for (r.insn = 0; r.insn < function->n_insns; r.insn++)
         sg_visit_registers(&function->insns[r.insn], note_writer, &r);
+    for (uint32_t i = 0; i < function->n_insns; i++)
+        if (sg_is_matrix(&function->insns[i]))
+            sg_matrix_visit(&function->insns[i], keep_in_column, r.cost);
     for (uint32_t reg = 0; reg < function->n_regs; reg++)
         if (cost_of(&r, reg, 0) != 255)
             remade[reg] = r.made_by[reg];
@@ -338,7 +344,7 @@ static void live_at_end(const struct sg_flow *flow, uint32_t block, uint64_t *co
             merge(live, live_in[to], n);
 }
 
-/* What is live at the start of each block; with `load`, also after each point. */
+/* What is live at the start of each block, and in `load` after each point; in `before` before it. */
 static void find_live(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions,
                       uint64_t **live_in)
 {
@@ -352,10 +358,12 @@ static void find_live(struct sg_arena *arena, const struct sg_flow *flow, struct
         for (uint32_t block = flow->n_blocks; block-- > 0;) {
             live_at_end(flow, block, live_in, sets.live, n);
             for (uint32_t i = flow->first[block + 1]; i-- > flow->first[block];) {
-                uint32_t point = regions->points[i];
-                if (last && point != 0)
-                    memcpy(regions->load[point], sets.live, n * sizeof(*sets.live));
+                uint32_t ends = regions->ends[i], begins = regions->points[i];
+                if (last && ends != 0)
+                    memcpy(regions->load[ends], sets.live, n * sizeof(*sets.live));
                 step_back(&sets, &flow->function->insns[i]);
+                if (last && begins != 0)
+                    memcpy(regions->before[begins], sets.live, n * sizeof(*sets.live));
             }
             changed |= merge(live_in[block], sets.live, n);
         }
@@ -398,7 +406,8 @@ static void find_written(struct sg_arena *arena, const struct sg_flow *flow, str
                     merge(regions->save[point], now, n);
                 if (point != 0 && insn->guard == 0)
                     memset(now, 0, n * sizeof(*now));
-                sg_visit_registers(insn, set_written, now);
+                if (!sg_is_matrix(insn)) /* their results are in the columns already */
+                    sg_visit_registers(insn, set_written, now);
             }
             for (uint32_t i = 0; sg_flow_successor(flow, block, i, &to); i++)
                 if (to != UINT32_MAX)
@@ -416,6 +425,32 @@ static uint32_t add_column(struct sg_regions *regions, uint32_t bits)
     return column;
 }
 
+static void note_any(void *user, uint32_t reg, bool written, bool maybe)
+{
+    uint64_t *set = user;
+    (void)written;
+    (void)maybe;
+    set[reg / 64] |= UINT64_C(1) << reg % 64;
+}
+
+/* Columns for the addresses and strides of a run's loads and stores, as many as any run has. */
+static void place_addresses(const struct sg_function *function, struct sg_regions *regions)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < function->n_insns; i++) {
+        uint32_t accesses = 0;
+        if (regions->points[i] == 0 || !sg_is_matrix(&function->insns[i]))
+            continue;
+        for (uint32_t n = i; n <= sg_matrix_run_end(function, i); n++)
+            accesses += sg_matrix_accesses(&function->insns[n]);
+        most = accesses > most ? accesses : most;
+    }
+    regions->addresses = regions->context_size;
+    regions->context_size += most * (uint32_t)sizeof(uint64_t);
+    regions->strides = regions->context_size;
+    regions->context_size += most * (uint32_t)sizeof(uint32_t);
+}
+
 static void place_registers(struct sg_arena *arena, const struct sg_function *function,
                             struct sg_regions *regions)
 {
@@ -423,9 +458,15 @@ static void place_registers(struct sg_arena *arena, const struct sg_function *fu
     regions->crossing = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
     for (uint32_t point = 1; point <= regions->n_points; point++)
         merge(regions->crossing, regions->load[point], regions->n_words);
+    uint64_t *matrices = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+    for (uint32_t i = 0; i < function->n_insns; i++)
+        if (sg_is_matrix(&function->insns[i]))
+            sg_matrix_visit(&function->insns[i], note_any, matrices);
     for (uint32_t reg = 0; reg < function->n_regs; reg++)
-        if (sg_regions_has(regions->crossing, reg) && regions->remade[reg] == 0)
+        if ((sg_regions_has(regions->crossing, reg) && regions->remade[reg] == 0) ||
+            sg_regions_has(matrices, reg))
             regions->column[reg] = add_column(regions, sg_types[function->regs[reg].type].bits);
+    place_addresses(function, regions);
     for (uint32_t i = 0; i < function->n_insns; i++) {
         enum sg_op op = function->insns[i].form->op;
         if (regions->carry == 0 && (op == SG_OP_ADDC || op == SG_OP_SUBC || op == SG_OP_MADC))
@@ -556,7 +597,7 @@ static void find_even(struct sg_arena *arena, const struct sg_flow *flow, struct
         }
         uint64_t *reads = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
         regions->even[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
-        find_reads(flow, i, seen, point, stack, reads);
+        find_reads(flow, sg_matrix_run_end(kernel, i), seen, point, stack, reads);
         for (uint32_t reg = 0; reg < kernel->n_regs; reg++) {
             enum sg_type type = (enum sg_type)kernel->regs[reg].type;
             bool wanted = regions->column[reg] != 0 && sg_regions_has(reads, reg) &&
@@ -573,14 +614,19 @@ void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel
     struct sg_flow flow = {0};
     *regions = (struct sg_regions){.context_size = SG_LANES_SIZE, .n_words = kernel->n_regs / 64 + 1};
     regions->points = SG_NEW_ARRAY(arena, uint32_t, kernel->n_insns);
+    regions->ends = SG_NEW_ARRAY(arena, uint32_t, kernel->n_insns);
     for (uint32_t i = 0; i < kernel->n_insns; i++)
-        if (sg_is_point(&kernel->insns[i]))
+        if (sg_is_point(&kernel->insns[i])) {
             regions->points[i] = ++regions->n_points;
+            regions->ends[sg_matrix_run_end(kernel, i)] = regions->n_points;
+        }
     regions->save = SG_NEW_ARRAY(arena, uint64_t *, regions->n_points + 1);
     regions->load = SG_NEW_ARRAY(arena, uint64_t *, regions->n_points + 1);
+    regions->before = SG_NEW_ARRAY(arena, uint64_t *, regions->n_points + 1);
     for (uint32_t point = 1; point <= regions->n_points; point++) {
         regions->save[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
         regions->load[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+        regions->before[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
     }
     sg_flow_build(arena, kernel, &flow);
     uint64_t **live_in = SG_NEW_ARRAY(arena, uint64_t *, flow.n_blocks);
@@ -591,9 +637,11 @@ void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel
         uint32_t point = regions->points[i];
         if (point == 0)
             continue;
-        sg_visit_registers(&kernel->insns[i], clear_written, regions->load[point]);
+        bool matrix = sg_is_matrix(&kernel->insns[i]);
+        if (!matrix)
+            sg_visit_registers(&kernel->insns[i], clear_written, regions->load[point]);
         for (uint32_t n = 0; n < regions->n_words; n++)
-            regions->save[point][n] &= regions->load[point][n];
+            regions->save[point][n] &= (matrix ? regions->before : regions->load)[point][n];
     }
     place_registers(arena, kernel, regions);
     place_locals(arena, kernel, regions);

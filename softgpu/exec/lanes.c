@@ -8,6 +8,7 @@
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
 #include "softgpu/exec/lanes.h"
+#include "softgpu/exec/matrix.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,8 @@ bool sg_lanes_reserve(struct sg_run *run)
     if (!run->meetings && !(run->meetings = calloc(1, sizeof(*run->meetings))))
         return false;
     struct sg_meetings *m = run->meetings;
+    if (code->matrices && !sg_matrix_scratch_get(run->slot))
+        return false;
     m->lanes.block = &run->block;
     m->lanes.stride = (uint64_t)run->grid->n_warps * SG_WARP_SIZE;
     if (!reserve(&m->lanes.context, &m->context_capacity, m->lanes.stride * code->context_size) ||
@@ -134,11 +137,36 @@ static void shuffle_evenly(const struct sg_point *point, const uint32_t *restric
     }
 }
 
+static uint32_t lanes_at(const struct sg_run *run, uint32_t warp, uint32_t group, const struct sg_point *point)
+{
+    uint32_t lanes = 0;
+    SG_FOR_LANES(lane, group)
+    lanes |= (uint32_t)(sg_lanes_point(run, warp * SG_WARP_SIZE + lane) == point) << lane;
+    return lanes;
+}
+
+/* Those of the lanes that are at points of matrices; what they came for is done. */
+static uint32_t exchange_matrices(const struct sg_run *run, uint32_t warp, uint32_t group)
+{
+    uint32_t done = 0;
+    SG_FOR_LANES(lane, group)
+    {
+        const struct sg_point *point = sg_lanes_point(run, warp * SG_WARP_SIZE + lane);
+        if (point->kind != SG_POINT_MATRIX || (done >> lane & 1))
+            continue;
+        uint32_t same = lanes_at(run, warp, group, point);
+        sg_lanes_matrices(run, warp, same, point);
+        done |= same;
+    }
+    return done;
+}
+
 void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group)
 {
     struct sg_meetings *m = run->meetings;
     struct sg_exchange x;
     bool any = false;
+    group &= ~exchange_matrices(run, warp, group);
     SG_FOR_LANES(lane, group)
     {
         uint32_t thread = warp * SG_WARP_SIZE + lane;
@@ -187,6 +215,8 @@ static bool exchange_all(const struct sg_run *run, uint32_t number)
         if (point->kind == SG_POINT_ACTIVEMASK) {
             for (uint32_t i = 0; i < SG_WARP_SIZE; i++)
                 sg_lanes_set_result(m, first + i, all);
+        } else if (point->kind == SG_POINT_MATRIX) {
+            sg_lanes_matrices(run, warp, all, point);
         } else if (point->kind == SG_POINT_SHFL && all == SG_ALL_LANES && (point->constant & even) == even) {
             shuffle_evenly(point, (const uint32_t *)sg_lanes_column(m, SG_LANES_VALUE) + first,
                            (uint32_t *)sg_lanes_column(m, SG_LANES_RESULT) + first,

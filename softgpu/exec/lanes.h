@@ -87,6 +87,8 @@ static inline bool sg_lanes_stopped(const struct sg_run *run)
 
 /** Lets the lanes `group` of a warp have each other's values, whatever they came by. */
 void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group);
+/** Does what the point says with the matrices of the lanes, which are all that have not ended in the warp. */
+void sg_lanes_matrices(const struct sg_run *run, uint32_t warp, uint32_t lanes, const struct sg_point *point);
 /**
  * All threads are at their points, which the context holds: takes them on until all are ready at one point (ENDED with
  * *point), or all have ended (ENDED, SG_POINT_END).

@@ -1,8 +1,8 @@
 /*
  * mma.c - matrices that the registers of a warp hold: multiplication, loads and stores, transposition.
  *
- * Every lane brings a request and waits (warp.c); the last one to come does the work of all, so that nobody reads
- * what another has not yet written. Lanes that have exited, or never were, hold zeros, and are not stored.
+ * In thread form every lane brings a request and waits (warp.c); the last one to come does the work of all, so that
+ * nobody reads what another has not yet written. In loop form mma_lanes.c makes the requests. Lanes that have exited, or never were, hold zeros, and are not stored.
  *
  * Where an element is. A lane has the numbers g = lane / 4 and t = lane % 4. A register of a or b holds E elements that
  * follow each other in k (E = 32 / their bits; 1 for tf32 and f64). With MB = m / 8 and NB = n / 8:
@@ -17,45 +17,12 @@
  * rounded once, at the end. f64 is a chain of fused multiply-adds. Integers are summed exactly, and wrap or saturate at
  * the end.
  */
+#include "softgpu/exec/matrix.h"
 #include "softgpu/exec/schedule.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_A   (16 * 256) /* m * k of any shape; a quarter of it in doubles */
-#define MAX_B   (8 * 256)  /* k * n; the same */
-#define MAX_SUM (16 * 16)  /* m * n */
-
-struct sg_matrix_request {
-    struct sg_matrix_kind kind;
-    uint32_t stride;
-    unsigned char *address;
-    struct sg_matrix_fragments *fragments;
-};
-
-/*
- * What one multiplication works on; k outermost in both factors' memory, so that inner loops run along n. The slot keeps
- * it: it is too large for a fiber's stack and for thread-local storage.
- */
-struct sg_matrix_scratch {
-    union {
-        float f32[MAX_A];
-        double f64[MAX_A / 4];
-        int32_t s32[MAX_A];
-    } a;
-    union {
-        float f32[MAX_B];
-        double f64[MAX_B / 4];
-        int32_t s32[MAX_B];
-    } b;
-    union {
-        float f32[MAX_SUM];
-        double f64[MAX_SUM];
-        int32_t s32[MAX_SUM];
-    } c;
-    int32_t sum[MAX_SUM];
-};
 
 /* --- elements --- */
 
@@ -64,9 +31,8 @@ static unsigned bits_of(uint8_t type)
     static const uint8_t bits[] = {
         [SG_MATRIX_F16] = 16, [SG_MATRIX_BF16] = 16, [SG_MATRIX_TF32] = 32, [SG_MATRIX_F32] = 32,
         [SG_MATRIX_F64] = 64, [SG_MATRIX_S8] = 8,    [SG_MATRIX_U8] = 8,    [SG_MATRIX_S4] = 4,
-        [SG_MATRIX_U4] = 4,   [SG_MATRIX_B1] = 1,    [SG_MATRIX_S32] = 32,
-        [SG_MATRIX_E4M3] = 8, [SG_MATRIX_E5M2] = 8, [SG_MATRIX_E2M1] = 8,
-        [SG_MATRIX_E2M3] = 8, [SG_MATRIX_E3M2] = 8};
+        [SG_MATRIX_U4] = 4,   [SG_MATRIX_B1] = 1,    [SG_MATRIX_S32] = 32,  [SG_MATRIX_E4M3] = 8,
+        [SG_MATRIX_E5M2] = 8, [SG_MATRIX_E2M1] = 8,  [SG_MATRIX_E2M3] = 8,  [SG_MATRIX_E3M2] = 8};
     return bits[type];
 }
 
@@ -84,7 +50,7 @@ static uint32_t bits_of_float(float value)
     return bits;
 }
 
-static float half_to_float(uint32_t half)
+float sg_matrix_from_half(uint32_t half)
 {
     uint32_t magnitude = half & 0x7fff, sign = (half & 0x8000) << 16;
     if (magnitude >= 0x7c00)
@@ -93,7 +59,7 @@ static float half_to_float(uint32_t half)
     return float_of(sign | bits_of_float(float_of(magnitude << 13) * 0x1p112f));
 }
 
-static uint32_t float_to_half(float value)
+uint32_t sg_matrix_to_half(float value)
 {
     uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000)
@@ -112,10 +78,9 @@ static uint32_t float_to_half(float value)
  */
 static float small_to_float(uint32_t bits, unsigned exponent, unsigned mantissa)
 {
-    uint32_t magnitude = bits & ((1u << (exponent + mantissa)) - 1), sign = (bits >> (exponent + mantissa) & 1) << 31;
-    bool special = exponent == 5   ? magnitude >= 0x7c
-                   : exponent == 4 ? magnitude == 0x7f
-                                   : false;
+    uint32_t magnitude = bits & ((1u << (exponent + mantissa)) - 1),
+             sign = (bits >> (exponent + mantissa) & 1) << 31;
+    bool special = exponent == 5 ? magnitude >= 0x7c : exponent == 4 ? magnitude == 0x7f : false;
     if (special)
         return float_of(sign | (magnitude == 0x7c ? 0x7f800000 : 0x7fffffff));
     int bias = (1 << (exponent - 1)) - 1;
@@ -128,7 +93,7 @@ static float get_float(const uint32_t *words, uint8_t type, unsigned e)
 {
     switch (type) {
     case SG_MATRIX_F16:
-        return half_to_float(*words >> 16 * e & 0xffff);
+        return sg_matrix_from_half(*words >> 16 * e & 0xffff);
     case SG_MATRIX_BF16:
         return float_of(*words >> 16 * e << 16);
     case SG_MATRIX_TF32:
@@ -227,7 +192,7 @@ static void gather_sum(struct sg_matrix_scratch *scratch, const struct sg_matrix
         else if (type == SG_MATRIX_F32)
             scratch->c.f32[place] = float_of(words[i]);
         else
-            scratch->c.f32[place] = half_to_float(words[i / 2] >> 16 * (i % 2) & 0xffff);
+            scratch->c.f32[place] = sg_matrix_from_half(words[i / 2] >> 16 * (i % 2) & 0xffff);
     }
 }
 
@@ -246,7 +211,7 @@ static void scatter_sum(const struct sg_matrix_scratch *scratch, const struct sg
         else if (type == SG_MATRIX_F32)
             words[i] = bits_of_float(scratch->c.f32[place]);
         else
-            words[i / 2] |= float_to_half(scratch->c.f32[place]) << 16 * (i % 2);
+            words[i / 2] |= sg_matrix_to_half(scratch->c.f32[place]) << 16 * (i % 2);
     }
 }
 
@@ -319,15 +284,16 @@ static void multiply_quarter(struct sg_matrix_request *const *requests, const st
         fragments[i] = requests[lane] ? requests[lane]->fragments : NULL;
         const struct sg_matrix_fragments *own = fragments[i] ? fragments[i] : &zeros;
         for (uint32_t e = 0; e < 4; e++) {
-            float x = half_to_float(own->a[e / 2] >> 16 * (e % 2) & 0xffff);
-            float y = half_to_float(own->b[e / 2] >> 16 * (e % 2) & 0xffff);
-            bool columns = (kind->flags & SG_MATRIX_A_COLUMNS) != 0, rows = (kind->flags & SG_MATRIX_B_ROWS) != 0;
+            float x = sg_matrix_from_half(own->a[e / 2] >> 16 * (e % 2) & 0xffff);
+            float y = sg_matrix_from_half(own->b[e / 2] >> 16 * (e % 2) & 0xffff);
+            bool columns = (kind->flags & SG_MATRIX_A_COLUMNS) != 0,
+                 rows = (kind->flags & SG_MATRIX_B_ROWS) != 0;
             a[columns ? base + e : i][columns ? i % 4 : e] = x;
             b[rows ? i % 4 : e][rows ? base + e : i] = y;
         }
         for (uint32_t e = 0; e < 8; e++) {
             if (from == SG_MATRIX_F16)
-                c[i][e] = half_to_float(own->c[e / 2] >> 16 * (e % 2) & 0xffff);
+                c[i][e] = sg_matrix_from_half(own->c[e / 2] >> 16 * (e % 2) & 0xffff);
             else
                 c[(i & 1) + (e & 2) + base][(e & 4) + (i & 2) + (e & 1)] = float_of(own->c[e]);
         }
@@ -342,9 +308,10 @@ static void multiply_quarter(struct sg_matrix_request *const *requests, const st
         memset(fragments[i]->c, 0, 8 * sizeof(uint32_t));
         for (uint32_t e = 0; e < 8; e++) {
             if (to == SG_MATRIX_F16)
-                fragments[i]->c[e / 2] |= float_to_half(c[i][e]) << 16 * (e % 2);
+                fragments[i]->c[e / 2] |= sg_matrix_to_half(c[i][e]) << 16 * (e % 2);
             else
-                fragments[i]->c[e] = bits_of_float(c[(i & 1) + (e & 2) + (i & 4)][(e & 4) + (i & 2) + (e & 1)]);
+                fragments[i]->c[e] =
+                    bits_of_float(c[(i & 1) + (e & 2) + (i & 4)][(e & 4) + (i & 2) + (e & 1)]);
         }
     }
 }
@@ -485,8 +452,8 @@ static void transpose(struct sg_matrix_request *const *requests)
 
 /* --- */
 
-static void resolve_same(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
-                         const struct sg_matrix_kind *kind)
+void sg_matrix_resolve_same(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
+                            const struct sg_matrix_kind *kind)
 {
     switch (kind->operation) {
     case SG_MATRIX_MULTIPLY:
@@ -524,9 +491,16 @@ void sg_matrix_resolve(const struct sg_exchange *x, uint32_t group)
             requests[lane] = request;
             same |= 1u << lane;
         }
-        resolve_same(scratch, requests, &kind);
+        sg_matrix_resolve_same(scratch, requests, &kind);
         group &= ~same;
     }
+}
+
+struct sg_matrix_scratch *sg_matrix_scratch_get(struct sg_slot *slot)
+{
+    if (!slot->matrices)
+        slot->matrices = malloc(sizeof(*slot->matrices));
+    return slot->matrices;
 }
 
 void sg_rt_matrix(struct sg_thread *t, uint64_t kind, void *address, uint32_t stride,
@@ -535,8 +509,7 @@ void sg_rt_matrix(struct sg_thread *t, uint64_t kind, void *address, uint32_t st
     struct sg_matrix_request request = {.stride = stride, .address = address, .fragments = fragments};
     _Static_assert(sizeof(request.kind) == sizeof(kind), "a kind of matrix operation is passed as a word");
     memcpy(&request.kind, &kind, sizeof(kind));
-    struct sg_slot *slot = sg_thread_fiber(t)->run->slot;
-    if (!slot->matrices && !(slot->matrices = malloc(sizeof(*slot->matrices))))
+    if (!sg_matrix_scratch_get(sg_thread_fiber(t)->run->slot))
         sg_rt_fault(t, SG_FAULT_OUT_OF_RESOURCES);
     sg_warp_matrix(t, &request);
 }

@@ -92,7 +92,7 @@ static struct sg_program *load(void)
     return program;
 }
 
-static void launch(struct sg_program *program, const char *name, const void *params)
+static void launch(struct sg_program *program, const char *name, enum sg_code_form form, const void *params)
 {
     const struct sg_kernel *kernel;
     struct sg_text log = {0};
@@ -111,11 +111,11 @@ static void launch(struct sg_program *program, const char *name, const void *par
                                .stack_size = kernel->local_size};
     cr_assert_eq(sg_program_code(program, i, &log, (void **)&launch.code), SG_COMPILE_OK, "%s: %s", name,
                  log.data);
-    cr_assert(kernel->form == SG_CODE_THREAD, "the lanes of a warp work together");
+    cr_assert_eq(kernel->form, form, "%s", name);
     cr_assert_eq(sg_exec_run(&launch, &report), 0, "%s", name);
 }
 
-Test(cuda, tensor_cores)
+static void run_all(enum sg_code_form form)
 {
     static double a[512], b[512], c[512], expected[512];
     static _Alignas(32) unsigned char memory[5][4096]; /* d, a, b, c, what d should be */
@@ -136,11 +136,22 @@ Test(cuda, tensor_cores)
         }
         memset(memory[0], 0x55, sizeof(memory[0]));
         const void *params[4] = {memory[0], memory[1], memory[2], memory[3]};
-        launch(program, cases[test].name, params);
+        launch(program, cases[test].name, form, params);
         for (uint32_t i = 0; i < m * n; i++)
             cr_assert_eq(
                 memcmp(memory[0] + i * kind_bytes[sum], memory[4] + i * kind_bytes[sum], kind_bytes[sum]), 0,
                 "%s: element (%u, %u) is not %g", cases[test].name, i / n, i % n, expected[i]);
     }
     free_program(program);
+}
+
+Test(cuda, tensor_cores_in_loops)
+{
+    run_all(SG_CODE_LOOPS);
+}
+
+Test(cuda, tensor_cores_with_stacks)
+{
+    setenv("SOFTGPU_OPT", "-loops", 1);
+    run_all(SG_CODE_THREAD);
 }

@@ -1,0 +1,216 @@
+/*
+ * matrices.c - instructions on matrices in kernels in loop form. Those that follow each other are one point, so that
+ * the block's threads stop once for all of them; the engine finds their operands in the context and leaves results
+ * there, so that what only such instructions use (sums, above all) is never loaded into registers.
+ *
+ * nvcc puts the computation of the next address between them. It is moved before them, as are loads, where that changes
+ * nothing.
+ */
+#include "softgpu/compiler/matrices.h"
+#include "softgpu/compiler/flow.h"
+
+#include <string.h>
+
+#define RUN_MAX    64u /* instructions of a point */
+#define ACCESS_MAX 24u /* of them such that access memory: each has a column for its address */
+
+bool sg_is_matrix(const struct sg_insn *insn)
+{
+    switch (insn->form->op) {
+    case SG_OP_MMA:
+    case SG_OP_WMMA_MMA:
+    case SG_OP_WMMA_LOAD:
+    case SG_OP_WMMA_STORE:
+    case SG_OP_LDMATRIX:
+    case SG_OP_STMATRIX:
+    case SG_OP_MOVMATRIX:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool sg_matrix_accesses(const struct sg_insn *insn)
+{
+    enum sg_op op = insn->form->op;
+    return op == SG_OP_WMMA_LOAD || op == SG_OP_WMMA_STORE || op == SG_OP_LDMATRIX || op == SG_OP_STMATRIX;
+}
+
+static bool stores(const struct sg_insn *insn)
+{
+    enum sg_op op = insn->form->op;
+    return op == SG_OP_WMMA_STORE || op == SG_OP_STMATRIX;
+}
+
+static bool is_registers(const struct sg_operand *operand)
+{
+    if (operand->kind != SG_OPERAND_VECTOR)
+        return operand->kind == SG_OPERAND_REG;
+    for (uint32_t i = 0; i < operand->count; i++)
+        if (operand->items[i].kind != SG_OPERAND_REG)
+            return false;
+    return true;
+}
+
+bool sg_matrix_in_columns(const struct sg_insn *insn)
+{
+    if (insn->guard != 0)
+        return false;
+    switch (insn->form->op) {
+    case SG_OP_MMA:
+    case SG_OP_WMMA_MMA:
+        return is_registers(&insn->operands[0]) && is_registers(&insn->operands[1]) &&
+               is_registers(&insn->operands[2]) && is_registers(&insn->operands[3]);
+    case SG_OP_WMMA_LOAD:
+    case SG_OP_LDMATRIX:
+        return is_registers(&insn->operands[0]);
+    case SG_OP_WMMA_STORE:
+    case SG_OP_STMATRIX:
+        return is_registers(&insn->operands[1]);
+    default:
+        return is_registers(&insn->operands[0]) && is_registers(&insn->operands[1]);
+    }
+}
+
+void sg_matrix_visit(const struct sg_insn *insn, sg_register_visitor visit, void *user)
+{
+    enum sg_op op = insn->form->op;
+    bool from_memory = op == SG_OP_WMMA_LOAD || op == SG_OP_LDMATRIX, to_memory = stores(insn);
+    for (uint32_t i = to_memory; i < insn->n_operands; i++) {
+        const struct sg_operand *operand = &insn->operands[i];
+        uint32_t count = operand->kind == SG_OPERAND_VECTOR ? operand->count : 1;
+        for (uint32_t n = 0; n < count; n++) {
+            const struct sg_operand *item = operand->kind == SG_OPERAND_VECTOR ? &operand->items[n] : operand;
+            if (item->kind == SG_OPERAND_REG)
+                visit(user, item->reg, i == 0, false);
+        }
+        if (from_memory || to_memory)
+            return;
+    }
+}
+
+uint32_t sg_matrix_run_end(const struct sg_function *function, uint32_t i)
+{
+    while (i + 1 < function->n_insns && function->insns[i + 1].joins)
+        i++;
+    return i;
+}
+
+/* --- runs --- */
+
+/* What a run reads and writes so far. */
+struct run {
+    uint64_t *read, *written;
+    uint32_t n_words, count, accesses;
+    bool stores;
+};
+
+static void note(void *user, uint32_t reg, bool written, bool maybe)
+{
+    struct run *run = user;
+    (void)maybe;
+    (written ? run->written : run->read)[reg / 64] |= UINT64_C(1) << reg % 64;
+}
+
+static void append(struct run *run, const struct sg_insn *insn)
+{
+    sg_visit_registers(insn, note, run);
+    run->count++;
+    run->accesses += sg_matrix_accesses(insn);
+    run->stores |= stores(insn);
+}
+
+struct conflict {
+    const struct run *run;
+    bool any;
+};
+
+static void find_conflict(void *user, uint32_t reg, bool written, bool maybe)
+{
+    struct conflict *c = user;
+    uint64_t taken = c->run->written[reg / 64] | (written ? c->run->read[reg / 64] : 0);
+    (void)maybe;
+    c->any |= taken >> reg % 64 & 1;
+}
+
+/* Does the instruction do the same before the run as behind it? */
+static bool can_go_before(const struct run *run, const struct sg_insn *insn)
+{
+    struct conflict c = {run, false};
+    bool loads = insn->form->op == SG_OP_LD && SG_MOD(insn, SG_GROUP_SEM) <= SG_WEAK &&
+                 (SG_MOD(insn, SG_GROUP_SPACE) == SG_MOD_PARAM || !run->stores);
+    if (insn->guard != 0 || SG_MOD(insn, SG_GROUP_CC) != 0 || (!loads && !sg_is_arithmetic(insn->form->op)))
+        return false;
+    sg_visit_registers(insn, find_conflict, &c);
+    return !c.any;
+}
+
+/* Addresses and strides are taken before the run begins, so no instruction of it may have made them. */
+static bool joins(const struct run *run, const struct sg_insn *insn)
+{
+    if (!sg_is_matrix(insn) || !sg_matrix_in_columns(insn) || run->count >= RUN_MAX ||
+        run->accesses + sg_matrix_accesses(insn) > ACCESS_MAX)
+        return false;
+    if (!sg_matrix_accesses(insn))
+        return true;
+    enum sg_op op = insn->form->op;
+    for (uint32_t i = 0; i < insn->n_operands; i++) {
+        const struct sg_operand *operand = &insn->operands[i];
+        bool data = i == (op == SG_OP_WMMA_LOAD || op == SG_OP_LDMATRIX ? 0u : 1u);
+        if (!data && operand->kind == SG_OPERAND_REG && sg_regions_has(run->written, operand->reg))
+            return false;
+    }
+    return true;
+}
+
+/* Puts the instruction at `from` at place `to` before it. */
+static void move_up(struct sg_function *function, uint32_t to, uint32_t from)
+{
+    struct sg_insn insn = function->insns[from];
+    memmove(&function->insns[to + 1], &function->insns[to], (from - to) * sizeof(insn));
+    function->insns[to] = insn;
+}
+
+/* Makes a run of what is at `first` and behind it; returns the place behind. */
+static uint32_t gather_run(struct sg_function *function, struct run *run, uint32_t first, uint32_t end)
+{
+    uint32_t i = first + 1;
+    memset(run->read, 0, run->n_words * sizeof(*run->read));
+    memset(run->written, 0, run->n_words * sizeof(*run->written));
+    run->count = run->accesses = 0;
+    run->stores = false;
+    append(run, &function->insns[first]);
+    for (uint32_t last = i; i < end; i++) {
+        struct sg_insn *insn = &function->insns[i];
+        if (joins(run, insn)) {
+            for (; last < i; last++)
+                move_up(function, first++, last);
+            append(run, &function->insns[i]);
+            function->insns[i].joins = true;
+            last = i + 1;
+        } else if (!can_go_before(run, insn)) {
+            return last;
+        }
+    }
+    return i;
+}
+
+void sg_analyse_matrices(struct sg_arena *arena, struct sg_function *kernel)
+{
+    struct sg_flow flow = {0};
+    bool any = false;
+    for (uint32_t i = 0; i < kernel->n_insns; i++)
+        any |= sg_is_matrix(&kernel->insns[i]);
+    if (!any)
+        return;
+    struct run run = {.n_words = kernel->n_regs / 64 + 1};
+    run.read = SG_NEW_ARRAY(arena, uint64_t, run.n_words);
+    run.written = SG_NEW_ARRAY(arena, uint64_t, run.n_words);
+    sg_flow_build(arena, kernel, &flow);
+    for (uint32_t block = 0; block < flow.n_blocks; block++)
+        for (uint32_t i = flow.first[block]; i < flow.first[block + 1];)
+            if (sg_is_matrix(&kernel->insns[i]) && sg_matrix_in_columns(&kernel->insns[i]))
+                i = gather_run(kernel, &run, i, flow.first[block + 1]);
+            else
+                i++;
+}
