@@ -3,16 +3,17 @@
  * the block's threads stop once for all of them; the engine finds their operands in the context and leaves results
  * there, so that what only such instructions use (sums, above all) is never loaded into registers.
  *
- * nvcc puts the computation of the next address between them. It is moved before them, as are loads, where that changes
- * nothing.
+ * nvcc puts other instructions between them: the next address, conversions of what was loaded. Those that need nothing
+ * of the run are moved before it, the others behind, where that changes nothing.
  */
 #include "softgpu/compiler/matrices.h"
 #include "softgpu/compiler/flow.h"
 
 #include <string.h>
 
-#define RUN_MAX    64u /* instructions of a point */
-#define ACCESS_MAX 24u /* of them such that access memory: each has a column for its address */
+#define RUN_MAX    256u /* instructions of a point */
+#define ACCESS_MAX 32u  /* of them such that access memory: each has a column for its address */
+#define SIGHT      512u /* how far behind a run one looks for more of it */
 
 bool sg_is_matrix(const struct sg_insn *insn)
 {
@@ -98,69 +99,98 @@ uint32_t sg_matrix_run_end(const struct sg_function *function, uint32_t i)
 
 /* --- runs --- */
 
-/* What a run reads and writes so far. */
-struct run {
+/* What some instructions read and write. */
+struct effects {
     uint64_t *read, *written;
-    uint32_t n_words, count, accesses;
-    bool stores;
+    uint32_t n_words;
+};
+
+struct run {
+    struct effects own;     /* of the instructions of the run */
+    struct effects between; /* of those that were left behind the run */
+    uint32_t count, accesses;
+    bool stores; /* the run */
 };
 
 static void note(void *user, uint32_t reg, bool written, bool maybe)
 {
-    struct run *run = user;
+    struct effects *effects = user;
     (void)maybe;
-    (written ? run->written : run->read)[reg / 64] |= UINT64_C(1) << reg % 64;
+    (written ? effects->written : effects->read)[reg / 64] |= UINT64_C(1) << reg % 64;
 }
 
-static void append(struct run *run, const struct sg_insn *insn)
+static void clear(struct effects *effects)
 {
-    sg_visit_registers(insn, note, run);
-    run->count++;
-    run->accesses += sg_matrix_accesses(insn);
-    run->stores |= stores(insn);
+    memset(effects->read, 0, effects->n_words * sizeof(*effects->read));
+    memset(effects->written, 0, effects->n_words * sizeof(*effects->written));
 }
 
 struct conflict {
-    const struct run *run;
+    const struct effects *effects;
     bool any;
 };
 
 static void find_conflict(void *user, uint32_t reg, bool written, bool maybe)
 {
     struct conflict *c = user;
-    uint64_t taken = c->run->written[reg / 64] | (written ? c->run->read[reg / 64] : 0);
+    uint64_t taken = c->effects->written[reg / 64] | (written ? c->effects->read[reg / 64] : 0);
     (void)maybe;
     c->any |= taken >> reg % 64 & 1;
 }
 
-/* Does the instruction do the same before the run as behind it? */
+/* Would it make a difference if the instruction came before those with these effects? */
+static bool depends(const struct sg_insn *insn, const struct effects *effects)
+{
+    struct conflict c = {effects, false};
+    sg_visit_registers(insn, find_conflict, &c);
+    return c.any;
+}
+
+static bool is_plain_load(const struct sg_insn *insn)
+{
+    return insn->form->op == SG_OP_LD && SG_MOD(insn, SG_GROUP_SEM) <= SG_WEAK;
+}
+
+/* Does nothing but compute and load, so that others may go before it and it before others. */
+static bool is_quiet(const struct sg_insn *insn)
+{
+    return insn->guard == 0 && SG_MOD(insn, SG_GROUP_CC) == 0 &&
+           (is_plain_load(insn) || sg_is_arithmetic(insn->form->op));
+}
+
 static bool can_go_before(const struct run *run, const struct sg_insn *insn)
 {
-    struct conflict c = {run, false};
-    bool loads = insn->form->op == SG_OP_LD && SG_MOD(insn, SG_GROUP_SEM) <= SG_WEAK &&
-                 (SG_MOD(insn, SG_GROUP_SPACE) == SG_MOD_PARAM || !run->stores);
-    if (insn->guard != 0 || SG_MOD(insn, SG_GROUP_CC) != 0 || (!loads && !sg_is_arithmetic(insn->form->op)))
-        return false;
-    sg_visit_registers(insn, find_conflict, &c);
-    return !c.any;
+    bool loads = insn->form->op == SG_OP_LD && SG_MOD(insn, SG_GROUP_SPACE) != SG_MOD_PARAM;
+    return is_quiet(insn) && !(loads && run->stores) && !depends(insn, &run->own) &&
+           !depends(insn, &run->between);
+}
+
+static void append(struct run *run, const struct sg_insn *insn)
+{
+    sg_visit_registers(insn, note, &run->own);
+    run->count++;
+    run->accesses += sg_matrix_accesses(insn);
+    run->stores |= stores(insn);
 }
 
 /* Addresses and strides are taken before the run begins, so no instruction of it may have made them. */
-static bool joins(const struct run *run, const struct sg_insn *insn)
+static bool has_place(const struct run *run, const struct sg_insn *insn)
 {
-    if (!sg_is_matrix(insn) || !sg_matrix_in_columns(insn) || run->count >= RUN_MAX ||
-        run->accesses + sg_matrix_accesses(insn) > ACCESS_MAX)
-        return false;
-    if (!sg_matrix_accesses(insn))
-        return true;
     enum sg_op op = insn->form->op;
-    for (uint32_t i = 0; i < insn->n_operands; i++) {
+    uint32_t data = op == SG_OP_WMMA_LOAD || op == SG_OP_LDMATRIX ? 0 : 1;
+    for (uint32_t i = 0; sg_matrix_accesses(insn) && i < insn->n_operands; i++) {
         const struct sg_operand *operand = &insn->operands[i];
-        bool data = i == (op == SG_OP_WMMA_LOAD || op == SG_OP_LDMATRIX ? 0u : 1u);
-        if (!data && operand->kind == SG_OPERAND_REG && sg_regions_has(run->written, operand->reg))
+        if (i != data && operand->kind == SG_OPERAND_REG && sg_regions_has(run->own.written, operand->reg))
             return false;
     }
     return true;
+}
+
+static bool joins(const struct run *run, const struct sg_insn *insn, bool passes_loads)
+{
+    return sg_is_matrix(insn) && sg_matrix_in_columns(insn) && run->count < RUN_MAX &&
+           run->accesses + sg_matrix_accesses(insn) <= ACCESS_MAX && has_place(run, insn) &&
+           !depends(insn, &run->between) && !(passes_loads && stores(insn));
 }
 
 /* Puts the instruction at `from` at place `to` before it. */
@@ -171,28 +201,38 @@ static void move_up(struct sg_function *function, uint32_t to, uint32_t from)
     function->insns[to] = insn;
 }
 
-/* Makes a run of what is at `first` and behind it; returns the place behind. */
+/*
+ * Makes a run of what is at `first` and behind it; returns the place behind. What is not on matrices goes before the
+ * run if it can (what it does may be wanted by the next of them), else stays behind it.
+ */
 static uint32_t gather_run(struct sg_function *function, struct run *run, uint32_t first, uint32_t end)
 {
-    uint32_t i = first + 1;
-    memset(run->read, 0, run->n_words * sizeof(*run->read));
-    memset(run->written, 0, run->n_words * sizeof(*run->written));
+    uint32_t behind = first + 1; /* the run */
+    bool loads = false;
+    clear(&run->own);
+    clear(&run->between);
     run->count = run->accesses = 0;
     run->stores = false;
     append(run, &function->insns[first]);
-    for (uint32_t last = i; i < end; i++) {
+    end = end - first > SIGHT ? first + SIGHT : end;
+    for (uint32_t i = behind; i < end; i++) {
         struct sg_insn *insn = &function->insns[i];
-        if (joins(run, insn)) {
-            for (; last < i; last++)
-                move_up(function, first++, last);
-            append(run, &function->insns[i]);
-            function->insns[i].joins = true;
-            last = i + 1;
-        } else if (!can_go_before(run, insn)) {
-            return last;
+        if (joins(run, insn, loads)) {
+            append(run, insn);
+            move_up(function, behind, i);
+            function->insns[behind++].joins = true;
+        } else if (can_go_before(run, insn)) {
+            move_up(function, first++, i);
+            behind++;
+        } else if (is_quiet(insn) ||
+                   (sg_is_matrix(insn) && sg_matrix_in_columns(insn) && !sg_matrix_accesses(insn))) {
+            sg_visit_registers(insn, note, &run->between);
+            loads |= is_plain_load(insn);
+        } else {
+            break;
         }
     }
-    return i;
+    return behind;
 }
 
 void sg_analyse_matrices(struct sg_arena *arena, struct sg_function *kernel)
@@ -203,9 +243,9 @@ void sg_analyse_matrices(struct sg_arena *arena, struct sg_function *kernel)
         any |= sg_is_matrix(&kernel->insns[i]);
     if (!any)
         return;
-    struct run run = {.n_words = kernel->n_regs / 64 + 1};
-    run.read = SG_NEW_ARRAY(arena, uint64_t, run.n_words);
-    run.written = SG_NEW_ARRAY(arena, uint64_t, run.n_words);
+    uint32_t n = kernel->n_regs / 64 + 1;
+    struct run run = {.own = {SG_NEW_ARRAY(arena, uint64_t, n), SG_NEW_ARRAY(arena, uint64_t, n), n},
+                      .between = {SG_NEW_ARRAY(arena, uint64_t, n), SG_NEW_ARRAY(arena, uint64_t, n), n}};
     sg_flow_build(arena, kernel, &flow);
     for (uint32_t block = 0; block < flow.n_blocks; block++)
         for (uint32_t i = flow.first[block]; i < flow.first[block + 1];)

@@ -89,77 +89,83 @@ static bool find_place(const struct sg_matrix_view *view, const struct sg_matrix
     return !differs;
 }
 
-/* Element size, and how many elements a register has. */
-static bool sizes_of(uint8_t type, uint32_t *bytes, uint32_t *per)
+/* Bytes of an element, or 0 for those that are parts of bytes. */
+static uint32_t element_bytes(uint8_t type)
 {
     switch (type) {
-    case SG_MATRIX_F16:
-    case SG_MATRIX_BF16:
-        *bytes = 2;
-        break;
-    case SG_MATRIX_S8:
-    case SG_MATRIX_U8:
-        *bytes = 1;
-        break;
+    case SG_MATRIX_F64:
+        return 8;
     case SG_MATRIX_TF32:
     case SG_MATRIX_F32:
     case SG_MATRIX_S32:
-        *bytes = 4;
-        break;
+        return 4;
+    case SG_MATRIX_F16:
+    case SG_MATRIX_BF16:
+        return 2;
+    case SG_MATRIX_S8:
+    case SG_MATRIX_U8:
+        return 1;
     default:
-        return false;
+        return 0;
     }
-    *per = 4 / *bytes;
-    return true;
 }
 
-/* Words 4 g to 4 g + 3 of a column and 16 bytes of memory that are elements across to the order of the words. */
-static void move_across(uint32_t *words, unsigned char *at, uint64_t stride, uint32_t bytes, bool load)
+/* A register of the lanes from lane `lane` on. */
+static unsigned char *registers_at(const struct sg_matrix_view *view, uint32_t column, uint32_t bytes,
+                                   uint32_t lane)
 {
-    unsigned char *own = (unsigned char *)words;
-    for (uint32_t i = 0; i < 16 / bytes; i++, at += stride, own += bytes)
-        memcpy(load ? own : at, load ? at : own, bytes);
+    return bytes == 8 ? (unsigned char *)(sg_matrix_doublewords(view, column) + lane)
+                      : (unsigned char *)(sg_matrix_words(view, column) + lane);
 }
 
+static void move_bytes(unsigned char *own, unsigned char *at, uint32_t bytes, bool load)
+{
+    memcpy(load ? own : at, load ? at : own, bytes);
+}
+
+/* The four lanes of one g have neighbours along k. */
 static void move_factor(const struct sg_matrix_view *view, const struct sg_matrix_op *op,
                         const uint32_t *columns, unsigned char *address, uint64_t stride, uint32_t bytes,
                         bool load)
 {
     const struct sg_matrix_kind *kind = &op->kind;
-    uint32_t per = 4 / bytes, blocks = (kind->c_d == 0 ? kind->m : kind->n) / 8u;
+    uint32_t width = bytes == 8 ? 8 : 4, per = width / bytes,
+             blocks = (kind->c_d == 0 ? kind->m : kind->n) / 8u;
     uint32_t unique = blocks * (kind->k_quarter / per);
     /* along k memory is consecutive in a by rows and in b by columns */
     bool along = ((kind->flags & SG_MATRIX_COLUMNS) != 0) == (kind->c_d == 1);
     for (uint32_t r = 0; r < kind->b; r++) {
-        uint32_t *words = sg_matrix_words(view, columns[r]);
         uint32_t x = 8 * (r % unique % blocks), y = 4 * per * (r % unique / blocks);
         for (uint32_t g = 0; g < 8; g++) {
+            unsigned char *own = registers_at(view, columns[r], bytes, 4 * g);
             unsigned char *at = along ? address + (x + g) * stride + (size_t)y * bytes
                                       : address + y * stride + (size_t)(x + g) * bytes;
-            if (!along)
-                move_across(words + (size_t)4 * g, at, stride, bytes, load);
+            if (along && width == 4)
+                move_bytes(own, at, 16, load);
+            else if (along)
+                move_bytes(own, at, 32, load);
             else
-                memcpy(load ? (void *)(words + (size_t)4 * g) : at, load ? (void *)at : words + (size_t)4 * g,
-                       16);
+                for (uint32_t i = 0; i < 4 * per; i++, at += stride, own += bytes)
+                    move_bytes(own, at, bytes, load);
         }
     }
 }
 
-/* Sums of 32 bits: even columns of a row are in one register and odd ones in the next. */
+/* Even columns of a row are in one register and odd ones in the next. */
 static void move_sum(const struct sg_matrix_view *view, const struct sg_matrix_op *op,
-                     const uint32_t *columns, unsigned char *address, uint64_t stride, bool load)
+                     const uint32_t *columns, unsigned char *address, uint64_t stride, uint32_t bytes,
+                     bool load)
 {
     const struct sg_matrix_kind *kind = &op->kind;
     bool by_columns = (kind->flags & SG_MATRIX_COLUMNS) != 0;
-    uint64_t down = by_columns ? 4 : stride, across = by_columns ? stride : 4;
+    uint64_t down = by_columns ? bytes : stride, across = by_columns ? stride : bytes;
     for (uint32_t i = 0; i < kind->b; i++) {
-        uint32_t *words = sg_matrix_words(view, columns[i]), blocks = kind->m / 8u;
+        uint32_t blocks = kind->m / 8u;
+        unsigned char *own = registers_at(view, columns[i], bytes, 0);
         unsigned char *corner =
             address + 8 * (i / 2 % blocks) * down + (8 * (i / 2 / blocks) + i % 2) * across;
-        for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++) {
-            unsigned char *at = corner + lane / 4 * down + (uint64_t)(lane % 4 * 2) * across;
-            memcpy(load ? (void *)&words[lane] : at, load ? (void *)at : &words[lane], sizeof(uint32_t));
-        }
+        for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++, own += bytes)
+            move_bytes(own, corner + lane / 4 * down + (uint64_t)(lane % 4 * 2) * across, bytes, load);
     }
 }
 
@@ -167,15 +173,17 @@ static bool move_fragment(const struct sg_matrix_view *view, const struct sg_mat
 {
     unsigned char *address;
     uint64_t stride;
-    uint32_t bytes, per;
     bool load = op->kind.operation == SG_MATRIX_LOAD;
+    uint32_t bytes = element_bytes(op->kind.a);
     const uint32_t *columns = load ? op->d : op->c;
-    if (!sizes_of(op->kind.a, &bytes, &per) || !find_place(view, op, bytes, &address, &stride))
+    if (!bytes || !find_place(view, op, bytes, &address, &stride))
         return false;
     if (op->kind.c_d < 2)
         move_factor(view, op, columns, address, stride, bytes, load);
     else if (bytes == 4)
-        move_sum(view, op, columns, address, stride, load);
+        move_sum(view, op, columns, address, stride, 4, load); /* the size is a constant in each */
+    else if (bytes == 8)
+        move_sum(view, op, columns, address, stride, 8, load);
     else
         return false;
     return true;

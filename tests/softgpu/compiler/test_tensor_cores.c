@@ -92,7 +92,8 @@ static struct sg_program *load(void)
     return program;
 }
 
-static void launch(struct sg_program *program, const char *name, enum sg_code_form form, const void *params)
+static void launch(struct sg_program *program, const char *name, enum sg_code_form form, uint32_t threads,
+                   const void *params)
 {
     const struct sg_kernel *kernel;
     struct sg_text log = {0};
@@ -104,7 +105,7 @@ static void launch(struct sg_program *program, const char *name, enum sg_code_fo
     struct sg_launch launch = {.kernel_name = name,
                                .form = kernel->form,
                                .grid = {1, 1, 1},
-                               .block = {32, 1, 1},
+                               .block = {threads, 1, 1},
                                .params = params,
                                .params_size = kernel->params_size,
                                .shared_static = kernel->shared_static,
@@ -136,13 +137,77 @@ static void run_all(enum sg_code_form form)
         }
         memset(memory[0], 0x55, sizeof(memory[0]));
         const void *params[4] = {memory[0], memory[1], memory[2], memory[3]};
-        launch(program, cases[test].name, form, params);
+        launch(program, cases[test].name, form, 32, params);
         for (uint32_t i = 0; i < m * n; i++)
             cr_assert_eq(
                 memcmp(memory[0] + i * kind_bytes[sum], memory[4] + i * kind_bytes[sum], kind_bytes[sum]), 0,
                 "%s: element (%u, %u) is not %g", cases[test].name, i / n, i % n, expected[i]);
     }
     free_program(program);
+}
+
+/* --- products by several warps: the same bits in both forms --- */
+
+#define DEPTH 96
+
+static const struct {
+    const char *name;
+    uint32_t m, n; /* of a fragment: the block computes 2 by 4 of them */
+    enum kind factor, sum;
+} products[] = {
+    {"half_product", 16, 16, HALF, SINGLE},      {"half_half_product", 32, 8, HALF, HALF},
+    {"bfloat_product", 8, 32, BFLOAT, SINGLE},   {"tf32_product", 16, 16, SINGLE, SINGLE},
+    {"signed_product", 16, 16, SIGNED, INTEGER}, {"double_product", 8, 8, DOUBLE, DOUBLE},
+};
+
+/* Numbers with all their digits, most of them small. */
+static void put_rough(void *memory, uint32_t i, enum kind kind)
+{
+    uint32_t bits = (i + 1) * 2654435761u ^ (i * 40503u) << 7;
+    if (kind == HALF)
+        ((uint16_t *)memory)[i] = (uint16_t)((bits & 0x8fff) | 0x2000);
+    else if (kind == BFLOAT)
+        ((uint16_t *)memory)[i] = (uint16_t)((bits & 0x807f) | 0x3e80);
+    else if (kind == SINGLE)
+        ((uint32_t *)memory)[i] = (bits & 0x80ffffff) | 0x3e000000;
+    else if (kind == DOUBLE)
+        ((uint64_t *)memory)[i] = ((uint64_t)bits << 20 & 0x801fffffffffffff) | 0x3fb0000000000000;
+    else if (kind == INTEGER)
+        ((uint32_t *)memory)[i] = bits >> 8;
+    else
+        ((uint8_t *)memory)[i] = (uint8_t)bits;
+}
+
+Test(cuda, products_in_both_forms)
+{
+    static _Alignas(32) unsigned char d[2][16384], a[65536], b[131072], c[16384];
+    for (size_t test = 0; test < sizeof(products) / sizeof(products[0]); test++) {
+        uint32_t m = 2 * products[test].m, n = 4 * products[test].n, size = kind_bytes[products[test].sum];
+        for (uint32_t i = 0; i < m * DEPTH; i++)
+            put_rough(a, i, products[test].factor);
+        for (uint32_t i = 0; i < n * DEPTH; i++)
+            put_rough(b, i + 7, products[test].factor);
+        for (uint32_t i = 0; i < m * n; i++)
+            put_rough(c, i, products[test].sum);
+        for (uint32_t form = 0; form < 2; form++) {
+            struct {
+                const void *pointers[4];
+                int32_t depth;
+            } params = {{d[form], a, b, c}, DEPTH};
+            if (form == 0)
+                unsetenv("SOFTGPU_OPT");
+            else
+                setenv("SOFTGPU_OPT", "-loops", 1);
+            struct sg_program *program = load();
+            memset(d[form], 0x55, sizeof(d[form]));
+            launch(program, products[test].name, form == 0 ? SG_CODE_LOOPS : SG_CODE_THREAD, 64, &params);
+            free_program(program);
+        }
+        for (uint32_t i = 0; i < m * n; i++)
+            cr_assert_eq(memcmp(d[0] + (size_t)i * size, d[1] + (size_t)i * size, size), 0, "%s: element %u",
+                         products[test].name, i);
+        cr_assert_neq(memcmp(d[0], d[0] + (size_t)m * n * size / 2, 64), 0, "%s", products[test].name);
+    }
 }
 
 Test(cuda, tensor_cores_in_loops)

@@ -85,3 +85,57 @@ extern "C" __global__ void by_hand(float *d, const half *a, const half *b, const
     for (int i = 0; i < 4; i++)
         d[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = r[i];
 }
+
+// Larger products by the warps of a block: tiles in shared memory, a loop along k, converted elements, sums that several
+// fragments hold, an epilogue; nothing here is rounded in a way that depends on the form of the code.
+template <int M, int N, int K, typename Factor, typename Stored, typename Sum>
+__device__ void product(Sum *d, const Stored *a, const Stored *b, const Sum *c, int depth)
+{
+    __shared__ __align__(32) Stored sa[2 * M][2 * K], sb[4 * N][2 * K];
+    int warp = threadIdx.x / 32;
+    wmma::fragment<wmma::accumulator, M, N, K, Sum> sums[2][2];
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++)
+            wmma::load_matrix_sync(sums[i][j], c + (i * M * 4 + (2 * warp + j)) * N, 4 * N, wmma::mem_row_major);
+    for (int at = 0; at < depth; at += 2 * K) {
+        for (int i = threadIdx.x; i < 2 * M * 2 * K; i += blockDim.x)
+            sa[i / (2 * K)][i % (2 * K)] = a[i / (2 * K) * depth + at + i % (2 * K)];
+        for (int i = threadIdx.x; i < 4 * N * 2 * K; i += blockDim.x)
+            sb[i / (2 * K)][i % (2 * K)] = b[i / (2 * K) * depth + at + i % (2 * K)];
+        __syncthreads();
+#pragma unroll
+        for (int step = 0; step < 2; step++) {
+            wmma::fragment<wmma::matrix_a, M, N, K, Factor, wmma::row_major> fa[2];
+            wmma::fragment<wmma::matrix_b, M, N, K, Factor, wmma::col_major> fb[2];
+            for (int i = 0; i < 2; i++) {
+                wmma::load_matrix_sync(fa[i], &sa[i * M][step * K], 2 * K);
+                for (int e = 0; e < fa[i].num_elements; e++)
+                    fa[i].x[e] = fa[i].x[e] + fa[i].x[e];
+            }
+            for (int j = 0; j < 2; j++) {
+                wmma::load_matrix_sync(fb[j], &sb[(2 * warp + j) * N][step * K], 2 * K);
+                for (int i = 0; i < 2; i++)
+                    wmma::mma_sync(sums[i][j], fa[i], fb[j], sums[i][j]);
+            }
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++) {
+            for (int e = 0; e < sums[i][j].num_elements; e++)
+                sums[i][j].x[e] = sums[i][j].x[e] - Sum(threadIdx.x % 2);
+            wmma::store_matrix_sync(d + (2 * warp + j) * N * 2 * M + i * M, sums[i][j], 2 * M, wmma::mem_col_major);
+        }
+}
+
+#define PRODUCT(name, m, n, k, factor, stored, sum)                                                          \
+    extern "C" __global__ void name(sum *d, const stored *a, const stored *b, const sum *c, int depth)       \
+    {                                                                                                        \
+        product<m, n, k, factor, stored, sum>(d, a, b, c, depth);                                            \
+    }
+PRODUCT(half_product, 16, 16, 16, half, half, float)
+PRODUCT(half_half_product, 32, 8, 16, half, half, half)
+PRODUCT(bfloat_product, 8, 32, 16, __nv_bfloat16, __nv_bfloat16, float)
+PRODUCT(tf32_product, 16, 16, 8, wmma::precision::tf32, float, float)
+PRODUCT(signed_product, 16, 16, 16, signed char, signed char, int)
+PRODUCT(double_product, 8, 8, 4, double, double, double)
