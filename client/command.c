@@ -7,6 +7,7 @@
  */
 #include "client/command.h"
 
+#include "client/ahead.h"
 #include "client/context.h"
 #include "client/device.h"
 #include "client/handle.h"
@@ -24,9 +25,11 @@
 #include "common/thread.h"
 #include "proto/wire.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define BATCH_SIZE     RG_MESSAGE_MAX
 #define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
@@ -123,6 +126,26 @@ void rg_command_wake_sender(struct rg_session *session)
     pthread_mutex_unlock(&command->lock);
 }
 
+/* The sender has nothing to send: sleeps, and sees to what is due after a while. The lock is held. */
+static void sleep_until_needed(struct rg_session *session)
+{
+    struct rg_command *command = &session->command;
+    if (!rg_ahead_any(session)) {
+        pthread_cond_wait(&command->sender_wake, &command->lock);
+        return;
+    }
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += RG_AHEAD_AGE_MS * 1000000l;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_cond_timedwait(&command->sender_wake, &command->lock, &until) != ETIMEDOUT)
+        return;
+    pthread_mutex_unlock(&command->lock);
+    rg_ahead_age(session);
+    pthread_mutex_lock(&command->lock);
+}
+
 static void *sender_main(void *argument)
 {
     struct rg_session *session = argument;
@@ -131,7 +154,7 @@ static void *sender_main(void *argument)
     for (;;) {
         while (command->current->count == 0 && !command->sender_has_pulls) {
             command->sender_sleeping = true;
-            pthread_cond_wait(&command->sender_wake, &command->lock);
+            sleep_until_needed(session);
         }
         command->sender_sleeping = false;
         command->sender_has_pulls = false;

@@ -8,6 +8,7 @@
 
 #include "client/across.h"
 #include "client/address_map.h"
+#include "client/ahead.h"
 #include "client/call.h"
 #include "client/device.h"
 #include "client/export_table.h"
@@ -122,6 +123,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 /* What the host has lent to a context that is about to end comes back. */
 static void contents_end(uint64_t context)
 {
+    rg_ahead_give_back_context(context);
     rg_pinned_context_ends(context);
 }
 

@@ -3,6 +3,7 @@
  */
 #include "client/lane.h"
 
+#include "client/ahead.h"
 #include "client/progress.h"
 #include "client/session.h"
 #include "common/limits.h"
@@ -32,6 +33,7 @@ static void lane_end(void *pointer)
     struct rg_lane *lane = pointer;
     own = lane; /* the calls below find it; the thread is about to end */
     lane->n_contexts = 0;
+    rg_ahead_give_back_lane(lane->number);
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (lane->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
             end_at(lane, &rg_sessions[i]);

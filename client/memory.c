@@ -1,9 +1,11 @@
 /*
  * memory.c - allocations on the device, and what is known of a pointer.
  *
- * Device allocation asks the worker and reserves the range it gets in this address space (address_map.h).
+ * Device memory is the worker's: made ready before (ahead.h), or asked for. Its range is reserved in this address space
+ * (address_map.h).
  */
 #include "client/address_map.h"
+#include "client/ahead.h"
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
@@ -44,6 +46,30 @@ static void give_back(const struct request *request, CUdeviceptr address)
         (void)rg_op_cuMemFree_v2(address);
 }
 
+/* One that is ready, or else one that is asked for. */
+static CUresult get(const struct request *request, bool may_be_ready, CUdeviceptr *address)
+{
+    const struct rg_ahead_key key = {.kind = request->kind == RG_RANGE_POOL ? RG_AHEAD_ORDERED
+                                             : request->pitch               ? RG_AHEAD_PITCHED
+                                                                            : RG_AHEAD_LINEAR,
+                                     .size = request->pitch ? request->width : request->size,
+                                     .height = request->height,
+                                     .element = request->element,
+                                     .stream = request->stream,
+                                     .pool = request->pool};
+    struct rg_ahead_block block;
+    if (may_be_ready && rg_ahead_take(&key, &block)) {
+        *address = block.address;
+        if (request->pitch)
+            *request->pitch = block.pitch;
+        return CUDA_SUCCESS;
+    }
+    CUresult status = request->ask(request, address);
+    if (status == CUDA_SUCCESS)
+        rg_ahead_want(&key);
+    return status;
+}
+
 /* Asks until the address is free in this process too; addresses in conflict are held meanwhile, then given back. */
 static CUresult allocate(struct request *request, CUdeviceptr *out)
 {
@@ -52,7 +78,7 @@ static CUresult allocate(struct request *request, CUdeviceptr *out)
     CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
     while (n_held < ATTEMPTS) {
         CUdeviceptr address = 0;
-        status = request->ask(request, &address);
+        status = get(request, n_held == 0, &address);
         if (status != CUDA_SUCCESS)
             break;
         size_t size = request->pitch ? *request->pitch * request->height : request->size;
@@ -214,6 +240,42 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     return rg_op_cuMemFreeAsync(dptr, rg_effective_stream(hStream));
 }
 
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    rg_ahead_give_back_pool(pool);
+    status = rg_op_cuMemPoolDestroy(pool);
+    if (status == CUDA_SUCCESS)
+        rg_handle_delete(RG_KIND_POOL, (uint64_t)pool);
+    return status;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    rg_ahead_give_back_pool(pool);
+    return rg_op_cuMemPoolTrimTo(pool, minBytesToKeep);
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    rg_ahead_give_back_pool(NULL); /* the next allocations are of another one */
+    return rg_op_cuDeviceSetMemPool(dev, pool);
+}
+
 /* Attributes of pools are int or cuuint64_t, by name. */
 static bool attribute_is_wide(CUmemPool_attribute attribute)
 {
@@ -224,6 +286,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 {
     if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
+    rg_ahead_give_back_pool(pool); /* what is ready is not in use */
     unsigned long long number =
         attribute_is_wide(attr) ? *(cuuint64_t *)value : (unsigned long long)*(int *)value;
     return rg_op_rgMemPoolSetAttribute(pool, attr, number);
@@ -234,6 +297,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
     unsigned long long number = 0;
+    rg_ahead_give_back_pool(pool);
     CUresult status = rg_op_rgMemPoolGetAttribute(pool, attr, &number);
     if (status != CUDA_SUCCESS)
         return status;

@@ -13,6 +13,7 @@ enum rg_optimisation {
     RG_OPT_SHADOW, /* attributes that cannot change are asked for once */
     RG_OPT_LATE,   /* asynchronous copies to pinned memory land later; off: they wait for their data */
     RG_OPT_PUSH,   /* what is done is known from what the worker has said; off: each question asks it */
+    RG_OPT_AHEAD,  /* memory is allocated before it is asked for */
     RG_OPT_COUNT
 };
 

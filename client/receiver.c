@@ -7,6 +7,7 @@
  */
 #include "client/receiver.h"
 
+#include "client/ahead.h"
 #include "client/command.h"
 #include "client/progress.h"
 #include "client/session.h"
@@ -117,6 +118,10 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
         return;
     case RG_NOTICE_OUTPUT:
         print_output(&notice, &in);
+        return;
+    case RG_NOTICE_AHEAD:
+        if (!rg_ahead_notice(session, &notice, &in))
+            malformed(session, "notice of memory");
         return;
     case RG_NOTICE_DONE:
         if (!rg_progress_notice(session, &notice, &in))

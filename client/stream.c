@@ -4,6 +4,7 @@
  */
 #include "client/stream.h"
 
+#include "client/ahead.h"
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
@@ -74,6 +75,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
     rg_progress_forget_stream(&shadow->stream.progress);
+    rg_ahead_give_back_stream(hStream);
     if (!orphan) /* else it went with its context */
         status = rg_op_cuStreamDestroy_v2(hStream);
     rg_handle_delete(RG_KIND_STREAM, (uint64_t)hStream);

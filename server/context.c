@@ -2,6 +2,7 @@
  * context.c - lanes and their current contexts; the end of contexts, and of what this worker keeps in them.
  */
 #include "generated/server/serve.h"
+#include "server/ahead.h"
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
@@ -51,6 +52,7 @@ void rg_context_release_contents(struct rg_worker *worker, struct rg_context *co
     /* Buffers may be in use until the context's work is done. */
     (void)rg_driver.cuCtxSynchronize();
     rg_unified_drop_context(worker, context->handle);
+    rg_ahead_drop_context(worker, context->handle);
     rg_watch_drop_context(worker, context->handle);
     memset(context->few_streams, 0, sizeof context->few_streams);
     context->n_streams = 0;

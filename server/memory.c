@@ -1,5 +1,6 @@
 /* memory.c - attributes of memory pools, whose width depends on the attribute. */
 #include "generated/server/serve.h"
+#include "server/ahead.h"
 #include "server/worker.h"
 
 #include <string.h>
@@ -13,22 +14,26 @@ static bool is_int(CUmemPool_attribute attribute)
 CUresult rg_serve_rgMemPoolSetAttribute(struct rg_job *job, CUmemoryPool pool, CUmemPool_attribute attr,
                                         unsigned long long value)
 {
-    (void)job;
     int number = (int)value;
     if (!rg_driver.cuMemPoolSetAttribute)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return rg_driver.cuMemPoolSetAttribute(pool, attr, is_int(attr) ? (void *)&number : &value);
+    CUresult result =
+        rg_driver.cuMemPoolSetAttribute(pool, attr, is_int(attr) ? (void *)&number : &value);
+    if (result == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        rg_ahead_pool_reset(job->worker, pool);
+    return result;
 }
 
 CUresult rg_serve_rgMemPoolGetAttribute(struct rg_job *job, CUmemoryPool pool, CUmemPool_attribute attr,
                                         unsigned long long *value)
 {
-    (void)job;
     int number = 0;
     if (!rg_driver.cuMemPoolGetAttribute)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuMemPoolGetAttribute(pool, attr, is_int(attr) ? (void *)&number : value);
     if (is_int(attr))
         *value = (unsigned)number;
+    if (result == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        (void)rg_ahead_pool_high(job->worker, pool, value);
     return result;
 }

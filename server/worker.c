@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "generated/server/driver.h"
 #include "generated/server/serve.h"
+#include "server/ahead.h"
 #include "server/late.h"
 #include "server/output.h"
 #include "server/roles.h"
@@ -205,6 +206,7 @@ void rg_worker_destroy(struct rg_worker *worker)
         free(context);
     }
     free_images(worker);
+    rg_ahead_fini(worker);
     rg_objects_fini(&worker->objects);
     rg_conn_destroy(worker->conn);
     pthread_mutex_destroy(&worker->send_lock);

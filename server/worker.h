@@ -101,6 +101,8 @@ struct rg_image {
 
 struct rg_late_item;
 struct rg_watch;
+struct rg_ticket;
+struct rg_ahead_pool;
 
 /** What the client wants to be told of; watch.c's. */
 struct rg_watches {
@@ -160,6 +162,11 @@ struct rg_worker {
     bool landing_thread_runs;
 
     struct rg_watches watches;
+
+    /* ahead.c; the dispatcher's */
+    struct rg_ticket *tickets;
+    unsigned n_tickets;
+    struct rg_ahead_pool *ahead_pools;
 
     /* output.c */
     int output_fd; /* read end of what the driver prints; -1: not redirected */

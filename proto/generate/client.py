@@ -116,6 +116,12 @@ def owner(operation):
     return "0"
 
 
+def again(operation):
+    """Out of memory is the answer only when there is nothing that the worker keeps ready; else it is tried again."""
+    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && rg_ahead_give_back(call.session))",
+            f"        return rg_op_{operation.name}({operation.arguments});"]
+
+
 def encoder(operation):
     lines = [op_declaration(operation), "{"]
     lines += ["    struct rg_call call;"]
@@ -145,7 +151,7 @@ def encoder(operation):
         lines.append("    if (status == CUDA_SUCCESS) {")
         lines += ["        " + line for line in outputs]
         lines += ["        status = rg_call_outputs_read(&call);", "    }"]
-    lines += ["    rg_call_done(&call);", "    return status;", "}"]
+    lines += ["    rg_call_done(&call);"] + again(operation) + ["    return status;", "}"]
     return lines
 
 
@@ -234,7 +240,7 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/pinned.h"',
+        lines = [HEAD, '#include "client/ahead.h"', '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/pinned.h"',
                  '#include "generated/client/operations.h"', ""]
         for operation in group.operations:
             if operation.on_wire:

@@ -23,6 +23,7 @@ WAYS = {
     "without shadow": {"REMOTE_GPU_OPT": "-shadow"},
     "without late": {"REMOTE_GPU_OPT": "-late"},
     "without push": {"REMOTE_GPU_OPT": "-push"},
+    "without ahead": {"REMOTE_GPU_OPT": "-ahead"},
     "1 ms away": {"REMOTE_GPU_FILTER": "delay:oneway=1ms"},
 }
 

@@ -1,0 +1,357 @@
+/*
+ * ahead.c - what is ready, by what is allocated. See ahead.h.
+ *
+ * Two locks: `order` is held while a block is taken or given back and until the record of that is appended, so that records
+ * about a ticket are in the order of what happens to it; `lock` guards the table, is a leaf, and is all that a reader takes.
+ */
+#include "client/ahead.h"
+
+#include "client/context.h"
+#include "client/lane.h"
+#include "client/optimisations.h"
+#include "client/owner.h"
+#include "client/receiver.h"
+#include "client/session.h"
+#include "common/clock.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS    256u
+#define STOCKS_MAX 1024u
+#define FIRST      2u            /* so many are made ready at first */
+#define LARGE      (64ull << 20) /* of blocks of this size, no more than that */
+#define OLD_NS     500000000ull  /* what was not needed for so long goes back */
+#define POOR       64u           /* after a refusal, this many allocations ask before it is tried again */
+
+struct stock {
+    struct stock *next;
+    struct rg_ahead_key key;
+    struct rg_session *session;
+    uint64_t context;
+    uint32_t lane;   /* of per-thread default streams; else 0 */
+    uint64_t ticket; /* 0: nothing is ready or due */
+    unsigned asked;  /* times that the worker was asked for one */
+    unsigned target, due, n;
+    unsigned poor; /* allocations until it is tried again */
+    uint64_t used; /* when it was needed last */
+    struct rg_ahead_block blocks[RG_AHEAD_MAX];
+};
+
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct stock *stocks[BUCKETS];
+static unsigned n_stocks;
+static uint64_t next_ticket = 1;
+static atomic_uint live[RG_SERVERS_MAX]; /* stocks with a ticket */
+
+static uint32_t lane_of(const struct rg_ahead_key *key)
+{
+    const struct rg_lane *lane = rg_lane_if_any();
+    return key->stream == CU_STREAM_PER_THREAD && lane ? lane->number + 1 : 0;
+}
+
+static struct stock **bucket_of(const struct rg_ahead_key *key, uint64_t context)
+{
+    const uint64_t mixed = (key->size * 0x9E3779B97F4A7C15ull) ^ (key->height * 0xC2B2AE3D27D4EB4Full) ^
+                           ((uint64_t)(uintptr_t)key->stream << 7) ^ context ^ (uint64_t)key->kind;
+    return &stocks[(mixed ^ mixed >> 29 ^ mixed >> 47) % BUCKETS];
+}
+
+/* The lock is held. */
+static struct stock *find(const struct rg_ahead_key *key, uint64_t context)
+{
+    for (struct stock *stock = *bucket_of(key, context); stock; stock = stock->next)
+        if (stock->context == context && stock->key.kind == key->kind && stock->key.size == key->size &&
+            stock->key.height == key->height && stock->key.element == key->element &&
+            stock->key.stream == key->stream && stock->key.pool == key->pool && stock->lane == lane_of(key))
+            return stock;
+    return NULL;
+}
+
+/* The session of the current context, if memory can be made ready there. */
+static struct rg_session *usable(void)
+{
+    struct rg_session *session = rg_session_current();
+    return rg_optimise[RG_OPT_AHEAD] && session->op_numbers[RG_OP_rgMemAhead] ? session : NULL;
+}
+
+static bool pop(struct stock *stock, struct rg_ahead_block *out)
+{
+    if (!stock || !stock->n)
+        return false;
+    *out = stock->blocks[0]; /* the oldest */
+    memmove(&stock->blocks[0], &stock->blocks[1], --stock->n * sizeof *stock->blocks);
+    return true;
+}
+
+/* How many are to be asked for, so that there are as many as the target says; they count as due. */
+static unsigned refill(struct stock *stock)
+{
+    const unsigned have = stock->n + stock->due;
+    const unsigned more = have <= stock->target / 2 ? stock->target - have : 0;
+    stock->due += more;
+    return more;
+}
+
+bool rg_ahead_take(const struct rg_ahead_key *key, struct rg_ahead_block *out)
+{
+    struct rg_session *session = usable();
+    if (!session || !rg_ahead_any(session))
+        return false;
+    unsigned more = 0;
+    pthread_mutex_lock(&order);
+    pthread_mutex_lock(&lock);
+    struct stock *stock = find(key, rg_context_current());
+    bool got = pop(stock, out);
+    if (!got && stock && stock->due) {
+        pthread_mutex_unlock(&lock);
+        rg_receiver_poll(session);
+        pthread_mutex_lock(&lock); /* the stock is still there: nobody else has `order` */
+        got = pop(stock, out);
+    }
+    if (got) {
+        stock->used = rg_now_ns();
+        more = refill(stock);
+    }
+    pthread_mutex_unlock(&lock);
+    if (got)
+        got = rg_op_rgMemTake(stock->ticket, out->address, key->stream, key->pool, more) == CUDA_SUCCESS;
+    pthread_mutex_unlock(&order);
+    return got;
+}
+
+/* Makes room: of what was asked for, and is not made ready, nothing is remembered. Both locks are held. */
+static void forget_idle(void)
+{
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (struct stock **link = &stocks[i]; *link;) {
+            struct stock *stock = *link;
+            if (stock->ticket) {
+                link = &stock->next;
+                continue;
+            }
+            *link = stock->next;
+            free(stock);
+            n_stocks--;
+        }
+}
+
+/* A stock for what was asked for; NULL: there are too many. Both locks are held. */
+static struct stock *remember(const struct rg_ahead_key *key, struct rg_session *session)
+{
+    const uint64_t context = rg_context_current();
+    struct stock *stock = find(key, context);
+    if (stock)
+        return stock;
+    if (n_stocks == STOCKS_MAX)
+        forget_idle();
+    stock = n_stocks < STOCKS_MAX ? calloc(1, sizeof *stock) : NULL;
+    if (!stock)
+        return NULL;
+    struct stock **bucket = bucket_of(key, context);
+    *stock = (struct stock){
+        .next = *bucket, .key = *key, .session = session, .context = context, .lane = lane_of(key)};
+    *bucket = stock;
+    n_stocks++;
+    return stock;
+}
+
+void rg_ahead_want(const struct rg_ahead_key *key)
+{
+    struct rg_session *session = usable();
+    if (!session)
+        return;
+    unsigned more = 0;
+    pthread_mutex_lock(&order);
+    pthread_mutex_lock(&lock);
+    struct stock *stock = remember(key, session);
+    if (stock && stock->poor)
+        stock->poor--;
+    else if (stock && ++stock->asked > 1) {
+        const unsigned most = key->size >= LARGE ? FIRST : RG_AHEAD_MAX;
+        stock->target = !stock->target ? FIRST : stock->target < most / 2 ? stock->target * 2 : most;
+        stock->used = rg_now_ns();
+        if (!stock->ticket) {
+            stock->ticket = next_ticket++;
+            atomic_fetch_add(&live[session->number], 1);
+        }
+        more = refill(stock);
+    }
+    pthread_mutex_unlock(&lock);
+    if (more && rg_op_rgMemAhead(stock->ticket, key->kind, key->size, key->height, key->element, key->stream,
+                                 key->pool, more) != CUDA_SUCCESS) {
+        pthread_mutex_lock(&lock);
+        stock->due -= more; /* the session is over */
+        pthread_mutex_unlock(&lock);
+    }
+    pthread_mutex_unlock(&order);
+}
+
+/* --- giving back ---------------------------------------------------------------------------------------------- */
+
+/* Which stocks; 0 and NULL: all. */
+struct which {
+    const struct rg_session *session;
+    uint64_t context;
+    uint64_t unused_since;
+    uint32_t lane;
+    bool by_stream, by_pool;
+    CUstream stream;
+    CUmemoryPool pool;
+};
+
+static bool is_meant(const struct stock *stock, const struct which *which)
+{
+    return (!which->session || stock->session == which->session) &&
+           (!which->context || stock->context == which->context) &&
+           (!which->unused_since || (stock->ticket && stock->used < which->unused_since)) &&
+           (!which->lane || stock->lane == which->lane) &&
+           (!which->by_stream || stock->key.stream == which->stream) &&
+           (!which->by_pool ||
+            (stock->key.kind == RG_AHEAD_ORDERED && (stock->key.pool == which->pool || !stock->key.pool)));
+}
+
+/* Takes the tickets of what is meant, RG_AHEAD_MAX at most, out of the table. The lock is held. */
+static unsigned collect(const struct which *which, struct rg_session **sessions, uint64_t *tickets)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (struct stock **link = &stocks[i]; *link && n < RG_AHEAD_MAX;) {
+            struct stock *stock = *link;
+            if (!is_meant(stock, which)) {
+                link = &stock->next;
+                continue;
+            }
+            if (stock->ticket) {
+                sessions[n] = stock->session;
+                tickets[n++] = stock->ticket;
+                atomic_fetch_sub(&live[stock->session->number], 1);
+            }
+            if (which->unused_since) { /* that it was wanted is remembered */
+                stock->ticket = 0;
+                stock->n = stock->due = stock->target = 0;
+                link = &stock->next;
+                continue;
+            }
+            *link = stock->next;
+            free(stock);
+            n_stocks--;
+        }
+    return n;
+}
+
+static bool give_back(const struct which *which)
+{
+    struct rg_session *sessions[RG_AHEAD_MAX];
+    uint64_t tickets[RG_AHEAD_MAX];
+    struct rg_lane *lane = rg_lane_current();
+    bool any = false;
+    unsigned n;
+    if (!lane)
+        return false;
+    pthread_mutex_lock(&order);
+    do {
+        pthread_mutex_lock(&lock);
+        n = collect(which, sessions, tickets);
+        pthread_mutex_unlock(&lock);
+        struct rg_session *const target = lane->target;
+        for (unsigned i = 0; i < n; i++) {
+            lane->target = sessions[i];
+            any |= rg_op_rgMemReturn(tickets[i]) == CUDA_SUCCESS;
+        }
+        lane->target = target;
+    } while (n == RG_AHEAD_MAX);
+    pthread_mutex_unlock(&order);
+    return any;
+}
+
+bool rg_ahead_any(const struct rg_session *session)
+{
+    return atomic_load_explicit(&live[session->number], memory_order_relaxed) != 0;
+}
+
+bool rg_ahead_give_back(struct rg_session *session)
+{
+    return rg_ahead_any(session) && give_back(&(struct which){.session = session});
+}
+
+/* Whether there are stocks at all, also such that only remember what was asked for. */
+static bool some(void)
+{
+    pthread_mutex_lock(&lock);
+    const bool any = n_stocks != 0;
+    pthread_mutex_unlock(&lock);
+    return any;
+}
+
+void rg_ahead_give_back_context(uint64_t context)
+{
+    if (some())
+        (void)give_back(&(struct which){.context = context});
+}
+
+void rg_ahead_give_back_stream(CUstream stream)
+{
+    if (some())
+        (void)give_back(&(struct which){.by_stream = true, .stream = stream});
+}
+
+void rg_ahead_give_back_pool(CUmemoryPool pool)
+{
+    if (some())
+        (void)give_back(&(struct which){.by_pool = true, .pool = pool});
+}
+
+void rg_ahead_give_back_lane(uint32_t lane)
+{
+    if (some())
+        (void)give_back(&(struct which){.lane = lane + 1});
+}
+
+void rg_ahead_age(struct rg_session *session)
+{
+    const uint64_t now = rg_now_ns();
+    if (now > OLD_NS)
+        (void)give_back(&(struct which){.session = session, .unused_since = now - OLD_NS});
+}
+
+/* --- notices --------------------------------------------------------------------------------------------------- */
+
+/* The lock is held. */
+static struct stock *find_ticket(const struct rg_session *session, uint64_t ticket)
+{
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (struct stock *stock = stocks[i]; stock; stock = stock->next)
+            if (stock->ticket == ticket && stock->session == session)
+                return stock;
+    return NULL;
+}
+
+bool rg_ahead_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in)
+{
+    const uint64_t ready = notice->arg[0], refused = notice->arg[1];
+    if (!notice->id || ready > RG_AHEAD_MAX || refused > RG_AHEAD_MAX)
+        return false;
+    const void *blocks = rg_get(in, ready * sizeof(struct rg_ahead_block));
+    if (!blocks)
+        return false;
+    bool good = true;
+    pthread_mutex_lock(&lock);
+    struct stock *stock = find_ticket(session, notice->id); /* NULL: it has been given back meanwhile */
+    if (stock) {
+        good = ready + refused <= stock->due && ready <= RG_AHEAD_MAX - stock->n;
+        if (good) {
+            memcpy(&stock->blocks[stock->n], blocks, ready * sizeof *stock->blocks);
+            stock->n += (unsigned)ready;
+            stock->due -= (unsigned)(ready + refused);
+        }
+        if (refused) {
+            stock->target = 0;
+            stock->poor = POOR;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return good;
+}

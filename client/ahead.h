@@ -1,0 +1,59 @@
+/*
+ * ahead.h - device memory that the worker makes before the program asks for it (server/ahead.h), so that allocating costs no
+ * round trip.
+ *
+ * What a program allocates for the second time (the same kind, size, context and stream) it is likely to allocate again: from
+ * then on the worker keeps a few blocks ready. How many follows from need: each time none was ready although some were asked
+ * for, twice as many. Where the worker refuses (it makes only a part of what is free ready), allocations ask as before.
+ *
+ * Blocks go back when any call runs out of memory (which is then tried once more), when they have not been needed for half a
+ * second, before their stream, pool or context ends, and before a question about their pool.
+ *
+ * Any thread; no locks held. The reader calls rg_ahead_notice.
+ */
+#ifndef RG_CLIENT_AHEAD_H
+#define RG_CLIENT_AHEAD_H
+
+#include "proto/ahead.h"
+#include "proto/codec.h"
+#include "proto/wire.h"
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rg_session;
+
+/** What is allocated; the current context's. */
+struct rg_ahead_key {
+    enum rg_ahead_kind kind;
+    unsigned element;
+    size_t size, height;
+    CUstream stream; /* effective */
+    CUmemoryPool pool;
+};
+
+/** Takes a block that is ready; false: the worker is to be asked. */
+bool rg_ahead_take(const struct rg_ahead_key *key, struct rg_ahead_block *out);
+/** The worker was asked, and gave. */
+void rg_ahead_want(const struct rg_ahead_key *key);
+
+/** Gives back all that the session's worker keeps ready; false: there was nothing. */
+bool rg_ahead_give_back(struct rg_session *session);
+/** The same for a context, stream or pool (with NULL: what comes from whichever pool is current), or a lane's own stream. */
+void rg_ahead_give_back_context(uint64_t context);
+void rg_ahead_give_back_stream(CUstream stream);
+void rg_ahead_give_back_pool(CUmemoryPool pool);
+void rg_ahead_give_back_lane(uint32_t lane);
+
+/** Whether anything is ready or due; then rg_ahead_age is to be called every RG_AHEAD_AGE_MS. */
+bool rg_ahead_any(const struct rg_session *session);
+/** Gives back what was not needed for long. */
+void rg_ahead_age(struct rg_session *session);
+#define RG_AHEAD_AGE_MS 100
+
+/** RG_NOTICE_AHEAD has come. False: it is malformed. */
+bool rg_ahead_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in);
+
+#endif

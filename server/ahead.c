@@ -1,0 +1,341 @@
+/* ahead.c - tickets, their blocks, and what is said of memory meanwhile. See ahead.h. */
+#include "server/ahead.h"
+
+#include "generated/server/serve.h"
+#include "proto/ahead.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TICKETS_MAX 4096
+#define FREE_SHARE  8 /* of what is free on the device, this part at most is made ready */
+#define PAGE        4096ull
+
+struct rg_ticket {
+    struct rg_ticket *next;
+    uint64_t id;
+    uint64_t context;
+    CUdevice device;
+    CUmemoryPool pool; /* of stream-ordered memory */
+    uint32_t kind, element;
+    size_t size, height;
+    uint64_t bytes; /* of a block, in whole pages */
+    unsigned n;
+    CUdeviceptr blocks[RG_AHEAD_MAX];
+};
+
+/* A pool that memory was made ready of: its own high mark counts that too. */
+struct rg_ahead_pool {
+    struct rg_ahead_pool *next;
+    CUmemoryPool pool;
+    uint64_t high;
+};
+
+static struct rg_ticket **find(struct rg_worker *worker, uint64_t id)
+{
+    struct rg_ticket **link = &worker->tickets;
+    while (*link && (*link)->id != id)
+        link = &(*link)->next;
+    return link;
+}
+
+static uint64_t held_on(const struct rg_worker *worker, CUdevice device)
+{
+    uint64_t held = 0;
+    for (const struct rg_ticket *ticket = worker->tickets; ticket; ticket = ticket->next)
+        if (ticket->device == device)
+            held += ticket->n * ticket->bytes;
+    return held;
+}
+
+/* --- pools ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t pool_number(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+    cuuint64_t number = 0;
+    if (!rg_driver.cuMemPoolGetAttribute ||
+        rg_driver.cuMemPoolGetAttribute(pool, attribute, &number) != CUDA_SUCCESS)
+        return 0;
+    return number;
+}
+
+static struct rg_ahead_pool *find_pool(struct rg_worker *worker, CUmemoryPool pool)
+{
+    struct rg_ahead_pool *known = worker->ahead_pools;
+    while (known && known->pool != pool)
+        known = known->next;
+    return known;
+}
+
+/* Bytes of the pool that the program uses; what is ready counts in whole pages. */
+static uint64_t pool_used(const struct rg_worker *worker, CUmemoryPool pool)
+{
+    uint64_t ready = 0;
+    for (const struct rg_ticket *ticket = worker->tickets; ticket; ticket = ticket->next)
+        if (ticket->pool == pool)
+            ready += ticket->n * ticket->bytes;
+    const uint64_t used = pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    return used > ready ? used - ready : 0;
+}
+
+/* The program may use more of the pool than ever before. */
+static void note_high(struct rg_worker *worker, CUmemoryPool pool)
+{
+    struct rg_ahead_pool *known = pool ? find_pool(worker, pool) : NULL;
+    const uint64_t used = known ? pool_used(worker, pool) : 0;
+    if (known && used > known->high)
+        known->high = used;
+}
+
+/* From now on the high mark is kept here. */
+static bool keep_high(struct rg_worker *worker, CUmemoryPool pool)
+{
+    if (find_pool(worker, pool))
+        return true;
+    struct rg_ahead_pool *known = malloc(sizeof *known);
+    if (!known)
+        return false;
+    *known = (struct rg_ahead_pool){
+        .next = worker->ahead_pools, .pool = pool, .high = pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH)};
+    worker->ahead_pools = known;
+    return true;
+}
+
+bool rg_ahead_pool_high(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high)
+{
+    const struct rg_ahead_pool *known = find_pool(worker, pool);
+    if (known)
+        *high = known->high;
+    return known != NULL;
+}
+
+void rg_ahead_pool_reset(struct rg_worker *worker, CUmemoryPool pool)
+{
+    struct rg_ahead_pool *known = find_pool(worker, pool);
+    if (known)
+        known->high = pool_used(worker, pool);
+}
+
+/* The pool that cuMemAllocAsync takes from; NULL: not known. */
+static CUmemoryPool pool_meant(CUmemoryPool pool)
+{
+    CUdevice device;
+    if (!pool && rg_driver.cuDeviceGetMemPool && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+        rg_driver.cuDeviceGetMemPool(&pool, device) != CUDA_SUCCESS)
+        return NULL;
+    return pool;
+}
+
+CUresult rg_serve_cuMemAllocAsync(struct rg_job *job, CUdeviceptr *dptr, size_t bytesize, CUstream stream)
+{
+    if (!rg_driver.cuMemAllocAsync)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuMemAllocAsync(dptr, bytesize, stream);
+    if (result == CUDA_SUCCESS && job->worker->ahead_pools)
+        note_high(job->worker, pool_meant(NULL));
+    return result;
+}
+
+CUresult rg_serve_cuMemAllocFromPoolAsync(struct rg_job *job, CUdeviceptr *dptr, size_t bytesize,
+                                          CUmemoryPool pool, CUstream stream)
+{
+    if (!rg_driver.cuMemAllocFromPoolAsync)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuMemAllocFromPoolAsync(dptr, bytesize, pool, stream);
+    if (result == CUDA_SUCCESS && job->worker->ahead_pools)
+        note_high(job->worker, pool);
+    return result;
+}
+
+/* The next pool may have the address of one that ends. */
+CUresult rg_serve_cuMemPoolDestroy(struct rg_job *job, CUmemoryPool pool)
+{
+    if (!rg_driver.cuMemPoolDestroy)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    for (struct rg_ahead_pool **link = &job->worker->ahead_pools; *link; link = &(*link)->next)
+        if ((*link)->pool == pool) {
+            struct rg_ahead_pool *gone = *link;
+            *link = gone->next;
+            free(gone);
+            break;
+        }
+    for (struct rg_ticket *ticket = job->worker->tickets; ticket; ticket = ticket->next)
+        if (ticket->pool == pool)
+            ticket->pool = NULL; /* the client was to return it first */
+    return rg_driver.cuMemPoolDestroy(pool);
+}
+
+/* --- blocks -------------------------------------------------------------------------------------------------------- */
+
+static CUresult make_block(const struct rg_ticket *ticket, CUstream stream, CUmemoryPool named,
+                           struct rg_ahead_block *out)
+{
+    CUdeviceptr address = 0;
+    size_t pitch = 0;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (ticket->kind == RG_AHEAD_LINEAR && rg_driver.cuMemAlloc_v2)
+        result = rg_driver.cuMemAlloc_v2(&address, ticket->size);
+    else if (ticket->kind == RG_AHEAD_PITCHED && rg_driver.cuMemAllocPitch_v2)
+        result =
+            rg_driver.cuMemAllocPitch_v2(&address, &pitch, ticket->size, ticket->height, ticket->element);
+    else if (ticket->kind == RG_AHEAD_ORDERED && named && rg_driver.cuMemAllocFromPoolAsync)
+        result = rg_driver.cuMemAllocFromPoolAsync(&address, ticket->size, named, stream);
+    else if (ticket->kind == RG_AHEAD_ORDERED && !named && rg_driver.cuMemAllocAsync)
+        result = rg_driver.cuMemAllocAsync(&address, ticket->size, stream);
+    *out = (struct rg_ahead_block){address, pitch};
+    return result;
+}
+
+/* What a block takes of the device: whole pages. Drivers take larger pieces, which small blocks share. */
+static uint64_t bytes_of(const struct rg_ticket *ticket, uint64_t pitch)
+{
+    uint64_t size = ticket->size;
+    if (ticket->kind == RG_AHEAD_PITCHED && __builtin_mul_overflow(pitch, (uint64_t)ticket->height, &size))
+        return UINT64_MAX;
+    return size > UINT64_MAX - PAGE ? UINT64_MAX : (size + PAGE - 1) & ~(PAGE - 1);
+}
+
+/* Makes up to `count` blocks, as far as there is memory to spare, and tells the client of them. */
+static void refill(struct rg_job *job, struct rg_ticket *ticket, CUstream stream, CUmemoryPool named,
+                   unsigned count)
+{
+    struct rg_worker *worker = job->worker;
+    struct rg_ahead_block blocks[RG_AHEAD_MAX];
+    unsigned made = 0;
+    size_t before = 0, total;
+    const bool known =
+        rg_driver.cuMemGetInfo_v2 && rg_driver.cuMemGetInfo_v2(&before, &total) == CUDA_SUCCESS;
+    const uint64_t held = held_on(worker, ticket->device);
+    uint64_t spare = (before + held) / FREE_SHARE;
+    spare = known && spare > held ? spare - held : 0;
+    const bool ordered = ticket->kind == RG_AHEAD_ORDERED;
+    if (ordered && (!ticket->pool || !keep_high(worker, ticket->pool)))
+        spare = 0;
+    while (made < count && ticket->n < RG_AHEAD_MAX && ticket->bytes <= spare &&
+           make_block(ticket, stream, named, &blocks[made]) == CUDA_SUCCESS) {
+        ticket->bytes = bytes_of(ticket, blocks[made].pitch);
+        ticket->blocks[ticket->n++] = blocks[made++].address;
+        spare -= ticket->bytes < spare ? ticket->bytes : spare;
+    }
+    struct rg_notice notice = {.type = RG_NOTICE_AHEAD, .id = ticket->id, .arg = {made, count - made, 0}};
+    (void)rg_worker_notice(worker, &notice, blocks, made * sizeof *blocks, NULL, 0);
+}
+
+/* --- operations -------------------------------------------------------------------------------------------------------- */
+
+CUresult rg_serve_rgMemAhead(struct rg_job *job, unsigned long long id, unsigned int kind, size_t size,
+                             size_t height, unsigned int element, CUstream stream, CUmemoryPool pool,
+                             unsigned int count)
+{
+    struct rg_worker *worker = job->worker;
+    if (kind > RG_AHEAD_ORDERED || count > RG_AHEAD_MAX || !size) {
+        rg_job_violation(job, "memory of kind %u", kind);
+        return CUDA_ERROR_UNKNOWN;
+    }
+    struct rg_ticket *ticket = *find(worker, id);
+    if (!ticket) {
+        ticket = worker->n_tickets < TICKETS_MAX ? calloc(1, sizeof *ticket) : NULL;
+        if (!ticket) {
+            struct rg_notice notice = {.type = RG_NOTICE_AHEAD, .id = id, .arg = {0, count, 0}};
+            (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
+            return CUDA_SUCCESS;
+        }
+        *ticket = (struct rg_ticket){.next = worker->tickets,
+                                     .id = id,
+                                     .context = job->lane->context,
+                                     .kind = kind,
+                                     .element = element,
+                                     .size = size,
+                                     .height = height};
+        ticket->bytes =
+            bytes_of(ticket, size); /* at least; of pitched memory it is known from the first on */
+        (void)rg_driver.cuCtxGetDevice(&ticket->device);
+        if (kind == RG_AHEAD_ORDERED)
+            ticket->pool = pool_meant(pool);
+        worker->tickets = ticket;
+        worker->n_tickets++;
+    }
+    refill(job, ticket, stream, pool, count);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_serve_rgMemTake(struct rg_job *job, unsigned long long id, CUdeviceptr address, CUstream stream,
+                            CUmemoryPool pool, unsigned int count)
+{
+    struct rg_ticket *ticket = *find(job->worker, id);
+    unsigned index = 0;
+    while (ticket && index < ticket->n && ticket->blocks[index] != address)
+        index++;
+    if (!ticket || index == ticket->n || count > RG_AHEAD_MAX) {
+        rg_job_violation(job, "memory is taken that was not offered");
+        return CUDA_ERROR_UNKNOWN;
+    }
+    ticket->n--;
+    memmove(&ticket->blocks[index], &ticket->blocks[index + 1], (ticket->n - index) * sizeof *ticket->blocks);
+    note_high(job->worker, ticket->pool);
+    if (count)
+        refill(job, ticket, stream, pool, count);
+    return CUDA_SUCCESS;
+}
+
+/* Takes the ticket at `link` out of the list. */
+static void forget(struct rg_worker *worker, struct rg_ticket **link)
+{
+    struct rg_ticket *ticket = *link;
+    *link = ticket->next;
+    worker->n_tickets--;
+    free(ticket);
+}
+
+CUresult rg_serve_rgMemReturn(struct rg_job *job, unsigned long long id)
+{
+    struct rg_ticket **link = find(job->worker, id), *ticket = *link;
+    if (!ticket)
+        return CUDA_SUCCESS; /* it went with its context */
+    struct rg_object *entry = rg_objects_find(&job->worker->objects, ticket->context);
+    const bool current = entry && rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
+    rg_current_context_unknown();
+    for (unsigned i = 0; current && i < ticket->n && rg_driver.cuMemFree_v2; i++)
+        (void)rg_driver.cuMemFree_v2(ticket->blocks[i]);
+    forget(job->worker, link);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_serve_cuMemGetInfo_v2(struct rg_job *job, size_t *free_bytes, size_t *total)
+{
+    CUdevice device;
+    if (!rg_driver.cuMemGetInfo_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuMemGetInfo_v2(free_bytes, total);
+    if (result == CUDA_SUCCESS && job->worker->tickets && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        *free_bytes += held_on(job->worker, device);
+    return result;
+}
+
+/* --- ends ---------------------------------------------------------------------------------------------------------------- */
+
+void rg_ahead_drop_context(struct rg_worker *worker, uint64_t context)
+{
+    for (struct rg_ticket **link = &worker->tickets; *link;) {
+        struct rg_ticket *ticket = *link;
+        if (ticket->context != context) {
+            link = &ticket->next;
+            continue;
+        }
+        if (ticket->kind == RG_AHEAD_ORDERED && rg_driver.cuMemFree_v2) /* it is the pool's, and would stay */
+            for (unsigned i = 0; i < ticket->n; i++)
+                (void)rg_driver.cuMemFree_v2(ticket->blocks[i]);
+        forget(worker, link);
+    }
+}
+
+void rg_ahead_fini(struct rg_worker *worker)
+{
+    while (worker->tickets)
+        forget(worker, &worker->tickets);
+    while (worker->ahead_pools) {
+        struct rg_ahead_pool *pool = worker->ahead_pools;
+        worker->ahead_pools = pool->next;
+        free(pool);
+    }
+}

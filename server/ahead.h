@@ -1,0 +1,28 @@
+/*
+ * ahead.h - memory that is allocated before the client asks for it.
+ *
+ * A ticket stands for allocations of one kind that the client makes again and again. The worker keeps a few blocks ready for
+ * it, each one an allocation of the driver's like any other, and tells their addresses (RG_NOTICE_AHEAD); the client gives
+ * one to the program and says so (rgMemTake), whereupon the next one is made. So nothing about the memory differs from what
+ * the program would have got by asking: its address, its alignment, what its handles and attributes say, how it is freed.
+ *
+ * What is ready is not in use: cuMemGetInfo counts it as free, and a pool's high mark leaves it out. It is never more than a
+ * part of what is free on the device; the client gives it back (rgMemReturn) when an allocation fails, and when it was not
+ * needed for a while. Nothing can be taken back from the client, whose record that it has taken a block may be on its way.
+ *
+ * The dispatcher alone.
+ */
+#ifndef RG_SERVER_AHEAD_H
+#define RG_SERVER_AHEAD_H
+
+#include "server/worker.h"
+
+/** A context has ended or is about to, with what was ready in it. */
+void rg_ahead_drop_context(struct rg_worker *worker, uint64_t context);
+/** The most that was in use of a pool, for one of which memory is or was made ready; false: for others. */
+bool rg_ahead_pool_high(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high);
+/** The mark was reset. */
+void rg_ahead_pool_reset(struct rg_worker *worker, CUmemoryPool pool);
+void rg_ahead_fini(struct rg_worker *worker);
+
+#endif
