@@ -171,6 +171,35 @@ static void measure_launch_rate(void)
     samples_print(&samples, "launch_rate", "1/s");
 }
 
+/* Launches behind which the program computes without another call: when the last of them has left this machine. */
+static void launch_and_compute(int n, const char *name)
+{
+    const struct arrival *arrival = shared_arrival();
+    for (int i = -10; arrival && i < (quick ? 100 : 400); i++) {
+        CHECK(cuStreamSynchronize(stream));
+        compute_for(IDLE_NS);
+        const uint64_t count = atomic_load(&arrival->count), begin = now_ns();
+        for (int k = 1; k < n; k++)
+            launch(nothing, NULL);
+        const uint64_t last = n > 1 ? now_ns() : begin;
+        launch(nothing, NULL);
+        uint64_t came = arrival_await(arrival, count);
+        compute_for(IDLE_NS);
+        if (n > 1)
+            came = atomic_load(&arrival->time_ns);
+        if (i >= 0)
+            samples_add(&samples, came > last ? (double)(came - last) : 0);
+    }
+    if (arrival)
+        samples_print(&samples, name, "ns");
+}
+
+static void measure_launch_arrival(void)
+{
+    launch_and_compute(1, "launch_arrival");
+    launch_and_compute(20, "launch_arrival_20");
+}
+
 /* --- calls that wait --- */
 
 static void call_context_synchronize(void)
@@ -380,6 +409,7 @@ static const struct measurement {
     {"launch_eight", measure_launch_eight},
     {"launch_each", measure_launch_each},
     {"launch_rate", measure_launch_rate},
+    {"launch_arrival", measure_launch_arrival},
     {"context_synchronize", measure_context_synchronize},
     {"stream_synchronize", measure_stream_synchronize},
     {"memory_info", measure_memory_info},

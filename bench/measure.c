@@ -1,6 +1,7 @@
 /* measure.c - see measure.h. */
 #include "measure.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,40 @@ void *memory_of_pages(size_t size)
     if (memory == MAP_FAILED)
         fail("no memory for %zu bytes", size);
     return memory;
+}
+
+struct arrival *shared_arrival(void)
+{
+    const char *path = getenv("BENCH_ARRIVAL");
+    if (!path)
+        return NULL;
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(struct arrival)) != 0)
+        fail("%s cannot be used", path);
+    void *memory = mmap(NULL, sizeof(struct arrival), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (memory == MAP_FAILED)
+        fail("%s cannot be mapped", path);
+    return memory;
+}
+
+void arrival_note(struct arrival *arrival)
+{
+    atomic_store(&arrival->time_ns, now_ns());
+    atomic_fetch_add(&arrival->count, 1);
+}
+
+uint64_t arrival_await(const struct arrival *arrival, uint64_t count)
+{
+    while (atomic_load(&arrival->count) == count)
+        ;
+    return atomic_load(&arrival->time_ns);
+}
+
+void compute_for(uint64_t ns)
+{
+    for (const uint64_t begin = now_ns(); now_ns() - begin < ns;)
+        ;
 }
 
 void wait_for_end_of_input(void)

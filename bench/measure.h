@@ -8,10 +8,11 @@
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SAMPLES_MAX = 100000 };
+enum { SAMPLES_MAX = 100000, IDLE_NS = 500000 /* of computing before a message on an idle wire */ };
 
 struct samples {
     double value[SAMPLES_MAX];
@@ -33,6 +34,20 @@ void samples_print(struct samples *samples, const char *name, const char *unit);
 void fill_random(void *memory, size_t size, uint64_t seed);
 /** Memory whose pages are there; ends the program if there is none. */
 void *memory_of_pages(size_t size);
+
+/** When something last came in at another process of the same run. */
+struct arrival {
+    _Atomic uint64_t count;
+    _Atomic uint64_t time_ns; /* of the last one, by now_ns */
+};
+/** In the file that BENCH_ARRIVAL names, which is made if it is not there; NULL if the variable is not set. */
+struct arrival *shared_arrival(void);
+/** Called at once by who receives. */
+void arrival_note(struct arrival *arrival);
+/** Computes, without any call, until something has come in after `count` others; returns when it did. */
+uint64_t arrival_await(const struct arrival *arrival, uint64_t count);
+/** Computes for so long. */
+void compute_for(uint64_t ns);
 
 /** Says "ready" on stdout and waits until stdin ends: for others to look at this process meanwhile. */
 void wait_for_end_of_input(void);

@@ -30,7 +30,8 @@
 struct request {
     uint64_t follows; /* bytes that come after this */
     uint64_t answer;  /* bytes of the answer; 0: none */
-    uint64_t reserved[6];
+    uint64_t noted;   /* 1: its arrival is noted where both ends see it */
+    uint64_t reserved[5];
 };
 _Static_assert(sizeof(struct request) == 64, "a request has 64 bytes");
 
@@ -79,10 +80,12 @@ static void transmit(int fd, struct iovec *parts, int n_parts)
 
 /* --- the serving end --- */
 
-static void serve_client(int fd, unsigned char *memory)
+static void serve_client(int fd, unsigned char *memory, struct arrival *arrival)
 {
     struct request request;
     while (receive(fd, &request, sizeof request)) {
+        if (request.noted && arrival)
+            arrival_note(arrival);
         if (request.follows > BULK || request.answer > BULK)
             fail("a request beyond the limits");
         if (!receive(fd, memory, request.follows))
@@ -105,6 +108,7 @@ static void serve(const char *address)
         fail("cannot listen on %s: %s", address, strerror(errno));
     unsigned char *memory = memory_of_pages(BULK);
     fill_random(memory, BULK, 2);
+    struct arrival *arrival = shared_arrival();
     printf("%u\n", ntohs(name.sin_port));
     fflush(stdout);
     for (;;) {
@@ -112,7 +116,7 @@ static void serve(const char *address)
         if (fd < 0)
             continue;
         set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-        serve_client(fd, memory);
+        serve_client(fd, memory, arrival);
         close(fd);
     }
 }
@@ -153,6 +157,22 @@ static void round_trips(int fd, const char *name, size_t follows, size_t answer,
         samples_add(&samples, (double)(now_ns() - start));
     }
     samples_print(&samples, name, "ns");
+}
+
+/* One message after a while of computing; this end goes on computing. Only where the other end is of the same machine. */
+static void arrivals(int fd, const char *name, int repeats)
+{
+    const struct arrival *arrival = shared_arrival();
+    for (int i = 0; arrival && i < repeats; i++) {
+        struct request request = {.noted = 1};
+        struct iovec part = {&request, sizeof request};
+        compute_for(IDLE_NS);
+        const uint64_t count = atomic_load(&arrival->count), start = now_ns();
+        transmit(fd, &part, 1);
+        samples_add(&samples, (double)(arrival_await(arrival, count) - start));
+    }
+    if (arrival)
+        samples_print(&samples, name, "ns");
 }
 
 /* Messages that nobody answers; the last one is, and is waited for. */
@@ -224,6 +244,7 @@ static void measure(const char *host, const char *port, bool quick)
     round_trips(fd, "ping_pong_4k_out", 4096, sizeof(struct request), many);
     round_trips(fd, "ping_pong_4k_in", 0, 4096, many);
     round_trips(fd, "ping_pong_4k_both", 4096 - sizeof(struct request), 4096, many);
+    arrivals(fd, "one_way_64", quick ? 100 : 400);
     one_way(fd, "one_way_4k", 4096, 1000, quick ? 3 : 10);
     stream(fd, "stream_out", true, quick ? 2 : 5);
     stream(fd, "stream_in", false, quick ? 2 : 5);

@@ -32,6 +32,7 @@
 #include <time.h>
 
 #define BATCH_SIZE     RG_MESSAGE_MAX
+#define DIRECT_SHARE   16 /* a caller sends for others for at most one part in so many of the time */
 #define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
 
 __thread bool rg_per_thread_default_stream;
@@ -69,10 +70,10 @@ static void send_batch(struct rg_session *session, struct rg_batch *batch)
                        session->server, rg_status_string(status));
 }
 
-void rg_command_flush(struct rg_session *session)
+/* Sends what has been appended; the send lock is held, and released. */
+static void flush_locked(struct rg_session *session)
 {
     struct rg_command *command = &session->command;
-    pthread_mutex_lock(&command->send_lock);
     pthread_mutex_lock(&command->lock);
     struct rg_batch *batch = command->current;
     if (batch->count == 0) {
@@ -88,6 +89,39 @@ void rg_command_flush(struct rg_session *session)
         *batch->bulk_status = RG_ERR_CLOSED;
     reset(batch); /* before the send lock is released: the other may then be taken and this one filled */
     pthread_mutex_unlock(&command->send_lock);
+}
+
+void rg_command_flush(struct rg_session *session)
+{
+    pthread_mutex_lock(&session->command.send_lock);
+    flush_locked(session);
+}
+
+/*
+ * A record was posted on a wire that nobody sends on. To wake the sender costs the caller about what sending costs, and
+ * the record as much again until that thread runs, or much more where this one keeps the only core busy. So the caller
+ * sends, unless it has just done so: those that come in a burst are better collected. "Just" is a multiple of what
+ * sending took, which bounds the share of a caller's time that goes into it by itself, on any wire.
+ */
+static void send_on_idle_wire(struct rg_session *session)
+{
+    struct rg_command *command = &session->command;
+    const uint64_t began = rg_now_ns();
+    if (rg_optimise[RG_OPT_DIRECT] &&
+        began >= atomic_load_explicit(&command->next_direct, memory_order_relaxed) &&
+        pthread_mutex_trylock(&command->send_lock) == 0) {
+        flush_locked(session);
+        const uint64_t now = rg_now_ns();
+        atomic_store_explicit(&command->next_direct, now + DIRECT_SHARE * (now - began), memory_order_relaxed);
+        return;
+    }
+    pthread_mutex_lock(&command->lock);
+    const bool wake = command->sender_sleeping && command->current->count;
+    if (wake)
+        command->sender_sleeping = false;
+    pthread_mutex_unlock(&command->lock);
+    if (wake)
+        pthread_cond_signal(&command->sender_wake);
 }
 
 void rg_command_answer(struct rg_session *session, const struct rg_answer *answer, const struct iovec *bulk,
@@ -150,6 +184,7 @@ static void *sender_main(void *argument)
 {
     struct rg_session *session = argument;
     struct rg_command *command = &session->command;
+    rg_thread_expect_little();
     pthread_mutex_lock(&command->lock);
     for (;;) {
         while (command->current->count == 0 && !command->sender_has_pulls) {
@@ -400,11 +435,10 @@ CUresult rg_call_post(struct rg_call *call)
         rg_command_flush(session);
         return CUDA_SUCCESS;
     }
-    bool wake = command->sender_sleeping;
-    command->sender_sleeping = false;
+    const bool idle = command->sender_sleeping;
     pthread_mutex_unlock(&command->lock);
-    if (wake)
-        pthread_cond_signal(&command->sender_wake);
+    if (idle)
+        send_on_idle_wire(session);
     return CUDA_SUCCESS;
 }
 

@@ -37,6 +37,7 @@ struct rg_command {
     struct rg_batch batches[2];
     struct rg_batch *current;
     uint64_t next_seq;
+    _Atomic uint64_t next_direct; /* when a thread that posts may send by itself again */
 };
 
 /** Allocates the batches and starts the sender thread. */

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool rg_optimise[RG_OPT_COUNT] = {true, true, true, true, true, true};
+bool rg_optimise[RG_OPT_COUNT] = {true, true, true, true, true, true, true};
 
 static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_ASYNC] = "async",
     [RG_OPT_BATCH] = "batch",
     [RG_OPT_SHADOW] = "shadow",
+    [RG_OPT_DIRECT] = "direct",
     [RG_OPT_LATE] = "late",
     [RG_OPT_PUSH] = "push",
     [RG_OPT_AHEAD] = "ahead",
@@ -39,7 +40,7 @@ void rg_optimisations_read(void)
         size_t length = strcspn(at, ",");
         if (length && !set(at, length, on))
             rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: all, async, batch, shadow, "
-                    "late, push, ahead)",
+                    "direct, late, push, ahead)",
                     (int)length, at);
         at += length;
         at += *at == ',';

@@ -11,6 +11,7 @@ enum rg_optimisation {
     RG_OPT_ASYNC,  /* calls that return no data do not wait for the worker */
     RG_OPT_BATCH,  /* calls that do not wait share messages */
     RG_OPT_SHADOW, /* attributes that cannot change are asked for once */
+    RG_OPT_DIRECT, /* a call that does not wait is sent by its own thread where nothing is under way */
     RG_OPT_LATE,   /* asynchronous copies to pinned memory land later; off: they wait for their data */
     RG_OPT_PUSH,   /* what is done is known from what the worker has said; off: each question asks it */
     RG_OPT_AHEAD,  /* memory is allocated before it is asked for */

@@ -15,4 +15,10 @@
 RG_MUST_CHECK enum rg_status rg_thread_create(pthread_t *out, const char *name, void *(*run)(void *),
                                               void *arg);
 
+/**
+ * Says of the calling thread that it runs for a moment at a time: a kernel that can (Linux 6.12) then lets it run soon
+ * after it is woken, also where others compute on the same core, and lets it run no more in sum. Its priority stays.
+ */
+void rg_thread_expect_little(void);
+
 #endif

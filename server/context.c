@@ -250,15 +250,15 @@ void rg_context_remove_stream(struct rg_worker *worker, uint64_t handle, CUstrea
 }
 
 /* Whether all work of the context ends within a moment; only asked of a context with few streams. */
-static bool done_soon(const struct rg_context *context)
+static bool done_soon(struct rg_worker *worker, const struct rg_context *context)
 {
     unsigned n = 0;
     for (int i = 0; i < 4; i++)
         n += context->few_streams[i] != NULL;
-    if (n != context->n_streams || !rg_stream_done_soon(CU_STREAM_LEGACY))
+    if (n != context->n_streams || !rg_stream_done_soon(worker, CU_STREAM_LEGACY))
         return false;
     for (int i = 0; i < 4; i++)
-        if (context->few_streams[i] && !rg_stream_done_soon(context->few_streams[i]))
+        if (context->few_streams[i] && !rg_stream_done_soon(worker, context->few_streams[i]))
             return false;
     return true;
 }
@@ -267,7 +267,7 @@ static bool done_soon(const struct rg_context *context)
 static CUresult synchronize(struct rg_job *job, struct rg_context *context)
 {
     const uint64_t seq = rg_thread_of(job)->seq;
-    if (!context || (job->worker->last_work > atomic_load(&context->idle_at) && !done_soon(context)))
+    if (!context || (job->worker->last_work > atomic_load(&context->idle_at) && !done_soon(job->worker, context)))
         rg_job_hand_over(job);
     CUresult result = rg_driver.cuCtxSynchronize();
     if (result == CUDA_SUCCESS && context)

@@ -3,49 +3,87 @@
 
 #include "common/clock.h"
 #include "generated/server/driver.h"
+#include "server/roles.h"
 
 #include <sched.h>
 
-/* About what two changes of threads cost. Others' calls stand still so long at most. */
-#define POLL_NS 20000
+enum {
+    POLL_NS = 20000, /* about what two changes of threads cost; others' calls stand still so long at most */
+    VAIN_POLLS = 4,  /* so many in a row, and the next waits are not polled for, but for one in so many: */
+    POLL_AGAIN = 16,
+};
 
-bool rg_stream_done_soon(CUstream stream)
+static CUresult query_stream(void *stream)
 {
+    return rg_driver.cuStreamQuery ? rg_driver.cuStreamQuery(stream) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult query_event(void *event)
+{
+    return rg_driver.cuEventQuery(event);
+}
+
+static bool worth_polling(struct rg_worker *worker)
+{
+    return worker->wait.mode != RG_WAIT_BLOCK &&
+           (worker->vain_polls < VAIN_POLLS || ++worker->vain_polls % POLL_AGAIN == 0);
+}
+
+/* Asks until it is done, for a moment. */
+static CUresult poll_for(struct rg_worker *worker, CUresult (*query)(void *), void *object)
+{
+    CUresult result = query(object);
+    if (result != CUDA_ERROR_NOT_READY || !worth_polling(worker))
+        return result;
     const uint64_t until = rg_now_ns() + POLL_NS;
-    CUresult result = rg_driver.cuStreamQuery ? rg_driver.cuStreamQuery(stream) : CUDA_ERROR_NOT_SUPPORTED;
     while (result == CUDA_ERROR_NOT_READY && rg_now_ns() < until) {
         sched_yield(); /* a device that is software may need this processor */
-        result = rg_driver.cuStreamQuery(stream);
+        result = query(object);
     }
+    worker->vain_polls = result == CUDA_ERROR_NOT_READY ? worker->vain_polls + 1 : 0;
+    return result;
+}
+
+/* Waits on a thread that holds nobody up. Whether it sleeps is up to the driver then, unless it never shall. */
+static CUresult wait_apart(struct rg_job *job, CUresult (*query)(void *), void *object,
+                           CUresult (*synchronize)(void *))
+{
+    rg_job_hand_over(job);
+    if (job->worker->wait.mode == RG_WAIT_SPIN && !rg_thread_of(job)->roles)
+        while (query(object) == CUDA_ERROR_NOT_READY && !rg_worker_over(job->worker))
+            sched_yield();
+    return synchronize(object);
+}
+
+static CUresult synchronize_stream(void *stream)
+{
+    return rg_driver.cuStreamSynchronize(stream);
+}
+
+static CUresult synchronize_event(void *event)
+{
+    return rg_driver.cuEventSynchronize(event);
+}
+
+bool rg_stream_done_soon(struct rg_worker *worker, CUstream stream)
+{
+    CUresult result = poll_for(worker, query_stream, stream);
     return result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult rg_wait_stream(struct rg_job *job, CUstream stream)
 {
-    const uint64_t until = rg_now_ns() + POLL_NS;
-    CUresult result = rg_driver.cuStreamQuery ? rg_driver.cuStreamQuery(stream) : CUDA_ERROR_NOT_SUPPORTED;
-    while (result == CUDA_ERROR_NOT_READY && rg_now_ns() < until) {
-        sched_yield(); /* a device that is software may need this processor */
-        result = rg_driver.cuStreamQuery(stream);
-    }
+    CUresult result = poll_for(job->worker, query_stream, stream);
     if (result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_NOT_SUPPORTED)
-        rg_job_hand_over(job);
-    else if (result != CUDA_SUCCESS)
-        return result;
-    return rg_driver.cuStreamSynchronize(stream); /* of idle streams too: kernels' output comes out by it */
+        return wait_apart(job, query_stream, stream, synchronize_stream);
+    /* of idle streams too: kernels' output comes out by it */
+    return result == CUDA_SUCCESS ? rg_driver.cuStreamSynchronize(stream) : result;
 }
 
 CUresult rg_wait_event(struct rg_job *job, CUevent event)
 {
-    const uint64_t until = rg_now_ns() + POLL_NS;
-    CUresult result = rg_driver.cuEventQuery(event);
-    while (result == CUDA_ERROR_NOT_READY && rg_now_ns() < until) {
-        sched_yield();
-        result = rg_driver.cuEventQuery(event);
-    }
+    CUresult result = poll_for(job->worker, query_event, event);
     if (result == CUDA_ERROR_NOT_READY)
-        rg_job_hand_over(job);
-    else if (result != CUDA_SUCCESS)
-        return result;
-    return rg_driver.cuEventSynchronize(event);
+        return wait_apart(job, query_event, event, synchronize_event);
+    return result == CUDA_SUCCESS ? rg_driver.cuEventSynchronize(event) : result;
 }

@@ -1,6 +1,6 @@
 /*
  * wait.h - waiting for the GPU: first on the spot, for as long as giving the thread's roles away would take, then by
- * the driver while others' calls go on.
+ * the driver while others' calls go on. The first is left out while it leads to nothing, and with REMOTE_GPU_WAIT=block.
  */
 #ifndef RG_SERVER_WAIT_H
 #define RG_SERVER_WAIT_H
@@ -9,7 +9,7 @@
 
 CUresult rg_wait_stream(struct rg_job *job, CUstream stream);
 /** Polls for that long: false if the stream still has work, or cannot be asked. */
-bool rg_stream_done_soon(CUstream stream);
+bool rg_stream_done_soon(struct rg_worker *worker, CUstream stream);
 CUresult rg_wait_event(struct rg_job *job, CUevent event);
 
 #endif

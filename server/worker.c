@@ -38,6 +38,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     pthread_mutex_init(&worker->end_lock, NULL);
     pthread_cond_init(&worker->end_changed, NULL);
     rg_roles_init(worker);
+    rg_wait_init(&worker->wait, RG_WAIT_DEFAULT);
     rg_late_init(worker);
     rg_watch_init(worker);
     return worker;

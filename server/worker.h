@@ -143,6 +143,8 @@ struct rg_worker {
     size_t image_bytes;
     CUresult failed; /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
+    struct rg_wait wait; /* how the GPU is waited for: wait.c */
+    unsigned vain_polls;
     uint64_t last_work; /* sequence number of the last record that may have given the GPU something to do */
     struct rg_context
         *retired; /* of contexts that have ended; a thread that still waits for one may look at it */

@@ -205,6 +205,11 @@ static enum rg_status prepare(const struct rg_transport_options *given, const ch
                               size_t why_size)
 {
     *options = given ? *given : (struct rg_transport_options){0};
+    if (options->wait == RG_WAIT_DEFAULT) {
+        struct rg_wait wait;
+        rg_wait_init(&wait, RG_WAIT_DEFAULT);
+        options->wait = wait.mode;
+    }
     if (options->connect_timeout_ms <= 0)
         options->connect_timeout_ms = CONNECT_TIMEOUT_MS;
     return rg_filter_chain_parse(options->filters ? options->filters : fallback, chain, why, why_size);

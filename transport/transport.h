@@ -27,6 +27,7 @@
 
 #include "common/limits.h"
 #include "common/status.h"
+#include "common/wait.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,7 +49,7 @@ struct rg_transport_options {
      * environment gives to both sides is not applied twice */
     const char *filters;
     int connect_timeout_ms; /* 0: 10 s */
-    bool spin;              /* receivers poll instead of sleeping: lowest latency, one core a waiter */
+    enum rg_wait_mode wait; /* of receivers, for the next message */
 };
 
 enum {

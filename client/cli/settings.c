@@ -7,6 +7,7 @@
 #include "client/cli/settings.h"
 
 #include "common/log.h"
+#include "common/wait.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -73,6 +74,13 @@ static const struct rg_option table[] = {
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_TRANSPORT",
      .help = "how data travels"},
+    {.name = "wait",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(wait),
+     .argument = RG_WAIT_CHOICES,
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_WAIT",
+     .help = "how calls wait: sleep (block), use a processor (spin), or look a moment and then sleep (auto, the default)"},
     {.name = "opt",
      .type = RG_OPTION_TEXT,
      .offset = AT(opt),

@@ -26,6 +26,7 @@ struct rg_cli_settings {
     char *driver; /* of the private server */
     char *stats;  /* NULL: none; "": on stderr */
     char *profile; /* NULL: none; "": a file named after the process */
+    char *wait;
     char *opt;
     char *log;
     bool no_check;

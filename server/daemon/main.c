@@ -30,6 +30,8 @@ int main(int argc, char **argv)
     switch (rg_daemon_settings_load(&settings, argc, argv)) {
     case RG_DAEMON_SERVE:
         drop_client_environment();
+        if (settings.wait)
+            setenv("REMOTE_GPU_WAIT", settings.wait, 1); /* for the workers */
         status = rg_daemon_run(&settings);
         break;
     case RG_DAEMON_EXIT_OK:

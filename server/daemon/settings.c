@@ -5,6 +5,7 @@
 
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/wait.h"
 #include "transport/address.h"
 
 #include <netdb.h>
@@ -60,6 +61,13 @@ static const struct rg_option table[] = {
      .type = RG_OPTION_FLAG,
      .offset = AT(no_netperf),
      .help = "do not answer measurements of the connection (remote-gpu netperf, doctor)"},
+    {.name = "wait",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(wait),
+     .argument = RG_WAIT_CHOICES,
+     .environment = "REMOTE_GPU_WAIT",
+     .help = "how sessions wait for their clients and for the GPU: sleep (block), use a processor (spin), or look a "
+             "moment and then sleep (auto, the default)"},
     {.name = "log",
      .type = RG_OPTION_CHOICE,
      .offset = AT(log),

@@ -18,6 +18,7 @@ struct rg_daemon_settings {
     bool no_netperf;
     int64_t max_sessions;
     uint64_t grace_ns;
+    char *wait;
     char *log;
     int64_t ready_fd; /* -1: none */
     char *ready_file;

@@ -21,6 +21,7 @@ WAYS = {
     "without async": {"REMOTE_GPU_OPT": "-async"},
     "without batch": {"REMOTE_GPU_OPT": "-batch"},
     "without shadow": {"REMOTE_GPU_OPT": "-shadow"},
+    "without direct": {"REMOTE_GPU_OPT": "-direct"},
     "without late": {"REMOTE_GPU_OPT": "-late"},
     "without push": {"REMOTE_GPU_OPT": "-push"},
     "without ahead": {"REMOTE_GPU_OPT": "-ahead"},

@@ -1,8 +1,8 @@
 /*
  * conformance.c - what every transport, and every filter around it, has to do alike.
  *
- *   transport_conformance CONFIGURATION      mem, tcp, tcp6, unix, abstract, tcp-spin, delay+mem, delay+tcp,
- * fault+tcp, …; rdma, rdma-spin, fault+rdma and delay+rdma need the machine of tests/rdma-vm,
+ *   transport_conformance CONFIGURATION      mem, tcp, tcp6, unix, abstract, tcp-spin, tcp-block, delay+mem,
+ * delay+tcp, fault+tcp, …; rdma, rdma-spin, fault+rdma and delay+rdma need the machine of tests/rdma-vm,
  * or the address of an RDMA device in RG_TEST_RDMA_HOST
  *
  * Each test gets a fresh pair of connected ends, and runs twice: once with the connecting and once with the
@@ -19,25 +19,26 @@
 
 struct configuration {
     const char *name, *address, *filters;
-    bool spin;
+    enum rg_wait_mode wait;
 };
 
 static const struct configuration configurations[] = {
-    {"mem", "mem:conformance", "", false},
-    {"tcp", "127.0.0.1:0", "", false},
-    {"tcp6", "[::1]:0", "", false},
-    {"unix", "unix:/tmp/remote-gpu-conformance.%d", "", false},
-    {"abstract", "unix:@remote-gpu-conformance.%d", "", false},
-    {"tcp-spin", "tcp://localhost:0", "", true},
-    {"delay+mem", "mem:conformance", "delay:oneway=1ms", false},
-    {"delay+tcp", "127.0.0.1:0", "delay:oneway=1ms,bandwidth=100Gb", false},
-    {"delay+unix", "unix:@remote-gpu-conformance.%d", "delay", false},
-    {"fault+tcp", "127.0.0.1:0", "fault", false},
-    {"rdma", "rdma://10.77.0.1:0", "", false},
-    {"rdma-spin", "rdma://10.77.0.1:0", "", true},
-    {"fault+rdma", "rdma://10.77.0.1:0", "fault", false},
-    {"delay+rdma", "rdma://10.77.0.1:0", "delay:oneway=1ms", false},
-    {"fault+delay+tcp", "127.0.0.1:0", "fault:byte=3;delay:oneway=200us", false},
+    {"mem", "mem:conformance", "", RG_WAIT_AUTO},
+    {"tcp", "127.0.0.1:0", "", RG_WAIT_AUTO},
+    {"tcp6", "[::1]:0", "", RG_WAIT_AUTO},
+    {"unix", "unix:/tmp/remote-gpu-conformance.%d", "", RG_WAIT_AUTO},
+    {"abstract", "unix:@remote-gpu-conformance.%d", "", RG_WAIT_AUTO},
+    {"tcp-spin", "tcp://localhost:0", "", RG_WAIT_SPIN},
+    {"tcp-block", "tcp://localhost:0", "", RG_WAIT_BLOCK},
+    {"delay+mem", "mem:conformance", "delay:oneway=1ms", RG_WAIT_AUTO},
+    {"delay+tcp", "127.0.0.1:0", "delay:oneway=1ms,bandwidth=100Gb", RG_WAIT_AUTO},
+    {"delay+unix", "unix:@remote-gpu-conformance.%d", "delay", RG_WAIT_AUTO},
+    {"fault+tcp", "127.0.0.1:0", "fault", RG_WAIT_AUTO},
+    {"rdma", "rdma://10.77.0.1:0", "", RG_WAIT_AUTO},
+    {"rdma-spin", "rdma://10.77.0.1:0", "", RG_WAIT_SPIN},
+    {"fault+rdma", "rdma://10.77.0.1:0", "fault", RG_WAIT_AUTO},
+    {"delay+rdma", "rdma://10.77.0.1:0", "delay:oneway=1ms", RG_WAIT_AUTO},
+    {"fault+delay+tcp", "127.0.0.1:0", "fault:byte=3;delay:oneway=200us", RG_WAIT_AUTO},
 };
 
 void pause_ms(int ms)
@@ -102,7 +103,7 @@ static void run_test(const struct configuration *conf, size_t index, bool swappe
                  (int)getpid());
     else
         snprintf(address, sizeof address, "%s", conf->address);
-    struct pair pair = pair_open(address, conf->filters, conf->spin);
+    struct pair pair = pair_open(address, conf->filters, conf->wait);
     struct ends e = swapped ? (struct ends){pair.b, pair.a} : (struct ends){pair.a, pair.b};
     if (tests[index].plain) {
         tests[index].plain(e);

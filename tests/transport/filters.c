@@ -26,7 +26,7 @@ enum { SLACK_MS = 2000 };
 
 static void test_round_trip_takes_both_ways(const char *address)
 {
-    struct pair pair = pair_open(address, "delay:oneway=20ms", false);
+    struct pair pair = pair_open(address, "delay:oneway=20ms", RG_WAIT_AUTO);
     uint64_t before = rg_now_ns();
     CHECK_OK(send_pattern(pair.a, 64, 0, 1));
     CHECK(elapsed_ms(before) < 15); /* a send does not wait for the link */
@@ -44,7 +44,7 @@ static void test_round_trip_takes_both_ways(const char *address)
 static void test_delay_is_not_per_message(const char *address)
 {
     enum { N = 100 };
-    struct pair pair = pair_open(address, "delay:oneway=50ms", false);
+    struct pair pair = pair_open(address, "delay:oneway=50ms", RG_WAIT_AUTO);
     uint64_t before = rg_now_ns();
     for (uint64_t i = 0; i < N; i++)
         CHECK_OK(send_pattern(pair.a, 100, 0, i));
@@ -91,7 +91,7 @@ static double time_transfer(struct rg_conn *from, struct rg_conn *to, int count)
  * delay. */
 static void test_large_transfer(const char *address)
 {
-    struct pair pair = pair_open(address, "delay:oneway=5ms", false);
+    struct pair pair = pair_open(address, "delay:oneway=5ms", RG_WAIT_AUTO);
     int count = WORK(25);
     double took = time_transfer(pair.a, pair.b, count);
     CHECK(took >= 5);
@@ -103,7 +103,7 @@ static void test_large_transfer(const char *address)
 static void test_bandwidth(const char *address)
 {
     enum { N = 5 };
-    struct pair pair = pair_open(address, "delay:bandwidth=1Gb,oneway=1ms", false);
+    struct pair pair = pair_open(address, "delay:bandwidth=1Gb,oneway=1ms", RG_WAIT_AUTO);
     double expected = N * (double)RG_BULK_MAX * 8 / 1e9 * 1e3 + 1;
     double there = time_transfer(pair.a, pair.b, N), back = time_transfer(pair.b, pair.a, N);
     CHECK(there >= expected && there < expected + SLACK_MS);
@@ -173,7 +173,7 @@ static void test_send_waits_for_the_link(const char *address)
 /* What was sent before the close still crosses the link. */
 static void test_close_delivers(const char *address)
 {
-    struct pair pair = pair_open(address, "delay:oneway=60ms", false);
+    struct pair pair = pair_open(address, "delay:oneway=60ms", RG_WAIT_AUTO);
     for (uint64_t i = 0; i < 5; i++)
         CHECK_OK(send_pattern(pair.a, 10, 100000, i));
     rg_conn_destroy(pair.a);
@@ -189,7 +189,7 @@ static void test_close_delivers(const char *address)
  * gone). */
 static void test_close_towards_nobody(const char *address)
 {
-    struct pair pair = pair_open(address, "delay:oneway=1ms", false);
+    struct pair pair = pair_open(address, "delay:oneway=1ms", RG_WAIT_AUTO);
     rg_conn_destroy(pair.b);
     pair.b = NULL;
     enum rg_status status = RG_OK;
@@ -207,7 +207,7 @@ static void test_close_towards_nobody(const char *address)
 
 static void test_send_close(const char *address)
 {
-    struct pair pair = pair_open(address, "fault:send_close_after=2", false);
+    struct pair pair = pair_open(address, "fault:send_close_after=2", RG_WAIT_AUTO);
     struct rg_message m;
     CHECK_OK(send_pattern(pair.a, 5, 5, 1));
     CHECK_OK(send_pattern(pair.a, 6, 0, 2));
@@ -221,7 +221,7 @@ static void test_send_close(const char *address)
 
 static void test_recv_close(const char *address)
 {
-    struct pair pair = pair_open(address, "fault:recv_close_after=1", false);
+    struct pair pair = pair_open(address, "fault:recv_close_after=1", RG_WAIT_AUTO);
     struct rg_message m;
     CHECK_OK(send_pattern(pair.b, 5, 5, 1));
     CHECK_OK(send_pattern(pair.b, 6, 5, 2));
@@ -233,7 +233,7 @@ static void test_recv_close(const char *address)
 
 static void test_lost(const char *address)
 {
-    struct pair pair = pair_open(address, "fault:send_lost_at=2,recv_lost_at=2", false);
+    struct pair pair = pair_open(address, "fault:send_lost_at=2,recv_lost_at=2", RG_WAIT_AUTO);
     struct rg_message m;
     expect_good(pair.a, pair.b);
     CHECK_OK(send_pattern(pair.b, 6, 5, 2));
@@ -246,7 +246,7 @@ static void test_lost(const char *address)
 
 static void test_send_fault(const char *address)
 {
-    struct pair pair = pair_open(address, "fault:send_fault_at=1", false);
+    struct pair pair = pair_open(address, "fault:send_fault_at=1", RG_WAIT_AUTO);
     static const unsigned char zeros[50];
     unsigned char bulk[50];
     struct rg_message m;
@@ -261,7 +261,7 @@ static void test_send_fault(const char *address)
 
 static void test_corrupt(const char *address)
 {
-    struct pair pair = pair_open(address, "fault:send_corrupt_at=2,recv_corrupt_at=2,byte=3", false);
+    struct pair pair = pair_open(address, "fault:send_corrupt_at=2,recv_corrupt_at=2,byte=3", RG_WAIT_AUTO);
     unsigned char expected[10];
     struct rg_message m;
     expect_good(pair.a, pair.b);
@@ -279,7 +279,7 @@ static void test_corrupt(const char *address)
 
 static void test_pause(const char *address)
 {
-    struct pair pair = pair_open(address, "fault:send_delay_at=2,pause=40ms", false);
+    struct pair pair = pair_open(address, "fault:send_delay_at=2,pause=40ms", RG_WAIT_AUTO);
     expect_good(pair.a, pair.b);
     uint64_t before = rg_now_ns();
     expect_good(pair.a, pair.b);
@@ -290,7 +290,7 @@ static void test_pause(const char *address)
 /* A fault below the frames: `status` is what the peer finds after one good message. */
 static void expect_raw_fault(const char *address, const char *filter, enum rg_status status)
 {
-    struct pair pair = pair_open(address, filter, false);
+    struct pair pair = pair_open(address, filter, RG_WAIT_AUTO);
     struct rg_message m;
     CHECK_OK(send_pattern(pair.a, 5, 5, 1));
     CHECK_STATUS(send_pattern(pair.a, 100, 0, 2), RG_ERR_LOST);
@@ -314,7 +314,7 @@ static void test_fault_below_delay(const char *address)
 
 static void test_raw_fault_needs_descriptor(void)
 {
-    struct pair pair = pair_open("mem:filters", "fault:truncate_at=1", false);
+    struct pair pair = pair_open("mem:filters", "fault:truncate_at=1", RG_WAIT_AUTO);
     CHECK_STATUS(send_pattern(pair.a, 100, 0, 2), RG_ERR_UNSUPPORTED);
     pair_close(&pair);
 }

@@ -42,7 +42,7 @@ static void test_choices(void)
 /* A server that offers nothing: nothing is said, the session stays, unless the user wants RDMA or nothing. */
 static void test_nothing_offered(void)
 {
-    struct pair pair = pair_open("mem:move", "", false);
+    struct pair pair = pair_open("mem:move", "", RG_WAIT_AUTO);
     struct rg_control message;
     struct rg_server_hello *hello = hello_of(&message, NULL);
     struct rg_conn *conn = pair.a, *tether;
@@ -62,7 +62,7 @@ static void test_unreachable(void)
 {
     static const char *const addresses[] = {"rdma://127.0.0.1:1", "rdma://no host", "tcp://127.0.0.1:1"};
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
-        struct pair pair = pair_open("mem:move", "", false);
+        struct pair pair = pair_open("mem:move", "", RG_WAIT_AUTO);
         struct rg_control message, answer;
         struct rg_server_hello *hello = hello_of(&message, addresses[i]);
         struct rg_conn *conn = pair.a, *tether;

@@ -126,7 +126,7 @@ static void test_part(const char *library_dir)
     CHECK_STATUS(rg_transport_connect("carrierpigeon://x", &plain, why, sizeof why, &conn),
                  RG_ERR_UNREACHABLE);
     CHECK(strstr(why, "there is no transport carrierpigeon") == why);
-    struct pair pair = pair_open("127.0.0.1:0", "", false);
+    struct pair pair = pair_open("127.0.0.1:0", "", RG_WAIT_AUTO);
     expect_good(pair.a, pair.b);
     pair_close(&pair);
 }

@@ -15,11 +15,11 @@ void test_begin(unsigned seconds)
 #endif
 }
 
-struct pair pair_open(const char *address, const char *filters, bool spin)
+struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait)
 {
     struct pair pair = {0};
-    const struct rg_transport_options connecting = {.filters = filters, .spin = spin};
-    const struct rg_transport_options listening = {.filters = "", .spin = spin};
+    const struct rg_transport_options connecting = {.filters = filters, .wait = wait};
+    const struct rg_transport_options listening = {.filters = "", .wait = wait};
     char why[128] = "";
     enum rg_status status = rg_transport_listen(address, &listening, why, sizeof why, &pair.listener);
     if (status == RG_OK)

@@ -47,7 +47,7 @@ struct pair {
 /** Registers the statically linked transports and ends the program if it takes longer than `seconds`. */
 void test_begin(unsigned seconds);
 /** Two connected ends through a listener at `address`; `filters` are those of the connecting end. */
-struct pair pair_open(const char *address, const char *filters, bool spin);
+struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait);
 /** Closes what is open. */
 void pair_close(struct pair *pair);
 

@@ -45,7 +45,7 @@ struct rdma_listener {
     struct rg_listener head;
     struct rdma_event_channel *events;
     struct rdma_cm_id *id;
-    bool spin;
+    enum rg_wait_mode wait;
     pthread_t thread;
     bool has_thread;
     int stop;  /* eventfd */
@@ -165,7 +165,7 @@ static struct rg_rdma_private make_private(bool two_sided)
 
 /* --- a connection's resources --- */
 
-static struct rg_rdma_conn *conn_create(bool spin, bool two_sided)
+static struct rg_rdma_conn *conn_create(enum rg_wait_mode wait, bool two_sided)
 {
     struct rg_rdma_conn *c = calloc(1, sizeof *c);
     if (!c)
@@ -175,7 +175,7 @@ static struct rg_rdma_conn *conn_create(bool spin, bool two_sided)
     for (int side = 0; side < RG_RDMA_SIDES; side++)
         c->kick[side] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->events = rdma_create_event_channel();
-    c->spin = spin;
+    c->wait = wait;
     c->two_sided = two_sided;
     c->polled = is_set("polled");
     c->checking = true;
@@ -433,7 +433,7 @@ static enum rg_status establish(struct rg_rdma_conn *c, struct sockaddr *to, int
 static enum rg_status connect_once(struct sockaddr *to, const struct rg_transport_options *options,
                                    bool two_sided, char *why, size_t why_size, struct rg_conn **out)
 {
-    struct rg_rdma_conn *c = conn_create(options->spin, two_sided);
+    struct rg_rdma_conn *c = conn_create(options->wait, two_sided);
     if (!c) {
         rg_explain(why, why_size, "no RDMA here: %s", strerror(errno));
         return RG_ERR_UNREACHABLE;
@@ -482,7 +482,7 @@ static enum rg_status answer_request(struct rdma_listener *l, struct rdma_cm_id 
         return RG_ERR_PROTOCOL;
     }
     bool two_sided = (le16toh(theirs->flags) & RG_RDMA_TWO_SIDED) != 0;
-    struct rg_rdma_conn *c = conn_create(l->spin, two_sided);
+    struct rg_rdma_conn *c = conn_create(l->wait, two_sided);
     if (!c) {
         rdma_reject(id, NULL, 0);
         rdma_destroy_id(id);
@@ -578,7 +578,7 @@ enum rg_status rg_rdma_listen(const struct rg_address *address, const struct rg_
     }
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
-    l->spin = options->spin;
+    l->wait = options->wait;
     l->stop = eventfd(0, EFD_CLOEXEC);
     l->ready = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     l->events = rdma_create_event_channel();

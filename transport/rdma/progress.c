@@ -452,7 +452,7 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
         }
         if (began == 0)
             began = now;
-        if (c->spin || now - began < SPIN_NS) {
+        if (c->wait == RG_WAIT_SPIN || (c->wait != RG_WAIT_BLOCK && now - began < SPIN_NS)) {
             pthread_mutex_unlock(&c->lock);
             relax();
             if (looks % 64 == 0)

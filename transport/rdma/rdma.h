@@ -62,7 +62,7 @@ struct rg_rdma_conn {
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
-    bool spin;
+    enum rg_wait_mode wait;
     bool two_sided; /* nothing but SEND and RECV works, or is wanted */
     bool polled;    /* completion events do not come */
     uint32_t inline_max;

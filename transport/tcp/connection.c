@@ -32,7 +32,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +44,7 @@ enum {
     BUFFER_SIZE = sizeof(struct rg_frame) + RG_MESSAGE_MAX + READ_AHEAD,
     SCRATCH_SIZE = 32768, /* for bulk data that no one wants */
     WINDOW_PARTS = 64,    /* parts given to one sendmsg */
-    SPINS_PER_CHECK = 64, /* polls between looks at the clock and at others */
+    SPINS_PER_CHECK = 64, /* polls between looks at the clock */
     DRAIN_READS = 64,     /* at a close */
 };
 
@@ -57,26 +56,17 @@ struct tcp_conn {
     ino_t inode;
     atomic_bool taken; /* it was closed or replaced */
     bool is_tcp;
-    bool spin;
     atomic_bool interrupted;
 
     enum rg_status send_failed; /* sender */
 
     enum rg_status recv_failed; /* receiver, with all that follows */
+    struct rg_wait wait;
     bool read_ahead;
     unsigned char *buffer; /* [start, end) is filled */
     size_t start, end;
     size_t held; /* bytes at start that belong to the message last returned */
 };
-
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ __volatile__("yield");
-#endif
-}
 
 static bool is_interrupted(struct tcp_conn *c)
 {
@@ -264,13 +254,10 @@ static enum rg_status wait_readable(struct tcp_conn *c, uint64_t deadline, unsig
 {
     if (is_interrupted(c))
         return RG_ERR_CLOSED;
-    if (c->spin) {
-        relax();
-        if (++*spins % SPINS_PER_CHECK == 0) {
-            sched_yield(); /* on a busy machine the one that is waited for may need this very core */
-            if (deadline != UINT64_MAX && rg_now_ns() >= deadline)
-                return RG_ERR_TIMEOUT;
-        }
+    if (c->wait.mode == RG_WAIT_SPIN) {
+        (void)rg_wait_look(&c->wait);
+        if (++*spins % SPINS_PER_CHECK == 0 && deadline != UINT64_MAX && rg_now_ns() >= deadline)
+            return RG_ERR_TIMEOUT;
         if (*spins % (1u << 24) == 0 && !rg_tcp_peer_alive(c->fd))
             return lost(c, ETIMEDOUT, "receive");
         return RG_OK;
@@ -286,19 +273,24 @@ static enum rg_status wait_readable(struct tcp_conn *c, uint64_t deadline, unsig
 
 /*
  * Receives 1 to `size` bytes by `deadline` (0: what is there; UINT64_MAX: whenever it comes). `all`: `size`
- * at once is what is wanted. RG_ERR_CLOSED with *got 0 is the end of the stream.
+ * at once is what is wanted. `message`: they begin a message, which may be long in coming. RG_ERR_CLOSED with *got 0 is
+ * the end of the stream.
  */
-static enum rg_status receive_some(struct tcp_conn *c, void *to, size_t size, bool all, uint64_t deadline,
-                                   size_t *got)
+static enum rg_status receive_some(struct tcp_conn *c, void *to, size_t size, bool all, bool message,
+                                   uint64_t deadline, size_t *got)
 {
     unsigned spins = 0;
-    bool may_sleep = deadline == UINT64_MAX && !c->spin;
-    int flags = may_sleep ? (all ? MSG_WAITALL : 0) : MSG_DONTWAIT;
+    const bool may_sleep = deadline == UINT64_MAX && c->wait.mode != RG_WAIT_SPIN;
+    bool look = message && may_sleep;
     for (;;) {
+        look = look && rg_wait_look(&c->wait);
         if (!is_ours(c))
             return RG_ERR_LOST;
+        const int flags = look || !may_sleep ? MSG_DONTWAIT : all ? MSG_WAITALL : 0;
         ssize_t n = recv(c->fd, to, size, flags);
         if (n > 0) {
+            if (message)
+                rg_wait_end(&c->wait);
             *got = (size_t)n;
             return RG_OK;
         }
@@ -312,7 +304,7 @@ static enum rg_status receive_some(struct tcp_conn *c, void *to, size_t size, bo
             return lost(c, errno, "receive");
         if (deadline == 0)
             return RG_ERR_TIMEOUT;
-        enum rg_status status = wait_readable(c, deadline, &spins);
+        enum rg_status status = look ? RG_OK : wait_readable(c, deadline, &spins);
         if (status != RG_OK)
             return status;
     }
@@ -338,7 +330,8 @@ static enum rg_status fill(struct tcp_conn *c, size_t need, uint64_t deadline)
         if (want > BUFFER_SIZE - c->end)
             want = BUFFER_SIZE - c->end;
         size_t got;
-        enum rg_status status = receive_some(c, c->buffer + c->end, want, want == missing, deadline, &got);
+        enum rg_status status = receive_some(c, c->buffer + c->end, want, want == missing, c->end == c->start,
+                                             deadline, &got);
         if (status == RG_ERR_CLOSED && c->end > c->start)
             return lost(c, 0, NULL); /* in the middle of a message */
         if (status != RG_OK)
@@ -399,7 +392,7 @@ static enum rg_status discard(struct tcp_conn *c, size_t size)
     while (size > 0) {
         size_t got;
         enum rg_status status =
-            receive_some(c, scratch, size < sizeof scratch ? size : sizeof scratch, true, UINT64_MAX, &got);
+            receive_some(c, scratch, size < sizeof scratch ? size : sizeof scratch, true, false, UINT64_MAX, &got);
         if (status != RG_OK)
             return status;
         size -= got;
@@ -421,7 +414,7 @@ static enum rg_status receive_bulk(struct tcp_conn *c, unsigned char *to, size_t
     }
     while (size > 0 && to && !fault) {
         size_t got;
-        enum rg_status status = receive_some(c, to, size, true, UINT64_MAX, &got);
+        enum rg_status status = receive_some(c, to, size, true, false, UINT64_MAX, &got);
         if (status == RG_ERR_FAULT) {
             fault = true;
             break;
@@ -510,7 +503,7 @@ enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *opt
         return RG_ERR_NO_MEMORY;
     }
     c->fd = fd;
-    c->spin = options->spin;
+    rg_wait_init(&c->wait, options->wait);
     c->is_tcp = rg_tcp_tune(fd);
     c->head.caps = RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_FD;
     strcpy(c->head.transport, c->is_tcp ? "tcp" : "unix");

@@ -29,7 +29,7 @@ struct tcp_listener {
     int fd;
     int wake_fd; /* eventfd: readable for ever once interrupted */
     atomic_bool interrupted;
-    bool spin;
+    enum rg_wait_mode wait;
     pid_t owner;
     char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* of a unix socket in the file system */
     dev_t path_dev;
@@ -176,7 +176,7 @@ enum rg_status rg_tcp_listen(const struct rg_address *address, const struct rg_t
         rg_explain(why, why_size, "out of memory");
         return RG_ERR_NO_MEMORY;
     }
-    l->spin = options->spin;
+    l->wait = options->wait;
     l->owner = getpid();
     l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bool is_unix = strcmp(address->scheme, "unix") == 0;
@@ -224,7 +224,7 @@ enum rg_status rg_tcp_accept(struct rg_listener *listener, int timeout_ms, struc
             return RG_ERR_CLOSED;
         int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd >= 0) {
-            const struct rg_transport_options options = {.spin = l->spin};
+            const struct rg_transport_options options = {.wait = l->wait};
             enum rg_status status = rg_tcp_conn_create(fd, &options, out);
             if (status != RG_OK)
                 close(fd);

@@ -1,0 +1,176 @@
+/* wait.c - see wait.h. */
+#include "common/wait.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LOOK_MOST_NS = 50000, /* longer waits are slept through: a few times what sleeping costs */
+    LOOK_LEAST_NS = 10000,
+    COUNT_MOST_NS = 4 * LOOK_MOST_NS, /* what a long wait counts as: some short ones make up for it */
+    GAP_NS = 30000,                   /* between two looks: somebody else had the processor */
+    CROWDED_WAITS = 64,
+    PAUSES = 8,           /* between two looks */
+    LOOKS_PER_YIELD = 64, /* of a wait that never sleeps */
+};
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* --- processors --- */
+
+/* Whole processors of "QUOTA PERIOD"; UINT_MAX for "max PERIOD" and what is no quota. */
+static unsigned read_quota(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return UINT_MAX;
+    long long quota = 0, period = 0;
+    const int n = fscanf(file, "%lld %lld", &quota, &period);
+    fclose(file);
+    if (n != 2 || quota <= 0 || period <= 0)
+        return UINT_MAX;
+    return quota / period < 1 ? 1 : (unsigned)(quota / period);
+}
+
+/* The same of cgroups' first version: -1 is none. */
+static unsigned read_old_quota(const char *folder)
+{
+    long long value[2] = {0, 0};
+    static const char *const names[2] = {"cfs_quota_us", "cfs_period_us"};
+    for (int i = 0; i < 2; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/cpu.%s", folder, names[i]);
+        FILE *file = fopen(path, "re");
+        if (!file)
+            return UINT_MAX;
+        const int n = fscanf(file, "%lld", &value[i]);
+        fclose(file);
+        if (n != 1 || value[i] <= 0)
+            return UINT_MAX;
+    }
+    return value[0] / value[1] < 1 ? 1 : (unsigned)(value[0] / value[1]);
+}
+
+unsigned rg_processors_of_cgroup(const char *root)
+{
+    char path[PATH_MAX], own[1024] = "";
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "re");
+    for (char line[1024]; file && fgets(line, sizeof line, file);)
+        if (strncmp(line, "0::/", 4) == 0)
+            snprintf(own, sizeof own, "%.*s", (int)strcspn(line + 3, "\n"), line + 3);
+    if (file)
+        fclose(file);
+    char folder[PATH_MAX / 2];
+    snprintf(folder, sizeof folder, "%s/sys/fs/cgroup/cpu", root);
+    unsigned least = read_old_quota(folder);
+    /* each folder on the way up may have a limit of its own */
+    for (char *end = own + strlen(own);; end = strrchr(own, '/')) {
+        if (!end)
+            break;
+        *end = '\0';
+        snprintf(path, sizeof path, "%s/sys/fs/cgroup%s/cpu.max", root, own);
+        const unsigned quota = read_quota(path);
+        least = quota < least ? quota : least;
+    }
+    return least;
+}
+
+unsigned rg_processors(void)
+{
+    cpu_set_t set;
+    unsigned n = 1;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        n = (unsigned)CPU_COUNT(&set);
+    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0) /* more than fit into the set */
+        n = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+    const unsigned quota = rg_processors_of_cgroup("");
+    return quota < n ? quota : n > 0 ? n : 1;
+}
+
+/* --- waiting --- */
+
+enum rg_status rg_wait_mode_parse(const char *text, enum rg_wait_mode *out)
+{
+    if (!text || !*text)
+        *out = RG_WAIT_DEFAULT;
+    else if (strcmp(text, "auto") == 0)
+        *out = RG_WAIT_AUTO;
+    else if (strcmp(text, "block") == 0)
+        *out = RG_WAIT_BLOCK;
+    else if (strcmp(text, "spin") == 0)
+        *out = RG_WAIT_SPIN;
+    else
+        return RG_ERR_INVALID;
+    return RG_OK;
+}
+
+void rg_wait_init(struct rg_wait *wait, enum rg_wait_mode mode)
+{
+    *wait = (struct rg_wait){.mode = mode};
+    if (mode == RG_WAIT_DEFAULT) {
+        const char *text = getenv("REMOTE_GPU_WAIT");
+        if (rg_wait_mode_parse(text, &wait->mode) != RG_OK)
+            rg_warn("REMOTE_GPU_WAIT is auto, block or spin, not '%s'", text);
+        if (wait->mode == RG_WAIT_DEFAULT)
+            wait->mode = RG_WAIT_AUTO;
+    }
+    wait->alone = wait->mode != RG_WAIT_BLOCK && rg_processors() < 2;
+}
+
+static bool spin_on(struct rg_wait *wait)
+{
+    relax();
+    if (wait->alone || ++wait->looks % LOOKS_PER_YIELD == 0)
+        sched_yield(); /* on a busy machine the one that is waited for may need this very processor */
+    return true;
+}
+
+bool rg_wait_look(struct rg_wait *wait)
+{
+    if (wait->mode != RG_WAIT_AUTO)
+        return wait->mode == RG_WAIT_SPIN && spin_on(wait);
+    if (wait->alone)
+        return false;
+    const uint64_t now = rg_now_ns();
+    if (!wait->began_ns) {
+        wait->began_ns = wait->looked_ns = now;
+        if (wait->crowded)
+            wait->crowded--;
+        return !wait->crowded && wait->typical_ns <= LOOK_MOST_NS;
+    }
+    if (now - wait->looked_ns > GAP_NS) {
+        wait->crowded = CROWDED_WAITS;
+        return false;
+    }
+    wait->looked_ns = now;
+    for (int i = 0; i < PAUSES; i++)
+        relax();
+    const uint64_t most = 2 * wait->typical_ns;
+    return now - wait->began_ns < (most < LOOK_LEAST_NS ? LOOK_LEAST_NS : most > LOOK_MOST_NS ? LOOK_MOST_NS : most);
+}
+
+void rg_wait_end(struct rg_wait *wait)
+{
+    if (!wait->began_ns)
+        return;
+    uint64_t took = rg_now_ns() - wait->began_ns;
+    if (took > COUNT_MOST_NS)
+        took = COUNT_MOST_NS;
+    wait->typical_ns = (3 * wait->typical_ns + took) / 4;
+    wait->began_ns = 0;
+}

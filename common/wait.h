@@ -1,0 +1,55 @@
+/*
+ * wait.h - how a thread waits for something that another processor brings: it looks for a while, then it sleeps.
+ *
+ * To look costs processor time, to sleep costs what going to sleep and being woken takes, which is most of a round trip
+ * in a rack. What is right depends on how long the wait will be, so `auto` goes by how long the last ones were: waits
+ * that are usually short are looked for, for about twice as long as they usually take; behind long ones a thread sleeps
+ * at once, so what is idle uses no processor. It never looks where it may use one processor alone (sched_setaffinity, a
+ * cgroup's quota), and stops for some waits when it finds that others wanted its processor meanwhile.
+ *
+ * Threads: a struct rg_wait is one thread's at a time.
+ */
+#ifndef RG_COMMON_WAIT_H
+#define RG_COMMON_WAIT_H
+
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RG_WAIT_CHOICES "auto|block|spin" /* of options */
+
+enum rg_wait_mode {
+    RG_WAIT_DEFAULT, /* what REMOTE_GPU_WAIT says, else auto */
+    RG_WAIT_AUTO,
+    RG_WAIT_BLOCK, /* sleep at once */
+    RG_WAIT_SPIN,  /* never sleep */
+};
+
+struct rg_wait {
+    enum rg_wait_mode mode; /* not RG_WAIT_DEFAULT */
+    bool alone;             /* one processor */
+    unsigned crowded;       /* so many waits more are slept through */
+    uint64_t typical_ns;    /* of the last waits; long ones count as a limited time */
+    uint64_t began_ns, looked_ns; /* of this one; 0: none */
+    unsigned looks;               /* of waits that never sleep */
+};
+
+/** Reads "auto", "block", "spin"; "" and NULL are RG_WAIT_DEFAULT. RG_ERR_INVALID. */
+RG_MUST_CHECK enum rg_status rg_wait_mode_parse(const char *text, enum rg_wait_mode *out);
+void rg_wait_init(struct rg_wait *wait, enum rg_wait_mode mode);
+
+/**
+ * Before each look at what is waited for: true: look; false: sleep. What follows the first call of a wait, until
+ * rg_wait_end, is that wait.
+ */
+bool rg_wait_look(struct rg_wait *wait);
+/** It has come. */
+void rg_wait_end(struct rg_wait *wait);
+
+/** Processors that this process may use at once: those of its affinity, or fewer by a cgroup's quota; at least 1. */
+unsigned rg_processors(void);
+/** The part of that which cgroups allow, below `root` ("" but for tests); UINT_MAX without a limit. */
+unsigned rg_processors_of_cgroup(const char *root);
+
+#endif

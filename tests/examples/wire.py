@@ -1,0 +1,115 @@
+"""Tests of what is on the wire, and when: a tap between client and server notes it."""
+
+import os
+import shutil
+import socket
+import sys
+import threading
+import time
+
+from trial import Failure, Server
+
+
+class Tap:
+    """Passes on what a server's clients say and what they are told, and notes when how many bytes came from clients."""
+
+    def __init__(self, address):
+        self.server = address.rsplit("/", 1)[-1].rsplit(":", 1)
+        self.seen = []  # (time.monotonic_ns(), bytes)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+
+    def __enter__(self):
+        threading.Thread(target=self.accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def accept(self):
+        """Each client gets a connection of its own to the server."""
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection((self.server[0], int(self.server[1])))
+            for end in client, server:
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self.forward, args=(client, server, True), daemon=True).start()
+            threading.Thread(target=self.forward, args=(server, client, False), daemon=True).start()
+
+    def forward(self, source, target, noted):
+        """One direction, until either end is gone."""
+        try:
+            while True:
+                data = source.recv(1 << 20)
+                if noted and data:
+                    self.seen.append((time.monotonic_ns(), len(data)))
+                if not data:
+                    break
+                target.sendall(data)
+        except OSError:
+            pass
+        for end in source, target:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def between(self, begin, end):
+        """Bytes from clients that came in between two times."""
+        return sum(size for when, size in self.seen if begin <= when <= end)
+
+
+# What the programs below begin with.
+PREAMBLE = """
+import ctypes, sys, threading, time
+cuda = ctypes.CDLL("libcuda.so.1")
+def must(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    assert result == 0, (name, result)
+must("cuInit", 0)
+context = ctypes.c_void_p()
+must("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+must("cuCtxSetCurrent", context)
+"""
+
+# Fills memory N times without waiting, then computes, and prints from when to when. A fill is a record of its own.
+COMPUTE = PREAMBLE + """
+n, seconds = int(sys.argv[1]), float(sys.argv[2])
+memory = ctypes.c_uint64()
+must("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(4096))
+for _ in range(3):
+    must("cuMemsetD8Async", memory, 1, ctypes.c_size_t(4096), None)
+    must("cuCtxSynchronize")
+    time.sleep(0.02)
+    begin = time.monotonic_ns()
+    for i in range(n):
+        must("cuMemsetD8Async", memory, i, ctypes.c_size_t(4096), None)
+    while time.monotonic_ns() - begin < seconds * 1e9:
+        pass
+    print(begin, time.monotonic_ns(), flush=True)
+must("cuCtxSynchronize")
+"""
+RECORD = 48  # bytes of a fill on the wire, at least
+
+
+def test_idle_wire(build):
+    """What a program has put into a stream is at the server while it computes: nothing waits for its next call."""
+    one = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
+    with Server(build, tcp=True) as server:
+        for before in [], one if shutil.which("taskset") else []:
+            for options in ({}, {"REMOTE_GPU_OPT": "-direct"}, {"REMOTE_GPU_WAIT": "block"}, {"REMOTE_GPU_WAIT": "spin"}):
+                for n in 1, 20:
+                    with Tap(server.address) as tap:
+                        command = [*before, sys.executable, "-c", COMPUTE, str(n), "0.5"]
+                        result = build.run_remote(command, tap.address, environment=options)
+                        if result.status != 0 or len(result.output.splitlines()) != 3:
+                            raise Failure("the program failed\n" + result.report() + server.log())
+                        for line in result.output.splitlines():
+                            begin, end = map(int, line.split())
+                            came = tap.between(begin, end)
+                            if came < n * RECORD:
+                                raise Failure("%d calls, %d bytes came while the program computed (%s %s)\n%s" % (
+                                    n, came, before, options, result.report()))
