@@ -14,7 +14,8 @@
 enum {
     LOOK_MOST_NS = 50000, /* longer waits are slept through: a few times what sleeping costs */
     LOOK_LEAST_NS = 10000,
-    COUNT_MOST_NS = 4 * LOOK_MOST_NS, /* what a long wait counts as: some short ones make up for it */
+    COUNT_MOST_NS = 2 * LOOK_MOST_NS, /* what a long wait counts as: some short ones make up for it */
+    TRY_OTHER = 32,                   /* one wait in so many does what was not the faster of the two */
     GAP_NS = 30000,                   /* between two looks: somebody else had the processor */
     CROWDED_WAITS = 64,
     PAUSES = 8,           /* between two looks */
@@ -140,6 +141,19 @@ static bool spin_on(struct rg_wait *wait)
     return true;
 }
 
+/* Whether a wait that begins should look before it sleeps. */
+static bool choose(struct rg_wait *wait)
+{
+    if (wait->crowded) {
+        wait->crowded--;
+        return false;
+    }
+    if (!wait->took_ns[0] || wait->took_ns[0] > LOOK_MOST_NS)
+        return false;
+    const bool faster = wait->took_ns[1] <= wait->took_ns[0];
+    return ++wait->turn % TRY_OTHER ? faster : !faster;
+}
+
 bool rg_wait_look(struct rg_wait *wait)
 {
     if (wait->mode != RG_WAIT_AUTO)
@@ -149,9 +163,7 @@ bool rg_wait_look(struct rg_wait *wait)
     const uint64_t now = rg_now_ns();
     if (!wait->began_ns) {
         wait->began_ns = wait->looked_ns = now;
-        if (wait->crowded)
-            wait->crowded--;
-        return !wait->crowded && wait->typical_ns <= LOOK_MOST_NS;
+        return wait->looks_first = choose(wait);
     }
     if (now - wait->looked_ns > GAP_NS) {
         wait->crowded = CROWDED_WAITS;
@@ -160,17 +172,19 @@ bool rg_wait_look(struct rg_wait *wait)
     wait->looked_ns = now;
     for (int i = 0; i < PAUSES; i++)
         relax();
-    const uint64_t most = 2 * wait->typical_ns;
-    return now - wait->began_ns < (most < LOOK_LEAST_NS ? LOOK_LEAST_NS : most > LOOK_MOST_NS ? LOOK_MOST_NS : most);
+    uint64_t most = 2 * wait->took_ns[0];
+    if (most < LOOK_LEAST_NS)
+        most = LOOK_LEAST_NS;
+    return now - wait->began_ns < (most < LOOK_MOST_NS ? most : LOOK_MOST_NS);
 }
 
 void rg_wait_end(struct rg_wait *wait)
 {
     if (!wait->began_ns)
         return;
-    uint64_t took = rg_now_ns() - wait->began_ns;
+    uint64_t took = rg_now_ns() - wait->began_ns, *last = &wait->took_ns[wait->looks_first];
     if (took > COUNT_MOST_NS)
         took = COUNT_MOST_NS;
-    wait->typical_ns = (3 * wait->typical_ns + took) / 4;
+    *last = *last ? (3 * *last + took) / 4 : took + 1;
     wait->began_ns = 0;
 }

@@ -2,10 +2,11 @@
  * wait.h - how a thread waits for something that another processor brings: it looks for a while, then it sleeps.
  *
  * To look costs processor time, to sleep costs what going to sleep and being woken takes, which is most of a round trip
- * in a rack. What is right depends on how long the wait will be, so `auto` goes by how long the last ones were: waits
- * that are usually short are looked for, for about twice as long as they usually take; behind long ones a thread sleeps
- * at once, so what is idle uses no processor. It never looks where it may use one processor alone (sched_setaffinity, a
- * cgroup's quota), and stops for some waits when it finds that others wanted its processor meanwhile.
+ * in a rack. What is better depends on how long waits are, and on where the other side runs: on the same processor, it
+ * gets to run only when this one sleeps. So `auto` goes by what the last waits took, those that looked and those that
+ * slept: it does what was faster, tries the other now and then, and sleeps where waits are long, so what is idle uses no
+ * processor. It never looks where it may use one processor alone (sched_setaffinity, a cgroup's quota, which looking
+ * would use up), and not for some waits when it finds that others wanted its processor meanwhile.
  *
  * Threads: a struct rg_wait is one thread's at a time.
  */
@@ -30,8 +31,10 @@ struct rg_wait {
     enum rg_wait_mode mode; /* not RG_WAIT_DEFAULT */
     bool alone;             /* one processor */
     unsigned crowded;       /* so many waits more are slept through */
-    uint64_t typical_ns;    /* of the last waits; long ones count as a limited time */
+    unsigned turn;          /* of trying the other */
+    uint64_t took_ns[2]; /* the last waits: [0] those that slept, [1] those that looked first; 0: none yet */
     uint64_t began_ns, looked_ns; /* of this one; 0: none */
+    bool looks_first;             /* this one */
     unsigned looks;               /* of waits that never sleep */
 };
 

@@ -11,17 +11,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One wait whose looks are all in vain until `took` has passed; how many looks there were before it slept. */
-static unsigned looks(struct rg_wait *wait, uint64_t took_ns)
+/* One wait; what is waited for comes so much later to one that looks, and to one that sleeps. Whether it looked. */
+static bool wait_once(struct rg_wait *wait, uint64_t look_ns, uint64_t sleep_ns)
 {
-    const uint64_t until = rg_now_ns() + took_ns;
-    unsigned n = 0;
-    while (rg_wait_look(wait) && rg_now_ns() < until)
-        n++;
+    const uint64_t began = rg_now_ns();
+    const bool looked = rg_wait_look(wait);
+    const uint64_t until = began + (looked ? look_ns : sleep_ns);
+    while (rg_now_ns() < until && (!looked || rg_wait_look(wait)))
+        ;
     while (rg_now_ns() < until)
-        usleep(1);
+        ;
     rg_wait_end(wait);
-    return n;
+    wait->crowded = 0; /* of the machine that this test runs on */
+    return looked;
+}
+
+static unsigned waits_that_look(unsigned n, uint64_t look_ns, uint64_t sleep_ns)
+{
+    struct rg_wait wait;
+    rg_wait_init(&wait, RG_WAIT_AUTO);
+    wait.alone = false;
+    unsigned looked = 0;
+    for (unsigned i = 0; i < n; i++)
+        looked += wait_once(&wait, look_ns, sleep_ns);
+    return looked;
 }
 
 Test(wait, modes)
@@ -52,51 +65,58 @@ Test(wait, block_never_looks_and_spin_never_sleeps)
 {
     struct rg_wait wait;
     rg_wait_init(&wait, RG_WAIT_BLOCK);
-    cr_assert_eq(looks(&wait, 0), 0);
+    for (int i = 0; i < 1000; i++)
+        cr_assert_not(rg_wait_look(&wait));
     rg_wait_init(&wait, RG_WAIT_SPIN);
     for (int i = 0; i < 1000; i++)
         cr_assert(rg_wait_look(&wait));
 }
 
-/* Long waits are slept through, and after some short ones the first look is made again. */
-Test(wait, long_waits_are_not_looked_for)
+Test(wait, does_what_was_faster)
+{
+    const unsigned looking = waits_that_look(2000, 4000, 20000),
+                   sleeping = waits_that_look(2000, 20000, 4000);
+    cr_assert(looking > 1200, "%u of 2000 looked where that was faster", looking);
+    cr_assert(sleeping < 800, "%u of 2000 looked where sleeping was faster", sleeping);
+}
+
+Test(wait, long_waits_are_slept_through)
+{
+    const unsigned looked = waits_that_look(200, 300000, 300000);
+    cr_assert(looked == 0, "%u of 200", looked);
+}
+
+/* Waits that become long are looked for a few times only. */
+Test(wait, idle_uses_no_processor)
 {
     struct rg_wait wait;
     rg_wait_init(&wait, RG_WAIT_AUTO);
     wait.alone = false;
-    cr_assert(rg_wait_look(&wait));
-    rg_wait_end(&wait);
-    for (int i = 0; i < 4; i++)
-        (void)looks(&wait, 2000000);
-    wait.crowded = 0;
-    cr_assert_not(rg_wait_look(&wait));
-    rg_wait_end(&wait);
-    bool again = false;
-    for (int i = 0; i < 100 && !again; i++) {
-        wait.crowded = 0;
-        again = rg_wait_look(&wait);
-        rg_wait_end(&wait);
-    }
-    cr_assert(again);
+    for (int i = 0; i < 500; i++)
+        (void)wait_once(&wait, 4000, 20000);
+    unsigned looked = 0;
+    for (int i = 0; i < 100; i++)
+        looked += wait_once(&wait, 1000000, 1000000);
+    cr_assert(looked < 12, "%u of 100", looked);
 }
 
 /* A look that comes long after the one before it: somebody else had the processor. */
 Test(wait, does_not_look_on_a_crowded_machine)
 {
-    struct rg_wait wait;
-    rg_wait_init(&wait, RG_WAIT_AUTO);
-    wait.alone = false;
+    struct rg_wait wait = {.mode = RG_WAIT_AUTO, .took_ns = {20000, 4000}};
     cr_assert(rg_wait_look(&wait));
     usleep(1000);
     cr_assert_not(rg_wait_look(&wait));
     rg_wait_end(&wait);
-    wait.typical_ns = 0;
-    cr_assert_not(rg_wait_look(&wait));
-    rg_wait_end(&wait);
     unsigned slept = 0;
-    for (wait.typical_ns = 0; !rg_wait_look(&wait) && slept < 1000; wait.typical_ns = 0, slept++)
+    for (; slept < 1000; slept++) {
+        wait.took_ns[0] = 20000, wait.took_ns[1] = 4000;
+        const bool looked = rg_wait_look(&wait);
         rg_wait_end(&wait);
-    cr_assert(slept > 0 && slept < 1000, "%u", slept);
+        if (looked)
+            break;
+    }
+    cr_assert(slept > 10 && slept < 1000, "%u", slept);
 }
 
 Test(wait, never_looks_on_one_processor)
