@@ -115,7 +115,7 @@ Test(filter, bad_chains)
         {"delay:oneway=", "filter delay: 'oneway=' is not an option (like key=value)"},
         {"delay:oneway=2", "filter delay: '2' is not a duration (like 2ms or 50us)"},
         {"delay:oneway=2h", "filter delay: oneway is more than a minute"},
-        {"delay:twoway=2ms", "filter delay: there is no option 'twoway' (oneway, bandwidth)"},
+        {"delay:twoway=2ms", "filter delay: there is no option 'twoway' (oneway, bandwidth, flow)"},
         {"fault:send_lost_at=x", "filter fault: 'x' is not an integer"},
         {"fault:nothing=1", "filter fault: there is no option 'nothing'"},
         {"fault;fault;fault;fault;fault", "more than 4 filters"},
