@@ -301,6 +301,17 @@ CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstr
 
 /* --- landings --------------------------------------------------------------------------------------------------------- */
 
+static void send_chunk(struct rg_late_item *item, size_t index)
+{
+    struct rg_notice message = {
+        .type = RG_NOTICE_LANDING,
+        .id = item->id,
+        .arg = {index * item->chunk, chunk_size(item, index), index + 1 == item->n_chunks},
+    };
+    (void)rg_worker_notice(item->worker, &message, NULL, 0, item->slots[index % SLOTS],
+                           chunk_size(item, index));
+}
+
 static void *landing_main(void *arg)
 {
     struct rg_worker *worker = arg;
@@ -313,13 +324,7 @@ static void *landing_main(void *arg)
         }
         const size_t index = item->sent;
         pthread_mutex_unlock(&worker->late_lock);
-        struct rg_notice message = {
-            .type = RG_NOTICE_LANDING,
-            .id = item->id,
-            .arg = {index * item->chunk, chunk_size(item, index), index + 1 == item->n_chunks},
-        };
-        (void)rg_worker_notice(worker, &message, NULL, 0, item->slots[index % SLOTS],
-                               chunk_size(item, index));
+        send_chunk(item, index);
         pthread_mutex_lock(&worker->late_lock);
         item->sent++;
         if (item->sent == item->posted) {
@@ -334,8 +339,24 @@ static void *landing_main(void *arg)
     return NULL;
 }
 
-/* Behind the copy of chunk `index`: it can be sent; the stream goes on while buffers are left, at the end when all of
- * it has been sent. */
+/* Leaves the chunk that was posted to the sending thread; the lock is held. */
+static void list_chunk(struct rg_late_item *item)
+{
+    struct rg_worker *worker = item->worker;
+    if (item->listed)
+        return;
+    item->listed = true;
+    item->next_send = NULL;
+    *worker->landing_last = item;
+    worker->landing_last = &item->next_send;
+    pthread_cond_signal(&worker->landing_wake);
+}
+
+/*
+ * Behind the copy of chunk `index`: it can be sent; the stream goes on while buffers are left, at the end when all of it
+ * has been sent. The last chunk, if all before it have left, is sent from here: the stream would wait for the sending
+ * thread to do it, and of a small result that is all there is.
+ */
 static void CUDA_CB landing_step(void *user)
 {
     struct step *step = user;
@@ -345,12 +366,13 @@ static void CUDA_CB landing_step(void *user)
     const size_t enough = last ? item->n_chunks : step->index + 2 > SLOTS ? step->index + 2 - SLOTS : 0;
     pthread_mutex_lock(&worker->late_lock);
     item->posted++;
-    if (!item->listed) {
-        item->listed = true;
-        item->next_send = NULL;
-        *worker->landing_last = item;
-        worker->landing_last = &item->next_send;
-        pthread_cond_signal(&worker->landing_wake);
+    if (last && item->sent == step->index && !rg_worker_over(worker)) {
+        pthread_mutex_unlock(&worker->late_lock);
+        send_chunk(item, step->index);
+        pthread_mutex_lock(&worker->late_lock);
+        item->sent++;
+    } else {
+        list_chunk(item);
     }
     while (item->sent < enough && !rg_worker_over(worker))
         pthread_cond_wait(&item->changed, &worker->late_lock);

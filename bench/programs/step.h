@@ -153,7 +153,7 @@ struct step_place {
     char *free_memory = nullptr;
     size_t free_bytes = 0;
 
-    enum : size_t { BLOCK = 1 << 20 };
+    enum : size_t { BLOCK = 128 << 10 };
 
     step_place(bool on_device, double kernel_us)
         : device(on_device), stream(nullptr), kernel_ns((unsigned long long)(kernel_us * 1000))
