@@ -16,6 +16,7 @@
 #include "client/owner.h"
 #include "client/profile/profile.h"
 #include "client/progress.h"
+#include "client/promise.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "client/stats.h"
@@ -417,28 +418,33 @@ static CUresult wait_for_reply(struct rg_call *call)
     return result;
 }
 
+/* Releases the lock behind a record that nobody waits for, and sees to it that the record is sent. */
+static void leave_in_batch(struct rg_session *session)
+{
+    struct rg_command *command = &session->command;
+    if (!rg_optimise[RG_OPT_BATCH]) {
+        pthread_mutex_unlock(&command->lock);
+        rg_command_flush(session);
+        return;
+    }
+    const bool idle = command->sender_sleeping;
+    pthread_mutex_unlock(&command->lock);
+    if (idle)
+        send_on_idle_wire(session);
+}
+
 /*
  * A call that is only posted returns nobody else's error, with and without the optimisation: its caller undoes what it
  * registered for a record that failed, and must not where the worker has taken it.
  */
 CUresult rg_call_post(struct rg_call *call)
 {
-    struct rg_session *session = call->session;
-    struct rg_command *command = &session->command;
     if (!rg_optimise[RG_OPT_ASYNC]) {
         CUresult status = wait_for_reply(call);
         rg_call_done(call);
         return status;
     }
-    if (!rg_optimise[RG_OPT_BATCH]) {
-        pthread_mutex_unlock(&command->lock);
-        rg_command_flush(session);
-        return CUDA_SUCCESS;
-    }
-    const bool idle = command->sender_sleeping;
-    pthread_mutex_unlock(&command->lock);
-    if (idle)
-        send_on_idle_wire(session);
+    leave_in_batch(call->session);
     return CUDA_SUCCESS;
 }
 
@@ -484,6 +490,15 @@ void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height
 
 CUresult rg_call_wait(struct rg_call *call)
 {
+    struct rg_promise *promise = rg_promise_takes(call->lane, call->op);
+    if (promise) {
+        const uint32_t token = rg_promise_prepare(promise, call->session);
+        memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
+        leave_in_batch(call->session);
+        call->reply = rg_reader_of(NULL, 0);
+        call->lane = NULL; /* there is nothing to release */
+        return CUDA_SUCCESS;
+    }
     CUresult result = wait_for_reply(call);
     return result == CUDA_SUCCESS ? rg_session_take_latched(call->session) : result;
 }

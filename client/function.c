@@ -103,6 +103,7 @@ bool rg_function_read(struct rg_reader *reply, struct rg_function *function, con
         .params = copy,
         .params_size = size,
         .max_dynamic_shared = info.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES],
+        .device = rg_device_current() >= 0 ? rg_device_current() : 0,
     };
     return true;
 }
@@ -194,7 +195,7 @@ CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
     return status;
 }
 
-/* Attributes never change but for those that an application may set. */
+/* Attributes never change but for those that an application may set: they are known until it sets one. */
 static bool is_constant(CUfunction_attribute attribute)
 {
     return attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -202,7 +203,8 @@ static bool is_constant(CUfunction_attribute attribute)
 
 static bool known_attribute(const struct rg_function *function, CUfunction_attribute attribute, int *pi)
 {
-    if (!rg_optimise[RG_OPT_SHADOW] || !is_constant(attribute) || !(function->info.known & 1u << attribute))
+    if (!rg_optimise[RG_OPT_SHADOW] || (unsigned)attribute >= RG_FUNCTION_ATTRIBUTES ||
+        !(function->info.known & 1u << attribute) || (!is_constant(attribute) && function->changed))
         return false;
     *pi = function->info.attributes[attribute];
     return true;
@@ -225,13 +227,40 @@ CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel ker
         return status;
     if (!rg_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    return known_attribute(function, attrib, pi) ? CUDA_SUCCESS
-                                                 : rg_op_cuKernelGetAttribute(pi, attrib, kernel, dev);
+    return dev == function->device && known_attribute(function, attrib, pi)
+               ? CUDA_SUCCESS
+               : rg_op_cuKernelGetAttribute(pi, attrib, kernel, dev);
+}
+
+/* The library that a function comes from, directly or by a module of it; NULL: it comes from none. */
+static struct rg_shadow *library_of(const struct rg_function *function)
+{
+    const struct rg_shadow *module = rg_handle_shadow(RG_KIND_MODULE, function->owner);
+    return rg_handle_shadow(RG_KIND_LIBRARY, module ? module->module.owner : function->owner);
+}
+
+/* Something of a function has been set, and with it of the kernel that it is of and of that one's other functions. */
+static void note_changed(struct rg_function *function)
+{
+    atomic_store(&function->changed, true);
+    rg_found_lock();
+    struct rg_shadow *library = library_of(function);
+    struct rg_function *kernel =
+        library ? rg_function_of((CUfunction)rg_found_by_name(library->library.kernels, function->name)) : NULL;
+    if (kernel)
+        atomic_store(&kernel->changed, true);
+    for (struct rg_found_function *made = kernel ? kernel->by_context : NULL; made; made = made->next) {
+        struct rg_function *other = rg_function_of((CUfunction)made->handle);
+        if (other)
+            atomic_store(&other->changed, true);
+    }
+    rg_found_unlock();
 }
 
 /* A kernel's limit holds for its functions too, which were made from it. */
 static void note_set(struct rg_function *function, CUfunction_attribute attribute, int value)
 {
+    note_changed(function);
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
         return;
     function->max_dynamic_shared = value;

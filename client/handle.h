@@ -63,17 +63,23 @@ struct rg_event {
 /* module, library and the functions found in them: client/module.c */
 struct rg_found_function;
 struct rg_spread;
+struct rg_known;
+struct rg_variable;
 
 struct rg_module {
     uint64_t context;
     uint64_t owner;                      /* the library, of cuLibraryGetModule; else 0 */
     struct rg_found_function *functions; /* found so far, by name */
     struct rg_found_function *textures, *surfaces; /* references found so far, by name */
+    struct rg_variable *variables;                 /* client/variable.h */
+    struct rg_known *known;                        /* of its image (client/known.h), or NULL */
 };
 
 struct rg_library {
     struct rg_found_function *kernels;
     struct rg_found_function *modules; /* by context */
+    struct rg_variable *variables;     /* client/variable.h */
+    struct rg_known *known;            /* of its image (client/known.h), or NULL */
     struct rg_spread *spread;          /* client/spread.h */
     _Atomic uint32_t servers;          /* that have it, a bit each */
 };
@@ -89,6 +95,8 @@ struct rg_function {
     struct rg_found_function *by_context; /* kernels: their functions */
     _Atomic uint32_t servers;             /* kernels: that have been asked for it */
     int max_dynamic_shared;               /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as set here */
+    CUdevice device;                      /* that the attributes are for */
+    atomic_bool changed;                  /* attributes that can be set may not be what `info` says any more */
 };
 
 /** Physical memory (client/vmm.c). */

@@ -30,50 +30,65 @@ static CUresult send_bytes(uint64_t id, uint64_t total, uint64_t offset, const v
     return status;
 }
 
-/* One container behind the others, and zeros up to where the next one may begin. */
-static CUresult send_part(uint64_t id, uint64_t total, uint64_t *offset, const void *data, uint64_t size)
+CUresult rg_image_view(const void *pointer, struct rg_image_view **out)
 {
     static const unsigned char zeros[16];
-    CUresult status = send_bytes(id, total, *offset, data, size);
-    if (status == CUDA_SUCCESS && ALIGNED(size) != size)
-        status = send_bytes(id, total, *offset + size, zeros, ALIGNED(size) - size);
-    *offset += ALIGNED(size);
-    return status;
-}
-
-/* A program with device code that is yet to be linked: its own container and those of the objects. */
-static CUresult send_parts(uint64_t id, const struct rg_cuda_image *image)
-{
-    unsigned long long offsets[PARTS_MAX];
-    struct rg_cuda_image part;
-    uint64_t total = ALIGNED(image->size);
-    unsigned n = 0;
-    for (; image->prelinked[n]; n++) {
-        if (n == PARTS_MAX || rg_cuda_image_identify(image->prelinked[n], &part) != RG_CUDA_IMAGE_CONTAINER)
-            return CUDA_ERROR_INVALID_IMAGE;
-        offsets[n] = total;
-        total += ALIGNED(part.size);
-    }
-    if (total > RG_IMAGE_MAX)
-        return CUDA_ERROR_INVALID_IMAGE;
-    uint64_t offset = 0;
-    CUresult status = send_part(id, total, &offset, image->data, image->size);
-    for (unsigned i = 0; i < n && status == CUDA_SUCCESS; i++) {
-        (void)rg_cuda_image_identify(image->prelinked[i], &part);
-        status = send_part(id, total, &offset, part.data, part.size);
-    }
-    return status == CUDA_SUCCESS ? rg_op_rgImageParts(id, n, offsets) : status;
-}
-
-CUresult rg_image_send(const void *pointer, uint64_t *id)
-{
-    struct rg_cuda_image image;
+    struct rg_cuda_image image, part;
     if (rg_cuda_image_identify(pointer, &image) == RG_CUDA_IMAGE_UNKNOWN || image.size > RG_IMAGE_MAX)
         return CUDA_ERROR_INVALID_IMAGE;
+    unsigned n = 0;
+    while (image.prelinked && image.prelinked[n])
+        if (n++ == PARTS_MAX)
+            return CUDA_ERROR_INVALID_IMAGE;
+    struct rg_image_view *view =
+        calloc(1, sizeof *view + (2 * n + 2) * sizeof *view->sections + n * sizeof *view->offsets);
+    if (!view)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    view->offsets = (unsigned long long *)(view->sections + 2 * n + 2);
+    for (unsigned i = 0; i <= n; i++) {
+        const void *container = i ? image.prelinked[i - 1] : NULL;
+        if (i && rg_cuda_image_identify(container, &part) != RG_CUDA_IMAGE_CONTAINER) {
+            free(view);
+            return CUDA_ERROR_INVALID_IMAGE;
+        }
+        const struct rg_cuda_image *at = i ? &part : &image;
+        if (i)
+            view->offsets[view->n_parts++] = view->size;
+        view->sections[view->n_sections++] = (struct rg_digest_part){at->data, at->size};
+        view->size += at->size;
+        if (n && ALIGNED(view->size) != view->size) {
+            view->sections[view->n_sections++] =
+                (struct rg_digest_part){zeros, ALIGNED(view->size) - view->size};
+            view->size = ALIGNED(view->size);
+        }
+        if (view->size > RG_IMAGE_MAX) {
+            free(view);
+            return CUDA_ERROR_INVALID_IMAGE;
+        }
+    }
+    *out = view;
+    return CUDA_SUCCESS;
+}
+
+const struct rg_digest *rg_image_digest(struct rg_image_view *view)
+{
+    if (!view->digested)
+        view->digest = rg_digest_of_bytes(view->sections, view->n_sections);
+    view->digested = true;
+    return &view->digest;
+}
+
+CUresult rg_image_send(struct rg_image_view *view, uint64_t *id)
+{
+    CUresult status = CUDA_SUCCESS;
+    uint64_t offset = 0;
     *id = atomic_fetch_add(&next_image, 1);
-    if (image.prelinked && image.prelinked[0])
-        return send_parts(*id, &image);
-    return send_bytes(*id, image.size, 0, image.data, image.size);
+    for (unsigned i = 0; i < view->n_sections && status == CUDA_SUCCESS; i++) {
+        status = send_bytes(*id, view->size, offset, view->sections[i].data, view->sections[i].size);
+        offset += view->sections[i].size;
+    }
+    return status == CUDA_SUCCESS && view->n_parts ? rg_op_rgImageParts(*id, view->n_parts, view->offsets)
+                                                   : status;
 }
 
 CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id)
@@ -82,34 +97,20 @@ CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id)
     return send_bytes(*id, size, 0, data, size);
 }
 
-CUresult rg_image_copy(const void *pointer, struct rg_image_copy **out)
+CUresult rg_image_copy(const struct rg_image_view *view, struct rg_image_copy **out)
 {
-    struct rg_cuda_image image, part;
-    if (rg_cuda_image_identify(pointer, &image) == RG_CUDA_IMAGE_UNKNOWN || image.size > RG_IMAGE_MAX)
-        return CUDA_ERROR_INVALID_IMAGE;
-    uint64_t total = image.size;
-    unsigned n = 0;
-    for (; image.prelinked && image.prelinked[n]; n++) {
-        if (n == PARTS_MAX || rg_cuda_image_identify(image.prelinked[n], &part) != RG_CUDA_IMAGE_CONTAINER)
-            return CUDA_ERROR_INVALID_IMAGE;
-        total = ALIGNED(total) + part.size;
-    }
-    total = n ? ALIGNED(total) : total;
-    struct rg_image_copy *copy =
-        total > RG_IMAGE_MAX ? NULL : calloc(1, sizeof *copy + n * sizeof *copy->offsets + total);
+    struct rg_image_copy *copy = calloc(1, sizeof *copy + view->n_parts * sizeof *copy->offsets + view->size);
     if (!copy)
-        return total > RG_IMAGE_MAX ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_OUT_OF_MEMORY;
-    copy->size = total;
-    copy->n_parts = n;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    copy->size = view->size;
+    copy->n_parts = view->n_parts;
     copy->offsets = (unsigned long long *)(copy + 1);
-    copy->data = (unsigned char *)(copy->offsets + n);
-    memcpy(copy->data, image.data, image.size);
-    uint64_t at = ALIGNED(image.size);
-    for (unsigned i = 0; i < n; i++) {
-        (void)rg_cuda_image_identify(image.prelinked[i], &part);
-        copy->offsets[i] = at;
-        memcpy(copy->data + at, part.data, part.size);
-        at += ALIGNED(part.size);
+    copy->data = (unsigned char *)(copy->offsets + view->n_parts);
+    memcpy(copy->offsets, view->offsets, view->n_parts * sizeof *copy->offsets);
+    uint64_t at = 0;
+    for (unsigned i = 0; i < view->n_sections; i++) {
+        memcpy(copy->data + at, view->sections[i].data, view->sections[i].size);
+        at += view->sections[i].size;
     }
     *out = copy;
     return CUDA_SUCCESS;

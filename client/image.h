@@ -2,6 +2,8 @@
 #ifndef RG_CLIENT_IMAGE_H
 #define RG_CLIENT_IMAGE_H
 
+#include "common/digest/digest.h"
+
 #include <cuda.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,8 +11,25 @@
 
 struct rg_call;
 
-/** Sends the image at `pointer` (as cuModuleLoadData takes it); *id names it on the worker. */
-CUresult rg_image_send(const void *pointer, uint64_t *id);
+/**
+ * An image in this process's memory as it is sent: containers one behind the other, each at a multiple of 16, with zeros
+ * in between. One allocation.
+ */
+struct rg_image_view {
+    uint64_t size;
+    unsigned n_parts; /* containers behind the first */
+    unsigned long long *offsets;
+    bool digested;
+    struct rg_digest digest;
+    unsigned n_sections;
+    struct rg_digest_part sections[];
+};
+/** Looks at the image at `pointer` (as cuModuleLoadData takes it); the caller frees the view. */
+CUresult rg_image_view(const void *pointer, struct rg_image_view **out);
+/** The digest of its bytes. */
+const struct rg_digest *rg_image_digest(struct rg_image_view *view);
+/** Sends an image; *id names it on the worker. */
+CUresult rg_image_send(struct rg_image_view *view, uint64_t *id);
 /** The same for `size` bytes of whatever a linker takes. */
 CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id);
 /** An image as it is sent: containers one behind the other, each at a multiple of 16. One allocation. */
@@ -20,8 +39,8 @@ struct rg_image_copy {
     unsigned long long *offsets;
     unsigned char *data;
 };
-/** Copies the image at `pointer` with all that belongs to it; the caller frees it. */
-CUresult rg_image_copy(const void *pointer, struct rg_image_copy **out);
+/** Copies an image with all that belongs to it; the caller frees it. */
+CUresult rg_image_copy(const struct rg_image_view *view, struct rg_image_copy **out);
 CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t *id);
 /** Reads a file into memory that the caller frees; a NUL is added behind its *size bytes, so that PTX text ends. */
 CUresult rg_image_read_file(const char *path, void **out, size_t *size);

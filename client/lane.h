@@ -36,6 +36,8 @@ struct rg_waiter {
     size_t bulk_pitch, bulk_width, bulk_height;
 };
 
+struct rg_promise;
+
 struct rg_lane {
     uint32_t number; /* index in the table of lanes */
     uint32_t generation;
@@ -51,6 +53,7 @@ struct rg_lane {
     struct rg_waiter waiter;
     struct rg_stream_progress own; /* of its per-thread default stream in context `own_context` */
     uint64_t own_context;
+    struct rg_promise *promise; /* the next answer is not waited for (client/promise.h); NULL */
 };
 
 /** The calling thread's lane, made on first use; NULL if there are too many or memory ran out. */

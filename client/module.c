@@ -2,17 +2,19 @@
  * module.c - modules and libraries: loading, and finding what is in them. What has been found is remembered, so a
  * second look-up asks nobody.
  */
-#include "client/address_map.h"
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
 #include "client/function.h"
 #include "client/handle.h"
 #include "client/image.h"
+#include "client/known.h"
 #include "client/lane.h"
 #include "client/managed.h"
 #include "client/owner.h"
+#include "client/promise.h"
 #include "client/spread.h"
+#include "client/variable.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -28,6 +30,71 @@ static size_t log_size(size_t size)
 
 /* --- loading ---------------------------------------------------------------------------------------------- */
 
+/* The answer of a load that was known to succeed. */
+static void load_arrived(struct rg_promise *promise, CUresult result, struct rg_reader reply)
+{
+    (void)reply;
+    if (result == CUDA_SUCCESS)
+        return;
+    rg_known_drop((struct rg_known *)(uintptr_t)promise->user[0]);
+    rg_session_async_error(promise->session, result, promise->op);
+}
+
+/* Whether a load need not be waited for: then its answer is asked for promise. */
+static struct rg_promise *load_ahead(struct rg_known *known, const struct rg_jit *jit, enum rg_op op)
+{
+    if (!known || !rg_known_loads(known) || jit->info_size || jit->error_size)
+        return NULL;
+    struct rg_promise *promise = rg_promise_begin(op, load_arrived);
+    if (promise)
+        promise->user[0] = (uintptr_t)known;
+    return promise;
+}
+
+/* After the load's record, with its status: reads the answer, unless it was asked for promise. */
+static CUresult load_end(struct rg_promise *promise, struct rg_known *known, struct rg_jit *jit,
+                         struct rg_call *reply, CUresult status)
+{
+    if (promise) {
+        status = rg_promise_end(promise, status);
+        if (status == CUDA_SUCCESS)
+            rg_promise_release(promise);
+        return status;
+    }
+    rg_jit_answer(jit, reply);
+    rg_call_done(reply);
+    if (status == CUDA_SUCCESS && known)
+        rg_known_note_load(known);
+    return status;
+}
+
+static CUresult load_view(CUmodule *module, struct rg_image_view *view, struct rg_jit *jit)
+{
+    uint64_t id;
+    struct rg_known *known = rg_known_of(RG_KIND_MODULE, view, jit);
+    CUresult status = rg_image_send(view, &id);
+    if (status != CUDA_SUCCESS)
+        return status;
+    CUmodule handle = (CUmodule)rg_handle_create(RG_KIND_MODULE);
+    if (!handle)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, (uint64_t)handle)->module;
+    made->context = rg_context_current();
+    made->known = known;
+    struct rg_call reply;
+    struct rg_promise *promise = load_ahead(known, jit, RG_OP_rgModuleLoad);
+    status = rg_op_rgModuleLoad(&handle, id, jit->count, jit->options, jit->values, log_size(jit->info_size),
+                                log_size(jit->error_size), &reply);
+    status = load_end(promise, known, jit, &reply, status);
+    if (status == CUDA_SUCCESS) {
+        rg_variables_ask(RG_KIND_MODULE, (uint64_t)handle, known);
+        *module = handle;
+    } else {
+        rg_handle_delete(RG_KIND_MODULE, (uint64_t)handle);
+    }
+    return status;
+}
+
 static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
                             void **values)
 {
@@ -37,25 +104,14 @@ static CUresult load_module(CUmodule *module, const void *image, unsigned count,
     if (!module || !image)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_jit jit;
-    uint64_t id;
+    struct rg_image_view *view;
     status = rg_jit_read(&jit, count, options, values);
     if (status == CUDA_SUCCESS)
-        status = rg_image_send(image, &id);
+        status = rg_image_view(image, &view);
     if (status != CUDA_SUCCESS)
         return status;
-    CUmodule handle = (CUmodule)rg_handle_create(RG_KIND_MODULE);
-    if (!handle)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    rg_handle_shadow(RG_KIND_MODULE, (uint64_t)handle)->module.context = rg_context_current();
-    struct rg_call reply;
-    status = rg_op_rgModuleLoad(&handle, id, jit.count, jit.options, jit.values, log_size(jit.info_size),
-                                log_size(jit.error_size), &reply);
-    rg_jit_answer(&jit, &reply);
-    rg_call_done(&reply);
-    if (status == CUDA_SUCCESS)
-        *module = handle;
-    else
-        rg_handle_delete(RG_KIND_MODULE, (uint64_t)handle);
+    status = load_view(module, view, &jit);
+    free(view);
     return status;
 }
 
@@ -99,6 +155,7 @@ static void forget_found(struct rg_shadow *shadow)
     rg_found_free(&shadow->module.functions, RG_KIND_FUNCTION);
     rg_found_free(&shadow->module.textures, RG_KIND_TEXREF);
     rg_found_free(&shadow->module.surfaces, RG_KIND_SURFREF);
+    rg_variables_drop(&shadow->module.variables, 0);
     rg_found_unlock();
 }
 
@@ -117,23 +174,44 @@ CUresult cuModuleUnload(CUmodule hmod)
     return status;
 }
 
-void rg_modules_context_ended(uint64_t context)
+/* Calls `each` with every handle of the kind. */
+static void for_all(enum rg_kind kind, void (*each)(uint64_t handle, uint64_t context), uint64_t context)
 {
     enum { AT_ONCE = 256 };
-    uint64_t modules[AT_ONCE];
+    uint64_t handles[AT_ONCE];
     for (uint64_t after = 0;;) {
-        const size_t n = rg_handle_list(RG_KIND_MODULE, after, modules, AT_ONCE);
-        for (size_t i = 0; i < n; i++) {
-            struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, modules[i]);
-            if (!shadow || shadow->module.context != context || shadow->module.owner)
-                continue;
-            forget_found(shadow);
-            rg_handle_delete(RG_KIND_MODULE, modules[i]);
-        }
+        const size_t n = rg_handle_list(kind, after, handles, AT_ONCE);
+        for (size_t i = 0; i < n; i++)
+            each(handles[i], context);
         if (n < AT_ONCE)
             return;
-        after = modules[n - 1];
+        after = handles[n - 1];
     }
+}
+
+static void end_module(uint64_t module, uint64_t context)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, module);
+    if (!shadow || shadow->module.context != context || shadow->module.owner)
+        return;
+    forget_found(shadow);
+    rg_handle_delete(RG_KIND_MODULE, module);
+}
+
+static void end_library_in(uint64_t library, uint64_t context)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, library);
+    if (!shadow)
+        return;
+    rg_found_lock();
+    rg_variables_drop(&shadow->library.variables, context);
+    rg_found_unlock();
+}
+
+void rg_modules_context_ended(uint64_t context)
+{
+    for_all(RG_KIND_MODULE, end_module, context);
+    for_all(RG_KIND_LIBRARY, end_library_in, context);
 }
 
 /* Options of libraries: only the one that promises to keep the image means nothing here, since it is copied. */
@@ -143,6 +221,37 @@ static CUresult read_library_options(unsigned count, const CUlibraryOption *opti
         if (options[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
             return rg_unsupported("cuLibraryLoadData with CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE");
     return CUDA_SUCCESS;
+}
+
+static CUresult load_library_view(CUlibrary *library, struct rg_image_view *view, struct rg_jit *jit)
+{
+    uint64_t id;
+    struct rg_known *known = rg_known_of(RG_KIND_LIBRARY, view, jit);
+    CUresult status = rg_image_send(view, &id);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_image_copy *copy;
+    status = rg_spread_keep(view, &copy);
+    CUlibrary handle = (CUlibrary)(status == CUDA_SUCCESS ? rg_handle_create(RG_KIND_LIBRARY) : 0);
+    if (!handle) {
+        free(copy);
+        return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
+    }
+    rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)handle)->library.known = known;
+    struct rg_call reply;
+    struct rg_promise *promise = load_ahead(known, jit, RG_OP_rgLibraryLoad);
+    status = rg_op_rgLibraryLoad(&handle, id, jit->count, jit->options, jit->values, 0, NULL, NULL,
+                                 log_size(jit->info_size), log_size(jit->error_size), &reply);
+    status = load_end(promise, known, jit, &reply, status);
+    if (status == CUDA_SUCCESS) {
+        rg_spread_note((uint64_t)handle, copy, jit);
+        rg_variables_ask(RG_KIND_LIBRARY, (uint64_t)handle, known);
+        *library = handle;
+    } else {
+        free(copy);
+        rg_handle_delete(RG_KIND_LIBRARY, (uint64_t)handle);
+    }
+    return status;
 }
 
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
@@ -157,33 +266,16 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     if (!library || !code || (numLibraryOptions && !libraryOptions))
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_jit jit;
-    uint64_t id;
+    struct rg_image_view *view;
     status = rg_jit_read(&jit, numJitOptions, jitOptions, jitOptionsValues);
     if (status == CUDA_SUCCESS)
         status = read_library_options(numLibraryOptions, libraryOptions);
     if (status == CUDA_SUCCESS)
-        status = rg_image_send(code, &id);
+        status = rg_image_view(code, &view);
     if (status != CUDA_SUCCESS)
         return status;
-    struct rg_image_copy *copy;
-    status = rg_spread_keep(code, &copy);
-    CUlibrary handle = (CUlibrary)(status == CUDA_SUCCESS ? rg_handle_create(RG_KIND_LIBRARY) : 0);
-    if (!handle) {
-        free(copy);
-        return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
-    }
-    struct rg_call reply;
-    status = rg_op_rgLibraryLoad(&handle, id, jit.count, jit.options, jit.values, 0, NULL, NULL,
-                                 log_size(jit.info_size), log_size(jit.error_size), &reply);
-    rg_jit_answer(&jit, &reply);
-    rg_call_done(&reply);
-    if (status == CUDA_SUCCESS) {
-        rg_spread_note((uint64_t)handle, copy, &jit);
-        *library = handle;
-    } else {
-        free(copy);
-        rg_handle_delete(RG_KIND_LIBRARY, (uint64_t)handle);
-    }
+    status = load_library_view(library, view, &jit);
+    free(view);
     return status;
 }
 
@@ -226,6 +318,7 @@ CUresult cuLibraryUnload(CUlibrary library)
     }
     rg_found_free(&shadow->library.kernels, RG_KIND_KERNEL);
     rg_found_free(&shadow->library.modules, RG_KIND_MODULE);
+    rg_variables_drop(&shadow->library.variables, 0);
     rg_found_unlock();
     rg_handle_delete(RG_KIND_LIBRARY, (uint64_t)library);
     return status;
@@ -233,28 +326,71 @@ CUresult cuLibraryUnload(CUlibrary library)
 
 /* --- functions and kernels -------------------------------------------------------------------------------- */
 
-/* Ends a look-up whose answer describes the function: keeps it under `handle`, adds it to the list. */
-static CUresult keep(enum rg_kind kind, uint64_t handle, struct rg_call *reply, CUresult status,
-                     const char *name, uint64_t owner, struct rg_found_function **list)
+/* The answer of a look-up that was known: the call has returned what it will say. */
+static void function_arrived(struct rg_promise *promise, CUresult result, struct rg_reader reply)
 {
-    if (status == CUDA_SUCCESS) {
-        struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
-        if (!rg_function_read(&reply->reply, &shadow->function, name, owner))
-            status = reply->reply.bad ? rg_call_outputs_read(reply) : CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_known *known = (struct rg_known *)(uintptr_t)promise->user[0];
+    const struct rg_known_function *function = (const struct rg_known_function *)(uintptr_t)promise->user[1];
+    if (result != CUDA_SUCCESS) {
+        rg_known_drop(known);
+        rg_session_async_error(promise->session, result, promise->op);
+        return;
     }
-    rg_call_done(reply);
-    if (status == CUDA_SUCCESS) {
-        rg_found_lock();
-        (void)rg_found_add(list, name, 0, handle); /* without memory it is merely asked for again */
-        rg_found_unlock();
-    } else {
-        rg_handle_delete(kind, handle);
-    }
-    return status;
+    const size_t head = sizeof(struct rg_function_info);
+    if (promise->op == RG_OP_rgKernelTakeFunction ||
+        (rg_left(&reply) == function->size && !memcmp(reply.at, function->answer, function->size)))
+        return;
+    rg_known_drop(known);
+    if (rg_left(&reply) == function->size && function->size >= head &&
+        memcmp(reply.at + head, function->answer + head, function->size - head) == 0)
+        return; /* other attributes: of no consequence for what was launched */
+    rg_session_end(
+        promise->session, CUDA_ERROR_DEVICE_UNAVAILABLE,
+        "kernel %s on %s has other parameters than were kept from an earlier session; what was kept is "
+        "dropped, start the program again",
+        function->name, promise->session->server);
+}
+
+/* Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for. */
+static struct rg_promise *look_up_ahead(struct rg_known *known, enum rg_op op, const char *name,
+                                        struct rg_reader *answer)
+{
+    const struct rg_known_function *function =
+        known && rg_known_here(known) ? rg_known_function(known, name) : NULL;
+    if (!function || (op == RG_OP_rgKernelTakeFunction && !function->taken))
+        return NULL;
+    struct rg_promise *promise = rg_promise_begin(op, function_arrived);
+    if (!promise)
+        return NULL;
+    promise->user[0] = (uintptr_t)known;
+    promise->user[1] = (uintptr_t)function;
+    *answer = rg_reader_of(function->answer, function->size);
+    return promise;
+}
+
+/* Ends a look-up whose answer describes the function: keeps it under `handle`, adds it to the list. */
+static CUresult keep(enum rg_kind kind, uint64_t handle, struct rg_reader *answer, const char *name,
+                     uint64_t owner, struct rg_found_function **list)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
+    if (!rg_function_read(answer, &shadow->function, name, owner))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_found_lock();
+    (void)rg_found_add(list, name, 0, handle); /* without memory it is merely asked for again */
+    rg_found_unlock();
+    return CUDA_SUCCESS;
+}
+
+static CUresult ask_by_name(enum rg_kind kind, uint64_t handle, uint64_t owner, const char *name,
+                            struct rg_call *reply)
+{
+    return kind == RG_KIND_FUNCTION
+               ? rg_op_rgModuleGetFunction(&(CUfunction){(CUfunction)handle}, (CUmodule)owner, name, reply)
+               : rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)handle}, (CUlibrary)owner, name, reply);
 }
 
 /* A function of a module or kernel of a library by name: known, or asked for and kept. */
-static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name,
+static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name, struct rg_known *known,
                              struct rg_found_function **list, uint64_t *out)
 {
     rg_found_lock();
@@ -268,13 +404,30 @@ static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name
     if (!handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
-    CUresult status =
-        kind == RG_KIND_FUNCTION
-            ? rg_op_rgModuleGetFunction(&(CUfunction){(CUfunction)handle}, (CUmodule)owner, name, &reply)
-            : rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)handle}, (CUlibrary)owner, name, &reply);
-    status = keep(kind, handle, &reply, status, name, owner, list);
+    struct rg_reader answer;
+    struct rg_promise *promise =
+        look_up_ahead(known, kind == RG_KIND_FUNCTION ? RG_OP_rgModuleGetFunction : RG_OP_rgLibraryGetKernel,
+                      name, &answer);
+    CUresult status = rg_promise_end(promise, ask_by_name(kind, handle, owner, name, &reply));
+    if (status == CUDA_SUCCESS) {
+        if (!promise)
+            answer = reply.reply;
+        const unsigned char *begins = answer.at;
+        status = keep(kind, handle, &answer, name, owner, list);
+        if (status != CUDA_SUCCESS && !promise && answer.bad) {
+            reply.reply.bad = true;
+            status = rg_call_outputs_read(&reply);
+        }
+        if (status == CUDA_SUCCESS && !promise && known && rg_known_here(known))
+            rg_known_note_function(known, name, begins, (size_t)(answer.at - begins));
+        rg_promise_release(promise);
+    }
+    if (!promise)
+        rg_call_done(&reply);
     if (status == CUDA_SUCCESS)
         *out = handle;
+    else
+        rg_handle_delete(kind, handle);
     return status;
 }
 
@@ -286,8 +439,8 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
     if (!hfunc || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
-    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, &shadow->module.functions,
-                                 (uint64_t *)hfunc)
+    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, shadow->module.known,
+                                 &shadow->module.functions, (uint64_t *)hfunc)
                   : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -299,9 +452,80 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
     if (!pKernel || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
-    return shadow ? find_by_name(RG_KIND_KERNEL, (uint64_t)library, name, &shadow->library.kernels,
-                                 (uint64_t *)pKernel)
+    return shadow ? find_by_name(RG_KIND_KERNEL, (uint64_t)library, name, shadow->library.known,
+                                 &shadow->library.kernels, (uint64_t *)pKernel)
                   : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static void keep_function(struct rg_function *kernel, uint64_t context, uint64_t handle)
+{
+    rg_found_lock();
+    (void)rg_found_add(&kernel->by_context, NULL, context, handle);
+    rg_found_unlock();
+}
+
+/*
+ * The function of a kernel that is known to have one in a context. NOT_FOUND: ask. So it is where the library's module was
+ * asked for, by which the application may know the function already.
+ */
+static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_function *of,
+                                    uint64_t context)
+{
+    struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
+    if (!library || !library->library.known || rg_found_by_key(library->library.modules, context))
+        return CUDA_ERROR_NOT_FOUND;
+    CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
+    if (!function)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    struct rg_reader answer;
+    struct rg_promise *promise =
+        look_up_ahead(library->library.known, RG_OP_rgKernelTakeFunction, of->name, &answer);
+    CUresult status = CUDA_ERROR_NOT_FOUND;
+    if (promise)
+        status = rg_promise_end(promise, rg_op_rgKernelTakeFunction(&function, kernel, &reply));
+    if (promise && status == CUDA_SUCCESS) {
+        struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function)->function;
+        if (!rg_function_read(&answer, made, of->name, of->owner))
+            status = CUDA_ERROR_OUT_OF_MEMORY;
+        made->max_dynamic_shared = of->max_dynamic_shared;
+        atomic_store(&made->changed, of->changed);
+        rg_promise_release(promise);
+    }
+    if (status == CUDA_SUCCESS) {
+        keep_function(of, context, (uint64_t)function);
+        *out = function;
+    } else {
+        rg_handle_delete(RG_KIND_FUNCTION, (uint64_t)function);
+    }
+    return status;
+}
+
+static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_function *of, uint64_t context)
+{
+    CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
+    if (!function)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    CUresult status = rg_op_rgKernelGetFunction(&function, kernel, &reply);
+    uint64_t actual = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
+    status = rg_handle_found(RG_KIND_FUNCTION, (uint64_t)function, actual, status);
+    if (status == CUDA_SUCCESS) {
+        struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, actual)->function;
+        if (made->name == NULL && !rg_function_read(&reply.reply, made, of->name, of->owner))
+            status = reply.reply.bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_OUT_OF_MEMORY;
+        made->max_dynamic_shared = of->max_dynamic_shared;
+        atomic_store(&made->changed, of->changed);
+    }
+    rg_call_done(&reply);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
+    if (library && library->library.known && rg_known_here(library->library.known))
+        rg_known_note_taken(library->library.known, of->name);
+    keep_function(of, context, actual);
+    *out = (CUfunction)actual;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
@@ -322,29 +546,9 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
         *pFunc = (CUfunction)known;
         return CUDA_SUCCESS;
     }
-    CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
-    if (!function)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    struct rg_call reply;
-    status = rg_op_rgKernelGetFunction(&function, kernel, &reply);
-    uint64_t actual = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
-    status = rg_handle_found(RG_KIND_FUNCTION, (uint64_t)function, actual, status);
-    if (status == CUDA_SUCCESS) {
-        struct rg_shadow *made = rg_handle_shadow(RG_KIND_FUNCTION, actual);
-        const int limit = shadow->function.max_dynamic_shared;
-        if (made->function.name == NULL &&
-            !rg_function_read(&reply.reply, &made->function, shadow->function.name, shadow->function.owner))
-            status = reply.reply.bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_OUT_OF_MEMORY;
-        made->function.max_dynamic_shared = limit;
-    }
-    rg_call_done(&reply);
-    if (status == CUDA_SUCCESS) {
-        rg_found_lock();
-        (void)rg_found_add(&shadow->function.by_context, NULL, context, actual);
-        rg_found_unlock();
-        *pFunc = (CUfunction)actual;
-    }
-    return status;
+    status = take_known_function(pFunc, kernel, &shadow->function, context);
+    return status == CUDA_ERROR_NOT_FOUND ? ask_for_function(pFunc, kernel, &shadow->function, context)
+                                          : status;
 }
 
 CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
@@ -459,93 +663,6 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, C
         return CUDA_ERROR_INVALID_VALUE;
     return enumerate(RG_KIND_KERNEL, (uint64_t)lib, &shadow->library.kernels, (uint64_t *)kernels,
                      numKernels);
-}
-
-/* --- variables -------------------------------------------------------------------------------------------- */
-
-/* What the worker says of a variable. */
-struct variable {
-    CUdeviceptr address;
-    size_t bytes;
-    CUdeviceptr start; /* the managed memory that it is part of */
-    size_t size;       /* 0: none */
-};
-
-/* A variable's memory is the context's: known from here on, so that copies to it are told from host memory. */
-static CUresult note_variable(uint64_t owner, const struct variable *variable)
-{
-    struct rg_range range = {.start = variable->address,
-                             .size = variable->bytes,
-                             .kind = variable->size ? RG_RANGE_MANAGED : RG_RANGE_GLOBAL,
-                             .context = rg_context_current(),
-                             .device = rg_device_current()};
-    if (variable->size) {
-        CUresult status = rg_managed_variables(owner, variable->start, variable->size);
-        return status == CUDA_SUCCESS && !rg_map_add(&range) ? CUDA_ERROR_OUT_OF_MEMORY : status;
-    }
-    if (variable->bytes && rg_map_reserve(rg_session_current()->number, variable->address, variable->bytes))
-        (void)rg_map_add(&range);
-    return CUDA_SUCCESS;
-}
-
-/* A variable of a module or library by name. */
-static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *name, bool managed,
-                              CUdeviceptr *dptr, size_t *bytes)
-{
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!name || (!dptr && !bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!rg_handle_known(kind, owner))
-        return CUDA_ERROR_INVALID_HANDLE;
-    struct variable v = {0};
-    status = kind == RG_KIND_MODULE
-                 ? rg_op_rgModuleVariable((CUmodule)owner, name, &v.address, &v.bytes, &v.start, &v.size)
-                 : rg_op_rgLibraryVariable((CUlibrary)owner, name, managed, &v.address, &v.bytes, &v.start,
-                                           &v.size);
-    if (status == CUDA_SUCCESS)
-        status = note_variable(owner, &v);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (dptr)
-        *dptr = v.address;
-    if (bytes)
-        *bytes = v.bytes;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
-{
-    return find_variable(RG_KIND_MODULE, (uint64_t)hmod, name, false, dptr, bytes);
-}
-
-CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
-{
-    return find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, false, dptr, bytes);
-}
-
-/* Without a context, managed variables are those of the first device's primary one, which is kept. */
-CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
-{
-    if (rg_context_current() || rg_call_allowed(0) != CUDA_SUCCESS)
-        return find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, true, dptr, bytes);
-    CUcontext primary;
-    unsigned flags;
-    int active = 0;
-    CUresult status = cuDevicePrimaryCtxGetState(0, &flags, &active);
-    if (status == CUDA_SUCCESS)
-        status = cuDevicePrimaryCtxRetain(&primary, 0);
-    struct rg_lane *lane = rg_lane_current();
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!lane || !rg_lane_push_context(lane, (uint64_t)primary))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    status = find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, true, dptr, bytes);
-    lane->n_contexts--;
-    if (active)
-        (void)cuDevicePrimaryCtxRelease_v2(0);
-    return status;
 }
 
 /* Functions that host and device may both call by one address: there is no such address on two machines. */

@@ -15,6 +15,7 @@ static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_LATE] = "late",
     [RG_OPT_PUSH] = "push",
     [RG_OPT_AHEAD] = "ahead",
+    [RG_OPT_KNOWN] = "known",
 };
 
 /* Switches what `name` (of `length` bytes) says; false if nothing is called so. */
@@ -40,7 +41,7 @@ void rg_optimisations_read(void)
         size_t length = strcspn(at, ",");
         if (length && !set(at, length, on))
             rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: all, async, batch, shadow, "
-                    "direct, late, push, ahead)",
+                    "direct, late, push, ahead, known)",
                     (int)length, at);
         at += length;
         at += *at == ',';

@@ -15,6 +15,7 @@ enum rg_optimisation {
     RG_OPT_LATE,   /* asynchronous copies to pinned memory land later; off: they wait for their data */
     RG_OPT_PUSH,   /* what is done is known from what the worker has said; off: each question asks it */
     RG_OPT_AHEAD,  /* memory is allocated before it is asked for */
+    RG_OPT_KNOWN,  /* what a load of the same image has answered before is used without waiting (client/known.h) */
     RG_OPT_COUNT
 };
 

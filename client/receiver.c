@@ -10,6 +10,7 @@
 #include "client/ahead.h"
 #include "client/command.h"
 #include "client/progress.h"
+#include "client/promise.h"
 #include "client/session.h"
 #include "client/stats.h"
 #include "client/transfer.h"
@@ -62,7 +63,7 @@ static void handle_reply(struct rg_session *session, const struct rg_message *me
         return;
     }
     struct rg_lane *lane = rg_lane_of_token(reply.token);
-    struct rg_waiter *waiter = lane ? &lane->waiter : NULL;
+    struct rg_waiter *waiter = lane ? &lane->waiter : rg_promise_of_token(reply.token);
     if (!waiter || waiter->session != session || waiter->done || waiter->token != reply.token) {
         malformed(session, "reply that nobody waits for");
         return;
@@ -89,6 +90,8 @@ static void handle_reply(struct rg_session *session, const struct rg_message *me
     waiter->done = true;
     pthread_cond_signal(&waiter->wake);
     pthread_mutex_unlock(&session->receiver.lock);
+    if (!lane)
+        rg_promise_arrived(session, waiter);
 }
 
 static void print_output(const struct rg_notice *notice, struct rg_reader *in)
@@ -256,6 +259,14 @@ void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, u
     pthread_mutex_lock(&receiver->lock);
     waiter->done = false;
     pthread_mutex_unlock(&receiver->lock);
+}
+
+bool rg_receiver_done(struct rg_session *session, struct rg_waiter *waiter)
+{
+    pthread_mutex_lock(&session->receiver.lock);
+    const bool done = waiter->done;
+    pthread_mutex_unlock(&session->receiver.lock);
+    return done;
 }
 
 static void list_add(struct rg_receiver *receiver, struct rg_waiter *waiter)

@@ -23,10 +23,10 @@ static bool has(const _Atomic uint32_t *servers, const struct rg_session *sessio
     return atomic_load(servers) >> session->number & 1;
 }
 
-CUresult rg_spread_keep(const void *code, struct rg_image_copy **image)
+CUresult rg_spread_keep(const struct rg_image_view *view, struct rg_image_copy **image)
 {
     *image = NULL;
-    return rg_several_servers() ? rg_image_copy(code, image) : CUDA_SUCCESS;
+    return rg_several_servers() ? rg_image_copy(view, image) : CUDA_SUCCESS;
 }
 
 void rg_spread_note(uint64_t library, struct rg_image_copy *image, const struct rg_jit *jit)

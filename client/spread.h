@@ -19,9 +19,8 @@ static inline CUresult rg_spread_to(enum rg_kind kind, uint64_t handle, uint64_t
 
 /**
  * Before a library is loaded: a copy of its image, to be given to rg_spread_note. NULL in *image with one server.
- * CUDA_ERROR_INVALID_IMAGE: it is none.
  */
-CUresult rg_spread_keep(const void *code, struct rg_image_copy **image);
+CUresult rg_spread_keep(const struct rg_image_view *view, struct rg_image_copy **image);
 /** A library has been loaded on the current server. Takes over `image`. */
 void rg_spread_note(uint64_t library, struct rg_image_copy *image, const struct rg_jit *jit);
 /** Calls `unload` with the library, with each server that has it as the current one. */

@@ -9,7 +9,7 @@
 
 struct rg_stats {
     uint64_t calls;                     /* records of the application's calls; the command stream's lock */
-    uint64_t round_trips;               /* replies waited for; the command stream's lock */
+    _Atomic uint64_t round_trips;       /* replies waited for */
     uint64_t sent_messages;             /* the send lock */
     uint64_t sent_bytes;                /* without the transport's framing */
     _Atomic uint64_t received_messages; /* the reader role; senders read it for the header's `ack` */

@@ -34,6 +34,7 @@
 #define RG_DIGEST_SIZE        32
 #define RG_CONTROL_ADDRESSES  8
 #define RG_MOVE_TOKEN         16
+#define RG_CONTROL_ATTRIBUTES 256 /* of a device */
 
 enum rg_control_kind {
     RG_CONTROL_CLIENT_HELLO = 1,
@@ -84,6 +85,9 @@ struct rg_device_info {
     uint64_t memory_free;
     bool memory_free_known;
     char pci[32];
+    uint32_t n_attributes; /* 0: not told */
+    int32_t attributes[RG_CONTROL_ATTRIBUTES];
+    uint32_t attribute_results[RG_CONTROL_ATTRIBUTES];
 };
 
 struct rg_driver_info {
@@ -150,6 +154,7 @@ struct rg_server_hello {
     uint32_t n_addresses; /* of the transports that the session can move to */
     char addresses[RG_CONTROL_ADDRESSES][RG_CONTROL_TEXT];
     uint8_t move_token[RG_MOVE_TOKEN]; /* meant only if there are addresses */
+    uint8_t answers[RG_DIGEST_SIZE]; /* of all that answers about images depend on; zeros: not told */
 };
 
 struct rg_move_message {

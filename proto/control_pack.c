@@ -65,6 +65,9 @@ static void fill_device(Rg__Device *to, const struct rg_device_info *from)
     to->memory_free = from->memory_free;
     to->memory_free_known = from->memory_free_known;
     to->pci = TEXT(from->pci);
+    to->n_attributes = to->n_attribute_results = from->n_attributes;
+    to->attributes = (int32_t *)from->attributes;
+    to->attribute_results = (uint32_t *)from->attribute_results;
 }
 
 static size_t fill_transports(char *names[RG_CONTROL_TRANSPORTS], const struct rg_transport_list *from)
@@ -134,6 +137,8 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
     Rg__Device devices[RG_DEVICES_MAX];
     Rg__Device *device_pointers[RG_DEVICES_MAX];
     for (uint32_t i = 0; i < from->n_devices; i++) {
+        if (from->devices[i].n_attributes > RG_CONTROL_ATTRIBUTES)
+            return RG_ERR_LIMIT;
         fill_device(&devices[i], &from->devices[i]);
         device_pointers[i] = &devices[i];
     }
@@ -163,6 +168,7 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
         addresses[i] = TEXT(from->addresses[i]);
     hello.n_addresses = from->n_addresses;
     hello.addresses = addresses;
+    hello.answers = digest_of(from->answers);
     hello.move_token = bytes_of(from->move_token, from->n_addresses ? RG_MOVE_TOKEN : 0);
     control->body_case = RG__CONTROL__BODY_SERVER_HELLO;
     control->server_hello = &hello;
@@ -198,6 +204,8 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
     Rg__Device devices[RG_DEVICES_MAX];
     Rg__Device *device_pointers[RG_DEVICES_MAX];
     for (uint32_t i = 0; i < from->n_devices; i++) {
+        if (from->devices[i].n_attributes > RG_CONTROL_ATTRIBUTES)
+            return RG_ERR_LIMIT;
         fill_device(&devices[i], &from->devices[i]);
         device_pointers[i] = &devices[i];
     }

@@ -104,6 +104,16 @@ static enum rg_status get_devices(struct rg_device_info *to, Rg__Device **from, 
             memcpy(to[i].uuid, from[i]->uuid.data, sizeof to[i].uuid);
         to[i].compute_major = from[i]->compute_major;
         to[i].compute_minor = from[i]->compute_minor;
+        if (from[i]->n_attributes > RG_CONTROL_ATTRIBUTES)
+            return RG_ERR_LIMIT;
+        if (from[i]->n_attributes != from[i]->n_attribute_results)
+            return RG_ERR_PROTOCOL;
+        to[i].n_attributes = (uint32_t)from[i]->n_attributes;
+        if (to[i].n_attributes) {
+            memcpy(to[i].attributes, from[i]->attributes, to[i].n_attributes * sizeof *to[i].attributes);
+            memcpy(to[i].attribute_results, from[i]->attribute_results,
+                   to[i].n_attributes * sizeof *to[i].attribute_results);
+        }
         to[i].memory_total = from[i]->memory_total;
         to[i].memory_free = from[i]->memory_free;
         to[i].memory_free_known = from[i]->memory_free_known;
@@ -161,6 +171,7 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
     to->protocol_minor = from->protocol_minor;
     TRY(GET_TEXT(to->software, from->software));
     TRY(get_digest(to->api_digest, &from->api_digest));
+    TRY(get_digest(to->answers, &from->answers));
     TRY(get_driver(&to->driver, from->driver));
     get_limits(&to->limits, from->limits);
     to->session = from->session;

@@ -4,6 +4,7 @@
 #include "server/hello.h"
 
 #include "common/cleanup.h"
+#include "common/digest/digest.h"
 #include "common/log.h"
 #include "generated/proto/ops.h"
 #include "generated/server/driver.h"
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ADDRESS_PART (2ull << 40) /* more than the kernel's random offsets */
@@ -158,6 +160,67 @@ static bool describe(const struct rg_hello *hello, uint32_t index, struct rg_dev
     return true;
 }
 
+/* All that can be asked of a device, so that the client need not. */
+static void describe_attributes(uint32_t index, struct rg_device_info *out)
+{
+    CUdevice device;
+    const uint32_t n =
+        CU_DEVICE_ATTRIBUTE_MAX < RG_CONTROL_ATTRIBUTES ? CU_DEVICE_ATTRIBUTE_MAX : RG_CONTROL_ATTRIBUTES;
+    if (rg_driver.cuDeviceGet(&device, (int)index) != CUDA_SUCCESS)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        int value = 0;
+        out->attribute_results[i] =
+            (uint32_t)rg_driver.cuDeviceGetAttribute(&value, (CUdevice_attribute)i, device);
+        out->attributes[i] = out->attribute_results[i] == CUDA_SUCCESS ? value : 0;
+    }
+    out->n_attributes = n;
+}
+
+/* What tells one state of a file from another. */
+static struct rg_digest file_state(const char *path)
+{
+    struct stat status = {0};
+    (void)stat(path, &status);
+    const uint64_t numbers[] = {status.st_dev,
+                                status.st_ino,
+                                (uint64_t)status.st_size,
+                                (uint64_t)status.st_mtim.tv_sec,
+                                (uint64_t)status.st_mtim.tv_nsec};
+    const struct rg_digest_part parts[] = {{path, strlen(path)}, {numbers, sizeof numbers}};
+    return rg_digest_of(parts, 2);
+}
+
+/* What answers about images depend on: a client may keep them for as long as this is the same. */
+static void digest_answers(const struct rg_hello *hello, struct rg_server_hello *server)
+{
+    static const char *const settings[] = {"SOFTGPU_", "CUDA_"};
+    struct rg_digest state[2] = {file_state("/proc/self/exe"), file_state(hello->driver)};
+    struct rg_digest all = {0};
+    for (char **at = environ; *at; at++)
+        for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+            if (strncmp(*at, settings[i], strlen(settings[i])) == 0) {
+                const struct rg_digest_part parts[] = {{&all, sizeof all}, {*at, strlen(*at)}};
+                all = rg_digest_of(parts, 2);
+            }
+    for (uint32_t i = 0; i < server->n_devices; i++) {
+        const struct rg_device_info *device = &server->devices[i];
+        const struct rg_digest_part parts[] = {{&all, sizeof all},
+                                               {device->name, strlen(device->name)},
+                                               {device->uuid, sizeof device->uuid},
+                                               {&device->memory_total, sizeof device->memory_total},
+                                               {device->attributes, device->n_attributes * sizeof *device->attributes}};
+        all = rg_digest_of(parts, sizeof parts / sizeof *parts);
+    }
+    const struct rg_digest_part parts[] = {{&all, sizeof all},
+                                           {state, sizeof state},
+                                           {server->software, strlen(server->software)},
+                                           {rg_api_digest, sizeof rg_api_digest},
+                                           {&server->driver.version, sizeof server->driver.version}};
+    all = rg_digest_of(parts, sizeof parts / sizeof *parts);
+    memcpy(server->answers, all.bytes, sizeof server->answers);
+}
+
 /* The client's hello, which the daemon has read. */
 static enum rg_status read_hello(int fd, struct rg_control *out)
 {
@@ -211,6 +274,8 @@ enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **co
     }
     for (uint32_t i = 0; i < hello->n_devices && good; i++)
         good = describe(hello, i, &devices[i], why, sizeof why);
+    for (uint32_t i = 0; i < hello->n_devices && good; i++)
+        describe_attributes(i, &devices[i]);
     if (!good) {
         refuse(conn, RG_REFUSAL_DRIVER, why);
         rg_control_fini(&client);
@@ -230,6 +295,7 @@ enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **co
     rg_control_text(server->driver.path, sizeof server->driver.path, hello->driver, strlen(hello->driver));
     server->limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, hello->max_sessions};
     server->session = hello->session;
+    digest_answers(hello, server);
     struct rg_move *move = rg_move_open(&client.client_hello.transports, server);
     rg_control_fini(&client);
     enum rg_status status = rg_control_send(conn, &answer);

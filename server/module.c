@@ -252,6 +252,21 @@ CUresult rg_serve_rgKernelGetFunction(struct rg_job *job, uint64_t function, CUk
     return output_info(job, made, false);
 }
 
+CUresult rg_serve_rgKernelTakeFunction(struct rg_job *job, uint64_t function, CUkernel kernel)
+{
+    CUfunction made = NULL;
+    CUlibrary library = NULL;
+    if (!rg_driver.cuKernelGetFunction)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (rg_driver.cuKernelGetLibrary && rg_driver.cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS)
+        job->owner = library;
+    rg_job_new(job, RG_KIND_FUNCTION, function, made);
+    return job->result;
+}
+
 CUresult rg_serve_cuLibraryGetModule(struct rg_job *job, uint64_t module, CUlibrary library)
 {
     CUmodule made = NULL;
@@ -345,29 +360,38 @@ static void managed_memory_at(CUdeviceptr address, CUdeviceptr *start, size_t *s
         *size = 0;
 }
 
-CUresult rg_serve_rgModuleVariable(struct rg_job *job, CUmodule module, const char *name,
-                                   CUdeviceptr *address, size_t *bytes, CUdeviceptr *start, size_t *size)
+static CUresult output_variable(struct rg_job *job, CUdeviceptr address, size_t bytes)
 {
-    (void)job;
-    if (!rg_driver.cuModuleGetGlobal_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuModuleGetGlobal_v2(address, bytes, module, name);
-    if (result == CUDA_SUCCESS)
-        managed_memory_at(*address, start, size);
-    return result;
+    CUdeviceptr start;
+    size_t size;
+    managed_memory_at(address, &start, &size);
+    const uint64_t answer[] = {address, bytes, start, size};
+    rg_job_output(job, answer, sizeof answer);
+    return job->result;
 }
 
-CUresult rg_serve_rgLibraryVariable(struct rg_job *job, CUlibrary library, const char *name,
-                                    unsigned int managed, CUdeviceptr *address, size_t *bytes,
-                                    CUdeviceptr *start, size_t *size)
+CUresult rg_serve_rgModuleVariable(struct rg_job *job, CUmodule module, const char *name)
 {
-    (void)job;
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!rg_driver.cuModuleGetGlobal_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuModuleGetGlobal_v2(&address, &bytes, module, name);
+    return result == CUDA_SUCCESS ? output_variable(job, address, bytes) : result;
+}
+
+CUresult rg_serve_rgLibraryVariable(struct rg_job *job, CUlibrary library, const char *name, unsigned int managed)
+{
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
     CUresult (*get)(CUdeviceptr *, size_t *, CUlibrary, const char *) =
         managed ? rg_driver.cuLibraryGetManaged : rg_driver.cuLibraryGetGlobal;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!get)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = get(address, bytes, library, name);
-    if (result == CUDA_SUCCESS)
-        managed_memory_at(*address, start, size);
-    return result;
+    CUresult result = get(&address, &bytes, library, name);
+    return result == CUDA_SUCCESS ? output_variable(job, address, bytes) : result;
 }

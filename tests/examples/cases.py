@@ -5,9 +5,11 @@ A fault must always end the same way: the program gets a CUDA error in reasonabl
 no hang), and standard error has a line of remote-gpu's own that says what happened.
 """
 
+import hashlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -586,3 +588,70 @@ def test_servers_one_dies(build):
             expect(lines[0] == "works 0 0" and lines[1] == "ends 46" and lines[2:] ==
                    ["gone True True", "left 0", "count 2"], "server %d died" % gone, result)
             expect(dying.address in result.errors, "it is not said which server died", result)
+
+
+def test_known_images(build):
+    """A second start waits for next to nothing; what is kept of the first may be damaged, missing or not wanted."""
+    command = [os.path.join(build.folder, "bench", "startup"), "12"]
+    with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-cache-") as cache:
+        def start(**environment):
+            result = build.run_remote(command, server.address, environment={"REMOTE_GPU_CACHE": cache, **environment})
+            expect(result.status == 0, "the program failed", result, server.log())
+            return result.stats["round_trips"]
+
+        def files():
+            return [os.path.join(folder, name) for folder, _, names in os.walk(cache) for name in names]
+
+        off = start(REMOTE_GPU_CACHE="off")
+        expect(not files(), "something is kept although nothing should be")
+        first = start()
+        kept = files()
+        expect(len(kept) >= 12, "%d files are kept of 12 images" % len(kept))
+        second = start()
+        expect(second < first / 4, "%d round trips at first, %d then" % (first, second))
+        expect(start(REMOTE_GPU_OPT="-known") == off == first, "as many round trips without knowledge")
+        for damage in (lambda data: data[:len(data) // 2 + 3], lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+                       lambda data: bytes(len(data)), lambda data: b""):
+            for path in kept:
+                with open(path, "rb") as file:
+                    data = file.read()
+                with open(path, "wb") as file:
+                    file.write(damage(data))
+            start()
+            expect(start() == second, "damaged files are not made again")
+
+
+def test_wrong_knowledge(build):
+    """What is kept is of another server: the program must not go on with parameters that are not the kernel's."""
+    command = [os.path.join(build.folder, "bench", "startup"), "12"]
+    with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-cache-") as cache:
+        environment = {"REMOTE_GPU_CACHE": cache}
+        expect(build.run_remote(command, server.address, environment=environment).status == 0, "it fails at first")
+        folder = os.path.join(cache, "answers")
+        for name in os.listdir(folder):
+            with open(os.path.join(folder, name), "r+b") as file:
+                forged = forge_parameters(file.read())
+                file.seek(0)
+                file.write(forged)
+        result = build.run_remote(command, server.address, environment=environment)
+        expect(result.status == 1 and "error 46" in result.errors, "the program does not get the error", result)
+        expect("other parameters" in result.errors, "the reason is not told", result)
+        result = build.run_remote(command, server.address, environment=environment)
+        expect(result.status == 0, "what was wrong is not dropped", result)
+
+
+def forge_parameters(data):
+    """Records of client/known.c whose first kernel has a larger last parameter, with checks that fit."""
+    records, at = bytearray(data), 0
+    while at < len(records):
+        kind, _, name_size, size = struct.unpack_from("<4I", records, at + 8)
+        end = at + 24 + name_size + size
+        if kind == 2:
+            size_of_last = end - 4
+            struct.pack_into("<I", records, size_of_last, struct.unpack_from("<I", records, size_of_last)[0] + 4)
+        check = hashlib.blake2b(digest_size=32)
+        for part in (records[at + 8:at + 24], records[at + 24:end]):
+            check.update(struct.pack("<Q", len(part)) + part)
+        records[at:at + 8] = check.digest()[:8]
+        at = end
+    return bytes(records)

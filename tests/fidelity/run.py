@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import os
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
@@ -17,6 +18,10 @@ from trial import Build, Server  # noqa: E402
 
 WAYS = {
     "as it is": {},
+    "nothing known": {"REMOTE_GPU_CACHE": "CACHE"},
+    "what the last run learned": {"REMOTE_GPU_CACHE": "CACHE"},
+    "the same, 1 ms away": {"REMOTE_GPU_CACHE": "CACHE", "REMOTE_GPU_FILTER": "delay:oneway=1ms"},
+    "without known": {"REMOTE_GPU_OPT": "-known"},
     "no optimisation": {"REMOTE_GPU_OPT": "-all"},
     "without async": {"REMOTE_GPU_OPT": "-async"},
     "without batch": {"REMOTE_GPU_OPT": "-batch"},
@@ -42,7 +47,9 @@ def main():
     with contextlib.ExitStack() as stack:
         address = ",".join(stack.enter_context(Server(build, environment={"SOFTGPU_DEVICES": str(count)})).address
                            for count in counts or [1])
+        cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-cache-"))
         for way, environment in WAYS.items():
+            environment = {name: cache if value == "CACHE" else value for name, value in environment.items()}
             remote = build.run_remote(command, address, environment=environment)
             same = remote.output == direct.output and remote.status == direct.status
             print("%s: %s" % (way, "the same" if same else remote.describe()))

@@ -1,0 +1,67 @@
+/*
+ * promise.h - answers that are asked for ahead: the record is sent, the caller goes on, and whoever needs the answer waits
+ * for it then, if it has not come by itself.
+ *
+ *     struct rg_promise *promise = rg_promise_begin(RG_OP_rgLibraryLoad, arrived, user);
+ *     status = rg_promise_end(promise, rg_op_rgLibraryLoad(…, &reply));     nothing is in `reply`
+ *     …
+ *     status = rg_promise_wait(promise, &reader);                           now the outputs are in `reader`
+ *     rg_promise_release(promise);
+ *
+ * Only operations with `reply=raw` can be asked promise. Any number of threads may wait for one answer. Answers that nobody
+ * waits for are taken from the connection by the receiver's background thread, so that the worker is never held up.
+ */
+#ifndef RG_CLIENT_PROMISE_H
+#define RG_CLIENT_PROMISE_H
+
+#include "client/lane.h"
+#include "generated/proto/ops.h"
+#include "proto/codec.h"
+
+struct rg_call;
+
+/** One answer. Opaque but for what `arrived` needs. */
+struct rg_promise {
+    struct rg_waiter waiter; /* first: it is found back from there */
+    struct rg_session *session;
+    enum rg_op op;
+    /* by the reader, which it must not hold up, when the answer is there; NULL: nothing is to be done then */
+    void (*arrived)(struct rg_promise *promise, CUresult result, struct rg_reader reply);
+    uint64_t user[2];
+    /* of promise.c */
+    bool posted, waited;
+    unsigned references;
+};
+
+/** The calling thread's next call of `op` does not wait. NULL: no memory, or too many are under way; it waits. */
+struct rg_promise *rg_promise_begin(enum rg_op op, void (*arrived)(struct rg_promise *promise,
+                                                                   CUresult result, struct rg_reader reply));
+/**
+ * After the call, with its result. If it was not sent, the error is returned and the answer released (so is NULL, whose
+ * call has waited: what it returned comes back).
+ */
+CUresult rg_promise_end(struct rg_promise *promise, CUresult status);
+/**
+ * The call's result. `reply` (may be NULL): the outputs, which live until the release. When the session ends first, its
+ * error.
+ */
+CUresult rg_promise_wait(struct rg_promise *promise, struct rg_reader *reply);
+/** Whether the answer is there. */
+bool rg_promise_done(struct rg_promise *promise);
+/** One more user of the answer. */
+void rg_promise_keep(struct rg_promise *promise);
+/** The answer is not needed any more; NULL is fine. */
+void rg_promise_release(struct rg_promise *promise);
+
+/* --- for command.c and receiver.c --- */
+
+/** Whether the lane's next answer is asked promise, for a record of `op`; if so it is the caller's to post. */
+struct rg_promise *rg_promise_takes(struct rg_lane *lane, uint16_t op);
+/** Gets it ready for a record of `session`; returns the record's token. Under the lock of the command stream. */
+uint32_t rg_promise_prepare(struct rg_promise *promise, struct rg_session *session);
+/** The waiter of the answer with this token, or NULL. */
+struct rg_waiter *rg_promise_of_token(uint32_t token);
+/** The waiter's reply is complete. */
+void rg_promise_arrived(struct rg_session *session, struct rg_waiter *waiter);
+
+#endif

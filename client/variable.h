@@ -1,0 +1,13 @@
+/* variable.h - variables of modules and libraries: where they are, asked for once, and ahead where that is known to come. */
+#ifndef RG_CLIENT_VARIABLE_H
+#define RG_CLIENT_VARIABLE_H
+
+#include "client/handle.h"
+#include "client/known.h"
+
+/** The variables of a module or library that was just loaded and that earlier programs asked for: asks for them. */
+void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_known *known);
+/** Forgets those of the list that belong to `context` (0: all). */
+void rg_variables_drop(struct rg_variable **list, uint64_t context);
+
+#endif

@@ -1,0 +1,333 @@
+/*
+ * shelf.c - see shelf.h. The folder is opened anew for each operation (programs close descriptors that they do not know),
+ * and gone through only at the first write and when a part of the limit has been written since: several processes may
+ * exceed the limit for a while.
+ */
+#include "common/shelf.h"
+
+#include "common/cleanup.h"
+#include "common/log.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define TEMPORARY "new."
+#define ABANDONED 3600 /* seconds: a temporary file this old was left by a process that ended */
+#define TEXT_SIZE (2 * RG_SHELF_NAME + 1)
+
+struct rg_shelf {
+    uint64_t limit;
+    pthread_mutex_t lock;
+    bool counted;    /* under the lock: `budget` is known */
+    uint64_t budget; /* under the lock: bytes that may be written before the folder is gone through again */
+    atomic_bool told;
+    char folder[];
+};
+
+struct rg_shelf *rg_shelf_open(const char *folder, uint64_t limit)
+{
+    const size_t length = strlen(folder) + 1;
+    struct rg_shelf *shelf = calloc(1, sizeof *shelf + length);
+    if (!shelf)
+        return NULL;
+    shelf->limit = limit;
+    pthread_mutex_init(&shelf->lock, NULL);
+    memcpy(shelf->folder, folder, length);
+    return shelf;
+}
+
+void rg_shelf_close(struct rg_shelf *shelf)
+{
+    if (!shelf)
+        return;
+    pthread_mutex_destroy(&shelf->lock);
+    free(shelf);
+}
+
+bool rg_shelf_place(const char *part, char *out, size_t size)
+{
+    const char *caches = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+    int length = -1;
+    if (caches && *caches == '/') /* a relative one is to be ignored */
+        length = snprintf(out, size, "%s/remote-gpu/%s", caches, part);
+    else if (home && *home == '/')
+        length = snprintf(out, size, "%s/.cache/remote-gpu/%s", home, part);
+    return length > 0 && (size_t)length < size;
+}
+
+static void text_of(const uint8_t name[RG_SHELF_NAME], char text[TEXT_SIZE])
+{
+    for (size_t i = 0; i < RG_SHELF_NAME; i++)
+        snprintf(text + 2 * i, 3, "%02x", name[i]);
+}
+
+/* Ours, and nobody else can change it. */
+static bool is_own(const struct stat *status)
+{
+    return status->st_uid == geteuid() && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* A descriptor of the folder, or -1 with the reason in errno. */
+static int open_folder(const struct rg_shelf *shelf)
+{
+    struct stat status;
+    int fd = open(shelf->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &status) != 0 || !is_own(&status)) {
+        close(fd);
+        errno = EPERM;
+        return -1;
+    }
+    return fd;
+}
+
+/* The same, for writing: makes the folder and those above it as far as they are missing. */
+static int make_folder(const struct rg_shelf *shelf)
+{
+    int fd = open_folder(shelf);
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    char path[PATH_MAX];
+    if ((size_t)snprintf(path, sizeof path, "%s", shelf->folder) >= sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    for (char *at = path + 1; *at; at++)
+        if (*at == '/') {
+            *at = 0;
+            (void)mkdir(path, 0700);
+            *at = '/';
+        }
+    (void)mkdir(path, 0700);
+    return open_folder(shelf);
+}
+
+/* --- reading ---------------------------------------------------------------------------------------------- */
+
+static bool read_all(int fd, void *data, size_t size)
+{
+    unsigned char *at = data;
+    while (size) {
+        const ssize_t count = read(fd, at, size);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return false;
+        at += count;
+        size -= (size_t)count;
+    }
+    return true;
+}
+
+void *rg_shelf_read(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], size_t head, size_t max,
+                    size_t tail, size_t *size)
+{
+    char text[TEXT_SIZE];
+    struct stat status;
+    text_of(name, text);
+    RG_CLEANUP_FD int folder = open_folder(shelf);
+    RG_CLEANUP_FD int fd =
+        folder < 0 ? -1 : openat(folder, text, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !is_own(&status) ||
+        status.st_size < 0 || (uint64_t)status.st_size > max)
+        return NULL;
+    const size_t length = (size_t)status.st_size;
+    RG_CLEANUP_FREE unsigned char *data = malloc(head + length + tail + 1);
+    if (!data || !read_all(fd, data + head, length))
+        return NULL;
+    memset(data + head + length, 0, tail);
+    (void)futimens(fd, NULL); /* used now */
+    *size = length;
+    return RG_TAKE_PTR(data);
+}
+
+void rg_shelf_remove(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME])
+{
+    char text[TEXT_SIZE];
+    text_of(name, text);
+    RG_CLEANUP_FD int folder = open_folder(shelf);
+    if (folder >= 0)
+        (void)unlinkat(folder, text, 0);
+}
+
+/* --- making room ------------------------------------------------------------------------------------------ */
+
+struct found {
+    char name[TEXT_SIZE];
+    uint64_t size;
+    struct timespec used;
+};
+
+static int compare_used(const void *a, const void *b)
+{
+    const struct timespec *x = &((const struct found *)a)->used, *y = &((const struct found *)b)->used;
+    if (x->tv_sec != y->tv_sec)
+        return x->tv_sec < y->tv_sec ? -1 : 1;
+    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
+}
+
+/* All files of the folder, and removes what writers left that ended. Returns how many; *found is the caller's. */
+static size_t list_files(int folder, struct found **found)
+{
+    size_t n = 0, capacity = 0;
+    *found = NULL;
+    int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = own < 0 ? NULL : fdopendir(own);
+    if (!list) {
+        if (own >= 0)
+            close(own);
+        return 0;
+    }
+    for (struct dirent *item; (item = readdir(list)) != NULL;) {
+        struct stat status;
+        const bool temporary = strncmp(item->d_name, TEMPORARY, strlen(TEMPORARY)) == 0;
+        if ((!temporary && strlen(item->d_name) != TEXT_SIZE - 1) ||
+            fstatat(folder, item->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (temporary) {
+            if (status.st_mtim.tv_sec < time(NULL) - ABANDONED)
+                (void)unlinkat(folder, item->d_name, 0);
+            continue;
+        }
+        if (n == capacity) {
+            const size_t more = capacity ? capacity * 2 : 256;
+            struct found *bigger = realloc(*found, more * sizeof *bigger);
+            if (!bigger)
+                break;
+            *found = bigger;
+            capacity = more;
+        }
+        struct found *entry = &(*found)[n++];
+        memcpy(entry->name, item->d_name, TEXT_SIZE);
+        entry->size = (uint64_t)status.st_size;
+        entry->used = status.st_mtim;
+    }
+    closedir(list);
+    return n;
+}
+
+/* If the folder and `size` more bytes exceed the limit, the oldest go until an eighth of it is free. Under the lock. */
+static void make_room(struct rg_shelf *shelf, int folder, uint64_t size)
+{
+    struct found *files;
+    const size_t n = list_files(folder, &files);
+    uint64_t total = size;
+    for (size_t i = 0; i < n; i++)
+        total += files[i].size;
+    if (total > shelf->limit) {
+        qsort(files, n, sizeof *files, compare_used);
+        for (size_t i = 0; i < n && total > shelf->limit - shelf->limit / 8; i++) {
+            (void)unlinkat(folder, files[i].name, 0);
+            total -= files[i].size;
+        }
+    }
+    free(files);
+    const uint64_t left = total < shelf->limit ? shelf->limit - total : 0, part = shelf->limit / 16;
+    shelf->budget = left < part ? left : part;
+    shelf->counted = true;
+}
+
+static void reserve(struct rg_shelf *shelf, int folder, uint64_t size)
+{
+    pthread_mutex_lock(&shelf->lock);
+    if (!shelf->counted || shelf->budget < size)
+        make_room(shelf, folder, size);
+    else
+        shelf->budget -= size;
+    pthread_mutex_unlock(&shelf->lock);
+}
+
+/* --- writing ---------------------------------------------------------------------------------------------- */
+
+static bool write_all(int fd, const void *data, size_t size)
+{
+    const unsigned char *at = data;
+    while (size) {
+        const ssize_t count = write(fd, at, size);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return false;
+        at += count;
+        size -= (size_t)count;
+    }
+    return true;
+}
+
+static void tell(struct rg_shelf *shelf)
+{
+    const int error = errno;
+    if (!atomic_exchange(&shelf->told, true))
+        rg_debug("nothing is kept in %s: %s", shelf->folder, strerror(error));
+}
+
+/* Writes a file and gives it its name; errno tells why not. */
+static bool write_file(int folder, const char *name, const void *data, size_t size)
+{
+    char temporary[40];
+    uint64_t number;
+    if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
+        return false;
+    snprintf(temporary, sizeof temporary, TEMPORARY "%016llx", (unsigned long long)number);
+    int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return false;
+    bool good = write_all(fd, data, size);
+    int error = errno;
+    if (close(fd) != 0 && good) {
+        good = false;
+        error = errno;
+    }
+    if (good && renameat(folder, temporary, folder, name) == 0)
+        return true;
+    error = good ? errno : error;
+    (void)unlinkat(folder, temporary, 0);
+    errno = error;
+    return false;
+}
+
+void rg_shelf_write(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], const void *data, size_t size)
+{
+    char text[TEXT_SIZE];
+    if (!size || size > shelf->limit)
+        return;
+    text_of(name, text);
+    RG_CLEANUP_FD int folder = make_folder(shelf);
+    if (folder >= 0) {
+        reserve(shelf, folder, size);
+        if (write_file(folder, text, data, size))
+            return;
+    }
+    tell(shelf);
+}
+
+void rg_shelf_append(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], const void *data, size_t size)
+{
+    char text[TEXT_SIZE];
+    if (!size || size > shelf->limit)
+        return;
+    text_of(name, text);
+    RG_CLEANUP_FD int folder = make_folder(shelf);
+    if (folder >= 0) {
+        reserve(shelf, folder, size);
+        RG_CLEANUP_FD int fd =
+            openat(folder, text, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+        struct stat status;
+        /* One write: a part of a record at the end of a full disk is for the reader to tell. */
+        if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && is_own(&status) &&
+            write(fd, data, size) == (ssize_t)size)
+            return;
+    }
+    tell(shelf);
+}

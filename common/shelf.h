@@ -1,0 +1,45 @@
+/*
+ * shelf.h - a folder of files that may be thrown away: what was learned or received once and would cost time to get again.
+ *
+ * A file is named by a digest. It appears whole or not at all (written under another name, then renamed), and belongs to
+ * this process's user alone; what another user could have changed is not read. Files used least recently go when the
+ * folder outgrows its limit. Whether a file holds what its name says is the reader's to check: a disk may have lost a part.
+ *
+ * Failures are silent: a shelf that cannot be read is empty, one that cannot be written keeps nothing (said once, at debug
+ * level). Any thread, and any number of processes on one folder.
+ */
+#ifndef RG_COMMON_SHELF_H
+#define RG_COMMON_SHELF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RG_SHELF_NAME 32 /* bytes of a name */
+
+struct rg_shelf;
+
+/** `folder` is made when something is first kept; `limit`: bytes of all files. NULL: no memory. Free with rg_shelf_close. */
+struct rg_shelf *rg_shelf_open(const char *folder, uint64_t limit);
+void rg_shelf_close(struct rg_shelf *shelf);
+
+/**
+ * The file's bytes behind `head` bytes of room and before `tail` zeros, to be freed; *size is the file's. NULL: it is not
+ * there, longer than `max`, or not safe to read.
+ */
+void *rg_shelf_read(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], size_t head, size_t max,
+                    size_t tail, size_t *size);
+/** Keeps a file, in place of one of that name. */
+void rg_shelf_write(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], const void *data, size_t size);
+/** Adds to the end of a file, which is made if it is not there; several that add at once do not mix. */
+void rg_shelf_append(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], const void *data,
+                     size_t size);
+void rg_shelf_remove(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME]);
+
+/**
+ * The folder `part` for such things of this user: below $XDG_CACHE_HOME/remote-gpu or ~/.cache/remote-gpu. False: there is
+ * no place, or the program has other rights than its user.
+ */
+bool rg_shelf_place(const char *part, char *out, size_t size);
+
+#endif
