@@ -8,7 +8,7 @@
  *     status = rg_promise_wait(promise, &reader);                           now the outputs are in `reader`
  *     rg_promise_release(promise);
  *
- * Only operations with `reply=raw` can be asked promise. Any number of threads may wait for one answer. Answers that nobody
+ * Only operations with `reply=raw` can be asked ahead. Any number of threads may wait for one answer. Answers that nobody
  * waits for are taken from the connection by the receiver's background thread, so that the worker is never held up.
  */
 #ifndef RG_CLIENT_PROMISE_H
