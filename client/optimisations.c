@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool rg_optimise[RG_OPT_COUNT] = {true, true, true, true, true, true, true};
+bool rg_optimise[RG_OPT_COUNT] = {[0 ... RG_OPT_COUNT - 1] = true};
 
 static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_ASYNC] = "async",
