@@ -1,9 +1,9 @@
 """Runs the step programs for their results, and the commands that measure with them for what they write.
 
-usage: run.py BUILD_FOLDER PROGRAM | wrong-results | steps | scale | compare
+usage: run.py BUILD_FOLDER PROGRAM | wrong-results | forwarding | steps | scale | compare
 
 A program of bench/steps runs directly on the software device and remotely: with all optimisations and with none, without
-delay and with 5 ms each way; its line must be the same but for the times. `steps` runs the command briefly and looks
+delay and with 5 ms each way; its line must be the same but for the times. `forwarding` runs bench/run, `steps` the command of that name briefly and looks
 into its JSON and Markdown, `scale` likewise; `compare` feeds bench/compare results that are better, worse, noisy and no results at all.
 """
 
@@ -71,6 +71,18 @@ def command(name, *arguments, status=0):
     expect(done.returncode == status, "bench/%s %s: exit status %d\n%s%s" % (name, " ".join(arguments), done.returncode,
                                                                         output, errors))
     return output + errors
+
+
+def forwarding_test(build):
+    """bench/run measures, writes, and shows again what it wrote."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "run.json")
+        command("run", "--build", build.folder, "--quick", "--rounds", "1", "--only", "launch_each", "--json", path)
+        with open(path) as file:
+            result = json.load(file)
+        rows = {row["key"]: row for row in result["rows"]}
+        expect(rows["launch_each"]["measured"] > 0 and rows["launch_each"]["ratio"] > 0, "rows: %r" % rows)
+        expect("timed one by one" in command("run", "--from", path), "--from shows nothing")
 
 
 def steps_test(build):
@@ -170,7 +182,8 @@ def main():
     build = Build(sys.argv[1])
     build.check()
     programs = {program.key: program for program in steps_report.PROGRAMS}
-    tests = {"wrong-results": wrong_results_test, "steps": steps_test, "scale": scale_test, "compare": compare_test}
+    tests = {"wrong-results": wrong_results_test, "forwarding": forwarding_test, "steps": steps_test,
+             "scale": scale_test, "compare": compare_test}
     try:
         if sys.argv[2] in tests:
             tests[sys.argv[2]](build)
