@@ -44,7 +44,7 @@ static void reset(struct rg_batch *batch)
     batch->count = 0;
     batch->bulk = NULL;
     batch->n_bulk = 0;
-    batch->bulk_status = NULL;
+    batch->bulk_way = NULL;
 }
 
 /* Sends the taken batch; the send lock is held. */
@@ -59,13 +59,19 @@ static void send_batch(struct rg_session *session, struct rg_batch *batch)
     };
     memcpy(batch->data, &header, sizeof header);
     struct iovec message = {batch->data, batch->used};
-    enum rg_status status = rg_conn_send(session->conn, &message, 1, batch->bulk, batch->n_bulk);
-    session->stats.sent_bytes += batch->used;
+    size_t bulk_size = 0;
     for (int i = 0; i < batch->n_bulk; i++)
-        session->stats.sent_bytes += batch->bulk[i].iov_len;
+        bulk_size += batch->bulk[i].iov_len;
+    struct rg_bulk_way *way = batch->bulk_way;
+    const bool follows = way && way->may_follow && rg_conn_sends_apart(session->conn, batch->used, bulk_size);
+    enum rg_status status = follows ? rg_conn_send_head(session->conn, &message, 1, bulk_size, &way->ticket)
+                                    : rg_conn_send(session->conn, &message, 1, batch->bulk, batch->n_bulk);
+    session->stats.sent_bytes += batch->used + bulk_size;
     session->stats.sent_messages++;
-    if (batch->bulk_status)
-        *batch->bulk_status = status;
+    if (way) {
+        way->follows = follows && status == RG_OK;
+        way->status = status;
+    }
     if (status != RG_OK && status != RG_ERR_FAULT)
         rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
                        session->server, rg_status_string(status));
@@ -86,8 +92,8 @@ static void flush_locked(struct rg_session *session)
     pthread_mutex_unlock(&command->lock);
     if (atomic_load(&session->ended) == CUDA_SUCCESS)
         send_batch(session, batch);
-    else if (batch->bulk_status)
-        *batch->bulk_status = RG_ERR_CLOSED;
+    else if (batch->bulk_way)
+        batch->bulk_way->status = RG_ERR_CLOSED;
     reset(batch); /* before the send lock is released: the other may then be taken and this one filled */
     pthread_mutex_unlock(&command->send_lock);
 }
@@ -137,15 +143,21 @@ void rg_command_answer(struct rg_session *session, const struct rg_answer *answe
     pthread_mutex_lock(&command->lock);
     header.seq = command->next_seq - 1;
     pthread_mutex_unlock(&command->lock);
+    size_t bulk_size = 0;
+    for (int i = 0; i < n_bulk; i++)
+        bulk_size += bulk[i].iov_len;
+    const bool follows = rg_conn_sends_apart(session->conn, sizeof header + sizeof *answer, bulk_size);
+    struct rg_bulk_ticket ticket;
     pthread_mutex_lock(&command->send_lock);
     enum rg_status status = RG_ERR_CLOSED;
     if (atomic_load(&session->ended) == CUDA_SUCCESS)
-        status = rg_conn_send(session->conn, parts, 2, bulk, n_bulk);
+        status = follows ? rg_conn_send_head(session->conn, parts, 2, bulk_size, &ticket)
+                         : rg_conn_send(session->conn, parts, 2, bulk, n_bulk);
     session->stats.sent_messages++;
-    session->stats.sent_bytes += sizeof header + sizeof *answer;
-    for (int i = 0; i < n_bulk; i++)
-        session->stats.sent_bytes += bulk[i].iov_len;
+    session->stats.sent_bytes += sizeof header + sizeof *answer + bulk_size;
     pthread_mutex_unlock(&command->send_lock);
+    if (follows && status == RG_OK)
+        status = rg_conn_send_tail(session->conn, &ticket, bulk, n_bulk);
     if (status != RG_OK && status != RG_ERR_FAULT && status != RG_ERR_CLOSED)
         rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
                        session->server, rg_status_string(status));
@@ -448,32 +460,45 @@ CUresult rg_call_post(struct rg_call *call)
     return CUDA_SUCCESS;
 }
 
+/* Bulk data whose batch has left: without any lock, so that others' batches leave meanwhile. */
+static enum rg_status send_after(struct rg_session *session, const struct rg_bulk_ticket *ticket,
+                                 const struct iovec *bulk, int n_bulk)
+{
+    enum rg_status status = rg_conn_send_tail(session->conn, ticket, bulk, n_bulk);
+    if (status != RG_OK && status != RG_ERR_FAULT)
+        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
+                       session->server, rg_status_string(status));
+    return status;
+}
+
 CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk)
 {
     struct rg_session *session = call->session;
     struct rg_command *command = &session->command;
-    enum rg_status status = RG_OK;
+    struct rg_bulk_way way = {.may_follow = rg_optimise[RG_OPT_ASYNC]};
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < n_bulk; i++)
         rg_profile_bytes(bulk[i].iov_len, 0);
     if (n_bulk) {
         command->current->bulk = bulk;
         command->current->n_bulk = n_bulk;
-        command->current->bulk_status = &status;
+        command->current->bulk_way = &way;
     }
     if (rg_optimise[RG_OPT_ASYNC]) {
         pthread_mutex_unlock(&command->lock);
         const uint64_t since = rg_profile_wait();
         rg_command_flush(
             session); /* by this thread or one before it: when the send lock was ours, the batch has left */
+        if (way.follows)
+            way.status = send_after(session, &way.ticket, bulk, n_bulk);
         rg_profile_waited(since, 0);
     } else {
         result = wait_for_reply(call);
         rg_call_done(call);
     }
-    if (status == RG_ERR_FAULT)
+    if (way.status == RG_ERR_FAULT)
         return CUDA_ERROR_INVALID_VALUE;
-    return status == RG_OK ? result : atomic_load(&session->ended);
+    return way.status == RG_OK ? result : atomic_load(&session->ended);
 }
 
 void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height)

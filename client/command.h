@@ -11,12 +11,21 @@
 
 #include "client/call.h"
 #include "common/status.h"
+#include "transport/transport.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/uio.h>
 
 struct rg_session;
+
+/** How the bulk data of a batch leaves; of the thread whose call it belongs to, which waits until the batch has left. */
+struct rg_bulk_way {
+    bool may_follow; /* the caller will send it itself, after the batch, where the connection can do that */
+    bool follows;    /* it must do so now */
+    struct rg_bulk_ticket ticket;
+    enum rg_status status;
+};
 
 struct rg_batch {
     unsigned char *data; /* a message header, then records */
@@ -26,7 +35,7 @@ struct rg_batch {
     /* bulk data of the last record; closes the batch */
     const struct iovec *bulk;
     int n_bulk;
-    enum rg_status *bulk_status;
+    struct rg_bulk_way *bulk_way;
 };
 
 /** The stream of one session; used by command.c alone. */

@@ -9,6 +9,7 @@
 
 #include "client/context.h"
 
+#include "client/bulk.h"
 #include "client/command.h"
 #include "client/device.h"
 #include "client/nvml.h"
@@ -124,6 +125,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
         choice = RG_TRANSPORT_TCP; /* nothing is nearer than this */
     rg_move_offer(choice, &hello.client_hello.transports);
     hello.client_hello.capability = rg_capability_wish();
+    rg_bulk_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
     enum rg_status status = rg_control_send(session->conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(session->conn, 60000, &answer);
@@ -169,7 +171,7 @@ static bool connect_to(struct rg_session *session, const char *server, const str
     enum rg_transport_choice choice = transport_choice();
     if (say_hello(session, wish, choice)) {
         if (rg_move_follow(choice, &session->hello, &session->conn, &session->tether, why, sizeof why) ==
-            RG_OK)
+            RG_OK && (session->tether || rg_bulk_begin(session)))
             return true;
         rg_error("no RDMA to %s: %s; use --transport auto to go on over TCP, `remote-gpu doctor` to see what "
                  "is missing",

@@ -44,20 +44,25 @@ __attribute__((destructor)) static void write_stats(void)
         bulk.bulk_copied_received += one.bulk_copied_received;
         bulk.bulk_direct_sent += one.bulk_direct_sent;
         bulk.bulk_direct_received += one.bulk_direct_received;
+        bulk.lanes += one.lanes;
+        bulk.compressed_from += one.compressed_from;
+        bulk.compressed_to += one.compressed_to;
     }
-    char line[512];
+    char line[768];
     int length = snprintf(line, sizeof line,
                           "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%.6f,\"waited\":%.6f,\"calls\":%llu,"
                           "\"round_trips\":%llu,"
                           "\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,"
-                          "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu}\n",
+                          "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu,"
+                          "\"bulk_connections\":%u,\"compressed_from\":%llu,\"compressed_to\":%llu}\n",
                           (int)owner, rg_conn_transport(rg_sessions[0].conn),
                           (double)(rg_now_ns() - started) / 1e9, (double)sum.waited_ns / 1e9,
                           (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
                           (unsigned long long)sum.sent_messages, (unsigned long long)sum.received_messages,
                           (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes,
                           (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
-                          (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received));
+                          (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received), bulk.lanes,
+                          (unsigned long long)bulk.compressed_from, (unsigned long long)bulk.compressed_to);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -35,6 +35,7 @@
 #define RG_CONTROL_ADDRESSES  8
 #define RG_MOVE_TOKEN         16
 #define RG_CONTROL_ATTRIBUTES 256 /* of a device */
+#define RG_BULK_TOKEN         16
 
 enum rg_control_kind {
     RG_CONTROL_CLIENT_HELLO = 1,
@@ -52,6 +53,7 @@ enum rg_purpose {
     RG_PURPOSE_STATUS,    /* the same, and the sessions that run */
     RG_PURPOSE_NETPERF,   /* an echo and a sink to measure the connection with (proto/netperf.h) */
     RG_PURPOSE_MANAGEMENT, /* one question to the management library (proto/management.h) */
+    RG_PURPOSE_BULK = 70,  /* one more connection of a session, for bulk data */
 };
 
 enum rg_refusal_code {
@@ -134,6 +136,10 @@ struct rg_client_hello {
     uint32_t credential_size;
     uint8_t credential[RG_CONTROL_CREDENTIAL];
     struct rg_transport_list transports;
+    uint64_t bulk_session; /* RG_PURPOSE_BULK */
+    uint8_t bulk_token[RG_BULK_TOKEN];
+    uint32_t bulk_connections, bulk_codecs, bulk_compression; /* RG_PURPOSE_SESSION */
+    bool bulk_adaptive;
     uint32_t question_size; /* RG_PURPOSE_MANAGEMENT */
     uint8_t question[RG_QUESTION_SIZE_MAX];
 };
@@ -155,6 +161,8 @@ struct rg_server_hello {
     char addresses[RG_CONTROL_ADDRESSES][RG_CONTROL_TEXT];
     uint8_t move_token[RG_MOVE_TOKEN]; /* meant only if there are addresses */
     uint8_t answers[RG_DIGEST_SIZE]; /* of all that answers about images depend on; zeros: not told */
+    uint8_t bulk_token[RG_BULK_TOKEN]; /* meant only if there are connections */
+    uint32_t bulk_connections, bulk_codecs;
 };
 
 struct rg_move_message {

@@ -123,6 +123,12 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.question = bytes_of(from->question, from->question_size);
     hello.n_transports = fill_transports(transports, &from->transports);
     hello.transports = transports;
+    hello.bulk_session = from->bulk_session;
+    hello.bulk_token = bytes_of(from->bulk_token, from->purpose == RG_PURPOSE_BULK ? RG_BULK_TOKEN : 0);
+    hello.bulk_connections = from->bulk_connections;
+    hello.bulk_codecs = from->bulk_codecs;
+    hello.bulk_compression = from->bulk_compression;
+    hello.bulk_adaptive = from->bulk_adaptive;
     control->body_case = RG__CONTROL__BODY_CLIENT_HELLO;
     control->client_hello = &hello;
     return finish(control, data, size);
@@ -170,6 +176,9 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
     hello.addresses = addresses;
     hello.answers = digest_of(from->answers);
     hello.move_token = bytes_of(from->move_token, from->n_addresses ? RG_MOVE_TOKEN : 0);
+    hello.bulk_token = bytes_of(from->bulk_token, from->bulk_connections ? RG_BULK_TOKEN : 0);
+    hello.bulk_connections = from->bulk_connections;
+    hello.bulk_codecs = from->bulk_codecs;
     control->body_case = RG__CONTROL__BODY_SERVER_HELLO;
     control->server_hello = &hello;
     return finish(control, data, size);

@@ -41,6 +41,14 @@ static enum rg_status get_digest(uint8_t digest[RG_DIGEST_SIZE], const ProtobufC
     return RG_OK;
 }
 
+static enum rg_status get_bulk_token(uint8_t token[RG_BULK_TOKEN], const ProtobufCBinaryData *from)
+{
+    if (from->len != RG_BULK_TOKEN)
+        return RG_ERR_PROTOCOL;
+    memcpy(token, from->data, RG_BULK_TOKEN);
+    return RG_OK;
+}
+
 static enum rg_status get_indices(uint32_t *to, uint32_t *n, const uint32_t *from, size_t n_from)
 {
     if (n_from > RG_DEVICES_MAX)
@@ -131,7 +139,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         from->purpose != RG__CLIENT_HELLO__PURPOSE__INVENTORY &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__STATUS &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__NETPERF &&
-        from->purpose != RG__CLIENT_HELLO__PURPOSE__MANAGEMENT)
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__MANAGEMENT &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__BULK)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
     if (from->question.len > RG_QUESTION_SIZE_MAX)
@@ -160,6 +169,13 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     if (from->credential.len)
         memcpy(to->credential, from->credential.data, from->credential.len);
     to->credential_size = (uint32_t)from->credential.len;
+    if (to->purpose == RG_PURPOSE_BULK)
+        TRY(get_bulk_token(to->bulk_token, &from->bulk_token));
+    to->bulk_session = from->bulk_session;
+    to->bulk_connections = from->bulk_connections;
+    to->bulk_codecs = from->bulk_codecs;
+    to->bulk_compression = from->bulk_compression;
+    to->bulk_adaptive = from->bulk_adaptive;
     return get_transports(&to->transports, from->transports, from->n_transports);
 }
 
@@ -188,6 +204,11 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
             return RG_ERR_PROTOCOL;
         memcpy(to->move_token, from->move_token.data, RG_MOVE_TOKEN);
     }
+
+    if (from->bulk_connections)
+        TRY(get_bulk_token(to->bulk_token, &from->bulk_token));
+    to->bulk_connections = from->bulk_connections;
+    to->bulk_codecs = from->bulk_codecs;
 
     size_t text = 0;
     for (size_t i = 0; i < from->n_opcode_names; i++) {

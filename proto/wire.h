@@ -32,6 +32,8 @@ enum rg_message_kind {
     RG_MESSAGE_NOTICE = 4,
     RG_MESSAGE_ANSWER = 5,
     RG_MESSAGE_NETPERF = 6, /* not in a session: proto/netperf.h */
+    RG_MESSAGE_APART = 7,   /* a message whose bulk data travels on other connections: transport/bundle/wire.h */
+    RG_MESSAGE_PIECE = 8,   /* of such bulk data, on one of these connections */
 };
 
 struct rg_message_header {

@@ -249,7 +249,7 @@ static void refuse(struct rg_conn *conn, enum rg_refusal_code code, const char *
 }
 
 enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **connection,
-                               struct rg_conn **tether)
+                               struct rg_conn **tether, struct rg_lanes *lanes)
 {
     struct rg_conn *conn = *connection;
     *tether = NULL;
@@ -297,10 +297,15 @@ enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **co
     server->session = hello->session;
     digest_answers(hello, server);
     struct rg_move *move = rg_move_open(&client.client_hello.transports, server);
+    rg_lanes_agree(&client.client_hello, server, lanes);
     rg_control_fini(&client);
     enum rg_status status = rg_control_send(conn, &answer);
-    if (status == RG_OK && move)
-        return rg_move_finish(move, connection, tether);
+    if (status == RG_OK && move) {
+        status = rg_move_finish(move, connection, tether);
+        if (*tether)
+            lanes->options.lanes = 0;
+        return status;
+    }
     rg_move_abandon(move);
     if (status != RG_OK)
         rg_info("session %llu: the client had gone before it began (%s)", (unsigned long long)hello->session,

@@ -5,6 +5,7 @@
 #define RG_SERVER_HELLO_H
 
 #include "common/status.h"
+#include "server/lanes.h"
 #include "transport/transport.h"
 
 #include <stdint.h>
@@ -18,8 +19,11 @@ struct rg_hello {
     int hello_fd; /* holds the client's hello */
 };
 
-/** Loads the driver into rg_driver, initialises it, and answers. RG_OK: the session can begin. */
+/**
+ * Loads the driver into rg_driver, initialises it, and answers. RG_OK: the session can begin, with bulk data as `lanes`
+ * says.
+ */
 RG_MUST_CHECK enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **connection,
-                                             struct rg_conn **tether);
+                                             struct rg_conn **tether, struct rg_lanes *lanes);
 
 #endif

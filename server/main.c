@@ -1,7 +1,7 @@
 /*
  * main.c - program lib/remote-gpu/worker: serves one session, started by remote-gpud.
  *
- *   worker --fd N --hello-fd N --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
+ *   worker --fd N --hello-fd N [--hand-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
  *
  * `fd` is the client's connection, `hello-fd` holds the hello that the daemon has read from it. The worker loads the
  * driver, answers the hello, serves until the client closes the connection, breaks the protocol, or the daemon sends
@@ -29,7 +29,7 @@ enum { TETHER_GRACE_MS = 2000 };
 
 struct arguments {
     struct rg_hello hello;
-    int fd;
+    int fd, hand_fd;
 };
 
 static bool number(const char *text, uint64_t max, uint64_t *out)
@@ -56,7 +56,7 @@ static bool devices(const char *text, struct rg_hello *hello)
 
 static bool parse(int argc, char **argv, struct arguments *out)
 {
-    *out = (struct arguments){.fd = -1, .hello = {.hello_fd = -1, .driver_kind = "other"}};
+    *out = (struct arguments){.fd = -1, .hand_fd = -1, .hello = {.hello_fd = -1, .driver_kind = "other"}};
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         uint64_t n = 0;
@@ -65,6 +65,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
             good = number(value, 65535, &n), out->fd = (int)n;
         else if (strcmp(name, "--hello-fd") == 0)
             good = number(value, 65535, &n), out->hello.hello_fd = (int)n;
+        else if (strcmp(name, "--hand-fd") == 0)
+            good = number(value, 65535, &n), out->hand_fd = (int)n;
         else if (strcmp(name, "--session") == 0)
             good = number(value, UINT64_MAX, &out->hello.session);
         else if (strcmp(name, "--max-sessions") == 0)
@@ -133,6 +135,8 @@ int main(int argc, char **argv)
     }
     (void)fcntl(arguments.fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(arguments.hello.hello_fd, F_SETFD, FD_CLOEXEC);
+    if (arguments.hand_fd >= 0)
+        (void)fcntl(arguments.hand_fd, F_SETFD, FD_CLOEXEC);
 
     sigset_t signals;
     sigemptyset(&signals);
@@ -156,8 +160,13 @@ int main(int argc, char **argv)
         return 1;
     }
     struct rg_conn *tether;
-    if (rg_hello_answer(&arguments.hello, &conn, &tether) != RG_OK) {
+    static struct rg_lanes lanes;
+    if (rg_hello_answer(&arguments.hello, &conn, &tether, &lanes) != RG_OK) {
         rg_conn_destroy(conn);
+        _exit(1);
+    }
+    if (!rg_lanes_start(&lanes, arguments.hand_fd, arguments.hello.session, &conn)) {
+        rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);
         _exit(1);
     }
     rg_conn_set_read_ahead(conn);

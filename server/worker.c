@@ -63,11 +63,21 @@ enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const str
     };
     struct iovec all[MAX_PARTS] = {{&header, sizeof header}};
     memcpy(all + 1, parts, (size_t)n_parts * sizeof *parts);
+    size_t size = 0, bulk_size = 0;
+    for (int i = 0; i <= n_parts; i++)
+        size += all[i].iov_len;
+    for (int i = 0; i < n_bulk; i++)
+        bulk_size += bulk[i].iov_len;
+    const bool apart = rg_conn_sends_apart(worker->conn, size, bulk_size);
+    struct rg_bulk_ticket ticket;
     pthread_mutex_lock(&worker->send_lock);
     enum rg_status status = RG_ERR_CLOSED;
     if (!rg_worker_over(worker))
-        status = rg_conn_send(worker->conn, all, n_parts + 1, bulk, n_bulk);
+        status = apart ? rg_conn_send_head(worker->conn, all, n_parts + 1, bulk_size, &ticket)
+                       : rg_conn_send(worker->conn, all, n_parts + 1, bulk, n_bulk);
     pthread_mutex_unlock(&worker->send_lock);
+    if (apart && status == RG_OK) /* without the lock: small messages of other threads go out meanwhile */
+        status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
     if (status == RG_ERR_FAULT) {
         rg_error("session %llu: memory of a transfer was freed while it was sent",
                  (unsigned long long)worker->session);

@@ -50,6 +50,12 @@ struct rg_transport_ops {
 
     /* a connection */
     enum rg_status (*send)(struct rg_conn *conn, const struct rg_outgoing *message);
+    /* optional, all or none; send_head has bulk_size, but no parts of it */
+    bool (*is_apart)(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
+    enum rg_status (*send_head)(struct rg_conn *conn, const struct rg_outgoing *message,
+                                struct rg_bulk_ticket *out);
+    enum rg_status (*send_tail)(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
+                                const struct iovec *bulk, int n_bulk);
     enum rg_status (*recv)(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
     enum rg_status (*recv_bulk)(struct rg_conn *conn, void *buffer, size_t size);
     void (*interrupt)(struct rg_conn *conn);

@@ -50,6 +50,26 @@ static int no_fd(const struct rg_conn *conn)
     return -1;
 }
 
+static bool never_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
+{
+    (void)conn, (void)msg_size, (void)bulk_size;
+    return false;
+}
+
+static enum rg_status no_send_head(struct rg_conn *conn, const struct rg_outgoing *message,
+                                   struct rg_bulk_ticket *out)
+{
+    (void)conn, (void)message, (void)out;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static enum rg_status no_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
+                                   const struct iovec *bulk, int n_bulk)
+{
+    (void)conn, (void)ticket, (void)bulk, (void)n_bulk;
+    return RG_ERR_UNSUPPORTED;
+}
+
 static enum rg_status no_register(struct rg_conn *conn, void *base, size_t size)
 {
     (void)conn, (void)base, (void)size;
@@ -100,6 +120,11 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->adopt_fd = no_adopt_fd;
     if (!ops->listener_fd)
         ops->listener_fd = no_listener_fd;
+    if (!ops->is_apart) {
+        ops->is_apart = never_apart;
+        ops->send_head = no_send_head;
+        ops->send_tail = no_send_tail;
+    }
     if (!ops->set_read_ahead)
         ops->set_read_ahead = nothing_to_do;
     if (!ops->fd)
@@ -357,6 +382,37 @@ enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n
         return RG_ERR_INVALID;
     }
     return conn->ops->send(conn, &message);
+}
+
+bool rg_conn_sends_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
+{
+    return conn->ops->is_apart(conn, msg_size, bulk_size);
+}
+
+enum rg_status rg_conn_send_head(struct rg_conn *conn, const struct iovec *msg, int n_msg, size_t bulk_size,
+                                 struct rg_bulk_ticket *out)
+{
+    struct rg_outgoing message = {.msg = msg,
+                                  .n_msg = n_msg,
+                                  .msg_size = sum_parts(msg, n_msg, RG_MESSAGE_MAX),
+                                  .bulk_size = bulk_size};
+    if (message.msg_size == SIZE_MAX || !conn->ops->is_apart(conn, message.msg_size, bulk_size) ||
+        bulk_size > RG_BULK_MAX) {
+        rg_error("a message of %zu bytes with %zu of bulk data cannot be sent in two steps", message.msg_size,
+                 bulk_size);
+        return RG_ERR_INVALID;
+    }
+    return conn->ops->send_head(conn, &message, out);
+}
+
+enum rg_status rg_conn_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
+                                 const struct iovec *bulk, int n_bulk)
+{
+    if (sum_parts(bulk, n_bulk, RG_BULK_MAX) != ticket->size) {
+        rg_error("bulk data of another size than the %zu bytes that were promised", ticket->size);
+        return RG_ERR_INVALID;
+    }
+    return conn->ops->send_tail(conn, ticket, bulk, n_bulk);
 }
 
 enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)

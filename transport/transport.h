@@ -50,6 +50,7 @@ struct rg_transport_options {
     const char *filters;
     int connect_timeout_ms; /* 0: 10 s */
     enum rg_wait_mode wait; /* of receivers, for the next message */
+    bool bulk; /* it carries bulk data: little of it may wait in the kernel, none be read ahead */
 };
 
 enum {
@@ -61,11 +62,22 @@ enum {
     RG_CAP_FD = 1u << 2,
 };
 
-/** What happened to bulk data on this side, where the transport knows (rdma): all 0 elsewhere. */
+/**
+ * What happened to bulk data on this side, where the transport knows (rdma, tcp): all 0 elsewhere. With tcp, direct means
+ * that the kernel took it from, or put it into, its place.
+ */
 struct rg_conn_statistics {
-    uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that the CPU copied */
+    uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that this process copied */
     uint64_t bulk_direct_sent,
         bulk_direct_received; /* bytes that the device took from, or put into, their place */
+    unsigned lanes;           /* connections for bulk data besides the first (bundle/) */
+    uint64_t compressed_from, compressed_to; /* bytes sent compressed, and how many that made */
+};
+
+/** Names bulk data that is sent after its message: rg_conn_send_tail. */
+struct rg_bulk_ticket {
+    uint64_t number, route;
+    size_t size;
 };
 
 /* --- making connections --- */
@@ -113,6 +125,23 @@ RG_MUST_CHECK enum rg_status rg_transport_adopt_fd(int fd, const struct rg_trans
  */
 RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
                                           const struct iovec *bulk, int n_bulk);
+/**
+ * Whether a message with so much bulk data can be sent in two steps, because the bulk data travels by itself
+ * (bundle/bundle.h). Once true for some sizes, it stays so. Any thread.
+ */
+bool rg_conn_sends_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
+/**
+ * The first step: sends the message, as rg_conn_send does and serialised with it, and promises its bulk data. The peer
+ * receives the message at once and waits when it comes to take the bulk data. Only where rg_conn_sends_apart.
+ */
+RG_MUST_CHECK enum rg_status rg_conn_send_head(struct rg_conn *conn, const struct iovec *msg, int n_msg,
+                                               size_t bulk_size, struct rg_bulk_ticket *out);
+/**
+ * The second step, which must follow: sends the bulk data, of the size promised. Needs no serialisation by the caller:
+ * any thread, also while others send messages. Returns as rg_conn_send does.
+ */
+RG_MUST_CHECK enum rg_status rg_conn_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
+                                               const struct iovec *bulk, int n_bulk);
 /**
  * Waits for the next message, up to timeout_ms (-1: for ever; 0: only if one is there).
  * RG_ERR_TIMEOUT leaves the connection good. RG_ERR_CLOSED: orderly end by the peer between two messages, or

@@ -22,6 +22,8 @@ struct rg_cli_settings {
     uint64_t memory;
     uint32_t fraction; /* millionths */
     char *transport;
+    char *connections; /* NULL: not said */
+    char *compress;
     bool local;
     char *driver; /* of the private server */
     char *stats;  /* NULL: none; "": on stderr */

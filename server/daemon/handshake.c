@@ -214,7 +214,8 @@ static void converse(struct rg_handshake *handshake)
         refuse(handshake->conn, &refusal);
     } else if (hello->purpose == RG_PURPOSE_MANAGEMENT) {
         answer_question(handshake);
-    } else if (hello->purpose != RG_PURPOSE_SESSION && hello->purpose != RG_PURPOSE_NETPERF) {
+    } else if (hello->purpose != RG_PURPOSE_SESSION && hello->purpose != RG_PURPOSE_NETPERF &&
+               hello->purpose != RG_PURPOSE_BULK) {
         answer_inventory(handshake);
     } else {
         handshake->wants_session = true;
@@ -281,7 +282,7 @@ void rg_handshakes_start(struct rg_handshakes *handshakes, struct rg_conn *conn)
     handshakes->n++;
 }
 
-/* The client asked for a session: give the connection to a worker, or say why not. */
+/* The client asked for a session, or a connection more for one: give it to a worker, or say why not. */
 static void start_session(struct rg_handshake *handshake, bool stopping)
 {
     struct rg_conn *conn = handshake->conn;
@@ -289,6 +290,10 @@ static void start_session(struct rg_handshake *handshake, bool stopping)
     if (stopping) {
         rg_refusal_init(&refusal, RG_REFUSAL_SHUTTING_DOWN,
                         "the server is shutting down; use another, or try later");
+    } else if (handshake->hello.client_hello.purpose == RG_PURPOSE_BULK) {
+        if (rg_sessions_hand_over(handshake->owner->sessions, handshake->hello.client_hello.bulk_session,
+                                  &handshake->hello, rg_conn_fd(conn), &refusal) == RG_OK)
+            return;
     } else if (rg_sessions_start(handshake->owner->sessions, handshake->owner->driver, &handshake->hello,
                                  rg_conn_peer(conn), rg_conn_fd(conn), &refusal) == RG_OK) {
         return;

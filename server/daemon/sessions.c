@@ -3,9 +3,10 @@
  *
  * A worker is started as
  *
- *   worker --fd 3 --hello-fd 4 --driver PATH --driver-kind soft|nvidia --devices 0,1 --session ID --max-sessions N
+ *   worker --fd 3 --hello-fd 4 --hand-fd 5 --driver PATH --driver-kind soft|nvidia --devices 0,1 --session ID --max-sessions N
  *
- * Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker answers it. --devices are
+ * Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker answers it. 5 (--hand-fd) is a
+ * socket by which it gets connections that the client opens later, each with the hello that came by it. --devices are
  * the server's ordinals. If they are not all of them in their order, CUDA_VISIBLE_DEVICES names them, so that the
  * worker sees them, and no others, as 0, 1, …. The worker gets SIGTERM when the daemon dies, however it dies.
  */
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -242,7 +244,7 @@ static enum rg_status start_netperf(const struct rg_sessions *sessions, int fd, 
 
 static enum rg_status start_worker(const struct rg_sessions *sessions, const struct rg_driver *driver,
                                    const struct rg_control *hello, const struct rg_session_info *info, int fd,
-                                   pid_t *pid, char *why, size_t why_size)
+                                   int *hand, pid_t *pid, char *why, size_t why_size)
 {
     RG_CLEANUP_FD int file = hello_file(hello);
     if (file < 0) {
@@ -256,22 +258,17 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     snprintf(max, sizeof max, "%u", sessions->max);
     if (hello->client_hello.purpose == RG_PURPOSE_NETPERF)
         return start_netperf(sessions, fd, file, id, pid, why, why_size);
-    const char *arguments[] = {"worker",
-                               "--fd",
-                               "3",
-                               "--hello-fd",
-                               "4",
-                               "--driver",
-                               driver->info.path,
-                               "--driver-kind",
-                               driver->info.kind,
-                               "--devices",
-                               devices,
-                               "--session",
-                               id,
-                               "--max-sessions",
-                               max,
-                               NULL};
+    int hands[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hands) != 0) {
+        rg_explain(why, why_size, "no socket: %s", strerror(errno));
+        return RG_ERR_NO_MEMORY;
+    }
+    RG_CLEANUP_FD int ours = hands[0];
+    RG_CLEANUP_FD int theirs = hands[1];
+    const char *arguments[] = {"worker",          "--fd",      "3",        "--hello-fd",      "4",
+                               "--hand-fd",       "5",         "--driver", driver->info.path, "--driver-kind",
+                               driver->info.kind, "--devices", devices,    "--session",       id,
+                               "--max-sessions",  max,         NULL};
     bool part = !is_all_in_order(driver, info);
     RG_CLEANUP_FREE char **environment = part ? environment_with(visible) : NULL;
     if (part && !environment)
@@ -280,11 +277,16 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
         .path = sessions->worker,
         .arguments = (char *const *)(uintptr_t)arguments,
         .environment = part ? environment : environ,
-        .fds = {fd, file},
-        .n_fds = 2,
+        .fds = {fd, file, theirs},
+        .n_fds = 3,
         .death_signal = SIGTERM,
     };
-    return rg_process_start(&process, pid, why, why_size);
+    enum rg_status status = rg_process_start(&process, pid, why, why_size);
+    if (status == RG_OK) {
+        *hand = ours;
+        ours = -1;
+    }
+    return status;
 }
 
 enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
@@ -305,9 +307,11 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     info->since_unix = (uint64_t)time(NULL);
     rg_control_text(info->peer, sizeof info->peer, peer, strlen(peer));
     entry->started_ns = rg_now_ns();
+    entry->hand = -1;
 
     char why[512] = "";
-    enum rg_status status = start_worker(sessions, driver, hello, info, fd, &entry->pid, why, sizeof why);
+    enum rg_status status =
+        start_worker(sessions, driver, hello, info, fd, &entry->hand, &entry->pid, why, sizeof why);
     if (status != RG_OK) {
         rg_error("session %llu: no worker: %s", (unsigned long long)info->id, why);
         rg_refusal_init(refusal, RG_REFUSAL_INTERNAL,
@@ -325,6 +329,45 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
     pthread_mutex_unlock(&sessions->lock);
     return RG_OK;
+}
+
+/* --- further connections ---------------------------------------------------------------------------------------- */
+
+/* Sends `size` bytes and a descriptor as one packet, without waiting. */
+static bool send_with_fd(int socket, const void *data, size_t size, int fd)
+{
+    struct iovec part = {(void *)(uintptr_t)data, size};
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof fd)];
+    } control = {0};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size;
+}
+
+enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, uint64_t id,
+                                     const struct rg_control *hello, int fd, struct rg_control *refusal)
+{
+    const struct rg_session_entry *entry = NULL;
+    for (uint32_t i = 0; i < sessions->n; i++)
+        if (sessions->entries[i]->info.id == id)
+            entry = sessions->entries[i];
+    void *data = NULL;
+    size_t size = 0;
+    const bool given = entry && entry->hand >= 0 && rg_control_pack(hello, &data, &size) == RG_OK &&
+                       send_with_fd(entry->hand, data, size, fd);
+    free(data);
+    if (given)
+        return RG_OK;
+    rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED, "there is no session %llu that takes a connection more",
+                    (unsigned long long)id);
+    return RG_ERR_REFUSED;
 }
 
 /* --- ending ------------------------------------------------------------------------------------------------
@@ -360,6 +403,8 @@ void rg_sessions_reap(struct rg_sessions *sessions)
         pthread_mutex_lock(&sessions->lock);
         sessions->entries[i] = sessions->entries[--sessions->n];
         pthread_mutex_unlock(&sessions->lock);
+        if (entry->hand >= 0)
+            close(entry->hand);
         free(entry);
     }
 }

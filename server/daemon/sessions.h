@@ -18,6 +18,7 @@ struct rg_session_entry {
     struct rg_session_info info;
     pid_t pid;
     uint64_t started_ns;
+    int hand; /* a socket by which its worker gets further connections; -1: it takes none */
 };
 
 struct rg_sessions {
@@ -42,6 +43,13 @@ void rg_sessions_allow_netperf(struct rg_sessions *sessions, const char *path);
 RG_MUST_CHECK enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
                                                const struct rg_control *hello, const char *peer, int fd,
                                                struct rg_control *refusal);
+/**
+ * Gives a connection, and the hello that came by it, to the worker of session `id`, which decides on it; the caller keeps
+ * its own copy of fd. On anything but RG_OK `refusal` is what to tell the client. Main thread.
+ */
+RG_MUST_CHECK enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, uint64_t id,
+                                                   const struct rg_control *hello, int fd,
+                                                   struct rg_control *refusal);
 /** Reaps workers that have ended, and says how. Main thread, after SIGCHLD. */
 void rg_sessions_reap(struct rg_sessions *sessions);
 /** Sends `signal` to all workers. Main thread. */

@@ -2,13 +2,13 @@
  * control_client.c - says hello to a server in ways the real client does not, for the tests of the daemon.
  *
  *   control_client ADDRESS [WORD…]
- *     major=N  gpus=N  index=N  memory=N  command=TEXT  purpose=session|inventory|status|netperf
+ *     major=N  gpus=N  index=N  memory=N  command=TEXT  purpose=session|inventory|status|netperf|bulk:SESSION
  *     bulk     attach bulk data to the hello
  *     server   send a SessionEnd instead of a hello
  *     hold     stay until the server ends the session or stdin ends
  *
  * Prints what comes, one message a line: "hello session=… devices=0,1 driver=… kind=… software=…",
- * "refusal CODE REASON", "inventory devices=N sessions=N", "end REASON", "closed", "lost".
+ * "refusal CODE REASON", "inventory devices=N sessions=N", "end REASON", "move TRANSPORT", "closed", "lost".
  */
 #include "transport/control.h"
 
@@ -39,7 +39,12 @@ static void apply(struct rg_control *message, const char *word)
         hello->purpose = RG_PURPOSE_INVENTORY;
     else if (strcmp(word, "purpose=netperf") == 0)
         hello->purpose = RG_PURPOSE_NETPERF;
-    else if (strcmp(word, "purpose=status") == 0)
+    else if (strncmp(word, "purpose=bulk:", 13) == 0) { /* with the session's number */
+        hello->purpose = RG_PURPOSE_BULK;
+        hello->bulk_session = strtoull(word + 13, NULL, 10);
+        for (unsigned char i = 0; i < RG_BULK_TOKEN; i++)
+            hello->bulk_token[i] = i;
+    } else if (strcmp(word, "purpose=status") == 0)
         hello->purpose = RG_PURPOSE_STATUS;
     else if (strcmp(word, "bulk") == 0)
         bulk = true;
@@ -70,6 +75,9 @@ static void print(const struct rg_control *message)
         break;
     case RG_CONTROL_SESSION_END:
         printf("end %s\n", message->session_end.reason);
+        break;
+    case RG_CONTROL_MOVE:
+        printf("move %s\n", message->move.transport);
         break;
     default:
         printf("unexpected %d\n", message->kind);
@@ -123,7 +131,7 @@ int main(int argc, char **argv)
             break;
         }
         print(&answer);
-        bool greeted = answer.kind == RG_CONTROL_SERVER_HELLO, told = answer.kind == RG_CONTROL_INVENTORY;
+        bool greeted = answer.kind == RG_CONTROL_SERVER_HELLO, told = answer.kind == RG_CONTROL_INVENTORY || answer.kind == RG_CONTROL_MOVE;
         rg_control_fini(&answer);
         if (told || (greeted && (!hold || !wait_for_it(conn))))
             break;

@@ -241,6 +241,21 @@ class Talking(Case):
         self.assertTrue(wait_until(lambda: not children_of(daemon.process.pid)), "the worker is still there")
         self.assertIn("session 1 ended", daemon.log())
 
+    def test_further_connections_reach_their_session(self):
+        daemon = self.start()
+        clients = []
+        for number in (1, 2):
+            clients.append(self.join(daemon.address, "hold"))
+            self.assertRegex(clients[-1].line(), "^hello session=%d " % number)
+        for number in (2, 1, 2):
+            self.assertEqual(say(daemon.address, "purpose=bulk:%d" % number), "move to %d" % number)
+        self.assertRegex(say(daemon.address, "purpose=bulk:3"), "^refusal unsupported there is no session 3")
+        self.assertEqual(say(daemon.address, "purpose=status"), "inventory devices=2 sessions=2")
+        clients[0].leave()
+        self.assertTrue(wait_until(lambda: len(children_of(daemon.process.pid)) == 1), "the worker is still there")
+        self.assertRegex(say(daemon.address, "purpose=bulk:1"), "^refusal unsupported there is no session 1")
+        clients[1].leave()
+
     def test_granted_devices(self):
         daemon = self.start()
         self.assertRegex(say(daemon.address, "gpus=1"),

@@ -2,7 +2,9 @@
  * fake_worker.c - stands in for the worker in tests of the daemon: answers the hello over the descriptor that
  * it was given, then lives until its client leaves or it is told to end, as the real one does.
  *
- * It first checks what the daemon promises: the two descriptors and no others, the arguments, no blocked
+ * A connection that the daemon hands over later is answered with a Move that says which session's worker got it.
+ *
+ * It first checks what the daemon promises: the three descriptors and no others, the arguments, no blocked
  * signals. The client's command line steers it: "worker:stubborn" ignores SIGTERM, "worker:crash" aborts,
  * "worker:fail" exits 3.
  */
@@ -16,6 +18,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static _Noreturn void fail(const char *what)
@@ -38,7 +41,7 @@ static void check_descriptors(void)
     if (!directory)
         fail("no /proc/self/fd");
     for (struct dirent *entry; (entry = readdir(directory));)
-        if (entry->d_name[0] != '.' && atoi(entry->d_name) > 4 && atoi(entry->d_name) != dirfd(directory))
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) > 5 && atoi(entry->d_name) != dirfd(directory))
             fail("a descriptor of the daemon's leaked");
     closedir(directory);
 }
@@ -90,12 +93,40 @@ static void answer(struct rg_conn *conn, int argc, char **argv)
         fail("hello not sent");
 }
 
+/* Takes what the daemon hands over. */
+static void take(const char *session)
+{
+    static unsigned char data[RG_MESSAGE_MAX];
+    struct iovec part = {data, sizeof data};
+    _Alignas(struct cmsghdr) char space[CMSG_SPACE(sizeof(int))];
+    struct msghdr packet = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    ssize_t got = recvmsg(5, &packet, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&packet) : NULL;
+    struct rg_control hello, message;
+    if (!head || head->cmsg_type != SCM_RIGHTS || rg_control_unpack(data, (size_t)got, &hello) != RG_OK ||
+        hello.client_hello.purpose != RG_PURPOSE_BULK || hello.client_hello.bulk_token[15] != 15)
+        fail("nothing useful was handed over");
+    int fd;
+    memcpy(&fd, CMSG_DATA(head), sizeof fd);
+    const struct rg_transport_options options = {.filters = ""};
+    struct rg_conn *conn;
+    char name[16];
+    snprintf(name, sizeof name, "to %.8s", session);
+    rg_move_init(&message, name);
+    if (rg_transport_adopt_fd(fd, &options, &conn) != RG_OK || rg_control_send(conn, &message) != RG_OK)
+        fail("what was handed over is no connection");
+    rg_conn_destroy(conn);
+    rg_control_fini(&hello);
+}
+
 int main(int argc, char **argv)
 {
     check_descriptors();
     check_process();
     if (strcmp(argument(argc, argv, "--fd"), "3") != 0 ||
-        strcmp(argument(argc, argv, "--hello-fd"), "4") != 0)
+        strcmp(argument(argc, argv, "--hello-fd"), "4") != 0 ||
+        strcmp(argument(argc, argv, "--hand-fd"), "5") != 0)
         fail("wrong descriptors");
     struct rg_control hello;
     read_hello(4, &hello);
@@ -116,10 +147,12 @@ int main(int argc, char **argv)
         fail("descriptor 3 is no connection");
     answer(conn, argc, argv);
     for (;;) {
-        struct pollfd fds[] = {{.fd = rg_conn_fd(conn), .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+        struct pollfd fds[] = {{.fd = rg_conn_fd(conn), .events = POLLIN},
+                               {.fd = signals, .events = POLLIN},
+                               {.fd = 5, .events = POLLIN}};
         if (strstr(command, "worker:stubborn"))
             fds[1].fd = -1;
-        if (poll(fds, 2, -1) < 0)
+        if (poll(fds, 3, -1) < 0)
             fail("poll");
         if (fds[1].revents) {
             struct rg_control end;
@@ -129,6 +162,10 @@ int main(int argc, char **argv)
             rg_conn_destroy(conn);
             return 0;
         }
+        if (fds[2].revents & POLLHUP) /* the daemon has gone: SIGTERM is on its way */
+            continue;
+        if (fds[2].revents)
+            take(argument(argc, argv, "--session"));
         struct rg_message message;
         if (fds[0].revents && rg_conn_recv(conn, -1, &message) != RG_OK) {
             rg_conn_destroy(conn);

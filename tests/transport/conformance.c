@@ -2,7 +2,8 @@
  * conformance.c - what every transport, and every filter around it, has to do alike.
  *
  *   transport_conformance CONFIGURATION      mem, tcp, tcp6, unix, abstract, tcp-spin, tcp-block, delay+mem,
- * delay+tcp, fault+tcp, …; rdma, rdma-spin, fault+rdma and delay+rdma need the machine of tests/rdma-vm,
+ * delay+tcp, fault+tcp, bundle+tcp (bulk data on a connection of its own), …; rdma, rdma-spin, fault+rdma and
+ * delay+rdma need the machine of tests/rdma-vm,
  * or the address of an RDMA device in RG_TEST_RDMA_HOST
  *
  * Each test gets a fresh pair of connected ends, and runs twice: once with the connecting and once with the
@@ -20,25 +21,35 @@
 struct configuration {
     const char *name, *address, *filters;
     enum rg_wait_mode wait;
+    unsigned lanes; /* not 0: bundles with so many connections for bulk data */
+    enum rg_compression compress;
 };
 
 static const struct configuration configurations[] = {
-    {"mem", "mem:conformance", "", RG_WAIT_AUTO},
-    {"tcp", "127.0.0.1:0", "", RG_WAIT_AUTO},
-    {"tcp6", "[::1]:0", "", RG_WAIT_AUTO},
-    {"unix", "unix:/tmp/remote-gpu-conformance.%d", "", RG_WAIT_AUTO},
-    {"abstract", "unix:@remote-gpu-conformance.%d", "", RG_WAIT_AUTO},
-    {"tcp-spin", "tcp://localhost:0", "", RG_WAIT_SPIN},
-    {"tcp-block", "tcp://localhost:0", "", RG_WAIT_BLOCK},
-    {"delay+mem", "mem:conformance", "delay:oneway=1ms", RG_WAIT_AUTO},
-    {"delay+tcp", "127.0.0.1:0", "delay:oneway=1ms,bandwidth=100Gb", RG_WAIT_AUTO},
-    {"delay+unix", "unix:@remote-gpu-conformance.%d", "delay", RG_WAIT_AUTO},
-    {"fault+tcp", "127.0.0.1:0", "fault", RG_WAIT_AUTO},
-    {"rdma", "rdma://10.77.0.1:0", "", RG_WAIT_AUTO},
-    {"rdma-spin", "rdma://10.77.0.1:0", "", RG_WAIT_SPIN},
-    {"fault+rdma", "rdma://10.77.0.1:0", "fault", RG_WAIT_AUTO},
-    {"delay+rdma", "rdma://10.77.0.1:0", "delay:oneway=1ms", RG_WAIT_AUTO},
-    {"fault+delay+tcp", "127.0.0.1:0", "fault:byte=3;delay:oneway=200us", RG_WAIT_AUTO},
+    {"mem", "mem:conformance", "", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"tcp6", "[::1]:0", "", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"unix", "unix:/tmp/remote-gpu-conformance.%d", "", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"abstract", "unix:@remote-gpu-conformance.%d", "", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"tcp-spin", "tcp://localhost:0", "", RG_WAIT_SPIN, 0, RG_COMPRESS_NONE},
+    {"tcp-block", "tcp://localhost:0", "", RG_WAIT_BLOCK, 0, RG_COMPRESS_NONE},
+    {"delay+mem", "mem:conformance", "delay:oneway=1ms", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"delay+tcp", "127.0.0.1:0", "delay:oneway=1ms,bandwidth=100Gb", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"delay+unix", "unix:@remote-gpu-conformance.%d", "delay", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"fault+tcp", "127.0.0.1:0", "fault", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"rdma", "rdma://10.77.0.1:0", "", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"rdma-spin", "rdma://10.77.0.1:0", "", RG_WAIT_SPIN, 0, RG_COMPRESS_NONE},
+    {"fault+rdma", "rdma://10.77.0.1:0", "fault", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"delay+rdma", "rdma://10.77.0.1:0", "delay:oneway=1ms", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"fault+delay+tcp", "127.0.0.1:0", "fault:byte=3;delay:oneway=200us", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"bundle+mem", "mem:conformance", "", RG_WAIT_AUTO, 1, RG_COMPRESS_NONE},
+    {"bundle+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 1, RG_COMPRESS_NONE},
+    {"bundles+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 3, RG_COMPRESS_NONE},
+    {"bundles+unix", "unix:@remote-gpu-conformance.%d", "", RG_WAIT_AUTO, 2, RG_COMPRESS_NONE},
+    {"bundles+delay+tcp", "127.0.0.1:0", "delay:oneway=1ms,bandwidth=100Gb", RG_WAIT_AUTO, 2, RG_COMPRESS_NONE},
+    {"lz4+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 1, RG_COMPRESS_LZ4},
+    {"zstd+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 2, RG_COMPRESS_ZSTD},
+    {"auto+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 1, RG_COMPRESS_AUTO},
 };
 
 void pause_ms(int ms)
@@ -104,6 +115,8 @@ static void run_test(const struct configuration *conf, size_t index, bool swappe
     else
         snprintf(address, sizeof address, "%s", conf->address);
     struct pair pair = pair_open(address, conf->filters, conf->wait);
+    if (conf->lanes)
+        pair_bundle(&pair, conf->filters, conf->lanes, conf->compress);
     struct ends e = swapped ? (struct ends){pair.b, pair.a} : (struct ends){pair.a, pair.b};
     if (tests[index].plain) {
         tests[index].plain(e);

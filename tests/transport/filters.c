@@ -115,7 +115,7 @@ static void test_bandwidth(const char *address)
 static void test_flow(const char *address)
 {
     enum { N = 5 };
-    struct pair pair = pair_open(address, "delay:bandwidth=100Gb,flow=1Gb", false);
+    struct pair pair = pair_open(address, "delay:bandwidth=100Gb,flow=1Gb", RG_WAIT_AUTO);
     double expected = N * (double)RG_BULK_MAX * 8 / 1e9 * 1e3;
     double there = time_transfer(pair.a, pair.b, N), back = time_transfer(pair.b, pair.a, N);
     CHECK(there >= expected && there < expected + SLACK_MS);
@@ -136,7 +136,7 @@ static void test_shared_link(void)
     static const char filter[] = "delay:bandwidth=1Gb,oneway=100us";
     struct pair pairs[3];
     for (int i = 0; i < 3; i++)
-        pairs[i] = pair_open("127.0.0.1:0", filter, false);
+        pairs[i] = pair_open("127.0.0.1:0", filter, RG_WAIT_AUTO);
     const double expected = 2 * 3 * (double)RG_BULK_MAX * 8 / 1e9 * 1e3;
     pthread_t other;
     uint64_t before = rg_now_ns();
@@ -163,7 +163,7 @@ static void test_shared_link(void)
 /* As with a socket, a send returns when little is still to leave, and an interrupt ends the wait. */
 static void test_send_waits_for_the_link(const char *address)
 {
-    struct pair pair = pair_open(address, "delay:bandwidth=10MB", false);
+    struct pair pair = pair_open(address, "delay:bandwidth=10MB", RG_WAIT_AUTO);
     uint64_t before = rg_now_ns();
     CHECK_OK(send_pattern(pair.a, 8, RG_BULK_MAX, 1));
     CHECK(elapsed_ms(before) >= 300); /* 4 MiB take 419 ms; the last MiB of them may be in the buffer */
@@ -302,7 +302,7 @@ static void expect_raw_fault(const char *address, const char *filter, enum rg_st
 /* The queue above a broken connection gives out what came before, then the reason. */
 static void test_fault_below_delay(const char *address)
 {
-    struct pair pair = pair_open(address, "delay:oneway=1ms;fault:recv_lost_at=3", false);
+    struct pair pair = pair_open(address, "delay:oneway=1ms;fault:recv_lost_at=3", RG_WAIT_AUTO);
     struct rg_message m;
     for (uint64_t i = 0; i < 4; i++)
         CHECK_OK(send_pattern(pair.b, 5, 5, i));
@@ -322,7 +322,7 @@ static void test_raw_fault_needs_descriptor(void)
 /* A chain is written outermost first, and says so of itself. */
 static void test_names(void)
 {
-    struct pair pair = pair_open("127.0.0.1:0", "fault;delay", false);
+    struct pair pair = pair_open("127.0.0.1:0", "fault;delay", RG_WAIT_AUTO);
     CHECK(strcmp(rg_conn_transport(pair.a), "fault+delay+tcp") == 0);
     CHECK(strcmp(rg_conn_peer(pair.a), rg_listener_address(pair.listener) + strlen("tcp://")) == 0);
     CHECK(rg_conn_fd(pair.a) == -1 && rg_conn_caps(pair.a) == 0);

@@ -5,6 +5,7 @@
 #ifndef RG_TESTS_TRANSPORT_SUPPORT_H
 #define RG_TESTS_TRANSPORT_SUPPORT_H
 
+#include "transport/bundle/bundle.h"
 #include "transport/transport.h"
 
 #include <stdint.h>
@@ -48,6 +49,8 @@ struct pair {
 void test_begin(unsigned seconds);
 /** Two connected ends through a listener at `address`; `filters` are those of the connecting end. */
 struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait);
+/** Makes bundles of both ends, with `lanes` connections more, made as the pair was. */
+void pair_bundle(struct pair *pair, const char *filters, unsigned lanes, enum rg_compression compress);
 /** Closes what is open. */
 void pair_close(struct pair *pair);
 

@@ -59,6 +59,8 @@ struct tcp_conn {
     atomic_bool interrupted;
 
     enum rg_status send_failed; /* sender */
+    _Atomic uint64_t bulk_sent; /* bytes, all of them from where they lay */
+    _Atomic uint64_t bulk_received, bulk_copied; /* straight into their place; from what had been read ahead */
 
     enum rg_status recv_failed; /* receiver, with all that follows */
     struct rg_wait wait;
@@ -244,6 +246,7 @@ static enum rg_status tcp_send(struct rg_conn *conn, const struct rg_outgoing *m
             shutdown(c->fd, SHUT_WR); /* the peer must not wait for the rest of the message */
         return status;
     }
+    atomic_fetch_add_explicit(&c->bulk_sent, message->bulk_size, memory_order_relaxed);
     return fault ? RG_ERR_FAULT : RG_OK;
 }
 
@@ -407,6 +410,7 @@ static enum rg_status receive_bulk(struct tcp_conn *c, unsigned char *to, size_t
     if (buffered > 0) {
         size_t taken = buffered < size ? buffered : size;
         fault = to && !rg_copy_to(to, c->buffer + c->start + c->held, taken);
+        atomic_fetch_add_explicit(&c->bulk_copied, taken, memory_order_relaxed);
         c->held += taken;
         size -= taken;
         if (to)
@@ -423,6 +427,7 @@ static enum rg_status receive_bulk(struct tcp_conn *c, unsigned char *to, size_t
             return status;
         to += got;
         size -= got;
+        atomic_fetch_add_explicit(&c->bulk_received, got, memory_order_relaxed);
     }
     enum rg_status status = discard(c, size);
     return status == RG_OK && fault ? RG_ERR_FAULT : status;
@@ -461,6 +466,14 @@ static void tcp_interrupt(struct rg_conn *conn)
 static int tcp_fd(const struct rg_conn *conn)
 {
     return ((const struct tcp_conn *)conn)->fd;
+}
+
+static void tcp_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
+{
+    const struct tcp_conn *c = (const struct tcp_conn *)conn;
+    out->bulk_direct_sent = atomic_load_explicit(&c->bulk_sent, memory_order_relaxed);
+    out->bulk_direct_received = atomic_load_explicit(&c->bulk_received, memory_order_relaxed);
+    out->bulk_copied_received = atomic_load_explicit(&c->bulk_copied, memory_order_relaxed);
 }
 
 static void tcp_destroy(struct rg_conn *conn)
@@ -505,6 +518,8 @@ enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *opt
     c->fd = fd;
     rg_wait_init(&c->wait, options->wait);
     c->is_tcp = rg_tcp_tune(fd);
+    if (options->bulk && c->is_tcp)
+        rg_tcp_tune_bulk(fd);
     c->head.caps = RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_FD;
     strcpy(c->head.transport, c->is_tcp ? "tcp" : "unix");
     rg_tcp_peer_name(fd, c->head.peer, sizeof c->head.peer);
@@ -553,7 +568,8 @@ static enum rg_status tcp_connect(const struct rg_address *address,
         return status;
     }
     /* who connects does not hand the socket on */
-    tcp_set_read_ahead(*out);
+    if (!options->bulk)
+        tcp_set_read_ahead(*out);
     become_guest((struct tcp_conn *)*out);
     return RG_OK;
 }
@@ -589,4 +605,5 @@ struct rg_transport_ops rg_transport_tcp_ops = {
     .set_read_ahead = tcp_set_read_ahead,
     .fd = tcp_fd,
     .abandon = tcp_abandon,
+    .statistics = tcp_statistics,
 };

@@ -192,6 +192,12 @@ bool rg_tcp_tune(int fd)
     return true;
 }
 
+void rg_tcp_tune_bulk(int fd)
+{
+    enum { UNSENT_BYTES = 256 << 10 };
+    set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES);
+}
+
 bool rg_tcp_peer_alive(int fd)
 {
     struct tcp_info info;

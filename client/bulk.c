@@ -1,0 +1,93 @@
+/* bulk.c - see bulk.h. */
+#include "client/bulk.h"
+
+#include "client/session.h"
+#include "common/log.h"
+#include "transport/bundle/bundle.h"
+#include "transport/bundle/join.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum rg_compression compression_asked(void)
+{
+    const char *text = getenv("REMOTE_GPU_COMPRESS");
+    enum rg_compression compression = RG_COMPRESS_NONE;
+    if (text && rg_compression_parse(text, &compression) != RG_OK)
+        rg_warn("REMOTE_GPU_COMPRESS=%s is none of none, lz4, zstd, auto; not compressing", text);
+    if (compression != RG_COMPRESS_NONE && !rg_codec_available(compression)) {
+        rg_warn("not compressing: this machine has no library for that (liblz4.so.1, libzstd.so.1)");
+        compression = RG_COMPRESS_NONE;
+    }
+    return compression;
+}
+
+/* How many connections for bulk data the user asked for; *adaptive: as many as make it faster. */
+static unsigned connections_asked(bool *adaptive)
+{
+    const char *text = getenv("REMOTE_GPU_CONNECTIONS");
+    *adaptive = !text || !*text || strcmp(text, "auto") == 0;
+    if (*adaptive)
+        return RG_BUNDLE_LANES;
+    char *end;
+    const unsigned long n = strtoul(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && n <= RG_BUNDLE_LANES)
+        return (unsigned)n;
+    rg_warn("REMOTE_GPU_CONNECTIONS=%s is neither auto nor a number up to %d; taking auto", text,
+            RG_BUNDLE_LANES);
+    *adaptive = true;
+    return RG_BUNDLE_LANES;
+}
+
+void rg_bulk_ask(bool local, struct rg_client_hello *hello)
+{
+    bool adaptive;
+    const enum rg_compression compression = compression_asked();
+    unsigned connections = connections_asked(&adaptive);
+    if (local && adaptive)
+        connections = 0; /* the one is as fast as this machine copies */
+    if (compression != RG_COMPRESS_NONE && !connections)
+        connections = 1; /* it is the connections for bulk data that compress */
+    hello->bulk_connections = connections;
+    hello->bulk_adaptive = adaptive;
+    hello->bulk_compression = compression;
+    hello->bulk_codecs = compression == RG_COMPRESS_NONE ? 0 : rg_codecs_here();
+}
+
+/* The address that the session's connection has led to: a name may mean another server the next time. */
+static const char *address_of(const struct rg_session *session)
+{
+    return strstr(rg_conn_transport(session->conn), "unix") ? session->server : rg_conn_peer(session->conn);
+}
+
+static struct rg_conn *open_one(void *user)
+{
+    struct rg_session *session = user;
+    struct rg_conn *conn = NULL;
+    char why[256] = "";
+    if (rg_bundle_join(address_of(session), &session->hello, &conn, why, sizeof why) == RG_OK)
+        return conn;
+    rg_info("no further connection to %s for bulk data: %s", session->server, why);
+    return NULL;
+}
+
+bool rg_bulk_begin(struct rg_session *session)
+{
+    const struct rg_server_hello *hello = &session->hello;
+    struct rg_client_hello asked;
+    memset(&asked, 0, sizeof asked);
+    rg_bulk_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &asked);
+    if (!hello->bulk_connections || !asked.bulk_connections)
+        return true;
+    struct rg_bundle_options options = {
+        .lanes = hello->bulk_connections < asked.bulk_connections ? hello->bulk_connections
+                                                                  : asked.bulk_connections,
+        .adaptive = asked.bulk_adaptive,
+        .open = open_one,
+        .user = session,
+    };
+    rg_codecs_agree(asked.bulk_compression, hello->bulk_codecs, &options);
+    if (asked.bulk_compression && !options.compress)
+        rg_warn("%s does not know how to unpack what is compressed so; not compressing", session->server);
+    return rg_bundle_wrap(session->conn, &options, &session->conn) == RG_OK;
+}

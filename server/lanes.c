@@ -1,0 +1,119 @@
+/* lanes.c - see lanes.h. */
+#include "server/lanes.h"
+
+#include "common/log.h"
+#include "common/thread.h"
+#include "transport/bundle/join.h"
+#include "transport/control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct taker {
+    const struct rg_lanes *lanes;
+    struct rg_conn *bundle;
+    int hand_fd;
+    uint64_t session;
+};
+
+void rg_lanes_agree(const struct rg_client_hello *client, struct rg_server_hello *server,
+                    struct rg_lanes *out)
+{
+    *out = (struct rg_lanes){0};
+    if (!client->bulk_connections || getrandom(out->token, sizeof out->token, 0) != sizeof out->token)
+        return;
+    const unsigned wanted = client->bulk_connections;
+    out->options.lanes = wanted < RG_BUNDLE_LANES ? wanted : RG_BUNDLE_LANES;
+    out->options.adaptive = client->bulk_adaptive;
+    rg_codecs_agree(client->bulk_compression, client->bulk_codecs, &out->options);
+    server->bulk_connections = out->options.lanes;
+    memcpy(server->bulk_token, out->token, sizeof out->token);
+    server->bulk_codecs = client->bulk_codecs || client->bulk_compression ? rg_codecs_here() : 0;
+}
+
+/* Receives a packet and the descriptor that came with it. Returns the packet's size; 0: the daemon has gone. */
+static ssize_t receive_with_fd(int socket, void *data, size_t size, int *fd)
+{
+    struct iovec part = {data, size};
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof *fd)];
+    } control;
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t got;
+    *fd = -1;
+    while ((got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+        ;
+    const struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len == CMSG_LEN(sizeof *fd))
+        memcpy(fd, CMSG_DATA(head), sizeof *fd);
+    return got;
+}
+
+/* A connection that the client opened: it becomes a lane if it shows the session's token. */
+static void take(const struct taker *taker, const struct rg_control *hello, int fd)
+{
+    const struct rg_transport_options options = {.filters = "", .bulk = true, .wait = RG_WAIT_BLOCK};
+    const unsigned long long session = taker->session;
+    struct rg_conn *conn = NULL;
+    if (hello->kind != RG_CONTROL_CLIENT_HELLO || hello->client_hello.purpose != RG_PURPOSE_BULK ||
+        rg_transport_adopt_fd(fd, &options, &conn) != RG_OK) {
+        close(fd);
+        return;
+    }
+    enum rg_status status = RG_ERR_LIMIT;
+    if (rg_bundle_lanes(taker->bundle) < taker->lanes->options.lanes)
+        status = rg_bundle_admit(conn, &hello->client_hello, taker->lanes->token);
+    if (status == RG_OK)
+        status = rg_bundle_add(taker->bundle, conn);
+    if (status == RG_OK) {
+        rg_debug("session %llu: connection %u for bulk data", session, rg_bundle_lanes(taker->bundle));
+        return;
+    }
+    rg_warn("session %llu: %s wanted to carry bulk data for it and may not: %s", session, rg_conn_peer(conn),
+            rg_status_string(status));
+    rg_conn_destroy(conn);
+}
+
+static void *taker_main(void *arg)
+{
+    const struct taker *taker = arg;
+    unsigned char *data = malloc(RG_MESSAGE_MAX);
+    ssize_t got;
+    int fd;
+    while (data && (got = receive_with_fd(taker->hand_fd, data, RG_MESSAGE_MAX, &fd)) > 0) {
+        struct rg_control hello = {0};
+        if (fd >= 0 && rg_control_unpack(data, (size_t)got, &hello) == RG_OK)
+            take(taker, &hello, fd);
+        else if (fd >= 0)
+            close(fd);
+        rg_control_fini(&hello);
+    }
+    free(data);
+    return NULL;
+}
+
+bool rg_lanes_start(const struct rg_lanes *lanes, int hand_fd, uint64_t session, struct rg_conn **conn)
+{
+    if (!lanes->options.lanes)
+        return true;
+    struct taker *taker = calloc(1, sizeof *taker);
+    if (!taker || rg_bundle_wrap(*conn, &lanes->options, conn) != RG_OK) {
+        free(taker);
+        return false;
+    }
+    *taker = (struct taker){.lanes = lanes, .bundle = *conn, .hand_fd = hand_fd, .session = session};
+    pthread_t thread;
+    if (hand_fd < 0 || rg_thread_create(&thread, "rg-lanes", taker_main, taker) != RG_OK) {
+        free(taker);
+        return hand_fd < 0; /* nobody gives it any; bulk data comes by the one connection */
+    }
+    pthread_detach(thread);
+    return true;
+}

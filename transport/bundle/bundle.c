@@ -1,0 +1,274 @@
+/* bundle.c - the connections of a bundle: adding, opening, ending. See bundle.h. */
+#include "transport/bundle/bundle.h"
+
+#include "common/thread.h"
+#include "transport/bundle/inside.h"
+
+#include <stdlib.h>
+
+enum {
+    UNLANED_MAX = 1 << 20,      /* bulk bytes over the first connection before one more is opened */
+    FIRST_TRY_BYTES = 64 << 20, /* before a second lane is tried */
+};
+
+static void interrupt(struct bundle *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->interrupted = true;
+    if (b->send_failed == RG_OK)
+        b->send_failed = RG_ERR_CLOSED;
+    const unsigned n = atomic_load(&b->n_lanes);
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    rg_conn_interrupt(b->first);
+    for (unsigned i = 0; i < n; i++)
+        rg_conn_interrupt(b->lanes[i].conn);
+}
+
+void rg_bundle_break(struct bundle *b, const struct lane *lane, enum rg_status status, const char *doing)
+{
+    pthread_mutex_lock(&b->lock);
+    const bool known = b->interrupted || b->send_failed != RG_OK;
+    if (b->send_failed == RG_OK)
+        b->send_failed = status == RG_ERR_CLOSED ? RG_ERR_LOST : status;
+    pthread_mutex_unlock(&b->lock);
+    if (known)
+        return;
+    if (lane)
+        rg_warn("a connection for bulk data to %s is lost while %s (%s)", b->head.peer, doing,
+                rg_status_string(status));
+    if (lane)
+        interrupt(b);
+}
+
+unsigned rg_codecs_here(void)
+{
+    return (rg_codec_available(RG_COMPRESS_LZ4) ? 1u : 0) | (rg_codec_available(RG_COMPRESS_ZSTD) ? 2u : 0);
+}
+
+void rg_codecs_agree(unsigned asked, unsigned there, struct rg_bundle_options *out)
+{
+    out->compress = RG_COMPRESS_NONE;
+    out->codecs = 0;
+    if (asked == RG_COMPRESS_NONE || asked > RG_COMPRESS_AUTO)
+        return;
+    out->codecs = there & rg_codecs_here();
+    const bool possible =
+        asked == RG_COMPRESS_AUTO ? out->codecs != 0 : (out->codecs >> (asked - 1) & 1) != 0;
+    if (possible)
+        out->compress = (enum rg_compression)asked;
+}
+
+/* --- lanes --- */
+
+enum rg_status rg_bundle_add(struct rg_conn *conn, struct rg_conn *lane)
+{
+    struct bundle *b = (struct bundle *)conn;
+    pthread_mutex_lock(&b->lock);
+    const unsigned n = atomic_load(&b->n_lanes);
+    const bool room = n < b->options.lanes && !b->ending, interrupted = b->interrupted;
+    if (room) {
+        b->lanes[n].conn = lane;
+        atomic_store_explicit(&b->n_lanes, n + 1, memory_order_release);
+        pthread_cond_broadcast(&b->changed);
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (room && interrupted)
+        rg_conn_interrupt(lane);
+    return room ? RG_OK : RG_ERR_LIMIT;
+}
+
+unsigned rg_bundle_lanes(struct rg_conn *conn)
+{
+    return atomic_load(&((struct bundle *)conn)->n_lanes);
+}
+
+struct lane *rg_bundle_lane(struct bundle *b, unsigned index)
+{
+    if (index < atomic_load_explicit(&b->n_lanes, memory_order_acquire))
+        return &b->lanes[index];
+    pthread_mutex_lock(&b->lock);
+    while (index >= atomic_load(&b->n_lanes) && !b->interrupted && !b->gave_up)
+        pthread_cond_wait(&b->changed, &b->lock);
+    const bool there = index < atomic_load(&b->n_lanes);
+    pthread_mutex_unlock(&b->lock);
+    return there ? &b->lanes[index] : NULL;
+}
+
+static void *opener_main(void *arg)
+{
+    struct bundle *b = arg;
+    pthread_mutex_lock(&b->lock);
+    while (b->wanted > atomic_load(&b->n_lanes) && !b->gave_up && !b->interrupted && !b->ending) {
+        pthread_mutex_unlock(&b->lock);
+        struct rg_conn *lane = b->options.open(b->options.user);
+        const bool added = lane && rg_bundle_add(&b->head, lane) == RG_OK;
+        if (lane && !added)
+            rg_conn_destroy(lane);
+        pthread_mutex_lock(&b->lock);
+        b->gave_up = !added;
+    }
+    b->opening = false;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+void rg_bundle_want(struct bundle *b, unsigned lanes, uint64_t unlaned)
+{
+    if (lanes > b->options.lanes)
+        lanes = b->options.lanes;
+    pthread_mutex_lock(&b->lock);
+    b->unlaned += unlaned;
+    if (!lanes && b->unlaned >= UNLANED_MAX)
+        lanes = b->options.adaptive ? 1 : b->options.lanes;
+    if (lanes > b->wanted)
+        b->wanted = lanes;
+    const bool start = b->options.open && b->wanted > atomic_load(&b->n_lanes) && !b->opening &&
+                       !b->gave_up && !b->interrupted && !b->ending;
+    const bool join = start && b->opener_started; /* it has done all but return */
+    if (start)
+        b->opening = true;
+    pthread_mutex_unlock(&b->lock);
+    if (join)
+        pthread_join(b->opener, NULL);
+    if (!start)
+        return;
+    const bool started = rg_thread_create(&b->opener, "rg-lanes", opener_main, b) == RG_OK;
+    pthread_mutex_lock(&b->lock);
+    b->opener_started = started;
+    if (!started)
+        b->opening = false, b->gave_up = true;
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* --- the operations --- */
+
+static void bundle_interrupt(struct rg_conn *conn)
+{
+    interrupt((struct bundle *)conn);
+}
+
+static void bundle_destroy(struct rg_conn *conn)
+{
+    struct bundle *b = (struct bundle *)conn;
+    rg_bundle_end_threads(b);
+    if (b->opener_started)
+        pthread_join(b->opener, NULL);
+    for (unsigned i = 0; i < RG_BUNDLE_LANES; i++) {
+        struct lane *lane = &b->lanes[i];
+        rg_conn_destroy(lane->conn);
+        pthread_cond_destroy(&lane->wake);
+        free(lane->plain);
+        free(lane->packed);
+        free(lane->unpacked);
+        free(lane->arrived);
+    }
+    rg_conn_destroy(b->first);
+    rg_press_fini(&b->press);
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    free(b);
+}
+
+static void bundle_set_read_ahead(struct rg_conn *conn)
+{
+    rg_conn_set_read_ahead(((struct bundle *)conn)->first);
+}
+
+static int bundle_fd(const struct rg_conn *conn)
+{
+    return rg_conn_fd(((const struct bundle *)conn)->first);
+}
+
+static void bundle_abandon(struct rg_conn *conn)
+{
+    struct bundle *b = (struct bundle *)conn;
+    const unsigned n =
+        atomic_load(&b->n_lanes); /* without the lock: another thread of the parent may have had it */
+    rg_conn_abandon(b->first);
+    for (unsigned i = 0; i < n; i++)
+        rg_conn_abandon(b->lanes[i].conn);
+}
+
+static enum rg_status bundle_register(struct rg_conn *conn, void *base, size_t size)
+{
+    return rg_conn_register(((struct bundle *)conn)->first, base, size);
+}
+
+static void bundle_unregister(struct rg_conn *conn, void *base)
+{
+    rg_conn_unregister(((struct bundle *)conn)->first, base);
+}
+
+static void bundle_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
+{
+    const struct bundle *b = (const struct bundle *)conn;
+    const unsigned n = atomic_load(&b->n_lanes);
+    rg_conn_get_statistics(b->first, out);
+    for (unsigned i = 0; i < n; i++) {
+        struct rg_conn_statistics lane;
+        rg_conn_get_statistics(b->lanes[i].conn, &lane);
+        out->bulk_copied_sent += lane.bulk_copied_sent;
+        out->bulk_copied_received += lane.bulk_copied_received;
+        out->bulk_direct_sent += lane.bulk_direct_sent;
+        out->bulk_direct_received += lane.bulk_direct_received;
+    }
+    out->lanes = n;
+    out->compressed_from = atomic_load(&b->pressed_from);
+    out->compressed_to = atomic_load(&b->pressed_to);
+}
+
+static struct rg_transport_ops bundle_ops = {
+    .name = "bundle",
+    .send = rg_bundle_send,
+    .is_apart = rg_bundle_is_apart,
+    .send_head = rg_bundle_send_head,
+    .send_tail = rg_bundle_send_tail,
+    .recv = rg_bundle_recv,
+    .recv_bulk = rg_bundle_recv_bulk,
+    .interrupt = bundle_interrupt,
+    .destroy = bundle_destroy,
+    .set_read_ahead = bundle_set_read_ahead,
+    .fd = bundle_fd,
+    .abandon = bundle_abandon,
+    .register_memory = bundle_register,
+    .unregister_memory = bundle_unregister,
+    .statistics = bundle_statistics,
+};
+
+static pthread_once_t completed = PTHREAD_ONCE_INIT;
+
+static void complete(void)
+{
+    rg_transport_complete(&bundle_ops, true);
+}
+
+enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct rg_bundle_options *options,
+                              struct rg_conn **out)
+{
+    struct bundle *b = calloc(1, sizeof *b);
+    if (!b)
+        return RG_ERR_NO_MEMORY;
+    pthread_once(&completed, complete);
+    b->first = first;
+    b->options = *options;
+    if (b->options.lanes > RG_BUNDLE_LANES)
+        b->options.lanes = RG_BUNDLE_LANES;
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->changed, NULL);
+    for (unsigned i = 0; i < RG_BUNDLE_LANES; i++) {
+        b->lanes[i].bundle = b;
+        pthread_cond_init(&b->lanes[i].wake, NULL);
+    }
+    b->turn = 1;
+    atomic_init(&b->active, b->options.adaptive ? 1 : b->options.lanes);
+    b->growth.rest = FIRST_TRY_BYTES;
+    rg_press_init(&b->press, options->compress);
+    b->head.ops = &bundle_ops;
+    b->head.caps = first->caps;
+    memcpy(b->head.transport, first->transport, sizeof b->head.transport);
+    memcpy(b->head.peer, first->peer, sizeof b->head.peer);
+    *out = &b->head;
+    return RG_OK;
+}

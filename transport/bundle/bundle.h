@@ -1,0 +1,57 @@
+/*
+ * bundle.h - a session's connections: messages on the first, bulk data on connections of its own.
+ *
+ * A bundle is made around a connection that exists. Bulk data of at least RG_BUNDLE_MIN bytes goes over further
+ * connections ("lanes") that are added to it as soon as there are any: then small messages do not queue behind it, and
+ * several lanes fill a link that one does not. The message says which lane carries which piece of its bulk data, so the
+ * order of messages is that of the first connection, and a receiver knows what must still come and from where. Pieces
+ * can be compressed (codec.h).
+ *
+ * Messages begin with a struct rg_message_header (proto/wire.h), by whose kind the bundle knows its own.
+ *
+ * Both ends wrap their connection (after a handshake that says that they will), and each lane is added on both ends;
+ * lanes are used by a side from the moment on when it has added them, and a receiver that is told of a lane which it
+ * does not have yet waits for it. The side that connects opens them, by a function of its owner's, when they are worth it.
+ *
+ * Failures: a lane that breaks is the end of the whole connection, since what was under way on it is lost: RG_ERR_LOST.
+ * What a lane carries is checked against what the message promised: RG_ERR_PROTOCOL. Nothing is delivered that is not
+ * what was sent.
+ *
+ * Threads: as any connection; rg_bundle_add may be called from any thread at any time before rg_conn_destroy.
+ */
+#ifndef RG_TRANSPORT_BUNDLE_BUNDLE_H
+#define RG_TRANSPORT_BUNDLE_BUNDLE_H
+
+#include "transport/bundle/codec.h"
+#include "transport/transport.h"
+
+#define RG_BUNDLE_LANES 8            /* connections for bulk data, at most */
+#define RG_BUNDLE_MIN   (128u << 10) /* smaller bulk data stays with its message */
+
+struct rg_bundle_options {
+    unsigned lanes;               /* how many may be added, at most RG_BUNDLE_LANES */
+    bool adaptive;                /* of those use only as many as make transfers faster; else all */
+    enum rg_compression compress; /* of what this side sends */
+    unsigned codecs;              /* that the other side can unpack: bits as rg_codecs_here */
+    /**
+     * The side that opens lanes: makes one more, or returns NULL (then it is not asked again). Called on a thread of the
+     * bundle's, one call at a time, when bulk data travels. NULL: the other side does this.
+     */
+    struct rg_conn *(*open)(void *user);
+    void *user;
+};
+
+/** What this machine can pack and unpack: bit 0 LZ4, bit 1 Zstandard. Loads the libraries. Any thread. */
+unsigned rg_codecs_here(void);
+/** Fills in how to compress: what was `asked` for (enum rg_compression), as far as both sides can do it. */
+void rg_codecs_agree(unsigned asked, unsigned there, struct rg_bundle_options *out);
+
+/** Wraps `first`, which the bundle owns from then on. RG_ERR_NO_MEMORY: `first` stays the caller's. */
+RG_MUST_CHECK enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct rg_bundle_options *options,
+                                            struct rg_conn **out);
+/** Adds a lane, which must not have carried anything. RG_ERR_LIMIT: there are enough; it stays the caller's. */
+RG_MUST_CHECK enum rg_status rg_bundle_add(struct rg_conn *bundle, struct rg_conn *lane);
+/** How many lanes have been added. */
+unsigned rg_bundle_lanes(struct rg_conn *bundle);
+
+#endif

@@ -1,0 +1,407 @@
+/*
+ * send.c - messages out: the head on the first connection, the pieces on their lanes.
+ *
+ * The head settles which lane carries which piece: faster lanes get more of them. The pieces of one message are sent
+ * when it is its turn, by the thread that sends the message and, where several lanes take part, by a thread of each of
+ * the others.
+ */
+#include "transport/bundle/inside.h"
+
+#include "common/clock.h"
+#include "common/copy.h"
+#include "common/thread.h"
+
+#include <stdlib.h>
+
+enum {
+    ROWS = 520,              /* iovecs of a piece: those of a message's bulk data */
+    WINDOW_BYTES = 24 << 20, /* over which a rate is measured */
+    WINDOW_NS = 5000000,
+    SLOWEST = 16, /* a lane counts as at least this part of the fastest */
+};
+static const uint64_t first_pause = 1ull << 30, longest_pause = 1ull << 36;
+static const double worth_it = 1.15; /* so much faster one more lane must make it */
+
+/* --- which lane carries what --- */
+
+static size_t piece_size(size_t total, unsigned index)
+{
+    const size_t offset = (size_t)index * RG_PIECE;
+    return total - offset < RG_PIECE ? total - offset : RG_PIECE;
+}
+
+static unsigned lane_of(uint64_t route, unsigned index)
+{
+    return (unsigned)(route >> (4 * index)) & 15;
+}
+
+/* Deals the pieces so that the lanes are done at the same time, as far as is known; the lock is held. */
+static uint64_t deal(struct bundle *b, uint64_t number, size_t size)
+{
+    const unsigned n_lanes = atomic_load(&b->n_lanes), active = atomic_load(&b->active);
+    const unsigned n = active < n_lanes ? active : n_lanes;
+    double load[RG_BUNDLE_LANES] = {0}, rate[RG_BUNDLE_LANES], fastest = 1;
+    uint64_t route = 0;
+    for (unsigned i = 0; i < n; i++)
+        if (b->lanes[i].rate > fastest)
+            fastest = b->lanes[i].rate;
+    for (unsigned i = 0; i < n; i++) {
+        struct lane *lane = &b->lanes[i];
+        rate[i] = lane->rate <= 0 ? fastest : lane->rate < fastest / SLOWEST ? fastest / SLOWEST : lane->rate;
+        lane->rate += lane->rate / 64; /* one that gets nothing is tried again in time */
+    }
+    for (unsigned piece = 0; piece * (size_t)RG_PIECE < size; piece++) {
+        unsigned best = (unsigned)(number % n);
+        for (unsigned step = 0; step < n; step++) {
+            const unsigned i = (unsigned)((number + step) % n);
+            if ((load[i] + RG_PIECE) / rate[i] < (load[best] + RG_PIECE) / rate[best])
+                best = i;
+        }
+        load[best] += RG_PIECE;
+        route |= (uint64_t)best << (4 * piece);
+    }
+    return route;
+}
+
+/* --- one piece --- */
+
+/* The parts of [offset, offset + size) of the message's bulk data; returns how many. */
+static int slice(const struct job *job, size_t offset, size_t size, struct iovec *out)
+{
+    int n = 0;
+    for (int i = 0; i < job->n_bulk && size; i++) {
+        const struct iovec *part = &job->bulk[i];
+        if (offset >= part->iov_len) {
+            offset -= part->iov_len;
+            continue;
+        }
+        const size_t taken = part->iov_len - offset < size ? part->iov_len - offset : size;
+        out[n++] = (struct iovec){(char *)part->iov_base + offset, taken};
+        size -= taken;
+        offset = 0;
+    }
+    return n;
+}
+
+static bool buffers(struct lane *lane)
+{
+    if (!lane->plain)
+        lane->plain = malloc(RG_PIECE);
+    if (!lane->packed)
+        lane->packed = malloc(RG_PIECE);
+    return lane->plain && lane->packed;
+}
+
+/* Into memory of ours, as the compressors need it; zeros for what cannot be read. False: some could not. */
+static bool gather(struct lane *lane, const struct iovec *parts, int n)
+{
+    unsigned char *at = lane->plain;
+    bool good = true;
+    for (int i = 0; i < n; i++) {
+        if (!rg_copy_from(at, parts[i].iov_base, parts[i].iov_len)) {
+            memset(at, 0, parts[i].iov_len);
+            good = false;
+        }
+        at += parts[i].iov_len;
+    }
+    return good;
+}
+
+/* Compresses what has been gathered; returns the size in lane->packed, 0: better as it is. */
+static size_t pack(struct lane *lane, enum rg_compression codec, size_t size)
+{
+    const uint64_t since = rg_now_ns();
+    const size_t packed = rg_codec_pack(codec, lane->packed, size - size / 16, lane->plain, size);
+    rg_press_tried(&lane->bundle->press, codec, size, packed, rg_now_ns() - since);
+    return packed;
+}
+
+/* Tries the codecs, if need be, and compresses. Returns the codec; *packed bytes are in lane->packed. */
+static enum rg_compression choose(struct lane *lane, const struct iovec *parts, int n, size_t size,
+                                  size_t *packed, bool *gathered, bool *fault)
+{
+    struct rg_press *press = &lane->bundle->press;
+    struct rg_press_choice choice = rg_press_choose(press);
+    if ((choice.codec == RG_COMPRESS_NONE && !choice.sample) || !buffers(lane))
+        return RG_COMPRESS_NONE;
+    *fault = !gather(lane, parts, n);
+    *gathered = true;
+    if (choice.sample) {
+        for (enum rg_compression codec = RG_COMPRESS_LZ4; codec <= RG_COMPRESS_ZSTD; codec++)
+            if (lane->bundle->options.codecs >> (codec - 1) & 1)
+                (void)pack(lane, codec, size);
+        choice.codec = rg_press_decide(press);
+    }
+    *packed = choice.codec == RG_COMPRESS_NONE ? 0 : pack(lane, choice.codec, size);
+    return *packed ? choice.codec : RG_COMPRESS_NONE;
+}
+
+static enum rg_status send_piece(struct lane *lane, const struct job *job, unsigned index)
+{
+    struct bundle *b = lane->bundle;
+    struct iovec parts[ROWS];
+    const size_t size = piece_size(job->size, index);
+    int n = slice(job, (size_t)index * RG_PIECE, size, parts);
+    size_t packed = 0;
+    bool gathered = false, fault = false;
+    const enum rg_compression codec = choose(lane, parts, n, size, &packed, &gathered, &fault);
+    if (gathered) {
+        parts[0] = codec ? (struct iovec){lane->packed, packed} : (struct iovec){lane->plain, size};
+        n = 1;
+    }
+    struct rg_piece head = {.kind = RG_MESSAGE_PIECE,
+                            .version = RG_PROTOCOL_MAJOR,
+                            .index = (uint16_t)index,
+                            .codec = (uint16_t)codec,
+                            .number = job->number};
+    const struct iovec message = {&head, sizeof head};
+    const uint64_t since = rg_now_ns();
+    enum rg_status status = rg_conn_send(lane->conn, &message, 1, parts, n);
+    if (codec == RG_COMPRESS_NONE)
+        rg_press_sent_plain(&b->press, size, rg_now_ns() - since);
+    if (codec != RG_COMPRESS_NONE) {
+        atomic_fetch_add_explicit(&b->pressed_from, size, memory_order_relaxed);
+        atomic_fetch_add_explicit(&b->pressed_to, packed, memory_order_relaxed);
+    }
+    return status == RG_OK && fault ? RG_ERR_FAULT : status;
+}
+
+/* --- the pieces of one message --- */
+
+/* Sends what of a message belongs to a lane, and takes the lane off those that are waited for. */
+static void send_part(struct lane *lane, struct job *job)
+{
+    struct bundle *b = lane->bundle;
+    const unsigned own = (unsigned)(lane - b->lanes);
+    const uint64_t since = rg_now_ns();
+    enum rg_status worst = RG_OK;
+    size_t bytes = 0;
+    for (unsigned i = 0; i * (size_t)RG_PIECE < job->size && (worst == RG_OK || worst == RG_ERR_FAULT); i++) {
+        if (lane_of(job->route, i) != own)
+            continue;
+        const enum rg_status status = send_piece(lane, job, i);
+        if (status != RG_OK)
+            worst = status;
+        bytes += piece_size(job->size, i);
+    }
+    if (worst != RG_OK && worst != RG_ERR_FAULT)
+        rg_bundle_break(b, lane, worst, "sending");
+    const uint64_t ns = rg_now_ns() - since;
+    pthread_mutex_lock(&b->lock);
+    lane->sent = bytes;
+    lane->sent_ns = ns;
+    if (job->status == RG_OK || (worst != RG_OK && worst != RG_ERR_FAULT))
+        job->status = worst;
+    lane->job = NULL;
+    job->lanes_left--;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void *lane_main(void *arg)
+{
+    struct lane *lane = arg;
+    struct bundle *b = lane->bundle;
+    pthread_mutex_lock(&b->lock);
+    for (;;) {
+        while (!lane->job && !b->ending)
+            pthread_cond_wait(&lane->wake, &b->lock);
+        struct job *job = lane->job;
+        if (!job)
+            break;
+        pthread_mutex_unlock(&b->lock);
+        send_part(lane, job);
+        pthread_mutex_lock(&b->lock);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+void rg_bundle_end_threads(struct bundle *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->ending = true;
+    for (unsigned i = 0; i < RG_BUNDLE_LANES; i++)
+        pthread_cond_signal(&b->lanes[i].wake);
+    pthread_mutex_unlock(&b->lock);
+    for (unsigned i = 0; i < RG_BUNDLE_LANES; i++)
+        if (b->lanes[i].thread_runs)
+            pthread_join(b->lanes[i].thread, NULL);
+}
+
+/* Gives a lane's part of a job to its thread; false: there is none to be had. */
+static bool give(struct lane *lane, struct job *job)
+{
+    if (!lane->thread_runs)
+        lane->thread_runs = rg_thread_create(&lane->thread, "rg-lane", lane_main, lane) == RG_OK;
+    if (!lane->thread_runs)
+        return false;
+    pthread_mutex_lock(&lane->bundle->lock);
+    lane->job = job;
+    pthread_cond_signal(&lane->wake);
+    pthread_mutex_unlock(&lane->bundle->lock);
+    return true;
+}
+
+/*
+ * What the lanes can do, from what they did in `ns`. A lane that was done early counts as twice as fast at most: what a
+ * buffer takes at once says little about the link. The lock is held.
+ */
+static void rate_lanes(struct bundle *b, uint64_t ns)
+{
+    for (unsigned i = 0; i < RG_BUNDLE_LANES; i++) {
+        struct lane *lane = &b->lanes[i];
+        if (!lane->sent)
+            continue;
+        const uint64_t took = lane->sent_ns > ns / 2 ? lane->sent_ns : ns / 2;
+        const double rate = (double)lane->sent * 1e9 / (double)(took ? took : 1);
+        lane->rate = lane->rate > 0 ? lane->rate + (rate - lane->rate) / 4 : rate;
+        lane->sent = 0;
+    }
+}
+
+/* Sends all pieces; the turn is this message's. */
+static enum rg_status send_pieces(struct bundle *b, struct job *job)
+{
+    bool takes_part[RG_BUNDLE_LANES] = {false};
+    for (unsigned i = 0; i * (size_t)RG_PIECE < job->size; i++)
+        takes_part[lane_of(job->route, i)] = true;
+    for (unsigned i = 0; i < RG_BUNDLE_LANES; i++)
+        job->lanes_left += takes_part[i];
+    const unsigned own = lane_of(job->route, 0);
+    const uint64_t since = rg_now_ns();
+    for (unsigned i = 0; i < RG_BUNDLE_LANES; i++)
+        takes_part[i] = takes_part[i] && i != own && !give(&b->lanes[i], job);
+    send_part(&b->lanes[own], job);
+    for (unsigned i = 0; i < RG_BUNDLE_LANES; i++)
+        if (takes_part[i]) /* without a thread of its own */
+            send_part(&b->lanes[i], job);
+    pthread_mutex_lock(&b->lock);
+    while (job->lanes_left)
+        pthread_cond_wait(&b->changed, &b->lock);
+    rate_lanes(b, rg_now_ns() - since);
+    const enum rg_status status = job->status;
+    pthread_mutex_unlock(&b->lock);
+    return status;
+}
+
+/* --- how many lanes --- */
+
+/* After a message of `size` bytes that took so long: tries one more lane now and then, and keeps it if that is faster. */
+static void grow(struct bundle *b, size_t size, uint64_t ns)
+{
+    struct growth *g = &b->growth;
+    if (!b->options.adaptive)
+        return;
+    g->bytes += size;
+    g->ns += ns;
+    g->rest -= g->rest < size ? g->rest : size;
+    if (g->bytes < WINDOW_BYTES || g->ns < WINDOW_NS)
+        return;
+    const double rate = (double)g->bytes * 1e9 / (double)g->ns;
+    const unsigned active = atomic_load(&b->active);
+    g->bytes = g->ns = 0;
+    if (g->fresh) {
+        g->fresh = false;
+    } else if (g->trying) {
+        g->trying = false;
+        rg_debug("%s: %u connections for bulk data: %.0f MB/s, with one less %.0f MB/s", b->head.peer, active,
+                 rate / 1e6, g->before / 1e6);
+        if (rate > g->before * worth_it) {
+            g->rest = g->pause = 0;
+        } else {
+            atomic_store(&b->active, active - 1);
+            g->pause = !g->pause ? first_pause : g->pause * 2 < longest_pause ? g->pause * 2 : longest_pause;
+            g->rest = g->pause;
+        }
+    } else if (!g->rest && active < b->options.lanes) {
+        g->before = rate;
+        if (atomic_load(&b->n_lanes) > active) {
+            atomic_store(&b->active, active + 1);
+            g->trying = g->fresh = true;
+        } else {
+            rg_bundle_want(b, active + 1, 0);
+        }
+    }
+}
+
+/* --- messages --- */
+
+bool rg_bundle_is_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
+{
+    const struct bundle *b = (const struct bundle *)conn;
+    return bulk_size >= RG_BUNDLE_MIN && msg_size <= RG_MESSAGE_MAX - sizeof(struct rg_apart) &&
+           atomic_load_explicit(&b->n_lanes, memory_order_acquire) > 0;
+}
+
+enum rg_status rg_bundle_send_head(struct rg_conn *conn, const struct rg_outgoing *message,
+                                   struct rg_bulk_ticket *out)
+{
+    enum { PARTS = 16 };
+    struct bundle *b = (struct bundle *)conn;
+    struct rg_apart apart = {.kind = RG_MESSAGE_APART,
+                             .version = RG_PROTOCOL_MAJOR,
+                             .bulk_size = (uint32_t)message->bulk_size,
+                             .number = b->last_number + 1};
+    if (message->n_msg >= PARTS)
+        return RG_ERR_INVALID;
+    pthread_mutex_lock(&b->lock);
+    enum rg_status status = b->send_failed;
+    apart.wanted = (uint8_t)b->wanted;
+    apart.route = deal(b, apart.number, message->bulk_size);
+    pthread_mutex_unlock(&b->lock);
+    if (status != RG_OK)
+        return status;
+    struct iovec parts[PARTS] = {{&apart, sizeof apart}};
+    memcpy(parts + 1, message->msg, (size_t)message->n_msg * sizeof *parts);
+    b->last_number = apart.number;
+    *out = (struct rg_bulk_ticket){.number = apart.number, .route = apart.route, .size = message->bulk_size};
+    status = rg_conn_send(b->first, parts, message->n_msg + 1, NULL, 0);
+    if (status != RG_OK)
+        rg_bundle_break(b, NULL, status, "sending");
+    return status;
+}
+
+enum rg_status rg_bundle_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
+                                   const struct iovec *bulk, int n_bulk)
+{
+    struct bundle *b = (struct bundle *)conn;
+    struct job job = {.bulk = bulk,
+                      .n_bulk = n_bulk,
+                      .size = ticket->size,
+                      .number = ticket->number,
+                      .route = ticket->route};
+    if (n_bulk > ROWS)
+        return RG_ERR_INVALID;
+    pthread_mutex_lock(&b->lock);
+    while (b->turn != ticket->number && b->send_failed == RG_OK)
+        pthread_cond_wait(&b->changed, &b->lock);
+    enum rg_status status = b->send_failed;
+    pthread_mutex_unlock(&b->lock);
+    if (status != RG_OK)
+        return status;
+    const uint64_t since = rg_now_ns();
+    status = send_pieces(b, &job);
+    if (status == RG_OK)
+        grow(b, ticket->size, rg_now_ns() - since);
+    pthread_mutex_lock(&b->lock);
+    b->turn++;
+    if (status != RG_OK && status != RG_ERR_FAULT && b->send_failed != RG_OK)
+        status = b->send_failed;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    return status;
+}
+
+enum rg_status rg_bundle_send(struct rg_conn *conn, const struct rg_outgoing *message)
+{
+    struct bundle *b = (struct bundle *)conn;
+    if (!rg_bundle_is_apart(conn, message->msg_size, message->bulk_size) || message->n_bulk > ROWS) {
+        if (message->bulk_size >= RG_BUNDLE_MIN)
+            rg_bundle_want(b, 0, message->bulk_size);
+        return rg_conn_send(b->first, message->msg, message->n_msg, message->bulk, message->n_bulk);
+    }
+    struct rg_bulk_ticket ticket;
+    enum rg_status status = rg_bundle_send_head(conn, message, &ticket);
+    return status == RG_OK ? rg_bundle_send_tail(conn, &ticket, message->bulk, message->n_bulk) : status;
+}

@@ -1,0 +1,40 @@
+/*
+ * wire.h - what a bundle adds to the wire; little-endian.
+ *
+ * A message whose bulk data travels apart stands behind a struct rg_apart, as one message of the first connection.
+ * Piece i of the bulk data is bytes [i * RG_PIECE, (i + 1) * RG_PIECE) of it. Each is a message on its lane: a struct
+ * rg_piece, and as bulk data of that the piece itself, compressed or not. The pieces of a lane come in the order of
+ * messages and, within a message, of their numbers.
+ */
+#ifndef RG_TRANSPORT_BUNDLE_WIRE_H
+#define RG_TRANSPORT_BUNDLE_WIRE_H
+
+#include "common/limits.h"
+#include "proto/wire.h"
+
+#define RG_PIECE      (256u << 10)
+#define RG_PIECES_MAX (RG_BULK_MAX / RG_PIECE)
+
+struct rg_apart {
+    uint16_t kind;    /* RG_MESSAGE_APART */
+    uint16_t version; /* RG_PROTOCOL_MAJOR */
+    uint32_t bulk_size;
+    uint64_t number; /* counts such messages of this direction, from 1 */
+    uint64_t
+        route; /* the lane of piece i is bits 4 * i to 4 * i + 3, in the order in which the client opened them */
+    uint8_t wanted; /* lanes that the sender would like to have */
+    uint8_t reserved[7];
+};
+static_assert(sizeof(struct rg_apart) == 32, "wire layout; a multiple of 16, which messages are aligned to");
+static_assert(RG_PIECES_MAX <= 16, "the route has 4 bits for each piece");
+
+struct rg_piece {
+    uint16_t kind;    /* RG_MESSAGE_PIECE */
+    uint16_t version; /* RG_PROTOCOL_MAJOR */
+    uint16_t index;
+    uint16_t codec;  /* enum rg_compression: RG_COMPRESS_NONE, _LZ4 or _ZSTD */
+    uint64_t number; /* of the message */
+};
+static_assert(sizeof(struct rg_piece) == 16, "wire layout");
+
+#endif
