@@ -1,0 +1,69 @@
+"""The round trips of a program's steady state, call by call: run.py BUILD_FOLDER [print]
+
+The program (steady.c) makes every call that programs make again and again, in rounds. What a round costs is what sixty
+rounds cost more than twenty; it must be what the table says. A call that is not in the table costs none.
+"""
+
+import json
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
+
+from trial import Build, Failure, Server  # noqa: E402
+
+# Round trips of a round, for each call. Only what the server alone can know, or what has to be waited for.
+TABLE = {
+    "cuCtxSynchronize": 1,        # waits for the device
+    "cuMemcpyDtoH_v2": 1,         # waits for the data
+    "cuMemGetInfo_v2": 1,         # other sessions use the device too
+    "cuEventElapsedTime": 1,      # measured by the device
+    "cuStreamQuery": 1,           # whether it is done; then the server says when it is
+}
+# The least that a round may cost where something else than the client decides when a notice arrives.
+AT_MOST = {"cuStreamQuery", "cuEventSynchronize"}
+FEW, MANY = 20, 60
+
+
+def trips(build, address, rounds, folder, environment):
+    """Round trips of each call, in a run of so many rounds."""
+    file = os.path.join(folder, "%d.json" % rounds)
+    result = build.run_remote([os.path.join(build.folder, "tests", "steady"), str(rounds)], address,
+                              arguments=["--profile=" + file], environment=environment)
+    if result.status != 0:
+        raise Failure(result.report())
+    with open(file, encoding="utf-8") as opened:
+        profile = json.load(opened)["remoteGpu"]
+    counted = {row["name"]: row["round_trips"] for row in profile["calls"]}
+    if sum(counted.values()) != result.stats["round_trips"]:
+        raise Failure("the profile lacks round trips\n" + result.report())
+    return counted
+
+
+def main():
+    build = Build(sys.argv[1])
+    good = True
+    with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-trips-") as folder:
+        for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
+            few = trips(build, server.address, FEW, folder, environment)
+            many = trips(build, server.address, MANY, folder, environment)
+            for name in sorted(many):
+                cost, wanted = (many[name] - few.get(name, 0)) / (MANY - FEW), TABLE.get(name, 0)
+                if cost or wanted:
+                    print("%s: %-40s %5.2f a round, %d wanted" % (way, name, cost, wanted))
+                if cost > wanted or (cost < wanted and name not in AT_MOST):
+                    good = False
+            missing = [name for name in TABLE if name not in many]
+            if missing:
+                raise Failure("not called: %s" % ", ".join(missing))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        print(failure)
+        sys.exit(1)
