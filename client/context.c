@@ -14,6 +14,7 @@
 #include "client/export_table.h"
 #include "client/function.h"
 #include "client/handle.h"
+#include "client/kept.h"
 #include "client/lane.h"
 #include "client/managed.h"
 #include "client/owner.h"
@@ -23,6 +24,7 @@
 #include "common/log.h"
 #include "generated/client/operations.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 struct primary {
@@ -132,14 +134,18 @@ static void forget_contents(uint64_t context)
 {
     rg_managed_drop_context(context);
     rg_across_context_ended(context);
+    rg_kept_context_ended();
     rg_progress_forget_context(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
     rg_modules_context_ended(context);
     rg_handle_orphan_context(context);
     struct rg_context *shadow = shadow_of((CUcontext)context);
-    if (shadow) /* a primary context lives again */
+    if (shadow) { /* a primary context lives again */
         atomic_store(&shadow->sticky, CUDA_SUCCESS);
+        for (unsigned i = 0; i < RG_SETTINGS; i++)
+            rg_setting_forget(&shadow->settings, i);
+    }
 }
 
 void rg_context_ended(uint64_t context)
@@ -425,6 +431,64 @@ CUresult cuCtxSetFlags(unsigned int flags)
     if (status == CUDA_SUCCESS && context_or_current(NULL, &flags, &shadow) == CUDA_SUCCESS)
         shadow->flags = flags;
     return status;
+}
+
+/* Settings by number: limits by theirs. */
+enum { CACHE_CONFIG = CU_LIMIT_MAX, SHARED_CONFIG };
+static_assert(SHARED_CONFIG < RG_SETTINGS, "room for all settings of a context");
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    struct rg_context *shadow = NULL;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status == CUDA_SUCCESS)
+        status = context_or_current(NULL, &value, &shadow);
+    const bool numbered = (unsigned)limit < CU_LIMIT_MAX;
+    if (status != CUDA_SUCCESS || (numbered && rg_setting_is(&shadow->settings, limit, value)))
+        return status;
+    status = rg_op_cuCtxSetLimit(limit, value);
+    if (status == CUDA_SUCCESS && numbered)
+        rg_setting_note(&shadow->settings, limit, value);
+    return status;
+}
+
+/* A preference: `set` is not called if it was expressed before. */
+static CUresult prefer(unsigned which, unsigned value, CUresult (*set)(unsigned value))
+{
+    struct rg_context *shadow = NULL;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status == CUDA_SUCCESS)
+        status = context_or_current(NULL, &value, &shadow);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (value & ~3u)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_setting_is(&shadow->settings, which, value))
+        return CUDA_SUCCESS;
+    status = set(value);
+    if (status == CUDA_SUCCESS)
+        rg_setting_note(&shadow->settings, which, value);
+    return status;
+}
+
+static CUresult set_cache_config(unsigned value)
+{
+    return rg_op_cuCtxSetCacheConfig((CUfunc_cache)value);
+}
+
+static CUresult set_shared_config(unsigned value)
+{
+    return rg_op_cuCtxSetSharedMemConfig((CUsharedconfig)value);
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache config)
+{
+    return prefer(CACHE_CONFIG, (unsigned)config, set_cache_config);
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+    return prefer(SHARED_CONFIG, (unsigned)config, set_shared_config);
 }
 
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)

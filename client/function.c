@@ -6,11 +6,13 @@
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
+#include "client/kept.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -257,6 +259,51 @@ static void note_changed(struct rg_function *function)
     rg_found_unlock();
 }
 
+/* Settings by number: attributes by theirs. */
+enum { CACHE_CONFIG = CU_FUNC_ATTRIBUTE_MAX, OF_DEVICE };
+static_assert(OF_DEVICE < RG_SETTINGS, "room for all settings of a function");
+
+/* What is set of a kernel holds on one device; of another one nothing is known. */
+static bool is_set(struct rg_function *function, unsigned which, int value, CUdevice device)
+{
+    return rg_setting_is(&function->settings, which, (unsigned)value) &&
+           rg_setting_is(&function->settings, OF_DEVICE, (unsigned)device);
+}
+
+static void note_setting(struct rg_function *function, unsigned which, int value, CUdevice device)
+{
+    if (!rg_setting_is(&function->settings, OF_DEVICE, (unsigned)device))
+        for (unsigned i = 0; i < OF_DEVICE; i++)
+            rg_setting_forget(&function->settings, i);
+    rg_setting_note(&function->settings, which, (unsigned)value);
+    rg_setting_note(&function->settings, OF_DEVICE, (unsigned)device);
+}
+
+/* What is set of a kernel is set of its functions, and the other way round it may be: the one does not know the other's. */
+static void forget_related(const struct rg_function *function, uint64_t handle, unsigned which)
+{
+    uint64_t kernels[64];
+    rg_found_lock();
+    for (struct rg_found_function *made = function->by_context; made; made = made->next) {
+        struct rg_function *other = rg_function_of((CUfunction)made->handle);
+        if (other)
+            rg_setting_forget(&other->settings, which);
+    }
+    size_t n =
+        rg_handle_kind(handle) == RG_KIND_FUNCTION ? rg_handle_list(RG_KIND_KERNEL, 0, kernels, 64) : 0;
+    while (n) {
+        for (size_t i = 0; i < n; i++) {
+            struct rg_shadow *kernel = rg_handle_shadow(RG_KIND_KERNEL, kernels[i]);
+            for (struct rg_found_function *made = kernel ? kernel->function.by_context : NULL; made;
+                 made = made->next)
+                if (made->handle == handle)
+                    rg_setting_forget(&kernel->function.settings, which);
+        }
+        n = n == 64 ? rg_handle_list(RG_KIND_KERNEL, kernels[63], kernels, 64) : 0;
+    }
+    rg_found_unlock();
+}
+
 /* A kernel's limit holds for its functions too, which were made from it. */
 static void note_set(struct rg_function *function, CUfunction_attribute attribute, int value)
 {
@@ -277,10 +324,17 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
 {
     struct rg_function *function;
     CUresult status = about((uint64_t)hfunc, false, &value, &function);
+    const CUdevice device = rg_device_current();
     if (status == CUDA_SUCCESS)
-        status = rg_op_cuFuncSetAttribute(hfunc, attrib, value);
-    if (status == CUDA_SUCCESS)
-        note_set(function, attrib, value);
+        status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS || is_set(function, attrib, value, device))
+        return status;
+    status = rg_op_cuFuncSetAttribute(hfunc, attrib, value);
+    if (status != CUDA_SUCCESS)
+        return status;
+    note_set(function, attrib, value);
+    forget_related(function, (uint64_t)hfunc, attrib);
+    note_setting(function, attrib, value, device);
     return status;
 }
 
@@ -290,9 +344,66 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
     CUresult status = about((uint64_t)kernel, true, &val, &function);
     if (status == CUDA_SUCCESS && !rg_device(dev))
         status = CUDA_ERROR_INVALID_DEVICE;
+    if (status != CUDA_SUCCESS || is_set(function, attrib, val, dev))
+        return status;
+    status = rg_op_cuKernelSetAttribute(attrib, val, kernel, dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    note_set(function, attrib, val);
+    forget_related(function, (uint64_t)kernel, attrib);
+    note_setting(function, attrib, val, dev);
+    return status;
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)hfunc, false, &config, &function);
+    const CUdevice device = rg_device_current();
     if (status == CUDA_SUCCESS)
-        status = rg_op_cuKernelSetAttribute(attrib, val, kernel, dev);
+        status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status == CUDA_SUCCESS && ((unsigned)config & ~3u))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (status != CUDA_SUCCESS || is_set(function, CACHE_CONFIG, (int)config, device))
+        return status;
+    status = rg_op_cuFuncSetCacheConfig(hfunc, config);
+    if (status != CUDA_SUCCESS)
+        return status;
+    forget_related(function, (uint64_t)hfunc, CACHE_CONFIG);
+    note_setting(function, CACHE_CONFIG, (int)config, device);
+    return status;
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)kernel, true, &config, &function);
+    if (status == CUDA_SUCCESS && ((unsigned)config & ~3u))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (status != CUDA_SUCCESS || is_set(function, CACHE_CONFIG, (int)config, dev))
+        return status;
+    status = rg_op_cuKernelSetCacheConfig(kernel, config, dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    forget_related(function, (uint64_t)kernel, CACHE_CONFIG);
+    note_setting(function, CACHE_CONFIG, (int)config, dev);
+    return status;
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+    struct rg_function *shadow;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status == CUDA_SUCCESS)
-        note_set(function, attrib, val);
+        status = about((uint64_t)function, false, state, &shadow);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_optimise[RG_OPT_SHADOW] && atomic_load_explicit(&shadow->loaded, memory_order_relaxed)) {
+        *state = CU_FUNCTION_LOADING_STATE_LOADED;
+        return CUDA_SUCCESS;
+    }
+    status = rg_op_cuFuncIsLoaded(state, function);
+    if (status == CUDA_SUCCESS && *state == CU_FUNCTION_LOADING_STATE_LOADED)
+        atomic_store_explicit(&shadow->loaded, true, memory_order_relaxed);
     return status;
 }

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 struct rg_session;
+struct rg_settings;
 
 /** What is known of how far a stream is (client/progress.h). */
 struct rg_stream_progress {
@@ -37,6 +38,7 @@ struct rg_context {
     uint64_t green;          /* the green context that it is the context of; 0: none */
     _Atomic uint64_t done;   /* as of streams, of all of them */
     struct rg_stream_progress legacy; /* of the legacy default stream */
+    struct rg_settings *settings;     /* client/context.c */
 };
 
 struct rg_stream {
@@ -94,6 +96,8 @@ struct rg_function {
     uint32_t params_size;                 /* bytes of the parameter buffer */
     struct rg_found_function *by_context; /* kernels: their functions */
     _Atomic uint32_t servers;             /* kernels: that have been asked for it */
+    struct rg_settings *settings;         /* attributes by number, then as client/function.c says */
+    atomic_bool loaded;                   /* which it then remains */
     int max_dynamic_shared;               /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as set here */
     CUdevice device;                      /* that the attributes are for */
     atomic_bool changed;                  /* attributes that can be set may not be what `info` says any more */

@@ -10,6 +10,7 @@
 #include "client/context.h"
 #include "client/device.h"
 #include "client/handle.h"
+#include "client/memory.h"
 #include "client/owner.h"
 #include "client/unified.h"
 #include "common/cuda/advice.h"
@@ -84,7 +85,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr base;
-    status = rg_op_cuMemAlloc_v2(&base, rounded + RG_PAGE);
+    status = rg_memory_get(rounded + RG_PAGE, &base);
     if (status != CUDA_SUCCESS) {
         free(m);
         return status;

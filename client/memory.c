@@ -12,8 +12,11 @@
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/managed.h"
+#include "client/memory.h"
 #include "client/owner.h"
 #include "client/pinned.h"
+#include "client/progress.h"
+#include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
@@ -114,6 +117,12 @@ static CUresult ask_linear(const struct request *request, CUdeviceptr *address)
     return rg_op_cuMemAlloc_v2(address, request->size);
 }
 
+CUresult rg_memory_get(size_t size, CUdeviceptr *address)
+{
+    const struct request request = {.ask = ask_linear, .kind = RG_RANGE_DEVICE, .size = size};
+    return get(&request, true, address);
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
@@ -167,6 +176,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return status;
     if (rg_graph_memory_takes_free(dptr, &status))
         return status;
+    if (rg_transfers_may_write_host()) /* this waits for the device, and programs read then what it brings */
+        (void)rg_progress_wait_context(NULL);
     if (rg_map_remove(dptr, 1u << RG_RANGE_MANAGED, NULL))
         return rg_managed_free(dptr, &status) ? status : CUDA_ERROR_INVALID_VALUE;
     const uint64_t owner = rg_owner_of_address(dptr);

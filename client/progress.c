@@ -29,7 +29,7 @@ struct watch {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct watch watches[RG_SERVERS_MAX][WATCHES];
 static uint64_t next_id = 1;
-/* Raised when something has shown progress: a "not ready" that was learnt before is to be learnt again. */
+/* Raised when a host function has shown progress: a "not ready" that was learnt before is to be learnt again. */
 static atomic_uint shown;
 
 void rg_progress_shown(void)

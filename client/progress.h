@@ -7,8 +7,8 @@
  *
  * What is not done yet is asked for once, and the worker told to say when it is (a watch, server/watch.h). Until then the
  * answer is "not ready", and sends nothing. It cannot be stale in a way that the program could notice: whatever shows
- * progress otherwise (a reply, a landing, a host function) either comes behind the notices of what was done by then, or
- * makes the client ask again. An event that was queried is watched from its next record on, without being asked for.
+ * progress otherwise (a reply, a landing, shared memory) comes behind the notices of what was done by then; a host function,
+ * in whose place the worker cannot look, makes the client ask again. An event that was queried is watched from its next record on, without being asked for.
  *
  * Any thread. Positions and what is known are atomic; watches have a lock, which is a leaf.
  */
@@ -64,7 +64,7 @@ CUresult rg_progress_wait_stream(CUstream stream);
 /** context 0: the current one. */
 CUresult rg_progress_wait_context(CUcontext context);
 
-/** Something has shown the program how far the device is, other than by a reply: what is not done is asked for again. */
+/** A host function has shown the program how far the device is: what is not done is asked for again. */
 void rg_progress_shown(void);
 /** RG_NOTICE_DONE has come. False: it is malformed. */
 bool rg_progress_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in);

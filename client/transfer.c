@@ -204,7 +204,6 @@ void rg_landing_destroy(uint64_t id)
 /* A transfer that the worker had a part in is finished. */
 static void finished(enum transfer_kind kind)
 {
-    rg_progress_shown();
     if (kind == LATE_LANDING || kind == HOST_CALL) {
         pthread_mutex_lock(&lock);
         n_host_writers--;
@@ -422,6 +421,7 @@ static void *call_main(void *unused)
         else
             call->function(call->user);
         rg_unified_host_call_ends();
+        rg_progress_shown(); /* it may tell others that the stream has come so far */
         finished(HOST_CALL);
         struct rg_answer answer = {.type = RG_ANSWER_HOST_DONE, .id = call->id};
         rg_command_answer(call->session, &answer, NULL, 0);
@@ -708,7 +708,6 @@ enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_no
     case RG_NOTICE_PULL:
         return pull_due(session, notice);
     case RG_NOTICE_UNIFIED:
-        rg_progress_shown();
         return question_answered(session, notice, bulk_size);
     default:
         return RG_ERR_PROTOCOL;

@@ -6,6 +6,7 @@
 #include "generated/server/driver.h"
 #include "server/array.h"
 #include "server/staging.h"
+#include "server/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -324,6 +325,7 @@ static void *landing_main(void *arg)
         }
         const size_t index = item->sent;
         pthread_mutex_unlock(&worker->late_lock);
+        rg_watch_before_notice(worker);
         send_chunk(item, index);
         pthread_mutex_lock(&worker->late_lock);
         item->sent++;
@@ -366,7 +368,8 @@ static void CUDA_CB landing_step(void *user)
     const size_t enough = last ? item->n_chunks : step->index + 2 > SLOTS ? step->index + 2 - SLOTS : 0;
     pthread_mutex_lock(&worker->late_lock);
     item->posted++;
-    if (last && item->sent == step->index && !rg_worker_over(worker)) {
+    /* Where the client watches events, the other thread looks first whether they have come; this one may not. */
+    if (last && item->sent == step->index && !rg_watch_any(worker) && !rg_worker_over(worker)) {
         pthread_mutex_unlock(&worker->late_lock);
         send_chunk(item, step->index);
         pthread_mutex_lock(&worker->late_lock);

@@ -6,6 +6,7 @@
 #include "generated/server/driver.h"
 #include "generated/server/serve.h"
 #include "server/worker.h"
+#include "server/watch.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -407,6 +408,7 @@ static void share_out(struct rg_worker *worker, const struct rg_answer *answer, 
     }
     notice.arg[0] = (uint64_t)result;
     notice.arg[1] = result == CUDA_SUCCESS && data ? size : 0;
+    rg_watch_before_notice(worker);
     (void)rg_worker_notice(worker, &notice, NULL, 0, data, notice.arg[1]);
     pthread_mutex_unlock(&shares->lock);
     rg_current_context_unknown();

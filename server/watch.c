@@ -102,7 +102,13 @@ static bool look(struct rg_worker *worker)
 void rg_watch_before_reply(struct rg_worker *worker, const struct rg_job *job)
 {
     /* That something is not done yet shows nothing; such answers may be asked for one after another. */
-    if (atomic_load_explicit(&worker->watches.n, memory_order_acquire) && job->result != CUDA_ERROR_NOT_READY)
+    if (rg_watch_any(worker) && job->result != CUDA_ERROR_NOT_READY)
+        (void)look(worker);
+}
+
+void rg_watch_before_notice(struct rg_worker *worker)
+{
+    if (rg_watch_any(worker))
         (void)look(worker);
 }
 

@@ -2,8 +2,8 @@
  * watch.h - tells the client when what it asks about is done, so that it need not ask again.
  *
  * A watch is an event of the driver and the number by which the client knows it. One thread polls what is watched, less
- * and less often the longer it takes, and tells by RG_NOTICE_DONE. Besides, every reply that may show the client how far
- * the device is comes behind the notices of all that is done by then: a client that has been told that later work is done
+ * and less often the longer it takes, and tells by RG_NOTICE_DONE. Besides, whatever else may show the client how far the
+ * device is (replies, landings, contents of shared memory) comes behind the notices of all that is done by then: a client that has been told that later work is done
  * knows it of earlier work too.
  *
  * What kernels have printed, and what copies before the event have brought, is sent before the notice.
@@ -18,6 +18,13 @@
 void rg_watch_init(struct rg_worker *worker);
 /** Before the reply to `op`: sends notices of all that is done. Costs one load while nothing is watched. */
 void rg_watch_before_reply(struct rg_worker *worker, const struct rg_job *job);
+/** The same before other messages. No function of the driver's may be running this one (a host function). */
+void rg_watch_before_notice(struct rg_worker *worker);
+/** Whether anything is watched. */
+static inline bool rg_watch_any(struct rg_worker *worker)
+{
+    return atomic_load_explicit(&worker->watches.n, memory_order_acquire) != 0;
+}
 /** The context of that handle ends, with its events. The dispatcher. */
 void rg_watch_drop_context(struct rg_worker *worker, uint64_t context);
 /** The session is over. */

@@ -122,9 +122,45 @@ def again(operation):
             f"        return rg_op_{operation.name}({operation.arguments});"]
 
 
+def kept(operation):
+    """The question whose answer may be kept, and what is done if it is."""
+    if not operation.keeps:
+        return []
+    lines = ["struct rg_kept kept;",
+             f"rg_kept_begin(&kept, RG_OP_{operation.name}, RG_KEPT_{operation.keeps.upper()}, {flags(operation)});"]
+    for p in operation.parameters:
+        if p.role in ("value", "handle", "number"):
+            lines.append(f"rg_kept_by(&kept, &{p.name}, sizeof {p.name});")
+            if p.kind == "STREAM":
+                lines += [f"if ({p.name} == CU_STREAM_PER_THREAD) /* one name for many */", "    rg_kept_not(&kept);"]
+        elif p.role == "in":
+            lines.append(f"rg_kept_by(&kept, {p.name}, sizeof *{p.name});")
+        elif p.role == "string":
+            lines.append(f"rg_kept_by(&kept, {p.name}, strlen({p.name}) + 1);")
+        elif p.role == "in-array":
+            lines.append(f"rg_kept_by(&kept, {p.name}, (size_t)({p.count}) * sizeof *{p.name});")
+    lines.append("if (rg_kept_find(&kept)) {")
+    lines += [f"    rg_kept_get(&kept, {p.name}, sizeof *{p.name});" for p in operation.parameters if p.role in ("out", "found")]
+    return lines + ["    return CUDA_SUCCESS;", "}"]
+
+
+def keep(operation):
+    """After a success."""
+    if not operation.keeps:
+        return []
+    outputs = [p.name for p in operation.parameters if p.role in ("out", "found")]
+    return ["    if (status == CUDA_SUCCESS) {"] + [f"        rg_kept_out(&kept, {name}, sizeof *{name});" for name in outputs] + \
+        ["        rg_kept_add(&kept);", "    }"]
+
+
+def change(operation):
+    """Behind a call that may change what is kept."""
+    return [f"    rg_kept_change(RG_KEPT_{group.upper()});" for group in operation.changes]
+
+
 def encoder(operation):
     lines = [op_declaration(operation), "{"]
-    lines += ["    struct rg_call call;"]
+    lines += ["    struct rg_call call;"] + ["    " + line for line in kept(operation)]
     spread = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind in ON_ALL_SERVERS + ("FUNCTION",)]
     for p in spread:
         lines += ["    CUresult status = rg_spread_to(RG_KIND_%s, (uint64_t)%s, %s);" % (p.kind, p.name, owner(operation)),
@@ -138,6 +174,8 @@ def encoder(operation):
         lines += ["        return status;"]
     for p in operation.wire_order:
         lines += ["    " + line for line in encode(p)]
+    if operation.cls == "async" and operation.changes:
+        return lines + ["    status = rg_call_post(&call);"] + change(operation) + ["    return status;", "}"]
     if operation.cls == "async":
         lines += ["    return rg_call_post_bulk(&call, bulk, n_bulk);" if "bulk" in operation.flags
                   else "    return rg_call_post(&call);", "}"]
@@ -151,7 +189,7 @@ def encoder(operation):
         lines.append("    if (status == CUDA_SUCCESS) {")
         lines += ["        " + line for line in outputs]
         lines += ["        status = rg_call_outputs_read(&call);", "    }"]
-    lines += ["    rg_call_done(&call);"] + again(operation) + ["    return status;", "}"]
+    lines += ["    rg_call_done(&call);"] + change(operation) + again(operation) + keep(operation) + ["    return status;", "}"]
     return lines
 
 
@@ -240,8 +278,8 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/ahead.h"', '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/pinned.h"',
-                 '#include "generated/client/operations.h"', ""]
+        lines = [HEAD, '#include "client/ahead.h"', '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/kept.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/pinned.h"',
+                 '#include "generated/client/operations.h"', "", "#include <string.h>", ""]
         for operation in group.operations:
             if operation.on_wire:
                 lines += encoder(operation) + [""]

@@ -32,6 +32,10 @@ class SpecError(Exception):
     pass
 
 
+# Groups of answers that the client keeps (client/kept.h).
+KEPT = ("ever", "limit", "cache", "function", "stream", "pool")
+
+
 @dataclass
 class Parameter:
     """One parameter of a call. `role` is how it travels:
@@ -102,6 +106,9 @@ class Operation:
     within: list = field(default_factory=list)
     # what happens while streams capture: ["capture", what to return] or ["captured", condition that sets `captured`]
     capture: list = field(default_factory=list)
+    # the group of answers that this one is kept in (client/kept.h); the groups that the call may change
+    keeps: str = ""
+    changes: list = field(default_factory=list)
     reason: str = ""   # refused: why
     number: int = 0    # on the wire; 0: none
 
@@ -302,6 +309,10 @@ def read_group(path, symbols):
                     operation.within.append(word.split("=")[1].split(","))
                 elif re.fullmatch(r"(aligned|mask)=\w+,\w+", word):
                     operation.within.append(word.replace("=", ",").split(","))
+                elif re.fullmatch(r"keeps=(%s)" % "|".join(KEPT), word):
+                    operation.keeps = word.split("=")[1]
+                elif re.fullmatch(r"changes=(%s)(,(%s))*" % ("|".join(KEPT), "|".join(KEPT)), word):
+                    operation.changes = word.split("=")[1].split(",")
                 elif re.match(r"captured?=", word):
                     operation.capture = word.split("=", 1)
                 elif word in ("blocks", "bulk", "work"):
@@ -309,10 +320,19 @@ def read_group(path, symbols):
                 else:
                     raise SpecError(f"{where}: cannot read '{word}'")
             annotate(operation, notes)
+            check_kept(operation)
             group.operations.append(operation)
     if not group:
         raise SpecError(f"{path}: empty")
     return group
+
+
+def check_kept(operation):
+    """Only answers of fixed size to questions that wait are kept."""
+    allowed = ("value", "handle", "number", "in", "string", "in-array", "out", "found", "zero")
+    if operation.keeps and (operation.cls != "sync" or operation.raw_reply or
+                            any(p.role not in allowed for p in operation.parameters)):
+        raise SpecError(f"{operation.where}: the answer of {operation.name} cannot be kept")
 
 
 def read(folder):

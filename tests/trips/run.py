@@ -16,11 +16,13 @@ from trial import Build, Failure, Server  # noqa: E402
 
 # Round trips of a round, for each call. Only what the server alone can know, or what has to be waited for.
 TABLE = {
-    "cuCtxSynchronize": 1,        # waits for the device
-    "cuMemcpyDtoH_v2": 1,         # waits for the data
-    "cuMemGetInfo_v2": 1,         # other sessions use the device too
-    "cuEventElapsedTime": 1,      # measured by the device
-    "cuStreamQuery": 1,           # whether it is done; then the server says when it is
+    "cuCtxSynchronize": 1,               # waits for the device
+    "cuMemcpyDtoH_v2": 1,                # waits for the data
+    "cuMemHostGetDevicePointer_v2": 1,   # memory that was allocated since is mapped on the server
+    "cuMemFreeHost": 1,                  # waits for the device, which knows the memory
+    "cuMemGetInfo_v2": 1,                # other sessions use the device too
+    "cuEventElapsedTime_v2": 1,          # measured by the device
+    "cuStreamQuery": 1,                  # whether it is done; then the server says when it is
 }
 # The least that a round may cost where something else than the client decides when a notice arrives.
 AT_MOST = {"cuStreamQuery", "cuEventSynchronize"}
@@ -29,7 +31,7 @@ FEW, MANY = 20, 60
 
 def trips(build, address, rounds, folder, environment):
     """Round trips of each call, in a run of so many rounds."""
-    file = os.path.join(folder, "%d.json" % rounds)
+    file = os.path.join(tempfile.mkdtemp(dir=folder), "profile.json")
     result = build.run_remote([os.path.join(build.folder, "tests", "steady"), str(rounds)], address,
                               arguments=["--profile=" + file], environment=environment)
     if result.status != 0:

@@ -1,0 +1,81 @@
+/*
+ * kept.h - answers of the worker that are kept: those to questions whose answer only this client's own calls can change.
+ *
+ * Which they are is in the specification (`keeps=GROUP`), as is what changes them (`changes=GROUP`). An answer is found again
+ * by the operation, its parameters and, where it needs one, the current context; only success is kept. Generated encoders
+ * use this as follows: rg_kept_begin, rg_kept_by for each parameter, then rg_kept_find; if there is no answer, ask, and
+ * rg_kept_out for each output of a success, then rg_kept_add.
+ *
+ * Any thread; one lock, a leaf.
+ */
+#ifndef RG_CLIENT_KEPT_H
+#define RG_CLIENT_KEPT_H
+
+#include "generated/proto/ops.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum rg_kept_group {
+    RG_KEPT_EVER,     /* constant */
+    RG_KEPT_LIMIT,    /* limits of contexts */
+    RG_KEPT_CACHE,    /* preferences of contexts for caches and shared memory */
+    RG_KEPT_FUNCTION, /* attributes of functions, and what follows from them */
+    RG_KEPT_STREAM,   /* attributes of streams */
+    RG_KEPT_POOL,     /* which pool is whose, and who may use it */
+    RG_KEPT_GROUPS
+};
+
+#define RG_KEPT_KEY    512u /* bytes of parameters; what has more is not kept */
+#define RG_KEPT_ANSWER 192u /* bytes of outputs */
+
+/** One question, on the stack of the call. */
+struct rg_kept {
+    enum rg_kept_group group;
+    unsigned flags; /* of rg_call_allowed */
+    unsigned epoch; /* of the group, when the question was asked */
+    bool fits;
+    size_t key_size, answer_size, read;
+    unsigned char key[RG_KEPT_KEY];
+    unsigned char answer[RG_KEPT_ANSWER];
+};
+
+void rg_kept_begin(struct rg_kept *kept, enum rg_op op, enum rg_kept_group group, unsigned flags);
+/** A part of the question. NULL is one, too. */
+void rg_kept_by(struct rg_kept *kept, const void *part, size_t size);
+/** The answer is not one to keep. */
+static inline void rg_kept_not(struct rg_kept *kept)
+{
+    kept->fits = false;
+}
+/** Whether the answer is known, and the call is possible at all; then rg_kept_get gives the outputs in order. */
+bool rg_kept_find(struct rg_kept *kept);
+void rg_kept_get(struct rg_kept *kept, void *to, size_t size);
+/** An output; NULL: the caller did not want it, so the answer is not whole and not kept. */
+void rg_kept_out(struct rg_kept *kept, const void *output, size_t size);
+void rg_kept_add(const struct rg_kept *kept);
+
+/** What is kept of the group may have changed. */
+void rg_kept_change(enum rg_kept_group group);
+/** A context has ended: what is found by it may mean something else. */
+void rg_kept_context_ended(void);
+
+/* --- settings that are made again ------------------------------------------------------------------------------- */
+
+#define RG_SETTINGS 32u /* of one object, by number */
+
+/** What this client has set of an object, with success. */
+struct rg_settings {
+    uint32_t known; /* a bit for each */
+    unsigned long long value[RG_SETTINGS];
+};
+
+/** Whether a setting has this value already, so that setting it again changes nothing. `*settings` may be NULL. */
+bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned long long value);
+/** It has been set; makes `*settings` where there are none yet. They are never freed: others may be reading them. */
+void rg_setting_note(struct rg_settings **settings, unsigned which, unsigned long long value);
+/** It may have been set otherwise. */
+void rg_setting_forget(struct rg_settings *const *settings, unsigned which);
+
+#endif
