@@ -87,7 +87,8 @@ def test_two_clients(build):
     most = [0]
     with Server(build) as server:
         def client(index):
-            results[index] = build.run_remote(command, server.address)
+            # far enough away that both are there for a while
+            results[index] = build.run_remote(command, server.address, environment={"REMOTE_GPU_FILTER": "delay:oneway=10ms"})
 
         threads = [threading.Thread(target=client, args=(index,)) for index in range(2)]
         for thread in threads:
