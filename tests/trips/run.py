@@ -48,6 +48,7 @@ def main():
     build = Build(sys.argv[1])
     good = True
     with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-trips-") as folder:
+        trips(build, server.address, 1, folder, {}) # what the server learns of a program it then knows
         for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
             few = trips(build, server.address, FEW, folder, environment)
             many = trips(build, server.address, MANY, folder, environment)
