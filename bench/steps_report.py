@@ -72,22 +72,33 @@ def judge(result):
 
 
 def targets(result, rows):
-    """What was promised: title, measured, bound in words, met."""
+    """What was promised: title, measured, bound in words, met; None where the noise is larger than what is missing."""
     found = []
 
-    def add(title, value, bound, met):
-        found.append({"title": title, "measured": value, "bound": bound, "met": met})
+    def add(title, value, bound, met, doubt=False):
+        found.append({"title": title, "measured": value, "bound": bound, "met": None if doubt else met})
+
+    def scatter(row):
+        """How far the row's noise alone may have moved its time, in its unit; what is not known counts a tenth."""
+        return row["measured"] * (0.1 if row["noise"] is None else row["noise"])
+
+    def in_doubt(row, bound):
+        """Whether the noise is larger than what the row has left to its bound, or so large that nothing can be said."""
+        return scatter(row) > min(abs(row["measured"] - bound), row["measured"] / 10)
 
     row = rows.get("training.50us")
     if row and row["ratio"]:
-        add("training at 50 µs against direct", "%+.1f %%" % (100 * row["ratio"] - 100), "≤ +2 %", row["ratio"] <= 1.02)
+        noise_text = " (± %.1f %%)" % (100 * scatter(row) / row["measured"])
+        add("training at 50 µs against direct", "%+.1f %%" % (100 * row["ratio"] - 100) + noise_text, "≤ +2 %",
+            row["ratio"] <= 1.02, in_doubt(row, 1.02 * row["direct"]))
     row = rows.get("training.1ms")
     if row and row["direct"]:
         over = row["measured"] - row["direct"]
         link = result["rtt"]["1ms"]["measured"]
         # A hundredth of the step for what the two runs differ by anyway.
         most = link + row["direct"] / 100
-        add("training at 1 ms, beyond direct", quantity(over, "ns"), "≤ one round trip, " + quantity(link, "ns"), over <= most)
+        add("training at 1 ms, beyond direct", "%s (± %s)" % (quantity(over, "ns"), quantity(scatter(row), "ns")),
+            "≤ one round trip, " + quantity(link, "ns"), over <= most, in_doubt(row, row["direct"] + most))
     for key in ("training", "inference", "queries", "copies", "copies_pinned", "threads"):
         trips = [row["round_trips"] for row in rows.values() if row["program"] == key]
         if trips:
@@ -131,7 +142,7 @@ def tables(result):
         ("Share of their time that the program's threads waited for the server:", heads,
          [[program.title] + line(program, lambda row: "%.0f %%" % (100 * row["waited"])) for program in programs]),
         ("Targets:", ["", "measured", "target", "met"],
-         [[target["title"], target["measured"], target["bound"], "yes" if target["met"] else "NO"]
+         [[target["title"], target["measured"], target["bound"], {True: "yes", False: "NO", None: "too noisy"}[target["met"]]]
           for target in result["targets"]])]
 
 

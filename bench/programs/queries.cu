@@ -4,7 +4,7 @@
  *
  * A step: four parts of five launches, each between two events; until the second has come, the program queries it and the
  * stream, asks for the current device and the last error; then it reads the time between the two. At the end it waits for
- * one value. What it waits for is that each of the four has come, and the value: five results.
+ * one value. What it waits for is that each of the four has come, the four times, and the value: nine results.
  *
  *   queries [OPTION…]     (step.h)
  */
@@ -71,5 +71,5 @@ int main(int argc, char **argv)
             step_fail("queries: step %d gave %u, not %u", step, *result, expected[VALUES - 1]);
         step_digest(&digest, *result);
     }
-    step_report(run, PARTS + 1, PARTS * LAUNCHES, 1, ns, digest);
+    step_report(run, 2 * PARTS + 1, PARTS * LAUNCHES, 1, ns, digest);
 }
