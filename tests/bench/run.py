@@ -100,7 +100,8 @@ def steps_test(build):
         expect(sorted(rows) == ["inference.0", "inference.2ms", "threads.0", "threads.2ms"], "rows: %s" % sorted(rows))
         for row in rows.values():
             expect(row["measured"] > 0 and row["direct"] > 0 and 0 <= row["waited"] <= 1, "row: %r" % row)
-            expect(row["results"] == 1 and row["round_trips"] >= 1, "row: %r" % row)
+            # A difference of two runs, whose starts may differ by a round trip.
+            expect(row["results"] == 1 and row["round_trips"] > 0.9, "row: %r" % row)
         # A result that is waited for cannot be there before the link has carried it.
         expect(rows["inference.2ms"]["measured"] > 2e6, "row: %r" % rows["inference.2ms"])
         expect(result["rtt"]["2ms"]["measured"] > 2e6, "rtt: %r" % result["rtt"])
