@@ -17,7 +17,7 @@ import threading
 import time
 
 from trial import Failure, Server, free_port, run_program, wait_until
-from wire import test_idle_wire  # noqa: F401
+from wire import test_beside_bulk, test_idle_wire  # noqa: F401
 
 # A program that works until it is stopped: one thread, more rounds than anyone waits for.
 ENDLESS = ["host_threads", "1", "2000000000", "1000"]

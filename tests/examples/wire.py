@@ -113,3 +113,72 @@ def test_idle_wire(build):
                             if came < n * RECORD:
                                 raise Failure("%d calls, %d bytes came while the program computed (%s %s)\n%s" % (
                                     n, came, before, options, result.report()))
+
+
+# One thread copies SIZE bytes at once, another one fills memory and waits for it, over and over, in a stream of its own:
+# prints how often it did before the copy was done.
+BESIDE = PREAMBLE + """
+way, size = sys.argv[1], int(sys.argv[2])
+own, memory, host, streams = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_void_p(), []
+must("cuMemAlloc_v2", ctypes.byref(own), ctypes.c_size_t(4096))
+must("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
+if "pinned" in way:
+    must("cuMemHostAlloc", ctypes.byref(host), ctypes.c_size_t(size), 0)
+    data = (ctypes.c_char * size).from_address(host.value)
+else:
+    data = ctypes.create_string_buffer(size)
+    host = ctypes.c_void_p(ctypes.addressof(data))
+for _ in range(3):
+    stream = ctypes.c_void_p()
+    must("cuStreamCreate", ctypes.byref(stream), 1)
+    streams.append(stream)
+must("cuMemsetD8_v2", memory, 7, ctypes.c_size_t(size))
+must("cuMemsetD8Async", own, 1, ctypes.c_size_t(4096), streams[1])
+must("cuCtxSynchronize")
+done = threading.Event()
+def copy():
+    must("cuCtxSetCurrent", context)
+    if way == "to":
+        must("cuMemcpyHtoD_v2", memory, host, ctypes.c_size_t(size))
+        must("cuStreamSynchronize", streams[0])
+    elif way == "from":
+        must("cuMemcpyDtoH_v2", host, memory, ctypes.c_size_t(size))
+    elif way == "to-pinned":
+        # behind a copy to the host that is under way, which it may depend on, it is fetched when the stream gets there
+        must("cuMemcpyDtoHAsync_v2", host, own, ctypes.c_size_t(4096), streams[0])
+        must("cuMemcpyHtoDAsync_v2", memory, host, ctypes.c_size_t(size), streams[0])
+        must("cuStreamSynchronize", streams[0])
+    elif way == "from-pinned":
+        must("cuMemcpyDtoHAsync_v2", host, memory, ctypes.c_size_t(size), streams[0])
+        must("cuStreamSynchronize", streams[0])
+    done.set()
+thread = threading.Thread(target=copy)
+thread.start()
+n = 0
+while not done.is_set():
+    must("cuMemsetD8Async", own, 2, ctypes.c_size_t(4096), streams[1])
+    must("cuStreamSynchronize", streams[1])
+    n += 1
+thread.join()
+if way.startswith("from"):
+    assert data[0] == data[size - 1] == b"\\x07", (data[0], data[size - 1])
+print(n)
+"""
+
+
+def test_beside_bulk(build):
+    """A copy of one thread over a slow link does not hold up another thread's calls: between two of them few bytes go."""
+    size, most = 24 << 20, 1 << 20
+    link = {"REMOTE_GPU_FILTER": "delay:oneway=200us,bandwidth=160Mb"}
+    problems = []
+    with Server(build) as server:
+        for way in "to", "from", "to-pinned", "from-pinned":
+            result = build.run_remote([sys.executable, "-c", BESIDE, way, str(size)], server.address, environment=link)
+            if result.status != 0:
+                raise Failure("the program failed\n" + result.report() + server.log())
+            rounds = int(result.output)
+            print("%s: %d rounds beside %d bytes" % (way, rounds, size))
+            if rounds * most < size:
+                problems.append("%s: %d rounds beside %d bytes" % (way, rounds, size))
+    if problems:
+        raise Failure("; ".join(problems))
