@@ -14,6 +14,7 @@
 #include "client/handle.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
+#include "client/pieces.h"
 #include "client/pinned.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
@@ -235,8 +236,12 @@ static CUresult send(const struct transfer *t, const CUDA_MEMCPY3D *part, size_t
     const size_t size = part->WidthInBytes * part->Height * part->Depth;
     size_t covered;
     int n = rg_area_iovec(&t->host, offset, size, rows, MAX_ROWS, &covered);
-    return covered == size ? rg_op_rgBoxIn(part, t->array, t->stream, !t->asynchronous, rows, n)
-                           : CUDA_ERROR_UNKNOWN;
+    if (covered != size)
+        return CUDA_ERROR_UNKNOWN;
+    const uint64_t began = rg_now_ns();
+    CUresult status = rg_op_rgBoxIn(part, t->array, t->stream, !t->asynchronous, rows, n);
+    rg_piece_sent(rg_session_current(), size, began);
+    return status;
 }
 
 static CUresult send_in(const struct transfer *t, size_t slice)
@@ -257,19 +262,20 @@ static CUresult send_in(const struct transfer *t, size_t slice)
     }
     const size_t width = t->box.WidthInBytes, height = t->box.Height, depth = t->box.Depth;
     const bool gapless = t->host.pitch == width && (depth == 1 || slice == width * height);
-    size_t most = RG_BULK_MAX / width; /* rows of a message */
-    if (!gapless && most > MAX_ROWS)
-        most = MAX_ROWS;
     for (size_t row = 0; row < height * depth && status == CUDA_SUCCESS;) {
         CUDA_MEMCPY3D part = t->box;
+        size_t most = rg_piece(rg_session_current()) / width; /* rows of a message */
+        if (!gapless && most > MAX_ROWS)
+            most = MAX_ROWS;
         const size_t y = row % height, z = row / height;
         part.dstY += y;
         part.dstZ += z;
         part.Height = part.Depth = 1;
         if (!most) { /* a row is more than one message */
-            for (size_t at = 0; at < width && status == CUDA_SUCCESS; at += RG_BULK_MAX) {
+            for (size_t at = 0; at < width && status == CUDA_SUCCESS; at += part.WidthInBytes) {
+                const size_t piece = rg_piece(rg_session_current());
                 part.dstXInBytes = t->box.dstXInBytes + at;
-                part.WidthInBytes = width - at < RG_BULK_MAX ? width - at : RG_BULK_MAX;
+                part.WidthInBytes = width - at < piece ? width - at : piece;
                 status = send(t, &part, row * width + at);
             }
             row++;

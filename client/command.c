@@ -208,7 +208,7 @@ static void *sender_main(void *argument)
         command->sender_has_pulls = false;
         pthread_mutex_unlock(&command->lock);
         while (rg_pull_send_next(session))
-            ;
+            rg_command_flush(session); /* between two pieces */
         rg_command_flush(session);
         pthread_mutex_lock(&command->lock);
     }

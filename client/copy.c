@@ -14,6 +14,7 @@
 #include "client/handle.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
+#include "client/pieces.h"
 #include "client/pinned.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
@@ -57,14 +58,17 @@ static CUresult send_part(const struct copy *copy, CUdeviceptr device, size_t wi
     struct iovec rows[MAX_ROWS];
     size_t covered;
     int n = rg_area_iovec(&copy->host, offset, width * height, rows, MAX_ROWS, &covered);
-    return rg_op_rgCopyIn(device, copy->device_pitch, width, height, copy->stream, !copy->asynchronous, rows,
-                          n);
+    const uint64_t began = rg_now_ns();
+    CUresult status =
+        rg_op_rgCopyIn(device, copy->device_pitch, width, height, copy->stream, !copy->asynchronous, rows, n);
+    rg_piece_sent(rg_session_current(), covered, began);
+    return status;
 }
 
-/* How many whole rows one message takes; 0 if a row is too long for one. */
-static size_t rows_per_message(const struct rg_host_area *area)
+/* How many whole rows a piece has; 0 if a row is longer than one. */
+static size_t rows_per_message(const struct rg_host_area *area, size_t piece)
 {
-    size_t rows = RG_BULK_MAX / area->width;
+    size_t rows = piece / area->width;
     return area->height > 1 && area->pitch != area->width && rows > MAX_ROWS ? MAX_ROWS : rows;
 }
 
@@ -87,23 +91,27 @@ static CUresult send_in(const struct copy *copy)
         if (status != CUDA_SUCCESS)
             return status;
     }
-    const size_t width = copy->host.width, height = copy->host.height, rows = rows_per_message(&copy->host);
+    const size_t width = copy->host.width, height = copy->host.height;
     if (height == 1 && width <= SMALL_COPY && rg_optimise[RG_OPT_BATCH]) {
         /* by way of our own memory: reading the application's may fault, which must not happen under the stream lock */
         unsigned char data[SMALL_COPY];
         memcpy(data, copy->host.memory, width);
         return rg_op_rgCopyInSmall(copy->device, copy->stream, !copy->asynchronous, width, data);
     }
-    for (size_t row = 0; row < height && status == CUDA_SUCCESS; row += rows ? rows : 1) {
+    for (size_t row = 0, n = 0; row < height && status == CUDA_SUCCESS; row += n) {
         const CUdeviceptr device = copy->device + row * copy->device_pitch;
-        if (rows) {
-            size_t n = height - row < rows ? height - row : rows;
+        n = rows_per_message(&copy->host, rg_piece(rg_session_current()));
+        if (n) {
+            n = height - row < n ? height - row : n;
             status = send_part(copy, device, width, n, row * width);
             continue;
         }
-        for (size_t at = 0; at < width && status == CUDA_SUCCESS; at += RG_BULK_MAX)
-            status = send_part(copy, device + at, width - at < RG_BULK_MAX ? width - at : RG_BULK_MAX, 1,
-                               row * width + at);
+        n = 1;
+        for (size_t at = 0, size = 0; at < width && status == CUDA_SUCCESS; at += size) {
+            size = rg_piece(rg_session_current());
+            size = width - at < size ? width - at : size;
+            status = send_part(copy, device + at, size, 1, row * width + at);
+        }
     }
     return status;
 }
@@ -137,9 +145,11 @@ static CUresult copy_out_waiting(const struct copy *copy)
     const struct rg_host_area *host = &copy->host;
     struct rg_call reply;
     uint64_t id = 0;
-    if (host->width * host->height <= RG_BULK_MAX) {
+    /* with the reply, or by itself in pieces: from some size on that is up to the worker */
+    const size_t size = host->width * host->height;
+    if (size <= RG_BULK_MAX)
         rg_call_expect_bulk(host->memory, host->pitch, host->width, host->height);
-    } else {
+    if (size > RG_BULK_MAX || (size > RG_PACE_LEAST && rg_optimise[RG_OPT_PIECES])) {
         id = rg_landing_create(rg_session_current(), host, false);
         if (!id)
             return CUDA_ERROR_OUT_OF_MEMORY;

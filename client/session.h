@@ -16,6 +16,7 @@
 #include "client/receiver.h"
 #include "client/stats.h"
 #include "common/limits.h"
+#include "common/pace.h"
 #include "generated/proto/ops.h"
 #include "proto/control.h"
 #include "transport/transport.h"
@@ -45,6 +46,7 @@ struct rg_session {
     _Atomic uint64_t posted, worked;
     struct rg_command command;
     struct rg_receiver receiver;
+    struct rg_pace pace; /* of bulk data to the server */
     struct rg_stats stats;
 };
 

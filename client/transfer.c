@@ -9,6 +9,7 @@
 
 #include "client/command.h"
 #include "client/lane.h"
+#include "client/pieces.h"
 #include "client/profile/profile.h"
 #include "client/progress.h"
 #include "client/receiver.h"
@@ -603,14 +604,19 @@ bool rg_pull_send_next(struct rg_session *session)
         struct rg_answer done = {.type = RG_ANSWER_HOST_DONE, .id = part->id};
         rg_command_answer(session, &done, NULL, 0);
     }
-    while (part->size) {
+    if (part->size) {
         struct iovec rows[ROWS];
-        size_t covered;
-        int n = rg_area_iovec(&part->area, part->offset, part->size, rows, ROWS, &covered);
+        size_t covered, piece = rg_piece(session);
+        piece = part->size < piece ? part->size : piece;
+        int n = rg_area_iovec(&part->area, part->offset, piece, rows, ROWS, &covered);
         struct rg_answer answer = {.type = RG_ANSWER_DATA, .id = part->id, .arg = {part->offset, covered}};
+        const uint64_t began = rg_now_ns();
         rg_command_answer(session, &answer, rows, n);
+        rg_piece_sent(session, covered, began);
         part->offset += covered;
         part->size -= covered;
+        if (part->size)
+            return true;
     }
     if (part->last_of)
         part->last_of->finish(part->last_of);

@@ -98,7 +98,7 @@ void rg_question_wait(struct rg_question *question);
 /** Handles a notice; the reader calls it. The bulk data of the message is taken from its connection. */
 enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice,
                                   size_t bulk_size);
-/** Sends one queued part of a pull; false if there is none. The sender thread calls it. */
+/** Sends one piece of a queued part of a pull; false if there is none. The sender thread calls it. */
 bool rg_pull_send_next(struct rg_session *session);
 
 /** iovecs of packed bytes [offset, offset+size) of an area, at most `max`; returns how many, *covered the bytes. */

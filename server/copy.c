@@ -159,9 +159,8 @@ static CUresult send_parts(struct rg_worker *worker, struct rg_context *context,
         CUresult waited = rg_driver.cuEventSynchronize(now->ready);
         if (result == CUDA_SUCCESS)
             result = waited;
-        struct rg_notice notice = {
-            .type = RG_NOTICE_LANDING, .id = t->id, .arg = {offset, size, offset + size == t->total}};
-        if (result == CUDA_SUCCESS && rg_worker_notice(worker, &notice, NULL, 0, now->memory, size) != RG_OK)
+        if (result == CUDA_SUCCESS &&
+            rg_worker_land(worker, t->id, offset, now->memory, size, offset + size == t->total) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;
         rg_pinned_give(worker, now);
         now = next;
@@ -199,6 +198,13 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
     result = rg_wait_event(job, pinned->ready);
     rg_output_drain(worker);
     if (result != CUDA_SUCCESS) {
+        rg_pinned_give(worker, pinned);
+        return result;
+    }
+    if (transfer && t.total > rg_pace_piece(&worker->pace)) {
+        rg_job_hand_over(job);
+        if (rg_worker_land(worker, t.id, 0, pinned->memory, t.total, true) != RG_OK)
+            result = CUDA_ERROR_UNKNOWN;
         rg_pinned_give(worker, pinned);
         return result;
     }

@@ -304,13 +304,8 @@ CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstr
 
 static void send_chunk(struct rg_late_item *item, size_t index)
 {
-    struct rg_notice message = {
-        .type = RG_NOTICE_LANDING,
-        .id = item->id,
-        .arg = {index * item->chunk, chunk_size(item, index), index + 1 == item->n_chunks},
-    };
-    (void)rg_worker_notice(item->worker, &message, NULL, 0, item->slots[index % SLOTS],
-                           chunk_size(item, index));
+    (void)rg_worker_land(item->worker, item->id, index * item->chunk, item->slots[index % SLOTS],
+                         chunk_size(item, index), index + 1 == item->n_chunks);
 }
 
 static void *landing_main(void *arg)

@@ -1,6 +1,7 @@
 /* worker.c - beginning and end of a worker, and sending. See worker.h. */
 #include "server/worker.h"
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "generated/server/driver.h"
 #include "generated/server/serve.h"
@@ -31,7 +32,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     worker->over_fd = over_fd;
     worker->output_fd = -1;
     rg_register_all(worker->operations);
-    pthread_mutex_init(&worker->send_lock, NULL);
+    rg_turn_init(&worker->send_turn);
     pthread_mutex_init(&worker->staging_lock, NULL);
     rg_unified_init(worker);
     pthread_mutex_init(&worker->output_lock, NULL);
@@ -70,12 +71,12 @@ enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const str
         bulk_size += bulk[i].iov_len;
     const bool apart = rg_conn_sends_apart(worker->conn, size, bulk_size);
     struct rg_bulk_ticket ticket;
-    pthread_mutex_lock(&worker->send_lock);
+    rg_turn_take(&worker->send_turn, apart || !bulk_size);
     enum rg_status status = RG_ERR_CLOSED;
     if (!rg_worker_over(worker))
         status = apart ? rg_conn_send_head(worker->conn, all, n_parts + 1, bulk_size, &ticket)
                        : rg_conn_send(worker->conn, all, n_parts + 1, bulk, n_bulk);
-    pthread_mutex_unlock(&worker->send_lock);
+    rg_turn_give(&worker->send_turn);
     if (apart && status == RG_OK) /* without the lock: small messages of other threads go out meanwhile */
         status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
     if (status == RG_ERR_FAULT) {
@@ -97,6 +98,22 @@ enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice
     return rg_worker_send(worker, RG_MESSAGE_NOTICE, parts, text_size ? 2 : 1, &bulk_part, bulk_size ? 1 : 0);
 }
 
+enum rg_status rg_worker_land(struct rg_worker *worker, uint64_t id, uint64_t offset, const void *data,
+                              size_t size, bool last)
+{
+    enum rg_status status = RG_OK;
+    for (size_t at = 0, piece = 0; at < size && status == RG_OK; at += piece) {
+        piece = rg_pace_piece(&worker->pace);
+        piece = size - at < piece ? size - at : piece;
+        const struct rg_notice notice = {
+            .type = RG_NOTICE_LANDING, .id = id, .arg = {offset + at, piece, last && at + piece == size}};
+        const uint64_t began = rg_now_ns();
+        status = rg_worker_notice(worker, &notice, NULL, 0, (const char *)data + at, piece);
+        rg_pace_sent(&worker->pace, piece, rg_now_ns() - began);
+    }
+    return status;
+}
+
 /* --- the end --------------------------------------------------------------------------------------------------------- */
 
 /* Tells the client why, unless somebody has been sending for long to a client that does not read. */
@@ -104,13 +121,10 @@ static void last_words(struct rg_worker *worker, const char *text)
 {
     struct rg_control message;
     rg_session_end_init(&message, "%s", text);
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LAST_WORDS_MS / 1000;
-    if (pthread_mutex_timedlock(&worker->send_lock, &until) != 0)
+    if (!rg_turn_take_within(&worker->send_turn, LAST_WORDS_MS))
         return;
     (void)!rg_control_send(worker->conn, &message);
-    pthread_mutex_unlock(&worker->send_lock);
+    rg_turn_give(&worker->send_turn);
 }
 
 void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, ...)
@@ -220,7 +234,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_ahead_fini(worker);
     rg_objects_fini(&worker->objects);
     rg_conn_destroy(worker->conn);
-    pthread_mutex_destroy(&worker->send_lock);
+    rg_turn_fini(&worker->send_turn);
     rg_unified_fini(worker);
     pthread_mutex_destroy(&worker->staging_lock);
     pthread_mutex_destroy(&worker->output_lock);

@@ -11,6 +11,8 @@
 #ifndef RG_SERVER_WORKER_H
 #define RG_SERVER_WORKER_H
 
+#include "common/pace.h"
+#include "common/turn.h"
 #include "generated/proto/ops.h"
 #include "server/job.h"
 #include "server/objects.h"
@@ -120,7 +122,8 @@ struct rg_worker {
     uint64_t session;
     struct rg_operation operations[RG_OP_COUNT];
 
-    pthread_mutex_t send_lock; /* the right to send; held across the system call */
+    struct rg_turn send_turn;  /* the right to send; held across the system call */
+    struct rg_pace pace;       /* of bulk data to the client */
     _Atomic uint64_t executed; /* sequence number of the last record executed */
     _Atomic uint64_t served;   /* of the last whose work, if any, the driver has been given */
 
@@ -212,6 +215,9 @@ enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const str
 /** Sends a notice, with text or bulk data (either may be empty). Any thread. */
 enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
                                 size_t text_size, const void *bulk, size_t bulk_size);
+/** Sends part of a transfer to the host (RG_NOTICE_LANDING), in pieces that others' messages go between. Any thread. */
+enum rg_status rg_worker_land(struct rg_worker *worker, uint64_t id, uint64_t offset, const void *data,
+                              size_t size, bool last);
 
 /** Executes the next record of the feed. The dispatcher; `thread` may have no role afterwards. */
 void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread);

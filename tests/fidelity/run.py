@@ -29,6 +29,7 @@ WAYS = {
     "without direct": {"REMOTE_GPU_OPT": "-direct"},
     "without late": {"REMOTE_GPU_OPT": "-late"},
     "without push": {"REMOTE_GPU_OPT": "-push"},
+    "without pieces": {"REMOTE_GPU_OPT": "-pieces"},
     "without ahead": {"REMOTE_GPU_OPT": "-ahead"},
     "1 ms away": {"REMOTE_GPU_FILTER": "delay:oneway=1ms"},
 }

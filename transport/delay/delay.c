@@ -13,7 +13,8 @@
  * bandwidth, and arrives `oneway` later. Order is kept within a connection. Connections share the link as fair queueing
  * would have it: a small message of a connection that has nothing else under way does not wait for the data of others.
  *
- * Where there is a rate, a send waits as it would for a socket: until no more than UNSENT_BYTES are still to leave. The
+ * Where there is a rate, a send waits as it would for a socket: until no more than UNSENT_BYTES are still to leave, or
+ * less on a slow link. The
  * queues are bounded besides (QUEUE_BYTES).
  *
  * Closing: what was sent before rg_conn_destroy is still delivered, as TCP would; at most LINGER_MS beyond
@@ -38,7 +39,10 @@ enum {
     QUEUE_BYTES = 64 << 20,
     LINGER_MS = 2000,
     FRAME_BYTES = 16,
-    UNSENT_BYTES = 1 << 20,  /* what a socket takes beyond what has left */
+    /* what a socket takes beyond what has left: so many bytes, but on slow links only what leaves in so many ns */
+    UNSENT_BYTES = 1 << 20,
+    UNSENT_LEAST = 128 << 10,
+    UNSENT_NS = 1000000,
     SPARSE_BYTES = 16 << 10, /* messages that overtake the data of other connections */
 };
 
@@ -157,14 +161,22 @@ static void leave_link(struct link *link)
     pthread_mutex_unlock(&links_lock);
 }
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static uint64_t time_for(uint64_t size, uint64_t bytes_per_second)
 {
     return bytes_per_second ? (uint64_t)((unsigned __int128)size * 1000000000u / bytes_per_second) : 0;
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
+/* How far a send may be ahead of the link. */
+static uint64_t unsent_time(uint64_t bytes_per_second)
 {
-    return a > b ? a : b;
+    const uint64_t most = time_for(UNSENT_BYTES, bytes_per_second),
+                   least = time_for(UNSENT_LEAST, bytes_per_second);
+    return most < UNSENT_NS ? most : later(least, UNSENT_NS);
 }
 
 /* When the last byte of a message that is sent now has left; *go_on: when its sender may go on. */
@@ -175,8 +187,7 @@ static uint64_t departure(struct delay_conn *c, int direction, const struct rg_p
     struct flow *flow = &c->flows[direction];
     const bool sparse = flow->free_ns <= now && size <= SPARSE_BYTES;
     uint64_t left = later(flow->free_ns, now) + time_for(size, c->options.flow_per_second);
-    uint64_t slack =
-        c->options.flow_per_second ? time_for(UNSENT_BYTES, c->options.flow_per_second) : UINT64_MAX;
+    uint64_t slack = c->options.flow_per_second ? unsent_time(c->options.flow_per_second) : UINT64_MAX;
     if (c->link) {
         const uint64_t cost = time_for(size, c->options.bytes_per_second);
         pthread_mutex_lock(&links_lock);
@@ -184,7 +195,7 @@ static uint64_t departure(struct delay_conn *c, int direction, const struct rg_p
         *free_ns = later(*free_ns, now) + cost;
         left = later(left, sparse ? now + cost : *free_ns);
         pthread_mutex_unlock(&links_lock);
-        const uint64_t link_slack = time_for(UNSENT_BYTES, c->options.bytes_per_second);
+        const uint64_t link_slack = unsent_time(c->options.bytes_per_second);
         slack = link_slack < slack ? link_slack : slack;
     }
     flow->free_ns = later(flow->free_ns, left);
