@@ -281,6 +281,24 @@ static bool has_meeting(const struct sg_function *function, const struct loop *l
     return false;
 }
 
+/*
+ * Does the loop look at the time? Threads that wait for it wait at the same time if they take turns, and one after the
+ * other if they do not.
+ */
+static bool watches_time(const struct sg_function *function, const struct loop *loop)
+{
+    bool watches = false;
+    for (uint32_t i = loop->first; i <= loop->jump; i++) {
+        const struct sg_insn *insn = &function->insns[i];
+        if (insn->call != NULL || insn->waits_in_loop || insn->form->op == SG_OP_BRX)
+            return false;
+        for (uint32_t n = 0; n < insn->n_operands; n++)
+            watches |= insn->operands[n].kind == SG_OPERAND_SPECIAL &&
+                       insn->operands[n].reg >= SG_SPECIAL_CLOCK && insn->operands[n].reg <= SG_SPECIAL_GLOBALTIMER_HI;
+    }
+    return watches;
+}
+
 void sg_analyse_lockstep(struct sg_arena *arena, struct sg_function *kernel)
 {
     struct loop loop;
@@ -293,12 +311,14 @@ void sg_analyse_lockstep(struct sg_arena *arena, struct sg_function *kernel)
     /* inner loops end before those around them */
     for (uint32_t i = 0; i < kernel->n_insns; i++)
         if (jumps_back(kernel, i, &loop))
-            kernel->insns[i].passes = worth_it(kernel, courses, &loop);
+            kernel->insns[i].passes = watches_time(kernel, &loop) || worth_it(kernel, courses, &loop);
     /* a loop that threads go through one by one keeps no others from which they would come together */
     for (uint32_t i = kernel->n_insns; i-- > 0;) {
         if (!jumps_back(kernel, i, &loop) || kernel->insns[i].passes || has_meeting(kernel, &loop))
             continue;
-        for (uint32_t n = loop.first; n < i; n++)
-            kernel->insns[n].passes = false;
+        for (uint32_t n = loop.first; n < i; n++) {
+            struct loop inner;
+            kernel->insns[n].passes &= jumps_back(kernel, n, &inner) && watches_time(kernel, &inner);
+        }
     }
 }

@@ -83,26 +83,42 @@ void sg_jit_report(const struct sg_jit *jit, const struct sg_text *log, bool fai
 
 /* --- variables --- */
 
+#define CONSTANT_BANK 65536u
+
 static uint64_t align_up(uint64_t n, uint64_t to)
 {
     return (n + to - 1) / to * to;
 }
 
-/* Allocates memory for the variables that are managed, or for those that are not, and sets their addresses. */
+/* Appends the variables of one kind to what is placed; offsets go to `addresses`. */
+static CUresult append_some(struct sg_module *module, bool managed, bool constant, uint64_t *total)
+{
+    for (uint32_t i = 0; i < module->image->n_variables; i++) {
+        const struct sg_variable *v = sg_program_variable(module->image->program, i);
+        if (v->external || v->managed != managed || v->constant != constant)
+            continue;
+        *total = align_up(*total, v->align > 16 ? v->align : 16);
+        module->addresses[i] = *total;
+        if (__builtin_add_overflow(*total, v->size > 0 ? v->size : 1, total))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
+}
+
+/*
+ * Allocates memory for the variables that are managed, or for those that are not, and sets their addresses. Constants
+ * lie in a bank of their own, whose size is that of a GPU's: reading behind an array of constants is no fault there.
+ */
 static CUresult place_some(struct sg_module *module, bool managed, uint64_t *memory)
 {
     const struct sg_program *program = module->image->program;
     const uint32_t n = module->image->n_variables;
     uint64_t total = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct sg_variable *v = sg_program_variable(program, i);
-        if (v->external || v->managed != managed)
-            continue;
-        total = align_up(total, v->align > 16 ? v->align : 16);
-        module->addresses[i] = total;
-        if (__builtin_add_overflow(total, v->size > 0 ? v->size : 1, &total))
-            return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    SG_RETURN_IF(append_some(module, managed, false, &total));
+    uint64_t bank = align_up(total, 256), end = bank;
+    SG_RETURN_IF(append_some(module, managed, true, &end));
+    if (end > bank)
+        total = end - bank < CONSTANT_BANK ? bank + CONSTANT_BANK : end;
     if (managed)
         total = align_up(total, 4096); /* whole pages are the host's or the device's */
     if (total > 0)
