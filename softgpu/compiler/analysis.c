@@ -3,6 +3,7 @@
  */
 #include "softgpu/compiler/analysis.h"
 #include "softgpu/compiler/device_runtime.h"
+#include "softgpu/compiler/warp_sync.h"
 
 #include <string.h>
 
@@ -53,7 +54,7 @@ static bool insn_waits(const struct sg_insn *insn)
     case SG_OP_MOVMATRIX:
         return true;
     default:
-        return insn->waits_in_loop;
+        return insn->waits_in_loop || insn->aligns;
     }
 }
 
@@ -82,6 +83,7 @@ static bool takes_param_address(const struct sg_function *function, const struct
 
 static void analyse_function(struct sg_arena *arena, struct sg_function *function)
 {
+    sg_analyse_warp_sync(arena, function);
     sg_analyse_loops(arena, function);
     sg_analyse_pointers(arena, function);
     for (uint32_t i = 0; i < function->n_vars; i++)

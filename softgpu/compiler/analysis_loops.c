@@ -188,7 +188,7 @@ static bool has_set_turns(struct sg_arena *arena, const struct sg_flow *graph, c
             const struct sg_insn *insn = &function->insns[i];
             if (walk->component[graph->block_of[i]] != component)
                 continue;
-            meets |= sg_is_meeting(insn);
+            meets |= sg_is_meeting(insn) || insn->aligns;
             if (insn->form->op == SG_OP_BRX || (insn->guard != 0 && taint.seen[insn->guard - 1]))
                 return false;
             taint.reads = brings_news(insn);

@@ -336,6 +336,10 @@ bool sg_gen_points(struct sg_codegen *gen)
         return false;
     LLVMValueRef zero = sg_gen_const(gen, 32, 0);
     switch (gen->insn->form->op) {
+    case SG_OP_LD:
+    case SG_OP_ST:
+        meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
+        return false; /* and now the access */
     case SG_OP_BRA:
         meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
         LLVMBuildBr(B, gen->labels[gen->insn->operands[0].value]);

@@ -41,7 +41,7 @@ bool sg_is_meeting(const struct sg_insn *insn)
 
 bool sg_is_point(const struct sg_insn *insn)
 {
-    return insn->passes || (sg_is_meeting(insn) && !insn->joins);
+    return insn->passes || insn->aligns || (sg_is_meeting(insn) && !insn->joins);
 }
 
 /* What needs a stack of the thread's own, or lets others run at places that are no points. */
@@ -507,10 +507,10 @@ static void find_reads(const struct sg_flow *flow, uint32_t insn, uint32_t *seen
 {
     const struct sg_insn *insns = flow->function->insns;
     uint32_t n_stack = 0, to, block = flow->block_of[insn];
-    bool behind = true;
+    bool behind = !insns[insn].aligns, first = true;
     for (;;) {
         uint32_t end = flow->first[block + 1];
-        for (; insn < end && (behind || !sg_is_point(&insns[insn])); insn++, behind = false)
+        for (; insn < end && (first || !sg_is_point(&insns[insn])); insn++, first = behind = false)
             if (!behind)
                 sg_visit_registers(&insns[insn], note_read, reads);
         if (insn < end) /* what the next point is given */
@@ -637,8 +637,10 @@ void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel
         uint32_t point = regions->points[i];
         if (point == 0)
             continue;
-        bool matrix = sg_is_matrix(&kernel->insns[i]);
-        if (!matrix)
+        bool matrix = sg_is_matrix(&kernel->insns[i]), aligns = kernel->insns[i].aligns;
+        if (aligns) /* the point is before the instruction */
+            memcpy(regions->load[point], regions->before[point], regions->n_words * sizeof(uint64_t));
+        else if (!matrix)
             sg_visit_registers(&kernel->insns[i], clear_written, regions->load[point]);
         for (uint32_t n = 0; n < regions->n_words; n++)
             regions->save[point][n] &= (matrix ? regions->before : regions->load)[point][n];

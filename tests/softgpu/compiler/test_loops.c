@@ -111,7 +111,30 @@ Test(loops, same_results, .timeout = 400)
                 }
             }
         }
-        cr_assert_eq(count, 22);
+        cr_assert_eq(count, 27);
+        free_program(program);
+    }
+}
+
+/* The sums before each lane in its warp: what a GPU gives whose lanes run together. */
+Test(loops, lanes_run_together)
+{
+    const struct sg_kernel *kernel;
+    const uint32_t shape[3] = {256, 1, 1};
+    for (uint32_t i = 0; i < N; i++)
+        in[i] = i * 2654435761u;
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        struct sg_program *program = load(LOOPS_PTX, options[option]);
+        size_t index = 0;
+        while ((kernel = sg_program_kernel(program, index)) != NULL &&
+               strcmp(kernel->name, "loops_volatile_warp") != 0)
+            index++;
+        cr_assert_not_null(kernel);
+        run(program, index, shape, out[option]);
+        for (uint32_t i = 0, sum = 0; i < BLOCKS * 256; sum += in[i++]) {
+            sum = i % 32 == 0 ? 0 : sum;
+            cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
+        }
         free_program(program);
     }
 }

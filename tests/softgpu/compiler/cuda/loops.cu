@@ -413,3 +413,96 @@ KERNEL(loops_even_shuffles)
     GET("idx", "21", "20");
     out[place()] = sum;
 }
+
+// warps that count on running instruction by instruction together: volatile shared memory and no barriers
+KERNEL(loops_volatile_warp)
+{
+    __shared__ volatile unsigned s[2048];
+    unsigned t = linear(), i = 2 * t - t % 32, value = in[place()];
+    for (unsigned k = t; k < 2048; k += size()) // the last warp may have few lanes
+        s[k] = 0;
+    __syncthreads();
+    s[i] = 0;
+    i += 32;
+    s[i] = value;
+    s[i] += s[i - 1];
+    s[i] += s[i - 2];
+    s[i] += s[i - 4];
+    s[i] += s[i - 8];
+    s[i] += s[i - 16];
+    out[place()] = s[i] - value;
+}
+
+KERNEL(loops_volatile_tree)
+{
+    __shared__ unsigned part[1024 + 64];
+    unsigned t = linear();
+    for (unsigned i = t; i < 1024 + 64; i += size())
+        part[i] = 0;
+    __syncthreads();
+    part[t % 64] = in[place()];
+    __syncthreads();
+    if (t < 32) {
+        volatile unsigned *p = part;
+        p[t] += p[t + 32];
+        p[t] += p[t + 16];
+        p[t] += p[t + 8];
+        p[t] += p[t + 4];
+        p[t] += p[t + 2];
+        p[t] += p[t + 1];
+    }
+    __syncthreads();
+    out[place()] = size() <= 64 ? part[0] : 1;
+}
+
+KERNEL(loops_volatile_turns)
+{
+    __shared__ volatile unsigned s[1024];
+    unsigned t = linear(), lane = t % 32;
+    s[t] = in[place()];
+#pragma unroll 1
+    for (unsigned d = 1; d < 32; d *= 2) {
+        unsigned value = s[t];
+        if (lane >= d)
+            value = mix(value, s[t - d]);
+        s[t] = value;
+    }
+    out[place()] = s[t];
+}
+
+// what is read plainly before others overwrite it
+KERNEL(loops_volatile_in_place)
+{
+    __shared__ unsigned part[2048];
+    unsigned t = linear(), i = 2 * t - t % 32;
+    for (unsigned k = t; k < 2048; k += size())
+        part[k] = 0;
+    __syncthreads();
+    part[t] = in[place()];
+    __syncthreads();
+    if (t < 32) {
+        volatile unsigned *s = part + 1024;
+        unsigned value = part[t];
+        s[i] = 0;
+        i += 32;
+        s[i] = value;
+        s[i] += s[i - 1];
+        s[i] += s[i - 2];
+        part[t] = s[i];
+    }
+    __syncthreads();
+    out[place()] = part[t];
+}
+
+static __device__ __noinline__ unsigned shift(volatile unsigned *s, unsigned t, unsigned value)
+{
+    s[t] = value;
+    unsigned next = s[t ^ 1 & t];
+    s[t] = value + next;
+    return s[t];
+}
+KERNEL(fiber_volatile_call)
+{
+    __shared__ unsigned part[1024];
+    out[place()] = shift(part, linear(), in[place()]);
+}

@@ -1,0 +1,16 @@
+/*
+ * warp_sync.h - programs that rely on the lanes of a warp running instruction by instruction together, as they did before
+ * Volta and still mostly do: shared memory that is volatile is written and read by all lanes without any barrier.
+ */
+#ifndef SG_COMPILER_WARP_SYNC_H
+#define SG_COMPILER_WARP_SYNC_H
+
+#include "softgpu/compiler/ir.h"
+
+/**
+ * Marks (insn->aligns) the volatile accesses to shared memory that have to wait until the other lanes are as far: a store
+ * behind loads, and a load behind stores. Once a function, before its loops are analysed.
+ */
+void sg_analyse_warp_sync(struct sg_arena *arena, struct sg_function *function);
+
+#endif
