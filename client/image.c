@@ -1,13 +1,19 @@
-/* image.c - images in chunks of bulk data, JIT options, logs. */
+/* image.c - images as bulk data or by their digest, JIT options, logs. */
 #include "client/image.h"
 
 #include "client/call.h"
+#include "client/lane.h"
+#include "client/optimisations.h"
+#include "client/owner.h"
+#include "client/transfer.h"
 #include "common/cuda/image.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +22,7 @@
 static atomic_ullong next_image = 1;
 
 #define PARTS_MAX     4096
+#define SENT_ALWAYS   65536 /* bytes: an image that is no longer is sent rather than asked for */
 #define ALIGNED(size) (((size) + 15) & ~(uint64_t)15)
 
 /* Sends bytes [offset, offset + size) of an image of `total` bytes. */
@@ -78,14 +85,107 @@ const struct rg_digest *rg_image_digest(struct rg_image_view *view)
     return &view->digest;
 }
 
-CUresult rg_image_send(struct rg_image_view *view, uint64_t *id)
+/* The session that the next call without a context goes to. */
+static struct rg_session *image_session(void)
+{
+    const struct rg_lane *lane = rg_lane_if_any();
+    return lane && lane->target ? lane->target : rg_session_current();
+}
+
+/* --- by digest ------------------------------------------------------------------------------------------------ */
+
+/* The bytes of an image while the worker may ask for them. */
+struct source {
+    struct rg_supply supply; /* first */
+    unsigned char *copy;     /* NULL: they stay where they are */
+};
+
+static void source_done(struct rg_supply *supply)
+{
+    struct source *source = (struct source *)supply;
+    free(source->copy);
+    free(source);
+}
+
+/* Whether the bytes are part of a file that is mapped as a program or library, and cannot be written. */
+static int is_constant_part(struct dl_phdr_info *info, size_t size, void *user)
+{
+    const struct rg_digest_part *part = user;
+    const uintptr_t start = (uintptr_t)part->data;
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        const uintptr_t at = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && !(segment->p_flags & PF_W) && start >= at &&
+            start - at < segment->p_filesz && part->size <= segment->p_filesz - (start - at))
+            return 1;
+    }
+    return 0;
+}
+
+static struct source *make_source(const struct rg_image_view *view, bool stays)
+{
+    struct source *source = calloc(1, sizeof *source);
+    if (!source)
+        return NULL;
+    source->supply.finish = source_done;
+    if (view->n_sections == 1 &&
+        (stays || dl_iterate_phdr(is_constant_part, (void *)(uintptr_t)view->sections)))
+        return source;
+    source->copy = malloc(view->size);
+    if (!source->copy) {
+        free(source);
+        return NULL;
+    }
+    unsigned char *to = source->copy;
+    for (unsigned i = 0; i < view->n_sections; i++) {
+        memcpy(to, view->sections[i].data, view->sections[i].size);
+        to += view->sections[i].size;
+    }
+    return source;
+}
+
+static CUresult send_named(struct rg_image_view *view, bool stays, uint64_t id)
+{
+    struct rg_session *session = image_session();
+    const struct rg_digest *digest = rg_image_digest(view);
+    struct source *source = make_source(view, stays);
+    if (!source)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    unsigned char *memory = source->copy ? source->copy : (unsigned char *)(uintptr_t)view->sections[0].data;
+    const uint64_t pull = rg_pull_create_supplied(session, view->size, &source->supply);
+    if (!pull) {
+        source_done(&source->supply);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    rg_supply_ready(session, &source->supply, memory);
+    CUresult status = rg_op_rgImageNamed(id, view->size, pull, digest->bytes);
+    if (status != CUDA_SUCCESS && rg_transfer_cancel(pull))
+        source_done(&source->supply);
+    return status;
+}
+
+CUresult rg_image_name(const struct rg_digest *digest, uint64_t size, uint64_t *id)
+{
+    *id = atomic_fetch_add(&next_image, 1);
+    return rg_op_rgImageNamed(*id, size, 0, digest->bytes);
+}
+
+CUresult rg_image_send(struct rg_image_view *view, bool stays, uint64_t *id)
 {
     CUresult status = CUDA_SUCCESS;
     uint64_t offset = 0;
+    const bool name = rg_optimise[RG_OPT_IMAGES] && image_session()->op_numbers[RG_OP_rgImageNamed];
     *id = atomic_fetch_add(&next_image, 1);
-    for (unsigned i = 0; i < view->n_sections && status == CUDA_SUCCESS; i++) {
-        status = send_bytes(*id, view->size, offset, view->sections[i].data, view->sections[i].size);
-        offset += view->sections[i].size;
+    if (name && view->size > SENT_ALWAYS) {
+        status = send_named(view, stays, *id);
+    } else {
+        for (unsigned i = 0; i < view->n_sections && status == CUDA_SUCCESS; i++) {
+            status = send_bytes(*id, view->size, offset, view->sections[i].data, view->sections[i].size);
+            offset += view->sections[i].size;
+        }
+        if (name && status == CUDA_SUCCESS)
+            status = rg_op_rgImageDigest(*id, rg_image_digest(view)->bytes);
     }
     return status == CUDA_SUCCESS && view->n_parts ? rg_op_rgImageParts(*id, view->n_parts, view->offsets)
                                                    : status;

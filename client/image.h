@@ -28,8 +28,13 @@ struct rg_image_view {
 CUresult rg_image_view(const void *pointer, struct rg_image_view **out);
 /** The digest of its bytes. */
 const struct rg_digest *rg_image_digest(struct rg_image_view *view);
-/** Sends an image; *id names it on the worker. */
-CUresult rg_image_send(struct rg_image_view *view, uint64_t *id);
+/**
+ * Sends an image, or its digest and then what the worker lacks; *id names it on the worker. `stays`: the bytes stay where
+ * they are and as they are until the image has been loaded; else a copy is made where one is needed.
+ */
+CUresult rg_image_send(struct rg_image_view *view, bool stays, uint64_t *id);
+/** Names an image whose bytes are not at hand. */
+CUresult rg_image_name(const struct rg_digest *digest, uint64_t size, uint64_t *id);
 /** The same for `size` bytes of whatever a linker takes. */
 CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id);
 /** An image as it is sent: containers one behind the other, each at a multiple of 16. One allocation. */

@@ -40,10 +40,16 @@ static void load_arrived(struct rg_promise *promise, CUresult result, struct rg_
     rg_session_async_error(promise->session, result, promise->op);
 }
 
-/* Whether a load need not be waited for: then its answer is asked for promise. */
+/* Whether a load need not be waited for. */
+static bool goes_on(const struct rg_known *known, const struct rg_jit *jit)
+{
+    return known && rg_known_loads(known) && !jit->info_size && !jit->error_size;
+}
+
+/* Then its answer is asked for ahead. */
 static struct rg_promise *load_ahead(struct rg_known *known, const struct rg_jit *jit, enum rg_op op)
 {
-    if (!known || !rg_known_loads(known) || jit->info_size || jit->error_size)
+    if (!goes_on(known, jit))
         return NULL;
     struct rg_promise *promise = rg_promise_begin(op, load_arrived);
     if (promise)
@@ -51,7 +57,7 @@ static struct rg_promise *load_ahead(struct rg_known *known, const struct rg_jit
     return promise;
 }
 
-/* After the load's record, with its status: reads the answer, unless it was asked for promise. */
+/* After the load's record, with its status: reads the answer, unless it was asked for ahead. */
 static CUresult load_end(struct rg_promise *promise, struct rg_known *known, struct rg_jit *jit,
                          struct rg_call *reply, CUresult status)
 {
@@ -72,7 +78,7 @@ static CUresult load_view(CUmodule *module, struct rg_image_view *view, struct r
 {
     uint64_t id;
     struct rg_known *known = rg_known_of(RG_KIND_MODULE, view, jit);
-    CUresult status = rg_image_send(view, &id);
+    CUresult status = rg_image_send(view, !goes_on(known, jit), &id);
     if (status != CUDA_SUCCESS)
         return status;
     CUmodule handle = (CUmodule)rg_handle_create(RG_KIND_MODULE);
@@ -227,7 +233,7 @@ static CUresult load_library_view(CUlibrary *library, struct rg_image_view *view
 {
     uint64_t id;
     struct rg_known *known = rg_known_of(RG_KIND_LIBRARY, view, jit);
-    CUresult status = rg_image_send(view, &id);
+    CUresult status = rg_image_send(view, !goes_on(known, jit), &id);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_image_copy *copy;

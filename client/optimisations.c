@@ -17,6 +17,7 @@ static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_AHEAD] = "ahead",
     [RG_OPT_KNOWN] = "known",
     [RG_OPT_PIECES] = "pieces",
+    [RG_OPT_IMAGES] = "images",
 };
 
 /* Switches what `name` (of `length` bytes) says; false if nothing is called so. */
@@ -42,7 +43,7 @@ void rg_optimisations_read(void)
         size_t length = strcspn(at, ",");
         if (length && !set(at, length, on))
             rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: all, async, batch, shadow, "
-                    "direct, late, push, ahead, known, pieces)",
+                    "direct, late, push, ahead, known, pieces, images)",
                     (int)length, at);
         at += length;
         at += *at == ',';

@@ -55,7 +55,7 @@ void rg_promise_release(struct rg_promise *promise);
 
 /* --- for command.c and receiver.c --- */
 
-/** Whether the lane's next answer is asked promise, for a record of `op`; if so it is the caller's to post. */
+/** Whether the lane's next answer is asked ahead, for a record of `op`; if so it is the caller's to post. */
 struct rg_promise *rg_promise_takes(struct rg_lane *lane, uint16_t op);
 /** Gets it ready for a record of `session`; returns the record's token. Under the lock of the command stream. */
 uint32_t rg_promise_prepare(struct rg_promise *promise, struct rg_session *session);

@@ -147,7 +147,7 @@ void rg_variables_drop(struct rg_variable **list, uint64_t context)
     }
 }
 
-/* What was asked for promise, or before: false if neither. */
+/* What was asked for ahead, or before: false if neither. */
 static bool known_place(struct rg_variable **list, const char *name, bool managed, struct place *place,
                         bool *fresh, CUresult *status)
 {

@@ -135,6 +135,7 @@ class Build:
         os.environ.setdefault("SOFTGPU_CACHE", os.path.join(self.folder, "soft-cache"))
         # So do clients with what they learn, and servers with images.
         os.environ.setdefault("REMOTE_GPU_CACHE", os.path.join(self.folder, "client-cache"))
+        os.environ.setdefault("REMOTE_GPU_IMAGE_CACHE", os.path.join(self.folder, "image-cache"))
 
     def check(self):
         """Fails unless the programs are built."""

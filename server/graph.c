@@ -258,7 +258,7 @@ CUresult rg_serve_rgGraphMake(struct rg_job *job, uint64_t graph, unsigned long 
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     if (!supported())
         result = CUDA_ERROR_NOT_SUPPORTED;
-    else if (*image && (*image)->received == (*image)->total) {
+    else if (*image && rg_image_ready(job, *image) == CUDA_SUCCESS) {
         struct maker maker = {.job = job, .in = rg_reader_of((*image)->data, (*image)->total)};
         result = make(&maker, priorities, &made);
     }

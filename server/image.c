@@ -1,6 +1,6 @@
 /*
  * image.c - images arrive in parts and are put together here; each is used once (loaded, or given to a linker) and then
- * freed.
+ * freed. Those that are named by a digest: image_named.c.
  */
 #include "server/image.h"
 
@@ -23,12 +23,17 @@ void rg_image_free(struct rg_worker *worker, struct rg_image **link)
     struct rg_image *image = *link;
     *link = image->next;
     worker->image_bytes -= image->total;
-    free(image->data);
     free(image->parts);
+    image->parts = NULL;
+    if (!rg_image_wait(worker, image)) /* what the reader may be at ends with the process */
+        return;
+    if (image->keep && image->good && rg_image_keep(worker, image))
+        return;
+    free(image->data);
     free(image);
 }
 
-static struct rg_image *make_image(struct rg_job *job, uint64_t id, size_t total)
+struct rg_image *rg_image_make(struct rg_job *job, uint64_t id, size_t total)
 {
     struct rg_worker *worker = job->worker;
     if (total == 0 || total > RG_IMAGE_MAX - worker->image_bytes) {
@@ -54,10 +59,11 @@ CUresult rg_serve_rgImageData(struct rg_job *job, unsigned long long image, size
 {
     struct rg_image *to = *rg_image_find(job->worker, image);
     if (!to && offset == 0)
-        to = make_image(job, image, total);
+        to = rg_image_make(job, image, total);
     if (!to) /* no memory for it: what follows goes nowhere, and loading it fails */
         return job->result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : job->result;
-    if (total != to->total || offset != to->received || bytes > total - offset || bytes != job->bulk_left) {
+    if (to->transfer || total != to->total || offset != to->received || bytes > total - offset ||
+        bytes != job->bulk_left) {
         rg_job_violation(job, "part of an image that does not fit: %zu bytes at %zu of %zu", bytes, offset,
                          total);
         return CUDA_ERROR_INVALID_VALUE;
@@ -72,7 +78,7 @@ CUresult rg_serve_rgImageParts(struct rg_job *job, unsigned long long id, unsign
                                const unsigned long long *offsets)
 {
     struct rg_image *image = *rg_image_find(job->worker, id);
-    if (!image || image->received != image->total || image->parts || !count)
+    if (!image || image->parts || !count || rg_image_ready(job, image) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_IMAGE;
     image->parts = calloc((size_t)count + 1, sizeof *image->parts);
     if (!image->parts)

@@ -10,6 +10,29 @@
 struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id);
 /** Unlinks and frees an image. */
 void rg_image_free(struct rg_worker *worker, struct rg_image **link);
+/** Makes an image of `total` bytes, none of which has come; NULL with job->result or a violation set. */
+struct rg_image *rg_image_make(struct rg_job *job, uint64_t id, size_t total);
+
+/* --- image_named.c --- */
+
+void rg_images_init(struct rg_worker *worker);
+/** The session is over: whoever waits for an image goes on without it. */
+void rg_images_wake_all(struct rg_worker *worker);
+/** Waits for images that are being written to the cache, for a second at most. */
+void rg_images_settle(struct rg_worker *worker);
+void rg_images_fini(struct rg_worker *worker);
+/** Waits until nothing of the image is to come any more; false: the session is over, and the reader may be at it. */
+bool rg_image_wait(struct rg_worker *worker, struct rg_image *image);
+/**
+ * The image is about to be used: waits for what the client has been asked for, and checks the bytes against the digest.
+ * CUDA_ERROR_INVALID_IMAGE: it is not complete, or not what it was said to be.
+ */
+CUresult rg_image_ready(struct rg_job *job, struct rg_image *image);
+/** Whether an answer is one to an image that was asked for; then *good says whether it fits. The reader. */
+bool rg_image_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size, bool *good);
+/** Takes the bytes of a good image to write them; false: they are still the caller's to free. */
+bool rg_image_keep(struct rg_worker *worker, struct rg_image *image);
+
 /** Whether a JIT option's value is a number, and so means the same here as at the client. */
 bool rg_jit_option_travels(CUjit_option option);
 

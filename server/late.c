@@ -5,6 +5,7 @@
 #include "common/thread.h"
 #include "generated/server/driver.h"
 #include "server/array.h"
+#include "server/image.h"
 #include "server/staging.h"
 #include "server/watch.h"
 
@@ -470,7 +471,10 @@ void rg_late_answer(struct rg_worker *worker, const struct rg_message *message)
         else if (answer.type == RG_ANSWER_UNIFIED_IN || answer.type == RG_ANSWER_UNIFIED_OUT)
             good = shared(worker, message, &answer);
         else
-            good = answer.type == RG_ANSWER_DATA && data(worker, &answer, message->bulk_size);
+            good = answer.type == RG_ANSWER_DATA &&
+                   (rg_image_answer(worker, &answer, message->bulk_size, &good)
+                        ? good
+                        : data(worker, &answer, message->bulk_size));
     }
     if (!good)
         rg_worker_end(worker, 1, "protocol violation: an answer to nothing that was asked");

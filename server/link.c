@@ -118,7 +118,7 @@ CUresult rg_serve_rgLinkAdd(struct rg_job *job, CUlinkState state, unsigned int 
     struct link_extra *extra = extra_of(job, state);
     struct rg_image **image = rg_image_find(job->worker, id);
     CUresult result = read_options(job, &all, count, options, values);
-    if (!extra || !*image || (*image)->received != (*image)->total)
+    if (!extra || !*image || rg_image_ready(job, *image) != CUDA_SUCCESS)
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
         /* PTX is text whose size counts its end; zeros follow the image. */

@@ -12,6 +12,7 @@
  */
 #include "common/log.h"
 #include "server/hello.h"
+#include "server/image.h"
 #include "server/output.h"
 #include "server/worker.h"
 
@@ -117,6 +118,7 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
         }
         if (fds[0].revents) {
             int code = rg_worker_wait(worker);
+            rg_images_settle(worker);
             tell_statistics(worker);
             return code;
         }

@@ -47,8 +47,11 @@ static CUresult begin_load(struct rg_job *job, struct load *load, uint64_t id, u
     memset(load, 0, sizeof *load);
     load->image = rg_image_find(job->worker, id);
     struct rg_image *image = *load->image;
-    if (!image || image->received != image->total)
+    if (!image)
         return CUDA_ERROR_INVALID_IMAGE;
+    CUresult ready = rg_image_ready(job, image);
+    if (ready != CUDA_SUCCESS)
+        return ready;
     struct rg_cuda_image found;
     if (rg_cuda_image_identify_bytes(image->data, image->total + RG_IMAGE_TAIL, &found) ==
         RG_CUDA_IMAGE_UNKNOWN) {

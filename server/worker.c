@@ -6,6 +6,7 @@
 #include "generated/server/driver.h"
 #include "generated/server/serve.h"
 #include "server/ahead.h"
+#include "server/image.h"
 #include "server/late.h"
 #include "server/output.h"
 #include "server/roles.h"
@@ -42,6 +43,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     rg_wait_init(&worker->wait, RG_WAIT_DEFAULT);
     rg_late_init(worker);
     rg_watch_init(worker);
+    rg_images_init(worker);
     return worker;
 }
 
@@ -151,6 +153,7 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     rg_conn_interrupt(worker->conn);
     rg_roles_wake_all(worker);
     rg_late_wake_all(worker);
+    rg_images_wake_all(worker);
     rg_watch_wake(worker);
     const uint64_t one = 1;
     if (worker->over_fd >= 0 && write(worker->over_fd, &one, sizeof one) < 0)
@@ -231,6 +234,7 @@ void rg_worker_destroy(struct rg_worker *worker)
         free(context);
     }
     free_images(worker);
+    rg_images_fini(worker);
     rg_ahead_fini(worker);
     rg_objects_fini(&worker->objects);
     rg_conn_destroy(worker->conn);

@@ -95,10 +95,28 @@ struct rg_lane {
 struct rg_image {
     struct rg_image *next;
     uint64_t id;
-    size_t total, received;
-    unsigned char *data;
-    const void **parts;
-    /* containers of objects that are still to be linked, ended by NULL; or NULL */ /* total bytes and some zeros */
+    size_t total, received; /* while it is asked for, `received` is guarded by the images' lock */
+    unsigned char *data;    /* total bytes and some zeros */
+    const void **parts;     /* containers of objects that are still to be linked, ended by NULL; or NULL */
+    /* image_named.c */
+    uint8_t digest[32];
+    bool named;   /* it has a digest */
+    bool good;    /* which is that of its bytes */
+    bool keep;    /* the bytes are to be written to the cache */
+    uint64_t transfer;           /* by which it is asked for; 0: it is not */
+    struct rg_image *next_asked; /* guarded by the images' lock */
+};
+
+/** Images by digest: image_named.c. */
+struct rg_shelf;
+struct rg_images {
+    struct rg_shelf *shelf; /* NULL: nothing is kept */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct rg_image *asked;             /* of the client, whose answers the reader takes */
+    struct rg_image *writing, **last;   /* to be written and freed */
+    bool writer_runs, stop, busy;
+    pthread_t writer;
 };
 
 struct rg_late_item;
@@ -144,6 +162,7 @@ struct rg_worker {
     struct rg_lane *lanes[RG_LANES_MAX];
     struct rg_image *images;
     size_t image_bytes;
+    struct rg_images named;
     CUresult failed; /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
     struct rg_wait wait; /* how the GPU is waited for: wait.c */

@@ -8,6 +8,7 @@
 #include "server/daemon/daemon.h"
 
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,19 @@ static void drop_client_environment(void)
     unsetenv("REMOTE_GPU_SERVER");
 }
 
+/* Workers read these from their environment. */
+static void set_worker_environment(const struct rg_daemon_settings *settings)
+{
+    char size[24];
+    const char *cache = settings->image_cache ? settings->image_cache : getenv("CACHE_DIRECTORY");
+    if (settings->wait)
+        setenv("REMOTE_GPU_WAIT", settings->wait, 1);
+    if (cache)
+        setenv("REMOTE_GPU_IMAGE_CACHE", cache, 1);
+    snprintf(size, sizeof size, "%llu", (unsigned long long)settings->image_cache_size);
+    setenv("REMOTE_GPU_IMAGE_CACHE_SIZE", size, 1);
+}
+
 int main(int argc, char **argv)
 {
     /* The threads of handshakes are many and short; an arena for each would keep memory for nothing. */
@@ -30,8 +44,7 @@ int main(int argc, char **argv)
     switch (rg_daemon_settings_load(&settings, argc, argv)) {
     case RG_DAEMON_SERVE:
         drop_client_environment();
-        if (settings.wait)
-            setenv("REMOTE_GPU_WAIT", settings.wait, 1); /* for the workers */
+        set_worker_environment(&settings);
         status = rg_daemon_run(&settings);
         break;
     case RG_DAEMON_EXIT_OK:

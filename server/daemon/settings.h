@@ -19,6 +19,8 @@ struct rg_daemon_settings {
     int64_t max_sessions;
     uint64_t grace_ns;
     char *wait;
+    char *image_cache; /* NULL: where it is by default */
+    uint64_t image_cache_size;
     char *log;
     int64_t ready_fd; /* -1: none */
     char *ready_file;

@@ -660,3 +660,42 @@ def forge_parameters(data):
         records[at:at + 8] = check.digest()[:8]
         at = end
     return bytes(records)
+
+
+def test_kept_images(build):
+    """Device code is sent once, whatever becomes of the server's files of it."""
+    command = [os.path.join(build.folder, "tests", "images")]
+    direct = build.run_direct(command)
+    with tempfile.TemporaryDirectory(prefix="remote-gpu-images-") as folder:
+        cache = os.path.join(folder, "images")
+
+        def start(*arguments, **environment):
+            with Server(build, arguments=arguments or ("--image-cache", cache)) as server:
+                result = build.run_remote(command, server.address, environment={"REMOTE_GPU_CACHE": "off", **environment})
+            expect(result.status == 0 and result.output == direct.output, "it goes wrong", result, server.log_text)
+            return result.stats["bytes_sent"], server.log_text
+
+        first, _ = start()
+        kept = os.listdir(cache)
+        expect(len(kept) > 6, "%d images are kept" % len(kept))
+        for name in kept:
+            digest = hashlib.blake2b(read_bytes(os.path.join(cache, name)), digest_size=32).hexdigest()
+            expect(name == digest, "%s has the digest %s" % (name, digest))
+        second, _ = start()
+        expect(second < first / 4, "%d bytes sent at first, %d then" % (first, second))
+        expect(start(REMOTE_GPU_OPT="-images")[0] > first / 2, "device code is sent where it is not named")
+        # Somebody else's bytes under the name, and a file that is cut off.
+        for number, name in enumerate(sorted(kept)):
+            path = os.path.join(cache, name)
+            data = read_bytes(path)
+            with open(path, "wb") as file:
+                file.write(data[:-1] if number % 2 else data[:-2] + b"//")
+        third, log = start()
+        expect(third > first / 2, "damaged files were used")
+        expect("damaged" in log, "nothing is said of damaged files", log)
+        expect(start()[0] < first / 4, "damaged files are not made again")
+        # There is not enough room, or none at all.
+        start("--image-cache", cache, "--image-cache-size", "1M")
+        expect(sum(os.path.getsize(os.path.join(cache, name)) for name in os.listdir(cache)) <= 1 << 20, "the limit is exceeded")
+        start("--image-cache", "/proc/no/such/folder")
+        start("--image-cache", "off")
