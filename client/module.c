@@ -47,10 +47,8 @@ static bool goes_on(const struct rg_known *known, const struct rg_jit *jit)
 }
 
 /* Then its answer is asked for ahead. */
-static struct rg_promise *load_ahead(struct rg_known *known, const struct rg_jit *jit, enum rg_op op)
+static struct rg_promise *load_ahead(struct rg_known *known, enum rg_op op)
 {
-    if (!goes_on(known, jit))
-        return NULL;
     struct rg_promise *promise = rg_promise_begin(op, load_arrived);
     if (promise)
         promise->user[0] = (uintptr_t)known;
@@ -78,7 +76,8 @@ static CUresult load_view(CUmodule *module, struct rg_image_view *view, struct r
 {
     uint64_t id;
     struct rg_known *known = rg_known_of(RG_KIND_MODULE, view, jit);
-    CUresult status = rg_image_send(view, !goes_on(known, jit), &id);
+    const bool ahead = goes_on(known, jit); /* now: others may learn it at any time */
+    CUresult status = rg_image_send(view, !ahead, &id);
     if (status != CUDA_SUCCESS)
         return status;
     CUmodule handle = (CUmodule)rg_handle_create(RG_KIND_MODULE);
@@ -88,7 +87,7 @@ static CUresult load_view(CUmodule *module, struct rg_image_view *view, struct r
     made->context = rg_context_current();
     made->known = known;
     struct rg_call reply;
-    struct rg_promise *promise = load_ahead(known, jit, RG_OP_rgModuleLoad);
+    struct rg_promise *promise = ahead ? load_ahead(known, RG_OP_rgModuleLoad) : NULL;
     status = rg_op_rgModuleLoad(&handle, id, jit->count, jit->options, jit->values, log_size(jit->info_size),
                                 log_size(jit->error_size), &reply);
     status = load_end(promise, known, jit, &reply, status);
@@ -233,7 +232,8 @@ static CUresult load_library_view(CUlibrary *library, struct rg_image_view *view
 {
     uint64_t id;
     struct rg_known *known = rg_known_of(RG_KIND_LIBRARY, view, jit);
-    CUresult status = rg_image_send(view, !goes_on(known, jit), &id);
+    const bool ahead = goes_on(known, jit); /* now: others may learn it at any time */
+    CUresult status = rg_image_send(view, !ahead, &id);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_image_copy *copy;
@@ -245,7 +245,7 @@ static CUresult load_library_view(CUlibrary *library, struct rg_image_view *view
     }
     rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)handle)->library.known = known;
     struct rg_call reply;
-    struct rg_promise *promise = load_ahead(known, jit, RG_OP_rgLibraryLoad);
+    struct rg_promise *promise = ahead ? load_ahead(known, RG_OP_rgLibraryLoad) : NULL;
     status = rg_op_rgLibraryLoad(&handle, id, jit->count, jit->options, jit->values, 0, NULL, NULL,
                                  log_size(jit->info_size), log_size(jit->error_size), &reply);
     status = load_end(promise, known, jit, &reply, status);
