@@ -416,13 +416,13 @@ static void *call_main(void *unused)
         pthread_mutex_unlock(&lock);
         if (lane)
             lane->host_call = true;
+        rg_progress_shown(); /* that it runs shows how far the stream is */
         rg_unified_host_call_begins();
         if (call->callback)
             call->callback(call->stream, call->status, call->user);
         else
             call->function(call->user);
         rg_unified_host_call_ends();
-        rg_progress_shown(); /* it may tell others that the stream has come so far */
         finished(HOST_CALL);
         struct rg_answer answer = {.type = RG_ANSWER_HOST_DONE, .id = call->id};
         rg_command_answer(call->session, &answer, NULL, 0);
