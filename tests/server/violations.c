@@ -395,6 +395,15 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_rgLaunch, lane, token, "844444444848bb", function, 1, 1, 1, 1, 1, 1, 0, 0, zero, 1,
             stream, "", (size_t)0, &attribute, sizeof attribute);
         return 0;
+    case 18:
+        put(c, RG_OP_rgEventWatch, lane, token, "88", (uint64_t)chance(9), event);
+        put(c, RG_OP_rgStreamAsk, lane, token, "88", (uint64_t)chance(9), stream);
+        return 0;
+    case 19:
+        put(c, RG_OP_rgMemAhead, lane, token, "84884488", (uint64_t)chance(4), chance(3), (uint64_t)chance(9),
+            zero, 0, chance(9), zero, zero);
+        put(c, RG_OP_rgMemReturn, lane, token, "8", (uint64_t)chance(4));
+        return 0;
     default:
         put(c, 1 + chance(RG_OP_COUNT - 1), lane, token, "b", bulk, (size_t)chance(60));
         return 0;
@@ -415,9 +424,9 @@ static void one_case(uint64_t seed)
     use_driver(chance(4) ? succeed : fail);
     for (unsigned batch = 0; batch < 6; batch++) {
         size_t bulk_size = 0;
-        const unsigned first = batch == 0 ? 0 : chance(19), n = 1 + chance(6);
+        const unsigned first = batch == 0 ? 0 : chance(21), n = 1 + chance(6);
         for (unsigned i = 0; i < n; i++)
-            bulk_size = put_some(c, batch == 0 && i < 3 ? i : i ? chance(19) : first);
+            bulk_size = put_some(c, batch == 0 && i < 3 ? i : i ? chance(21) : first);
         for (unsigned i = chance(4) ? 0 : 1 + chance(3); i; i--) {
             const size_t at = sizeof(struct rg_message_header) +
                               chance((uint32_t)(c->used - sizeof(struct rg_message_header)));

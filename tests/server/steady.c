@@ -1,0 +1,350 @@
+/*
+ * steady.c - what the worker does so that the client need not ask, over a driver of the test's own: it says when what is
+ * watched has come, before any reply that could show it, and makes memory ready, no more than it may, and gives it back.
+ */
+#include "generated/server/driver.h"
+#include "proto/ahead.h"
+#include "tests/server/raw_client.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define TOTAL (1ull << 30)
+
+static atomic_bool ready;          /* whether events and streams are done */
+static atomic_ullong used;         /* bytes of the device */
+static atomic_uint blocks, events; /* that are there */
+static _Atomic CUdeviceptr next_address;
+static CUresult event_result = CUDA_SUCCESS;
+static int context_object, stream_object, pool_object, other_event;
+
+static CUresult succeed(void)
+{
+    return CUDA_SUCCESS;
+}
+static CUresult event_query(CUevent event)
+{
+    return event == (CUevent)(void *)&other_event || !atomic_load(&ready) ? CUDA_ERROR_NOT_READY
+                                                                          : event_result;
+}
+static CUresult stream_query(CUstream stream)
+{
+    (void)stream;
+    return atomic_load(&ready) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+static CUresult event_create(CUevent *event, unsigned flags)
+{
+    *event = flags == CU_EVENT_BLOCKING_SYNC ? (CUevent)(void *)&other_event : malloc(1);
+    atomic_fetch_add(&events, 1);
+    return CUDA_SUCCESS;
+}
+static CUresult event_destroy(CUevent event)
+{
+    if (event != (CUevent)(void *)&other_event)
+        free(event);
+    atomic_fetch_sub(&events, 1);
+    return CUDA_SUCCESS;
+}
+static CUresult retain(CUcontext *context, CUdevice device)
+{
+    (void)device;
+    *context = (CUcontext)(void *)&context_object;
+    return CUDA_SUCCESS;
+}
+static CUresult stream_create(CUstream *stream, unsigned flags)
+{
+    (void)flags;
+    *stream = (CUstream)(void *)&stream_object;
+    return CUDA_SUCCESS;
+}
+static CUresult info(size_t *available, size_t *total)
+{
+    *available = TOTAL - atomic_load(&used);
+    *total = TOTAL;
+    return CUDA_SUCCESS;
+}
+static CUresult allocate(CUdeviceptr *address, size_t size)
+{
+    *address = atomic_fetch_add(&next_address, size + 4096);
+    atomic_fetch_add(&used, size);
+    atomic_fetch_add(&blocks, 1);
+    return CUDA_SUCCESS;
+}
+static CUresult allocate_ordered(CUdeviceptr *address, size_t size, CUstream stream)
+{
+    (void)stream;
+    return allocate(address, size);
+}
+static CUresult current_pool(CUmemoryPool *pool, CUdevice device)
+{
+    (void)device;
+    *pool = (CUmemoryPool)(void *)&pool_object;
+    return CUDA_SUCCESS;
+}
+static CUresult pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    (void)pool;
+    static uint64_t high;
+    if (atomic_load(&used) > high)
+        high = atomic_load(&used);
+    *(cuuint64_t *)value = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? high : atomic_load(&used);
+    return CUDA_SUCCESS;
+}
+static CUresult device_of(CUdevice *device)
+{
+    *device = 0;
+    return CUDA_SUCCESS;
+}
+static CUresult release(CUdeviceptr address)
+{
+    (void)address;
+    atomic_fetch_sub(&used, 65536);
+    atomic_fetch_sub(&blocks, 1);
+    return CUDA_SUCCESS;
+}
+
+static void use_driver(void)
+{
+    CUresult (*all)(void) = succeed;
+    for (size_t i = 0; i < sizeof rg_driver / sizeof(void *); i++)
+        memcpy((char *)&rg_driver + i * sizeof(void *), &all, sizeof all);
+    rg_driver.cuEventQuery = event_query;
+    rg_driver.cuStreamQuery = stream_query;
+    rg_driver.cuEventCreate = event_create;
+    rg_driver.cuEventDestroy_v2 = event_destroy;
+    rg_driver.cuDevicePrimaryCtxRetain = retain;
+    rg_driver.cuStreamCreate = stream_create;
+    rg_driver.cuMemGetInfo_v2 = info;
+    rg_driver.cuMemAlloc_v2 = allocate;
+    rg_driver.cuMemAllocAsync = allocate_ordered;
+    rg_driver.cuDeviceGetMemPool = current_pool;
+    rg_driver.cuMemPoolGetAttribute = pool_attribute;
+    rg_driver.cuMemFree_v2 = release;
+    rg_driver.cuCtxGetDevice = device_of;
+    atomic_store(&next_address, 0x700000000000);
+}
+
+static uint64_t event;
+
+static struct client *begin(void)
+{
+    struct client *c = client_create();
+    event = handle(RG_KIND_EVENT, 4);
+    atomic_store(&ready, false);
+    CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, event);
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
+    return c;
+}
+
+/* The next message says of one watch that it has come, with that result. */
+static void expect_done(struct client *c, uint64_t watch, int result)
+{
+    struct rg_done done;
+    CHECK(receive(c, 5000));
+    CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_DONE);
+    CHECK(c->got.notice.arg[0] == 1 && c->got.output_size == sizeof done);
+    memcpy(&done, c->got.output, sizeof done);
+    CHECK(done.watch == watch && done.result == result);
+}
+
+static void test_watches(void)
+{
+    struct client *c = begin();
+    CALL(c, RG_OP_rgEventAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)11, event);
+    expect_nothing(c);
+    atomic_store(&ready, true);
+    expect_done(c, 11, CUDA_SUCCESS);
+    expect_nothing(c); /* once */
+    CALL(c, RG_OP_rgEventAsk, 0, CUDA_SUCCESS, "88", (uint64_t)12, event);
+    expect_nothing(c); /* the answer said it */
+
+    /* A stream, by an event of the worker's own. */
+    const unsigned before = atomic_load(&events);
+    atomic_store(&ready, false);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)13, handle(RG_KIND_STREAM, 7));
+    CHECK(atomic_load(&events) == before + 1);
+    atomic_store(&ready, true);
+    expect_done(c, 13, CUDA_SUCCESS);
+    CHECK(atomic_load(&events) == before);
+
+    /* The number of the newest watch counts; without a number nothing is watched. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)14, event);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)15, event);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
+    atomic_store(&ready, true);
+    expect_done(c, 15, CUDA_SUCCESS);
+    expect_nothing(c);
+
+    /* A failure is told as it is; an event that has ended is not watched any more. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)16, event);
+    send_batch(c);
+    event_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    atomic_store(&ready, true);
+    expect_done(c, 16, CUDA_ERROR_ILLEGAL_ADDRESS);
+    event_result = CUDA_SUCCESS;
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)17, event);
+    put(c, RG_OP_cuEventDestroy_v2, 0, 0, "8", event);
+    send_batch(c);
+    usleep(20000);
+    atomic_store(&ready, true);
+    expect_nothing(c);
+    CHECK(client_destroy(c) == 0);
+}
+
+static CUresult synchronize(CUstream s)
+{
+    (void)s;
+    atomic_store(&ready, true);
+    return CUDA_SUCCESS;
+}
+
+/* What a reply shows has been told before it. */
+static void test_order(void)
+{
+    struct client *c = begin();
+    rg_driver.cuStreamSynchronize = synchronize;
+    for (unsigned i = 1; i <= 50; i++) {
+        atomic_store(&ready, false);
+        put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)i, event);
+        put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 7));
+        send_batch(c);
+        expect_done(c, i, CUDA_SUCCESS);
+        expect_reply(c, 77, CUDA_SUCCESS);
+    }
+    CHECK(client_destroy(c) == 0);
+}
+
+/* A context ends with what was watched in it, and with a stream of it. */
+static void test_context_ends(void)
+{
+    struct client *c = begin();
+    const unsigned before = atomic_load(&events);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)1, event);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)2, handle(RG_KIND_STREAM, 7));
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
+    CHECK(atomic_load(&events) <= before + 1);
+    atomic_store(&ready, true);
+    expect_nothing(c);
+    CHECK(client_destroy(c) == 0);
+}
+
+/* The next message says that so many blocks are ready and so many not to be had; their addresses. */
+static const struct rg_ahead_block *expect_blocks(struct client *c, uint64_t ticket, unsigned n,
+                                                  unsigned refused)
+{
+    CHECK(receive(c, 5000));
+    CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_AHEAD &&
+          c->got.notice.id == ticket);
+    CHECK(c->got.notice.arg[0] == n && c->got.notice.arg[1] == refused);
+    CHECK(c->got.output_size == n * sizeof(struct rg_ahead_block));
+    return (const void *)c->got.output;
+}
+
+static uint64_t free_bytes(struct client *c)
+{
+    CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
+    return output_u64(c);
+}
+
+static void test_memory(void)
+{
+    const uint64_t zero = 0;
+    struct client *c = begin();
+    const unsigned at_first = atomic_load(&blocks);
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used));
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)65536, zero, 0, 3,
+        zero, zero);
+    send_batch(c);
+    const struct rg_ahead_block *ready_blocks = expect_blocks(c, 5, 3, 0);
+    const uint64_t first = ready_blocks[0].address;
+    CHECK(ready_blocks[0].address != ready_blocks[1].address && atomic_load(&blocks) == at_first + 3);
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 3 * 65536); /* it is not in use */
+
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, first, 1, zero, zero);
+    send_batch(c);
+    expect_blocks(c, 5, 1, 0);
+    CHECK(free_bytes(c) == TOTAL - 65536 && atomic_load(&blocks) == at_first + 4);
+
+    /* More than the share of what is free, in bytes and at once. */
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)6, RG_AHEAD_LINEAR, (uint64_t)(TOTAL / 4), zero, 0,
+        2, zero, zero);
+    send_batch(c);
+    expect_blocks(c, 6, 0, 2);
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)7, RG_AHEAD_LINEAR, (uint64_t)(TOTAL / 20), zero, 0,
+        9, zero, zero);
+    send_batch(c);
+    expect_blocks(c, 7, 2, 7);
+    atomic_fetch_sub(&used, 2 * (TOTAL / 20 - 65536)); /* release() takes all blocks for small ones */
+
+    /* All goes back, and twice is as good as once. */
+    put(c, RG_OP_rgMemReturn, 0, 0, "8", (uint64_t)5);
+    put(c, RG_OP_rgMemReturn, 0, 0, "8", (uint64_t)5);
+    put(c, RG_OP_rgMemReturn, 0, 0, "8", (uint64_t)7);
+    CHECK(free_bytes(c) == TOTAL - 65536 && atomic_load(&blocks) == at_first + 1);
+
+    /* Stream-ordered: the pool's high mark is what the program had. */
+    const uint64_t pool = handle(RG_KIND_POOL, 3);
+    CALL(c, RG_OP_cuDeviceGetMemPool, 0, CUDA_SUCCESS, "48", 0, pool);
+    const uint64_t high = atomic_load(&used);
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)8, RG_AHEAD_ORDERED, (uint64_t)65536, zero, 0, 4,
+        handle(RG_KIND_STREAM, 7), zero);
+    send_batch(c);
+    const uint64_t ordered = expect_blocks(c, 8, 4, 0)[0].address;
+    CALL(c, RG_OP_rgMemPoolGetAttribute, 0, CUDA_SUCCESS, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, pool);
+    CHECK(output_u64(c) == high);
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)8, ordered, 0, handle(RG_KIND_STREAM, 7), zero);
+    CALL(c, RG_OP_rgMemPoolGetAttribute, 0, CUDA_SUCCESS, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, pool);
+    CHECK(output_u64(c) == high + 65536);
+
+    /* What is left goes with the context; of a pool it would stay, and is freed. */
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
+    CHECK(atomic_load(&blocks) == at_first + 2);
+    CHECK(client_destroy(c) == 0);
+}
+
+/* What no client sends ends the session. */
+static void expect_end(struct client *c, const char *word)
+{
+    send_batch(c);
+    do
+        CHECK(receive(c, 5000));
+    while (c->got.kind != RG_MESSAGE_CONTROL);
+    CHECK(strstr((char *)c->got.output, "protocol violation") && strstr((char *)c->got.output, word));
+    CHECK(client_destroy(c) == 1);
+}
+
+static void test_violations(void)
+{
+    const uint64_t zero = 0;
+    struct client *c = begin();
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, (uint64_t)4096, 1, zero, zero);
+    expect_end(c, "not offered");
+    c = begin();
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)65536, zero, 0, 1,
+        zero, zero);
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, (uint64_t)4096, 1, zero, zero);
+    expect_end(c, "not offered");
+    c = begin();
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, 3, (uint64_t)65536, zero, 0, 1, zero, zero);
+    expect_end(c, "kind");
+    c = begin();
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)1, zero, 0,
+        RG_AHEAD_MAX + 1, zero, zero);
+    expect_end(c, "kind");
+}
+
+int main(void)
+{
+    use_driver();
+    test_watches();
+    test_order();
+    test_context_ends();
+    test_memory();
+    test_violations();
+    return 0;
+}
