@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#define RG_BUNDLE_FIRST_PART (1u << 20) /* rg_conn_bulk_part until a rate is known */
+
 /* The pieces of one message that is being sent. */
 struct job {
     const struct iovec *bulk;
@@ -26,9 +28,9 @@ struct lane {
     /* sending; by whoever sends the lane's part of a job, one at a time */
     double rate;                   /* bytes a second, smoothed; 0: not known; the lock */
     unsigned char *plain, *packed; /* RG_PIECE bytes each; NULL: not needed yet */
-    size_t sent;                   /* bytes of the job that it has sent last, and how long that took; the lock */
+    size_t sent; /* bytes of the job that it has sent last, and how long that took; the lock */
     uint64_t sent_ns;
-    struct job *job;               /* the lock: given to the lane's thread */
+    struct job *job; /* the lock: given to the lane's thread */
     pthread_cond_t wake;
     pthread_t thread;
     bool thread_runs; /* by the sender alone */
@@ -69,6 +71,7 @@ struct bundle {
     uint64_t last_number;       /* by who has the right to send */
     uint64_t turn;              /* the number of the message whose pieces are sent next; the lock */
     enum rg_status send_failed; /* the lock */
+    _Atomic size_t part;        /* rg_conn_bulk_part */
     atomic_uint active;         /* lanes in use */
     struct growth growth;
     struct rg_press press;
@@ -96,6 +99,7 @@ enum rg_status rg_bundle_send_head(struct rg_conn *conn, const struct rg_outgoin
                                    struct rg_bulk_ticket *out);
 enum rg_status rg_bundle_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
                                    const struct iovec *bulk, int n_bulk);
+size_t rg_bundle_part(const struct rg_conn *conn);
 void rg_bundle_end_threads(struct bundle *b);
 
 /* receive.c */

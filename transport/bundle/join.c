@@ -44,7 +44,8 @@ static enum rg_status greet(struct rg_conn *conn, const struct rg_server_hello *
 enum rg_status rg_bundle_join(const char *address, const struct rg_server_hello *hello, struct rg_conn **out,
                               char *why, size_t why_size)
 {
-    const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS, .bulk = true, .wait = RG_WAIT_BLOCK};
+    const struct rg_transport_options options = {
+        .connect_timeout_ms = CONNECT_MS, .bulk = true, .wait = RG_WAIT_BLOCK};
     struct rg_conn *conn = NULL;
     enum rg_status status = rg_transport_connect(address, &options, why, why_size, &conn);
     if (status == RG_OK)

@@ -32,6 +32,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum direction { OUT, IN };
 
@@ -356,6 +357,14 @@ static void delay_abandon(struct rg_conn *conn)
     rg_conn_abandon(((struct delay_conn *)conn)->next);
 }
 
+/* What the peer has sent should wait at the peer, as on a slow link, not in this machine's kernel. */
+static void bound_kernel(struct rg_conn *next)
+{
+    const int size = UNSENT_BYTES / 4, fd = rg_conn_fd(next);
+    if (fd >= 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+}
+
 static enum rg_status delay_wrap(struct rg_conn *next, const char *text, struct rg_conn **out)
 {
     struct delay_conn *c = calloc(1, sizeof *c);
@@ -383,6 +392,8 @@ static enum rg_status delay_wrap(struct rg_conn *next, const char *text, struct 
         return RG_ERR_NO_MEMORY;
     }
     rg_conn_set_read_ahead(next);
+    if (c->options.bytes_per_second || c->options.flow_per_second)
+        bound_kernel(next);
     if (rg_thread_create(&c->inbound, "rg-delay-in", run_inbound, c) != RG_OK) {
         rg_queue_end(&c->out, RG_ERR_CLOSED);
         pthread_join(c->outbound, NULL);
