@@ -16,6 +16,8 @@ import tempfile
 import threading
 import time
 
+from bulk import test_bulk_connections, test_slow_bulk_connection, test_wrong_bulk_token  # noqa: F401
+from expected import expect, expect_lost, still_serves
 from trial import Failure, Server, free_port, run_program, wait_until
 from wire import test_beside_bulk, test_idle_wire  # noqa: F401
 
@@ -37,23 +39,6 @@ def run(build, name):
         return False
     print("%s: ok" % name)
     return True
-
-
-def expect(condition, what, *results):
-    """Fails with the runs' whole story unless the condition holds."""
-    if not condition:
-        raise Failure("\n".join([what, *(result if isinstance(result, str) else result.report() for result in results)]))
-
-
-def expect_lost(result, server_log=""):
-    """The program failed by a CUDA error that it got, and remote-gpu said why."""
-    expect(not result.hung, "the program hangs", result, server_log)
-    expect(not result.crashed, "the program crashed", result, server_log)
-    expect(result.status != 0, "the program succeeded without a server", result, server_log)
-    expect("cudaError" in result.errors or "CUDA_ERROR" in result.errors, "the program got no CUDA error", result)
-    lines = [line for line in result.errors.splitlines() if line.startswith("remote-gpu:")]
-    expect(lines, "remote-gpu said nothing", result, server_log)
-    expect(len(lines) <= 3, "remote-gpu said too much", result)
 
 
 def endless(build):
@@ -326,14 +311,6 @@ def test_stopped_server(build):
 # The connection's end of the client breaks the rules: at its first messages, in the middle, and later.
 BROKEN = ["truncate_at=%d", "bad_magic_at=%d", "oversize_at=%d", "send_lost_at=%d", "recv_lost_at=%d",
           "send_close_after=%d", "recv_close_after=%d"]
-
-
-def still_serves(build, server):
-    """After a fault: no worker is left behind, and the next program is served."""
-    expect(wait_until(lambda: not server.workers(), 15), "a worker outlives its session", server.log())
-    expect(server.process.poll() is None, "the server has ended", server.log())
-    after = build.run_remote([build.example("vector_add")], server.address)
-    expect(after.status == 0, "the server does not serve any more", after, server.log())
 
 
 def test_broken_connection(build):

@@ -35,6 +35,13 @@ VARIANTS = {
     "signals": ("command", {"REMOTE_GPU_FAULTS": "signals"}),
     "signals-delay-2ms": ("command", {"REMOTE_GPU_FAULTS": "signals", "REMOTE_GPU_FILTER": "delay:oneway=2ms"}),
     "tcp": ("command", {}),
+    "lanes": ("command", {"REMOTE_GPU_CONNECTIONS": "3"}),
+    "lane": ("command", {"REMOTE_GPU_CONNECTIONS": "1"}),
+    "lanes-plain": ("command", {"REMOTE_GPU_CONNECTIONS": "2", "REMOTE_GPU_OPT": "-all"}),
+    "lanes-1ms": ("command", {"REMOTE_GPU_CONNECTIONS": "2", "REMOTE_GPU_FILTER": "delay:oneway=1ms,bandwidth=5Gb"}),
+    "lz4": ("command", {"REMOTE_GPU_COMPRESS": "lz4"}),
+    "zstd": ("command", {"REMOTE_GPU_COMPRESS": "zstd", "REMOTE_GPU_CONNECTIONS": "2"}),
+    "compress": ("command", {"REMOTE_GPU_COMPRESS": "auto", "REMOTE_GPU_FILTER": "delay:bandwidth=2Gb"}),
 }
 
 

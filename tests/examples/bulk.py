@@ -1,0 +1,185 @@
+"""Tests of a session's connections for bulk data: they die, lie, or are slow, in mid-transfer."""
+
+import os
+import socket
+import struct
+import threading
+import time
+
+from expected import expect, expect_lost, still_serves
+from trial import Server
+
+
+class Passage:
+    """Passes connections on to a server; from the second on, which carry bulk data, `disturb` may interfere.
+
+    `disturb(data, passed, upward)` gets what comes, how many bytes of this connection have passed in that direction, and
+    which direction that is; it returns what is passed on, or None to end the connection.
+    """
+
+    def __init__(self, address, disturb):
+        self.server = address.rsplit("/", 1)[-1].rsplit(":", 1)
+        self.disturb, self.connections = disturb, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+
+    def __enter__(self):
+        threading.Thread(target=self.accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def accept(self):
+        """Each client gets a connection of its own to the server."""
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection((self.server[0], int(self.server[1])))
+            disturb = self.disturb if self.connections else None
+            self.connections += 1
+            for way in ((client, server, True), (server, client, False)):
+                threading.Thread(target=forward, args=(*way, disturb), daemon=True).start()
+
+
+def forward(source, target, upward, disturb):
+    """One direction, until either end is gone."""
+    passed = 0
+    try:
+        while True:
+            data = source.recv(1 << 18)
+            if data and disturb:
+                data = disturb(data, passed, upward)
+            if not data:
+                break
+            target.sendall(data)
+            passed += len(data)
+    except OSError:
+        pass
+    for end in source, target:
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+
+def cut(limit, upward_only=None):
+    """Ends a connection when so many bytes have passed."""
+    def disturb(data, passed, upward):
+        if upward_only is not None and upward != upward_only:
+            return data
+        return data if passed + len(data) <= limit else data[:max(limit - passed, 0)] or None
+    return disturb
+
+
+def big_copy(build):
+    return [build.example("big_copy"), "40"]
+
+
+def test_bulk_connections(build):
+    """A connection for bulk data that ends in mid-transfer or carries what was not promised: an error, and never wrong data."""
+    good = build.run_direct(big_copy(build))
+    with Server(build, tcp=True) as server:
+        for number in "1", "3":
+            for compress in "none", "lz4":
+                environment = {"REMOTE_GPU_CONNECTIONS": number, "REMOTE_GPU_COMPRESS": compress}
+                with Passage(server.address, None) as passage:
+                    result = build.run_remote(big_copy(build), passage.address, environment=environment)
+                    expect(result.status == 0 and result.output == good.output, "undisturbed", result, server.log())
+                    expect(passage.connections >= 1 + int(number), "too few connections", result)
+        # the greeting takes some hundred bytes; the data follows, slowly enough for most of it to come by these connections
+        for number in "1", "3":
+            environment = {"REMOTE_GPU_CONNECTIONS": number, "REMOTE_GPU_FILTER": "delay:bandwidth=1Gb"}
+            for disturb in (cut(5000), cut(1000000, True), cut(1000000, False), cut(3456789, True)):
+                with Passage(server.address, disturb) as passage:
+                    expect_lost(build.run_remote(big_copy(build), passage.address, ["--no-check"], environment,
+                                                 timeout=60), server.log())
+        # one that ends before it is in use: bulk data stays where it was
+        with Passage(server.address, cut(20)) as passage:
+            result = build.run_remote(big_copy(build), passage.address, ["--no-check"], timeout=60)
+            expect(result.status == 0 and result.output == good.output, "without further connections", result, server.log())
+            expect(passage.connections >= 2, "no further connection was tried", result)
+        still_serves(build, server)
+
+
+def test_slow_bulk_connection(build):
+    """A connection for bulk data that is slow holds up nobody for good, and what comes is right."""
+    def slow(data, passed, upward):
+        time.sleep(len(data) / 20e6)
+        return data
+
+    good = build.run_direct(big_copy(build))
+    with Server(build, tcp=True) as server:
+        for number in "1", "3", "auto":
+            with Passage(server.address, slow) as passage:
+                result = build.run_remote(big_copy(build), passage.address,
+                                          environment={"REMOTE_GPU_CONNECTIONS": number}, timeout=120)
+                expect(result.status == 0 and result.output == good.output, "with slow connections", result, server.log())
+        still_serves(build, server)
+
+
+def frame(message):
+    """A message of the transport, without bulk data."""
+    return struct.pack("<IIII", 0x31504752, len(message), 0, 0) + message
+
+
+def field(number, value):
+    """A field of a control message: text or bytes, or a number."""
+    def varint(n):
+        out = b""
+        while n > 127:
+            out += bytes([n & 127 | 128])
+            n >>= 7
+        return out + bytes([n])
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def bulk_hello(session, token):
+    """A ClientHello of purpose BULK."""
+    hello = (field(1, 1) + field(3, b"a test") + field(5, 70) + field(10, field(1, b"host") + field(2, b"user")) +
+             field(70, session) + field(71, token))
+    return frame(struct.pack("<HHIQQ", 1, 1, 1, 0, 0) + field(1, hello))
+
+
+def answer_to(server, data):
+    """What the server answers to these bytes, until it ends the connection."""
+    host, port = server.address.rsplit("/", 1)[-1].rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(data)
+        answer = b""
+        while True:
+            try:
+                part = connection.recv(4096)
+            except ConnectionResetError:
+                break
+            if not part:
+                break
+            answer += part
+        return answer
+
+
+def test_wrong_bulk_token(build):
+    """Nobody joins a session without its token, and those who try do it no harm."""
+    with Server(build, tcp=True) as server:
+        def intrude(process):
+            deadline = time.monotonic() + 20
+            while not server.workers() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            for attempt in range(20):
+                answer = answer_to(server, bulk_hello(1, os.urandom(16)))
+                expect(b"the token is not that of the session" in answer or b"no session" in answer,
+                       "attempt %d was answered %r" % (attempt, answer))
+            expect(b"no session 77" in answer_to(server, bulk_hello(77, bytes(16))), "session 77")
+            answer = answer_to(server, bulk_hello(1, b"short"))
+            expect(b"no greeting" in answer, "a short token was answered %r" % answer)
+
+        result = build.run_remote([build.example("big_copy"), "300"], server.address, ["--no-check"],
+                                  {"REMOTE_GPU_CONNECTIONS": "2", "REMOTE_GPU_FILTER": "delay:oneway=1ms,bandwidth=2Gb"},
+                                  while_running=intrude)
+        expect(result.status == 0, "the session that others tried to join", result, server.log())
+        expect("may not" in server.log(), "the server did not say that somebody tried", server.log())
+        still_serves(build, server)
