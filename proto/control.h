@@ -71,9 +71,6 @@ enum rg_refusal_code {
 
 /* ClientHello and ServerHello: `capabilities`. None yet; unknown bits are ignored. */
 
-/* ServerHello: copies to the host that name a transfer come in parts, however small they are. */
-#define RG_CONTROL_CAP_PARTS (1ull << 8)
-
 struct rg_identity {
     char host[RG_CONTROL_TEXT];
     char user[RG_CONTROL_TEXT];

@@ -182,14 +182,16 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
         return CUDA_ERROR_INVALID_VALUE;
     if (!t.total)
         return CUDA_SUCCESS;
-    t.part = t.total > RG_BULK_MAX ? OUT_PART : RG_BULK_MAX;
+    /* where the client takes parts, those are sent while others are copied */
+    const bool parts = t.total > RG_BULK_MAX || (transfer && t.total > OUT_PART);
+    t.part = t.total > RG_BULK_MAX ? OUT_PART : parts ? OUT_PART / 2 : RG_BULK_MAX;
     flatten(&t.pitch, &t.width, height);
     struct rg_context *context = rg_job_context(job);
     struct rg_pinned *pinned = NULL;
     CUresult result = context ? start_part(worker, context, &t, 0, &pinned) : job->result;
     if (result != CUDA_SUCCESS)
         return result;
-    if (t.total > RG_BULK_MAX) {
+    if (parts) {
         rg_job_hand_over(job);
         result = send_parts(worker, context, &t, pinned);
         rg_output_drain(worker);

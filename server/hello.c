@@ -295,7 +295,6 @@ enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **co
     rg_control_text(server->driver.path, sizeof server->driver.path, hello->driver, strlen(hello->driver));
     server->limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, hello->max_sessions};
     server->session = hello->session;
-    server->capabilities |= RG_CONTROL_CAP_PARTS;
     digest_answers(hello, server);
     struct rg_move *move = rg_move_open(&client.client_hello.transports, server);
     rg_lanes_agree(&client.client_hello, server, lanes);

@@ -56,7 +56,6 @@ struct rg_transport_ops {
                                 struct rg_bulk_ticket *out);
     enum rg_status (*send_tail)(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
                                 const struct iovec *bulk, int n_bulk);
-    size_t (*bulk_part)(const struct rg_conn *conn); /* optional */
     enum rg_status (*recv)(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
     enum rg_status (*recv_bulk)(struct rg_conn *conn, void *buffer, size_t size);
     void (*interrupt)(struct rg_conn *conn);

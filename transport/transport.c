@@ -70,12 +70,6 @@ static enum rg_status no_send_tail(struct rg_conn *conn, const struct rg_bulk_ti
     return RG_ERR_UNSUPPORTED;
 }
 
-static size_t any_part(const struct rg_conn *conn)
-{
-    (void)conn;
-    return RG_BULK_MAX;
-}
-
 static enum rg_status no_register(struct rg_conn *conn, void *base, size_t size)
 {
     (void)conn, (void)base, (void)size;
@@ -131,8 +125,6 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->send_head = no_send_head;
         ops->send_tail = no_send_tail;
     }
-    if (!ops->bulk_part)
-        ops->bulk_part = any_part;
     if (!ops->set_read_ahead)
         ops->set_read_ahead = nothing_to_do;
     if (!ops->fd)
@@ -395,11 +387,6 @@ enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n
 bool rg_conn_sends_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
 {
     return conn->ops->is_apart(conn, msg_size, bulk_size);
-}
-
-size_t rg_conn_bulk_part(const struct rg_conn *conn)
-{
-    return conn->ops->bulk_part(conn);
 }
 
 enum rg_status rg_conn_send_head(struct rg_conn *conn, const struct iovec *msg, int n_msg, size_t bulk_size,

@@ -131,11 +131,6 @@ RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, const struct iov
  */
 bool rg_conn_sends_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
 /**
- * How much bulk data to give to one message of many, so that what is sent behind it is not held up for long: at most
- * RG_BULK_MAX, less where the connection is known to be slow and bulk data travels by itself. Any thread.
- */
-size_t rg_conn_bulk_part(const struct rg_conn *conn);
-/**
  * The first step: sends the message, as rg_conn_send does and serialised with it, and promises its bulk data. The peer
  * receives the message at once and waits when it comes to take the bulk data. Only where rg_conn_sends_apart.
  */

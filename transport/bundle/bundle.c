@@ -225,7 +225,6 @@ static struct rg_transport_ops bundle_ops = {
     .is_apart = rg_bundle_is_apart,
     .send_head = rg_bundle_send_head,
     .send_tail = rg_bundle_send_tail,
-    .bulk_part = rg_bundle_part,
     .recv = rg_bundle_recv,
     .recv_bulk = rg_bundle_recv_bulk,
     .interrupt = bundle_interrupt,
@@ -263,7 +262,6 @@ enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct rg_bundle_opti
         pthread_cond_init(&b->lanes[i].wake, NULL);
     }
     b->turn = 1;
-    atomic_init(&b->part, RG_BUNDLE_FIRST_PART);
     atomic_init(&b->active, b->options.adaptive ? 1 : b->options.lanes);
     b->growth.rest = FIRST_TRY_BYTES;
     rg_press_init(&b->press, options->compress);

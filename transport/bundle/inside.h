@@ -10,8 +10,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define RG_BUNDLE_FIRST_PART (1u << 20) /* rg_conn_bulk_part until a rate is known */
-
 /* The pieces of one message that is being sent. */
 struct job {
     const struct iovec *bulk;
@@ -71,7 +69,6 @@ struct bundle {
     uint64_t last_number;       /* by who has the right to send */
     uint64_t turn;              /* the number of the message whose pieces are sent next; the lock */
     enum rg_status send_failed; /* the lock */
-    _Atomic size_t part;        /* rg_conn_bulk_part */
     atomic_uint active;         /* lanes in use */
     struct growth growth;
     struct rg_press press;
@@ -99,7 +96,6 @@ enum rg_status rg_bundle_send_head(struct rg_conn *conn, const struct rg_outgoin
                                    struct rg_bulk_ticket *out);
 enum rg_status rg_bundle_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
                                    const struct iovec *bulk, int n_bulk);
-size_t rg_bundle_part(const struct rg_conn *conn);
 void rg_bundle_end_threads(struct bundle *b);
 
 /* receive.c */

@@ -17,8 +17,7 @@ enum {
     ROWS = 520,              /* iovecs of a piece: those of a message's bulk data */
     WINDOW_BYTES = 24 << 20, /* over which a rate is measured */
     WINDOW_NS = 5000000,
-    PART_US = 4000, /* how long the parts that rg_conn_bulk_part advises take */
-    SLOWEST = 16,   /* a lane counts as at least this part of the fastest */
+    SLOWEST = 16, /* a lane counts as at least this part of the fastest */
 };
 static const uint64_t first_pause = 1ull << 30, longest_pause = 1ull << 36;
 static const double worth_it = 1.15; /* so much faster one more lane must make it */
@@ -261,30 +260,6 @@ static void rate_lanes(struct bundle *b, uint64_t ns)
     }
 }
 
-/*
- * Parts that take so long that little is lost by there being many, and that what waits behind one does not wait for long.
- * Doubled or halved, so that a single measurement, which may be that of a buffer, does not change much.
- */
-static void advise_part(struct bundle *b, size_t size, uint64_t ns)
-{
-    const size_t part = atomic_load_explicit(&b->part, memory_order_relaxed);
-    if (size < part / 2)
-        return;
-    const uint64_t takes_us = ns * part / size / 1000;
-    if (takes_us > PART_US * 3 / 2 && part > 2 * RG_PIECE)
-        atomic_store_explicit(&b->part, part / 2, memory_order_relaxed);
-    else if (takes_us < PART_US / 2 && part < RG_BULK_MAX)
-        atomic_store_explicit(&b->part, part * 2, memory_order_relaxed);
-}
-
-size_t rg_bundle_part(const struct rg_conn *conn)
-{
-    const struct bundle *b = (const struct bundle *)conn;
-    return atomic_load_explicit(&b->n_lanes, memory_order_relaxed)
-               ? atomic_load_explicit(&b->part, memory_order_relaxed)
-               : RG_BULK_MAX;
-}
-
 /* Sends all pieces; the turn is this message's. */
 static enum rg_status send_pieces(struct bundle *b, struct job *job)
 {
@@ -304,9 +279,7 @@ static enum rg_status send_pieces(struct bundle *b, struct job *job)
     pthread_mutex_lock(&b->lock);
     while (job->lanes_left)
         pthread_cond_wait(&b->changed, &b->lock);
-    const uint64_t ns = rg_now_ns() - since;
-    rate_lanes(b, ns);
-    advise_part(b, job->size, ns);
+    rate_lanes(b, rg_now_ns() - since);
     const enum rg_status status = job->status;
     pthread_mutex_unlock(&b->lock);
     return status;
