@@ -7,6 +7,7 @@
  */
 #include "client/nvml.h"
 
+#include "client/optimisations.h"
 #include "client/query.h"
 #include "client/servers.h"
 #include "client/session.h"
@@ -304,6 +305,7 @@ enum rg_nvml_return rg_nvml_start(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
+    rg_optimisations_read();
     enum rg_nvml_return result = RG_NVML_SUCCESS;
     pthread_mutex_lock(&question);
     pthread_mutex_lock(&lock);

@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,7 @@ static bool set(const char *name, size_t length, bool on)
     return known;
 }
 
-void rg_optimisations_read(void)
+static void read_once(void)
 {
     const char *at = getenv("REMOTE_GPU_OPT");
     while (at && *at) {
@@ -48,4 +49,10 @@ void rg_optimisations_read(void)
         at += length;
         at += *at == ',';
     }
+}
+
+void rg_optimisations_read(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_once);
 }

@@ -24,7 +24,7 @@ enum rg_optimisation {
 /** By enum rg_optimisation; constant once the session has begun. */
 extern bool rg_optimise[RG_OPT_COUNT];
 
-/** Reads REMOTE_GPU_OPT; warns of names it does not know. Called once, before the session begins. */
+/** Reads REMOTE_GPU_OPT, the first time; warns of names it does not know. Before the session begins, or NVML is used. */
 void rg_optimisations_read(void);
 
 #endif

@@ -479,6 +479,22 @@ out["kept"], out["asked again"], out["other"] = same, energy(one) > first, energ
 """, self.address)
         self.assertEqual(out, {"kept": True, "asked again": True, "other": 2})
 
+    def test_polling_is_a_question_in_a_tenth_of_a_second(self):
+        counts = {}
+        for way, changes in (("kept", {}), ("asked", {"REMOTE_GPU_OPT": "-shadow"})):
+            proxy = Proxy(self.address)
+            self.addCleanup(proxy.stop)
+            out, _ = user(self.DEFINE + """
+start = time.monotonic()
+values = {number("nvmlDeviceGetTemperature", one, 0) for i in range(300)}
+out["seconds"], out["values"] = time.monotonic() - start, len(values)
+""", REMOTE_GPU_SERVER=proxy.address, **changes)
+            self.assertEqual(out["values"], 1)
+            counts[way] = proxy.connections
+            if way == "kept":
+                self.assertLessEqual(proxy.connections, 3 + out["seconds"] / 0.1)
+        self.assertGreaterEqual(counts["asked"], 300)
+
     def test_only_what_is_granted_can_be_asked_of(self):
         out, _ = user("""
 call("nvmlInit")
