@@ -396,7 +396,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     call->writer.at = call->record + sizeof(struct rg_record);
     if (blocks) /* its place is taken */
         pthread_mutex_unlock(&together);
-    rg_profile_bytes(record_size, 0);
+    rg_profile_post(op, command->next_seq - 1, record_size);
     if (sharing)
         rg_unified_end_work();
     if (size)
@@ -419,8 +419,8 @@ static CUresult wait_for_reply(struct rg_call *call)
     rg_command_flush(session);
     rg_receiver_wait(session, waiter);
     atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
-    rg_profile_waited(rg_profiling ? began : 0, 1);
     rg_profile_bytes(0, waiter->received);
+    rg_profile_waited(rg_profiling ? began : 0, 1);
     call->reply = rg_reader_of(waiter->output, waiter->size);
     CUresult result = waiter->result;
     if (rg_error_is_sticky(result))

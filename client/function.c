@@ -8,6 +8,7 @@
 #include "client/device.h"
 #include "client/kept.h"
 #include "client/optimisations.h"
+#include "client/profile/profile.h"
 #include "client/owner.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
@@ -209,6 +210,7 @@ static bool known_attribute(const struct rg_function *function, CUfunction_attri
         !(function->info.known & 1u << attribute) || (!is_constant(attribute) && function->changed))
         return false;
     *pi = function->info.attributes[attribute];
+    rg_profile_saved(RG_OPT_SHADOW);
     return true;
 }
 

@@ -13,8 +13,10 @@
 #include "client/lane.h"
 #include "client/managed.h"
 #include "client/memory.h"
+#include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/pinned.h"
+#include "client/profile/profile.h"
 #include "client/progress.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
@@ -62,6 +64,7 @@ static CUresult get(const struct request *request, bool may_be_ready, CUdevicept
                                      .pool = request->pool};
     struct rg_ahead_block block;
     if (may_be_ready && rg_ahead_take(&key, &block)) {
+        rg_profile_saved(RG_OPT_AHEAD);
         *address = block.address;
         if (request->pitch)
             *request->pitch = block.pitch;

@@ -11,7 +11,9 @@
 #include "client/known.h"
 #include "client/lane.h"
 #include "client/managed.h"
+#include "client/optimisations.h"
 #include "client/owner.h"
+#include "client/profile/profile.h"
 #include "client/promise.h"
 #include "client/spread.h"
 #include "client/variable.h"
@@ -50,8 +52,10 @@ static bool goes_on(const struct rg_known *known, const struct rg_jit *jit)
 static struct rg_promise *load_ahead(struct rg_known *known, enum rg_op op)
 {
     struct rg_promise *promise = rg_promise_begin(op, load_arrived);
-    if (promise)
+    if (promise) {
         promise->user[0] = (uintptr_t)known;
+        rg_profile_saved(RG_OPT_KNOWN);
+    }
     return promise;
 }
 
@@ -370,6 +374,7 @@ static struct rg_promise *look_up_ahead(struct rg_known *known, enum rg_op op, c
         return NULL;
     promise->user[0] = (uintptr_t)known;
     promise->user[1] = (uintptr_t)function;
+    rg_profile_saved(RG_OPT_KNOWN);
     *answer = rg_reader_of(function->answer, function->size);
     return promise;
 }

@@ -21,6 +21,11 @@ static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_IMAGES] = "images",
 };
 
+const char *rg_optimisation_name(enum rg_optimisation optimisation)
+{
+    return names[optimisation];
+}
+
 /* Switches what `name` (of `length` bytes) says; false if nothing is called so. */
 static bool set(const char *name, size_t length, bool on)
 {

@@ -24,6 +24,8 @@ enum rg_optimisation {
 /** By enum rg_optimisation; constant once the session has begun. */
 extern bool rg_optimise[RG_OPT_COUNT];
 
+/** Its name, as in REMOTE_GPU_OPT. */
+const char *rg_optimisation_name(enum rg_optimisation optimisation);
 /** Reads REMOTE_GPU_OPT, the first time; warns of names it does not know. Before the session begins, or NVML is used. */
 void rg_optimisations_read(void);
 

@@ -6,9 +6,11 @@
 #include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
+#include "client/profile/profile.h"
 #include "client/receiver.h"
 #include "client/unified.h"
 #include "generated/client/operations.h"
+#include "proto/times.h"
 #include "proto/wire.h"
 
 #include <string.h>
@@ -78,6 +80,13 @@ static CUresult found_done(struct rg_session *session)
 {
     rg_unified_settle();
     return rg_session_take_latched(session);
+}
+
+/* The same of a call that would have waited. */
+static CUresult waited_not(struct rg_session *session)
+{
+    rg_profile_saved(RG_OPT_PUSH);
+    return found_done(session);
 }
 
 /* --- watches ------------------------------------------------------------------------------------------------- */
@@ -232,6 +241,15 @@ static CUresult ask_stream(struct rg_context *context, uint64_t handle, struct r
     return status;
 }
 
+/* For a trace; streams have the names that the worker gives them there. */
+static void polled_stream(CUstream stream, bool done)
+{
+    if (!rg_recording)
+        return;
+    const bool own = stream == CU_STREAM_PER_THREAD;
+    rg_profile_polled(own ? RG_TIME_LANE_STREAM | rg_lane_current()->number : (uint64_t)stream, false, done);
+}
+
 CUresult rg_progress_query_stream(CUstream stream)
 {
     stream = rg_effective_stream(stream);
@@ -242,13 +260,16 @@ CUresult rg_progress_query_stream(CUstream stream)
     if (!progress || !context)
         return own ? rg_op_cuStreamQuery(stream) : rg_op_rgDefaultStreamAsk(stream, 0);
     for (int attempt = 0; attempt < 2; attempt++) {
-        if (is_idle(context, &progress->done))
+        if (is_idle(context, &progress->done)) {
+            polled_stream(stream, true);
             return found_done(context->session);
+        }
         if (!still_pending(context->session, &progress->watch, &progress->seen))
             return ask_stream(context, handle, progress, stream);
         if (attempt == 0)
             rg_receiver_poll(context->session);
     }
+    polled_stream(stream, false);
     const CUresult ended = atomic_load(&context->session->ended);
     return ended != CUDA_SUCCESS ? ended : CUDA_ERROR_NOT_READY;
 }
@@ -262,7 +283,7 @@ CUresult rg_progress_wait_stream(CUstream stream)
     if (!progress || !context)
         return rg_op_cuStreamSynchronize(stream);
     if (is_idle(context, &progress->done))
-        return found_done(context->session);
+        return waited_not(context->session);
     const uint64_t before = position(context->session);
     CUresult status = rg_op_cuStreamSynchronize(stream);
     if (status == CUDA_SUCCESS)
@@ -274,7 +295,7 @@ CUresult rg_progress_wait_context(CUcontext named)
 {
     struct rg_context *context = trusted(named ? (uint64_t)named : rg_context_current());
     if (context && is_idle(context, &context->done))
-        return found_done(context->session);
+        return waited_not(context->session);
     const uint64_t before = context ? position(context->session) : 0;
     CUresult status = named ? rg_op_cuCtxSynchronize_v2(named) : rg_op_cuCtxSynchronize();
     if (context && status == CUDA_SUCCESS)
@@ -394,13 +415,16 @@ CUresult rg_progress_query_event(CUevent handle)
         return rg_op_cuEventQuery(handle);
     atomic_store_explicit(&event->queried, true, memory_order_relaxed);
     for (int attempt = 0; attempt < 2; attempt++) {
-        if (is_done(event))
+        if (is_done(event)) {
+            rg_profile_polled((uint64_t)handle, true, true);
             return found_done(context->session);
+        }
         if (!still_pending(context->session, &event->watch, &event->seen))
             return ask_event(context->session, handle, event);
         if (attempt == 0)
             rg_receiver_poll(context->session);
     }
+    rg_profile_polled((uint64_t)handle, true, false);
     const CUresult ended = atomic_load(&context->session->ended);
     return ended != CUDA_SUCCESS ? ended : CUDA_ERROR_NOT_READY;
 }
@@ -412,7 +436,7 @@ CUresult rg_progress_wait_event(CUevent handle)
     if (!context)
         return rg_op_cuEventSynchronize(handle);
     if (is_done(event))
-        return found_done(context->session);
+        return waited_not(context->session);
     const uint64_t recorded = atomic_load_explicit(&event->recorded, memory_order_relaxed);
     /* Awaited with work put in behind it: likely to be so again, and done by then. Its next record is watched. */
     if (position(context->session) > recorded + 1)
@@ -420,7 +444,7 @@ CUresult rg_progress_wait_event(CUevent handle)
     if (still_pending(context->session, &event->watch, &event->seen)) {
         rg_receiver_poll(context->session);
         if (is_done(event))
-            return found_done(context->session);
+            return waited_not(context->session);
     }
     CUresult status = rg_op_cuEventSynchronize(handle);
     if (status == CUDA_SUCCESS && recorded != NOT_YET)

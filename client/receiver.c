@@ -9,6 +9,7 @@
 
 #include "client/ahead.h"
 #include "client/command.h"
+#include "client/profile/times.h"
 #include "client/progress.h"
 #include "client/promise.h"
 #include "client/session.h"
@@ -129,6 +130,10 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
     case RG_NOTICE_DONE:
         if (!rg_progress_notice(session, &notice, &in))
             malformed(session, "notice of what is done");
+        return;
+    case RG_NOTICE_TIMES:
+        if (!rg_times_notice(session, &notice, message->bulk_size))
+            malformed(session, "times that were not asked for");
         return;
     default:
         if (rg_transfer_notice(session, &notice, message->bulk_size) == RG_ERR_PROTOCOL)

@@ -15,6 +15,7 @@
 #include "client/nvml.h"
 #include "client/optimisations.h"
 #include "client/profile/profile.h"
+#include "client/profile/record.h"
 #include "client/query.h"
 #include "client/receiver.h"
 #include "client/servers.h"
@@ -126,6 +127,8 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     rg_move_offer(choice, &hello.client_hello.transports);
     hello.client_hello.capability = rg_capability_wish();
     rg_bulk_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
+    if (rg_recording)
+        hello.client_hello.capabilities |= RG_CONTROL_CAP_TIMES;
     enum rg_status status = rg_control_send(session->conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(session->conn, 60000, &answer);
@@ -304,6 +307,8 @@ static CUresult start(void)
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (begin(&rg_sessions[i]) != RG_OK)
             return CUDA_ERROR_OUT_OF_MEMORY;
+    if (rg_recording)
+        rg_record_sessions();
     return CUDA_SUCCESS;
 }
 

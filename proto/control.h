@@ -69,7 +69,8 @@ enum rg_refusal_code {
     RG_REFUSAL_INTERNAL,
 };
 
-/* ClientHello and ServerHello: `capabilities`. None yet; unknown bits are ignored. */
+/* ClientHello and ServerHello: `capabilities`. Unknown bits are ignored. */
+#define RG_CONTROL_CAP_TIMES (1ull << 30) /* the client asks for times of its records; the server measures them */
 
 struct rg_identity {
     char host[RG_CONTROL_TEXT];

@@ -6,6 +6,7 @@
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
+#include "server/times.h"
 #include "server/wait.h"
 #include "server/watch.h"
 
@@ -51,6 +52,7 @@ void rg_context_release_contents(struct rg_worker *worker, struct rg_context *co
 {
     /* Buffers may be in use until the context's work is done. */
     (void)rg_driver.cuCtxSynchronize();
+    rg_times_drop_context(worker, context->handle);
     rg_unified_drop_context(worker, context->handle);
     rg_ahead_drop_context(worker, context->handle);
     rg_watch_drop_context(worker, context->handle);

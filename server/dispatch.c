@@ -5,8 +5,10 @@
  * the bytes ends the session; a failure of a call goes into its reply, or, if nobody waits, is kept (the first one)
  * for the next record that somebody waits for, or for a notice when the input runs dry.
  */
+#include "common/clock.h"
 #include "server/roles.h"
 #include "server/staging.h"
+#include "server/times.h"
 #include "server/watch.h"
 
 #include <stdlib.h>
@@ -151,6 +153,7 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
     };
     thread->seq = feed->seq;
     thread->stream = NULL;
+    thread->named_stream = thread->named_event = 0;
     thread->scratch_used = 0;
     thread->async_result = CUDA_SUCCESS;
     if (record.token) {
@@ -166,12 +169,15 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
     if (is_work(record.op))
         worker->last_work = thread->seq;
 
+    rg_times_begin(thread, operation->flags);
     operation->serve(job);
+    rg_times_served(thread, operation->flags);
 
     /* The roles may be another thread's by now; then nothing of the dispatcher's may be touched any more. */
     const bool mine = thread->roles != 0;
     if (mine && job->bulk_left && !job->violated && rg_job_recv_bulk(job, NULL, job->bulk_left) != RG_OK)
         rg_worker_end(worker, 0, NULL);
+    const uint64_t replied = worker->times && record.token ? rg_now_ns() : 0;
     if (!job->violated) {
         if (!mine)
             atomic_store_explicit(&lane->waits, false, memory_order_release);
@@ -182,6 +188,7 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
     }
     if (mine)
         atomic_store(&worker->served, thread->seq);
+    rg_times_finish(thread, replied);
     free_job(job, thread);
 }
 

@@ -248,7 +248,7 @@ static void refuse(struct rg_conn *conn, enum rg_refusal_code code, const char *
         rg_info("the client had gone before it could be told");
 }
 
-enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **connection,
+enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
                                struct rg_conn **tether, struct rg_lanes *lanes)
 {
     struct rg_conn *conn = *connection;
@@ -265,6 +265,9 @@ enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **co
     int count = 0;
     take_part(client.client_hello.address_part);
     take_capability(client.client_hello.capability);
+    hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
+    if (hello->times)
+        server->capabilities |= RG_CONTROL_CAP_TIMES;
     bool good = load_driver(hello, &server->driver.version, why, sizeof why) &&
                 check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, sizeof why);
     if (good && (uint32_t)count < hello->n_devices) {

@@ -8,6 +8,7 @@
 #include "server/lanes.h"
 #include "transport/transport.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rg_hello {
@@ -17,13 +18,14 @@ struct rg_hello {
     uint64_t session;
     uint32_t max_sessions;
     int hello_fd; /* holds the client's hello */
+    bool times;   /* out: the client asks for times (times.h) */
 };
 
 /**
  * Loads the driver into rg_driver, initialises it, and answers. RG_OK: the session can begin, with bulk data as `lanes`
  * says.
  */
-RG_MUST_CHECK enum rg_status rg_hello_answer(const struct rg_hello *hello, struct rg_conn **connection,
+RG_MUST_CHECK enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
                                              struct rg_conn **tether, struct rg_lanes *lanes);
 
 #endif

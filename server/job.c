@@ -3,6 +3,7 @@
 #include "generated/server/driver.h"
 #include "server/roles.h"
 #include "server/staging.h"
+#include "server/times.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -51,6 +52,8 @@ void *rg_job_object(struct rg_job *job, enum rg_kind kind, uint64_t handle)
         fail(job, unknown_handle(kind));
         return NULL;
     }
+    if (kind == RG_KIND_EVENT)
+        rg_thread_of(job)->named_event = handle;
     return entry->object;
 }
 
@@ -87,6 +90,9 @@ CUstream rg_job_stream(struct rg_job *job, uint64_t handle)
 {
     struct rg_thread *thread = rg_thread_of(job);
     thread->stream = NULL;
+    thread->named_stream = handle == (uint64_t)CU_STREAM_PER_THREAD ? RG_TIME_LANE_STREAM | job->lane->number
+                           : handle                                 ? handle
+                                                                    : (uint64_t)CU_STREAM_LEGACY;
     if (handle == 0 || handle == (uint64_t)CU_STREAM_LEGACY)
         return handle ? CU_STREAM_LEGACY : NULL;
     if (handle == (uint64_t)CU_STREAM_PER_THREAD) {
@@ -399,6 +405,7 @@ void rg_job_hand_over(struct rg_job *job)
         return;
     atomic_store_explicit(&job->lane->waits, true, memory_order_relaxed);
     atomic_store(&job->worker->served, thread->seq);
+    rg_times_handed_over(thread);
     if (!rg_roles_hand_over(thread)) {
         /* Without a thread to take over, others wait with this call; that is slow, and wrong only in that. */
         atomic_store_explicit(&job->lane->waits, false, memory_order_relaxed);

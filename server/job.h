@@ -45,6 +45,7 @@ enum {
     RG_OPERATION_WAITS = 1,
     RG_OPERATION_BLOCKS = 2, /* may block on the GPU, but stays in order */
     RG_OPERATION_BULK = 4,   /* the record may carry bulk data */
+    RG_OPERATION_WORK = 8,   /* gives the device something to do */
 };
 
 struct rg_operation {

@@ -7,6 +7,7 @@
 #include "server/array.h"
 #include "server/image.h"
 #include "server/staging.h"
+#include "server/times.h"
 #include "server/watch.h"
 
 #include <stdlib.h>
@@ -470,6 +471,8 @@ void rg_late_answer(struct rg_worker *worker, const struct rg_message *message)
             good = message->bulk_size == 0 && host_call_done(worker, answer.id);
         else if (answer.type == RG_ANSWER_UNIFIED_IN || answer.type == RG_ANSWER_UNIFIED_OUT)
             good = shared(worker, message, &answer);
+        else if (answer.type == RG_ANSWER_TIMES)
+            good = rg_times_answer(worker, &answer, message->bulk_size);
         else
             good = answer.type == RG_ANSWER_DATA &&
                    (rg_image_answer(worker, &answer, message->bulk_size, &good)

@@ -15,6 +15,7 @@
 #ifndef RG_SERVER_ROLES_H
 #define RG_SERVER_ROLES_H
 
+#include "proto/times.h"
 #include "server/worker.h"
 
 enum { RG_ROLE_READ = 1, RG_ROLE_DISPATCH = 2, RG_ROLES_ALL = 3 };
@@ -35,6 +36,8 @@ struct rg_thread {
     CUresult async_result;    /* earlier failure that the reply reports */
     uint16_t async_op;
     struct rg_pinned *reply_buffer; /* holds the reply's bulk data; given back once it is sent */
+    uint64_t named_stream, named_event; /* handles that it named last, for times.c */
+    struct rg_time time;                /* times.c */
     size_t scratch_used;
     _Alignas(16) unsigned char output[RG_THREAD_OUTPUT];
     _Alignas(16) unsigned char scratch[RG_THREAD_SCRATCH];

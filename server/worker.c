@@ -11,6 +11,7 @@
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
+#include "server/times.h"
 #include "server/watch.h"
 #include "transport/control.h"
 
@@ -244,5 +245,6 @@ void rg_worker_destroy(struct rg_worker *worker)
     pthread_mutex_destroy(&worker->output_lock);
     pthread_mutex_destroy(&worker->end_lock);
     pthread_cond_destroy(&worker->end_changed);
+    rg_times_destroy(worker->times);
     free(worker);
 }

@@ -120,6 +120,7 @@ struct rg_images {
 };
 
 struct rg_late_item;
+struct rg_times;
 struct rg_watch;
 struct rg_ticket;
 struct rg_ahead_pool;
@@ -175,6 +176,7 @@ struct rg_worker {
 
     pthread_mutex_t staging_lock;
     struct rg_unified unified;
+    struct rg_times *times; /* NULL: the client has not asked for them */
 
     /* late.c */
     pthread_mutex_t late_lock;

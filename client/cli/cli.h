@@ -22,6 +22,7 @@ struct rg_subcommand {
     const char *details;
     /* argv[0] is the first word behind the options; returns the exit status */
     int (*run)(const struct rg_cli_settings *settings, int argc, char **argv);
+    bool file_first; /* its word may stand before the options */
 };
 
 int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv);
@@ -30,6 +31,7 @@ int rg_cli_smi(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_compare(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_doctor(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_predict(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv);
 
 /** Says that `subcommand` takes no words behind its options, if there are some. */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define PROFILE_FILE "remote-gpu-profile.%p.json" /* the client puts the process's number in */
+#define RECORD_FILE  "remote-gpu-trace.%p.rgt"
 
 /* Sets `name` to `front` and what it was before without that, split at any of `separators`. */
 static enum rg_status put_in_front(const char *name, const char *front, const char *separators)
@@ -72,6 +73,14 @@ static enum rg_status set_file(const char *name, const char *file)
     return setenv(name, path, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
 }
 
+static bool too_long(const char *option, const char *file)
+{
+    if (!file || strlen(file) <= PATH_MAX / 2)
+        return false;
+    rg_error("%s: the file's name is too long", option);
+    return true;
+}
+
 enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, const char *server)
 {
     char directory[PATH_MAX];
@@ -89,9 +98,11 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
     }
     const char *stats = settings->stats && !*settings->stats ? "-" : settings->stats;
     const char *profile = settings->profile && !*settings->profile ? PROFILE_FILE : settings->profile;
-    if ((stats && strlen(stats) > PATH_MAX / 2) || (profile && strlen(profile) > PATH_MAX / 2)) {
-        rg_error("%s: the file's name is too long",
-                 stats && strlen(stats) > PATH_MAX / 2 ? "--stats" : "--profile");
+    const char *record = settings->record && !*settings->record ? RECORD_FILE : settings->record;
+    if (too_long("--stats", stats) || too_long("--profile", profile) || too_long("--record", record))
+        return RG_ERR_INVALID;
+    if (profile && record) {
+        rg_error("--profile and --record do not go together: each would measure the other; run it twice");
         return RG_ERR_INVALID;
     }
     if ((status = preload(directory, "libnvidia-ml.so.1", false)) != RG_OK ||
@@ -107,6 +118,7 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
                (!settings->opt || setenv("REMOTE_GPU_OPT", settings->opt, 1) == 0) &&
                (!settings->log || setenv("REMOTE_GPU_LOG", settings->log, 1) == 0) &&
                (!stats || set_file("REMOTE_GPU_STATS", stats) == RG_OK) &&
-               (!profile || set_file("REMOTE_GPU_PROFILE", profile) == RG_OK);
+               (!profile || set_file("REMOTE_GPU_PROFILE", profile) == RG_OK) &&
+               (!record || set_file("REMOTE_GPU_RECORD", record) == RG_OK);
     return set ? RG_OK : RG_ERR_NO_MEMORY;
 }

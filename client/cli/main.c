@@ -11,28 +11,32 @@ static const struct rg_subcommand subcommands[] = {
     {"run", RG_CLI_RUN, "[OPTION…] [--] COMMAND [ARGUMENT…]", "run a command on a server's GPUs",
      "Runs COMMAND unmodified; its CUDA calls go to the server. The exit status is the command's;\n"
      "125: remote-gpu itself failed, 126: COMMAND cannot be executed, 127: it was not found.",
-     rg_cli_run},
+     rg_cli_run, false},
     {"list", RG_CLI_LIST, "[OPTION…]", "list servers, their GPUs and the sessions that run there",
-     "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list},
+     "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list, false},
     {"smi", RG_CLI_SMI, "[OPTION…]", "show the GPUs of servers as a table, like nvidia-smi",
-     "What a server cannot know is shown as n/a.", rg_cli_smi},
+     "What a server cannot know is shown as n/a.", rg_cli_smi, false},
     {"doctor", RG_CLI_DOCTOR, "[OPTION…]", "find what is wrong with this machine, or the way to a server",
      "Looks at RDMA devices, kernel modules, rights, libraries and the network of this machine; with -s\n"
      "also at the server and the way to it. Each check says ok, warning or problem, what it saw, and\n"
      "the command that mends it. The exit status is 0 without problems, 1 with, 125 if it failed itself.",
-     rg_cli_doctor},
+     rg_cli_doctor, false},
     {"netperf", RG_CLI_NETPERF, "[OPTION…]", "measure the way to a server over each transport",
      "Measures round trips and bandwidth by message size: of a bare socket, of TCP as a session uses\n"
      "it, and of each RDMA address of the server. 125: something could not be measured over TCP.",
-     rg_cli_netperf},
+     rg_cli_netperf, false},
     {"compare", RG_CLI_COMPARE, "[OPTION…] [--] COMMAND [ARGUMENT…]",
      "run a command over each transport and compare",
      "Runs COMMAND over TCP, then over RDMA where both machines have it, and shows time, time waited\n"
      "for the server, round trips, bytes and CPU time. What COMMAND prints goes to stderr. If it fails,\n"
      "its exit status is the one of compare; 125: remote-gpu itself failed.",
-     rg_cli_compare},
+     rg_cli_compare, false},
+    {"predict", RG_CLI_PREDICT, "FILE [OPTION…]", "how long a recorded run would take over another network",
+     "Simulates the run that `remote-gpu run --record` has kept in FILE, over a network with that round-trip\n"
+     "time and bandwidth (without --rtt: the recorded one), with and without each optimisation.",
+     rg_cli_predict, true},
     {"version", RG_CLI_VERSION, "[OPTION…]", "show the version, and those of servers",
-     "Shows the version of this command, and of each server that was named.", rg_cli_version},
+     "Shows the version of this command, and of each server that was named.", rg_cli_version, false},
 };
 #define N_SUBCOMMANDS (sizeof subcommands / sizeof subcommands[0])
 
@@ -79,6 +83,11 @@ static int run_subcommand(const struct rg_subcommand *subcommand, int argc, char
 {
     struct rg_cli_settings settings;
     int next = argc, status = RG_EXIT_FAILURE;
+    if (subcommand->file_first && argc > 1 && argv[1][0] != '-') { /* options come first everywhere else */
+        char *file = argv[1];
+        memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof *argv);
+        argv[argc - 1] = file;
+    }
     switch (rg_cli_settings_load(&settings, (enum rg_cli_command)subcommand->bit, argc, argv, &next)) {
     case RG_CLI_GO:
         status = subcommand->run(&settings, argc - next, argv + next);
@@ -98,7 +107,7 @@ int main(int argc, char **argv)
 {
     rg_log_name("remote-gpu");
     if (argc < 2) {
-        rg_error("which subcommand? run, list, smi, doctor, netperf, compare, version; see remote-gpu --help");
+        rg_error("which subcommand? run, list, smi, doctor, netperf, compare, predict, version; see remote-gpu --help");
         return RG_EXIT_FAILURE;
     }
     const char *name = argv[1];

@@ -14,6 +14,7 @@ enum rg_cli_command {
     RG_CLI_NETPERF = 16,
     RG_CLI_COMPARE = 32,
     RG_CLI_DOCTOR = 64,
+    RG_CLI_PREDICT = 128,
 };
 
 struct rg_cli_settings {
@@ -29,6 +30,7 @@ struct rg_cli_settings {
     char *stats;  /* NULL: none; "": on stderr */
     char *profile; /* NULL: none; "": a file named after the process */
     char *wait;
+    char *record;  /* likewise */
     char *opt;
     char *log;
     bool no_check;
@@ -38,6 +40,9 @@ struct rg_cli_settings {
     char *plot; /* file */
     int64_t runs;
     char *link; /* of compare: another network, as the filter delay is told */
+    char *rtt, *bandwidth; /* of predict */
+    bool grid;
+    char *svg; /* file */
     char *root; /* of doctor: a recorded tree instead of this machine */
     bool help;
     struct rg_options options;

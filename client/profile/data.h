@@ -1,6 +1,6 @@
 /*
  * data.h - what the profile keeps, and who reads it: threads count for themselves (profile.c), one writer at a time adds
- * up (report.c, trace.c).
+ * up (report.c, record.c).
  */
 #ifndef RG_CLIENT_PROFILE_DATA_H
 #define RG_CLIENT_PROFILE_DATA_H
@@ -9,8 +9,9 @@
 
 #include <stdatomic.h>
 
-#define RG_PROFILE_CHUNK  1024   /* events */
-#define RG_PROFILE_EVENTS 500000 /* that a timeline has unless REMOTE_GPU_PROFILE_EVENTS says otherwise */
+#define RG_PROFILE_CHUNK  1024    /* events */
+#define RG_PROFILE_EVENTS 500000  /* that a timeline has unless REMOTE_GPU_PROFILE_EVENTS says otherwise */
+#define RG_RECORD_EVENTS  4000000 /* that a trace has unless REMOTE_GPU_RECORD_EVENTS says otherwise */
 
 /* Times in nanoseconds. Written by one thread, read by the writer at any time. */
 struct rg_profile_row {
@@ -24,11 +25,27 @@ struct rg_profile_sum {
     uint64_t calls, round_trips, sent, received, inside, waited, before;
 };
 
+enum rg_profile_kind {
+    RG_PROFILE_CALL, /* a call of the application */
+    RG_PROFILE_WAIT, /* inside the call that follows it */
+    /* only for a trace; `start` is all of its time */
+    RG_PROFILE_POST, /* a record was put into the command stream; api: the operation */
+    RG_PROFILE_POLL, /* queries in a row that needed no server; round_trips: 1 if the last found it done, api: 1 for an
+                         event, 0 for a stream; seq: its handle */
+    RG_PROFILE_SAVED, /* an optimisation made a round trip unnecessary; api: which (client/optimisations.h) */
+};
+
 struct rg_profile_event {
     uint64_t start, end;
     uint32_t api;
     uint32_t round_trips;
-    bool wait; /* inside the call that follows it */
+    enum rg_profile_kind kind;
+    /* what follows is for a trace */
+    uint32_t size; /* POST: bytes of the record */
+    uint64_t seq;  /* POST */
+    /* bytes since this thread's event before. POST: that the worker will fetch or send later; WAIT: bulk data that
+     * was sent, the reply that came */
+    uint64_t sent, received;
 };
 
 struct rg_profile_chunk {

@@ -8,6 +8,7 @@
 
 #include "client/api.h"
 #include "client/profile/data.h"
+#include "client/profile/record.h"
 #include "client/profile/report.h"
 #include "client/profile/sites.h"
 #include "common/log.h"
@@ -27,11 +28,14 @@ struct thread {
     uint64_t left; /* when the last one ended; 0: none yet */
     uint64_t waited;
     uint32_t round_trips;
+    uint64_t sent, received;      /* since its last event */
+    struct rg_profile_event poll; /* goes on while nothing else happens; start 0: none */
+    bool polled;                  /* the call that runs is part of it */
     struct rg_profile_chunk *chunk;
     struct rg_profile_row rows[RG_API_COUNT + 1];
 };
 
-bool rg_profiling;
+bool rg_profiling, rg_recording;
 void *const *rg_api_table = rg_client_api;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -44,6 +48,8 @@ static _Atomic int64_t room; /* events that the timeline may still take */
 static _Atomic uint64_t dropped;
 static uint64_t started;
 static pid_t owner;
+
+static void end_poll(struct thread *thread);
 
 static void close_chunk(struct thread *thread)
 {
@@ -58,6 +64,8 @@ static void end_thread(void *pointer)
     own = NULL;
     if (!rg_profiling)
         return; /* a forked child: the lock may be held by a thread that it does not have */
+    if (thread->poll.start)
+        end_poll(thread);
     pthread_mutex_lock(&lock);
     close_chunk(thread);
     thread->taken = false;
@@ -119,14 +127,46 @@ static struct rg_profile_chunk *chunk_of(struct thread *thread)
 
 static void record(struct thread *thread, struct rg_profile_event event)
 {
+    if (thread->poll.start)
+        end_poll(thread);
     struct rg_profile_chunk *chunk = chunk_of(thread);
     if (!chunk || atomic_fetch_sub_explicit(&room, 1, memory_order_relaxed) <= 0) {
         atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
         return;
     }
     unsigned n = atomic_load_explicit(&chunk->n, memory_order_relaxed);
+    event.sent = thread->sent;
+    event.received = thread->received;
+    thread->sent = thread->received = 0;
     chunk->events[n] = event;
     atomic_store_explicit(&chunk->n, n + 1, memory_order_release);
+}
+
+/* Its event is due: something else happens, or what was polled for is done. */
+static void end_poll(struct thread *thread)
+{
+    const struct rg_profile_event poll = thread->poll;
+    thread->poll.start = 0;
+    record(thread, poll);
+}
+
+/* Queries in a row are one event: a program that spins on one would fill any trace. */
+void rg_profile_count_polled(uint64_t handle, bool of_event, bool done)
+{
+    struct thread *thread = this_thread();
+    if (!thread)
+        return;
+    const uint64_t now = rg_now_ns();
+    if (thread->poll.start && (thread->poll.seq != handle || thread->poll.api != of_event))
+        end_poll(thread);
+    if (!thread->poll.start)
+        thread->poll =
+            (struct rg_profile_event){.start = now, .api = of_event, .kind = RG_PROFILE_POLL, .seq = handle};
+    thread->poll.end = now;
+    thread->poll.round_trips = done;
+    thread->polled = true;
+    if (done)
+        end_poll(thread);
 }
 
 int rg_profile_enter(int api)
@@ -140,6 +180,7 @@ int rg_profile_enter(int api)
     thread->api = api;
     thread->waited = 0;
     thread->round_trips = 0;
+    thread->polled = false;
     thread->entered = rg_now_ns();
     if (thread->left)
         add(&row->before, thread->entered - thread->left);
@@ -156,11 +197,13 @@ void rg_profile_leave(int outer)
     thread->left = rg_now_ns();
     add(&row->inside, thread->left - thread->entered);
     add(&row->calls, 1);
-    record(thread, (struct rg_profile_event){.start = thread->entered,
-                                             .end = thread->left,
-                                             .api = (uint32_t)api,
-                                             .round_trips = thread->round_trips});
-    if (thread->waited)
+    if (!thread->polled)
+        record(thread, (struct rg_profile_event){.start = thread->entered,
+                                                 .end = thread->left,
+                                                 .api = (uint32_t)api,
+                                                 .round_trips = thread->round_trips,
+                                                 .kind = RG_PROFILE_CALL});
+    if (thread->waited && !rg_recording)
         rg_profile_sites_wait(api, thread->waited, thread->round_trips);
     thread->api = RG_PROFILE_OWN;
 }
@@ -173,6 +216,28 @@ void rg_profile_count_bytes(uint64_t sent, uint64_t received)
     struct rg_profile_row *row = &thread->rows[thread->api];
     add(&row->sent, sent);
     add(&row->received, received);
+    thread->sent += sent;
+    thread->received += received;
+}
+
+void rg_profile_record(unsigned op, uint64_t seq, uint32_t size)
+{
+    struct thread *thread = this_thread();
+    if (!thread)
+        return;
+    add(&thread->rows[thread->api].sent, size);
+    if (rg_recording)
+        record(thread,
+               (struct rg_profile_event){
+                   .start = rg_now_ns(), .api = op, .kind = RG_PROFILE_POST, .size = size, .seq = seq});
+}
+
+void rg_profile_count_saved(unsigned optimisation)
+{
+    struct thread *thread = this_thread();
+    if (thread)
+        record(thread, (struct rg_profile_event){
+                           .start = rg_now_ns(), .api = optimisation, .kind = RG_PROFILE_SAVED});
 }
 
 void rg_profile_count_wait(uint64_t since, unsigned round_trips)
@@ -194,7 +259,7 @@ void rg_profile_count_wait(uint64_t since, unsigned round_trips)
                                              .end = now,
                                              .api = (uint32_t)thread->api,
                                              .round_trips = round_trips,
-                                             .wait = true});
+                                             .kind = RG_PROFILE_WAIT});
 }
 
 /* --- what the writer reads --------------------------------------------------------------------------- */
@@ -259,32 +324,46 @@ uint64_t rg_profile_started(void)
 /* The child of a fork has no sessions (client/session.c), and the profile is its parent's. */
 static void after_fork_in_child(void)
 {
-    rg_profiling = false;
+    rg_profiling = rg_recording = false;
+}
+
+static long long limit_of(const char *name, long long usual)
+{
+    const char *limit = getenv(name);
+    char *end = NULL;
+    long long events = limit ? strtoll(limit, &end, 10) : usual;
+    if (limit && (*end || end == limit || events < 0)) {
+        rg_warn("%s=%s is no number of events; %lld are kept", name, limit, usual);
+        events = usual;
+    }
+    return events;
 }
 
 static void start(void)
 {
-    const char *path = getenv("REMOTE_GPU_PROFILE");
-    if (!path || !*path)
+    const char *path = getenv("REMOTE_GPU_PROFILE"), *trace = getenv("REMOTE_GPU_RECORD");
+    const bool profile = path && *path;
+    rg_recording = trace && *trace && !profile;
+    if (!profile && !rg_recording)
         return;
-    const char *limit = getenv("REMOTE_GPU_PROFILE_EVENTS");
-    char *end = NULL;
-    long long events = limit ? strtoll(limit, &end, 10) : RG_PROFILE_EVENTS;
-    if (limit && (*end || end == limit || events < 0)) {
-        rg_warn("REMOTE_GPU_PROFILE_EVENTS=%s is no number of events; %d are kept", limit, RG_PROFILE_EVENTS);
-        events = RG_PROFILE_EVENTS;
-    }
-    atomic_store(&room, events);
+    if (profile && trace && *trace)
+        rg_warn("REMOTE_GPU_RECORD is ignored: a profile and a trace would measure each other");
+    atomic_store(&room, rg_recording ? limit_of("REMOTE_GPU_RECORD_EVENTS", RG_RECORD_EVENTS)
+                                     : limit_of("REMOTE_GPU_PROFILE_EVENTS", RG_PROFILE_EVENTS));
     started = rg_now_ns();
     owner = getpid();
     if (pthread_key_create(&thread_end, end_thread) != 0 ||
         pthread_atfork(NULL, NULL, after_fork_in_child) != 0) {
         rg_warn("cannot profile this process: out of resources");
+        rg_recording = false;
         return;
     }
-    rg_profile_sites_start();
-    if (!rg_profile_report_start(path))
+    if (!rg_recording)
+        rg_profile_sites_start();
+    if (rg_recording ? !rg_record_start(trace) : !rg_profile_report_start(path)) {
+        rg_recording = false;
         return;
+    }
     rg_api_table = rg_profile_api;
     rg_profiling = true;
 }
@@ -298,6 +377,10 @@ void rg_profile_start(void)
 /* At exit, after main and the application's own handlers. */
 __attribute__((destructor)) static void finish(void)
 {
-    if (rg_profiling && getpid() == owner)
+    if (!rg_profiling || getpid() != owner)
+        return;
+    if (rg_recording)
+        rg_record_finish();
+    else
         rg_profile_report_finish();
 }

@@ -2,6 +2,7 @@
 
 #include "client/command.h"
 #include "client/profile/data.h"
+#include "client/profile/file.h"
 #include "client/profile/sites.h"
 #include "client/profile/tables.h"
 #include "client/profile/text.h"
@@ -31,10 +32,10 @@ static void event_text(const struct rg_profile_event *event, int thread)
 {
     const uint64_t zero = rg_profile_started();
     rg_text_put(&buffer, ",\n{\"name\":\"");
-    rg_text_put(&buffer, event->wait                    ? "wait"
+    rg_text_put(&buffer, event->kind == RG_PROFILE_WAIT  ? "wait"
                          : event->api == RG_PROFILE_OWN ? "remote-gpu"
                                                         : rg_profile_names[event->api]);
-    rg_text_put(&buffer, event->wait ? "\",\"cat\":\"wait\",\"ph\":\"X\",\"pid\":"
+    rg_text_put(&buffer, event->kind == RG_PROFILE_WAIT ? "\",\"cat\":\"wait\",\"ph\":\"X\",\"pid\":"
                                      : "\",\"cat\":\"call\",\"ph\":\"X\",\"pid\":");
     rg_text_number(&buffer, (uint64_t)getpid());
     rg_text_put(&buffer, ",\"tid\":");
@@ -129,47 +130,9 @@ static void *writer_main(void *unused)
     }
 }
 
-/* Puts `wish` with %p replaced into path, and `word` in front of the ending if it is not empty. */
-static bool name_file(const char *wish, const char *word)
-{
-    const char *mark = strstr(wish, "%p");
-    char number[16], name[PATH_MAX];
-    snprintf(number, sizeof number, "%d", (int)getpid());
-    int size = mark ? snprintf(name, sizeof name, "%.*s%s%s", (int)(mark - wish), wish, number, mark + 2)
-                    : snprintf(name, sizeof name, "%s", wish);
-    if (size < 0 || size >= (int)sizeof name)
-        return false;
-    const char *dot = strrchr(name, '.'), *slash = strrchr(name, '/');
-    if (!dot || (slash && dot < slash))
-        dot = name + size;
-    size = snprintf(path, sizeof path, "%.*s%s%s%s", (int)(dot - name), name, *word ? "." : "", word, dot);
-    return size > 0 && size < (int)sizeof path;
-}
-
-static int create(const char *wish, const char *word)
-{
-    if (!name_file(wish, word)) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-}
-
 bool rg_profile_report_start(const char *wish)
 {
-    char word[32];
-    fd = create(wish, "");
-    if (fd < 0 && errno == EEXIST && !strstr(wish, "%p")) {
-        snprintf(word, sizeof word, "%d", (int)getpid());
-        fd = create(wish, word);
-    }
-    for (int i = 2; fd < 0 && errno == EEXIST && i < 1000; i++) {
-        if (strstr(wish, "%p"))
-            snprintf(word, sizeof word, "%d", i);
-        else
-            snprintf(word, sizeof word, "%d.%d", (int)getpid(), i);
-        fd = create(wish, word);
-    }
+    fd = rg_profile_create_file(wish, path);
     rg_text_put(
         &buffer,
         "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":");

@@ -135,7 +135,8 @@ def emit(specification, out):
             if operation.on_wire:
                 flags = [flag for flag, on in [("RG_OPERATION_WAITS", operation.cls == "wait" and not operation.server_custom),
                                                ("RG_OPERATION_BLOCKS", "blocks" in operation.flags),
-                                               ("RG_OPERATION_BULK", "bulk" in operation.flags)] if on]
+                                               ("RG_OPERATION_BULK", "bulk" in operation.flags),
+                                               ("RG_OPERATION_WORK", "work" in operation.flags)] if on]
                 lines.append(f'    table[RG_OP_{operation.name}] = (struct rg_operation){{"{operation.name}", '
                              f'serve_{operation.name}, {" | ".join(flags) or "0"}}};')
         lines += ["}", ""]

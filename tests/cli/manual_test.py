@@ -33,6 +33,7 @@ class Manuals(unittest.TestCase):
             "remote-gpu-run.1": options_of_help(command, "run", "--help"),
             "remote-gpu-netperf.1": options_of_help(command, "netperf", "--help"),
             "remote-gpu-doctor.1": options_of_help(command, "doctor", "--help"),
+            "remote-gpu-predict.1": options_of_help(command, "predict", "--help"),
             "remote-gpu-compare.1": options_of_help(command, "compare", "--help"),
             "remote-gpu.1": questions,
         }.items():

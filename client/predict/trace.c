@@ -1,0 +1,383 @@
+/* trace.c - reads and checks a trace. See trace.h. */
+#include "client/predict/trace.h"
+
+#include "common/cleanup.h"
+#include "common/crc32.h"
+#include "common/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIME_MAX   (1ull << 60) /* ns; what is later is not a time */
+#define BYTES_MAX  (1ull << 50)
+#define ITEMS_MAX  (64u << 20) /* of a thread, of times */
+#define FILE_LIMIT (4ull << 30)
+
+/* The payload of a block. After anything wrong, `bad` is set and all that is read is 0. */
+struct cursor {
+    const unsigned char *at, *end;
+    bool bad;
+};
+
+static uint64_t get(struct cursor *cursor, uint64_t max)
+{
+    uint64_t number = 0;
+    for (unsigned shift = 0; shift < 64 && cursor->at < cursor->end; shift += 7) {
+        const unsigned char byte = *cursor->at++;
+        if (shift == 63 && byte > 1)
+            break;
+        number |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte & 0x80)
+            continue;
+        if (number > max)
+            break;
+        return number;
+    }
+    cursor->bad = true;
+    cursor->at = cursor->end;
+    return 0;
+}
+
+/* A number given as its difference from `before`; both at most `max`. */
+static uint64_t get_since(struct cursor *cursor, uint64_t before, uint64_t max)
+{
+    const uint64_t zigzag = get(cursor, UINT64_MAX);
+    const uint64_t number = before + (zigzag >> 1 ^ (zigzag & 1 ? UINT64_MAX : 0));
+    if (number > max)
+        cursor->bad = true;
+    return cursor->bad ? 0 : number;
+}
+
+/* A text; NULL: bad, or no memory. The caller frees it. */
+static char *get_text(struct cursor *cursor)
+{
+    const uint64_t size = get(cursor, RG_TRACE_TEXT_MAX);
+    if (cursor->bad || size > (uint64_t)(cursor->end - cursor->at) || memchr(cursor->at, 0, size)) {
+        cursor->bad = true;
+        return NULL;
+    }
+    char *text = strndup((const char *)cursor->at, size);
+    cursor->at += size;
+    if (!text)
+        cursor->bad = true;
+    for (char *at = text; at && *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127)
+            *at = '?'; /* it will be shown */
+    return text;
+}
+
+static size_t left(const struct cursor *cursor)
+{
+    return (size_t)(cursor->end - cursor->at);
+}
+
+/* Makes room for `more` items; false: too many, or no memory. */
+static bool grow(void **items, size_t n, size_t *capacity, size_t more, size_t size)
+{
+    if (more > ITEMS_MAX - n)
+        return false;
+    if (n + more <= *capacity)
+        return true;
+    size_t wanted = *capacity * 2 > n + more ? *capacity * 2 : n + more;
+    void *grown = realloc(*items, wanted * size);
+    if (!grown)
+        return false;
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+/* --- blocks --------------------------------------------------------------------------------------------------- */
+
+static bool read_names(struct rg_trace *trace, struct cursor *in)
+{
+    const uint64_t kind = get(in, RG_TRACE_OPTIMISATIONS), n = get(in, RG_TRACE_NAMES_MAX);
+    struct rg_trace_list *list = kind == RG_TRACE_FUNCTIONS       ? &trace->functions
+                                 : kind == RG_TRACE_OPERATIONS    ? &trace->operations
+                                 : kind == RG_TRACE_OPTIMISATIONS ? &trace->optimisations
+                                                                  : NULL;
+    if (in->bad || !list || list->names || n > left(in) ||
+        (kind == RG_TRACE_OPTIMISATIONS && n > 64)) /* they are bits of a number */
+        return false;
+    list->names = calloc(n + 1, sizeof *list->names);
+    list->classes = kind == RG_TRACE_FUNCTIONS ? calloc(n + 1, sizeof *list->classes) : NULL;
+    if (!list->names || (kind == RG_TRACE_FUNCTIONS && !list->classes))
+        return false;
+    list->n = n;
+    for (uint64_t i = 0; i < n; i++) {
+        list->names[i] = get_text(in);
+        if (list->classes)
+            list->classes[i] = get_text(in);
+    }
+    return true;
+}
+
+static bool read_program(struct rg_trace *trace, struct cursor *in)
+{
+    if (trace->program)
+        return false;
+    trace->program = get_text(in);
+    trace->pid = get(in, UINT32_MAX);
+    trace->server = get_text(in);
+    trace->transport = get_text(in);
+    trace->device = get_text(in);
+    trace->optimisations_on = get(in, UINT64_MAX);
+    trace->timed = get(in, UINT64_MAX) & RG_TRACE_TIMED;
+    return true;
+}
+
+static struct rg_trace_thread *find_thread(struct rg_trace *trace, uint64_t number)
+{
+    for (size_t i = 0; i < trace->n_threads; i++)
+        if (trace->threads[i].number == number)
+            return &trace->threads[i];
+    struct rg_trace_thread *threads =
+        realloc(trace->threads, (trace->n_threads + 1) * sizeof *trace->threads);
+    if (!threads)
+        return NULL;
+    trace->threads = threads;
+    threads[trace->n_threads] = (struct rg_trace_thread){.number = number};
+    return &threads[trace->n_threads++];
+}
+
+static void read_item(const struct rg_trace *trace, struct cursor *in, struct rg_trace_item *item,
+                      uint64_t *time, uint64_t *seq)
+{
+    *item = (struct rg_trace_item){.kind = (uint32_t)get(in, RG_TRACE_SAVED)};
+    item->start = *time = get_since(in, *time, TIME_MAX);
+    uint64_t codes = 0;
+    switch (item->kind) {
+    case RG_TRACE_CALL:
+    case RG_TRACE_WAIT:
+        item->duration = get(in, TIME_MAX);
+        codes = item->kind == RG_TRACE_CALL ? trace->functions.n + 1 : 1u << 20; /* + 1: no call */
+        break;
+    case RG_TRACE_POST:
+        item->seq = *seq = get_since(in, *seq, UINT64_MAX);
+        codes = trace->operations.n;
+        break;
+    case RG_TRACE_POLL:
+        item->duration = get(in, TIME_MAX);
+        codes = 2;
+        break;
+    case RG_TRACE_SAVED:
+        codes = trace->optimisations.n;
+        break;
+    default:
+        in->bad = true;
+    }
+    item->code = (uint32_t)get(in, UINT32_MAX);
+    if (item->code >= codes)
+        in->bad = true;
+    if (item->kind == RG_TRACE_POLL) {
+        item->size = (uint32_t)get(in, 1);
+        item->seq = get(in, UINT64_MAX);
+    }
+    if (item->kind == RG_TRACE_SAVED || item->kind == RG_TRACE_POLL)
+        return;
+    if (item->kind == RG_TRACE_POST)
+        item->size = (uint32_t)get(in, UINT32_MAX);
+    item->sent = get(in, BYTES_MAX);
+    item->received = get(in, BYTES_MAX);
+}
+
+static bool read_thread(struct rg_trace *trace, struct cursor *in)
+{
+    const uint64_t number = get(in, UINT32_MAX),
+                   n = get(in, left(in) / 3); /* an event has 3 bytes at least */
+    struct rg_trace_thread *thread = in->bad ? NULL : find_thread(trace, number);
+    if (!thread || trace->n_threads > RG_TRACE_NAMES_MAX ||
+        !grow((void **)&thread->items, thread->n, &thread->capacity, n, sizeof *thread->items))
+        return false;
+    uint64_t time = 0, seq = 0;
+    for (uint64_t i = 0; i < n && !in->bad; i++)
+        read_item(trace, in, &thread->items[thread->n++], &time, &seq);
+    trace->events += n;
+    return true;
+}
+
+static void read_time(const struct rg_trace *trace, struct cursor *in, struct rg_time *out,
+                      const struct rg_time *before)
+{
+    out->seq = get_since(in, before->seq, UINT64_MAX);
+    out->op = (uint16_t)get(in, UINT16_MAX);
+    out->flags = (uint16_t)get(in, UINT16_MAX);
+    out->result = (int32_t)get_since(in, 0, UINT64_MAX);
+    out->begin = get_since(in, before->begin, TIME_MAX * 2);
+    out->served = out->begin + get(in, TIME_MAX);
+    const uint64_t reply = get(in, TIME_MAX);
+    out->reply = reply ? out->begin + reply - 1 : 0;
+    out->sent = reply ? out->reply + get(in, TIME_MAX) : 0;
+    out->end = out->flags & RG_TIME_END ? get_since(in, out->begin, TIME_MAX * 2) : 0;
+    out->stream = get(in, UINT64_MAX) ^ before->stream;
+    out->event = get(in, UINT64_MAX) ^ before->event;
+    if (out->op >= trace->operations.n)
+        in->bad = true;
+}
+
+static bool read_times(struct rg_trace *trace, struct cursor *in)
+{
+    const uint64_t n = get(in, left(in) / 9); /* a record has so many bytes at least */
+    if (in->bad ||
+        !grow((void **)&trace->times, trace->n_times, &trace->times_capacity, n, sizeof *trace->times))
+        return false;
+    struct rg_time before = {0};
+    for (uint64_t i = 0; i < n && !in->bad; i++) {
+        struct rg_time *time = &trace->times[trace->n_times++];
+        read_time(trace, in, time, &before);
+        before = *time;
+    }
+    return true;
+}
+
+static bool read_end(struct rg_trace *trace, struct cursor *in)
+{
+    const uint64_t events = get(in, UINT64_MAX);
+    trace->events_dropped = get(in, UINT64_MAX);
+    const uint64_t times = get(in, UINT64_MAX);
+    trace->times_dropped = get(in, UINT64_MAX);
+    trace->elapsed = get(in, TIME_MAX);
+    trace->sent = get(in, BYTES_MAX);
+    trace->received = get(in, BYTES_MAX);
+    trace->round_trips = get(in, UINT64_MAX);
+    return events == trace->events && times == trace->n_times;
+}
+
+/* --- the file --------------------------------------------------------------------------------------------------- */
+
+static int by_seq(const void *a, const void *b)
+{
+    const struct rg_time *x = a, *y = b;
+    return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+static enum rg_status wrong(char *why, size_t why_size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static enum rg_status wrong(char *why, size_t why_size, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why, why_size, format, arguments);
+    va_end(arguments);
+    return RG_ERR_INVALID;
+}
+
+/* Reads one block; *end: it was the last. */
+static enum rg_status read_block(struct rg_trace *trace, const unsigned char **at, const unsigned char *limit,
+                                 bool *end, char *why, size_t why_size)
+{
+    static bool (*const readers[])(struct rg_trace *, struct cursor *) = {
+        [RG_TRACE_NAMES] = read_names, [RG_TRACE_PROGRAM] = read_program, [RG_TRACE_THREAD] = read_thread,
+        [RG_TRACE_TIMES] = read_times, [RG_TRACE_END] = read_end,
+    };
+    struct rg_trace_block block;
+    if ((size_t)(limit - *at) < sizeof block)
+        return wrong(why, why_size,
+                     "it is not whole (the program may still run, or did not end by exit); record it again");
+    memcpy(&block, *at, sizeof block);
+    *at += sizeof block;
+    if (block.type == 0 || block.type > RG_TRACE_END || block.size > RG_TRACE_BLOCK_MAX)
+        return wrong(why, why_size, "it is damaged (a block of kind %u with %llu bytes)", block.type,
+                     (unsigned long long)block.size);
+    if (block.size > (uint64_t)(limit - *at))
+        return wrong(why, why_size,
+                     "it is not whole (the program may still run, or did not end by exit); record it again");
+    struct cursor in = {*at, *at + block.size, false};
+    *at += block.size;
+    if (rg_crc32(0, in.at, block.size) != block.crc)
+        return wrong(why, why_size, "it is damaged (a checksum is wrong)");
+    if (!readers[block.type](trace, &in) || in.bad || in.at != in.end)
+        return wrong(why, why_size, "it is damaged (a block of kind %u makes no sense)", block.type);
+    *end = block.type == RG_TRACE_END;
+    return RG_OK;
+}
+
+enum rg_status rg_trace_parse(const void *data, size_t size, struct rg_trace *trace, char *why,
+                              size_t why_size)
+{
+    *trace = (struct rg_trace){0};
+    const unsigned char *at = data, *const limit = at + size;
+    struct rg_trace_head head;
+    if (size < sizeof head)
+        return wrong(why, why_size, "it is not a trace of remote-gpu run --record");
+    memcpy(&head, at, sizeof head);
+    if (memcmp(head.magic, RG_TRACE_MAGIC, sizeof head.magic) != 0)
+        return wrong(why, why_size, "it is not a trace of remote-gpu run --record");
+    if (head.version != RG_TRACE_VERSION)
+        return wrong(why, why_size,
+                     "it has version %u, and this remote-gpu reads version %u; record it again", head.version,
+                     RG_TRACE_VERSION);
+    at += sizeof head;
+    for (bool end = false; !end;) {
+        enum rg_status status = read_block(trace, &at, limit, &end, why, why_size);
+        if (status != RG_OK)
+            return status;
+    }
+    if (at != limit)
+        return wrong(why, why_size, "it is damaged (there is something behind its end)");
+    if (!trace->program || !trace->n_threads)
+        return wrong(why, why_size, "the program that was recorded has not used the GPU");
+    qsort(trace->times, trace->n_times, sizeof *trace->times, by_seq);
+    return RG_OK;
+}
+
+enum rg_status rg_trace_read(const char *path, struct rg_trace *trace, char *why, size_t why_size)
+{
+    *trace = (struct rg_trace){0};
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return wrong(why, why_size, "it cannot be read: %s", strerror(errno));
+    RG_CLEANUP_FREE unsigned char *data = NULL;
+    size_t size = 0, capacity = 0;
+    enum rg_status status = RG_OK;
+    for (;;) {
+        if (size == capacity) {
+            capacity = capacity ? capacity * 2 : 1u << 20;
+            unsigned char *grown = capacity <= FILE_LIMIT ? realloc(data, capacity) : NULL;
+            if (!grown) {
+                status = wrong(why, why_size, "it is too large");
+                break;
+            }
+            data = grown;
+        }
+        const size_t n = fread(data + size, 1, capacity - size, file);
+        size += n;
+        if (n == 0)
+            break;
+    }
+    if (status == RG_OK && ferror(file))
+        status = wrong(why, why_size, "it cannot be read: %s", strerror(errno));
+    fclose(file);
+    return status == RG_OK ? rg_trace_parse(data, size, trace, why, why_size) : status;
+}
+
+static void free_list(struct rg_trace_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        free(list->names[i]);
+        if (list->classes)
+            free(list->classes[i]);
+    }
+    free(list->names);
+    free(list->classes);
+}
+
+void rg_trace_free(struct rg_trace *trace)
+{
+    free_list(&trace->functions);
+    free_list(&trace->operations);
+    free_list(&trace->optimisations);
+    free(trace->program);
+    free(trace->server);
+    free(trace->transport);
+    free(trace->device);
+    for (size_t i = 0; i < trace->n_threads; i++)
+        free(trace->threads[i].items);
+    free(trace->threads);
+    free(trace->times);
+    *trace = (struct rg_trace){0};
+}
