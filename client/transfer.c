@@ -82,7 +82,7 @@ static uint64_t add(struct transfer *transfer)
     pthread_mutex_unlock(&lock);
     if (transfer->kind == PULL)
         rg_profile_bytes(area_size(&transfer->area), 0);
-    else
+    else if (transfer->kind != LANDING) /* its data may come with the reply instead */
         rg_profile_bytes(0, area_size(&transfer->area));
     if (transfer->kind != LANDING)
         rg_receiver_expect_notices(transfer->session, 1);
@@ -198,8 +198,11 @@ uint64_t rg_point_create(struct rg_session *session, void (*reached)(void *user,
 void rg_landing_destroy(uint64_t id)
 {
     pthread_mutex_lock(&lock);
-    free(take(id));
+    struct transfer *transfer = take(id);
     pthread_mutex_unlock(&lock);
+    if (transfer && transfer->kind == LANDING)
+        rg_profile_bytes(0, transfer->received);
+    free(transfer);
 }
 
 /* A transfer that the worker had a part in is finished. */

@@ -152,6 +152,8 @@ static bool make_step(struct making *making, const struct rg_trace_item *item, u
         step->record = item->code;
         return true;
     }
+    if (item->kind == RG_TRACE_CALL && *last != NO_RECORD) /* data that came beside the reply */
+        model->records[*last].out += item->received;
     if (item->kind != RG_TRACE_WAIT)
         return false;
     model->waited += item->duration;
@@ -201,7 +203,7 @@ static void make_thread(struct making *making, const struct rg_trace_thread *fro
         const struct rg_trace_item *item = &from->items[i];
         struct rg_step step;
         const struct rg_step *before = to->n ? &to->steps[to->n - 1] : NULL;
-        if (item->start < now || !make_step(making, item, &last_record, before, &step))
+        if ((item->start < now && item->kind != RG_TRACE_CALL) || !make_step(making, item, &last_record, before, &step))
             continue;
         step.gap = item->start - now;
         now = item->kind == RG_TRACE_WAIT || item->kind == RG_TRACE_POLL ? end_of(item) : item->start;
