@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POOL       4096          /* events of a context; work beyond them is not timed */
-#define REBASE_NS  2000000000ull /* elapsed times are floats: the shorter, the better */
-#define FIRST_SIZE 4096
+#define POOL        4096          /* events of a context; work beyond them is not timed */
+#define REBASE_NS   2000000000ull /* elapsed times are floats: the shorter, the better */
+#define FIRST_SIZE  4096
+#define PATIENCE_NS 200000000ull
 
 /* The clock of a context's device, and its events. */
 struct clock {
@@ -36,6 +37,8 @@ struct rg_times {
     size_t looked_at; /* those before have no event */
     struct clock *clocks;
     uint64_t dropped;
+    unsigned open; /* records that were begun and are not finished: their replies may have been sent */
+    pthread_cond_t closed;
 };
 
 bool rg_times_start(struct rg_worker *worker)
@@ -44,6 +47,11 @@ bool rg_times_start(struct rg_worker *worker)
     if (!times)
         return false;
     pthread_mutex_init(&times->lock, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&times->closed, &attributes);
+    pthread_condattr_destroy(&attributes);
     worker->times = times;
     return true;
 }
@@ -57,6 +65,7 @@ void rg_times_destroy(struct rg_times *times)
         times->clocks = clock->next;
         free(clock);
     }
+    pthread_cond_destroy(&times->closed);
     pthread_mutex_destroy(&times->lock);
     free(times->items);
     free(times);
@@ -165,12 +174,12 @@ void rg_times_begin(struct rg_thread *thread, unsigned flags)
     if (!times)
         return;
     struct rg_job *job = &thread->job;
-    if (is_work(thread, flags)) {
-        pthread_mutex_lock(&times->lock);
-        if (!find_clock(times, job->lane->context) && rg_job_make_current(job) == CUDA_SUCCESS)
-            start_clock(times, job->lane->context);
-        pthread_mutex_unlock(&times->lock);
-    }
+    pthread_mutex_lock(&times->lock);
+    times->open++;
+    if (is_work(thread, flags) && !find_clock(times, job->lane->context) &&
+        rg_job_make_current(job) == CUDA_SUCCESS)
+        start_clock(times, job->lane->context);
+    pthread_mutex_unlock(&times->lock);
     thread->time = (struct rg_time){.seq = thread->seq, .op = job->op, .begin = rg_now_ns()};
 }
 
@@ -239,7 +248,7 @@ void rg_times_served(struct rg_thread *thread, unsigned flags)
 void rg_times_finish(struct rg_thread *thread, uint64_t replied)
 {
     struct rg_times *times = thread->worker->times;
-    if (!times || thread->job.violated)
+    if (!times)
         return;
     struct rg_time *time = &thread->time;
     time->stream = thread->named_stream;
@@ -248,7 +257,9 @@ void rg_times_finish(struct rg_thread *thread, uint64_t replied)
     time->reply = replied;
     time->sent = replied ? rg_now_ns() : 0;
     pthread_mutex_lock(&times->lock);
-    struct item *item = add_item(times);
+    if (--times->open == 0)
+        pthread_cond_broadcast(&times->closed);
+    struct item *item = thread->job.violated ? NULL : add_item(times);
     if (item) {
         item->time = *time;
         /* what handed its roles over has waited for its work itself */
@@ -280,6 +291,15 @@ void rg_times_drop_context(struct rg_worker *worker, uint64_t context)
     pthread_mutex_unlock(&times->lock);
 }
 
+/* Replies that the client has got may have been sent by threads that have not noted it yet; the lock is held. */
+static void wait_for_open(struct rg_times *times)
+{
+    const uint64_t until = rg_now_ns() + PATIENCE_NS;
+    const struct timespec end = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    while (times->open && pthread_cond_timedwait(&times->closed, &times->lock, &end) == 0)
+        ;
+}
+
 /* --- the client asks ------------------------------------------------------------------------------------------------ */
 
 bool rg_times_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size)
@@ -293,6 +313,8 @@ bool rg_times_answer(struct rg_worker *worker, const struct rg_answer *answer, s
     if (!data)
         return rg_worker_notice(worker, &notice, NULL, 0, NULL, 0) == RG_OK;
     pthread_mutex_lock(&times->lock);
+    if (all)
+        wait_for_open(times);
     look(times);
     const size_t ready = all ? times->n : times->looked_at, n = ready < RG_TIMES_PART ? ready : RG_TIMES_PART;
     for (size_t i = 0; i < n; i++) {

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LITTLE     4096   /* bytes; replies with more bring data */
-#define JOIN_NS    100000 /* a thread that computes for less has not waited for another */
-#define POLL_NS    20000 /* the worker looks so long whether the device is done before it lets others go on */
-#define VISIBLE_NS 2000  /* a dispatcher that was idle for so long waited for a message */
-#define USUAL_NS   5000  /* of a way, where nothing tells */
-#define NO_RECORD  UINT32_MAX
+#define LITTLE       4096   /* bytes; replies with more bring data */
+#define JOIN_NS      100000 /* a thread that computes for less has not waited for another */
+#define POLL_NS      20000 /* the worker looks so long whether the device is done before it lets others go on */
+#define WAKE_MOST_NS 200000 /* that a thread takes to wake up, on any machine worth predicting for */
+#define USUAL_NS     5000   /* of a way, where nothing tells */
+#define NO_RECORD    UINT32_MAX
 
 /* What model.c knows of a record besides. */
 struct seen {
@@ -203,7 +203,8 @@ static void make_thread(struct making *making, const struct rg_trace_thread *fro
         const struct rg_trace_item *item = &from->items[i];
         struct rg_step step;
         const struct rg_step *before = to->n ? &to->steps[to->n - 1] : NULL;
-        if ((item->start < now && item->kind != RG_TRACE_CALL) || !make_step(making, item, &last_record, before, &step))
+        if ((item->start < now && item->kind != RG_TRACE_CALL) ||
+            !make_step(making, item, &last_record, before, &step))
             continue;
         step.gap = item->start - now;
         now = item->kind == RG_TRACE_WAIT || item->kind == RG_TRACE_POLL ? end_of(item) : item->start;
@@ -381,61 +382,51 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static uint64_t usual(uint64_t *numbers, size_t n, uint64_t otherwise)
-{
-    if (!n)
-        return otherwise;
-    qsort(numbers, n, sizeof *numbers, by_number);
-    return numbers[n / 4];
-}
-
 static uint64_t gap(uint64_t from, uint64_t to)
 {
     return to > from ? to - from : 0;
 }
 
-/* Where the ways can be seen, they are what they were; else the usual ones. */
+/*
+ * Where the ways can be seen, they are what they were; else those of the quickest round trip. What a record waits for that
+ * nobody waits for is the sender's, of four such the shortest but one.
+ */
 static bool find_ways(struct making *making, const uint32_t *order, size_t n)
 {
     struct rg_model *model = making->model;
-    uint64_t *const ups = malloc((3 * n + 1) * sizeof *ups), *const downs = ups + n, *const wakes = downs + n;
-    if (!ups)
+    uint64_t *wakes = malloc((n + 1) * sizeof *wakes);
+    if (!wakes)
         return false;
-    size_t n_ups = 0, n_downs = 0, n_wakes = 0;
+    size_t n_wakes = 0;
     uint64_t busy_until = 0;
+    if (!model->round_trip)
+        model->round_trip = 2 * USUAL_NS;
+    model->up = model->down = model->round_trip / 2;
     for (size_t i = 0; i < n; i++) {
         struct rg_record_model *record = &model->records[order[i]];
         const struct seen *seen = &making->seen[order[i]];
         const struct rg_time *time = seen->time; /* NULL for polls, which have no place in the order */
+        record->up = model->up;
+        record->down = model->down;
         if (!time)
             continue;
-        record->up = record->down = UINT64_MAX;
+        const uint64_t sent = seen->sent_at + (uint64_t)making->offset;
+        const bool visible = sent >= busy_until; /* else it may have waited for others there */
         if (seen->back_at && time->reply) {
-            const uint64_t sent = seen->sent_at + (uint64_t)making->offset;
-            if (sent >= busy_until) /* else it may have waited for others there */
-                ups[n_ups++] = record->up = gap(sent, time->begin);
+            if (visible)
+                record->up = gap(sent, time->begin);
             record->down = gap(left_at(record, time), seen->back_at + (uint64_t)making->offset);
-            if (record->out <= LITTLE)
-                downs[n_downs++] = record->down;
-        } else if (time->begin > busy_until + VISIBLE_NS && !seen->back_at) {
-            wakes[n_wakes++] = gap(seen->sent_at + (uint64_t)making->offset, time->begin);
+        } else if (visible) {
+            wakes[n_wakes++] = gap(sent, time->begin);
         }
         if (time->served > busy_until)
             busy_until = time->served;
     }
-    model->up = usual(ups, n_ups, USUAL_NS);
-    model->down = usual(downs, n_downs, USUAL_NS);
-    model->wake = gap(model->up, usual(wakes, n_wakes, model->up));
-    if (!model->round_trip)
-        model->round_trip = model->up + model->down;
-    for (size_t i = 0; i < model->n_records; i++) {
-        struct rg_record_model *record = &model->records[i];
-        if (!making->seen[i].time || record->up == UINT64_MAX)
-            record->up = model->up;
-        if (!making->seen[i].time || record->down == UINT64_MAX)
-            record->down = model->down;
-    }
-    free(ups);
+    qsort(wakes, n_wakes, sizeof *wakes, by_number);
+    model->wake = n_wakes ? gap(model->up, wakes[n_wakes / 4]) : USUAL_NS;
+    if (model->wake > WAKE_MOST_NS)
+        model->wake = WAKE_MOST_NS;
+    free(wakes);
     return true;
 }
 
