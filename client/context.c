@@ -19,6 +19,7 @@
 #include "client/managed.h"
 #include "client/owner.h"
 #include "client/pinned.h"
+#include "client/program.h"
 #include "client/progress.h"
 #include "common/cuda/graph/graph.h"
 #include "common/log.h"
@@ -82,14 +83,28 @@ void rg_context_find_failed(void)
 
 /* --- primary contexts ------------------------------------------------------------------------------------ */
 
-/* First retain: asks the worker. The lock is held. */
+/* Whether the server has made the context ready, so that retaining it succeeds. Once. The lock is held. */
+static bool is_ready(CUdevice device)
+{
+    static uint64_t taken[RG_SERVERS_MAX];
+    const struct rg_session *session = rg_device_session(device);
+    const CUdevice there = rg_device_there(session, device);
+    const uint64_t bit = there >= 0 && there < 64 ? 1ull << there : 0;
+    if (!(session->hello.contexts & ~taken[session->number] & bit))
+        return false;
+    taken[session->number] |= bit;
+    return true;
+}
+
+/* First retain: asks the worker, unless it is known what it will say. The lock is held. */
 static CUresult retain_remotely(struct primary *primary, CUdevice device)
 {
     CUcontext context = (CUcontext)rg_handle_create(RG_KIND_CONTEXT);
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t proposed = (uint64_t)context;
-    CUresult status = rg_op_cuDevicePrimaryCtxRetain(&context, device);
+    CUresult status = is_ready(device) ? rg_op_rgPrimaryTake(&context, device)
+                                       : rg_op_cuDevicePrimaryCtxRetain(&context, device);
     status = rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status);
     if (status != CUDA_SUCCESS)
         return status;
@@ -112,13 +127,16 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
     struct primary *primary = &primaries[dev];
-    if (primary->references == 0)
+    const bool first = primary->references == 0;
+    if (first)
         status = retain_remotely(primary, dev);
     if (status == CUDA_SUCCESS) {
         primary->references++;
         *pctx = (CUcontext)primary->handle;
     }
     pthread_mutex_unlock(&lock);
+    if (status == CUDA_SUCCESS && first)
+        rg_program_context(dev, (uint64_t)*pctx);
     return status;
 }
 
@@ -188,6 +206,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     pthread_mutex_lock(&lock);
     uint64_t ended = primaries[dev].handle;
     pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&lock);
+    (void)is_ready(dev);
+    pthread_mutex_unlock(&lock);
     if (ended)
         contents_end(ended);
     if (ended)
@@ -205,6 +226,9 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
     CUresult status = allowed_on(dev);
     if (status != CUDA_SUCCESS)
         return status;
+    pthread_mutex_lock(&lock);
+    (void)is_ready(dev); /* not as it is */
+    pthread_mutex_unlock(&lock);
     status = rg_op_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
     if (status == CUDA_SUCCESS) {
         pthread_mutex_lock(&lock);

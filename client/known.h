@@ -27,6 +27,17 @@ struct rg_session;
  * current session and device. NULL: nothing is kept.
  */
 struct rg_known *rg_known_of(enum rg_kind kind, struct rg_image_view *image, const struct rg_jit *jit);
+/** Which image an entry is of, and under which name it is kept. */
+struct rg_known_image {
+    uint32_t kind;
+    uint32_t plain; /* loaded without options, and nothing is to be linked to it */
+    uint8_t name[RG_DIGEST_BYTES];
+    struct rg_digest digest;
+    uint64_t size;
+};
+const struct rg_known_image *rg_known_image(const struct rg_known *known);
+/** The entry of an image that was loaded in an earlier session with a server in the same state; NULL as rg_known_of. */
+struct rg_known *rg_known_again(const struct rg_known_image *image);
 /** Whether its answers are those for the current device. */
 bool rg_known_here(const struct rg_known *known);
 /** It was wrong: forgets all, here and on disk. */

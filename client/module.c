@@ -14,6 +14,7 @@
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/profile/profile.h"
+#include "client/program.h"
 #include "client/promise.h"
 #include "client/spread.h"
 #include "client/variable.h"
@@ -81,6 +82,11 @@ static CUresult load_view(CUmodule *module, struct rg_image_view *view, struct r
     uint64_t id;
     struct rg_known *known = rg_known_of(RG_KIND_MODULE, view, jit);
     const bool ahead = goes_on(known, jit); /* now: others may learn it at any time */
+    const uint64_t there = ahead ? rg_program_take(RG_KIND_MODULE, known) : 0;
+    if (there) {
+        *module = (CUmodule)there;
+        return CUDA_SUCCESS;
+    }
     CUresult status = rg_image_send(view, !ahead, &id);
     if (status != CUDA_SUCCESS)
         return status;
@@ -237,6 +243,11 @@ static CUresult load_library_view(CUlibrary *library, struct rg_image_view *view
     uint64_t id;
     struct rg_known *known = rg_known_of(RG_KIND_LIBRARY, view, jit);
     const bool ahead = goes_on(known, jit); /* now: others may learn it at any time */
+    const uint64_t there = ahead ? rg_program_take(RG_KIND_LIBRARY, known) : 0;
+    if (there) {
+        *library = (CUlibrary)there;
+        return CUDA_SUCCESS;
+    }
     CUresult status = rg_image_send(view, !ahead, &id);
     if (status != CUDA_SUCCESS)
         return status;

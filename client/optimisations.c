@@ -19,6 +19,7 @@ static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_KNOWN] = "known",
     [RG_OPT_PIECES] = "pieces",
     [RG_OPT_IMAGES] = "images",
+    [RG_OPT_FORESEE] = "foresee",
 };
 
 const char *rg_optimisation_name(enum rg_optimisation optimisation)
@@ -49,7 +50,7 @@ static void read_once(void)
         size_t length = strcspn(at, ",");
         if (length && !set(at, length, on))
             rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: all, async, batch, shadow, "
-                    "direct, late, push, ahead, known, pieces, images)",
+                    "direct, late, push, ahead, known, pieces, images, foresee)",
                     (int)length, at);
         at += length;
         at += *at == ',';

@@ -18,6 +18,7 @@ enum rg_optimisation {
     RG_OPT_KNOWN,  /* what a load of the same image has answered before is used without waiting (client/known.h) */
     RG_OPT_PIECES, /* large copies travel in pieces of what the wire takes in a moment */
     RG_OPT_IMAGES, /* device code that the server has is not sent again */
+    RG_OPT_FORESEE, /* what a program did when it started before is done before it asks (client/program.h) */
     RG_OPT_COUNT
 };
 

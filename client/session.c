@@ -16,6 +16,7 @@
 #include "client/optimisations.h"
 #include "client/profile/profile.h"
 #include "client/profile/record.h"
+#include "client/program.h"
 #include "client/query.h"
 #include "client/receiver.h"
 #include "client/servers.h"
@@ -121,6 +122,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
         hello.client_hello.address_part = wish->address_part;
     } else {
         choose_devices(server, &hello.client_hello);
+        hello.client_hello.contexts = rg_program_contexts();
     }
     if (strstr(rg_conn_transport(session->conn), "unix"))
         choice = RG_TRANSPORT_TCP; /* nothing is nearer than this */

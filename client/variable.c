@@ -13,6 +13,7 @@
 #include "client/managed.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
+#include "client/program.h"
 #include "client/promise.h"
 #include "client/spread.h"
 #include "generated/client/operations.h"
@@ -207,6 +208,8 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
         if (status == CUDA_SUCCESS && known)
             rg_known_note_variable(known, name, managed);
     }
+    if (status == CUDA_SUCCESS && fresh && known)
+        rg_program_note_image(known);
     if (status == CUDA_SUCCESS && fresh)
         status = note_variable(owner, &v);
     if (status != CUDA_SUCCESS)

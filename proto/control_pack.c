@@ -117,6 +117,7 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.memory_millionths = from->memory_millionths;
     hello.address_part = from->address_part;
     hello.capability = from->capability;
+    hello.contexts = from->contexts;
     hello.identity = &identity;
     hello.capabilities = from->capabilities;
     hello.credential = bytes_of(from->credential, from->credential_size);
@@ -175,6 +176,7 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
     hello.n_addresses = from->n_addresses;
     hello.addresses = addresses;
     hello.answers = digest_of(from->answers);
+    hello.contexts = from->contexts;
     hello.move_token = bytes_of(from->move_token, from->n_addresses ? RG_MOVE_TOKEN : 0);
     hello.bulk_token = bytes_of(from->bulk_token, from->bulk_connections ? RG_BULK_TOKEN : 0);
     hello.bulk_connections = from->bulk_connections;

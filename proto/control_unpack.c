@@ -162,6 +162,7 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     if (from->capability >= 1000)
         return RG_ERR_PROTOCOL;
     to->capability = from->capability;
+    to->contexts = from->contexts;
     TRY(get_identity(&to->identity, from->identity));
     to->capabilities = from->capabilities;
     if (from->credential.len > RG_CONTROL_CREDENTIAL)
@@ -188,6 +189,7 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
     TRY(GET_TEXT(to->software, from->software));
     TRY(get_digest(to->api_digest, &from->api_digest));
     TRY(get_digest(to->answers, &from->answers));
+    to->contexts = from->contexts;
     TRY(get_driver(&to->driver, from->driver));
     get_limits(&to->limits, from->limits);
     to->session = from->session;

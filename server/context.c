@@ -165,6 +165,27 @@ static struct rg_context *primary_of(struct rg_worker *worker, CUdevice device)
     return search.found;
 }
 
+/* A context that was made ready by the hello has an owner now, or is not wanted as it is. */
+static void not_ready(struct rg_worker *worker, CUdevice dev, bool release)
+{
+    const uint64_t bit = (unsigned)dev < 64 ? 1ull << (unsigned)dev : 0;
+    if (!(worker->ready_contexts & bit))
+        return;
+    worker->ready_contexts &= ~bit;
+    if (release)
+        (void)rg_driver.cuDevicePrimaryCtxRelease_v2(dev);
+}
+
+static void note_retained(struct rg_job *job, CUcontext object, CUdevice dev)
+{
+    struct rg_context *context = state_of(job, object);
+    if (context) {
+        context->device = dev;
+        context->retained++;
+    }
+    not_ready(job->worker, dev, true);
+}
+
 CUresult rg_serve_cuDevicePrimaryCtxRetain(struct rg_job *job, uint64_t pctx, CUdevice dev)
 {
     CUcontext object = NULL;
@@ -172,12 +193,27 @@ CUresult rg_serve_cuDevicePrimaryCtxRetain(struct rg_job *job, uint64_t pctx, CU
     if (result != CUDA_SUCCESS)
         return result;
     rg_job_found(job, RG_KIND_CONTEXT, pctx, object);
-    struct rg_context *context = state_of(job, object);
-    if (context) {
-        context->device = dev;
-        context->retained++;
-    }
+    note_retained(job, object, dev);
     return result;
+}
+
+CUresult rg_serve_rgPrimaryTake(struct rg_job *job, uint64_t context, CUdevice dev)
+{
+    CUcontext object = NULL;
+    CUresult result = rg_driver.cuDevicePrimaryCtxRetain(&object, dev);
+    if (result != CUDA_SUCCESS)
+        return result;
+    rg_job_new(job, RG_KIND_CONTEXT, context, object);
+    note_retained(job, object, dev);
+    return job->result;
+}
+
+CUresult rg_serve_cuDevicePrimaryCtxSetFlags_v2(struct rg_job *job, CUdevice dev, unsigned int flags)
+{
+    if (!rg_driver.cuDevicePrimaryCtxSetFlags_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    not_ready(job->worker, dev, true); /* flags are for a context that is yet to be made */
+    return rg_driver.cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
 CUresult rg_serve_cuDevicePrimaryCtxRelease_v2(struct rg_job *job, CUdevice dev)
@@ -203,6 +239,7 @@ CUresult rg_serve_cuDevicePrimaryCtxReset_v2(struct rg_job *job, CUdevice dev)
     if (context && context->retained)
         empty(job, context);
     CUresult result = rg_driver.cuDevicePrimaryCtxReset_v2(dev);
+    not_ready(job->worker, dev, false);
     if (context && result == CUDA_SUCCESS)
         ended(job, context);
     return result;

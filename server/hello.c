@@ -221,6 +221,25 @@ static void digest_answers(const struct rg_hello *hello, struct rg_server_hello 
     memcpy(server->answers, all.bytes, sizeof server->answers);
 }
 
+static uint64_t ready;
+
+uint64_t rg_hello_contexts(void)
+{
+    return ready;
+}
+
+/* What fails is left to the call that asks for it. */
+static void make_contexts(uint64_t wanted, uint32_t n_devices)
+{
+    for (uint32_t i = 0; i < n_devices && i < 64; i++) {
+        CUcontext context;
+        CUdevice device;
+        if ((wanted >> i & 1) && rg_driver.cuDeviceGet(&device, (int)i) == CUDA_SUCCESS &&
+            rg_driver.cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
+            ready |= 1ull << i;
+    }
+}
+
 /* The client's hello, which the daemon has read. */
 static enum rg_status read_hello(int fd, struct rg_control *out)
 {
@@ -299,6 +318,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     server->limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, hello->max_sessions};
     server->session = hello->session;
     digest_answers(hello, server);
+    make_contexts(client.client_hello.contexts, hello->n_devices);
+    server->contexts = ready;
     struct rg_move *move = rg_move_open(&client.client_hello.transports, server);
     rg_lanes_agree(&client.client_hello, server, lanes);
     rg_control_fini(&client);

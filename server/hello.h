@@ -28,4 +28,10 @@ struct rg_hello {
 RG_MUST_CHECK enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
                                              struct rg_conn **tether, struct rg_lanes *lanes);
 
+/**
+ * The devices, a bit each, whose primary contexts were made ready because the client is about to retain them: they are
+ * retained once, for nobody yet.
+ */
+uint64_t rg_hello_contexts(void);
+
 #endif

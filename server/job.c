@@ -151,7 +151,8 @@ static bool attach(struct rg_job *job, struct rg_object *entry)
             return false;
         context->handle = entry->handle;
         context->object = entry->object;
-        context->primary = job->op == RG_OP_cuDevicePrimaryCtxRetain;
+        context->primary =
+            job->op == RG_OP_cuDevicePrimaryCtxRetain || job->op == RG_OP_rgPrimaryTake;
         entry->extra = context;
         if (!context->primary) {
             /* cuCtxCreate made it current on this thread; which one is current is the lanes' business. */

@@ -164,6 +164,7 @@ struct rg_worker {
     struct rg_image *images;
     size_t image_bytes;
     struct rg_images named;
+    uint64_t ready_contexts; /* devices, a bit each, whose primary contexts are retained once for nobody yet */
     CUresult failed; /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
     struct rg_wait wait; /* how the GPU is waited for: wait.c */

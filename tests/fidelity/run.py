@@ -22,6 +22,7 @@ WAYS = {
     "what the last run learned": {"REMOTE_GPU_CACHE": "CACHE"},
     "the same, 1 ms away": {"REMOTE_GPU_CACHE": "CACHE", "REMOTE_GPU_FILTER": "delay:oneway=1ms"},
     "without known": {"REMOTE_GPU_OPT": "-known"},
+    "without foresee": {"REMOTE_GPU_OPT": "-foresee"},
     "without images": {"REMOTE_GPU_OPT": "-images"},
     "no optimisation": {"REMOTE_GPU_OPT": "-all"},
     "without async": {"REMOTE_GPU_OPT": "-async"},

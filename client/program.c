@@ -1,0 +1,229 @@
+/* program.c - see program.h. One lock guards the lists; it is not held while anything is sent or waited for. */
+#include "client/program.h"
+
+#include "client/call.h"
+#include "client/context.h"
+#include "client/device.h"
+#include "client/lane.h"
+#include "client/optimisations.h"
+#include "client/owner.h"
+#include "client/promise.h"
+#include "client/records.h"
+#include "client/session.h"
+#include "client/variable.h"
+#include "common/cleanup.h"
+#include "generated/client/operations.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define IMAGES_MAX 4096u /* of one program */
+
+enum record_type { RECORD_CONTEXT = 1, RECORD_IMAGE };
+
+/* On disk, and here: an image whose variables were asked for. */
+struct likely {
+    uint8_t answers[RG_DIGEST_SIZE]; /* the state of the server that this is about (session.h: hello) */
+    uint32_t device;
+    uint32_t reserved;
+    struct rg_known_image image;
+};
+
+/* One that has been loaded ahead and not been taken. */
+struct loaded {
+    struct loaded *next;
+    const struct rg_known *known;
+    uint64_t context, handle;
+    struct rg_promise *promise;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rg_records records;
+static bool active;
+static uint64_t contexts, begun; /* devices, a bit each: of records, and of this process */
+static struct likely *images;
+static unsigned n_images, capacity;
+static struct loaded *waiting;
+
+/* --- what is remembered: the lock is held ------------------------------------------------------------------------- */
+
+static bool known_already(const struct likely *image)
+{
+    for (unsigned i = 0; i < n_images; i++)
+        if (memcmp(&images[i], image, sizeof *image) == 0)
+            return true;
+    return false;
+}
+
+static bool add(const struct likely *image)
+{
+    if (n_images == IMAGES_MAX || known_already(image))
+        return false;
+    if (n_images == capacity) {
+        const unsigned more = capacity ? capacity * 2 : 64;
+        struct likely *bigger = realloc(images, more * sizeof *bigger);
+        if (!bigger)
+            return false;
+        images = bigger;
+        capacity = more;
+    }
+    images[n_images++] = *image;
+    return true;
+}
+
+static bool take_record(void *user, const struct rg_record_view *record)
+{
+    struct likely image;
+    (void)user;
+    if (record->type == RECORD_CONTEXT) {
+        contexts |= 1ull << (record->flags % RG_DEVICES_MAX);
+        return true;
+    }
+    if (record->type != RECORD_IMAGE || record->size != sizeof image)
+        return false;
+    memcpy(&image, record->data, sizeof image);
+    (void)add(&image);
+    return true;
+}
+
+/* The program's file and command line; false: nobody knows. */
+static bool describe(struct rg_digest *out)
+{
+    char path[PATH_MAX];
+    RG_CLEANUP_FREE char *command = malloc(65536);
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path), size = -1;
+    RG_CLEANUP_FD int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    if (command && fd >= 0)
+        size = read(fd, command, 65536);
+    if (length <= 0 || size < 0)
+        return false;
+    static const char what[] = "program 1";
+    const struct rg_digest_part parts[] = {
+        {what, sizeof what}, {path, (size_t)length}, {command, (size_t)size}};
+    *out = rg_digest_of(parts, sizeof parts / sizeof *parts);
+    return true;
+}
+
+uint64_t rg_program_contexts(void)
+{
+    struct rg_digest name;
+    pthread_mutex_lock(&lock);
+    active = rg_optimise[RG_OPT_FORESEE] && rg_records_shelf() && describe(&name);
+    if (active) {
+        records.shelf = rg_records_shelf();
+        memcpy(records.name, name.bytes, sizeof records.name);
+        contexts = n_images = 0;
+        if (!rg_records_read(&records, take_record, NULL))
+            contexts = n_images = 0;
+    }
+    const uint64_t mask = active ? contexts : 0;
+    pthread_mutex_unlock(&lock);
+    return mask;
+}
+
+void rg_program_note_image(const struct rg_known *known)
+{
+    const struct rg_session *session = rg_session_current();
+    struct likely image = {.device = (uint32_t)rg_device_current(), .image = *rg_known_image(known)};
+    memcpy(image.answers, session->hello.answers, sizeof image.answers);
+    pthread_mutex_lock(&lock);
+    if (active && image.image.plain && add(&image))
+        rg_records_add(&records, RECORD_IMAGE, 0, NULL, &image, sizeof image);
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- what is done ahead ------------------------------------------------------------------------------------------- */
+
+/* Loads an image in the current context, if that is known to succeed. */
+static void load(const struct likely *likely)
+{
+    const struct rg_known_image *image = &likely->image;
+    const bool library = image->kind == RG_KIND_LIBRARY;
+    struct rg_known *known = rg_known_again(image);
+    uint64_t id, handle = 0;
+    if (!known || !rg_known_loads(known) || rg_image_name(&image->digest, image->size, &id) != CUDA_SUCCESS)
+        return;
+    struct loaded *loaded = calloc(1, sizeof *loaded);
+    struct rg_promise *promise =
+        loaded ? rg_promise_begin(library ? RG_OP_rgLibraryLoad : RG_OP_rgModuleLoad, NULL) : NULL;
+    if (promise)
+        handle = rg_handle_create(library ? RG_KIND_LIBRARY : RG_KIND_MODULE);
+    CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    if (handle && library) {
+        rg_handle_shadow(RG_KIND_LIBRARY, handle)->library.known = known;
+        status = rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)handle}, id, 0, NULL, NULL, 0, NULL, NULL, 0, 0,
+                                     &reply);
+    } else if (handle) {
+        struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, handle)->module;
+        made->context = rg_context_current();
+        made->known = known;
+        status = rg_op_rgModuleLoad(&(CUmodule){(CUmodule)handle}, id, 0, NULL, NULL, 0, 0, &reply);
+    }
+    if (promise && rg_promise_end(promise, status) == CUDA_SUCCESS) {
+        rg_variables_ask((enum rg_kind)image->kind, handle, known);
+        *loaded = (struct loaded){
+            .known = known, .context = rg_context_current(), .handle = handle, .promise = promise};
+        pthread_mutex_lock(&lock);
+        loaded->next = waiting;
+        waiting = loaded;
+        pthread_mutex_unlock(&lock);
+        return;
+    }
+    if (handle)
+        rg_handle_delete((enum rg_kind)image->kind, handle);
+    free(loaded);
+}
+
+void rg_program_context(CUdevice device, uint64_t context)
+{
+    struct rg_lane *lane = rg_lane_current();
+    pthread_mutex_lock(&lock);
+    const bool fresh = active && !(contexts >> device & 1);
+    contexts |= active ? 1ull << device : 0;
+    if (fresh)
+        rg_records_add(&records, RECORD_CONTEXT, (uint32_t)device, NULL, NULL, 0);
+    const bool again = begun >> device & 1;
+    begun |= 1ull << device;
+    const unsigned n = active && !again && rg_optimise[RG_OPT_IMAGES] ? n_images : 0;
+    pthread_mutex_unlock(&lock);
+    if (!n || !lane || !rg_lane_push_context(lane, context))
+        return;
+    for (unsigned i = 0; i < n; i++) {
+        pthread_mutex_lock(&lock);
+        const struct likely image = images[i];
+        pthread_mutex_unlock(&lock);
+        if (image.device == (uint32_t)device &&
+            memcmp(image.answers, rg_session_current()->hello.answers, sizeof image.answers) == 0)
+            load(&image);
+    }
+    lane->n_contexts--;
+}
+
+uint64_t rg_program_take(enum rg_kind kind, const struct rg_known *known)
+{
+    const uint64_t context = rg_context_current();
+    pthread_mutex_lock(&lock);
+    struct loaded **link = &waiting;
+    while (*link && ((*link)->known != known || (*link)->context != context))
+        link = &(*link)->next;
+    struct loaded *loaded = *link;
+    if (loaded)
+        *link = loaded->next;
+    pthread_mutex_unlock(&lock);
+    if (!loaded)
+        return 0;
+    /* Its answer came, or comes, with those of all the others. */
+    uint64_t handle = rg_promise_wait(loaded->promise, NULL) == CUDA_SUCCESS ? loaded->handle : 0;
+    if (!rg_handle_known(kind, loaded->handle))
+        handle = 0; /* its context has ended */
+    else if (!handle)
+        rg_handle_delete(kind, loaded->handle);
+    rg_promise_release(loaded->promise);
+    free(loaded);
+    return handle;
+}
