@@ -587,7 +587,10 @@ def test_known_images(build):
         expect(len(kept) >= 12, "%d files are kept of 12 images" % len(kept))
         second = start()
         expect(second < first / 4, "%d round trips at first, %d then" % (first, second))
-        expect(start(REMOTE_GPU_OPT="-known") == off == first, "as many round trips without knowledge")
+        expect(start(REMOTE_GPU_OPT="-known,-foresee") == off == first, "knowledge is used although it is not wanted")
+        # The first allocation, and the result; what was foreseen may have to be waited for once, all of it together.
+        least = min(start() for _ in range(3))
+        expect(least <= 3, "%d round trips of a program whose start is known" % least)
         for damage in (lambda data: data[:len(data) // 2 + 3], lambda data: data[:-1] + bytes([data[-1] ^ 1]),
                        lambda data: bytes(len(data)), lambda data: b""):
             before = {path: read_bytes(path) for path in kept}
