@@ -70,6 +70,8 @@ typedef void (*sg_thread_code)(struct sg_thread *thread, const unsigned char *pa
 
 /* --- loop form --- */
 
+#define SG_KEPT_MAX 8u
+
 /** What the threads of a block in loop form keep while others run. */
 struct sg_lanes {
     struct sg_block *block;
@@ -80,6 +82,12 @@ struct sg_lanes {
     unsigned char *context;
     unsigned char *local; /* memory of .local variables, thread after thread */
     uint64_t stride;      /* the threads of the block, rounded up to 32 */
+    /**
+     * The code's own: registers that grow evenly from thread to thread all over the block (bits) are not in their columns
+     * but here, as the first thread's value.
+     */
+    uint64_t kept;
+    uint64_t kept_first[SG_KEPT_MAX];
 };
 /* Bytes a thread in `context`: operands and results of the operation at the thread's point, and the point. */
 #define SG_LANES_VALUE     0u  /* 32 bits; the lower half of 64 */
@@ -107,8 +115,10 @@ enum sg_point_kind {
     SG_POINT_REDUX,          /* mode as in sg_rt_redux; value, mask */
     SG_POINT_ACTIVEMASK,
     SG_POINT_MATRIX, /* a the first of its operations, b their number */
-    SG_POINT_PASS, /* nothing is waited for: the threads take the next turn of a loop side by side */
+    SG_POINT_PASS, /* nothing is waited for: the threads go on side by side; mode: SG_PASS_TURN or 0 */
 };
+#define SG_PASS_TURN 1u /* it is the next turn of a loop */
+
 /* Operands that are the same for all threads stand in the point and not in the context. */
 #define SG_POINT_A    1u
 #define SG_POINT_B    2u
@@ -117,19 +127,20 @@ enum sg_point_kind {
 struct sg_point {
     uint8_t kind, mode, constant, unused;
     uint32_t a, b, mask;
-    /** The point that all threads come to from here, or SG_POINT_END; 0: the region writes each thread's. */
-    uint32_t next;
 };
 
-/** Runs threads [first, end), which all are at the region's point, until each is at another or has ended. */
-typedef void (*sg_region_code)(struct sg_lanes *lanes, const unsigned char *params, uint32_t first,
+/**
+ * Runs threads [first, end), which all are at the region's point, until each is at another or has ended. Returns the point
+ * that all of them have come to, or SG_POINT_END; 0: each thread's is in its context.
+ */
+typedef uint32_t (*sg_region_code)(struct sg_lanes *lanes, const unsigned char *params, uint32_t first,
                                uint32_t end);
 
 struct sg_loop_code {
     uint32_t n_points;
     uint32_t context_size; /* bytes a thread, a multiple of 8 */
     uint32_t local_size;   /* the same */
-    uint32_t unused;
+    uint32_t takes_turns;  /* not 0: there are points of SG_PASS_TURN */
     const struct sg_point *points; /* by number */
     const sg_region_code *regions;
     const struct sg_matrix_op *matrices;

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LEAD_POINTS_MAX 48u /* kernels with more points would take long to compile */
+
 static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, LLVMAttributeIndex index,
                           const char *name, uint64_t value)
 {
@@ -116,16 +118,36 @@ static void check_resolved(struct sg_codegen *gen)
     }
 }
 
+/* What the loops of the frame are made for. */
+static void find_leads(struct sg_codegen *gen, const struct sg_function *kernel)
+{
+    struct sg_flow flow = {0};
+    gen->leads = SG_NEW_ARRAY(gen->arena, struct sg_leads, gen->regions.n_points + 1);
+    if (gen->form == SG_CODE_BLOCK && !sg_guards_wanted(kernel))
+        return;
+    if (gen->regions.n_points > LEAD_POINTS_MAX)
+        return;
+    sg_flow_build(gen->arena, kernel, &flow);
+    for (uint32_t point = 0; point <= gen->regions.n_points; point++)
+        sg_leads_find(gen->arena, &flow, &gen->regions, point, &gen->tests, &gen->leads[point]);
+    if (gen->form != SG_CODE_BLOCK || gen->leads[0].first != NULL)
+        return;
+    sg_guards_find(kernel, gen->regions.remade, &gen->guards);
+    for (uint32_t i = 0; i < gen->guards.count; i++)
+        gen->tests.insns[i] = gen->guards.insns[i];
+    gen->tests.count = gen->guards.count;
+}
+
 LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, const char *symbol)
 {
     check_resolved(gen);
     set_types(gen);
     if (gen->form == SG_CODE_LOOPS)
         sg_regions_compute(gen->arena, kernel, &gen->regions);
-    if (gen->form == SG_CODE_BLOCK) {
+    if (gen->form == SG_CODE_BLOCK)
         gen->regions.remade = sg_remade_compute(gen->arena, kernel);
-        sg_guards_find(kernel, gen->regions.remade, &gen->guards);
-    }
+    if (gen->form != SG_CODE_THREAD)
+        find_leads(gen, kernel);
     if (gen->form == SG_CODE_THREAD)
         gen->llvm = LLVMModuleCreateWithNameInContext(kernel->name, gen->context);
     else if (!sg_gen_frame(gen, symbol))
@@ -143,6 +165,8 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, co
             sg_gen_function(gen, gen->reach->functions[i], gen->functions[i]);
     if (gen->guards.count > 0)
         sg_gen_guard_function(gen, kernel);
+    for (uint32_t point = 0; gen->form != SG_CODE_THREAD && point <= gen->regions.n_points; point++)
+        sg_gen_lead_function(gen, kernel, point);
     if (gen->form == SG_CODE_LOOPS)
         sg_gen_loop_code(gen, symbol);
     return gen->llvm;

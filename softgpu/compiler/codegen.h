@@ -9,6 +9,7 @@
 #define SG_COMPILER_CODEGEN_H
 
 #include "softgpu/compiler/analysis.h"
+#include "softgpu/compiler/leads.h"
 #include "softgpu/compiler/regions.h"
 
 #include <llvm-c/Core.h>
@@ -40,7 +41,9 @@ struct sg_codegen {
     LLVMValueRef dispatch;     /* the switch at the body's start */
     LLVMValueRef context_memory, local, stride;
 
-    struct sg_guards guards; /* of a kernel in block form */
+    struct sg_guards guards; /* of a kernel in block form, if it has no leads */
+    struct sg_leads *leads;  /* by point; of a kernel in block form the one of its start */
+    struct sg_tests tests;   /* what loops of the frame decide beforehand */
 
     /* of the function in work */
     struct sg_function *function;
@@ -62,6 +65,11 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, co
 void sg_gen_function(struct sg_codegen *gen, struct sg_function *function, LLVMValueRef self);
 /** The function that asks the guards of a kernel in block form. */
 void sg_gen_guard_function(struct sg_codegen *gen, struct sg_function *kernel);
+/**
+ * Begins a function of the frame's that computes something for a thread as the kernel would; it is inlined. Returns the
+ * block to which the entry has to branch in the end.
+ */
+LLVMBasicBlockRef sg_gen_begin_helper(struct sg_codegen *gen, struct sg_function *kernel, const char *name);
 LLVMBasicBlockRef sg_gen_block(struct sg_codegen *gen, const char *name);
 _Noreturn void sg_gen_fail(struct sg_codegen *gen, const char *message);
 
@@ -81,16 +89,25 @@ bool sg_gen_in_loops(const struct sg_codegen *gen);
 void sg_gen_points_begin(struct sg_codegen *gen);
 /** Computes anew whether a guard sends the thread to its end. */
 LLVMValueRef sg_gen_guards(struct sg_codegen *gen);
+/** Computes a register anew, if it can be; `done`: by instruction, what has been. */
+void sg_gen_remake(struct sg_codegen *gen, uint8_t *done, uint32_t reg);
+/** Loads the registers that are even behind a point. */
+void sg_gen_load_evens(struct sg_codegen *gen, uint32_t point);
 /** Memory of a .local variable. */
 LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *var);
 
 /* codegen_frame.c: the loops over a block's threads around a body */
 #define SG_GEN_BODY  "sg.body"
 #define SG_GEN_GUARD "sg.guard"
+#define SG_GEN_LEAD  "sg.lead"
 /** Makes gen->llvm with the loops of block form or loop form; false after an error in the log. */
 bool sg_gen_frame(struct sg_codegen *gen, const char *symbol);
 /** Defines `symbol` as the sg_loop_code of a kernel in loop form; after its body. */
 void sg_gen_loop_code(struct sg_codegen *gen, const char *symbol);
+
+/* codegen_leads.c */
+/** The function that tells how the threads part that begin at a point, if that is known. */
+void sg_gen_lead_function(struct sg_codegen *gen, struct sg_function *kernel, uint32_t point);
 
 /* codegen_value.c */
 LLVMTypeRef sg_gen_type(struct sg_codegen *gen, enum sg_type type);

@@ -97,13 +97,22 @@ void sg_gen_instruction(struct sg_codegen *gen)
     sg_gen_fail(gen, "the code generator lacks this instruction");
 }
 
-/* Where the frame has asked the guards of a kernel before, they do not hold (third argument of the body). */
+static LLVMValueRef bit_of(struct sg_codegen *gen, LLVMValueRef word, uint32_t bit)
+{
+    return LLVMBuildTrunc(B, LLVMBuildLShr(B, word, sg_gen_const(gen, 32, bit), ""), gen->i1, "");
+}
+
+/* The frame knows of some tests how they go: the body's last argument (leads.h). */
 static LLVMValueRef guard_value(struct sg_codegen *gen, const struct sg_operand *guard)
 {
     LLVMValueRef value = sg_gen_read(gen, guard, SG_PRED);
-    for (uint32_t i = 0; gen->function->is_entry && i < gen->guards.count; i++)
-        if (gen->insn == &gen->function->insns[gen->guards.insns[i]])
-            value = LLVMBuildAnd(B, value, LLVMBuildNot(B, LLVMGetParam(gen->self, 2), ""), "");
+    for (uint32_t i = 0; gen->function->is_entry && i < gen->tests.count; i++) {
+        if (gen->insn != &gen->function->insns[gen->tests.insns[i]])
+            continue;
+        LLVMValueRef decisions = LLVMGetParam(gen->self, gen->form == SG_CODE_LOOPS ? 9 : 2);
+        value =
+            sg_gen_select(gen, bit_of(gen, decisions, 2 * i + 2), bit_of(gen, decisions, 2 * i + 3), value);
+    }
     return value;
 }
 
@@ -150,15 +159,21 @@ static LLVMBasicBlockRef begin(struct sg_codegen *gen, struct sg_function *funct
     return start;
 }
 
-void sg_gen_guard_function(struct sg_codegen *gen, struct sg_function *kernel)
+LLVMBasicBlockRef sg_gen_begin_helper(struct sg_codegen *gen, struct sg_function *kernel, const char *name)
 {
-    LLVMValueRef self = LLVMGetNamedFunction(gen->llvm, SG_GEN_GUARD);
+    LLVMValueRef self = LLVMGetNamedFunction(gen->llvm, name);
     unsigned inlined = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
     LLVMAddAttributeAtIndex(self, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
                             LLVMCreateEnumAttribute(gen->context, inlined, 0));
     LLVMSetLinkage(self, LLVMInternalLinkage);
     LLVMBasicBlockRef start = begin(gen, kernel, self);
     make_variables(gen);
+    return start;
+}
+
+void sg_gen_guard_function(struct sg_codegen *gen, struct sg_function *kernel)
+{
+    LLVMBasicBlockRef start = sg_gen_begin_helper(gen, kernel, SG_GEN_GUARD);
     LLVMBuildRet(B, sg_gen_guards(gen));
     LLVMBuildBr(gen->entry_builder, start);
 }

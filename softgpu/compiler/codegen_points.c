@@ -1,8 +1,9 @@
 /*
  * codegen_points.c - the body of a kernel in loop form: i32 body(thread, params, context, local, stride, point, start,
- * even, firsts). With `even`, registers that the region's check has found to be even along the row that begins at thread
+ * even, firsts, decisions). With `even`, registers that the region's check has found to be even along the row that begins at thread
  * `start` are taken to be so, which lets LLVM see consecutive addresses and conditions that are the same for all. What
- * the row's first thread had in them is in `firsts`, since its turn may have changed it in the context.
+ * the row's first thread had in them is in `firsts`, since its turn may have changed it in the context. `decisions` says
+ * which tests are known to go which way (leads.h).
  *
  * It begins at `point` and returns the next point, or SG_POINT_END: a switch at its start goes to the place behind the
  * point. Before it returns it stores the operands of the operation that the threads meet for, and the registers that
@@ -120,6 +121,12 @@ static void remake(struct remake *r, uint32_t reg)
     sg_gen_instruction(gen);
 }
 
+void sg_gen_remake(struct sg_codegen *gen, uint8_t *done, uint32_t reg)
+{
+    struct remake r = {gen, done};
+    remake(&r, reg);
+}
+
 LLVMValueRef sg_gen_guards(struct sg_codegen *gen)
 {
     struct remake r = {gen, SG_NEW_ARRAY(gen->arena, uint8_t, gen->function->n_insns + 1)};
@@ -172,6 +179,14 @@ static LLVMTypeRef type_of_register(struct sg_codegen *gen, uint32_t reg)
     return r->pointer ? gen->pointer : sg_gen_type(gen, (enum sg_type)r->type);
 }
 
+void sg_gen_load_evens(struct sg_codegen *gen, uint32_t point)
+{
+    uint32_t count = 0;
+    for (uint32_t reg = 0; point != 0 && reg < gen->function->n_regs; reg++)
+        if (sg_regions_has(gen->regions.even[point], reg))
+            load_even(gen, reg, count++, type_of_register(gen, reg), gen->registers[reg]);
+}
+
 static void operand(struct sg_codegen *gen, struct sg_point *point, uint8_t flag, uint32_t *constant,
                     uint32_t column, LLVMValueRef value)
 {
@@ -194,6 +209,38 @@ static void store_value(struct sg_codegen *gen, LLVMValueRef value)
     store_element(gen, SG_LANES_VALUE, value);
 }
 
+/* Unless the frame keeps them once for the whole block: bit 0 of the decisions. */
+static void store_kept(struct sg_codegen *gen, uint32_t number)
+{
+    const struct sg_regions *regions = &gen->regions;
+    LLVMBasicBlockRef each = NULL, after = NULL;
+    for (uint32_t i = 0; regions->turns[number] && i < regions->n_kept; i++) {
+        uint32_t reg = regions->kept[i];
+        if (!sg_regions_has(regions->save[number], reg))
+            continue;
+        if (each == NULL) {
+            each = sg_gen_block(gen, "");
+            after = sg_gen_block(gen, "");
+            LLVMValueRef once = LLVMBuildTrunc(B, LLVMGetParam(gen->self, 9), gen->i1, "");
+            LLVMBuildCondBr(B, once, after, each);
+            LLVMPositionBuilderAtEnd(B, each);
+        }
+        store_slot(gen, regions->column[reg], type_of_register(gen, reg), gen->registers[reg]);
+    }
+    if (each != NULL) {
+        LLVMBuildBr(B, after);
+        LLVMPositionBuilderAtEnd(B, after);
+    }
+}
+
+static bool can_be_kept(const struct sg_regions *regions, uint32_t number, uint32_t reg)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < regions->n_kept; i++)
+        found |= regions->kept[i] == reg;
+    return found && regions->turns[number];
+}
+
 /* Stores what the point needs, returns, and goes on behind it. Operands that it does not have are NULL. */
 static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode, LLVMValueRef value,
                  LLVMValueRef a, LLVMValueRef b, LLVMValueRef mask)
@@ -212,21 +259,22 @@ static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode,
     if (mask != NULL)
         operand(gen, point, SG_POINT_MASK, &point->mask, SG_LANES_MASK, mask);
     for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
-        if (sg_regions_has(regions->save[number], reg) && regions->column[reg] != 0)
+        if (sg_regions_has(regions->save[number], reg) && regions->column[reg] != 0 &&
+            !can_be_kept(regions, number, reg))
             store_slot(gen, regions->column[reg], type_of_register(gen, reg), gen->registers[reg]);
+    store_kept(gen, number);
     if (regions->carry != 0)
         store_slot(gen, regions->carry, gen->i1, gen->carry);
     sg_gen_hand_over(gen);
     LLVMBuildRet(B, sg_gen_const(gen, 32, number));
 
-    uint32_t n_even = 0;
     LLVMBasicBlockRef resume = sg_gen_block(gen, "");
     LLVMAddCase(gen->dispatch, sg_gen_const(gen, 32, number), resume);
     LLVMPositionBuilderAtEnd(B, resume);
+    sg_gen_load_evens(gen, number);
     for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
-        if (sg_regions_has(regions->even[number], reg))
-            load_even(gen, reg, n_even++, type_of_register(gen, reg), gen->registers[reg]);
-        else if (sg_regions_has(regions->load[number], reg) && regions->column[reg] != 0)
+        if (!sg_regions_has(regions->even[number], reg) && sg_regions_has(regions->load[number], reg) &&
+            regions->column[reg] != 0)
             load_slot(gen, regions->column[reg], type_of_register(gen, reg), gen->registers[reg]);
     if (regions->carry != 0)
         load_slot(gen, regions->carry, gen->i1, gen->carry);
@@ -252,9 +300,16 @@ static void write_pair(struct sg_codegen *gen)
                      is_set(gen, load_element(gen, SG_LANES_PREDICATE, gen->i32)));
 }
 
+/* Compilers move numbers into registers that nothing else writes; what meets at the point is better off with the number. */
 static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
 {
-    return sg_gen_read(gen, &gen->insn->operands[i], SG_U32);
+    const struct sg_operand *operand = &gen->insn->operands[i];
+    if (operand->kind == SG_OPERAND_REG && gen->regions.remade[operand->reg] != 0) {
+        const struct sg_insn *by = &gen->function->insns[gen->regions.remade[operand->reg] - 1];
+        if (by->form->op == SG_OP_MOV && by->operands[1].kind == SG_OPERAND_INTEGER)
+            operand = &by->operands[1];
+    }
+    return sg_gen_read(gen, operand, SG_U32);
 }
 
 static LLVMValueRef predicate_operand(struct sg_codegen *gen, uint32_t i)
@@ -341,7 +396,7 @@ bool sg_gen_points(struct sg_codegen *gen)
         meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
         return false; /* and now the access */
     case SG_OP_BRA:
-        meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
+        meet(gen, SG_POINT_PASS, SG_PASS_TURN, NULL, NULL, NULL, NULL);
         LLVMBuildBr(B, gen->labels[gen->insn->operands[0].value]);
         LLVMPositionBuilderAtEnd(B, sg_gen_block(gen, ""));
         return true;

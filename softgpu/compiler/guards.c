@@ -13,16 +13,21 @@ static bool ends(const struct sg_function *function, uint32_t insn)
     return to->guard == 0 && (to->form->op == SG_OP_RET || to->form->op == SG_OP_EXIT);
 }
 
+bool sg_guards_wanted(const struct sg_function *kernel)
+{
+    if (kernel->n_insns > GUARDED_MAX)
+        return false;
+    for (uint32_t i = 0; i < kernel->n_insns; i++)
+        if (kernel->insns[i].form->op == SG_OP_BRA &&
+            kernel->labels[kernel->insns[i].operands[0].value].insn <= i)
+            return false; /* a loop of the thread's own: LLVM will not take threads side by side anyway */
+    return true;
+}
+
 void sg_guards_find(const struct sg_function *kernel, const uint32_t *remade, struct sg_guards *guards)
 {
     bool labelled = false, straight = true;
     guards->count = 0;
-    if (kernel->n_insns > GUARDED_MAX)
-        return;
-    for (uint32_t i = 0; i < kernel->n_insns; i++)
-        if (kernel->insns[i].form->op == SG_OP_BRA &&
-            kernel->labels[kernel->insns[i].operands[0].value].insn <= i)
-            return; /* a loop of the thread's own: LLVM will not take threads side by side anyway */
     for (uint32_t i = 0; i < kernel->n_insns && straight && !labelled && guards->count < SG_GUARDS_MAX; i++) {
         const struct sg_insn *insn = &kernel->insns[i];
         enum sg_op op = insn->form->op;

@@ -609,6 +609,25 @@ static void find_even(struct sg_arena *arena, const struct sg_flow *flow, struct
     }
 }
 
+/* What is even at the end of some turn, as far as there is place. */
+static void find_kept(struct sg_arena *arena, const struct sg_function *kernel, struct sg_regions *regions)
+{
+    uint64_t *found = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+    regions->turns = SG_NEW_ARRAY(arena, uint8_t, regions->n_points + 1);
+    for (uint32_t i = 0; i < kernel->n_insns; i++) {
+        if (!kernel->insns[i].passes)
+            continue;
+        regions->turns[regions->points[i]] = 1;
+        merge(found, regions->even[regions->points[i]], regions->n_words);
+    }
+    for (uint32_t reg = 0; reg < kernel->n_regs; reg++) {
+        enum sg_type type = (enum sg_type)kernel->regs[reg].type;
+        if (sg_regions_has(found, reg) && !sg_type_is_float(type) && type != SG_PRED &&
+            sg_types[type].bits >= 16 && regions->n_kept < SG_KEPT_MAX)
+            regions->kept[regions->n_kept++] = reg;
+    }
+}
+
 void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel, struct sg_regions *regions)
 {
     struct sg_flow flow = {0};
@@ -649,4 +668,5 @@ void sg_regions_compute(struct sg_arena *arena, const struct sg_function *kernel
     place_locals(arena, kernel, regions);
     find_nexts(arena, &flow, regions);
     find_even(arena, &flow, regions);
+    find_kept(arena, kernel, regions);
 }

@@ -11,6 +11,8 @@
 
 #include "softgpu/compiler/analysis.h"
 
+#include "softgpu/kernel_abi.h"
+
 #define SG_EVEN_MAX 8u /* registers of a region that are checked to be even */
 
 struct sg_regions {
@@ -21,7 +23,7 @@ struct sg_regions {
     uint64_t **save;   /* point → registers to store before it */
     uint64_t **load;   /* point → registers to load after it */
     uint64_t **before; /* point → registers that are live before it */
-    uint32_t *next;     /* point → the only one that its region leads to, SG_POINT_END, or 0 */
+    uint32_t *next;    /* point → the only one that its region leads to, SG_POINT_END, or 0 */
     uint64_t **even;   /* point → those of them that the region reads and that should be even along a row */
     int64_t *step;    /* register → what it should differ by from thread to thread, if it is one of these */
     uint32_t *column; /* register → its column in the context, or 0 */
@@ -31,6 +33,9 @@ struct sg_regions {
     uint32_t addresses, strides; /* the first columns of those of a run's loads and stores of matrices */
     uint32_t *local;    /* .local variable, by index → place in the thread's local memory */
     uint32_t context_size, local_size;
+    /* loops whose turns threads take together (lockstep.h): what is even where a turn begins can be kept once a block */
+    uint8_t *turns;                     /* point → it is the end of a turn */
+    uint32_t n_kept, kept[SG_KEPT_MAX]; /* registers */
 };
 
 /** Can the kernel be cut? It needs a point, and nothing that only a fiber can do. */
@@ -51,7 +56,9 @@ struct sg_guards {
     uint32_t count;
     uint32_t insns[SG_GUARDS_MAX];
 };
-/** Those of a kernel in block form, if it is worth asking beforehand whether all threads of a row pass them. */
+/** Is it worth it to ask beforehand which tests at the start of a kernel in block form hold for a whole row? */
+bool sg_guards_wanted(const struct sg_function *kernel);
+/** The guards of such a kernel. */
 void sg_guards_find(const struct sg_function *kernel, const uint32_t *remade, struct sg_guards *guards);
 
 static inline bool sg_regions_has(const uint64_t *set, uint32_t reg)

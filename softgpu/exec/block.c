@@ -201,20 +201,35 @@ static inline void park(struct sg_fiber *fiber)
         sg_leave(slot, fiber);
 }
 
-/** Block form and loop form: the blocks from run->first up to run->end. */
+/** Block form: the blocks from run->first up to run->end. */
 static void run_range(struct sg_run *run)
 {
     const struct sg_grid *grid = run->grid;
-    bool loops = grid->launch->form == SG_CODE_LOOPS;
-    sg_block_code code = loops ? NULL : (sg_block_code)grid->launch->code;
+    sg_block_code code = (sg_block_code)grid->launch->code;
     for (uint64_t i = run->first; i < run->end; i++) {
         if (sg_unlikely(atomic_load_explicit(&grid->stop, memory_order_relaxed)))
             return;
         sg_block_set_index(&run->block, i);
-        if (loops)
-            sg_lanes_run_block(run);
+        code(&run->block, grid->params);
+    }
+}
+
+/** Loop form: the same, as many side by side as the slot has runs for. */
+static void run_range_in_loops(struct sg_run *run)
+{
+    struct sg_slot *slot = run->slot;
+    for (uint64_t i = run->first; i < run->end;) {
+        if (sg_unlikely(atomic_load_explicit(&run->grid->stop, memory_order_relaxed)))
+            return;
+        uint64_t left = run->end - i;
+        uint32_t count = left < slot->n_beside ? (uint32_t)left : slot->n_beside;
+        for (uint32_t n = 0; n < count; n++)
+            sg_block_set_index(&slot->beside[n]->block, i + n);
+        if (count > 1)
+            sg_lanes_run_beside(slot->beside, count);
         else
-            code(&run->block, grid->params);
+            sg_lanes_run_block(run);
+        i += count;
     }
 }
 
@@ -233,7 +248,10 @@ void sg_fiber_main(void *argument)
         }
         const struct sg_grid *grid = fiber->run->grid;
         if (grid->launch->form != SG_CODE_THREAD) {
-            run_range(fiber->run);
+            if (grid->launch->form == SG_CODE_LOOPS)
+                run_range_in_loops(fiber->run);
+            else
+                run_range(fiber->run);
             fiber->run->slot->leave = SG_LEAVE_ENDED;
             sg_leave(fiber->run->slot, fiber);
         } else if (begin_next_thread(fiber)) {

@@ -138,6 +138,8 @@ struct sg_run {
     struct sg_run *next; /* in the slot's pool, or in the ring of resident blocks */
 };
 
+#define SG_BESIDE_MAX 16u
+
 struct sg_slot {
     uint32_t index, sm_id;
     volatile bool in_kernel; /* a fiber runs: a fault is the kernel's */
@@ -147,6 +149,8 @@ struct sg_slot {
     struct sg_sanitize scheduler_sanitize;
     struct sg_fiber *fibers[SG_STACK_CLASSES]; /* parked */
     struct sg_run *runs;                       /* free */
+    struct sg_run *beside[SG_BESIDE_MAX];      /* loop form: of neighbouring blocks; the first is the fiber's */
+    uint32_t n_beside;
     uint32_t n_fibers;                         /* ever made: colours the stacks */
     char *text;                                /* for formatting device printf */
     size_t text_capacity;
@@ -238,6 +242,10 @@ void sg_exchange_resolve(struct sg_exchange *exchange, uint32_t group);
 bool sg_lanes_reserve(struct sg_run *run);
 /** Runs a block from start to end; SG_LEAVE_ENDED, _STOPPED or _DEADLOCK (after a report in the log). */
 enum sg_leave sg_lanes_run_block(struct sg_run *run);
+/** How many neighbouring blocks of the grid, which is in loop form, had better run side by side; 1: none. */
+uint32_t sg_lanes_beside(const struct sg_grid *grid);
+/** Runs the blocks of `count` runs of one grid and slot, the first of which the fiber belongs to; as sg_lanes_run_block. */
+enum sg_leave sg_lanes_run_beside(struct sg_run *const *runs, uint32_t count);
 
 /* --- mma.c: operations on matrices; warp.c brings the lanes together -------------------------------------- */
 

@@ -84,6 +84,21 @@ static bool take_blocks(struct sg_grid *grid, uint64_t *first, uint64_t *end)
     return true;
 }
 
+/** Loop form: gets runs for up to `count` blocks that go side by side; with less memory for fewer. */
+static void gather_runs(struct sg_slot *slot, struct sg_grid *grid, struct sg_run *run, uint64_t first,
+                        uint64_t count)
+{
+    uint32_t wanted = sg_lanes_beside(grid);
+    if (slot->n_beside == 0)
+        slot->beside[slot->n_beside++] = run;
+    while (slot->n_beside < wanted && slot->n_beside < count) {
+        struct sg_run *more = sg_run_acquire(slot, grid, first);
+        if (!more)
+            break;
+        slot->beside[slot->n_beside++] = more;
+    }
+}
+
 static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
 {
     struct sg_run *run = NULL;
@@ -102,6 +117,8 @@ static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_lea
             }
             fiber->run = run;
         }
+        if (grid->launch->form == SG_CODE_LOOPS)
+            gather_runs(slot, grid, run, first, end - first);
         if (sg_run_blocks(run, fiber, first, end) == SG_LEAVE_STOPPED) {
             sg_fiber_abandon(slot, fiber);
             fiber = NULL;
@@ -112,6 +129,9 @@ static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_lea
     }
     if (fiber)
         sg_fiber_park(slot, fiber);
+    while (slot->n_beside > 1)
+        sg_run_release(slot->beside[--slot->n_beside]);
+    slot->n_beside = 0;
     if (run)
         sg_run_release(run);
 }

@@ -5,6 +5,10 @@
  * point as a whole, at the cost of one call each. When threads part, lanes_apart.c takes over until all threads of the
  * block are ready at one point again.
  *
+ * Blocks wait for each other as little as threads do. Where a kernel has loops whose turns its threads take together (they
+ * stride over memory by the grid's width), neighbouring blocks take them side by side, too: what they read then lies in
+ * longer stretches, which the processor sees coming.
+ *
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
 #include "softgpu/exec/lanes.h"
@@ -12,6 +16,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+#define BESIDE_THREADS                                                                                       \
+    4096u /* of blocks that take the turns of a loop side by side; enough to read on and on … */
+#define BESIDE_SHARED_AT_START (8u << 10)
+#define BESIDE_SHARED          (128u << 10) /* … but what they keep should stay in the processor's cache */
 
 static bool reserve(unsigned char **memory, size_t *capacity, size_t size)
 {
@@ -137,7 +146,8 @@ static void shuffle_evenly(const struct sg_point *point, const uint32_t *restric
     }
 }
 
-static uint32_t lanes_at(const struct sg_run *run, uint32_t warp, uint32_t group, const struct sg_point *point)
+static uint32_t lanes_at(const struct sg_run *run, uint32_t warp, uint32_t group,
+                         const struct sg_point *point)
 {
     uint32_t lanes = 0;
     SG_FOR_LANES(lane, group)
@@ -161,11 +171,38 @@ static uint32_t exchange_matrices(const struct sg_run *run, uint32_t warp, uint3
     return done;
 }
 
+static bool is_even_shuffle(const struct sg_point *point)
+{
+    const uint8_t even = SG_POINT_A | SG_POINT_B;
+    return point->kind == SG_POINT_SHFL && (point->constant & even) == even;
+}
+
+/** A whole warp that is at such a shuffle. */
+static void shuffle_warp(const struct sg_meetings *m, const struct sg_point *point, uint32_t warp)
+{
+    uint32_t first = warp * SG_WARP_SIZE;
+    shuffle_evenly(point, (const uint32_t *)sg_lanes_column(m, SG_LANES_VALUE) + first,
+                   (uint32_t *)sg_lanes_column(m, SG_LANES_RESULT) + first,
+                   (uint32_t *)sg_lanes_column(m, SG_LANES_PREDICATE) + first);
+}
+
+static bool at_one_point(const struct sg_run *run, uint32_t warp)
+{
+    const uint16_t *points =
+        (const uint16_t *)sg_lanes_column(run->meetings, SG_LANES_POINT) + warp * SG_WARP_SIZE;
+    return memcmp(points, points + 1, (SG_WARP_SIZE - 1) * sizeof(*points)) == 0;
+}
+
 void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group)
 {
     struct sg_meetings *m = run->meetings;
     struct sg_exchange x;
     bool any = false;
+    if (group == SG_ALL_LANES && at_one_point(run, warp) &&
+        is_even_shuffle(sg_lanes_point(run, warp * SG_WARP_SIZE))) {
+        shuffle_warp(m, sg_lanes_point(run, warp * SG_WARP_SIZE), warp);
+        return;
+    }
     group &= ~exchange_matrices(run, warp, group);
     SG_FOR_LANES(lane, group)
     {
@@ -209,7 +246,6 @@ static bool exchange_all(const struct sg_run *run, uint32_t number)
     }
     if (point->kind == SG_POINT_WARP_SYNC)
         return true;
-    const uint8_t even = SG_POINT_A | SG_POINT_B;
     for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
         uint32_t all = sg_lanes_of_warp(run, warp), first = warp * SG_WARP_SIZE;
         if (point->kind == SG_POINT_ACTIVEMASK) {
@@ -217,10 +253,8 @@ static bool exchange_all(const struct sg_run *run, uint32_t number)
                 sg_lanes_set_result(m, first + i, all);
         } else if (point->kind == SG_POINT_MATRIX) {
             sg_lanes_matrices(run, warp, all, point);
-        } else if (point->kind == SG_POINT_SHFL && all == SG_ALL_LANES && (point->constant & even) == even) {
-            shuffle_evenly(point, (const uint32_t *)sg_lanes_column(m, SG_LANES_VALUE) + first,
-                           (uint32_t *)sg_lanes_column(m, SG_LANES_RESULT) + first,
-                           (uint32_t *)sg_lanes_column(m, SG_LANES_PREDICATE) + first);
+        } else if (all == SG_ALL_LANES && is_even_shuffle(point)) {
+            shuffle_warp(m, point, warp);
         } else {
             sg_lanes_set_points(run, first, first + (uint32_t)__builtin_popcount(all), number);
             sg_lanes_exchange(run, warp, all);
@@ -264,33 +298,78 @@ static bool pass_together(struct sg_run *run, uint32_t number)
     }
 }
 
-enum sg_leave sg_lanes_run_block(struct sg_run *run)
+/** Takes the block, all of whose threads are at *point, to the next one that they come to together. */
+static enum sg_leave step(struct sg_run *run, uint32_t *point)
 {
     struct sg_meetings *m = run->meetings;
     const struct sg_loop_code *code = run->grid->launch->code;
     const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
-    uint32_t n = run->grid->n_threads, point = 0;
+    uint32_t n = run->grid->n_threads;
+    if (sg_lanes_stopped(run))
+        return SG_LEAVE_STOPPED;
+    uint32_t next = code->regions[*point](&m->lanes, run->grid->params, 0, n);
+    bool together = true, stored = next == 0;
+    if (stored) {
+        together = n == 1 || memcmp(points, points + 1, (n - 1) * sizeof(*points)) == 0;
+        next = points[0];
+    }
+    if (together && (next == SG_POINT_END || pass_together(run, next))) {
+        *point = next;
+        return SG_LEAVE_ENDED;
+    }
+    if (!stored)
+        sg_lanes_set_points(run, 0, n, next);
+    enum sg_leave leave = sg_lanes_run_apart(run, point);
+    if (leave == SG_LEAVE_DEADLOCK)
+        sg_lanes_report_deadlock(run);
+    return leave;
+}
+
+enum sg_leave sg_lanes_run_block(struct sg_run *run)
+{
+    uint32_t point = 0;
     while (point != SG_POINT_END) {
-        if (sg_lanes_stopped(run))
-            return SG_LEAVE_STOPPED;
-        uint32_t next = code->points[point].next;
-        bool together = true;
-        code->regions[point](&m->lanes, run->grid->params, 0, n);
-        if (!next) {
-            together = n == 1 || memcmp(points, points + 1, (n - 1) * sizeof(*points)) == 0;
-            next = points[0];
-        }
-        if (together && (next == SG_POINT_END || pass_together(run, next))) {
-            point = next;
-            continue;
-        }
-        if (code->points[point].next)
-            sg_lanes_set_points(run, 0, n, next);
-        enum sg_leave leave = sg_lanes_run_apart(run, &point);
-        if (leave == SG_LEAVE_DEADLOCK)
-            sg_lanes_report_deadlock(run);
+        enum sg_leave leave = step(run, &point);
         if (leave != SG_LEAVE_ENDED)
             return leave;
     }
     return SG_LEAVE_ENDED;
+}
+
+uint32_t sg_lanes_beside(const struct sg_grid *grid)
+{
+    const struct sg_loop_code *code = grid->launch->code;
+    uint32_t shared = grid->launch->shared_static + grid->launch->shared_dynamic;
+    uint32_t count = BESIDE_THREADS / grid->n_threads;
+    uint32_t limit = (code->takes_turns ? BESIDE_SHARED : BESIDE_SHARED_AT_START) / (shared + 1);
+    count = count < limit ? count : limit;
+    return count < 1 ? 1 : count > SG_BESIDE_MAX ? SG_BESIDE_MAX : count;
+}
+
+static bool is_turn(const struct sg_point *point)
+{
+    return point->kind == SG_POINT_PASS && point->mode == SG_PASS_TURN;
+}
+
+enum sg_leave sg_lanes_run_beside(struct sg_run *const *runs, uint32_t count)
+{
+    const struct sg_loop_code *code = runs[0]->grid->launch->code;
+    struct sg_fiber *fiber = runs[0]->slot->current;
+    uint32_t points[SG_BESIDE_MAX] = {0}, left = count;
+    enum sg_leave leave = SG_LEAVE_ENDED;
+    while (left > 0 && leave == SG_LEAVE_ENDED) {
+        for (uint32_t i = 0; i < count && leave == SG_LEAVE_ENDED; i++) {
+            if (points[i] == SG_POINT_END)
+                continue;
+            fiber->run = runs[i]; /* a fault would be this block's */
+            bool first = points[i] == 0;
+            do
+                leave = step(runs[i], &points[i]);
+            while (leave == SG_LEAVE_ENDED && points[i] != SG_POINT_END && !first &&
+                   !is_turn(&code->points[points[i]]));
+            left -= points[i] == SG_POINT_END;
+        }
+    }
+    fiber->run = runs[0];
+    return leave;
 }

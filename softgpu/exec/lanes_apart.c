@@ -298,8 +298,7 @@ static bool are_together(const struct sg_run *run)
 static void run_row(struct sg_run *run, uint32_t point, uint32_t first, uint32_t end)
 {
     const struct sg_loop_code *code = run->grid->launch->code;
-    uint32_t next = code->points[point].next;
-    code->regions[point](&run->meetings->lanes, run->grid->params, first, end);
+    uint32_t next = code->regions[point](&run->meetings->lanes, run->grid->params, first, end);
     if (next)
         sg_lanes_set_points(run, first, end, next);
 }

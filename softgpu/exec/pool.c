@@ -275,6 +275,8 @@ static void plan(const struct sg_launch *launch, struct sg_grid *grid)
 {
     unsigned cores = sg_exec_cores();
     grid->shares = cores * SHARES_PER_CORE;
+    if (launch->form == SG_CODE_LOOPS && sg_lanes_beside(grid) > 1)
+        grid->shares = cores; /* blocks that go side by side should be many */
     grid->resident = 1;
     grid->resident_max = SG_RESIDENT_MAX;
     if (launch->form == SG_CODE_THREAD && launch->cooperative) {

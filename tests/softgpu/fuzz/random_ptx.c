@@ -4,6 +4,7 @@
  * Registers of every kind begin with what the thread reads; statements work on them: instructions of the table below,
  * branches that part threads, loops with different numbers of turns, memory of the thread, of the block between two
  * barriers, operations of warps with full and partial masks, atomic sums, calls. All registers are written at the end.
+ * Some branches and loops depend on the thread's place alone, by numbers that may overflow between two threads.
  *
  * Bits of NaN are no part of what is compared: PTX leaves them open, and so does LLVM. A number that is not one is
  * replaced before its bits can be seen.
@@ -29,6 +30,7 @@ struct writer {
     uint32_t labels, depth, threads;
     bool uniform; /* all threads of the block are here */
     bool in_function;
+    bool alone; /* of a kernel: threads never meet, there are no loops, and it is short */
 };
 
 static uint32_t next(struct writer *w, uint32_t below)
@@ -520,9 +522,102 @@ static void call(struct writer *w)
     w->labels++;
 }
 
+/* A predicate that follows from the thread's place; the numbers are such that it mostly changes within the block. */
+static void compare_place(struct writer *w, uint32_t q)
+{
+    static const char *const comparisons[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+    static const int32_t factors[] = {1, 1, 1, -1, 4, -4, 3, 12};
+    const char *comparison = comparisons[next(w, 6)];
+    int32_t factor = factors[next(w, 8)];
+    uint32_t there = next(w, 3) == 0 ? interesting(w)
+                     : next(w, 2)    ? (next(w, 2) ? 0 : 0x80000000u)
+                                     : next(w, 300);
+    uint32_t start = there - (uint32_t)factor * next(w, w->threads); /* a thread of the block is there */
+    uint32_t to = next(w, 3) == 0 ? next(w, 2) * 0x80000000u : start + (uint32_t)factor * next(w, w->threads);
+    fprintf(w->file, "mov.u32 x0, %%tid.x; mad.lo.s32 x1, x0, %d, %d;\n", factor, (int32_t)start);
+    switch (next(w, 6)) {
+    case 0:
+    case 1:
+        fprintf(w->file, "setp.%s.s32 q%u, x1, %d;\n", comparison, q, (int32_t)to);
+        break;
+    case 2:
+        fprintf(w->file, "setp.%s.u32 q%u, x1, %u;\n", comparison, q, to);
+        break;
+    case 3:
+        fprintf(w->file, "mov.u32 x2, %u; setp.%s.u32 q%u, x2, x1;\n", to, comparison, q);
+        break;
+    case 4:
+        fprintf(w->file, "cvt.s64.s32 y0, x1; shl.b64 y1, y0, 3; setp.%s.s64 q%u, y1, %lld;\n", comparison, q,
+                8LL * (int32_t)to);
+        break;
+    default:
+        fprintf(w->file, "mul.wide.u32 y0, x1, 4; setp.%s.u64 q%u, y0, %llu;\n", comparison, q, 4ULL * to);
+        break;
+    }
+}
+
+/* One or two of them decide who does what follows. */
+static void test_place(struct writer *w)
+{
+    static const char *const ways[] = {"and", "or", "xor"};
+    uint32_t label = w->labels++, tests = 1 + next(w, 2);
+    bool uniform = w->uniform;
+    if (uniform && !w->alone)
+        fprintf(w->file, "bar.sync 1;\n");
+    fprintf(w->file, "{ .reg .pred q<3>;\n");
+    for (uint32_t i = 0; i < tests; i++) { /* registers of their own, so that they have one writer each */
+        fprintf(w->file, "{ .reg .b32 x<3>; .reg .b64 y<2>;\n");
+        compare_place(w, i);
+        fprintf(w->file, "}\n");
+    }
+    if (tests == 2)
+        fprintf(w->file, "%s.pred q2, q0, q1;\n", ways[next(w, 3)]);
+    fprintf(w->file, "@%sq%u bra X%u;\n", next(w, 2) ? "!" : "", tests == 2 ? 2 : 0, label);
+    w->uniform = false;
+    statements(w, 1 + next(w, 3));
+    w->uniform = uniform;
+    fprintf(w->file, "X%u: }\n", label);
+}
+
+/* Turns as of a loop over the grid, or the steps of a tree: ever fewer threads have something to do. */
+static void loop_by_place(struct writer *w)
+{
+    uint32_t label = w->labels++;
+    bool uniform = w->uniform;
+    w->uniform = false;
+    if (uniform && !w->alone && next(w, 2)) {
+        fprintf(
+            w->file,
+            "{ .reg .b32 s; .reg .pred q<2>; mov.u32 s, %u;\nL%u: setp.ge.u32 q0, %%tid, s; @q0 bra X%u;\n",
+            next(w, w->threads + 1), label, label);
+        statements(w, 1 + next(w, 2));
+        fprintf(w->file, "X%u: bar.sync 2; shr.u32 s, s, %u; setp.ne.u32 q1, s, 0; @q1 bra L%u; }\n", label,
+                2 + next(w, 2), label);
+    } else {
+        uint32_t end = next(w, 2 * w->threads);
+        fprintf(w->file,
+                "{ .reg .b32 i; .reg .pred q<2>; add.u32 i, %%tid, %u; setp.ge.u32 q0, i, %u; @q0 bra "
+                "X%u;\nL%u:\n",
+                next(w, 9), end, label, label);
+        statements(w, 1 + next(w, 2));
+        fprintf(w->file, "add.u32 i, i, %u; setp.lt.u32 q1, i, %u; @q1 bra L%u;\nX%u: }\n",
+                w->threads / 2 + 1 + next(w, w->threads), end, label, label);
+    }
+    w->uniform = uniform;
+}
+
 static void statement(struct writer *w)
 {
-    uint32_t kind = next(w, 40);
+    uint32_t kind = next(w, 44);
+    if (!w->in_function && kind >= 42 && w->depth < 3) {
+        if (kind == 42 || w->alone)
+            test_place(w);
+        else
+            loop_by_place(w);
+        return;
+    }
+    if (w->alone && ((!w->in_function && kind >= 30 && kind < 35) || kind == 37))
+        kind = 0;
     if (kind < 25)
         instruction(w);
     else if (kind < 28)
@@ -589,7 +684,13 @@ static void write_kernel(struct writer *w)
     for (uint32_t i = 0; i < 16; i++)
         fprintf(f, "st.local.u32 [lv+%u], %%r%u;\n", i * 4, i % R);
     w->uniform = true;
-    statements(w, 12 + next(w, 40));
+    if (w->alone) { /* its tests are asked beforehand (softgpu/compiler/guards.c) */
+        test_place(w);
+        statements(w, next(w, 8));
+        test_place(w);
+    } else {
+        statements(w, 12 + next(w, 40));
+    }
     at = 0;
     for (uint32_t i = 0; i < R; i++)
         fprintf(f, "st.global.u32 [%%out+%u], %%r%u;\n", 4 * at++, i);
@@ -643,8 +744,10 @@ char *random_ptx(uint64_t seed, uint32_t threads)
 {
     char *text = NULL;
     size_t size = 0;
-    struct writer w = {
-        .file = open_memstream(&text, &size), .state = (seed + 1) * 0x9e3779b97f4a7c15u, .threads = threads};
+    struct writer w = {.file = open_memstream(&text, &size),
+                       .state = (seed + 1) * 0x9e3779b97f4a7c15u,
+                       .threads = threads,
+                       .alone = seed % 5 == 0};
     if (w.file == NULL)
         return NULL;
     for (int i = 0; i < 8; i++)

@@ -506,3 +506,78 @@ KERNEL(fiber_volatile_call)
     __shared__ unsigned part[1024];
     out[place()] = shift(part, linear(), in[place()]);
 }
+
+// the loop's counter is wanted behind it, where the threads meet
+KERNEL(loops_stride_counter)
+{
+    __shared__ unsigned part[1024];
+    unsigned sum = 1;
+    int i = place();
+    for (; i < n; i += gridDim.x * size())
+        sum = mix(sum, in[i]);
+    part[linear()] = sum + i;
+    __syncthreads();
+    out[place()] = mix(part[(linear() + 3) % size()], i);
+}
+
+// what is read decides who goes on
+KERNEL(loops_stride_break)
+{
+    unsigned sum = 2;
+    for (int i = place(), k = 7; i < n; i += gridDim.x * size(), k += 3) {
+        sum = mix(sum, in[i] + k);
+        if (sum % 5 == 0)
+            break;
+    }
+    __syncthreads();
+    out[place()] = sum;
+}
+
+// the counter overflows, for the threads of a row in different turns
+KERNEL(loops_stride_overflow)
+{
+    unsigned sum = 3;
+    for (unsigned i = place() + 0xfffff000u; i > 0x80000000u; i += gridDim.x * size())
+        sum = mix(sum, in[i & 1023]);
+    out[place()] = sum;
+    __syncthreads();
+}
+
+KERNEL(loops_tree)
+{
+    __shared__ unsigned part[1024];
+    unsigned t = linear();
+    part[t] = in[place()];
+    __syncthreads();
+    for (unsigned s = size() / 2; s > 0; s >>= 1) {
+        if (t < s)
+            part[t] = mix(part[t], part[t + s]);
+        __syncthreads();
+    }
+    out[place()] = t == 0 ? part[0] : t > 5 && t <= 9 ? part[t] : t;
+}
+
+KERNEL(loops_last_warp)
+{
+    __shared__ unsigned part[1024];
+    unsigned t = linear(), sum = in[place()], lanes = size() < 32 ? (1u << size()) - 1 : ~0u;
+    part[t] = sum;
+    __syncthreads();
+    if (t < 32) {
+        sum += part[(t + 32) % size()];
+        for (int step = 16; step > 0; step >>= 1)
+            sum += __shfl_xor_sync(lanes, sum, step) & 0xffff;
+    }
+    out[place()] = size() < 32 ? t : sum;
+}
+
+// tests of several kinds, what stands before them, and what is written on both sides
+KERNEL(block_tests)
+{
+    int i = place(), end = n / 4;
+    long long far = (long long)i * 8 - 1024;
+    out[i] = i;
+    if (i < 5 || i >= end || far == 4096 || threadIdx.x == 3)
+        return;
+    out[i] = mix(in[i], far < 2048 ? in[i + 1] : 7u);
+}
