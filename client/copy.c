@@ -16,6 +16,7 @@
 #include "client/owner.h"
 #include "client/pieces.h"
 #include "client/pinned.h"
+#include "client/progress.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
@@ -160,6 +161,8 @@ static CUresult copy_out_waiting(const struct copy *copy)
     rg_call_expect_bulk(NULL, 0, 0, 0);
     if (id)
         rg_landing_destroy(id);
+    if (status == CUDA_SUCCESS)
+        rg_progress_waited(copy->stream);
     return status;
 }
 

@@ -54,7 +54,7 @@ struct rg_event {
     unsigned flags;
     /* client/progress.h */
     _Atomic uintptr_t stream;          /* in which it was recorded last */
-    _Atomic uint64_t before, recorded; /* positions before and behind that record; 0: never recorded */
+    _Atomic uint64_t before, recorded; /* the position before that record, and its own; 0: never recorded */
     _Atomic uint64_t done;             /* the record up to this position has come */
     _Atomic uint64_t watch;
     _Atomic unsigned seen;

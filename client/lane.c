@@ -33,12 +33,16 @@ static void lane_end(void *pointer)
     struct rg_lane *lane = pointer;
     own = lane; /* the calls below find it; the thread is about to end */
     lane->n_contexts = 0;
-    rg_ahead_give_back_lane(lane->number);
+    const bool any =
+        atomic_load(&rg_sessions_ended) == CUDA_SUCCESS; /* not in a forked child, where locks may be held */
+    if (any)
+        rg_ahead_give_back_lane(lane->number);
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (lane->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
             end_at(lane, &rg_sessions[i]);
     own = NULL;
-    rg_progress_forget_stream(&lane->own);
+    if (any)
+        rg_progress_forget_stream(&lane->own);
     lane->own_context = 0;
     pthread_mutex_lock(&lock);
     memset(lane->at, 0, sizeof lane->at);

@@ -44,6 +44,13 @@ static uint64_t position(const struct rg_session *session)
     return atomic_load_explicit(&session->posted, memory_order_relaxed);
 }
 
+/* Of the record that this thread has appended last. */
+static uint64_t own_position(void)
+{
+    const struct rg_lane *lane = rg_lane_if_any();
+    return lane ? lane->position : 0;
+}
+
 static void raise_to(_Atomic uint64_t *done, uint64_t to)
 {
     uint64_t before = atomic_load_explicit(done, memory_order_relaxed);
@@ -284,11 +291,19 @@ CUresult rg_progress_wait_stream(CUstream stream)
         return rg_op_cuStreamSynchronize(stream);
     if (is_idle(context, &progress->done))
         return waited_not(context->session);
-    const uint64_t before = position(context->session);
     CUresult status = rg_op_cuStreamSynchronize(stream);
     if (status == CUDA_SUCCESS)
-        raise_to(&progress->done, before);
+        raise_to(&progress->done, own_position());
     return status;
+}
+
+void rg_progress_waited(CUstream stream)
+{
+    uint64_t handle;
+    const uint64_t own = own_position();
+    struct rg_stream_progress *progress = progress_of(rg_effective_stream(stream), 0, &handle);
+    if (progress && trusted(handle))
+        raise_to(&progress->done, own);
 }
 
 CUresult rg_progress_wait_context(CUcontext named)
@@ -296,10 +311,9 @@ CUresult rg_progress_wait_context(CUcontext named)
     struct rg_context *context = trusted(named ? (uint64_t)named : rg_context_current());
     if (context && is_idle(context, &context->done))
         return waited_not(context->session);
-    const uint64_t before = context ? position(context->session) : 0;
     CUresult status = named ? rg_op_cuCtxSynchronize_v2(named) : rg_op_cuCtxSynchronize();
     if (context && status == CUDA_SUCCESS)
-        raise_to(&context->done, before);
+        raise_to(&context->done, own_position());
     return status;
 }
 
@@ -345,17 +359,16 @@ CUresult rg_progress_record(CUevent handle, CUstream stream, unsigned flags, boo
     struct rg_event *event = event_of(handle);
     struct rg_context *context = trusted(event->context);
     stream = rg_effective_stream(stream);
-    const uint64_t before = context ? position(context->session) : 0;
     CUresult status = with_flags ? rg_op_cuEventRecordWithFlags(handle, stream, flags)
                                  : rg_op_cuEventRecord(handle, stream);
     if (!context || status != CUDA_SUCCESS) {
         rg_progress_unseen(handle);
         return status;
     }
-    const uint64_t after = position(context->session);
+    const uint64_t after = own_position();
     atomic_store_explicit(&event->recorded, NOT_YET, memory_order_relaxed);
     atomic_store_explicit(&event->stream, (uintptr_t)stream, memory_order_release);
-    atomic_store_explicit(&event->before, before, memory_order_release);
+    atomic_store_explicit(&event->before, after - 1, memory_order_release);
     atomic_store_explicit(&event->recorded, after, memory_order_release);
     if (!(event->flags & CU_EVENT_INTERPROCESS)) /* others record those too */
         atomic_store_explicit(&event->unseen, false, memory_order_relaxed);

@@ -42,13 +42,14 @@ static inline bool rg_progress_is_work(enum rg_op op)
     }
 }
 
-/** A record is appended; the lock of the command stream is held. */
-static inline void rg_progress_count(struct rg_session *session, enum rg_op op)
+/** A record is appended; the lock of the command stream is held. Its position. */
+static inline uint64_t rg_progress_count(struct rg_session *session, enum rg_op op)
 {
     const uint64_t position = atomic_load_explicit(&session->posted, memory_order_relaxed) + 1;
     atomic_store_explicit(&session->posted, position, memory_order_relaxed);
     if (rg_progress_is_work(op))
         atomic_store_explicit(&session->worked, position, memory_order_relaxed);
+    return position;
 }
 
 /** Records an event by `record` and notes where. `stream`: the one that is meant. */
@@ -64,6 +65,8 @@ CUresult rg_progress_wait_stream(CUstream stream);
 /** context 0: the current one. */
 CUresult rg_progress_wait_context(CUcontext context);
 
+/** This thread's last record was of a call that has waited for all that was in the stream, its own work included. */
+void rg_progress_waited(CUstream stream);
 /** A host function has shown the program how far the device is: what is not done is asked for again. */
 void rg_progress_shown(void);
 /** RG_NOTICE_DONE has come. False: it is malformed. */

@@ -18,6 +18,7 @@ from trial import Build, Failure, Server  # noqa: E402
 TABLE = {
     "cuCtxSynchronize": 1,               # waits for the device
     "cuMemcpyDtoH_v2": 1,                # waits for the data
+    "cuMemcpyDtoHAsync_v2": 1,           # to pageable memory: waits for the data
     "cuMemHostGetDevicePointer_v2": 1,   # memory that was allocated since is mapped on the server
     "cuMemFreeHost": 1,                  # waits for the device, which knows the memory
     "cuMemGetInfo_v2": 1,                # other sessions use the device too

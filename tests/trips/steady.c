@@ -130,6 +130,8 @@ static void copies(void)
     OK(cuMemsetD32Async(data, 0, 1024, stream));
     OK(cuMemcpyDtoHAsync(pinned, data, SIZE, stream));
     OK(cuMemcpyDtoH(host, data, 4096));
+    OK(cuMemcpyDtoHAsync(host, data, 4096, stream)); /* to pageable memory: waits */
+    OK(cuStreamSynchronize(stream));                 /* known by that */
 }
 
 /* Spins as programs do, though politely. */
