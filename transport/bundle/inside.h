@@ -24,11 +24,11 @@ struct lane {
     struct bundle *bundle;
     struct rg_conn *conn;
     /* sending; by whoever sends the lane's part of a job, one at a time */
-    double rate;                   /* bytes a second, smoothed; 0: not known; the lock */
+    double rate; /* bytes a second; 0: not known; the lock, and with it the next three */
+    double due;  /* seconds after the lane that is done first, as far as is known, that it will be done */
+    uint64_t sent, ns;             /* of the measurement under way: bytes, and how long sending them took */
     unsigned char *plain, *packed; /* RG_PIECE bytes each; NULL: not needed yet */
-    size_t sent; /* bytes of the job that it has sent last, and how long that took; the lock */
-    uint64_t sent_ns;
-    struct job *job; /* the lock: given to the lane's thread */
+    struct job *job;               /* the lock: given to the lane's thread */
     pthread_cond_t wake;
     pthread_t thread;
     bool thread_runs; /* by the sender alone */
@@ -70,6 +70,8 @@ struct bundle {
     uint64_t turn;              /* the number of the message whose pieces are sent next; the lock */
     enum rg_status send_failed; /* the lock */
     atomic_uint active;         /* lanes in use */
+    uint64_t measured,
+        measured_ns; /* bytes of all lanes in the measurement of their rates, and how long it took; the lock */
     struct growth growth;
     struct rg_press press;
     _Atomic uint64_t pressed_from, pressed_to; /* bytes */

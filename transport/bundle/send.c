@@ -14,13 +14,14 @@
 #include <stdlib.h>
 
 enum {
-    ROWS = 520,              /* iovecs of a piece: those of a message's bulk data */
-    WINDOW_BYTES = 24 << 20, /* over which a rate is measured */
+    MEASURED_BYTES = 2 << 20, /* a lane, over which rates of lanes are measured */
+    ROWS = 520,               /* iovecs of a piece: those of a message's bulk data */
+    WINDOW_BYTES = 24 << 20,  /* over which a rate is measured */
     WINDOW_NS = 5000000,
     SLOWEST = 16, /* a lane counts as at least this part of the fastest */
 };
 static const uint64_t first_pause = 1ull << 30, longest_pause = 1ull << 36;
-static const double worth_it = 1.15; /* so much faster one more lane must make it */
+static const double worth_it = 0.25; /* of the gain of lanes that each carry as much, one more lane must bring this */
 
 /* --- which lane carries what --- */
 
@@ -40,25 +41,29 @@ static uint64_t deal(struct bundle *b, uint64_t number, size_t size)
 {
     const unsigned n_lanes = atomic_load(&b->n_lanes), active = atomic_load(&b->active);
     const unsigned n = active < n_lanes ? active : n_lanes;
-    double load[RG_BUNDLE_LANES] = {0}, rate[RG_BUNDLE_LANES], fastest = 1;
+    double takes[RG_BUNDLE_LANES], fastest = 1, first = 1e9;
     uint64_t route = 0;
     for (unsigned i = 0; i < n; i++)
         if (b->lanes[i].rate > fastest)
             fastest = b->lanes[i].rate;
     for (unsigned i = 0; i < n; i++) {
-        struct lane *lane = &b->lanes[i];
-        rate[i] = lane->rate <= 0 ? fastest : lane->rate < fastest / SLOWEST ? fastest / SLOWEST : lane->rate;
-        lane->rate += lane->rate / 64; /* one that gets nothing is tried again in time */
+        const double rate = b->lanes[i].rate;
+        takes[i] = RG_PIECE / (rate <= 0 ? fastest : rate < fastest / SLOWEST ? fastest / SLOWEST : rate);
     }
     for (unsigned piece = 0; piece * (size_t)RG_PIECE < size; piece++) {
         unsigned best = (unsigned)(number % n);
-        for (unsigned step = 0; step < n; step++) {
-            const unsigned i = (unsigned)((number + step) % n);
-            if ((load[i] + RG_PIECE) / rate[i] < (load[best] + RG_PIECE) / rate[best])
+        for (unsigned i = 0; i < n; i++)
+            if (b->lanes[i].due + takes[i] < b->lanes[best].due + takes[best])
                 best = i;
-        }
-        load[best] += RG_PIECE;
+        b->lanes[best].due += takes[best];
         route |= (uint64_t)best << (4 * piece);
+    }
+    for (unsigned i = 0; i < n; i++)
+        first = b->lanes[i].due < first ? b->lanes[i].due : first;
+    for (unsigned i = 0; i < n; i++) { /* none is held back for long by what it once was */
+        b->lanes[i].due -= first;
+        if (b->lanes[i].due > SLOWEST * takes[i])
+            b->lanes[i].due = SLOWEST * takes[i];
     }
     return route;
 }
@@ -188,8 +193,8 @@ static void send_part(struct lane *lane, struct job *job)
         rg_bundle_break(b, lane, worst, "sending");
     const uint64_t ns = rg_now_ns() - since;
     pthread_mutex_lock(&b->lock);
-    lane->sent = bytes;
-    lane->sent_ns = ns;
+    lane->sent += bytes;
+    lane->ns += ns;
     if (job->status == RG_OK || (worst != RG_OK && worst != RG_ERR_FAULT))
         job->status = worst;
     lane->job = NULL;
@@ -244,20 +249,27 @@ static bool give(struct lane *lane, struct job *job)
 }
 
 /*
- * What the lanes can do, from what they did in `ns`. A lane that was done early counts as twice as fast at most: what a
- * buffer takes at once says little about the link. The lock is held.
+ * What the lanes can do, from what they did with this job in `ns` and with those before. A lane that was done early counts
+ * as twice as fast at most: what a buffer takes at once says little about the link. The lock is held.
  */
-static void rate_lanes(struct bundle *b, uint64_t ns)
+static void rate_lanes(struct bundle *b, size_t size, uint64_t ns)
 {
-    for (unsigned i = 0; i < RG_BUNDLE_LANES; i++) {
+    const unsigned n = atomic_load(&b->n_lanes);
+    b->measured += size;
+    b->measured_ns += ns;
+    if (b->measured < n * (uint64_t)MEASURED_BYTES)
+        return;
+    for (unsigned i = 0; i < n; i++) {
         struct lane *lane = &b->lanes[i];
-        if (!lane->sent)
-            continue;
-        const uint64_t took = lane->sent_ns > ns / 2 ? lane->sent_ns : ns / 2;
+        const uint64_t took = lane->ns > b->measured_ns / 2 ? lane->ns : b->measured_ns / 2;
         const double rate = (double)lane->sent * 1e9 / (double)(took ? took : 1);
-        lane->rate = lane->rate > 0 ? lane->rate + (rate - lane->rate) / 4 : rate;
-        lane->sent = 0;
+        if (!lane->sent)
+            lane->rate += lane->rate / 4; /* it is tried again in time */
+        else
+            lane->rate = lane->rate > 0 ? (lane->rate + rate) / 2 : rate;
+        lane->sent = lane->ns = 0;
     }
+    b->measured = b->measured_ns = 0;
 }
 
 /* Sends all pieces; the turn is this message's. */
@@ -279,7 +291,7 @@ static enum rg_status send_pieces(struct bundle *b, struct job *job)
     pthread_mutex_lock(&b->lock);
     while (job->lanes_left)
         pthread_cond_wait(&b->changed, &b->lock);
-    rate_lanes(b, rg_now_ns() - since);
+    rate_lanes(b, job->size, rg_now_ns() - since);
     const enum rg_status status = job->status;
     pthread_mutex_unlock(&b->lock);
     return status;
@@ -307,7 +319,7 @@ static void grow(struct bundle *b, size_t size, uint64_t ns)
         g->trying = false;
         rg_debug("%s: %u connections for bulk data: %.0f MB/s, with one less %.0f MB/s", b->head.peer, active,
                  rate / 1e6, g->before / 1e6);
-        if (rate > g->before * worth_it) {
+        if (rate > g->before * (1 + worth_it / (active - 1))) {
             g->rest = g->pause = 0;
         } else {
             atomic_store(&b->active, active - 1);
