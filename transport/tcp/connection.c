@@ -25,6 +25,7 @@
  */
 #include "transport/tcp/frame.h"
 #include "transport/tcp/socket.h"
+#include "transport/tcp/zerocopy.h"
 
 #include "common/clock.h"
 #include "common/copy.h"
@@ -58,7 +59,8 @@ struct tcp_conn {
     bool is_tcp;
     atomic_bool interrupted;
 
-    enum rg_status send_failed; /* sender */
+    enum rg_status send_failed; /* sender, with the next */
+    struct rg_zerocopy zerocopy;
     _Atomic uint64_t bulk_sent; /* bytes, all of them from where they lay */
     _Atomic uint64_t bulk_received, bulk_copied; /* straight into their place; from what had been read ahead */
 
@@ -190,6 +192,25 @@ static enum rg_status wait_writable(struct tcp_conn *c)
     return RG_OK;
 }
 
+/* Whether what is still to be sent of the message is bulk data, and enough of it. */
+static bool worth_zerocopy(const struct cursor *cur)
+{
+    return cur->message->bulk_size >= RG_ZEROCOPY_LEAST && !cur->zeros;
+}
+
+/* Waits until the kernel needs the memory no more. */
+static enum rg_status wait_for_kernel(struct tcp_conn *c)
+{
+    enum { LOOK_MS = 100 };
+    while (!rg_zerocopy_done(&c->zerocopy, c->fd, LOOK_MS)) {
+        if (is_interrupted(c))
+            return RG_ERR_CLOSED;
+        if (!is_ours(c) || !rg_tcp_peer_alive(c->fd))
+            return lost(c, ETIMEDOUT, "send");
+    }
+    return RG_OK;
+}
+
 static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fault)
 {
     while (cur->part < n_parts(cur)) {
@@ -199,9 +220,15 @@ static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fau
         bool more = cur->zeros || cur->part + n < n_parts(cur);
         if (!is_ours(c))
             return RG_ERR_LOST;
-        ssize_t sent = sendmsg(c->fd, &mh, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+        const int without_copy = c->zerocopy.on && worth_zerocopy(cur) ? MSG_ZEROCOPY : 0;
+        ssize_t sent = sendmsg(c->fd, &mh, MSG_NOSIGNAL | (more ? MSG_MORE : 0) | without_copy);
         if (sent >= 0) {
+            c->zerocopy.sent += without_copy != 0;
             advance(cur, (size_t)sent);
+            continue;
+        }
+        if (errno == ENOBUFS && without_copy) { /* more memory would be locked than may be */
+            c->zerocopy.on = false;
             continue;
         }
         enum rg_status status = RG_OK;
@@ -240,6 +267,8 @@ static enum rg_status tcp_send(struct rg_conn *conn, const struct rg_outgoing *m
     struct cursor cur = {.message = message, .frame = rg_frame_encode(message->msg_size, message->bulk_size)};
     bool fault = false;
     enum rg_status status = send_all(c, &cur, &fault);
+    if (status == RG_OK && c->zerocopy.sent != c->zerocopy.done)
+        status = wait_for_kernel(c);
     if (status != RG_OK) {
         c->send_failed = status;
         if (is_ours(c))
@@ -518,8 +547,10 @@ enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *opt
     c->fd = fd;
     rg_wait_init(&c->wait, options->wait);
     c->is_tcp = rg_tcp_tune(fd);
-    if (options->bulk && c->is_tcp)
+    if (options->bulk && c->is_tcp) {
         rg_tcp_tune_bulk(fd);
+        rg_zerocopy_start(&c->zerocopy, fd);
+    }
     c->head.caps = RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_FD;
     strcpy(c->head.transport, c->is_tcp ? "tcp" : "unix");
     rg_tcp_peer_name(fd, c->head.peer, sizeof c->head.peer);
