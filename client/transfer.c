@@ -66,11 +66,6 @@ static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
 
 static struct pull_part *pull_first, **pull_last = &pull_first;
 
-static size_t area_size(const struct rg_host_area *area)
-{
-    return area->width * area->height;
-}
-
 static uint64_t add(struct transfer *transfer)
 {
     pthread_mutex_lock(&lock);
@@ -81,9 +76,9 @@ static uint64_t add(struct transfer *transfer)
         n_host_writers++;
     pthread_mutex_unlock(&lock);
     if (transfer->kind == PULL)
-        rg_profile_bytes(area_size(&transfer->area), 0);
+        rg_profile_bytes(rg_area_size(&transfer->area), 0);
     else if (transfer->kind != LANDING) /* its data may come with the reply instead */
-        rg_profile_bytes(0, area_size(&transfer->area));
+        rg_profile_bytes(0, rg_area_size(&transfer->area));
     if (transfer->kind != LANDING)
         rg_receiver_expect_notices(transfer->session, 1);
     return transfer->id;
@@ -273,21 +268,10 @@ void rg_transfers_drop(struct rg_session *session)
     }
 }
 
-/* Bytes from the beginning to the end of the last row. */
-static uint64_t area_extent(const struct rg_host_area *area)
-{
-    if (!area_size(area))
-        return 0;
-    const size_t last = area->height - 1;
-    return (area->rows ? last / area->rows * area->slice + last % area->rows * area->pitch
-                       : last * area->pitch) +
-           area->width;
-}
-
 static bool meets(const struct rg_host_area *area, uint64_t start, uint64_t size)
 {
     const uint64_t first = (uint64_t)(uintptr_t)area->memory;
-    return first < start + size && start < first + area_extent(area);
+    return first < start + size && start < first + rg_area_extent(area);
 }
 
 bool rg_transfers_meet(uint64_t start, uint64_t size)
@@ -302,92 +286,6 @@ bool rg_transfers_meet(uint64_t start, uint64_t size)
         found = meets(&part->area, start, size);
     pthread_mutex_unlock(&lock);
     return found;
-}
-
-/* --- areas --------------------------------------------------------------------------------------------- */
-
-int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max,
-                  size_t *covered)
-{
-    const bool gapless =
-        area->pitch == area->width && (!area->rows || area->slice == area->rows * area->pitch);
-    *covered = 0;
-    if (area->height == 1 || gapless) {
-        out[0] = (struct iovec){area->memory + offset, size};
-        *covered = size;
-        return 1;
-    }
-    int n = 0;
-    while (size && n < max) {
-        size_t row = offset / area->width, column = offset % area->width;
-        size_t part = area->width - column < size ? area->width - column : size;
-        size_t start =
-            area->rows ? row / area->rows * area->slice + row % area->rows * area->pitch : row * area->pitch;
-        out[n++] = (struct iovec){area->memory + start + column, part};
-        offset += part;
-        size -= part;
-        *covered += part;
-    }
-    return n;
-}
-
-bool rg_area_shared(const struct rg_host_area *area)
-{
-    return rg_unified_meets((uint64_t)(uintptr_t)area->memory, area_extent(area));
-}
-
-bool rg_area_prepare(const struct rg_host_area *area, struct rg_host_area *packed)
-{
-    *packed = (struct rg_host_area){.memory = malloc(area_size(area)),
-                                    .pitch = area->width,
-                                    .width = area->width,
-                                    .height = area->height};
-    return packed->memory != NULL;
-}
-
-/* Copies all of an area to or from packed memory. */
-static void copy_area(const struct rg_host_area *area, unsigned char *packed, bool out)
-{
-    const size_t size = area_size(area);
-    for (size_t at = 0, covered; at < size; at += covered) {
-        struct iovec row;
-        rg_area_iovec(area, at, size - at, &row, 1, &covered);
-        memcpy(out ? row.iov_base : packed + at, out ? packed + at : row.iov_base, covered);
-    }
-}
-
-bool rg_area_gather(const struct rg_host_area *area, struct rg_host_area *packed)
-{
-    if (!rg_area_prepare(area, packed))
-        return false;
-    copy_area(area, packed->memory, false);
-    return true;
-}
-
-void rg_area_scatter(const struct rg_host_area *area, struct rg_host_area *packed, bool good)
-{
-    if (good)
-        copy_area(area, packed->memory, true);
-    free(packed->memory);
-}
-
-enum rg_status rg_area_receive(const struct rg_host_area *area, size_t offset, size_t size,
-                               struct rg_conn *conn)
-{
-    enum rg_status worst = RG_OK;
-    while (size) {
-        struct iovec part;
-        size_t covered;
-        rg_area_iovec(area, offset, size, &part, 1, &covered);
-        enum rg_status status = rg_conn_recv_bulk(conn, part.iov_base, covered);
-        if (status != RG_OK && status != RG_ERR_FAULT)
-            return status;
-        if (status != RG_OK)
-            worst = status;
-        offset += covered;
-        size -= covered;
-    }
-    return worst;
 }
 
 /* --- host calls ---------------------------------------------------------------------------------------- */
@@ -477,13 +375,13 @@ static enum rg_status landing_part(struct rg_session *session, const struct rg_n
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(session, notice->id);
     bool good = transfer && transfer->kind <= STAGED_LANDING && size == bulk_size &&
-                offset <= area_size(&transfer->area) && size <= area_size(&transfer->area) - offset &&
+                offset <= rg_area_size(&transfer->area) && size <= rg_area_size(&transfer->area) - offset &&
                 (transfer->area.memory || !size);
     struct rg_host_area area = good ? transfer->area : (struct rg_host_area){0};
     enum transfer_kind kind = good ? transfer->kind : LANDING;
     if (good)
         transfer->received += size;
-    const bool complete = good && transfer->received == area_size(&transfer->area);
+    const bool complete = good && transfer->received == rg_area_size(&transfer->area);
     void (*landed)(void *, bool) = good ? transfer->landed : NULL;
     void *user = good ? transfer->user : NULL;
     pthread_mutex_unlock(&lock);
@@ -518,7 +416,7 @@ static enum rg_status pull_due(struct rg_session *session, const struct rg_notic
     struct pull_part *part = calloc(1, sizeof *part);
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(session, notice->id);
-    const uint64_t total = transfer ? area_size(&transfer->area) : 0;
+    const uint64_t total = transfer ? rg_area_size(&transfer->area) : 0;
     bool good = part && transfer && transfer->kind == PULL && notice->arg[1] <= RG_BULK_MAX &&
                 notice->arg[0] <= total && notice->arg[1] <= total - notice->arg[0];
     if (!good) {
@@ -686,7 +584,7 @@ static enum rg_status question_answered(struct rg_session *session, const struct
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(session, notice->id);
     const bool good = transfer && transfer->kind == QUESTION && notice->arg[1] == bulk_size &&
-                      (bulk_size == 0 || bulk_size == area_size(&transfer->area));
+                      (bulk_size == 0 || bulk_size == rg_area_size(&transfer->area));
     if (good)
         take(notice->id);
     pthread_mutex_unlock(&lock);

@@ -10,6 +10,7 @@
 #ifndef RG_CLIENT_TRANSFER_H
 #define RG_CLIENT_TRANSFER_H
 
+#include "client/area.h"
 #include "proto/wire.h"
 #include "transport/transport.h"
 
@@ -17,16 +18,6 @@
 #include <stdbool.h>
 
 struct rg_session;
-
-/**
- * Host memory of a transfer: `height` rows of `width` bytes, `pitch` apart; travels packed. `rows`, if not 0: so many
- * rows make a slice, and slices are `slice` bytes apart.
- */
-struct rg_host_area {
-    unsigned char *memory;
-    size_t pitch, width, height;
-    size_t rows, slice;
-};
 
 /** Registers where a transfer lands; returns its id (0: no memory). `late`: no call waits for it. */
 uint64_t rg_landing_create(struct rg_session *session, const struct rg_host_area *area, bool late);
@@ -100,19 +91,5 @@ enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_no
                                   size_t bulk_size);
 /** Sends one piece of a queued part of a pull; false if there is none. The sender thread calls it. */
 bool rg_pull_send_next(struct rg_session *session);
-
-/** iovecs of packed bytes [offset, offset+size) of an area, at most `max`; returns how many, *covered the bytes. */
-int rg_area_iovec(const struct rg_host_area *area, size_t offset, size_t size, struct iovec *out, int max,
-                  size_t *covered);
-/** Whether a page of the area is shared (client/unified.h): then a thread that holds a lock must not touch it. */
-bool rg_area_shared(const struct rg_host_area *area);
-/** Copies an area into memory of its own, which `*packed` describes and the caller frees. False: no memory. */
-bool rg_area_gather(const struct rg_host_area *area, struct rg_host_area *packed);
-/** Memory for an area, to be received into and then copied back by rg_area_scatter, which frees it. */
-bool rg_area_prepare(const struct rg_host_area *area, struct rg_host_area *packed);
-void rg_area_scatter(const struct rg_host_area *area, struct rg_host_area *packed, bool good);
-/** Receives `size` bulk bytes into packed position `offset` of the area. */
-enum rg_status rg_area_receive(const struct rg_host_area *area, size_t offset, size_t size,
-                               struct rg_conn *conn);
 
 #endif
