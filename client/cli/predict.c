@@ -152,13 +152,14 @@ static size_t make_variants(const struct prediction *p, struct variant **out)
     if (!variants)
         return 0;
     snprintf(variants[n++].name, sizeof variants->name, "as recorded");
+    const uint64_t simulated = rg_simulated_optimisations(&p->model);
     for (size_t i = 0; i < names->n; i++)
-        if (p->trace.optimisations_on >> i & 1) {
+        if (simulated >> i & 1) {
             snprintf(variants[n].name, sizeof variants->name, "without %.60s", names->names[i]);
             variants[n++].off = 1ull << i;
         }
     snprintf(variants[n].name, sizeof variants->name, "without any");
-    variants[n++].off = p->trace.optimisations_on;
+    variants[n++].off = simulated;
     for (size_t i = 0; i < n; i++)
         if (!simulate(p, &p->wire, variants[i].off, &variants[i].outcome)) {
             free(variants);

@@ -150,6 +150,7 @@ static bool make_step(struct making *making, const struct rg_trace_item *item, u
     if (item->kind == RG_TRACE_SAVED) {
         step->kind = RG_STEP_SAVED;
         step->record = item->code;
+        model->saved |= 1ull << item->code;
         return true;
     }
     if (item->kind == RG_TRACE_CALL && *last != NO_RECORD) /* data that came beside the reply */

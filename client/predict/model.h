@@ -76,6 +76,7 @@ struct rg_model {
     uint32_t *joins; /* lists of threads, each ended by UINT32_MAX; the first word is not used */
     size_t n_joins;
     struct rg_device_names names;
+    uint64_t saved;      /* bits of the optimisations that saved round trips */
     uint64_t up, down;   /* ns: usual ways of small messages */
     uint64_t wake;       /* ns: how long a record waits for the thread that sends, when it sleeps */
     uint64_t round_trip; /* ns: the quickest one over the recorded link */

@@ -28,7 +28,7 @@ struct event {
     enum event_kind kind;
     uint32_t thread; /* BACK: who waits for it; UINT32_MAX: nobody */
     uint32_t record;
-    bool promised;
+    bool promised, late;
     uint64_t ready; /* BACK: when the server has given all of it to the network */
     uint64_t bytes, down;
 };
@@ -71,7 +71,8 @@ struct simulation {
     bool sender_due;
     struct answer *answers; /* by record */
     uint64_t next_direct;   /* when a thread may send for itself again */
-    uint64_t sender_free, up_free, down_free, dispatcher_free;
+    uint64_t late_until;    /* when the last late data has left the server */
+    uint64_t sender_free, calls_free, up_free, down_free, dispatcher_free;
     struct rg_device device;
     struct rg_outcome *out;
     bool failed;
@@ -161,8 +162,13 @@ static void work(struct simulation *s, const struct rg_record_model *record, uin
     const uint64_t start = rg_device_start(&s->device, record->use.stream, begin);
     uint64_t end = start + work_time(s, record);
     if (record->flags & RG_RECORD_LATE_OUT) {
-        push(s, (struct event){
-                    .time = start, .kind = BACK, .thread = UINT32_MAX, .ready = end, .bytes = record->out});
+        push(s, (struct event){.time = start,
+                               .kind = BACK,
+                               .thread = UINT32_MAX,
+                               .ready = end,
+                               .late = true,
+                               .record = UINT32_MAX,
+                               .bytes = record->out});
         end = later(end, start + gap(cost(s, LATE_ROOM), cost(s, record->out)));
     }
     rg_device_end(&s->device, record->use.stream, end);
@@ -245,13 +251,14 @@ static uint64_t flush(struct simulation *s, uint64_t now)
     const uint64_t bulk = asks ? 0 : s->model->records[last->record].bulk;
     const uint64_t up =
         asks || last->thread == UINT32_MAX ? s->model->up : s->model->records[last->record].up;
-    const uint64_t bytes = FRAME + s->batch_bytes + bulk;
-    const uint64_t start = later(later(now, s->sender_free), s->up_free);
-    const uint64_t left = start + cost(s, bytes), arrived = left + s->wire->oneway_ns;
-    const uint64_t head =
-        (s->wire->whole ? arrived : start + cost(s, FRAME + s->batch_bytes) + s->wire->oneway_ns) + up;
-    s->up_free = left;
-    s->sender_free = later(start + SEND_NS, gap(cost(s, s->wire->buffer), left));
+    const uint64_t bytes = FRAME + s->batch_bytes + bulk, message = cost(s, FRAME + s->batch_bytes);
+    const uint64_t sent = later(later(now, s->sender_free), s->calls_free);
+    /* bulk data waits for what is on the wire; calls go between it */
+    s->up_free = later(s->up_free, sent) + cost(s, bytes);
+    s->calls_free = sent + message;
+    const uint64_t left = bulk ? s->up_free : s->calls_free, arrived = left + s->wire->oneway_ns;
+    const uint64_t head = (s->wire->whole ? arrived : s->calls_free + s->wire->oneway_ns) + up;
+    s->sender_free = later(sent + SEND_NS, gap(cost(s, s->wire->buffer), left));
     s->out->messages++;
     s->out->sent += bytes;
     for (size_t i = 0; i < s->n_batched; i++)
@@ -281,10 +288,15 @@ static void put(struct simulation *s, uint32_t record, uint32_t thread)
 /* Something comes back. */
 static void come_back(struct simulation *s, const struct event *event)
 {
-    const uint64_t start = later(event->time, s->down_free);
-    s->down_free = start + cost(s, event->bytes);
+    s->down_free = later(event->time, s->down_free) + cost(s, event->bytes);
     s->out->received += event->bytes;
-    const uint64_t there = later(event->ready, s->down_free) + s->wire->oneway_ns + event->down;
+    /* small results go between data */
+    uint64_t left = event->bytes > LITTLE ? s->down_free : event->time + cost(s, event->bytes);
+    if (event->late)
+        s->late_until = later(s->late_until, later(event->ready, left));
+    else if (event->record != UINT32_MAX && s->model->records[event->record].flags & RG_RECORD_WAITS)
+        left = later(left, s->late_until); /* whoever has waited for the device has its data */
+    const uint64_t there = later(event->ready, left) + s->wire->oneway_ns + event->down;
     uint32_t thread = event->thread;
     if (thread == UINT32_MAX && event->promised) {
         struct answer *answer = &s->answers[event->record];
@@ -528,6 +540,18 @@ static bool is_on(const struct rg_trace *trace, const char *name, uint64_t off)
         if (strcmp(trace->optimisations.names[i], name) == 0)
             return trace->optimisations_on >> i & ~(off >> i) & 1;
     return false;
+}
+
+uint64_t rg_simulated_optimisations(const struct rg_model *model)
+{
+    static const char *const ways[] = {"async", "batch", "direct", "late", "push"};
+    const struct rg_trace *trace = model->trace;
+    uint64_t known = model->saved;
+    for (size_t i = 0; i < trace->optimisations.n; i++)
+        for (size_t j = 0; j < sizeof ways / sizeof *ways; j++)
+            if (strcmp(trace->optimisations.names[i], ways[j]) == 0)
+                known |= 1ull << i;
+    return known & trace->optimisations_on;
 }
 
 static void run(struct simulation *s)

@@ -23,6 +23,8 @@ struct rg_outcome {
     uint64_t sent, received;
 };
 
+/** Bits of the trace's optimisations whose worth the simulation can tell, of those that were on. */
+uint64_t rg_simulated_optimisations(const struct rg_model *model);
 /** `off`: bits of the trace's optimisations that are switched off. RG_ERR_NO_MEMORY. */
 RG_MUST_CHECK enum rg_status rg_simulate(const struct rg_model *model, const struct rg_wire *wire,
                                          uint64_t off, struct rg_outcome *out);
