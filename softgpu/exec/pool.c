@@ -31,6 +31,7 @@
 #define EXTRA_SLOT_WAIT_NS 2000000 /* how long a caller waits before it makes an extra slot */
 #define EXTRA_SLOTS_MAX    256u
 #define SHARES_PER_CORE    8u
+#define SHARES_WITH_TURNS  2u
 #define SPIN_ROUNDS        200u /* looks at the last helpers before the caller sleeps */
 #define PARAMS_ON_STACK    4096u
 
@@ -275,8 +276,8 @@ static void plan(const struct sg_launch *launch, struct sg_grid *grid)
 {
     unsigned cores = sg_exec_cores();
     grid->shares = cores * SHARES_PER_CORE;
-    if (launch->form == SG_CODE_LOOPS && sg_lanes_beside(grid) > 1)
-        grid->shares = cores; /* blocks that go side by side should be many */
+    if (launch->form == SG_CODE_LOOPS && ((const struct sg_loop_code *)launch->code)->takes_turns)
+        grid->shares = cores * SHARES_WITH_TURNS; /* blocks that take turns side by side should be many */
     grid->resident = 1;
     grid->resident_max = SG_RESIDENT_MAX;
     if (launch->form == SG_CODE_THREAD && launch->cooperative) {
