@@ -6,6 +6,7 @@
  */
 #include "softgpu/compiler/codegen_frame.h"
 
+#define BARRIERS               16u /* of a block */
 #define INTERLEAVED_POINTS_MAX 12u
 #define VECTOR_POINTS_MAX      96u                   /* kernels with more points would take long to compile */
 #define LOOPS_EACH             (2 + SG_PIECES_LOOPS) /* metadata of a region's loops: any, even, pieces */
@@ -39,7 +40,7 @@ static const char piece_lead_region[] = /* point, even */
     " i32 %start, i1 #1, ptr %firsts, ptr %exits)\n";
 
 static const char region_head[] = /* number, offsets */
-    "define internal i32 @sg.region.#0(ptr noalias %lanes, ptr noalias readonly %params, i32 %first, i32 %end) #0 {\n"
+    "define internal i32 @sg.region.#0(ptr noalias %lanes, ptr noalias readonly %params, i32 %first, i32 %end) noinline #0 {\n"
     "entry:\n"
     "  %lanes.block = getelementptr i8, ptr %lanes, i64 #1\n"
     "  %block = load ptr, ptr %lanes.block, align 8, !invariant.load !3, !nonnull !3, !dereferenceable !6, !align !7\n"
@@ -125,6 +126,19 @@ static const char region_end[] =
     "  br i1 %again, label %row, label %end.of.threads\n"
     "end.of.threads:\n"
     "  %came.to = load i32, ptr %came, align 4\n";
+
+static const char region_on[] = /* the next region; where the number of the block's threads is */
+    "  %from.first.on = icmp eq i32 %first, 0\n"
+    "  %threads.p = getelementptr i8, ptr %block, i64 #1\n"
+    "  %threads = load i32, ptr %threads.p, align 4, !invariant.load !3\n"
+    "  %to.last.on = icmp eq i32 %end, %threads\n"
+    "  %go.on = and i1 %from.first.on, %to.last.on\n"
+    "  br i1 %go.on, label %on, label %ended\n"
+    "on:\n"
+    "  %on.to = call i32 @sg.region.#0(ptr %lanes, ptr %params, i32 %first, i32 %end)\n"
+    "  br label %ended\n"
+    "ended:\n"
+    "  %result = phi i32 [ %came.to, %end.of.threads ], [ %on.to, %on ]\n";
 
 /* Is each register of a list even along [start, start + count)? */
 static const char even_head[] =
@@ -226,6 +240,27 @@ static void put_loops(FILE *file, const struct sg_regions *regions)
     }
 }
 
+/*
+ * Does a region lead to a barrier of the whole block, and nowhere else? Then a block that comes there as a whole goes on at
+ * once. Not back to where it was: the engine has to have a look from time to time. And not from the block's start, which
+ * neighbouring blocks have one after the other (exec/lanes.c).
+ */
+static bool goes_on(const struct sg_codegen *gen, uint32_t point)
+{
+    const struct sg_function *kernel = gen->reach->functions[0];
+    uint32_t next = gen->regions.next[point];
+    if (point == 0 || next <= point || next == SG_POINT_END)
+        return false;
+    for (uint32_t i = 0; i < kernel->n_insns; i++) {
+        const struct sg_insn *insn = &kernel->insns[i];
+        if (gen->regions.points[i] == next)
+            return insn->form->op == SG_OP_BAR && SG_MOD(insn, SG_GROUP_BAR) == SG_BAR_SYNC &&
+                   insn->n_operands == 1 && insn->operands[0].kind == SG_OPERAND_INTEGER &&
+                   insn->operands[0].value < BARRIERS && insn->guard == 0;
+    }
+    return false;
+}
+
 void sg_frame_put_regions(FILE *file, struct sg_codegen *gen)
 {
     sg_frame_put(file, regions_head, NULL, NULL);
@@ -270,7 +305,10 @@ void sg_frame_put_regions(FILE *file, struct sg_codegen *gen)
         else if (checked)
             sg_frame_put_turn(file, "even", region_call, NUMBERS(point, 1, 0), store, loop + 1);
         sg_frame_put(file, region_end, NULL, NULL);
-        sg_frame_put_finish(file, "i32 %came.to");
+        bool on = goes_on(gen, point);
+        if (on)
+            sg_frame_put(file, region_on, NULL, NUMBERS(next, offsetof(struct sg_block, n_threads)));
+        sg_frame_put_finish(file, on ? "i32 %result" : "i32 %came.to");
     }
     put_loops(file, &gen->regions);
 }
