@@ -225,7 +225,7 @@ static bool put_even(FILE *file, struct sg_codegen *gen, uint32_t point)
 }
 
 /* The metadata of the regions' loops: any, even. Compiling takes the longer the more of them are vectorised. */
-static void put_loops(FILE *file, const struct sg_regions *regions)
+static void put_loops(FILE *file, const struct sg_regions *regions, const struct sg_leads *leads)
 {
     const char *few = regions->n_points > INTERLEAVED_POINTS_MAX ? ", !9, !10" : "";
     for (uint32_t point = 0; point <= regions->n_points; point++) {
@@ -235,8 +235,14 @@ static void put_loops(FILE *file, const struct sg_regions *regions)
         uint32_t any = SG_FRAME_FIRST_LOOP + LOOPS_EACH * point;
         bool many = regions->n_points > VECTOR_POINTS_MAX;
         fprintf(file, "!%u = distinct !{!%u, !2%s}\n", any, any, many || checked ? ", !8, !10" : few);
-        for (uint32_t i = 1; i < LOOPS_EACH; i++) /* where registers are even, and leaves */
-            fprintf(file, "!%u = distinct !{!%u, !2%s}\n", any + i, any + i, many ? ", !8, !10" : few);
+        for (uint32_t i = 1; i < LOOPS_EACH; i++) { /* where registers are even, and leaves */
+            bool rare =
+                i >= 2 && i < 2 + SG_LEAVES_MAX && leads[point].leaves[i - 2].keeps; /* it has a twin */
+            fprintf(file, "!%u = distinct !{!%u, !2%s}\n", any + i, any + i,
+                    many   ? ", !8, !10"
+                    : rare ? ", !9, !10"
+                           : few);
+        }
     }
 }
 
@@ -310,5 +316,5 @@ void sg_frame_put_regions(FILE *file, struct sg_codegen *gen)
             sg_frame_put(file, region_on, NULL, NUMBERS(next, offsetof(struct sg_block, n_threads)));
         sg_frame_put_finish(file, on ? "i32 %result" : "i32 %came.to");
     }
-    put_loops(file, &gen->regions);
+    put_loops(file, &gen->regions, gen->leads);
 }
