@@ -1,12 +1,14 @@
 /* bundle.c - the connections of a bundle: adding, opening, ending. See bundle.h. */
 #include "transport/bundle/bundle.h"
 
+#include "common/clock.h"
 #include "common/thread.h"
 #include "transport/bundle/inside.h"
 
 #include <stdlib.h>
 
 enum {
+    LANE_MS = 30000,            /* how long a lane that a message names may take to come */
     UNLANED_MAX = 1 << 20,      /* bulk bytes over the first connection before one more is opened */
     FIRST_TRY_BYTES = 64 << 20, /* before a second lane is tried */
 };
@@ -87,9 +89,12 @@ struct lane *rg_bundle_lane(struct bundle *b, unsigned index)
 {
     if (index < atomic_load_explicit(&b->n_lanes, memory_order_acquire))
         return &b->lanes[index];
+    const uint64_t until = rg_now_ns() + LANE_MS * 1000000ull;
+    const struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    int error = 0;
     pthread_mutex_lock(&b->lock);
-    while (index >= atomic_load(&b->n_lanes) && !b->interrupted && !b->gave_up)
-        pthread_cond_wait(&b->changed, &b->lock);
+    while (index >= atomic_load(&b->n_lanes) && !b->interrupted && !b->gave_up && error == 0)
+        error = pthread_cond_timedwait(&b->changed, &b->lock, &time);
     const bool there = index < atomic_load(&b->n_lanes);
     pthread_mutex_unlock(&b->lock);
     return there ? &b->lanes[index] : NULL;
@@ -256,7 +261,11 @@ enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct rg_bundle_opti
     if (b->options.lanes > RG_BUNDLE_LANES)
         b->options.lanes = RG_BUNDLE_LANES;
     pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->changed, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
     for (unsigned i = 0; i < RG_BUNDLE_LANES; i++) {
         b->lanes[i].bundle = b;
         pthread_cond_init(&b->lanes[i].wake, NULL);

@@ -86,7 +86,7 @@ struct bundle {
 
 /* bundle.c: more bulk data goes over the first connection, or the peer wants lanes: opens some if this side does that. */
 void rg_bundle_want(struct bundle *b, unsigned lanes, uint64_t unlaned);
-/* The lane when it has been added; NULL: the bundle ends before. */
+/* The lane when it has been added; NULL: the bundle ends before, or it does not come. */
 struct lane *rg_bundle_lane(struct bundle *b, unsigned index);
 /* Ends everything: a lane has failed. */
 void rg_bundle_break(struct bundle *b, const struct lane *lane, enum rg_status status, const char *doing);

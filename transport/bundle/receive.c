@@ -139,8 +139,10 @@ enum rg_status rg_bundle_recv_bulk(struct rg_conn *conn, void *buffer, size_t si
         const size_t offset = b->taken % RG_PIECE, left = piece_size(b, index) - offset;
         const size_t part = left < size ? left : size;
         struct lane *lane = rg_bundle_lane(b, (unsigned)(b->route >> (4 * index)) & 15);
-        if (!lane)
-            return b->recv_failed = RG_ERR_CLOSED;
+        if (!lane) {
+            rg_info("%s: a connection that is to carry bulk data does not come", b->head.peer);
+            return fail(b, NULL, RG_ERR_CLOSED);
+        }
         enum rg_status status = offset == 0 ? begin_piece(b, lane, index) : RG_OK;
         if (status != RG_OK)
             return status;

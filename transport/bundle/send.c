@@ -21,7 +21,8 @@ enum {
     SLOWEST = 16, /* a lane counts as at least this part of the fastest */
 };
 static const uint64_t first_pause = 1ull << 30, longest_pause = 1ull << 36;
-static const double worth_it = 0.25; /* of the gain of lanes that each carry as much, one more lane must bring this */
+static const double worth_it =
+    0.25; /* of the gain of lanes that each carry as much, one more lane must bring this */
 
 /* --- which lane carries what --- */
 
