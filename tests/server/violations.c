@@ -234,6 +234,77 @@ static void test_parameters(void)
     expect_violation(c, "answer");
 }
 
+static void name_image(struct client *c, uint64_t id, uint64_t size, uint64_t transfer)
+{
+    static const unsigned char digest[32] = {1, 2, 3};
+    put(c, RG_OP_rgImageNamed, 0, 0, "888b", id, size, transfer, digest, sizeof digest);
+}
+
+/* Images by a digest, which are asked for as pulls are. */
+static void test_named_images(void)
+{
+    struct client *c = begin();
+    name_image(c, 1, RG_IMAGE_MAX + 1, 5);
+    send_batch(c);
+    expect_violation(c, "image");
+
+    c = begin();
+    name_image(c, 1, 9, 5);
+    name_image(c, 1, 9, 6);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    expect_violation(c, "there already");
+
+    c = begin(); /* data beside what is asked for */
+    name_image(c, 1, 9, 5);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    put(c, RG_OP_rgImageData, 0, 0, "8888", (uint64_t)1, (uint64_t)9, (uint64_t)0, (uint64_t)3);
+    send_bulk(c, "abc", 3);
+    expect_violation(c, "image");
+
+    c = begin(); /* more than was asked for, out of order, and nothing at all */
+    name_image(c, 1, 9, 5);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    send_answer(c, RG_ANSWER_DATA, 5, 0, "0123456789", 10);
+    expect_violation(c, "answer");
+    c = begin();
+    name_image(c, 1, 9, 5);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    send_answer(c, RG_ANSWER_DATA, 5, 3, "012", 3);
+    expect_violation(c, "answer");
+    c = begin();
+    name_image(c, 1, 9, 5);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    send_answer(c, RG_ANSWER_DATA, 5, 0, "012345678", 9);
+    send_answer(c, RG_ANSWER_DATA, 5, 0, "012345678", 9);
+    expect_violation(c, "answer");
+
+    /* Bytes that have another digest are nobody's image; the session goes on. So it does without any. */
+    c = begin();
+    name_image(c, 1, 9, 5);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    put(c, RG_OP_rgModuleLoad, 0, 77, "8488888", (uint64_t)1, 0, (uint64_t)0, (uint64_t)0,
+        handle(RG_KIND_MODULE, 3), (uint64_t)0, (uint64_t)0);
+    send_batch(c);
+    send_answer(c, RG_ANSWER_DATA, 5, 0, "0123", 4);
+    send_answer(c, RG_ANSWER_DATA, 5, 4, "45678", 5);
+    expect_reply(c, 77, CUDA_ERROR_INVALID_IMAGE);
+    name_image(c, 2, 9, 0);
+    CALL(c, RG_OP_rgModuleLoad, 0, CUDA_ERROR_INVALID_IMAGE, "8488888", (uint64_t)2, 0, (uint64_t)0,
+         (uint64_t)0, handle(RG_KIND_MODULE, 3), (uint64_t)0, (uint64_t)0);
+    name_image(c, 3, 9, 6); /* the client goes while it is waited for */
+    put(c, RG_OP_rgModuleLoad, 0, 78, "8488888", (uint64_t)3, 0, (uint64_t)0, (uint64_t)0,
+        handle(RG_KIND_MODULE, 3), (uint64_t)0, (uint64_t)0);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 6);
+    CHECK(client_destroy(c) == 0);
+}
+
 static CUresult host_memory(void **memory, size_t size, unsigned flags)
 {
     (void)flags;
@@ -464,9 +535,11 @@ int main(int argc, char **argv)
 {
     const unsigned long cases = argc > 1 ? strtoul(argv[1], NULL, 10) : 1500;
     const unsigned long seed = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+    setenv("REMOTE_GPU_IMAGE_CACHE", "off", 1);
     use_driver(succeed);
     test_headers();
     test_parameters();
+    test_named_images();
     test_unified();
     test_two_calls_of_a_lane();
     for (unsigned long i = 0; i < cases; i++)
