@@ -133,8 +133,8 @@ class Build:
         self.daemon = os.path.join(self.stage, "bin", "remote-gpud")
         # The software device keeps what it compiles for our programs here, not in the user's cache.
         os.environ.setdefault("SOFTGPU_CACHE", os.path.join(self.folder, "soft-cache"))
-        # So do clients with what they learn, and servers with images.
-        os.environ.setdefault("REMOTE_GPU_CACHE", os.path.join(self.folder, "client-cache"))
+        # Servers keep images there; what clients learn would make one run unlike the next.
+        os.environ.setdefault("REMOTE_GPU_CACHE", "off")
         os.environ.setdefault("REMOTE_GPU_IMAGE_CACHE", os.path.join(self.folder, "image-cache"))
 
     def check(self):
