@@ -273,7 +273,7 @@ static bool find_joins(struct rg_model *model, const uint64_t *main_starts, cons
             continue;
         const size_t list = model->n_joins;
         for (uint32_t j = 1; j < model->n_threads; j++)
-            if (ends[j] > from && ends[j] <= to && model->threads[j].parent == 0) {
+            if (ends[j] > from && ends[j] <= to) {
                 model->joins[model->n_joins++] = j;
                 latest = ends[j] > latest ? ends[j] : latest;
             }

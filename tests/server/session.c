@@ -7,6 +7,7 @@
 #include "generated/server/driver.h"
 #include "proto/function_info.h"
 #include "proto/graph.h"
+#include "server/times.h"
 #include "tests/server/raw_client.h"
 
 #include <dlfcn.h>
@@ -19,15 +20,19 @@
 static const uint64_t context = 1ull << 42 | 1ull << 26; /* handle(RG_KIND_CONTEXT, 0) */
 
 /* A client with the primary context of device 0 current in lanes 0 and 1. */
-static struct client *begin(void)
+static struct client *begin_in(struct client *c)
 {
-    struct client *c = client_create();
     const uint64_t proposed = handle(RG_KIND_CONTEXT, 0);
     CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, proposed);
     CHECK(output_u64(c) == proposed);
     put(c, RG_OP_rgLaneSetContext, 0, 0, "8", proposed);
     put(c, RG_OP_rgLaneSetContext, 1, 0, "8", proposed);
     return c;
+}
+
+static struct client *begin(void)
+{
+    return begin_in(client_create());
 }
 
 static uint64_t allocate(struct client *c, uint64_t size)
@@ -494,6 +499,68 @@ static void test_end_from_outside(void)
     CHECK(client_destroy(c) == 0);
 }
 
+/* Fetches times until `n` have come; the worker need not have finished the last records yet. */
+static void fetch_times(struct client *c, struct rg_time *times, size_t n)
+{
+    size_t have = 0;
+    for (uint64_t id = 1; have < n; id++) {
+        send_answer(c, RG_ANSWER_TIMES, id, 0, NULL, 0);
+        expect_notice(c, RG_NOTICE_TIMES, id);
+        const size_t more = c->got.notice.arg[0];
+        CHECK(c->got.bulk_size == more * sizeof *times && more <= n - have && c->got.notice.arg[1] == 0);
+        memcpy(times + have, c->got.bulk, c->got.bulk_size);
+        have += more;
+        CHECK(id < 100000);
+    }
+}
+
+/* Times are in order, of every record, and know when the device was done. */
+static void test_times(void)
+{
+    enum { SIZE = 100000, BEFORE = 4, N = BEFORE + 5 };
+    struct client *c = client_create();
+    CHECK(rg_times_start(c->worker));
+    begin_in(c);
+    const uint64_t memory = allocate(c, SIZE);
+    RG_CLEANUP_FREE unsigned char *data = noise(SIZE, 4);
+    struct rg_time times[N];
+    copy_in(c, memory, data, SIZE, 0);
+    put(c, RG_OP_rgHostCall, 0, 0, "848", (uint64_t)1, 0, (uint64_t)0); /* the stream waits for the client */
+    put(c, RG_OP_cuMemsetD8_v2, 0, 0, "848", memory, (uint32_t)7, (uint64_t)SIZE);
+    put(c, RG_OP_cuCtxSynchronize, 0, 9, "");
+    put(c, RG_OP_cuMemGetInfo_v2, 1, 10, "");
+    send_batch(c);
+    for (int i = 0; i < 2; i++) { /* in either order */
+        CHECK(receive(c, 20000));
+        CHECK(c->got.kind == RG_MESSAGE_REPLY ? c->got.reply.token == 10
+                                              : c->got.notice.type == RG_NOTICE_HOST_CALL);
+    }
+    usleep(20000);
+    send_answer(c, RG_ANSWER_HOST_DONE, 1, 0, NULL, 0);
+    expect_reply(c, 9, CUDA_SUCCESS);
+    fetch_times(c, times, N);
+    const struct rg_time *by_seq_all[N] = {NULL}, **by_seq = by_seq_all + BEFORE;
+    uint64_t first = UINT64_MAX;
+    for (size_t i = 0; i < N; i++)
+        first = times[i].seq < first ? times[i].seq : first;
+    for (size_t i = 0; i < N; i++) {
+        CHECK(times[i].seq < first + N && !by_seq_all[times[i].seq - first]);
+        by_seq_all[times[i].seq - first] = &times[i];
+        CHECK(times[i].begin <= times[i].served && times[i].result == CUDA_SUCCESS);
+    }
+    CHECK(by_seq[0]->op == RG_OP_rgCopyIn && by_seq[2]->op == RG_OP_cuMemsetD8_v2);
+    for (size_t i = 0; i < 3; i++)
+        CHECK((by_seq[i]->flags & RG_TIME_WORK) && (by_seq[i]->flags & RG_TIME_END) && !by_seq[i]->reply);
+    CHECK(by_seq[1]->end <= by_seq[2]->end && by_seq[1]->end >= by_seq[1]->begin + 20000000);
+    const struct rg_time *wait = by_seq[3];
+    CHECK((wait->flags & RG_TIME_HANDED_OVER) && wait->reply >= wait->served + 10000000);
+    CHECK(wait->sent >= wait->reply && by_seq[4]->reply && by_seq[4]->reply < wait->reply);
+    send_answer(c, RG_ANSWER_TIMES, 200000, 1, NULL, 0);
+    expect_notice(c, RG_NOTICE_TIMES, 200000);
+    CHECK(c->got.notice.arg[0] == 0 && c->got.notice.arg[2] == 0);
+    CHECK(client_destroy(c) == 0);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
@@ -513,6 +580,7 @@ int main(int argc, char **argv)
     RUN(test_modules);
     RUN(test_graphs);
     RUN(test_contexts_end);
+    RUN(test_times);
     RUN(test_client_vanishes);
     RUN(test_end_from_outside);
     return 0;

@@ -5,6 +5,7 @@
  */
 #include "common/log.h"
 #include "generated/server/driver.h"
+#include "server/times.h"
 #include "tests/server/raw_client.h"
 
 #include <string.h>
@@ -231,6 +232,20 @@ static void test_parameters(void)
         (uint64_t)5, (uint64_t)0);
     send_batch(c);
     send_answer(c, RG_ANSWER_DATA, 5, 0, "abc", 3);
+    expect_violation(c, "answer");
+
+    c = begin(); /* times, in a session whose hello has not asked for them */
+    send_answer(c, RG_ANSWER_TIMES, 1, 1, NULL, 0);
+    expect_violation(c, "answer");
+
+    c = begin();
+    CHECK(rg_times_start(c->worker));
+    send_answer(c, RG_ANSWER_TIMES, 1, 2, NULL, 0);
+    expect_violation(c, "answer");
+
+    c = begin();
+    CHECK(rg_times_start(c->worker));
+    send_answer(c, RG_ANSWER_TIMES, 1, 1, "abc", 3);
     expect_violation(c, "answer");
 }
 
