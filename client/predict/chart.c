@@ -45,7 +45,7 @@ static struct axes find_axes(const struct rg_chart *chart)
 
 static void draw_axes(const struct rg_chart *chart, const struct axes *axes, FILE *out)
 {
-    static const double steps[] = {1, 1.5, 2, 3, 5, 7};
+    static const double steps[] = {1, 1.2, 1.5, 2, 3, 5, 7};
     for (int power = 0; power < 6; power++)
         for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
             const double value = steps[i] * pow(10, power);
