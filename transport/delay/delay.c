@@ -360,7 +360,7 @@ static void delay_abandon(struct rg_conn *conn)
 /* What the peer has sent should wait at the peer, as on a slow link, not in this machine's kernel. */
 static void bound_kernel(struct rg_conn *next)
 {
-    const int size = UNSENT_BYTES / 4, fd = rg_conn_fd(next);
+    const int size = UNSENT_LEAST, fd = rg_conn_fd(next);
     if (fd >= 0)
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
 }
