@@ -104,6 +104,21 @@ void rg_command_flush(struct rg_session *session)
     flush_locked(session);
 }
 
+/* Sees to it that the record `seq` leaves: whoever sends just now may have taken it along already. */
+static void flush_record(struct rg_session *session, uint64_t seq)
+{
+    struct rg_command *command = &session->command;
+    if (pthread_mutex_trylock(&command->send_lock) != 0) {
+        pthread_mutex_lock(&command->lock);
+        const bool taken = command->current->count == 0 || command->current->first_seq > seq;
+        pthread_mutex_unlock(&command->lock);
+        if (taken)
+            return;
+        pthread_mutex_lock(&command->send_lock);
+    }
+    flush_locked(session);
+}
+
 /*
  * A record was posted on a wire that nobody sends on. To wake the sender costs the caller about what sending costs, and
  * the record as much again until that thread runs, or much more where this one keeps the only core busy. So the caller
@@ -414,9 +429,14 @@ static CUresult wait_for_reply(struct rg_call *call)
     memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
     rg_receiver_prepare(session, waiter, token);
     session->stats.round_trips++;
+    const uint64_t seq = command->next_seq - 1;
+    const bool bulk = command->current->bulk != NULL; /* the caller's memory, until it has left */
     pthread_mutex_unlock(&command->lock);
     const uint64_t began = rg_now_ns();
-    rg_command_flush(session);
+    if (bulk)
+        rg_command_flush(session);
+    else
+        flush_record(session, seq);
     rg_receiver_wait(session, waiter);
     atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
     rg_profile_bytes(0, waiter->received);
