@@ -370,6 +370,48 @@ static void measure_bulk(void)
     CHECK(cuMemFree(device));
 }
 
+/* --- one thread's calls beside another thread's copies --- */
+
+struct copier {
+    CUcontext context;
+    CUdeviceptr device;
+    unsigned char *host;
+    bool out;
+    atomic_bool stop;
+};
+
+static void *copy_on(void *argument)
+{
+    struct copier *copier = argument;
+    CHECK(cuCtxSetCurrent(copier->context));
+    while (!atomic_load(&copier->stop)) {
+        if (copier->out)
+            CHECK(cuMemcpyDtoH(copier->host, copier->device, BULK));
+        else
+            CHECK(cuMemcpyHtoD(copier->device, copier->host, BULK));
+    }
+    return NULL;
+}
+
+static void measure_beside(void)
+{
+    struct copier copier = {.host = memory_of_pages(BULK)};
+    CHECK(cuCtxGetCurrent(&copier.context));
+    CHECK(cuMemAlloc(&copier.device, BULK));
+    for (int out = 0; out < 2; out++) {
+        pthread_t thread;
+        copier.out = out;
+        atomic_store(&copier.stop, false);
+        if (pthread_create(&thread, NULL, copy_on, &copier) != 0)
+            fail("cannot start a thread");
+        compute_for(20000000);
+        repeat(call_launch_synchronize, out ? "beside_copy_out" : "beside_copy_in");
+        atomic_store(&copier.stop, true);
+        pthread_join(thread, NULL);
+    }
+    CHECK(cuMemFree(copier.device));
+}
+
 /* --- a loop of steps --- */
 
 static void run_steps(int n)
@@ -419,6 +461,7 @@ static const struct measurement {
     {"allocate_free", measure_allocate},
     {"small_copies", measure_small_copies},
     {"bulk", measure_bulk},
+    {"beside", measure_beside},
 };
 
 enum { N_MEASUREMENTS = sizeof measurements / sizeof measurements[0] };

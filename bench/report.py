@@ -81,6 +81,8 @@ ROWS = (
     Row("copy_in_pinned", "copy 256 MiB to the device, pinned", "stream_out", ratio=0.9),
     Row("copy_out_pageable", "copy 256 MiB from the device, pageable", "stream_in", ratio=0.9),
     Row("copy_out_pinned", "copy 256 MiB from the device, pinned", "stream_in", ratio=0.9),
+    Row("beside_copy_in", "launch and synchronise, beside a thread that copies 256 MiB to the device"),
+    Row("beside_copy_out", "the same, beside one that copies from the device"),
     Row("round_trips_per_step", "round trips of a step with one result", most=1),
     Row("start", "from cuInit to a current context"),
     Row("client_memory", "memory of an idle session: the client's process", most=8 << 20),

@@ -19,7 +19,7 @@ import time
 from bulk import test_bulk_connections, test_slow_bulk_connection, test_wrong_bulk_token  # noqa: F401
 from expected import expect, expect_lost, still_serves
 from trial import Failure, Server, free_port, run_program, wait_until
-from wire import test_beside_bulk, test_idle_wire  # noqa: F401
+from wire import processor_time, test_beside_bulk, test_idle_wire, test_wait_modes  # noqa: F401
 
 # A program that works until it is stopped: one thread, more rounds than anyone waits for.
 ENDLESS = ["host_threads", "1", "2000000000", "1000"]
@@ -362,13 +362,6 @@ def test_vanished_client(build):
         expect(used <= 0.02, "the server at rest used %.2f s of processor time in 3 s" % used)
         after = build.run_remote([build.example("vector_add")], server.address)
         expect(after.status == 0, "the server does not serve any more", after, server.log())
-
-
-def processor_time(pid):
-    """The processor time in seconds that a process has used so far."""
-    with open("/proc/%d/stat" % pid) as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_fork(build):

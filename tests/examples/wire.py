@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -186,3 +187,55 @@ def test_beside_bulk(build):
                     problems.append(said)
     if problems:
         raise Failure("; ".join(problems))
+
+
+# Works for a moment, so that waits are short, and then does nothing until standard input ends.
+IDLE = PREAMBLE + """
+for _ in range(200):
+    must("cuCtxSynchronize")
+    must("cuMemGetInfo_v2", ctypes.byref(ctypes.c_size_t()), ctypes.byref(ctypes.c_size_t()))
+print("idle", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_wait_modes(build):
+    """Programs do the same however both sides wait; sessions at rest use no processor time unless told to."""
+    for mode in "auto", "block", "spin":
+        with Server(build, tcp=True, arguments=["--wait", mode]) as server:
+            result = build.run_remote([build.example("host_threads")], server.address, ["--wait", mode])
+            direct = build.run_direct([build.example("host_threads")])
+            if result.status != 0 or result.output != direct.output:
+                raise Failure("host_threads with --wait %s\n%s\n%s" % (mode, result.report(), server.log()))
+            if mode != "spin":
+                check_rest(build, server, 8)
+
+
+def check_rest(build, server, n):
+    """So many sessions that have worked and wait for nothing: neither they nor their workers run."""
+    programs = []
+    try:
+        for _ in range(n):
+            programs.append(subprocess.Popen([build.command, "run", "-s", server.address, "--", sys.executable, "-c", IDLE],
+                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        for program in programs:
+            if program.stdout.readline() != b"idle\n":
+                raise Failure("a program did not come to rest\n" + server.log())
+        processes = [program.pid for program in programs] + server.workers()
+        before = sum(map(processor_time, processes))
+        time.sleep(2)
+        used = sum(map(processor_time, processes)) - before
+        if len(processes) != 2 * n or used > 0.1:
+            raise Failure("%d processes at rest used %.2f s of processor time in 2 s" % (len(processes), used))
+    finally:
+        for program in programs:
+            program.stdin.close()
+            program.stdout.close()
+            program.wait()
+
+
+def processor_time(pid):
+    """The processor time in seconds that a process has used so far."""
+    with open("/proc/%d/stat" % pid) as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
