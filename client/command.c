@@ -77,13 +77,13 @@ static void send_batch(struct rg_session *session, struct rg_batch *batch)
                        session->server, rg_status_string(status));
 }
 
-/* Sends what has been appended; the send lock is held, and released. */
-static void flush_locked(struct rg_session *session)
+/* Sends what has been appended, without `bulk` not with bulk data, whose owner does; the send lock is held, and released. */
+static void flush_locked(struct rg_session *session, bool bulk)
 {
     struct rg_command *command = &session->command;
     pthread_mutex_lock(&command->lock);
     struct rg_batch *batch = command->current;
-    if (batch->count == 0) {
+    if (batch->count == 0 || (batch->bulk && !bulk)) {
         pthread_mutex_unlock(&command->lock);
         pthread_mutex_unlock(&command->send_lock);
         return;
@@ -101,22 +101,29 @@ static void flush_locked(struct rg_session *session)
 void rg_command_flush(struct rg_session *session)
 {
     pthread_mutex_lock(&session->command.send_lock);
-    flush_locked(session);
+    flush_locked(session, true);
 }
 
-/* Sees to it that the record `seq` leaves: whoever sends just now may have taken it along already. */
-static void flush_record(struct rg_session *session, uint64_t seq)
+/*
+ * Sees to it that the record `seq`, whose reply the caller is about to wait for, leaves: by this thread if nobody sends, by
+ * who sends just now if it was taken along, else by the sender. To wait for the right to send would be to wait for a
+ * worker that may be waiting itself, until somebody reads what it sends: and who waits for a reply is the one to read.
+ */
+static void send_awaited(struct rg_session *session, uint64_t seq)
 {
     struct rg_command *command = &session->command;
-    if (pthread_mutex_trylock(&command->send_lock) != 0) {
-        pthread_mutex_lock(&command->lock);
-        const bool taken = command->current->count == 0 || command->current->first_seq > seq;
-        pthread_mutex_unlock(&command->lock);
-        if (taken)
-            return;
-        pthread_mutex_lock(&command->send_lock);
+    if (pthread_mutex_trylock(&command->send_lock) == 0) {
+        flush_locked(session, false);
+        return;
     }
-    flush_locked(session);
+    pthread_mutex_lock(&command->lock);
+    const bool taken = command->current->count == 0 || command->current->first_seq > seq;
+    const bool wake = !taken && command->sender_sleeping;
+    if (wake)
+        command->sender_sleeping = false;
+    pthread_mutex_unlock(&command->lock);
+    if (wake)
+        pthread_cond_signal(&command->sender_wake);
 }
 
 /*
@@ -132,7 +139,7 @@ static void send_on_idle_wire(struct rg_session *session)
     if (rg_optimise[RG_OPT_DIRECT] &&
         began >= atomic_load_explicit(&command->next_direct, memory_order_relaxed) &&
         pthread_mutex_trylock(&command->send_lock) == 0) {
-        flush_locked(session);
+        flush_locked(session, false);
         const uint64_t now = rg_now_ns();
         atomic_store_explicit(&command->next_direct, now + DIRECT_SHARE * (now - began), memory_order_relaxed);
         return;
@@ -436,7 +443,7 @@ static CUresult wait_for_reply(struct rg_call *call)
     if (bulk)
         rg_command_flush(session);
     else
-        flush_record(session, seq);
+        send_awaited(session, seq);
     rg_receiver_wait(session, waiter);
     atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
     rg_profile_bytes(0, waiter->received);

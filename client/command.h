@@ -2,9 +2,10 @@
  * command.h - the command stream: calls of all threads as one sequence of records, sent in batches.
  *
  * A thread that makes a call appends its record to the current batch under `lock`, which is never held across a
- * system call. Batches leave in order under the send lock: by the thread whose call waits for an answer, at once, or
- * else by the sender thread. The sender is woken when it sleeps, so an idle wire sends at once; while it is inside
- * send, records collect, so a busy wire carries large batches. No timer is involved.
+ * system call. Batches leave in order under the send lock. An idle wire sends at once: by the thread whose call waits for
+ * an answer, by the thread that posts where nothing has been sent just before, or else by the sender thread, which is woken.
+ * While somebody is inside send, records collect, so a busy wire carries large batches; who waits for an answer leaves
+ * them to that one and the sender, and reads. No timer is involved.
  */
 #ifndef RG_CLIENT_COMMAND_H
 #define RG_CLIENT_COMMAND_H

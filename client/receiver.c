@@ -65,7 +65,11 @@ static void handle_reply(struct rg_session *session, const struct rg_message *me
     }
     struct rg_lane *lane = rg_lane_of_token(reply.token);
     struct rg_waiter *waiter = lane ? &lane->waiter : rg_promise_of_token(reply.token);
-    if (!waiter || waiter->session != session || waiter->done || waiter->token != reply.token) {
+    pthread_mutex_lock(&session->receiver.lock); /* what the waiter has prepared is seen from here on */
+    const bool awaited =
+        waiter && waiter->session == session && !waiter->done && waiter->token == reply.token;
+    pthread_mutex_unlock(&session->receiver.lock);
+    if (!awaited) {
         malformed(session, "reply that nobody waits for");
         return;
     }

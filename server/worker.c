@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define SMALL_BULK    65536 /* bytes that are sent as soon as messages without bulk data are */
 #define LAST_WORDS_MS 1000 /* how long the end waits for its turn to tell the client why */
 
 struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int over_fd)
@@ -74,7 +75,7 @@ enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const str
         bulk_size += bulk[i].iov_len;
     const bool apart = rg_conn_sends_apart(worker->conn, size, bulk_size);
     struct rg_bulk_ticket ticket;
-    rg_turn_take(&worker->send_turn, apart || !bulk_size);
+    rg_turn_take(&worker->send_turn, apart || bulk_size <= SMALL_BULK);
     enum rg_status status = RG_ERR_CLOSED;
     if (!rg_worker_over(worker))
         status = apart ? rg_conn_send_head(worker->conn, all, n_parts + 1, bulk_size, &ticket)
