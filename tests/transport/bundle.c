@@ -574,7 +574,7 @@ static void test_choice_changes(void)
     struct rg_press press;
     rg_press_init(&press, RG_COMPRESS_AUTO);
     feed(&press, 100e6, 40);
-    unsigned samples = 0;
+    unsigned samples = 0, compressed = 0;
     for (unsigned i = 0; i < 20000; i++) {
         const struct rg_press_choice choice = rg_press_choose(&press);
         enum rg_compression codec = choice.codec;
@@ -589,9 +589,10 @@ static void test_choice_changes(void)
             feed(&press, 100e6, 1);
         else
             rg_press_tried(&press, codec, RG_PIECE, good ? RG_PIECE / 10 : 0, RG_PIECE);
-        CHECK(i < 100 || i >= 1000 || codec != RG_COMPRESS_NONE);
+        compressed += i < 1000 && codec != RG_COMPRESS_NONE;
         CHECK(i < 1020 || choice.sample || codec == RG_COMPRESS_NONE);
     }
+    CHECK(compressed >= 850); /* but for those by which the wire is measured */
     CHECK(samples >= 3 && samples < 60);
     rg_press_fini(&press);
 }

@@ -8,14 +8,16 @@ enum {
     MEASURED_BYTES = 1 << 20, /* of which a rate is told */
     FIRST_SAMPLE = 17,        /* pieces */
     RARE_SAMPLE = 1024,
-    PIECES_ON = 2048, /* then the wire is measured again */
+    FIRST_CONFIRM =
+        128, /* pieces compressed before the wire is measured again, doubled when that has said the same */
+    RARE_CONFIRM = 2048,
 };
 static const double fastest_wire = 1.5e9; /* bytes a second; no compressor keeps up with a faster one */
 static const double gain = 0.9;           /* compression must take less than this part of the time */
 
 void rg_press_init(struct rg_press *press, enum rg_compression asked)
 {
-    *press = (struct rg_press){.asked = asked, .interval = FIRST_SAMPLE};
+    *press = (struct rg_press){.asked = asked, .interval = FIRST_SAMPLE, .confirm = FIRST_CONFIRM};
     pthread_mutex_init(&press->lock, NULL);
 }
 
@@ -37,10 +39,11 @@ struct rg_press_choice rg_press_choose(struct rg_press *press)
     struct rg_press_choice choice = {RG_COMPRESS_NONE, false};
     pthread_mutex_lock(&press->lock);
     press->pieces++;
-    if (press->now != RG_COMPRESS_NONE && press->pieces >= PIECES_ON) {
+    if (press->now != RG_COMPRESS_NONE && press->pieces >= press->confirm) {
         press->now = RG_COMPRESS_NONE;
         press->pieces = 0;
         press->interval = FIRST_SAMPLE;
+        press->confirm = press->confirm * 2 < RARE_CONFIRM ? press->confirm * 2 : RARE_CONFIRM;
         forget_wire(press);
     } else if (press->now == RG_COMPRESS_NONE && press->pieces >= press->interval && press->wire > 0) {
         press->pieces = 0;
@@ -79,6 +82,7 @@ void rg_press_tried(struct rg_press *press, enum rg_compression codec, uint64_t 
         press->now = RG_COMPRESS_NONE;
         press->pieces = 0;
         press->interval = FIRST_SAMPLE * 2;
+        press->confirm = FIRST_CONFIRM;
         forget_wire(press);
     }
     pthread_mutex_unlock(&press->lock);
@@ -91,6 +95,8 @@ enum rg_compression rg_press_decide(struct rg_press *press)
         cost(press, RG_COMPRESS_LZ4) <= cost(press, RG_COMPRESS_ZSTD) ? RG_COMPRESS_LZ4 : RG_COMPRESS_ZSTD;
     const bool faster = press->wire > 0 && cost(press, best) < gain / press->wire;
     press->now = faster ? best : RG_COMPRESS_NONE;
+    if (!faster)
+        press->confirm = FIRST_CONFIRM;
     if (!faster)
         press->interval = press->interval * 2 < RARE_SAMPLE ? press->interval * 2 : RARE_SAMPLE;
     rg_debug("compression: wire %.0f MB/s, lz4 %.0f MB/s leaves %.2f, zstd %.0f MB/s leaves %.2f: %s",

@@ -24,6 +24,7 @@ struct rg_press {
     uint64_t plain_bytes, plain_ns; /* of the measurement under way */
     uint64_t skipped;               /* bytes before it that filled buffers */
     double rate[3], left[3];        /* by codec: bytes a second, part that is left; 0: not known */
+    unsigned confirm;               /* pieces that are compressed until the wire is measured again */
     unsigned pieces, interval;      /* since the last sample or change; until the next */
 };
 
