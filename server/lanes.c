@@ -67,9 +67,8 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
         close(fd);
         return;
     }
-    enum rg_status status = RG_ERR_LIMIT;
-    if (rg_bundle_lanes(taker->bundle) < taker->lanes->options.lanes)
-        status = rg_bundle_admit(conn, &hello->client_hello, taker->lanes->token);
+    const bool full = rg_bundle_lanes(taker->bundle) >= taker->lanes->options.lanes;
+    enum rg_status status = rg_bundle_admit(conn, &hello->client_hello, taker->lanes->token, full);
     if (status == RG_OK)
         status = rg_bundle_add(taker->bundle, conn);
     if (status == RG_OK) {

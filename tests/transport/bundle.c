@@ -489,7 +489,7 @@ static void *admit_one(void *arg)
     CHECK_OK(rg_conn_recv(conn, 5000, &m));
     CHECK_OK(rg_control_unpack(m.data, m.size, &hello));
     CHECK(hello.client_hello.purpose == RG_PURPOSE_BULK && hello.client_hello.bulk_session == 77);
-    joining->outcome = rg_bundle_admit(conn, &hello.client_hello, joining->token);
+    joining->outcome = rg_bundle_admit(conn, &hello.client_hello, joining->token, false);
     rg_control_fini(&hello);
     if (joining->outcome == RG_OK) { /* nothing of what follows was read ahead */
         struct rg_message next;

@@ -58,7 +58,7 @@ enum rg_status rg_bundle_join(const char *address, const struct rg_server_hello 
 }
 
 enum rg_status rg_bundle_admit(struct rg_conn *conn, const struct rg_client_hello *hello,
-                               const uint8_t token[RG_BULK_TOKEN])
+                               const uint8_t token[RG_BULK_TOKEN], bool full)
 {
     unsigned difference = 0; /* in a time that does not tell where they differ */
     for (int i = 0; i < RG_BULK_TOKEN; i++)
@@ -68,6 +68,11 @@ enum rg_status rg_bundle_admit(struct rg_conn *conn, const struct rg_client_hell
         rg_refusal_init(&message, RG_REFUSAL_UNAUTHORISED, "the token is not that of the session");
         (void)!rg_control_send(conn, &message);
         return RG_ERR_REFUSED;
+    }
+    if (full) {
+        rg_refusal_init(&message, RG_REFUSAL_FULL, "the session has as many connections as it may have");
+        (void)!rg_control_send(conn, &message);
+        return RG_ERR_LIMIT;
     }
     struct rg_control answer = {0};
     rg_move_init(&message, purpose);

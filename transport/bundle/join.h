@@ -18,9 +18,9 @@ RG_MUST_CHECK enum rg_status rg_bundle_join(const char *address, const struct rg
                                             struct rg_conn **out, char *why, size_t why_size);
 /**
  * The worker: answers a hello that came by `conn`. RG_OK: it can be added to the bundle. Otherwise the caller closes it:
- * RG_ERR_REFUSED: the token is not the session's.
+ * RG_ERR_REFUSED: the token is not the session's. RG_ERR_LIMIT: it is, but the bundle is full.
  */
 RG_MUST_CHECK enum rg_status rg_bundle_admit(struct rg_conn *conn, const struct rg_client_hello *hello,
-                                             const uint8_t token[RG_BULK_TOKEN]);
+                                             const uint8_t token[RG_BULK_TOKEN], bool full);
 
 #endif
