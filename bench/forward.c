@@ -2,7 +2,9 @@
  * forward.c - a CUDA program that measures what calls of the driver API cost it. It knows nothing of
  * remote-gpu: run on a driver it measures the driver, run under `remote-gpu run` it measures forwarding.
  *
- *   forward [--quick] [MEASUREMENT…]   the measurements named, or all; one line each (measure.h)
+ *   forward [--quick] [--bytes N] [MEASUREMENT…]
+ *                                      the measurements named, or all of --list; one line each (measure.h). N: of the
+ *                                      large copies
  *   forward --list                     their names
  *   forward --device                   the device's name and the driver's version
  *   forward --steps N                  N steps of a loop as training programs have it: launches, copies and
@@ -20,9 +22,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#define BULK ((size_t)256 << 20)
+static size_t bulk = (size_t)256 << 20;
 
 enum { SMALL = 4096, BURST = 1000, LONG_BURST = 10000, ELEMENTS = 1024 };
 
@@ -332,42 +335,51 @@ static void copy_both_ways(CUdeviceptr device, unsigned char *source, unsigned c
 {
     struct samples *out = &cpu_samples;
     for (int i = -1, n = quick ? 2 : 5; i < n; i++) {
-        for (size_t at = 0; at < BULK; at += SMALL) /* so that an old copy cannot pass for this one */
+        for (size_t at = 0; at < bulk; at += SMALL) /* so that an old copy cannot pass for this one */
             source[at] = (unsigned char)(source[at] + 1);
         const uint64_t begin = now_ns();
-        CHECK(cuMemcpyHtoD(device, source, BULK));
+        CHECK(cuMemcpyHtoD(device, source, bulk));
         CHECK(cuCtxSynchronize());
         const uint64_t middle = now_ns();
-        CHECK(cuMemcpyDtoH(target, device, BULK));
+        CHECK(cuMemcpyDtoH(target, device, bulk));
         const uint64_t end = now_ns();
-        if (memcmp(source, target, BULK) != 0)
-            fail("a copy of %zu bytes to the device and back changed them", BULK);
+        if (memcmp(source, target, bulk) != 0)
+            fail("a copy of %zu bytes to the device and back changed them", bulk);
         if (i < 0)
             continue;
-        samples_add(&samples, (double)BULK * 1e9 / (double)(middle - begin));
-        samples_add(out, (double)BULK * 1e9 / (double)(end - middle));
+        samples_add(&samples, (double)bulk * 1e9 / (double)(middle - begin));
+        samples_add(out, (double)bulk * 1e9 / (double)(end - middle));
     }
     samples_print(&samples, in_name, "B/s");
     samples_print(out, out_name, "B/s");
 }
 
+static void measure_bulk_pinned(void)
+{
+    CUdeviceptr device;
+    void *source, *target;
+    CHECK(cuMemAlloc(&device, bulk));
+    CHECK(cuMemHostAlloc(&source, bulk, 0));
+    CHECK(cuMemHostAlloc(&target, bulk, 0));
+    fill_random(source, bulk, 5);
+    memset(target, 0, bulk);
+    copy_both_ways(device, source, target, "copy_in_pinned", "copy_out_pinned");
+    CHECK(cuMemFreeHost(source));
+    CHECK(cuMemFreeHost(target));
+    CHECK(cuMemFree(device));
+}
+
 static void measure_bulk(void)
 {
     CUdeviceptr device;
-    CHECK(cuMemAlloc(&device, BULK));
-    unsigned char *source = memory_of_pages(BULK), *target = memory_of_pages(BULK);
-    fill_random(source, BULK, 5);
+    CHECK(cuMemAlloc(&device, bulk));
+    unsigned char *source = memory_of_pages(bulk), *target = memory_of_pages(bulk);
+    fill_random(source, bulk, 5);
     copy_both_ways(device, source, target, "copy_in_pageable", "copy_out_pageable");
-
-    void *pinned_source, *pinned_target;
-    CHECK(cuMemHostAlloc(&pinned_source, BULK, 0));
-    CHECK(cuMemHostAlloc(&pinned_target, BULK, 0));
-    memcpy(pinned_source, source, BULK);
-    memset(pinned_target, 0, BULK);
-    copy_both_ways(device, pinned_source, pinned_target, "copy_in_pinned", "copy_out_pinned");
-    CHECK(cuMemFreeHost(pinned_source));
-    CHECK(cuMemFreeHost(pinned_target));
     CHECK(cuMemFree(device));
+    munmap(source, bulk);
+    munmap(target, bulk);
+    measure_bulk_pinned();
 }
 
 /* --- one thread's calls beside another thread's copies --- */
@@ -462,9 +474,10 @@ static const struct measurement {
     {"small_copies", measure_small_copies},
     {"bulk", measure_bulk},
     {"beside", measure_beside},
+    {"bulk_pinned", measure_bulk_pinned}, /* a part of bulk; by name alone */
 };
 
-enum { N_MEASUREMENTS = sizeof measurements / sizeof measurements[0] };
+enum { N_MEASUREMENTS = sizeof measurements / sizeof measurements[0], N_LISTED = N_MEASUREMENTS - 1 };
 
 static const struct measurement *find(const char *name)
 {
@@ -503,16 +516,32 @@ static void run_measurements(int n, char **names)
     load();
     for (int i = 0; i < n; i++)
         find(names[i])->run();
-    for (int i = 0; n == 0 && i < N_MEASUREMENTS; i++)
+    for (int i = 0; n == 0 && i < N_LISTED; i++)
         measurements[i].run();
     CHECK(cuCtxSynchronize());
 }
 
+/* Takes the option --bytes N out of the arguments; their number without it. */
+static int take_bytes(int argc, char **argv)
+{
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--bytes") == 0) {
+            char *end;
+            bulk = strtoull(argv[i + 1], &end, 10) / SMALL * SMALL;
+            if (*end || bulk == 0)
+                fail("--bytes takes a number, %d at least", SMALL);
+            memmove(&argv[i], &argv[i + 2], (size_t)(argc - i - 1) * sizeof *argv);
+            return argc - 2;
+        }
+    return argc;
+}
+
 int main(int argc, char **argv)
 {
+    argc = take_bytes(argc, argv);
     const char *option = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
     if (strcmp(option, "--list") == 0) {
-        for (int i = 0; i < N_MEASUREMENTS; i++)
+        for (int i = 0; i < N_LISTED; i++)
             printf("%s\n", measurements[i].name);
     } else if (strcmp(option, "--device") == 0) {
         print_device(start());
@@ -526,7 +555,7 @@ int main(int argc, char **argv)
         quick = *option;
         run_measurements(argc - 1 - quick, argv + 1 + quick);
     } else {
-        fprintf(stderr, "usage: forward [--quick] [MEASUREMENT…]\n"
+        fprintf(stderr, "usage: forward [--quick] [--bytes N] [MEASUREMENT…]\n"
                         "       forward --list | --device | --steps N | --idle\n");
         return 2;
     }

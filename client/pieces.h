@@ -12,7 +12,8 @@
 
 static inline size_t rg_piece(const struct rg_session *session)
 {
-    return rg_optimise[RG_OPT_PIECES] ? rg_pace_piece(&session->pace) : RG_BULK_MAX;
+    return rg_optimise[RG_OPT_PIECES] ? rg_conn_piece(session->conn, rg_pace_piece(&session->pace))
+                                      : RG_BULK_MAX;
 }
 
 /** A piece that was begun at `began` (rg_now_ns) has been sent. */

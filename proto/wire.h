@@ -32,8 +32,10 @@ enum rg_message_kind {
     RG_MESSAGE_NOTICE = 4,
     RG_MESSAGE_ANSWER = 5,
     RG_MESSAGE_NETPERF = 6, /* not in a session: proto/netperf.h */
-    RG_MESSAGE_APART = 7,   /* a message whose bulk data travels on other connections: transport/bundle/wire.h */
-    RG_MESSAGE_PIECE = 8,   /* of such bulk data, on one of these connections */
+    RG_MESSAGE_APART =
+        7, /* a message whose bulk data travels on other connections: transport/bundle/wire.h */
+    RG_MESSAGE_PIECE = 8,     /* of such bulk data, on one of these connections */
+    RG_MESSAGE_PERFTEST = 16, /* not in a session: proto/netperf.h */
 };
 
 struct rg_message_header {
@@ -90,10 +92,12 @@ enum rg_notice_type {
     RG_NOTICE_UNIFIED =
         6, /* id of RG_ANSWER_UNIFIED_OUT; arg0: CUresult, arg1: bytes (0: none), the bulk part;
                              arg2: bit 0: the device may have been at work meanwhile, bit 1: it was never the same twice */
-    RG_NOTICE_AHEAD = 21, /* id: a ticket; arg0: so many blocks are ready, struct rg_ahead_block of each follow;
+    RG_NOTICE_AHEAD =
+        21, /* id: a ticket; arg0: so many blocks are ready, struct rg_ahead_block of each follow;
                              arg1: so many of those asked for are not to be had (proto/ahead.h) */
     RG_NOTICE_DONE = 20, /* what the client watches has come; arg0: how many; struct rg_done of each follow */
-    RG_NOTICE_TIMES = 30, /* id of RG_ANSWER_TIMES; arg0: how many struct rg_time (proto/times.h) are the bulk part,
+    RG_NOTICE_TIMES =
+        30, /* id of RG_ANSWER_TIMES; arg0: how many struct rg_time (proto/times.h) are the bulk part,
                              arg1: how many were not kept, arg2: how many more there are now */
 };
 
@@ -122,7 +126,8 @@ enum rg_answer_type {
         4, /* id: named by the reply, RG_NOTICE_UNIFIED; arg0: address, arg1: bytes (RG_BULK_MAX at most),
                                 arg2: context; reserved: enum rg_unified_flags. The message's seq: the last record
                                 that was appended before. */
-    RG_ANSWER_TIMES = 30, /* id: named by RG_NOTICE_TIMES; arg0: 1: also of work that the device has not done yet */
+    RG_ANSWER_TIMES =
+        30, /* id: named by RG_NOTICE_TIMES; arg0: 1: also of work that the device has not done yet */
 };
 
 enum rg_unified_flags {

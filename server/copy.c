@@ -203,7 +203,7 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
         rg_pinned_give(worker, pinned);
         return result;
     }
-    if (transfer && t.total > rg_pace_piece(&worker->pace)) {
+    if (transfer && t.total > rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace))) {
         rg_job_hand_over(job);
         if (rg_worker_land(worker, t.id, 0, pinned->memory, t.total, true) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;

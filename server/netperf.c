@@ -11,6 +11,7 @@
 #include "proto/netperf.h"
 
 #include "common/log.h"
+#include "server/perftest.h"
 #include "transport/control.h"
 #include "transport/move.h"
 
@@ -32,6 +33,7 @@ struct service {
     bool moved, reading_ahead;
     uint64_t bytes; /* so far, both directions */
     unsigned char *message, *bulk;
+    pid_t perftest; /* our end of one of its programs; 0: none */
 };
 
 static void out_of_time(int signal)
@@ -138,14 +140,36 @@ static enum rg_status serve_framed(struct service *service, const struct rg_netp
     return status;
 }
 
+static enum rg_status serve_perftest(struct service *service, const struct rg_message *message)
+{
+    struct rg_netperf_perftest request;
+    struct rg_netperf_started started;
+    if (message->size != sizeof request || message->bulk_size)
+        return RG_ERR_PROTOCOL;
+    memcpy(&request, message->data, sizeof request);
+    enum rg_status status = rg_perftest_start(&service->perftest, &request, &started);
+    struct iovec answer = {.iov_base = &started, .iov_len = sizeof started};
+    return status == RG_OK ? rg_conn_send(service->conn, &answer, 1, NULL, 0) : status;
+}
+
 static enum rg_status serve(struct service *service)
 {
     for (;;) {
         struct rg_message message;
         struct rg_netperf_request request;
-        enum rg_status status = rg_conn_recv(service->conn, IDLE_MS, &message);
+        enum rg_status status =
+            rg_conn_recv(service->conn, service->perftest ? RG_NETPERF_SECONDS * 1000 : IDLE_MS, &message);
         if (status != RG_OK)
             return status == RG_ERR_CLOSED ? RG_OK : status;
+        struct rg_message_header header = {0};
+        if (message.size >= sizeof header)
+            memcpy(&header, message.data, sizeof header);
+        if (header.kind == RG_MESSAGE_PERFTEST) {
+            status = serve_perftest(service, &message);
+            if (status != RG_OK)
+                return status == RG_ERR_CLOSED ? RG_OK : status;
+            continue;
+        }
         if (message.size < sizeof request || !spend(service, message.size + message.bulk_size))
             return RG_ERR_PROTOCOL;
         memcpy(&request, message.data, sizeof request);
@@ -217,6 +241,7 @@ int main(int argc, char **argv)
     if (status != RG_OK)
         rg_info("session %llu: the measurement ended early: %s", (unsigned long long)session,
                 rg_status_string(status));
+    rg_perftest_stop(&service.perftest);
     rg_conn_destroy(service.conn);
     free(service.message);
     return 0;

@@ -107,7 +107,7 @@ enum rg_status rg_worker_land(struct rg_worker *worker, uint64_t id, uint64_t of
 {
     enum rg_status status = RG_OK;
     for (size_t at = 0, piece = 0; at < size && status == RG_OK; at += piece) {
-        piece = rg_pace_piece(&worker->pace);
+        piece = rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace));
         piece = size - at < piece ? size - at : piece;
         const struct rg_notice notice = {
             .type = RG_NOTICE_LANDING, .id = id, .arg = {offset + at, piece, last && at + piece == size}};

@@ -478,6 +478,12 @@ unsigned rg_conn_caps(const struct rg_conn *conn)
     return conn->caps;
 }
 
+size_t rg_conn_piece(const struct rg_conn *conn, size_t piece)
+{
+    enum { ASKED_LEAST = 1 << 20 }; /* on links where this takes longer, asking for less takes most of the time */
+    return (conn->caps & RG_CAP_ASKS) && piece < ASKED_LEAST ? ASKED_LEAST : piece;
+}
+
 const char *rg_conn_transport(const struct rg_conn *conn)
 {
     return conn->transport;

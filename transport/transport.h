@@ -60,6 +60,8 @@ enum {
      * a message may already be here: poll only when rg_conn_recv with timeout 0 has returned RG_ERR_TIMEOUT
      */
     RG_CAP_FD = 1u << 2,
+    /* large bulk data is asked for when its message has been read: each such message takes a round trip by itself */
+    RG_CAP_ASKS = 1u << 3,
 };
 
 /**
@@ -69,8 +71,8 @@ enum {
 struct rg_conn_statistics {
     uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that this process copied */
     uint64_t bulk_direct_sent,
-        bulk_direct_received; /* bytes that the device took from, or put into, their place */
-    unsigned lanes;           /* connections for bulk data besides the first (bundle/) */
+        bulk_direct_received;                /* bytes that the device took from, or put into, their place */
+    unsigned lanes;                          /* connections for bulk data besides the first (bundle/) */
     uint64_t compressed_from, compressed_to; /* bytes sent compressed, and how many that made */
 };
 
@@ -177,6 +179,8 @@ void rg_conn_set_read_ahead(struct rg_conn *conn);
 void rg_conn_interrupt(struct rg_conn *conn);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
 unsigned rg_conn_caps(const struct rg_conn *conn);
+/** Bytes of bulk data that a message should carry, where `piece` (common/pace.h) is what the link takes in good time. */
+size_t rg_conn_piece(const struct rg_conn *conn, size_t piece);
 /** "tcp", "unix", "mem", or with filters "delay+tcp". Owned by the connection. */
 const char *rg_conn_transport(const struct rg_conn *conn);
 /** The peer's address for messages to people, e.g. "10.0.0.7:7600". Owned by the connection. */

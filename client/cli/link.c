@@ -149,6 +149,26 @@ static enum rg_status take(struct rg_link *link)
     return status;
 }
 
+int rg_link_perftest(struct rg_link *link, const struct rg_netperf_perftest *request, uint32_t *port)
+{
+    struct rg_netperf_perftest asked = *request;
+    struct rg_netperf_started started;
+    struct rg_message answer;
+    asked.header =
+        (struct rg_message_header){.kind = RG_MESSAGE_PERFTEST, .version = RG_PROTOCOL_MAJOR, .count = 1};
+    struct iovec message = {.iov_base = &asked, .iov_len = sizeof asked};
+    enum rg_status status = rg_conn_send(link->conn, &message, 1, NULL, 0);
+    if (status == RG_OK)
+        status = rg_conn_recv(link->conn, REPLY_MS, &answer);
+    if (status != RG_OK || answer.size != sizeof started || answer.bulk_size)
+        return EPROTO;
+    memcpy(&started, answer.data, sizeof started);
+    *port = started.port;
+    if (started.header.kind != RG_MESSAGE_PERFTEST || (started.error == 0 && (*port == 0 || *port > 65535)))
+        return EPROTO;
+    return (int)(started.error & INT_MAX);
+}
+
 /* --- the bare socket --- */
 
 static enum rg_status raw_all(struct rg_link *link, size_t size, bool sending)

@@ -25,6 +25,7 @@ enum rg_link_kind {
     RG_LINK_RAW, /* the bare socket, without the product's framing */
     RG_LINK_TCP, /* where a session begins */
     RG_LINK_RDMA,
+    RG_LINK_PERFTEST, /* perftest's programs (perftest.h); not to be opened */
 };
 
 struct rg_link {
@@ -56,6 +57,10 @@ RG_MUST_CHECK enum rg_status rg_link_latency(struct rg_link *link, size_t size, 
 /** A stream of messages of `size` bytes, first to the server, then from it, for about `seconds` each. */
 RG_MUST_CHECK enum rg_status rg_link_bandwidth(struct rg_link *link, size_t size, double seconds,
                                                struct rg_bandwidth *out);
+struct rg_netperf_perftest;
+/** Has the server start its end of a program of perftest (proto/netperf.h). 0 and its port, or an errno: EPROTO: it cannot. */
+RG_MUST_CHECK int rg_link_perftest(struct rg_link *link, const struct rg_netperf_perftest *request,
+                                   uint32_t *port);
 void rg_link_close(struct rg_link *link); /* one that did not open is fine */
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * netperf.c - remote-gpu netperf: round trips and bandwidth by message size, of a bare socket, of TCP as a session uses
- * it, and of each RDMA address of the server.
+ * it, of each RDMA address of the server, and if asked of perftest on the same.
  */
 #include "client/cli/netperf.h"
 
 #include "client/cli/cli.h"
+#include "client/cli/perftest.h"
 #include "common/log.h"
 #include "transport/devices.h"
 
@@ -15,6 +16,8 @@
 
 static const size_t all_sizes[] = {64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304};
 static const size_t quick_sizes[] = {64, 4096, 65536, 1048576};
+static const size_t perftest_sizes[] = {64, 4096, 65536, 1048576}; /* three runs of programs each */
+static const size_t quick_perftest_sizes[] = {64, 1048576};
 
 const char *rg_netperf_size(size_t size, char *text)
 {
@@ -47,6 +50,22 @@ static void measure(struct rg_netperf_link *out, struct rg_link *link, bool quic
         }
         out->n++;
     }
+}
+
+/* What perftest shows on the way of the RDMA link that was measured last. */
+static void measure_perftest(struct rg_netperf *all, const struct rg_cli_settings *settings)
+{
+    const struct rg_netperf_link *rdma = &all->links[all->n - 1];
+    if (!settings->perftest || rdma->n == 0 || all->n == RG_NETPERF_LINKS)
+        return;
+    const bool quick = settings->quick;
+    if (rdma->name[strlen("rdma ")] == '[')
+        return; /* IPv6: its programs differ in how they are told so */
+    rg_netperf_perftest(&all->links[all->n++], all->server, rdma->name + strlen("rdma "),
+                        quick ? quick_perftest_sizes : perftest_sizes,
+                        quick ? sizeof quick_perftest_sizes / sizeof *quick_perftest_sizes
+                              : sizeof perftest_sizes / sizeof *perftest_sizes,
+                        quick, settings->timeout_ns);
 }
 
 /* One link; returns how many RDMA addresses the server has, as far as this link came to know. */
@@ -87,8 +106,11 @@ static void measure_all(struct rg_netperf *all, const struct rg_cli_settings *se
         return;
     }
     unsigned n = measure_link(all, settings, RG_LINK_RDMA, 0);
-    for (unsigned i = 1; i < n && all->n < RG_NETPERF_LINKS; i++)
+    measure_perftest(all, settings);
+    for (unsigned i = 1; i < n && all->n < RG_NETPERF_LINKS; i++) {
         measure_link(all, settings, RG_LINK_RDMA, i);
+        measure_perftest(all, settings);
+    }
 }
 
 static void print_table(const struct rg_netperf *all)
@@ -111,11 +133,18 @@ static void print_table(const struct rg_netperf *all)
     printf("\nRound trips are of messages of this size each way; MB/s is to and from the server, 1 MB = 10^6 "
            "bytes.\n"
            "'socket' is the bare connection without the product's framing, beside it.\n");
+    for (unsigned i = 0; i < all->n; i++)
+        if (all->links[i].kind == RG_LINK_PERFTEST) {
+            printf("'perftest' is ib_send_lat (twice what it tells), ib_write_bw to the server and "
+                   "ib_read_bw from "
+                   "it.\n");
+            break;
+        }
 }
 
 static bool print_json(const struct rg_netperf *all)
 {
-    static const char *const kinds[] = {"socket", "tcp", "rdma"};
+    static const char *const kinds[] = {"socket", "tcp", "rdma", "perftest"};
     json_t *links = json_array();
     for (unsigned i = 0; i < all->n; i++) {
         const struct rg_netperf_link *link = &all->links[i];

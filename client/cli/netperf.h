@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { RG_NETPERF_POINTS = 16, RG_NETPERF_LINKS = 12 };
+enum { RG_NETPERF_POINTS = 16, RG_NETPERF_LINKS = 24 };
 
 struct rg_netperf_point {
     size_t size;

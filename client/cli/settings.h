@@ -37,6 +37,7 @@ struct rg_cli_settings {
     uint64_t timeout_ns;
     bool json;
     bool quick;
+    bool perftest;
     char *plot; /* file */
     int64_t runs;
     char *link; /* of compare: another network, as the filter delay is told */

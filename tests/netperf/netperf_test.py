@@ -3,6 +3,7 @@
 The server is real and serves the software device. No figure is judged; that each is there and makes sense is.
 """
 
+import errno
 import json
 import os
 import socket
@@ -17,7 +18,7 @@ BUILD, SOURCE = map(os.path.abspath, sys.argv[1:3])
 SANITIZE = sys.argv[3]
 del sys.argv[1:4]
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-from trial import Build, Server  # noqa: E402
+from trial import Build, Server, wait_until  # noqa: E402
 
 STAGE = os.path.join(BUILD, "stage")
 COMMAND = os.path.join(STAGE, "bin", "remote-gpu")
@@ -126,6 +127,8 @@ class Hostile(unittest.TestCase):
     FRAME = "<IIII"
 
     def setUp(self):
+        self.path = tempfile.TemporaryDirectory()
+        self.addCleanup(self.path.cleanup)
         self.ours, theirs = socket.socketpair()
         self.ours.settimeout(20)
         hello = tempfile.TemporaryFile()
@@ -135,7 +138,8 @@ class Hostile(unittest.TestCase):
         hello.seek(0)
         self.process = subprocess.Popen(
             [os.path.join(STAGE, "lib", "remote-gpu", "netperf"), "--fd", str(theirs.fileno()), "--hello-fd",
-             str(hello.fileno()), "--session", "1"], pass_fds=(theirs.fileno(), hello.fileno()))
+             str(hello.fileno()), "--session", "1"], pass_fds=(theirs.fileno(), hello.fileno()),
+            env=dict(os.environ, PATH=self.path.name))
         theirs.close()
         hello.close()
         self.addCleanup(self.process.wait, 20)
@@ -192,6 +196,79 @@ class Hostile(unittest.TestCase):
         self.receive()
         self.ask(rounds=1, send=1)
         self.assert_ended()
+
+
+    def ask_perftest(self, program=1, size=64, iterations=5, reserved=0, more=b""):
+        message = struct.pack(self.MESSAGE, 16, 1, 1, 0, 0) + struct.pack("<IIII", program, size, iterations, reserved)
+        message += more
+        self.ours.sendall(struct.pack(self.FRAME, 0x31504752, len(message), 0, 0) + message)
+
+    def started(self):
+        message, _ = self.receive()
+        return struct.unpack(self.MESSAGE + "II", message)[-2:]
+
+    def install(self, name):
+        """A stand-in for a program of perftest: notes how it was called and its process, and stays."""
+        note = os.path.join(self.path.name, "note-" + name)
+        path = os.path.join(self.path.name, name)
+        with open(path, "w") as file:
+            file.write('#!/bin/sh\necho $$ "$@" > %s.new; /bin/mv %s.new %s; exec /bin/sleep 100\n' % (note, note, note))
+        os.chmod(path, 0o755)
+        return note
+
+    @staticmethod
+    def noted(path):
+        assert wait_until(lambda: os.path.exists(path), 20)
+        with open(path) as file:
+            pid, *words = file.read().split()
+        return int(pid), words
+
+    @staticmethod
+    def is_gone(pid):
+        return wait_until(lambda: not os.path.exists("/proc/%d" % pid), 20)
+
+    def test_perftest(self):
+        first, second = self.install("ib_write_bw"), self.install("ib_read_bw")
+        self.ask_perftest(program=2, size=1 << 20, iterations=20)
+        error, port = self.started()
+        self.assertEqual(error, 0)
+        pid, words = self.noted(first)
+        self.assertEqual(words, ["-F", "-R", "-p", str(port), "-s", "1048576", "-n", "20"])
+        self.ask_perftest(program=3)
+        self.assertEqual(self.started()[0], 0)
+        self.assertTrue(self.is_gone(pid))
+        pid, _ = self.noted(second)
+        self.ask(replies=1)  # nothing else is in the way
+        self.receive()
+        self.ours.close()
+        self.assertEqual(self.process.wait(20), 0)
+        self.assertTrue(self.is_gone(pid))
+
+    def test_perftest_ends_with_its_parent(self):
+        note = self.install("ib_send_lat")
+        self.ask_perftest()
+        self.assertEqual(self.started()[0], 0)
+        pid, _ = self.noted(note)
+        self.process.kill()
+        self.assertTrue(self.is_gone(pid))
+
+    def test_perftest_that_cannot_be_started(self):
+        with open(os.path.join(self.path.name, "ib_read_bw"), "w") as file:
+            file.write("neither a program nor executable")
+        for program, error in ((3, errno.EACCES), (1, errno.ENOENT)):
+            self.ask_perftest(program=program)
+            self.assertEqual(self.started()[0], error)
+        self.ask(replies=1)
+        self.receive()
+
+    def test_wrong_perftest(self):
+        for wrong in (dict(program=0), dict(program=4), dict(size=0), dict(size=(4 << 20) + 1), dict(iterations=4),
+                      dict(iterations=10001), dict(reserved=1), dict(more=b"x")):
+            with self.subTest(wrong):
+                self.ask_perftest(**wrong)
+                self.assert_ended()
+                self.doCleanups()
+                self.setUp()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 usage: guest_suite.py BUILD_FOLDER [PART…]
 
-Parts: conformance (RDMA_VM_FULL=1: in more forms), examples, limits, faults (default: all; faults leaves the link down). Prints a line for each check and `N passed, N failed`; the exit
+Parts: conformance (RDMA_VM_FULL=1: in more forms), examples, limits, benchmark (bench/rdma, briefly: that it has
+figures), faults (default: all; faults leaves the link down). Prints a line for each check and `N passed, N failed`; the exit
 status is 1 if a check failed.
 """
 
@@ -10,6 +11,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -172,11 +174,29 @@ def limits(build):
         subprocess.run(["ip", "link", "set", "v-client", "mtu", "9000"], check=True)
 
 
+def benchmark(build):
+    """The comparison with perftest on the same devices: prints its table."""
+    if not shutil.which("ib_send_lat"):
+        print("left out: the comparison with perftest (package perftest)")
+        return
+    with server(build) as there:
+        result = run_program([build.command, "netperf", "-s", there.address, "--quick", "--perftest", "--timeout", "60"],
+                             timeout=300)
+        rows = [line for line in result.output.splitlines() if line.startswith("perftest " + SERVER + " ")]
+        check("netperf has rows of perftest", result.status == 0 and len(rows) == 2, result.report() + there.log())
+    result = run_program([os.path.join(HERE, "..", "..", "bench", "rdma"), "--build", build.folder, "--address", SERVER,
+                          "--quick"], timeout=600)
+    print(result.output)
+    check("bench/rdma has a row for each comparison", result.status == 0 and
+          len([line for line in result.output.splitlines() if "×" in line]) == 5, result.report())
+
+
 def main():
     """Runs what the command line names."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     build = Build(sys.argv[1])
-    parts = {"conformance": conformance, "examples": examples, "limits": limits, "faults": faults}
+    parts = {"conformance": conformance, "examples": examples, "limits": limits, "benchmark": benchmark,
+             "faults": faults}
     for name in sys.argv[2:] or parts:
         parts[name](build)
     print("%d passed, %d failed" % (passed, failed))

@@ -3,7 +3,9 @@
  *
  * Receives are posted in the order of their slots and given back as they are used up; the device fills them in the
  * order in which they were posted. Sends complete in order too, so that rings with two counters each are enough to
- * know which slots are free.
+ * know which slots are free, and so that not each of them has to tell of its completion: one that does stands for all
+ * before it, of each kind, whose counts its work id carries. A call and its answer then are two completions, not four,
+ * and nobody who sleeps is woken by his own message having left.
  *
  * Waiting spins for a moment and then sleeps on the completion channel. What makes it safe that two threads share one
  * channel: whoever is about to return while the other one sleeps leaves the queue armed for it, and whoever handles
@@ -33,11 +35,28 @@ enum {
     SILENCE_NS = 2000000000, /* of a peer that is waited for, before it is asked for a sign of life */
 };
 
-enum kind { KIND_RECEIVE, KIND_DATA, KIND_CONTROL, KIND_WRITE };
+enum kind { KIND_RECEIVE, KIND_SEND };
 
-static uint64_t work_id(enum kind kind, uint32_t number)
+/* One send in so many tells of its completion: often enough that who waits for a slot gets it while others are in use. */
+enum { SIGNAL_DATA = RG_RDMA_SLOTS / 4, SIGNAL_CONTROL = RG_RDMA_CONTROLS / 4 };
+
+static uint64_t receive_id(uint32_t slot)
 {
-    return (uint64_t)kind << 32 | number;
+    return (uint64_t)KIND_RECEIVE << 48 | slot;
+}
+
+/* Of the send that is the last one of those counted; 16 bits of each count tell them apart, as few are under way. */
+static uint64_t send_id(uint32_t data, uint32_t control, uint32_t writes)
+{
+    return (uint64_t)KIND_SEND << 48 | (uint64_t)(data & 0xffff) << 32 | (control & 0xffff) << 16 |
+           (writes & 0xffff);
+}
+
+static void sends_done(struct rg_rdma_conn *c, uint64_t id)
+{
+    c->data_done += (uint16_t)((id >> 32) - c->data_done);
+    c->control_done += (uint16_t)((id >> 16) - c->control_done);
+    c->writes_done += (uint16_t)(id - c->writes_done);
 }
 
 /* --- memory --- */
@@ -73,7 +92,7 @@ static enum rg_status post_receive(struct rg_rdma_conn *c, uint32_t slot)
 {
     struct ibv_sge sge = {
         .addr = (uintptr_t)rg_rdma_receive_slot(c, slot), .length = RG_RDMA_SLOT, .lkey = c->memory_mr->lkey};
-    struct ibv_recv_wr wr = {.wr_id = work_id(KIND_RECEIVE, slot), .sg_list = &sge, .num_sge = 1}, *bad;
+    struct ibv_recv_wr wr = {.wr_id = receive_id(slot), .sg_list = &sge, .num_sge = 1}, *bad;
     int error = ibv_post_recv(c->id->qp, &wr, &bad);
     return error ? failed(c, "a receive cannot be posted", error) : RG_OK;
 }
@@ -86,15 +105,16 @@ enum rg_status rg_rdma_post_receives(struct rg_rdma_conn *c)
     return status;
 }
 
-static enum rg_status post_send(struct rg_rdma_conn *c, uint64_t id, const void *from, uint32_t length)
+static enum rg_status post_send(struct rg_rdma_conn *c, uint64_t id, bool tells, const void *from,
+                                uint32_t length)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)from, .length = length, .lkey = c->memory_mr->lkey};
     struct ibv_send_wr wr = {.wr_id = id,
                              .sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND,
-                             .send_flags =
-                                 IBV_SEND_SIGNALED | (length <= c->inline_max ? IBV_SEND_INLINE : 0)},
+                             .send_flags = (tells ? IBV_SEND_SIGNALED : 0) |
+                                           (length <= c->inline_max ? IBV_SEND_INLINE : 0)},
                        *bad;
     int error = ibv_post_send(c->id->qp, &wr, &bad);
     return error ? failed(c, "a message cannot be posted", error) : RG_OK;
@@ -114,7 +134,9 @@ enum rg_status rg_rdma_post_data(struct rg_rdma_conn *c, uint32_t length)
 {
     unsigned char *slot = rg_rdma_send_slot(c, c->data_posted);
     fill_head(c, slot, RG_RDMA_DATA, length);
-    enum rg_status status = post_send(c, work_id(KIND_DATA, c->data_posted), slot,
+    const uint32_t number = c->data_posted + 1;
+    enum rg_status status = post_send(c, send_id(number, c->control_posted, c->writes_posted),
+                                      c->bye_sent || number % SIGNAL_DATA == 0, slot,
                                       (uint32_t)sizeof(struct rg_rdma_fragment) + length);
     if (status != RG_OK)
         return status;
@@ -134,7 +156,10 @@ enum rg_status rg_rdma_post_control(struct rg_rdma_conn *c, enum rg_rdma_type ty
     fill_head(c, slot, type, length);
     if (length > 0)
         memcpy(slot + sizeof(struct rg_rdma_fragment), payload, length);
-    enum rg_status status = post_send(c, work_id(KIND_CONTROL, c->control_posted), slot,
+    const uint32_t number = c->control_posted + 1;
+    /* from the last message on each tells, so that a close knows when all has arrived */
+    const bool tells = type == RG_RDMA_BYE || c->bye_sent || number % SIGNAL_CONTROL == 0;
+    enum rg_status status = post_send(c, send_id(c->data_posted, number, c->writes_posted), tells, slot,
                                       (uint32_t)sizeof(struct rg_rdma_fragment) + length);
     if (status == RG_OK)
         c->control_posted++;
@@ -145,7 +170,7 @@ enum rg_status rg_rdma_post_write(struct rg_rdma_conn *c, const void *from, uint
                                   uint64_t to, uint32_t to_key)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)from, .length = size, .lkey = key};
-    struct ibv_send_wr wr = {.wr_id = work_id(KIND_WRITE, c->writes_posted),
+    struct ibv_send_wr wr = {.wr_id = send_id(c->data_posted, c->control_posted, c->writes_posted + 1),
                              .sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_RDMA_WRITE,
@@ -301,21 +326,10 @@ static void completed(struct rg_rdma_conn *c, const struct ibv_wc *wc)
         }
         return;
     }
-    uint32_t number = (uint32_t)wc->wr_id;
-    switch ((enum kind)(wc->wr_id >> 32)) {
-    case KIND_RECEIVE:
-        received(c, number, wc->byte_len);
-        break;
-    case KIND_DATA:
-        c->data_done = number + 1;
-        break;
-    case KIND_CONTROL:
-        c->control_done = number + 1;
-        break;
-    case KIND_WRITE:
-        c->writes_done = number + 1;
-        break;
-    }
+    if (wc->wr_id >> 48 == KIND_RECEIVE)
+        received(c, (uint32_t)wc->wr_id, wc->byte_len);
+    else
+        sends_done(c, wc->wr_id);
 }
 
 int rg_rdma_progress(struct rg_rdma_conn *c)
@@ -419,7 +433,7 @@ static void ask_for_life(struct rg_rdma_conn *c)
         c->writes_done != c->writes_posted)
         return;
     c->heard_ns = now;
-    struct ibv_send_wr wr = {.wr_id = work_id(KIND_WRITE, c->writes_posted),
+    struct ibv_send_wr wr = {.wr_id = send_id(c->data_posted, c->control_posted, c->writes_posted + 1),
                              .opcode = IBV_WR_RDMA_WRITE,
                              .send_flags = IBV_SEND_SIGNALED,
                              .wr.rdma = {.remote_addr = le64toh(c->check_area.address),

@@ -338,12 +338,15 @@ static void finish(struct rg_rdma_conn *c)
 {
     uint64_t deadline = rg_now_ns() + LAST_WORDS_NS;
     pthread_mutex_lock(&c->lock);
-    if (c->broken == RG_OK && !c->bye_sent)
-        c->bye_sent = rg_rdma_post_control(c, RG_RDMA_BYE, NULL, 0) == RG_OK;
     atomic_store(&c->interrupted, false); /* waiting is possible again; no one else is inside */
     enum rg_status status = c->broken;
-    while (status == RG_OK && (c->data_done != c->data_posted || c->control_done != c->control_posted))
+    while (status == RG_OK) {
+        if (!c->bye_sent) /* there may be no room for it yet */
+            c->bye_sent = rg_rdma_post_control(c, RG_RDMA_BYE, NULL, 0) == RG_OK;
+        if (c->bye_sent && c->data_done == c->data_posted && c->control_done == c->control_posted)
+            break;
         status = rg_rdma_wait(c, RG_RDMA_SENDER, deadline);
+    }
     pthread_mutex_unlock(&c->lock);
 }
 
