@@ -20,8 +20,8 @@
 enum {
     FIGURES = 12,
     OUTPUT = 16384,
-    RUN_MS = 60000,      /* one run of a program */
-    LISTENING_MS = 5000, /* for the server's end to be there */
+    RUN_MS = 60000,       /* one run of a program */
+    LISTENING_MS = 15000, /* for the server's end to be there */
     PAUSE_MS = 100,
     MIB = 1 << 20, /* perftest's MB */
 };
@@ -172,7 +172,9 @@ static bool measure_size(struct rg_link *link, struct rg_netperf_point *point, c
 {
     struct rg_netperf_perftest request = {.program = RG_NETPERF_SEND_LAT,
                                           .size = (uint32_t)point->size,
-                                          .iterations = quick || point->size > 65536 ? 100 : 2000};
+                                          .iterations = point->size > 65536 ? 20
+                                                        : quick             ? 100
+                                                                            : 2000};
     double figures[FIGURES];
     if (measure(link, &request, host, figures, why, why_size) < LAT_COLUMNS)
         return false;
