@@ -398,18 +398,18 @@ static void *copy_on(void *argument)
     CHECK(cuCtxSetCurrent(copier->context));
     while (!atomic_load(&copier->stop)) {
         if (copier->out)
-            CHECK(cuMemcpyDtoH(copier->host, copier->device, BULK));
+            CHECK(cuMemcpyDtoH(copier->host, copier->device, bulk));
         else
-            CHECK(cuMemcpyHtoD(copier->device, copier->host, BULK));
+            CHECK(cuMemcpyHtoD(copier->device, copier->host, bulk));
     }
     return NULL;
 }
 
 static void measure_beside(void)
 {
-    struct copier copier = {.host = memory_of_pages(BULK)};
+    struct copier copier = {.host = memory_of_pages(bulk)};
     CHECK(cuCtxGetCurrent(&copier.context));
-    CHECK(cuMemAlloc(&copier.device, BULK));
+    CHECK(cuMemAlloc(&copier.device, bulk));
     for (int out = 0; out < 2; out++) {
         pthread_t thread;
         copier.out = out;
