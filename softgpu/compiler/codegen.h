@@ -77,11 +77,11 @@ _Noreturn void sg_gen_fail(struct sg_codegen *gen, const char *message);
 void sg_gen_instruction(struct sg_codegen *gen);
 /** The kernel's thread ends. */
 void sg_gen_end(struct sg_codegen *gen);
-/** Is the function in work the body of a kernel in loop form? */
 /** Loop form: puts a value into the thread's element of a column of the context. */
 void sg_gen_store_column(struct sg_codegen *gen, uint32_t column, LLVMValueRef value);
 /** Loop form, at the first of a run of instructions on matrices: appends what the engine has to do to `matrices`. */
 void sg_gen_matrix_run(struct sg_codegen *gen);
+/** Is the function in work the body of a kernel in loop form? */
 bool sg_gen_in_loops(const struct sg_codegen *gen);
 
 /* codegen_points.c: the parts of a body in loop form */

@@ -15,9 +15,9 @@ struct sg_mma_shape {
 struct sg_mma_shape sg_mma_shape(const struct sg_insn *insn);
 /** The type of the elements of matrix `which` (SG_MATRIX_A …). */
 enum sg_type sg_mma_type(const struct sg_insn *insn, uint8_t which);
-/** The registers of a lane that hold matrix `which`: their number, and as what type they are read and written. */
 /** mma.m8n8k4 of .f16: four multiplications at once, with layouts of their own. */
 bool sg_mma_is_volta(const struct sg_insn *insn);
+/** The registers of a lane that hold matrix `which`: their number, and as what type they are read and written. */
 uint32_t sg_mma_registers(const struct sg_insn *insn, uint8_t which, enum sg_type *type);
 /** Matrices that ldmatrix or stmatrix moves. */
 uint32_t sg_mma_count(const struct sg_insn *insn);
