@@ -25,8 +25,11 @@ void rg_image_free(struct rg_worker *worker, struct rg_image **link)
     worker->image_bytes -= image->total;
     free(image->parts);
     image->parts = NULL;
-    if (!rg_image_wait(worker, image)) /* what the reader may be at ends with the process */
+    if (!rg_image_wait(worker, image)) { /* the session is over, and the reader may be at it */
+        image->next = worker->images;
+        worker->images = image;
         return;
+    }
     if (image->keep && image->good && rg_image_keep(worker, image))
         return;
     free(image->data);
