@@ -71,12 +71,12 @@ static struct rg_conn *open_one(void *user)
     return NULL;
 }
 
-bool rg_bulk_begin(struct rg_session *session)
+bool rg_bulk_begin(struct rg_session *session, struct rg_conn **conn)
 {
     const struct rg_server_hello *hello = &session->hello;
     struct rg_client_hello asked;
     memset(&asked, 0, sizeof asked);
-    rg_bulk_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &asked);
+    rg_bulk_ask(strstr(rg_conn_transport(*conn), "unix") != NULL, &asked);
     if (!hello->bulk_connections || !asked.bulk_connections)
         return true;
     struct rg_bundle_options options = {
@@ -89,5 +89,5 @@ bool rg_bulk_begin(struct rg_session *session)
     rg_codecs_agree(asked.bulk_compression, hello->bulk_codecs, &options);
     if (asked.bulk_compression && !options.compress)
         rg_warn("%s does not know how to unpack what is compressed so; not compressing", session->server);
-    return rg_bundle_wrap(session->conn, &options, &session->conn) == RG_OK;
+    return rg_bundle_wrap(*conn, &options, conn) == RG_OK;
 }

@@ -10,13 +10,14 @@
 #include <stdbool.h>
 
 struct rg_session;
+struct rg_conn;
 
 /** Fills in what the user asked for; `local`: the server is on this machine (a unix socket). */
 void rg_bulk_ask(bool local, struct rg_client_hello *hello);
 /**
- * After the server's hello, of a session that has not moved: makes a bundle of session->conn, if both sides want that.
+ * After the server's hello, of a session that has not moved: makes a bundle of *conn, if both sides want that.
  * False: no memory. Further connections are opened once there is bulk data to carry.
  */
-bool rg_bulk_begin(struct rg_session *session);
+bool rg_bulk_begin(struct rg_session *session, struct rg_conn **conn);
 
 #endif

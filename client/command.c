@@ -25,6 +25,7 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "proto/wire.h"
+#include "transport/lasting.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -32,7 +33,7 @@
 #include <string.h>
 #include <time.h>
 
-#define BATCH_SIZE     RG_MESSAGE_MAX
+#define BATCH_SIZE     (RG_MESSAGE_MAX - RG_LASTING_HEADER)
 #define DIRECT_SHARE   16 /* a caller sends for others for at most one part in so many of the time */
 #define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
 

@@ -19,6 +19,7 @@
 #include "client/program.h"
 #include "client/query.h"
 #include "client/receiver.h"
+#include "client/reconnect.h"
 #include "client/servers.h"
 #include "client/stats.h"
 #include "client/transfer.h"
@@ -27,6 +28,7 @@
 #include "common/cuda/capability.h"
 #include "common/log.h"
 #include "transport/control.h"
+#include "transport/lasting.h"
 #include "transport/move.h"
 
 #include <stdarg.h>
@@ -131,6 +133,8 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     rg_bulk_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
     if (rg_recording)
         hello.client_hello.capabilities |= RG_CONTROL_CAP_TIMES;
+    if (rg_reconnect_wanted())
+        hello.client_hello.capabilities |= RG_CONTROL_CAP_RESUME;
     enum rg_status status = rg_control_send(session->conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(session->conn, 60000, &answer);
@@ -176,7 +180,7 @@ static bool connect_to(struct rg_session *session, const char *server, const str
     enum rg_transport_choice choice = transport_choice();
     if (say_hello(session, wish, choice)) {
         if (rg_move_follow(choice, &session->hello, &session->conn, &session->tether, why, sizeof why) ==
-            RG_OK && (session->tether || rg_bulk_begin(session)))
+            RG_OK && (session->tether || rg_bulk_begin(session, &session->conn)))
             return true;
         rg_error("no RDMA to %s: %s; use --transport auto to go on over TCP, `remote-gpu doctor` to see what "
                  "is missing",
@@ -285,6 +289,8 @@ static enum rg_status begin(struct rg_session *session)
 {
     session->number = (unsigned)(session - rg_sessions);
     map_operations(session);
+    if (!rg_reconnect_begin(session))
+        return RG_ERR_NO_MEMORY;
     rg_receiver_init(session);
     rg_info("session %llu on %s (%s): %u device(s), driver %u.%u", (unsigned long long)session->hello.session,
             session->server, rg_conn_transport(session->conn), session->hello.n_devices,
@@ -357,6 +363,14 @@ void rg_session_end(struct rg_session *session, CUresult error, const char *form
     rg_conn_interrupt(session->conn);
     rg_transfers_drop(session);
     rg_receiver_wake_all(session);
+}
+
+/* The end of the connection that follows is meant; calls that other destructors still make are served before it. */
+__attribute__((destructor)) static void leave(void)
+{
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        if (!atomic_load(&rg_sessions[i].over))
+            rg_lasting_leave(rg_sessions[i].conn);
 }
 
 void rg_sessions_announce(void *memory, size_t size)

@@ -155,6 +155,13 @@ void rg_move_init(struct rg_control *message, const char *transport)
     rg_control_text(message->move.transport, sizeof message->move.transport, transport, strlen(transport));
 }
 
+void rg_resumed_init(struct rg_control *message, uint64_t received)
+{
+    memset(message, 0, sizeof *message);
+    message->kind = RG_CONTROL_RESUMED;
+    message->resumed.received = received;
+}
+
 void rg_session_end_init(struct rg_control *message, const char *format, ...)
 {
     memset(message, 0, sizeof *message);
@@ -163,6 +170,14 @@ void rg_session_end_init(struct rg_control *message, const char *format, ...)
     va_start(arguments, format);
     format_text(message->session_end.reason, sizeof message->session_end.reason, format, arguments);
     va_end(arguments);
+}
+
+bool rg_token_equal(const uint8_t *a, const uint8_t *b, size_t size)
+{
+    unsigned difference = 0;
+    for (size_t i = 0; i < size; i++)
+        difference |= a[i] ^ b[i];
+    return difference == 0;
 }
 
 const char *rg_refusal_name(enum rg_refusal_code code)
@@ -178,8 +193,9 @@ const char *rg_refusal_name(enum rg_refusal_code code)
         [RG_REFUSAL_MALFORMED] = "malformed",
         [RG_REFUSAL_UNSUPPORTED] = "unsupported",
         [RG_REFUSAL_INTERNAL] = "internal",
+        [RG_REFUSAL_NO_SUCH_SESSION] = "no-such-session",
     };
-    if ((unsigned)code >= sizeof names / sizeof names[0])
+    if ((unsigned)code >= sizeof names / sizeof names[0] || !names[code])
         return "unknown";
     return names[code];
 }

@@ -36,6 +36,7 @@
 #define RG_MOVE_TOKEN         16
 #define RG_CONTROL_ATTRIBUTES 256 /* of a device */
 #define RG_BULK_TOKEN         16
+#define RG_RESUME_TOKEN       16
 
 enum rg_control_kind {
     RG_CONTROL_CLIENT_HELLO = 1,
@@ -45,15 +46,17 @@ enum rg_control_kind {
     RG_CONTROL_SESSION_END,
     RG_CONTROL_MOVE,
     RG_CONTROL_ANSWER,
+    RG_CONTROL_RESUMED,
 };
 
 enum rg_purpose {
     RG_PURPOSE_SESSION = 1,
-    RG_PURPOSE_INVENTORY, /* devices and limits */
-    RG_PURPOSE_STATUS,    /* the same, and the sessions that run */
-    RG_PURPOSE_NETPERF,   /* an echo and a sink to measure the connection with (proto/netperf.h) */
+    RG_PURPOSE_INVENTORY,  /* devices and limits */
+    RG_PURPOSE_STATUS,     /* the same, and the sessions that run */
+    RG_PURPOSE_NETPERF,    /* an echo and a sink to measure the connection with (proto/netperf.h) */
     RG_PURPOSE_MANAGEMENT, /* one question to the management library (proto/management.h) */
     RG_PURPOSE_BULK = 70,  /* one more connection of a session, for bulk data */
+    RG_PURPOSE_RESUME = 8, /* a session that has lost its connection */
 };
 
 enum rg_refusal_code {
@@ -67,10 +70,12 @@ enum rg_refusal_code {
     RG_REFUSAL_MALFORMED,
     RG_REFUSAL_UNSUPPORTED,
     RG_REFUSAL_INTERNAL,
+    RG_REFUSAL_NO_SUCH_SESSION = 80,
 };
 
 /* ClientHello and ServerHello: `capabilities`. Unknown bits are ignored. */
-#define RG_CONTROL_CAP_TIMES (1ull << 30) /* the client asks for times of its records; the server measures them */
+#define RG_CONTROL_CAP_RESUME (1ull << 0)  /* both: the session survives its connection (transport/lasting.h) */
+#define RG_CONTROL_CAP_TIMES  (1ull << 30) /* the client asks for times of its records; the server measures them */
 
 struct rg_identity {
     char host[RG_CONTROL_TEXT];
@@ -144,6 +149,9 @@ struct rg_client_hello {
     bool bulk_adaptive;
     uint32_t question_size; /* RG_PURPOSE_MANAGEMENT */
     uint8_t question[RG_QUESTION_SIZE_MAX];
+    uint64_t resume_session; /* RG_PURPOSE_RESUME */
+    uint8_t resume_token[RG_RESUME_TOKEN];
+    uint64_t resume_received;
 };
 
 struct rg_server_hello {
@@ -166,12 +174,19 @@ struct rg_server_hello {
     uint8_t answers[RG_DIGEST_SIZE]; /* of all that answers about images depend on; zeros: not told */
     uint8_t bulk_token[RG_BULK_TOKEN]; /* meant only if there are connections */
     uint32_t bulk_connections, bulk_codecs;
+    uint8_t resume_token[RG_RESUME_TOKEN]; /* with RG_CONTROL_CAP_RESUME */
+    uint32_t resume_seconds;
+    char host[RG_CONTROL_TEXT];
 };
 
 struct rg_move_message {
     char transport[16];
     bool has_token;
     uint8_t token[RG_MOVE_TOKEN];
+};
+
+struct rg_resumed {
+    uint64_t received;
 };
 
 struct rg_refusal {
@@ -224,6 +239,7 @@ struct rg_control {
         struct rg_session_end session_end;
         struct rg_move_message move;
         struct rg_management_answer answer;
+        struct rg_resumed resumed;
     };
     void *storage;
 };
@@ -250,11 +266,15 @@ void rg_refusal_init(struct rg_control *message, enum rg_refusal_code code, cons
     __attribute__((format(printf, 3, 4)));
 /** A Move that names the transport a session goes on with; a token can be added. */
 void rg_move_init(struct rg_control *message, const char *transport);
+void rg_resumed_init(struct rg_control *message, uint64_t received);
 void rg_session_end_init(struct rg_control *message, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /** "version", "full", …: for logs and JSON. Static storage. */
 const char *rg_refusal_name(enum rg_refusal_code code);
+
+/** Whether two tokens are equal, in a time that does not tell where they differ. */
+bool rg_token_equal(const uint8_t *a, const uint8_t *b, size_t size);
 
 /**
  * Copies text of `size` bytes into field (field_size bytes with the NUL), replacing control characters and

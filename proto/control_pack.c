@@ -130,6 +130,10 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.bulk_codecs = from->bulk_codecs;
     hello.bulk_compression = from->bulk_compression;
     hello.bulk_adaptive = from->bulk_adaptive;
+    const bool resume = from->purpose == RG_PURPOSE_RESUME;
+    hello.resume_session = from->resume_session;
+    hello.resume_token = bytes_of(from->resume_token, resume ? RG_RESUME_TOKEN : 0);
+    hello.resume_received = from->resume_received;
     control->body_case = RG__CONTROL__BODY_CLIENT_HELLO;
     control->client_hello = &hello;
     return finish(control, data, size);
@@ -181,6 +185,10 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
     hello.bulk_token = bytes_of(from->bulk_token, from->bulk_connections ? RG_BULK_TOKEN : 0);
     hello.bulk_connections = from->bulk_connections;
     hello.bulk_codecs = from->bulk_codecs;
+    const bool lasts = from->capabilities & RG_CONTROL_CAP_RESUME;
+    hello.resume_token = bytes_of(from->resume_token, lasts ? RG_RESUME_TOKEN : 0);
+    hello.resume_seconds = from->resume_seconds;
+    hello.host = TEXT(from->host);
     control->body_case = RG__CONTROL__BODY_SERVER_HELLO;
     control->server_hello = &hello;
     return finish(control, data, size);
@@ -289,6 +297,17 @@ static enum rg_status pack_move(Rg__Control *control, const struct rg_move_messa
     return finish(control, data, size);
 }
 
+static enum rg_status pack_resumed(Rg__Control *control, const struct rg_resumed *from, void **data,
+                                   size_t *size)
+{
+    Rg__Resumed resumed;
+    rg__resumed__init(&resumed);
+    resumed.received = from->received;
+    control->body_case = RG__CONTROL__BODY_RESUMED;
+    control->resumed = &resumed;
+    return finish(control, data, size);
+}
+
 static enum rg_status pack_answer(Rg__Control *control, const struct rg_management_answer *from, void **data,
                                   size_t *size)
 {
@@ -321,6 +340,8 @@ enum rg_status rg_control_pack(const struct rg_control *message, void **data, si
         return pack_move(&control, &message->move, data, size);
     case RG_CONTROL_ANSWER:
         return pack_answer(&control, &message->answer, data, size);
+    case RG_CONTROL_RESUMED:
+        return pack_resumed(&control, &message->resumed, data, size);
     }
     return RG_ERR_INVALID;
 }

@@ -49,6 +49,14 @@ static enum rg_status get_bulk_token(uint8_t token[RG_BULK_TOKEN], const Protobu
     return RG_OK;
 }
 
+static enum rg_status get_token(uint8_t token[RG_RESUME_TOKEN], const ProtobufCBinaryData *from)
+{
+    if (from->len != RG_RESUME_TOKEN)
+        return RG_ERR_PROTOCOL;
+    memcpy(token, from->data, RG_RESUME_TOKEN);
+    return RG_OK;
+}
+
 static enum rg_status get_indices(uint32_t *to, uint32_t *n, const uint32_t *from, size_t n_from)
 {
     if (n_from > RG_DEVICES_MAX)
@@ -140,7 +148,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         from->purpose != RG__CLIENT_HELLO__PURPOSE__STATUS &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__NETPERF &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__MANAGEMENT &&
-        from->purpose != RG__CLIENT_HELLO__PURPOSE__BULK)
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__BULK &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__RESUME)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
     if (from->question.len > RG_QUESTION_SIZE_MAX)
@@ -177,6 +186,10 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     to->bulk_codecs = from->bulk_codecs;
     to->bulk_compression = from->bulk_compression;
     to->bulk_adaptive = from->bulk_adaptive;
+    if (to->purpose == RG_PURPOSE_RESUME)
+        TRY(get_token(to->resume_token, &from->resume_token));
+    to->resume_session = from->resume_session;
+    to->resume_received = from->resume_received;
     return get_transports(&to->transports, from->transports, from->n_transports);
 }
 
@@ -206,6 +219,10 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
             return RG_ERR_PROTOCOL;
         memcpy(to->move_token, from->move_token.data, RG_MOVE_TOKEN);
     }
+    if (to->capabilities & RG_CONTROL_CAP_RESUME)
+        TRY(get_token(to->resume_token, &from->resume_token));
+    to->resume_seconds = from->resume_seconds;
+    TRY(GET_TEXT(to->host, from->host));
 
     if (from->bulk_connections)
         TRY(get_bulk_token(to->bulk_token, &from->bulk_token));
@@ -336,6 +353,10 @@ static enum rg_status get_body(struct rg_control *out, const Rg__Control *contro
     case RG__CONTROL__BODY_MOVE:
         out->kind = RG_CONTROL_MOVE;
         return get_move(&out->move, control->move);
+    case RG__CONTROL__BODY_RESUMED:
+        out->kind = RG_CONTROL_RESUMED;
+        out->resumed.received = control->resumed->received;
+        return RG_OK;
     case RG__CONTROL__BODY_ANSWER:
         out->kind = RG_CONTROL_ANSWER;
         return get_answer(&out->answer, &out->storage, control->answer);

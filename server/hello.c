@@ -267,8 +267,8 @@ static void refuse(struct rg_conn *conn, enum rg_refusal_code code, const char *
         rg_info("the client had gone before it could be told");
 }
 
-enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
-                               struct rg_conn **tether, struct rg_lanes *lanes)
+enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection, struct rg_conn **tether,
+                               struct rg_lanes *lanes, struct rg_resume *resume)
 {
     struct rg_conn *conn = *connection;
     *tether = NULL;
@@ -322,6 +322,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     server->contexts = ready;
     struct rg_move *move = rg_move_open(&client.client_hello.transports, server);
     rg_lanes_agree(&client.client_hello, server, lanes);
+    rg_resume_offer(resume, hello->session, hello->reconnect_s, &client.client_hello, conn, server);
     rg_control_fini(&client);
     enum rg_status status = rg_control_send(conn, &answer);
     if (status == RG_OK && move) {

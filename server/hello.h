@@ -6,6 +6,7 @@
 
 #include "common/status.h"
 #include "server/lanes.h"
+#include "server/resume.h"
 #include "transport/transport.h"
 
 #include <stdbool.h>
@@ -17,16 +18,18 @@ struct rg_hello {
     uint32_t n_devices;
     uint64_t session;
     uint32_t max_sessions;
-    int hello_fd; /* holds the client's hello */
-    bool times;   /* out: the client asks for times (times.h) */
+    int hello_fd;         /* holds the client's hello */
+    uint32_t reconnect_s; /* how long a client that lost its connection is waited for; 0: not */
+    bool times;           /* out: the client asks for times (times.h) */
 };
 
 /**
  * Loads the driver into rg_driver, initialises it, and answers. RG_OK: the session can begin, with bulk data as `lanes`
- * says.
+ * says, and an end of its connection as `resume` does.
  */
 RG_MUST_CHECK enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
-                                             struct rg_conn **tether, struct rg_lanes *lanes);
+                                             struct rg_conn **tether, struct rg_lanes *lanes,
+                                             struct rg_resume *resume);
 
 /**
  * The devices, a bit each, whose primary contexts were made ready because the client is about to retain them: they are

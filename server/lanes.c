@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "common/thread.h"
+#include "server/resume.h"
 #include "transport/bundle/join.h"
 #include "transport/control.h"
 
@@ -14,8 +15,9 @@
 #include <unistd.h>
 
 struct taker {
-    const struct rg_lanes *lanes;
-    struct rg_conn *bundle;
+    struct rg_lanes *lanes;
+    struct rg_resume *resume;
+    struct rg_conn *conn;
     int hand_fd;
     uint64_t session;
 };
@@ -24,6 +26,7 @@ void rg_lanes_agree(const struct rg_client_hello *client, struct rg_server_hello
                     struct rg_lanes *out)
 {
     *out = (struct rg_lanes){0};
+    pthread_mutex_init(&out->lock, NULL);
     if (!client->bulk_connections || getrandom(out->token, sizeof out->token, 0) != sizeof out->token)
         return;
     const unsigned wanted = client->bulk_connections;
@@ -56,6 +59,23 @@ static ssize_t receive_with_fd(int socket, void *data, size_t size, int *fd)
     return got;
 }
 
+/* How many there are; as many as there may be where none is taken. */
+static unsigned count(struct rg_lanes *lanes)
+{
+    pthread_mutex_lock(&lanes->lock);
+    const unsigned n = lanes->bundle ? rg_bundle_lanes(lanes->bundle) : lanes->options.lanes;
+    pthread_mutex_unlock(&lanes->lock);
+    return n;
+}
+
+static enum rg_status add(struct rg_lanes *lanes, struct rg_conn *conn)
+{
+    pthread_mutex_lock(&lanes->lock);
+    const enum rg_status status = lanes->bundle ? rg_bundle_add(lanes->bundle, conn) : RG_ERR_CLOSED;
+    pthread_mutex_unlock(&lanes->lock);
+    return status;
+}
+
 /* A connection that the client opened: it becomes a lane if it shows the session's token. */
 static void take(const struct taker *taker, const struct rg_control *hello, int fd)
 {
@@ -67,12 +87,12 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
         close(fd);
         return;
     }
-    const bool full = rg_bundle_lanes(taker->bundle) >= taker->lanes->options.lanes;
+    const bool full = count(taker->lanes) >= taker->lanes->options.lanes;
     enum rg_status status = rg_bundle_admit(conn, &hello->client_hello, taker->lanes->token, full);
     if (status == RG_OK)
-        status = rg_bundle_add(taker->bundle, conn);
+        status = add(taker->lanes, conn);
     if (status == RG_OK) {
-        rg_debug("session %llu: connection %u for bulk data", session, rg_bundle_lanes(taker->bundle));
+        rg_debug("session %llu: connection %u for bulk data", session, count(taker->lanes));
         return;
     }
     rg_warn("session %llu: %s wanted to carry bulk data for it and may not: %s", session, rg_conn_peer(conn),
@@ -88,30 +108,52 @@ static void *taker_main(void *arg)
     int fd;
     while (data && (got = receive_with_fd(taker->hand_fd, data, RG_MESSAGE_MAX, &fd)) > 0) {
         struct rg_control hello = {0};
-        if (fd >= 0 && rg_control_unpack(data, (size_t)got, &hello) == RG_OK)
-            take(taker, &hello, fd);
-        else if (fd >= 0)
+        if (fd >= 0 && rg_control_unpack(data, (size_t)got, &hello) != RG_OK)
             close(fd);
+        else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
+                 hello.client_hello.purpose == RG_PURPOSE_RESUME)
+            rg_resume_take(taker->resume, &hello.client_hello, fd, taker->conn);
+        else if (fd >= 0)
+            take(taker, &hello, fd);
         rg_control_fini(&hello);
     }
     free(data);
     return NULL;
 }
 
-bool rg_lanes_start(const struct rg_lanes *lanes, int hand_fd, uint64_t session, struct rg_conn **conn)
+bool rg_lanes_wrap(struct rg_lanes *lanes, struct rg_conn **conn)
 {
     if (!lanes->options.lanes)
         return true;
+    if (rg_bundle_wrap(*conn, &lanes->options, conn) != RG_OK)
+        return false;
+    pthread_mutex_lock(&lanes->lock);
+    lanes->bundle = *conn;
+    pthread_mutex_unlock(&lanes->lock);
+    return true;
+}
+
+void rg_lanes_forget(struct rg_lanes *lanes)
+{
+    pthread_mutex_lock(&lanes->lock);
+    lanes->bundle = NULL;
+    pthread_mutex_unlock(&lanes->lock);
+}
+
+bool rg_lanes_start(struct rg_lanes *lanes, struct rg_resume *resume, int hand_fd, uint64_t session,
+                    struct rg_conn *conn)
+{
+    if (hand_fd < 0 || (!lanes->options.lanes && !resume->offered))
+        return true; /* nobody gives it any; bulk data comes by the one connection */
     struct taker *taker = calloc(1, sizeof *taker);
-    if (!taker || rg_bundle_wrap(*conn, &lanes->options, conn) != RG_OK) {
+    pthread_t thread;
+    if (!taker)
+        return false;
+    *taker = (struct taker){
+        .lanes = lanes, .resume = resume, .conn = conn, .hand_fd = hand_fd, .session = session};
+    if (rg_thread_create(&thread, "rg-lanes", taker_main, taker) != RG_OK) {
         free(taker);
         return false;
-    }
-    *taker = (struct taker){.lanes = lanes, .bundle = *conn, .hand_fd = hand_fd, .session = session};
-    pthread_t thread;
-    if (hand_fd < 0 || rg_thread_create(&thread, "rg-lanes", taker_main, taker) != RG_OK) {
-        free(taker);
-        return hand_fd < 0; /* nobody gives it any; bulk data comes by the one connection */
     }
     pthread_detach(thread);
     return true;

@@ -8,19 +8,31 @@
 #include "proto/control.h"
 #include "transport/bundle/bundle.h"
 
+#include <pthread.h>
+
 /** What hello has agreed on. */
 struct rg_lanes {
     struct rg_bundle_options options; /* lanes 0: bulk data comes by the session's own connection */
     uint8_t token[RG_BULK_TOKEN];
+    pthread_mutex_t lock;
+    struct rg_conn *bundle; /* that takes lanes; NULL: none; the lock */
 };
+
+struct rg_resume;
 
 /** Decides on what the client asks for and completes the hello that will be sent. */
 void rg_lanes_agree(const struct rg_client_hello *client, struct rg_server_hello *server,
                     struct rg_lanes *out);
+/** Makes a bundle of the session's connection, if that was agreed on. False: no memory; *conn stays as it is. */
+bool rg_lanes_wrap(struct rg_lanes *lanes, struct rg_conn **conn);
+/** The bundle will end: it takes no lanes any more. */
+void rg_lanes_forget(struct rg_lanes *lanes);
 /**
- * Makes a bundle of the session's connection, if that was agreed on, and takes connections from `hand_fd` (the daemon's
- * rg_sessions_hand_over) on a thread that lives as long as the process. `lanes` must stay. False: no memory.
+ * Takes what the daemon hands over by `hand_fd` (rg_sessions_hand_over) on a thread that lives as long as the process:
+ * lanes, and connections by which the client of session connection `conn` comes back. Both objects must stay. False: no
+ * memory.
  */
-bool rg_lanes_start(const struct rg_lanes *lanes, int hand_fd, uint64_t session, struct rg_conn **conn);
+bool rg_lanes_start(struct rg_lanes *lanes, struct rg_resume *resume, int hand_fd, uint64_t session,
+                    struct rg_conn *conn);
 
 #endif

@@ -2,6 +2,7 @@
  * main.c - program lib/remote-gpu/worker: serves one session, started by remote-gpud.
  *
  *   worker --fd N --hello-fd N [--hand-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
+ *          [--reconnect-grace SECONDS]
  *
  * `fd` is the client's connection, `hello-fd` holds the hello that the daemon has read from it. The worker loads the
  * driver, answers the hello, serves until the client closes the connection, breaks the protocol, or the daemon sends
@@ -73,6 +74,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
             good = number(value, UINT64_MAX, &out->hello.session);
         else if (strcmp(name, "--max-sessions") == 0)
             good = number(value, UINT32_MAX, &n), out->hello.max_sessions = (uint32_t)n;
+        else if (strcmp(name, "--reconnect-grace") == 0)
+            good = number(value, UINT32_MAX, &n), out->hello.reconnect_s = (uint32_t)n;
         else if (strcmp(name, "--driver") == 0)
             out->hello.driver = value;
         else if (strcmp(name, "--driver-kind") == 0)
@@ -164,11 +167,13 @@ int main(int argc, char **argv)
     }
     struct rg_conn *tether;
     static struct rg_lanes lanes;
-    if (rg_hello_answer(&arguments.hello, &conn, &tether, &lanes) != RG_OK) {
+    static struct rg_resume resume;
+    if (rg_hello_answer(&arguments.hello, &conn, &tether, &lanes, &resume) != RG_OK) {
         rg_conn_destroy(conn);
         _exit(1);
     }
-    if (!rg_lanes_start(&lanes, arguments.hand_fd, arguments.hello.session, &conn)) {
+    if (!rg_lanes_wrap(&lanes, &conn) || !rg_resume_begin(&resume, &lanes, &conn, &tether) ||
+        !rg_lanes_start(&lanes, &resume, arguments.hand_fd, arguments.hello.session, conn)) {
         rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);
         _exit(1);
     }

@@ -14,6 +14,7 @@
 #include "server/times.h"
 #include "server/watch.h"
 #include "transport/control.h"
+#include "transport/lasting.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -142,6 +143,7 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     pthread_mutex_unlock(&worker->end_lock);
     if (!first)
         return;
+    rg_lasting_set_final(worker->conn);
     if (format) {
         char text[512];
         va_list arguments;

@@ -106,15 +106,6 @@ struct rg_move *rg_move_open(const struct rg_transport_list *offered, struct rg_
     return move;
 }
 
-/* Whether two tokens are equal, in a time that does not tell where they differ. */
-static bool same_token(const uint8_t *a, const uint8_t *b)
-{
-    unsigned difference = 0;
-    for (int i = 0; i < RG_MOVE_TOKEN; i++)
-        difference |= a[i] ^ b[i];
-    return difference == 0;
-}
-
 /* The connection that shows the token; others are closed. */
 static enum rg_status accept_moved(struct rg_move *move, struct rg_conn **out)
 {
@@ -131,7 +122,7 @@ static enum rg_status accept_moved(struct rg_move *move, struct rg_conn **out)
             return status;
         status = rg_control_receive(conn, left, &message);
         bool good = status == RG_OK && message.kind == RG_CONTROL_MOVE && message.move.has_token &&
-                    same_token(message.move.token, move->token);
+                    rg_token_equal(message.move.token, move->token, RG_MOVE_TOKEN);
         rg_control_fini(&message);
         if (good) {
             *out = conn;

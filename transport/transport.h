@@ -84,10 +84,13 @@ struct rg_bulk_ticket {
 
 /* --- making connections --- */
 
+/* What `why` says if the machine was reached and nobody listens there. */
+#define RG_WHY_REFUSED   "connection refused"
+#define RG_WHY_NO_SOCKET "no such socket"
 /**
  * Connects to `address`. Logs nothing on failure; the phrase for the user ("connection refused", …) is put
- * into `why` (size bytes, may be NULL). Returns RG_ERR_INVALID for a malformed address, RG_ERR_UNREACHABLE
- * else.
+ * into `why` (size bytes, may be NULL). Returns RG_ERR_INVALID for a malformed address, RG_ERR_REFUSED if the machine
+ * was reached and nobody listens there, RG_ERR_UNREACHABLE else.
  */
 RG_MUST_CHECK enum rg_status rg_transport_connect(const char *address,
                                                   const struct rg_transport_options *options, char *why,

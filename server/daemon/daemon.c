@@ -357,6 +357,7 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
         return false;
     if (rg_sessions_init(&daemon->sessions, (uint32_t)settings->max_sessions, worker) != RG_OK)
         return false;
+    daemon->sessions.reconnect_s = (uint32_t)((settings->reconnect_grace_ns + 999999999u) / 1000000000u);
     char netperf[PATH_MAX];
     if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
         access(netperf, X_OK) == 0)

@@ -215,7 +215,7 @@ static void converse(struct rg_handshake *handshake)
     } else if (hello->purpose == RG_PURPOSE_MANAGEMENT) {
         answer_question(handshake);
     } else if (hello->purpose != RG_PURPOSE_SESSION && hello->purpose != RG_PURPOSE_NETPERF &&
-               hello->purpose != RG_PURPOSE_BULK) {
+               hello->purpose != RG_PURPOSE_BULK && hello->purpose != RG_PURPOSE_RESUME) {
         answer_inventory(handshake);
     } else {
         handshake->wants_session = true;
@@ -282,12 +282,18 @@ void rg_handshakes_start(struct rg_handshakes *handshakes, struct rg_conn *conn)
     handshakes->n++;
 }
 
-/* The client asked for a session, or a connection more for one: give it to a worker, or say why not. */
+/* The client asked for a session, or comes with a connection more, or again, for one: give it to a worker, or say why
+ * not. */
 static void start_session(struct rg_handshake *handshake, bool stopping)
 {
     struct rg_conn *conn = handshake->conn;
     struct rg_control refusal;
-    if (stopping) {
+    if (handshake->hello.client_hello.purpose == RG_PURPOSE_RESUME) {
+        if (rg_sessions_hand_over(handshake->owner->sessions, handshake->hello.client_hello.resume_session,
+                                  &handshake->hello, rg_conn_fd(conn), &refusal) == RG_OK)
+            return;
+        rg_refusal_init(&refusal, RG_REFUSAL_NO_SUCH_SESSION, "the session has ended on the server");
+    } else if (stopping) {
         rg_refusal_init(&refusal, RG_REFUSAL_SHUTTING_DOWN,
                         "the server is shutting down; use another, or try later");
     } else if (handshake->hello.client_hello.purpose == RG_PURPOSE_BULK) {

@@ -4,6 +4,7 @@
  * A worker is started as
  *
  *   worker --fd 3 --hello-fd 4 --hand-fd 5 --driver PATH --driver-kind soft|nvidia --devices 0,1 --session ID --max-sessions N
+ *          --reconnect-grace SECONDS
  *
  * Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker answers it. 5 (--hand-fd) is a
  * socket by which it gets connections that the client opens later, each with the hello that came by it. --devices are
@@ -251,11 +252,12 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
         rg_explain(why, why_size, "no memory for its start: %s", strerror(errno));
         return RG_ERR_NO_MEMORY;
     }
-    char devices[RG_DEVICES_MAX * 4], id[24], max[24], visible[64 + RG_DEVICES_MAX * 48];
+    char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], visible[64 + RG_DEVICES_MAX * 48];
     format_devices(info, devices, sizeof devices);
     format_visible(driver, info, visible, sizeof visible);
     snprintf(id, sizeof id, "%llu", (unsigned long long)info->id);
     snprintf(max, sizeof max, "%u", sessions->max);
+    snprintf(grace, sizeof grace, "%u", sessions->reconnect_s);
     if (hello->client_hello.purpose == RG_PURPOSE_NETPERF)
         return start_netperf(sessions, fd, file, id, pid, why, why_size);
     int hands[2];
@@ -268,7 +270,7 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     const char *arguments[] = {"worker",          "--fd",      "3",        "--hello-fd",      "4",
                                "--hand-fd",       "5",         "--driver", driver->info.path, "--driver-kind",
                                driver->info.kind, "--devices", devices,    "--session",       id,
-                               "--max-sessions",  max,         NULL};
+                               "--max-sessions",  max,         "--reconnect-grace", grace,    NULL};
     bool part = !is_all_in_order(driver, info);
     RG_CLEANUP_FREE char **environment = part ? environment_with(visible) : NULL;
     if (part && !environment)

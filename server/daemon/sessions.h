@@ -27,6 +27,7 @@ struct rg_sessions {
     uint32_t n, max;
     uint64_t next_id;
     const char *worker; /* path */
+    uint32_t reconnect_s; /* how long a session waits for a client that lost its connection; 0: not */
     char netperf[4096]; /* path of the program that answers measurements; "": they are refused */
 };
 

@@ -52,6 +52,13 @@ static const struct rg_option table[] = {
      .argument = "SECONDS",
      .value = "30",
      .help = "when asked to stop, wait this long for running sessions"},
+    {.name = "reconnect-grace",
+     .type = RG_OPTION_SECONDS,
+     .offset = AT(reconnect_grace_ns),
+     .argument = "SECONDS",
+     .value = "60",
+     .help = "keep the session of a client that has lost its connection so long for it to come back; 0: not "
+             "at all"},
     {.name = "allow-unauthenticated",
      .type = RG_OPTION_FLAG,
      .offset = AT(allow_unauthenticated),

@@ -21,6 +21,7 @@ struct rg_daemon_settings {
     char *wait;
     char *image_cache; /* NULL: where it is by default */
     uint64_t image_cache_size;
+    uint64_t reconnect_grace_ns;
     char *log;
     int64_t ready_fd; /* -1: none */
     char *ready_file;

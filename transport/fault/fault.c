@@ -19,6 +19,11 @@
  *   bad_magic_at=N       the N-th message's frame is not a frame
  *   oversize_at=N        the N-th message's frame announces more than the limit
  *
+ * And for connections that are made again (transport/lasting.h), of which each gets such a filter of its own:
+ *   cut_every=BYTES      each direction is cut within the next 2 * BYTES bytes, at random, also in the middle of a message
+ *                        or of bulk data; the process's first connection lets one message pass each way before
+ *   seed=N               of the random numbers (default 1)
+ *
  * Without options everything passes. Counters are the sender's and the receiver's; no threads.
  */
 #include "common/parse.h"
@@ -39,6 +44,7 @@ struct fault_options {
     uint64_t send_corrupt_at, recv_corrupt_at, byte;
     uint64_t send_delay_at, pause;
     uint64_t truncate_at, bad_magic_at, oversize_at;
+    uint64_t cut_every, seed;
 };
 
 static const struct {
@@ -49,13 +55,21 @@ static const struct {
     {                                                                                                        \
 #name, offsetof(struct fault_options, name)                                                          \
     }
-    OPTION(send_close_after), OPTION(recv_close_after),
-    OPTION(send_lost_at),     OPTION(recv_lost_at),
-    OPTION(send_fault_at),    OPTION(send_corrupt_at),
-    OPTION(recv_corrupt_at),  OPTION(byte),
-    OPTION(send_delay_at),    OPTION(pause),
-    OPTION(truncate_at),      OPTION(bad_magic_at),
+    OPTION(send_close_after),
+    OPTION(recv_close_after),
+    OPTION(send_lost_at),
+    OPTION(recv_lost_at),
+    OPTION(send_fault_at),
+    OPTION(send_corrupt_at),
+    OPTION(recv_corrupt_at),
+    OPTION(byte),
+    OPTION(send_delay_at),
+    OPTION(pause),
+    OPTION(truncate_at),
+    OPTION(bad_magic_at),
     OPTION(oversize_at),
+    OPTION(cut_every),
+    OPTION(seed),
 #undef OPTION
 };
 enum { N_OPTIONS = sizeof option_table / sizeof option_table[0] };
@@ -64,10 +78,13 @@ struct fault_conn {
     struct rg_conn head;
     struct rg_conn *next;
     struct fault_options options;
-    uint64_t n_sent;      /* sender */
-    uint64_t n_received;  /* receiver */
-    unsigned char *copy;  /* receiver: of a message that was corrupted */
-    unsigned char *outgo; /* sender: the same */
+    uint64_t send_budget, recv_budget; /* bytes until the cut: sender, receiver */
+    bool spare_send, spare_recv;       /* one message passes first */
+    bool was_cut;                      /* receiver */
+    uint64_t n_sent;                   /* sender */
+    uint64_t n_received;               /* receiver */
+    unsigned char *copy;               /* receiver: of a message that was corrupted */
+    unsigned char *outgo;              /* sender: the same */
 };
 
 static enum rg_status set_option(struct fault_options *options, const struct rg_option *option, char *why,
@@ -93,7 +110,7 @@ static enum rg_status parse_options(const char *text, struct fault_options *out,
 {
     /* "close after 0" is a close before the first, so these count as off with another value */
     struct fault_options options = {
-        .send_close_after = UINT64_MAX, .recv_close_after = UINT64_MAX, .pause = 100000000u};
+        .send_close_after = UINT64_MAX, .recv_close_after = UINT64_MAX, .pause = 100000000u, .seed = 1};
     struct rg_option option;
     enum rg_status status;
     for (const char *cur = text; rg_option_next(&cur, &option, &status, why, why_size);) {
@@ -173,6 +190,43 @@ static enum rg_status send_zero_bulk(struct fault_conn *c, const struct rg_outgo
     return status == RG_OK ? RG_ERR_FAULT : status;
 }
 
+/* Writes the first `left` bytes of the whole message to the socket below and ends the connection. */
+static enum rg_status cut_sending(struct fault_conn *c, const struct rg_outgoing *m, uint64_t left)
+{
+    const struct rg_frame frame = rg_frame_encode(m->msg_size, m->bulk_size);
+    unsigned char *all = malloc(sizeof frame + m->msg_size + m->bulk_size);
+    const int fd = rg_conn_fd(c->next);
+    if (all && fd >= 0) {
+        memcpy(all, &frame, sizeof frame);
+        gather(all + sizeof frame, m->msg, m->n_msg);
+        gather(all + sizeof frame + m->msg_size, m->bulk, m->n_bulk);
+        for (size_t sent = 0; sent < left;) {
+            ssize_t n = send(fd, all + sent, left - sent, MSG_NOSIGNAL);
+            if (n <= 0)
+                break;
+            sent += (size_t)n;
+        }
+    }
+    free(all);
+    rg_conn_interrupt(c->next);
+    return RG_ERR_LOST;
+}
+
+/* Whether `size` bytes more are beyond the budget; counts them if they are not. */
+static bool is_cut(const struct fault_conn *c, uint64_t *budget, bool *spare, uint64_t size)
+{
+    if (!c->options.cut_every)
+        return false;
+    if (*spare) {
+        *spare = false;
+        return false;
+    }
+    if (size > *budget)
+        return true;
+    *budget -= size;
+    return false;
+}
+
 static enum rg_status fault_send(struct rg_conn *conn, const struct rg_outgoing *m)
 {
     struct fault_conn *c = (struct fault_conn *)conn;
@@ -182,6 +236,8 @@ static enum rg_status fault_send(struct rg_conn *conn, const struct rg_outgoing 
         return RG_ERR_CLOSED;
     }
     uint64_t n = ++c->n_sent;
+    if (is_cut(c, &c->send_budget, &c->spare_send, sizeof(struct rg_frame) + m->msg_size + m->bulk_size))
+        return cut_sending(c, m, c->send_budget);
     if (o->send_lost_at > 0 && n >= o->send_lost_at)
         return RG_ERR_LOST;
     if (n == o->send_delay_at)
@@ -212,11 +268,16 @@ static enum rg_status fault_recv(struct rg_conn *conn, int timeout_ms, struct rg
         rg_conn_interrupt(c->next);
         return RG_ERR_CLOSED;
     }
-    if (o->recv_lost_at > 0 && c->n_received + 1 >= o->recv_lost_at)
+    if ((o->recv_lost_at > 0 && c->n_received + 1 >= o->recv_lost_at) || c->was_cut)
         return RG_ERR_LOST;
     enum rg_status status = rg_conn_recv(c->next, timeout_ms, out);
     if (status != RG_OK)
         return status;
+    if (is_cut(c, &c->recv_budget, &c->spare_recv, sizeof(struct rg_frame) + out->size)) {
+        c->was_cut = true;
+        rg_conn_interrupt(c->next);
+        return RG_ERR_LOST;
+    }
     if (++c->n_received != o->recv_corrupt_at)
         return RG_OK;
     free(c->copy);
@@ -231,7 +292,16 @@ static enum rg_status fault_recv(struct rg_conn *conn, int timeout_ms, struct rg
 
 static enum rg_status fault_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
 {
-    return rg_conn_recv_bulk(((struct fault_conn *)conn)->next, buffer, size);
+    struct fault_conn *c = (struct fault_conn *)conn;
+    bool spare = c->spare_recv;
+    if (c->was_cut)
+        return RG_ERR_LOST;
+    if (!is_cut(c, &c->recv_budget, &spare, size))
+        return rg_conn_recv_bulk(c->next, buffer, size);
+    c->was_cut = true;
+    enum rg_status status = c->recv_budget ? rg_conn_recv_bulk(c->next, buffer, c->recv_budget) : RG_OK;
+    rg_conn_interrupt(c->next);
+    return status == RG_OK || status == RG_ERR_FAULT ? RG_ERR_LOST : status;
 }
 
 /* --- the rest --- */
@@ -280,6 +350,27 @@ static void fault_statistics(const struct rg_conn *conn, struct rg_conn_statisti
     rg_conn_get_statistics(((const struct fault_conn *)conn)->next, out);
 }
 
+/* A random number below `limit`, from a sequence (splitmix64). */
+static uint64_t draw(uint64_t *state, uint64_t limit)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (x ^ (x >> 31)) % limit;
+}
+
+static void draw_budgets(struct fault_conn *c)
+{
+    static atomic_uint_fast64_t n_connections;
+    const uint64_t number = atomic_fetch_add(&n_connections, 1);
+    uint64_t state = c->options.seed * 1000003u + number;
+    if (!c->options.cut_every)
+        return;
+    c->spare_send = c->spare_recv = number == 0;
+    c->send_budget = draw(&state, 2 * c->options.cut_every);
+    c->recv_budget = draw(&state, 2 * c->options.cut_every);
+}
+
 static enum rg_status fault_wrap(struct rg_conn *next, const char *text, struct rg_conn **out)
 {
     struct fault_conn *c = calloc(1, sizeof *c);
@@ -291,6 +382,7 @@ static enum rg_status fault_wrap(struct rg_conn *next, const char *text, struct 
         free(c);
         return status;
     }
+    draw_budgets(c);
     c->next = next;
     c->head.caps = next->caps;
     *out = &c->head;

@@ -29,7 +29,7 @@ const char *rg_tcp_phrase(int error, char *buffer, size_t size)
 {
     switch (error) {
     case ECONNREFUSED:
-        return "connection refused";
+        return RG_WHY_REFUSED;
     case ETIMEDOUT:
         return "timed out";
     case EHOSTUNREACH:
@@ -37,7 +37,7 @@ const char *rg_tcp_phrase(int error, char *buffer, size_t size)
     case ENETUNREACH:
         return "network unreachable";
     case ENOENT:
-        return "no such socket";
+        return RG_WHY_NO_SOCKET;
     case EACCES:
     case EPERM:
         return "permission denied";

@@ -1,0 +1,86 @@
+/*
+ * lasting.h - a connection that outlives the connections it is made of.
+ *
+ * It wraps a connection (the carrier) and looks like one. Each side numbers its messages, keeps what the other has not
+ * acknowledged, and when the carrier is lost goes on over a new one: the sides tell each other how many messages have
+ * arrived as a whole, and send again what is missing. Nothing is lost and nothing arrives twice; calls that are inside
+ * wait meanwhile, and nobody above notices but by the clock. A message of which the bulk data has come in part is sent
+ * again whole; what had been taken is passed over.
+ *
+ * How a new carrier is had is the user's matter (`renew`): the client connects and shows the session's token, the
+ * worker waits for the daemon to hand it a connection (server/resume.h).
+ *
+ * On the wire every message begins with struct rg_lasting_header. Acknowledgements travel with messages; a receiver
+ * that has not sent any for RG_LASTING_ACK_BYTES sends one by itself. What is kept: a message's own bytes always, its
+ * bulk data from when the sending call returns until it is acknowledged; before that it is the caller's memory that is
+ * sent from again. If more than RG_LASTING_KEPT_MAX is not acknowledged, senders wait for it, for a time; beyond
+ * RG_LASTING_KEPT_LIMIT nothing is kept any more until the peer has caught up, and a loss in that state is final.
+ *
+ * Threads: as a connection's; and one of its own, which looks after the carrier (it sleeps in poll).
+ */
+#ifndef RG_TRANSPORT_LASTING_H
+#define RG_TRANSPORT_LASTING_H
+
+#include "transport/transport.h"
+
+/* What a user of such a connection must leave of RG_MESSAGE_MAX. */
+#define RG_LASTING_HEADER     16u
+#define RG_LASTING_ACK_BYTES  (1u << 20)
+#define RG_LASTING_ACK_COUNT  256u
+#define RG_LASTING_KEPT_MAX   (64u << 20)
+#define RG_LASTING_KEPT_LIMIT (512u << 20)
+
+enum rg_lasting_kind { RG_LASTING_DATA = 1, RG_LASTING_ACK = 2, RG_LASTING_LEAVE = 3 };
+
+struct rg_lasting_header {
+    uint32_t kind; /* enum rg_lasting_kind */
+    uint32_t reserved;
+    uint64_t received; /* messages (DATA) of the peer that have arrived as a whole */
+};
+
+/** What is known about a loss, for whoever renews and reports. */
+struct rg_lasting_loss {
+    enum rg_status status; /* what the carrier said */
+    bool ended;            /* the peer's machine ended it; else nothing has been heard */
+    uint64_t since_ns;     /* rg_now_ns */
+    uint64_t until_ns;     /* when it is given up */
+    char why[256];         /* of the last attempt: for people */
+};
+
+enum rg_lasting_event {
+    RG_LASTING_LOST,    /* and the first attempt to renew it was in vain */
+    RG_LASTING_RESUMED, /* also where that was not reported */
+    RG_LASTING_GAVE_UP, /* the connection has ended */
+};
+
+struct rg_lasting_options {
+    void *user;
+    uint64_t patience_ns;
+    /**
+     * One attempt to get a new carrier: tells the peer how many messages have arrived here, and learns the same of it.
+     * RG_ERR_REFUSED: there is no use in trying again. Anything else but RG_OK: it is tried again until `until_ns`, soon.
+     * Called by the connection's own thread.
+     */
+    enum rg_status (*renew)(void *user, struct rg_lasting_loss *loss, uint64_t received, struct rg_conn **out,
+                            uint64_t *peer_received);
+    /** The carrier will be destroyed; by the same thread. NULL: nobody wants to know. */
+    void (*dropped)(void *user);
+    /** Tells people; by the same thread. */
+    void (*report)(void *user, enum rg_lasting_event event, const struct rg_lasting_loss *loss);
+};
+
+/**
+ * Makes a lasting connection of `carrier`, which becomes its own, as does `tether` (NULL, or a connection without traffic
+ * whose end means the carrier's). Both sides must do so at the same place of their conversation. NULL: out of memory or
+ * threads; both stay the caller's.
+ */
+struct rg_conn *rg_lasting_create(struct rg_conn *carrier, struct rg_conn *tether,
+                                  const struct rg_lasting_options *options);
+/** From now on a loss is the end; also one that has happened. Nothing happens to another kind of connection. Any thread. */
+void rg_lasting_set_final(struct rg_conn *conn);
+/** Lets the peer know that an end of the connection is meant from now on, if that can be done without waiting. */
+void rg_lasting_leave(struct rg_conn *conn);
+/** Gives up the carrier, as if it had failed. Any thread. */
+void rg_lasting_drop(struct rg_conn *conn);
+
+#endif
