@@ -25,6 +25,7 @@ enum {
     DRAIN_AT = 8 << 20,      /* bytes kept from which a sender looks for acknowledgements */
     DRAIN_MS = 10,           /* how long it waits for some, at RG_LASTING_KEPT_MAX … */
     DRAIN_TRIES = 200,       /* … and how often */
+    AGAIN_NS = 2000000000,   /* a loss so soon after the last */
     HEARD_WITHIN_MS = 45000, /* more than the keepalive of a living peer takes (transport/tcp/socket.c) */
 };
 
@@ -92,7 +93,13 @@ void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status statu
     }
     c->state = RG_LASTING_BROKEN;
     c->has_ready = false;
-    c->loss = (struct rg_lasting_loss){.status = status, .ended = ended, .since_ns = rg_now_ns()};
+    /* A carrier that is lost at once and has carried nothing is no end of the last loss. */
+    const uint64_t carried = c->received + (c->kept ? c->kept->seq : c->sent + 1);
+    const uint64_t now = rg_now_ns();
+    const bool again = carried == c->carried && c->loss.since_ns && now - c->renewed_ns < AGAIN_NS;
+    const uint64_t since = again ? c->loss.since_ns : now;
+    c->carried = carried;
+    c->loss = (struct rg_lasting_loss){.status = status, .ended = ended, .since_ns = since};
     c->loss.until_ns = c->loss.since_ns + c->options.patience_ns;
     rg_conn_interrupt(c->carrier);
     rg_lasting_changed(c);
@@ -428,6 +435,7 @@ static enum rg_status lasting_recv(struct rg_conn *conn, int timeout_ms, struct 
             c->has_ready = false;
             *out = c->ready;
             deliver(c, out);
+            rg_lasting_changed(c);
             return unlocked(c), RG_OK;
         }
         const uint64_t now = until == UINT64_MAX ? 0 : rg_now_ns();
@@ -568,7 +576,7 @@ static void lasting_unregister(struct rg_conn *conn, void *base)
 {
     struct rg_lasting *c = (struct rg_lasting *)conn;
     pthread_mutex_lock(&c->lock);
-    while (c->state == RG_LASTING_BROKEN && c->carrier)
+    while (c->dropping || (c->state == RG_LASTING_BROKEN && c->carrier))
         rg_lasting_sleep(c, UINT64_MAX);
     if (c->carrier) {
         struct rg_conn *carrier = c->carrier;

@@ -72,10 +72,13 @@ struct rg_lasting {
     bool sending, receiving;
     unsigned tails; /* threads that send bulk data by itself */
     unsigned registering;
+    bool dropping;    /* a former carrier is being destroyed */
     bool sends_apart; /* some carrier did */
     bool read_ahead;
     struct rg_conn_statistics former; /* of carriers that are gone */
     struct rg_lasting_loss loss;
+    uint64_t renewed_ns; /* when there was the last new carrier */
+    uint64_t carried;    /* messages both ways, when the last carrier was lost */
 
     /* sending */
     uint64_t sent;    /* messages */
@@ -104,7 +107,8 @@ struct rg_lasting {
 
     pthread_t mender;
     struct rg_waker waker;
-    bool polling; /* the mender sleeps in poll */
+    bool polling;     /* the mender sleeps in poll */
+    uint64_t hung_up; /* the carrier of this epoch has ended, says poll */
 };
 
 /* --- lasting.c; under the lock --- */

@@ -156,9 +156,9 @@ void rg_lasting_settle(struct rg_lasting *c, struct rg_lasting_kept *kept)
         } else {
             rg_lasting_forget(c); /* it could not be sent again */
         }
-        while (kept->replaying)
-            rg_lasting_sleep(c, UINT64_MAX);
     }
+    while (kept->replaying) /* also if it is acknowledged: the mender may still look at what it was told to send */
+        rg_lasting_sleep(c, UINT64_MAX);
     kept->copy = copy;
     kept->own = (struct iovec){copy ? copy->data : NULL, kept->bulk_size};
     kept->bulk = &kept->own;

@@ -22,30 +22,25 @@ enum {
 
 /* --- noticing ---------------------------------------------------------------------------------------------------- */
 
-/* The watched connection has ended, says poll; a carrier may still hold what came before that. */
-static void look_closer(struct rg_lasting *c, bool tether)
+/* The carrier has ended, and nobody is inside; it may still hold what came before that. */
+static void look_closer(struct rg_lasting *c)
 {
     struct rg_message_header header = {0};
-    if (tether) {
-        rg_lasting_break(c, c->epoch, RG_ERR_CLOSED);
-        return;
-    }
-    rg_lasting_drain(c, 0); /* notices by itself, where nobody receives and nothing is there */
-    if (!c->has_ready)
-        return;
+    if (rg_conn_fd(c->carrier) >= 0)
+        rg_lasting_drain(c, 0);
     /* The peer's last words are worth waiting for their reader; anything else comes again. */
-    if (c->ready.size >= sizeof header)
+    if (c->has_ready && c->ready.size >= sizeof header)
         memcpy(&header, c->ready.data, sizeof header);
     if (header.kind != RG_MESSAGE_CONTROL)
         rg_lasting_break(c, c->epoch, RG_ERR_CLOSED);
 }
 
 /* Sleeps until there is something to do. */
-static void watch(struct rg_lasting *c, uint64_t *seen_end)
+static void watch(struct rg_lasting *c)
 {
     const uint64_t epoch = c->epoch;
     const bool by_tether = rg_conn_fd(c->carrier) < 0 && c->tether;
-    const int fd = *seen_end == epoch ? -1 : rg_conn_fd(by_tether ? c->tether : c->carrier);
+    const int fd = rg_conn_fd(by_tether ? c->tether : c->carrier);
     struct pollfd fds[2] = {{.fd = fd, .events = POLLRDHUP},
                             {.fd = rg_waker_fd(&c->waker), .events = POLLIN}};
     c->polling = true;
@@ -54,10 +49,8 @@ static void watch(struct rg_lasting *c, uint64_t *seen_end)
     pthread_mutex_lock(&c->lock);
     c->polling = false;
     rg_waker_rest(&c->waker);
-    if (fds[0].revents && c->epoch == epoch && c->state == RG_LASTING_UP) {
-        *seen_end = epoch; /* told once: who receives notices too */
-        look_closer(c, by_tether);
-    }
+    if (fds[0].revents)
+        c->hung_up = epoch;
 }
 
 /* --- mending ------------------------------------------------------------------------------------------------- */
@@ -92,8 +85,10 @@ static void drop_carrier(struct rg_lasting *c)
     add_statistics(c, carrier);
     if (c->in_use && c->in_use_from == c->epoch && !c->retired) {
         c->retired = carrier;
-        c->carrier = carrier = NULL;
+        carrier = NULL;
     }
+    c->carrier = NULL; /* from now on nobody can get at it */
+    c->dropping = true;
     pthread_mutex_unlock(&c->lock);
     if (c->options.dropped)
         c->options.dropped(c->options.user);
@@ -101,7 +96,7 @@ static void drop_carrier(struct rg_lasting *c)
     rg_conn_destroy(carrier);
     rg_conn_destroy(tether);
     pthread_mutex_lock(&c->lock);
-    c->carrier = NULL;
+    c->dropping = false;
     if (tether)
         c->loss.ended = ended;
     rg_lasting_changed(c);
@@ -164,6 +159,7 @@ static enum rg_status install(struct rg_lasting *c, struct rg_conn *carrier, uin
     c->on_wire = peer_received;
     c->carrier = carrier;
     c->epoch++;
+    c->renewed_ns = rg_now_ns();
     if (c->read_ahead)
         rg_conn_set_read_ahead(carrier);
     c->copy_all = c->copy_all && rg_conn_fd(carrier) < 0;
@@ -248,7 +244,6 @@ static void mend(struct rg_lasting *c)
 void *rg_lasting_mend_main(void *connection)
 {
     struct rg_lasting *c = connection;
-    uint64_t seen_end = 0;
     pthread_mutex_lock(&c->lock);
     while (!c->stopping) {
         if (c->state == RG_LASTING_BROKEN)
@@ -259,8 +254,12 @@ void *rg_lasting_mend_main(void *connection)
             rg_lasting_say(c, RG_LASTING_ACK);
         else if (c->ack_wanted)
             rg_lasting_sleep(c, UINT64_MAX); /* who sends takes it along */
+        else if (c->hung_up == c->epoch && (c->receiving || c->has_ready))
+            rg_lasting_sleep(c, UINT64_MAX); /* who receives notices, or is gone soon */
+        else if (c->hung_up == c->epoch)
+            look_closer(c);
         else
-            watch(c, &seen_end);
+            watch(c);
     }
     pthread_mutex_unlock(&c->lock);
     return NULL;

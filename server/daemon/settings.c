@@ -56,7 +56,7 @@ static const struct rg_option table[] = {
      .type = RG_OPTION_SECONDS,
      .offset = AT(reconnect_grace_ns),
      .argument = "SECONDS",
-     .value = "60",
+     .value = "0",
      .help = "keep the session of a client that has lost its connection so long for it to come back; 0: not "
              "at all"},
     {.name = "allow-unauthenticated",

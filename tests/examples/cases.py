@@ -291,6 +291,18 @@ def test_system_calls(build):
             expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
 
 
+def test_no_such_session(build):
+    """Where sessions outlive connections: a worker that died is told at once, and a client can do without."""
+    with Server(build, arguments=["--reconnect-grace", "60"]) as server:
+        result = build.run_remote(endless(build), server.address, timeout=NOTICE + 30,
+                                  while_running=when_working(server, lambda pid: os.kill(pid, signal.SIGKILL)))
+        expect_lost(result, server.log())
+        result = build.run_remote([build.example("vector_add")], server.address,
+                                  environment={"REMOTE_GPU_RECONNECT": "0",
+                                               "REMOTE_GPU_FILTER": "fault:send_lost_at=5"})
+        expect_lost(result, server.log())
+
+
 def test_killed_server(build):
     """Server and worker die in the middle, without a word."""
     with Server(build) as server:

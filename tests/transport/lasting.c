@@ -1,0 +1,407 @@
+/*
+ * lasting.c - connections that outlive their carriers: what is sent arrives whole, once and in order, wherever the
+ * carriers are cut; what cannot be mended ends; what a peer may not say is refused.
+ *
+ * Both ends are in this process. The connecting end makes a new carrier through the pair's listener and tells how many
+ * messages have arrived; the other accepts it and answers. Cuts are those of filter fault, at random places of both
+ * directions, in messages, in bulk data and in the conversation that makes the next carrier.
+ */
+#include "support.h"
+
+#include "common/clock.h"
+#include "transport/lasting.h"
+#include "transport/operations.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static const char address[] = "127.0.0.1:0";
+
+struct end {
+    struct rg_listener *listener;
+    const char *filters; /* of carriers made again */
+    unsigned lanes;      /* they are bundles of so many more */
+    bool connects;
+    atomic_bool refuses; /* no more carriers */
+    atomic_uint lost, resumed, gave_up;
+};
+
+struct ends {
+    struct pair pair;
+    struct end a, b;
+};
+
+/* Exchanges the counts. */
+static enum rg_status greet(struct rg_conn *conn, uint64_t received, uint64_t *peer_received)
+{
+    const struct iovec part = {&received, sizeof received};
+    struct rg_message message;
+    enum rg_status status = rg_conn_send(conn, &part, 1, NULL, 0);
+    if (status == RG_OK)
+        status = rg_conn_recv(conn, 2000, &message);
+    if (status == RG_OK && message.size != sizeof *peer_received)
+        status = RG_ERR_PROTOCOL;
+    if (status == RG_OK)
+        memcpy(peer_received, message.data, sizeof *peer_received);
+    return status;
+}
+
+static enum rg_status renew(void *user, struct rg_lasting_loss *loss, uint64_t received, struct rg_conn **out,
+                            uint64_t *peer_received)
+{
+    struct end *end = user;
+    const struct rg_transport_options options = {.filters = end->filters};
+    struct rg_conn *conn;
+    if (atomic_load(&end->refuses))
+        return RG_ERR_REFUSED;
+    enum rg_status status = end->connects ? rg_transport_connect(rg_listener_address(end->listener), &options,
+                                                                 loss->why, sizeof loss->why, &conn)
+                                          : rg_listener_accept(end->listener, 200, &conn);
+    if (status != RG_OK)
+        return status;
+    if (!end->connects) /* one that came and went since */
+        for (struct rg_conn *later; rg_listener_accept(end->listener, 0, &later) == RG_OK; conn = later)
+            rg_conn_destroy(conn);
+    status = greet(conn, received, peer_received);
+    if (status == RG_OK && end->lanes) {
+        const struct rg_bundle_options bundle = {.lanes = end->lanes, .codecs = rg_codecs_here()};
+        CHECK_OK(rg_bundle_wrap(conn, &bundle, &conn));
+    }
+    if (status == RG_OK)
+        *out = conn;
+    else
+        rg_conn_destroy(conn);
+    return status == RG_OK ? RG_OK : RG_ERR_UNREACHABLE;
+}
+
+static void report(void *user, enum rg_lasting_event event, const struct rg_lasting_loss *loss)
+{
+    struct end *end = user;
+    if (event == RG_LASTING_GAVE_UP)
+        fprintf(stderr, "given up: %s after %.1f s: %s\n", rg_status_string(loss->status),
+                (double)(rg_now_ns() - loss->since_ns) / 1e9, loss->why);
+    atomic_fetch_add(event == RG_LASTING_LOST      ? &end->lost
+                     : event == RG_LASTING_RESUMED ? &end->resumed
+                                                   : &end->gave_up,
+                     1);
+}
+
+static void ends_open(struct ends *ends, const char *filters, unsigned lanes, uint64_t patience_ns)
+{
+    memset(ends, 0, sizeof *ends);
+    ends->pair = pair_open(address, filters, RG_WAIT_AUTO);
+    if (lanes)
+        pair_bundle(&ends->pair, "", lanes, RG_COMPRESS_NONE);
+    ends->a =
+        (struct end){.listener = ends->pair.listener, .filters = filters, .lanes = lanes, .connects = true};
+    ends->b = (struct end){.listener = ends->pair.listener, .filters = "", .lanes = lanes};
+    struct rg_lasting_options options = {.patience_ns = patience_ns, .renew = renew, .report = report};
+    options.user = &ends->a;
+    CHECK((ends->pair.a = rg_lasting_create(ends->pair.a, NULL, &options)) != NULL);
+    options.user = &ends->b;
+    CHECK((ends->pair.b = rg_lasting_create(ends->pair.b, NULL, &options)) != NULL);
+    rg_conn_set_read_ahead(ends->pair.a);
+    rg_conn_set_read_ahead(ends->pair.b);
+}
+
+/* --- traffic ------------------------------------------------------------------------------------------------- */
+
+/* The sizes of message n: mostly small, some with much bulk data. */
+static void sizes(uint64_t n, size_t *msg, size_t *bulk)
+{
+    const uint64_t x = (n + 1) * 0x9e3779b97f4a7c15u;
+    *msg = 16 + (x >> 33) % 2000;
+    *bulk = (x >> 20) % 4 == 0 ? (x >> 22) % 400000 : 0;
+    if (n % 61 == 60)
+        *msg = 100000;
+}
+
+struct flow {
+    struct rg_conn *conn;
+    uint64_t messages, first_seed;
+};
+
+static void *send_all(void *arg)
+{
+    const struct flow *flow = arg;
+    unsigned char *msg = malloc(RG_MESSAGE_MAX), *bulk = malloc(RG_BULK_MAX);
+    for (uint64_t n = 0; n < flow->messages; n++) {
+        size_t msg_size, bulk_size;
+        sizes(n, &msg_size, &bulk_size);
+        pattern_fill(msg, msg_size, flow->first_seed + 2 * n);
+        pattern_fill(bulk, bulk_size, flow->first_seed + 2 * n + 1);
+        const struct iovec part = {msg, msg_size}, data = {bulk, bulk_size};
+        if (rg_conn_sends_apart(flow->conn, msg_size, bulk_size)) {
+            struct rg_bulk_ticket ticket;
+            CHECK_OK(rg_conn_send_head(flow->conn, &part, 1, bulk_size, &ticket));
+            memset(msg, 0xee, msg_size);
+            CHECK_OK(rg_conn_send_tail(flow->conn, &ticket, &data, 1));
+        } else {
+            CHECK_OK(rg_conn_send(flow->conn, &part, 1, &data, bulk_size ? 1 : 0));
+        }
+        memset(msg, 0xee, msg_size); /* the caller's again */
+        memset(bulk, 0xee, bulk_size);
+    }
+    free(msg);
+    free(bulk);
+    return NULL;
+}
+
+static void *receive_all(void *arg)
+{
+    const struct flow *flow = arg;
+    for (uint64_t n = 0; n < flow->messages; n++) {
+        size_t msg_size, bulk_size;
+        sizes(n, &msg_size, &bulk_size);
+        struct rg_message message;
+        CHECK_OK(rg_conn_recv(flow->conn, -1, &message));
+        CHECK(message.size == msg_size && message.bulk_size == bulk_size);
+        unsigned char *bulk = malloc(bulk_size + 1);
+        for (size_t at = 0, part; at < bulk_size; at += part) { /* in pieces of several sizes */
+            part = bulk_size - at < 70000 ? bulk_size - at : 30000 + at % 40000;
+            CHECK_OK(rg_conn_recv_bulk(flow->conn, bulk + at, part));
+        }
+        CHECK(
+            pattern_matches(message.data, msg_size, flow->first_seed + 2 * n)); /* also after the bulk data */
+        CHECK(pattern_matches(bulk, bulk_size, flow->first_seed + 2 * n + 1));
+        free(bulk);
+    }
+    return NULL;
+}
+
+/* Traffic both ways at once; returns how many carriers were lost. */
+static unsigned run_traffic(const char *filters, unsigned lanes, uint64_t messages)
+{
+    struct ends ends;
+    ends_open(&ends, filters, lanes, 30000000000ull);
+    struct flow there = {ends.pair.a, messages, 1000000}, back = {ends.pair.b, messages, 5000000};
+    struct flow there_in = {ends.pair.b, messages, 1000000}, back_in = {ends.pair.a, messages, 5000000};
+    pthread_t threads[4];
+    CHECK(pthread_create(&threads[0], NULL, send_all, &there) == 0);
+    CHECK(pthread_create(&threads[1], NULL, send_all, &back) == 0);
+    CHECK(pthread_create(&threads[2], NULL, receive_all, &there_in) == 0);
+    CHECK(pthread_create(&threads[3], NULL, receive_all, &back_in) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(atomic_load(&ends.a.gave_up) == 0 && atomic_load(&ends.b.gave_up) == 0);
+    const unsigned resumed = atomic_load(&ends.a.resumed);
+    pair_close(&ends.pair);
+    return resumed;
+}
+
+static void test_cuts(void)
+{
+    unsigned cuts = 0;
+    char filters[64];
+    for (unsigned seed = 1; seed <= WORK(24); seed++) {
+        snprintf(filters, sizeof filters, "fault:cut_every=%u,seed=%u", 300000 + seed * 50000, seed);
+        cuts += run_traffic(filters, 0, 150);
+    }
+    printf("%u carriers lost\n", cuts);
+    CHECK(cuts > WORK(100));
+}
+
+static void test_cuts_of_bundles(void)
+{
+    unsigned cuts = 0;
+    char filters[64];
+    for (unsigned seed = 1; seed <= WORK(8); seed++) {
+        snprintf(filters, sizeof filters, "fault:cut_every=900000,seed=%u", 100 + seed);
+        cuts += run_traffic(filters, 2, 150);
+    }
+    printf("%u carriers with lanes lost\n", cuts);
+    CHECK(cuts > WORK(8));
+}
+
+static void test_no_cut(void)
+{
+    CHECK(run_traffic("", 0, 300) == 0);
+    CHECK(run_traffic("delay:oneway=1ms", 0, 100) == 0);
+}
+
+/* --- states ---------------------------------------------------------------------------------------------------- */
+
+/* An idle connection that is lost is mended without anybody calling. */
+static void test_idle(void)
+{
+    struct ends ends;
+    ends_open(&ends, "", 0, 30000000000ull);
+    expect_good(ends.pair.a, ends.pair.b);
+    for (unsigned i = 1; i <= 3; i++) {
+        rg_lasting_drop(i % 2 ? ends.pair.a : ends.pair.b);
+        while (atomic_load(&ends.a.resumed) < i || atomic_load(&ends.b.resumed) < i)
+            poll(NULL, 0, 1);
+        expect_good(ends.pair.a, ends.pair.b);
+    }
+    pair_close(&ends.pair);
+}
+
+/* One that only sends finds its acknowledgements by itself: what is kept stays little. */
+static void test_sender_alone(void)
+{
+    struct ends ends;
+    ends_open(&ends, "", 0, 30000000000ull);
+    struct flow out = {ends.pair.a, 2000, 1}, in = {ends.pair.b, 2000, 1};
+    pthread_t receiver;
+    CHECK(pthread_create(&receiver, NULL, receive_all, &in) == 0);
+    send_all(&out);
+    CHECK(pthread_join(receiver, NULL) == 0);
+    expect_good(ends.pair.a, ends.pair.b);
+    pair_close(&ends.pair);
+}
+
+/* No new carrier: calls that wait return when the patience has ended, and the connection is over. */
+static void test_patience(void)
+{
+    struct ends ends;
+    struct rg_message message;
+    ends_open(&ends, "", 0, 300000000ull);
+    rg_listener_interrupt(ends.pair.listener);
+    rg_listener_destroy(ends.pair.listener);
+    struct rg_listener *none;
+    const struct rg_transport_options plain = {.filters = ""};
+    CHECK_OK(rg_transport_listen("127.0.0.1:0", &plain, NULL, 0, &none));
+    ends.pair.listener = none;
+    ends.a.listener = none; /* connects to it, and nobody answers */
+    atomic_store(&ends.b.refuses, true);
+    const uint64_t since = rg_now_ns();
+    rg_lasting_drop(ends.pair.a);
+    CHECK(rg_conn_recv(ends.pair.a, -1, &message) != RG_OK);
+    CHECK(rg_now_ns() - since >= 250000000ull);
+    CHECK(send_bytes(ends.pair.a, "x", 1, NULL, 0) != RG_OK);
+    CHECK(atomic_load(&ends.a.gave_up) == 1);
+    pair_close(&ends.pair);
+}
+
+/* Refused: at once. Final, or left by the peer: also. */
+static void test_ends(void)
+{
+    for (int how = 0; how < 3; how++) {
+        struct ends ends;
+        struct rg_message message;
+        ends_open(&ends, "", 0, 60000000000ull);
+        expect_good(ends.pair.a, ends.pair.b);
+        if (how == 0) {
+            atomic_store(&ends.a.refuses, true);
+            rg_lasting_drop(ends.pair.a);
+        } else if (how == 1) {
+            rg_lasting_set_final(ends.pair.a);
+            rg_conn_interrupt(ends.pair.b);
+        } else {
+            rg_lasting_leave(ends.pair.b);
+            rg_conn_interrupt(ends.pair.b);
+        }
+        const uint64_t since = rg_now_ns();
+        CHECK(rg_conn_recv(ends.pair.a, -1, &message) != RG_OK);
+        CHECK(rg_now_ns() - since < 20000000000ull);
+        CHECK(atomic_load(&ends.a.resumed) == 0);
+        pair_close(&ends.pair);
+    }
+}
+
+/* Waits in both calls end with an interrupt, also between two carriers. */
+static void *interrupt_soon(void *conn)
+{
+    poll(NULL, 0, 50);
+    rg_conn_interrupt(conn);
+    return NULL;
+}
+
+static void test_interrupt(void)
+{
+    struct ends ends;
+    struct rg_message message;
+    pthread_t thread;
+    ends_open(&ends, "", 0, 60000000000ull);
+    rg_listener_interrupt(ends.pair.listener); /* no carrier is accepted any more */
+    rg_lasting_drop(ends.pair.a);
+    CHECK(pthread_create(&thread, NULL, interrupt_soon, ends.pair.a) == 0);
+    CHECK_STATUS(rg_conn_recv(ends.pair.a, -1, &message), RG_ERR_CLOSED);
+    CHECK_STATUS(send_bytes(ends.pair.a, "x", 1, NULL, 0), RG_ERR_CLOSED);
+    CHECK(pthread_join(thread, NULL) == 0);
+    rg_conn_interrupt(ends.pair.b);
+    pair_close(&ends.pair);
+}
+
+/* Timeouts hold while there is no carrier. */
+static void test_timeouts(void)
+{
+    struct ends ends;
+    struct rg_message message;
+    ends_open(&ends, "", 0, 60000000000ull);
+    CHECK_STATUS(rg_conn_recv(ends.pair.a, 0, &message), RG_ERR_TIMEOUT);
+    CHECK_STATUS(rg_conn_recv(ends.pair.a, 20, &message), RG_ERR_TIMEOUT);
+    rg_listener_interrupt(ends.pair.listener);
+    rg_lasting_drop(ends.pair.a);
+    CHECK_STATUS(rg_conn_recv(ends.pair.a, 0, &message), RG_ERR_TIMEOUT);
+    CHECK_STATUS(rg_conn_recv(ends.pair.a, 20, &message), RG_ERR_TIMEOUT);
+    rg_conn_interrupt(ends.pair.a);
+    rg_conn_interrupt(ends.pair.b);
+    pair_close(&ends.pair);
+}
+
+/* --- a hostile peer -------------------------------------------------------------------------------------------- */
+
+static void test_violations(void)
+{
+    const struct rg_lasting_header bad[] = {
+        {.kind = RG_LASTING_DATA, .received = 1}, /* nothing was sent */
+        {.kind = RG_LASTING_DATA, .reserved = 1}, /* not known */
+        {.kind = 77},                             /* not known */
+        {.kind = RG_LASTING_ACK, .received = 1u << 31},
+    };
+    for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
+        struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
+        struct end end = {.listener = pair.listener, .filters = "", .connects = true};
+        const struct rg_lasting_options options = {
+            .user = &end, .patience_ns = 60000000000ull, .renew = renew, .report = report};
+        struct rg_message message;
+        CHECK((pair.a = rg_lasting_create(pair.a, NULL, &options)) != NULL);
+        if (i < sizeof bad / sizeof *bad)
+            CHECK_OK(send_bytes(pair.b, &bad[i], sizeof bad[i], NULL, 0));
+        else
+            CHECK_OK(send_bytes(pair.b, "short", 5, NULL, 0));
+        CHECK_STATUS(rg_conn_recv(pair.a, -1, &message), RG_ERR_PROTOCOL);
+        CHECK_STATUS(send_bytes(pair.a, "x", 1, NULL, 0), RG_ERR_PROTOCOL);
+        pair_close(&pair);
+    }
+}
+
+/* A message that could not be sent with what is added to it is refused, and nothing happened. */
+static void test_too_large(void)
+{
+    struct ends ends;
+    ends_open(&ends, "", 0, 60000000000ull);
+    static unsigned char data[RG_MESSAGE_MAX];
+    CHECK_STATUS(send_bytes(ends.pair.a, data, sizeof data, NULL, 0), RG_ERR_INVALID);
+    CHECK_OK(send_bytes(ends.pair.a, data, sizeof data - RG_LASTING_HEADER, NULL, 0));
+    struct rg_message message;
+    CHECK_OK(rg_conn_recv(ends.pair.b, -1, &message));
+    CHECK(message.size == sizeof data - RG_LASTING_HEADER);
+    pair_close(&ends.pair);
+}
+
+#define RUN(test) (printf("%s\n", #test), fflush(stdout), test())
+
+/* With `cuts`: the cuts at random places alone. */
+int main(int argc, char **argv)
+{
+    test_begin(300);
+    if (argc > 1 && strcmp(argv[1], "cuts") == 0) {
+        RUN(test_cuts);
+        RUN(test_cuts_of_bundles);
+        return 0;
+    }
+    RUN(test_no_cut);
+    RUN(test_idle);
+    RUN(test_sender_alone);
+    RUN(test_timeouts);
+    RUN(test_interrupt);
+    RUN(test_patience);
+    RUN(test_ends);
+    RUN(test_violations);
+    RUN(test_too_large);
+    return 0;
+}
