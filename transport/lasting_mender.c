@@ -22,16 +22,21 @@ enum {
 
 /* --- noticing ---------------------------------------------------------------------------------------------------- */
 
+/* Whether the peer's last words lie ready: they are worth waiting for their reader; anything else comes again. */
+static bool has_last_words(const struct rg_lasting *c)
+{
+    struct rg_message_header header = {0};
+    if (c->has_ready && c->ready.size >= sizeof header)
+        memcpy(&header, c->ready.data, sizeof header);
+    return header.kind == RG_MESSAGE_CONTROL;
+}
+
 /* The carrier has ended, and nobody is inside; it may still hold what came before that. */
 static void look_closer(struct rg_lasting *c)
 {
-    struct rg_message_header header = {0};
     if (rg_conn_fd(c->carrier) >= 0)
         rg_lasting_drain(c, 0);
-    /* The peer's last words are worth waiting for their reader; anything else comes again. */
-    if (c->has_ready && c->ready.size >= sizeof header)
-        memcpy(&header, c->ready.data, sizeof header);
-    if (header.kind != RG_MESSAGE_CONTROL)
+    if (!has_last_words(c))
         rg_lasting_break(c, c->epoch, RG_ERR_CLOSED);
 }
 
@@ -254,7 +259,7 @@ void *rg_lasting_mend_main(void *connection)
             rg_lasting_say(c, RG_LASTING_ACK);
         else if (c->ack_wanted)
             rg_lasting_sleep(c, UINT64_MAX); /* who sends takes it along */
-        else if (c->hung_up == c->epoch && (c->receiving || c->has_ready))
+        else if (c->hung_up == c->epoch && (c->receiving || has_last_words(c)))
             rg_lasting_sleep(c, UINT64_MAX); /* who receives notices, or is gone soon */
         else if (c->hung_up == c->epoch)
             look_closer(c);
