@@ -2,7 +2,8 @@
  * resume.h - a session goes on after its connection was lost (transport/lasting.h): the worker's side.
  *
  * A client that has lost its connection comes to the daemon's port and names its session. The daemon hands the
- * connection, with the client's hello, to the session's worker (lanes.h). The worker looks at the token; what shows another than its own is refused and changes nothing. With the
+ * connection, with the client's hello, to the session's worker (lanes.h). The worker looks at the
+ * token; what shows another than its own is refused and changes nothing. With the
  * right one, the connection replaces the session's, also if that seems to be well: its client knows better.
  *
  * How long a client is waited for: the grace time. But where its machine itself has ended the connection, its process is

@@ -88,6 +88,7 @@ static void drop_carrier(struct rg_lasting *c)
         return;
     c->tether = NULL;
     add_statistics(c, carrier);
+    rg_conn_reset(carrier); /* or the peer's mender, whom nobody interrupts, may stay in a send by it */
     if (c->in_use && c->in_use_from == c->epoch && !c->retired) {
         c->retired = carrier;
         carrier = NULL;

@@ -60,6 +60,7 @@ struct rg_transport_ops {
     enum rg_status (*recv_bulk)(struct rg_conn *conn, void *buffer, size_t size);
     void (*interrupt)(struct rg_conn *conn);
     void (*destroy)(struct rg_conn *conn);
+    void (*reset)(struct rg_conn *conn);                                              /* optional */
     void (*set_read_ahead)(struct rg_conn *conn);                                     /* optional */
     int (*fd)(const struct rg_conn *conn);                                            /* optional */
     void (*abandon)(struct rg_conn *conn);                                            /* optional */

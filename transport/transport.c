@@ -86,7 +86,8 @@ static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics 
     (void)conn, (void)out;
 }
 
-/* right for a connection that holds no descriptor (abandon) or never reads ahead (set_read_ahead) */
+/* right for a connection that holds no descriptor (abandon), whose peer sees its end anyway (reset) or that never reads
+ * ahead (set_read_ahead) */
 static void nothing_to_do(struct rg_conn *conn)
 {
     (void)conn;
@@ -125,6 +126,8 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->send_head = no_send_head;
         ops->send_tail = no_send_tail;
     }
+    if (!ops->reset)
+        ops->reset = nothing_to_do;
     if (!ops->set_read_ahead)
         ops->set_read_ahead = nothing_to_do;
     if (!ops->fd)
@@ -466,6 +469,11 @@ void rg_conn_set_read_ahead(struct rg_conn *conn)
 void rg_conn_interrupt(struct rg_conn *conn)
 {
     conn->ops->interrupt(conn);
+}
+
+void rg_conn_reset(struct rg_conn *conn)
+{
+    conn->ops->reset(conn);
 }
 
 int rg_conn_fd(const struct rg_conn *conn)

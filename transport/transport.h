@@ -89,8 +89,8 @@ struct rg_bulk_ticket {
 #define RG_WHY_NO_SOCKET "no such socket"
 /**
  * Connects to `address`. Logs nothing on failure; the phrase for the user ("connection refused", …) is put
- * into `why` (size bytes, may be NULL). Returns RG_ERR_INVALID for a malformed address, RG_ERR_REFUSED if the machine
- * was reached and nobody listens there, RG_ERR_UNREACHABLE else.
+ * into `why` (size bytes, may be NULL). Returns RG_ERR_INVALID for a malformed address, RG_ERR_UNREACHABLE
+ * else.
  */
 RG_MUST_CHECK enum rg_status rg_transport_connect(const char *address,
                                                   const struct rg_transport_options *options, char *why,
@@ -180,6 +180,12 @@ void rg_conn_set_read_ahead(struct rg_conn *conn);
  * order if no message was under way. Any thread, any number of times.
  */
 void rg_conn_interrupt(struct rg_conn *conn);
+/**
+ * After an interrupt, of a connection that nobody is inside of: the peer learns of the end at once. Without this a peer
+ * that is inside a send may not: over TCP the end travels behind data that it does not read, and a window that was shut
+ * is not opened again by a reader that has left. What is under way is lost.
+ */
+void rg_conn_reset(struct rg_conn *conn);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
 unsigned rg_conn_caps(const struct rg_conn *conn);
 /** Bytes of bulk data that a message should carry, where `piece` (common/pace.h) is what the link takes in good time. */

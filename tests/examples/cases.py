@@ -303,6 +303,28 @@ def test_no_such_session(build):
         expect_lost(result, server.log())
 
 
+# Programs for sessions whose connections are cut, and how many bytes pass between two cuts: more than a message has.
+RESUMED = [("big_copy", 3000000), ("streams_overlap", 3000000), ("vector_add", 2000000), ("many_launches", 300000)]
+
+
+def test_resumed_session(build, seeds=(1, 2)):
+    """Connections that are cut at random places, again and again: the program's result is the same as directly."""
+    directly = [build.run_direct([build.example(name)]) for name, _ in RESUMED]
+    for tcp in (False, True):
+        with Server(build, tcp=tcp, arguments=["--reconnect-grace", "60"]) as server:
+            cuts = 0
+            for seed in seeds:
+                for (name, every), direct in zip(RESUMED, directly):
+                    what = "fault:cut_every=%d,seed=%d" % (every, seed)
+                    result = build.run_remote([build.example(name)], server.address, timeout=90,
+                                              environment={"REMOTE_GPU_FILTER": what})
+                    expect(result.status == direct.status == 0 and result.output == direct.output,
+                           "%s with %s is not as directly" % (name, what), direct, result, server.log())
+                    cuts += result.errors.count("the session goes on")
+            expect(cuts > 0, "no connection was lost", server.log())
+            still_serves(build, server)
+
+
 def test_killed_server(build):
     """Server and worker die in the middle, without a word."""
     with Server(build) as server:

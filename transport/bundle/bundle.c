@@ -154,6 +154,15 @@ static void bundle_interrupt(struct rg_conn *conn)
     interrupt((struct bundle *)conn);
 }
 
+static void bundle_reset(struct rg_conn *conn)
+{
+    struct bundle *b = (struct bundle *)conn;
+    const unsigned n = atomic_load(&b->n_lanes);
+    rg_conn_reset(b->first);
+    for (unsigned i = 0; i < n; i++)
+        rg_conn_reset(b->lanes[i].conn);
+}
+
 static void bundle_destroy(struct rg_conn *conn)
 {
     struct bundle *b = (struct bundle *)conn;
@@ -233,6 +242,7 @@ static struct rg_transport_ops bundle_ops = {
     .recv = rg_bundle_recv,
     .recv_bulk = rg_bundle_recv_bulk,
     .interrupt = bundle_interrupt,
+    .reset = bundle_reset,
     .destroy = bundle_destroy,
     .set_read_ahead = bundle_set_read_ahead,
     .fd = bundle_fd,

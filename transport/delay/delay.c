@@ -315,6 +315,11 @@ static void delay_interrupt(struct rg_conn *conn)
     rg_queue_stop(&c->in, RG_ERR_CLOSED);
 }
 
+static void delay_reset(struct rg_conn *conn)
+{
+    rg_conn_reset(((struct delay_conn *)conn)->next);
+}
+
 static void wait_outbound_done(struct delay_conn *c)
 {
     uint64_t until = rg_now_ns();
@@ -410,6 +415,7 @@ static struct rg_transport_ops delay_ops = {
     .recv = delay_recv,
     .recv_bulk = delay_recv_bulk,
     .interrupt = delay_interrupt,
+    .reset = delay_reset,
     .destroy = delay_destroy,
     .abandon = delay_abandon,
 };

@@ -306,6 +306,11 @@ static enum rg_status fault_recv_bulk(struct rg_conn *conn, void *buffer, size_t
 
 /* --- the rest --- */
 
+static void fault_reset(struct rg_conn *conn)
+{
+    rg_conn_reset(((struct fault_conn *)conn)->next);
+}
+
 static void fault_interrupt(struct rg_conn *conn)
 {
     rg_conn_interrupt(((struct fault_conn *)conn)->next);
@@ -395,6 +400,7 @@ static struct rg_transport_ops fault_ops = {
     .recv = fault_recv,
     .recv_bulk = fault_recv_bulk,
     .interrupt = fault_interrupt,
+    .reset = fault_reset,
     .destroy = fault_destroy,
     .set_read_ahead = fault_set_read_ahead,
     .fd = fault_fd,

@@ -492,6 +492,16 @@ static void tcp_interrupt(struct rg_conn *conn)
         shutdown(c->fd, SHUT_RDWR);
 }
 
+/* To connect to nothing is how a socket resets its connection and stays a socket: what was received stays readable in our
+ * buffer. A unix socket's peer is woken by the interrupt already. */
+static void tcp_reset(struct rg_conn *conn)
+{
+    struct tcp_conn *c = (struct tcp_conn *)conn;
+    const struct sockaddr nothing = {.sa_family = AF_UNSPEC};
+    if (c->is_tcp && is_ours(c) && connect(c->fd, &nothing, sizeof nothing) != 0)
+        rg_debug("%s: cannot reset the connection: %s", c->head.peer, strerror(errno));
+}
+
 static int tcp_fd(const struct rg_conn *conn)
 {
     return ((const struct tcp_conn *)conn)->fd;
@@ -632,6 +642,7 @@ struct rg_transport_ops rg_transport_tcp_ops = {
     .recv = tcp_recv,
     .recv_bulk = tcp_recv_bulk,
     .interrupt = tcp_interrupt,
+    .reset = tcp_reset,
     .destroy = tcp_destroy,
     .set_read_ahead = tcp_set_read_ahead,
     .fd = tcp_fd,
