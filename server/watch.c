@@ -9,11 +9,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define WATCHES_MAX 4096  /* more than a client has (client/progress.c), with those that it has given up */
 #define TOLD_MAX    64    /* in one notice */
-#define POLL_MIN_NS 20000 /* between two looks at what has just been put there */
+#define POLL_MIN_NS 5000  /* between two looks */
 #define POLL_MAX_NS 500000
 #define POLL_SHARE  8 /* what has been awaited for long is looked at after so much of that time again */
 
@@ -112,28 +113,38 @@ void rg_watch_before_notice(struct rg_worker *worker)
         (void)look(worker);
 }
 
+/* When to look again: at once at what is new, then after a part of the time that it has been waited for. */
+static uint64_t next_look(const struct rg_watches *watches, uint64_t looked)
+{
+    const uint64_t waited = looked > watches->since ? looked - watches->since : 0;
+    const uint64_t pause = waited / POLL_SHARE;
+    return looked + (pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause);
+}
+
 static void *watch_main(void *arg)
 {
     struct rg_worker *worker = arg;
     struct rg_watches *watches = &worker->watches;
+    uint64_t looked = 0;
+    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* ns; its pauses are shorter than the usual 50 us */
     pthread_mutex_lock(&watches->lock);
     while (!rg_worker_over(worker)) {
         if (!watches->first) {
             pthread_cond_wait(&watches->changed, &watches->lock);
             continue;
         }
-        const uint64_t now = rg_now_ns();
-        uint64_t pause = (now - watches->since) / POLL_SHARE;
-        pause = pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
-        const struct timespec until = {(time_t)((now + pause) / 1000000000u),
-                                       (long)((now + pause) % 1000000000u)};
-        if (pthread_cond_timedwait(&watches->changed, &watches->lock, &until) == 0)
-            continue; /* there is something new: it may be quick */
+        const uint64_t next = next_look(watches, looked);
+        if (rg_now_ns() < next) {
+            const struct timespec until = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)};
+            (void)pthread_cond_timedwait(&watches->changed, &watches->lock, &until);
+            continue;
+        }
         pthread_mutex_unlock(&watches->lock);
         const bool any = look(worker);
         pthread_mutex_lock(&watches->lock);
+        looked = rg_now_ns();
         if (any)
-            watches->since = rg_now_ns();
+            watches->since = looked;
     }
     pthread_mutex_unlock(&watches->lock);
     return NULL;
