@@ -274,6 +274,16 @@ static void check_conversion(struct sg_checker *checker, struct sg_insn *insn)
         sg_check_fail(checker, ".rna is for .tf32");
 }
 
+/* Pairs: halves are rounded to nearest or towards 0, scales towards 0 or up, what is smaller to nearest. */
+static void check_pair_conversion(struct sg_checker *checker, struct sg_insn *insn)
+{
+    uint8_t round = SG_MOD(insn, SG_GROUP_ROUND);
+    enum sg_type to = (enum sg_type)insn->types[0], from = (enum sg_type)insn->types[1];
+    bool scale = to == SG_UE8M0X2, halves = (to == SG_F16X2 || to == SG_BF16X2) && from == SG_F32;
+    if ((round != SG_RN || scale) && (round != SG_RZ || (!scale && !halves)) && (round != SG_RP || !scale))
+        sg_check_fail(checker, "this rounding does not fit .%s", sg_types[to].name);
+}
+
 static void check_memory(struct sg_checker *checker, struct sg_insn *insn)
 {
     bool load = insn->form->op == SG_OP_LD;
@@ -337,6 +347,9 @@ static void check_rules(struct sg_checker *checker, struct sg_insn *insn)
         break;
     case SG_OP_CVT:
         check_conversion(checker, insn);
+        break;
+    case SG_OP_CVT_PACK:
+        check_pair_conversion(checker, insn);
         break;
     case SG_OP_LD:
     case SG_OP_ST:

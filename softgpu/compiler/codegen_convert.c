@@ -151,7 +151,14 @@ static LLVMValueRef f32_to_tf32(struct sg_codegen *gen, LLVMValueRef value, uint
     special = sg_gen_compare(gen, LLVMIntEQ, special, sg_gen_const(gen, 32, 0x7f800000));
     LLVMValueRef rounded =
         LLVMBuildAnd(B, LLVMBuildAdd(B, bits, add, ""), sg_gen_const(gen, 32, 0xffffe000u), "");
-    return sg_gen_select(gen, special, bits, rounded);
+    if (SG_MOD(gen->insn, SG_GROUP_SATFINITE) == 0)
+        return sg_gen_select(gen, special, bits, rounded);
+    /* infinity, or what has been rounded up to it, becomes the greatest number */
+    LLVMValueRef sign = LLVMBuildAnd(B, bits, sg_gen_const(gen, 32, 0x80000000u), "");
+    LLVMValueRef magnitude = LLVMBuildAnd(B, rounded, sg_gen_const(gen, 32, 0x7fffffff), "");
+    magnitude = sg_gen_math(gen, "llvm.umin", magnitude, sg_gen_const(gen, 32, 0x7f7fe000), NULL);
+    LLVMValueRef nan = LLVMBuildFCmp(B, LLVMRealUNO, value, value, "");
+    return sg_gen_select(gen, nan, sg_gen_const(gen, 32, 0x7fffffff), LLVMBuildOr(B, sign, magnitude, ""));
 }
 
 static LLVMValueRef float_to_float(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from,
@@ -213,14 +220,69 @@ static LLVMValueRef join(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef 
     return LLVMBuildOr(B, top, LLVMBuildZExt(B, low, both, ""), "");
 }
 
+/* Pairs of numbers of 8, 6 and 4 bits, and the bits that each has of the pair. */
+struct narrow_format {
+    uint8_t exponent, mantissa, bits;
+};
+
+static struct narrow_format narrow_format(enum sg_type type)
+{
+    switch (type) {
+    case SG_E4M3X2:
+        return (struct narrow_format){4, 3, 8};
+    case SG_E5M2X2:
+        return (struct narrow_format){5, 2, 8};
+    case SG_E2M3X2:
+        return (struct narrow_format){2, 3, 8};
+    case SG_E3M2X2:
+        return (struct narrow_format){3, 2, 8};
+    case SG_E2M1X2:
+        return (struct narrow_format){2, 1, 4};
+    default:
+        return (struct narrow_format){0, 0, 0};
+    }
+}
+
+/* Number i of a pair, as a float. */
+static LLVMValueRef widen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, enum sg_type from)
+{
+    if (from == SG_F16X2)
+        return sg_gen_half_to_f32(gen, part(gen, packed, i, 16));
+    if (from == SG_BF16X2)
+        return sg_gen_small_to_f32(gen, SG_BF16, part(gen, packed, i, 16));
+    if (from == SG_UE8M0X2) {
+        /* 2^(scale - 127): the scale is a float's exponent, but for the least one and NaN */
+        LLVMValueRef scale = LLVMBuildZExt(B, part(gen, packed, i, 8), gen->i32, "");
+        LLVMValueRef bits = LLVMBuildShl(B, scale, sg_gen_const(gen, 32, 23), "");
+        bits = sg_gen_select(gen, sg_gen_compare(gen, LLVMIntEQ, scale, sg_gen_const(gen, 32, 0)),
+                             sg_gen_const(gen, 32, 0x00400000), bits);
+        bits = sg_gen_select(gen, sg_gen_compare(gen, LLVMIntEQ, scale, sg_gen_const(gen, 32, 0xff)),
+                             sg_gen_const(gen, 32, 0x7fffffff), bits);
+        return sg_gen_cast(gen, bits, gen->f32);
+    }
+    struct narrow_format format = narrow_format(from);
+    LLVMValueRef arguments[3] = {LLVMBuildZExt(B, part(gen, packed, i, format.bits), gen->i32, ""),
+                                 sg_gen_const(gen, 32, format.exponent),
+                                 sg_gen_const(gen, 32, format.mantissa)};
+    return sg_gen_runtime(gen, "sg_math_narrow_to_float", gen->f32, arguments, 3);
+}
+
 static LLVMValueRef narrow_part(struct sg_codegen *gen, LLVMValueRef value, enum sg_type to)
 {
     if (SG_MOD(gen->insn, SG_GROUP_RELU) != 0)
         value = sg_gen_relu(gen, value);
-    if (to == SG_E4M3X2 || to == SG_E5M2X2) {
-        LLVMValueRef arguments[2] = {value, sg_gen_const(gen, 32, to == SG_E4M3X2 ? 4 : 5)};
-        LLVMValueRef bits = sg_gen_runtime(gen, "sg_math_float_to_f8", gen->i32, arguments, 2);
+    if (to == SG_UE8M0X2) {
+        LLVMValueRef arguments[3] = {value, sg_gen_const(gen, 32, rounding(gen)),
+                                     sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_SATFINITE))};
+        LLVMValueRef bits = sg_gen_runtime(gen, "sg_math_float_to_scale", gen->i32, arguments, 3);
         return LLVMBuildTrunc(B, bits, gen->i8, "");
+    }
+    struct narrow_format format = narrow_format(to);
+    if (format.exponent != 0) {
+        LLVMValueRef arguments[3] = {value, sg_gen_const(gen, 32, format.exponent),
+                                     sg_gen_const(gen, 32, format.mantissa)};
+        LLVMValueRef bits = sg_gen_runtime(gen, "sg_math_float_to_narrow", gen->i32, arguments, 3);
+        return LLVMBuildTrunc(B, bits, sg_gen_int(gen, format.bits), "");
     }
     if (SG_MOD(gen->insn, SG_GROUP_SATFINITE) != 0)
         value = clamp_finite(gen, value, to);
@@ -238,18 +300,8 @@ static void convert_pair(struct sg_codegen *gen)
         low = sg_gen_read(gen, &insn->operands[2], SG_F32);
     } else {
         LLVMValueRef packed = sg_gen_read(gen, &insn->operands[1], from);
-        LLVMValueRef halves[2];
-        for (unsigned i = 0; i < 2; i++) {
-            if (from == SG_F16X2) {
-                halves[i] = sg_gen_half_to_f32(gen, part(gen, packed, i, 16));
-            } else {
-                LLVMValueRef arguments[2] = {LLVMBuildZExt(B, part(gen, packed, i, 8), gen->i32, ""),
-                                             sg_gen_const(gen, 32, from == SG_E4M3X2 ? 4 : 5)};
-                halves[i] = sg_gen_runtime(gen, "sg_math_f8_to_float", gen->f32, arguments, 2);
-            }
-        }
-        low = halves[0];
-        high = halves[1];
+        low = widen_part(gen, packed, 0, from);
+        high = widen_part(gen, packed, 1, from);
     }
     sg_gen_write(gen, &insn->operands[0], to,
                  join(gen, narrow_part(gen, low, to), narrow_part(gen, high, to)));

@@ -11,6 +11,7 @@
 #define MEMORY   "T:b8,b16,b32,b64,b128,u8,u16,u32,u64,s8,s16,s32,s64,f16,f16x2,bf16,bf16x2,f32,f64"
 #define PLAIN    "u8,u16,u32,u64,s8,s16,s32,s64,f16,f32,f64"
 #define FRAGMENT "f16,bf16,tf32,f32,f64,s8,u8,s4,u4,b1,s32"
+#define NARROW   "e4m3x2,e5m2x2,e2m3x2,e3m2x2,e2m1x2"
 #define COMPARE  "T:b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64,f16,bf16"
 
 #define ROW(b, o, m, a)                                                                                      \
@@ -126,9 +127,12 @@ struct sg_form sg_form_table[] = {
     ROW("cvt", CVT, "round rint ftz sat T:" PLAIN ",bf16 T:" PLAIN ",bf16", "=0w 1w"),
     ROW("cvt", CVT, "round! satfinite relu T:f16,bf16,tf32 T:f32", "=0w 1w"),
     ROW("cvt", CVT_PACK, "round! relu satfinite T:f16x2,bf16x2 T:f32", "=0 1 1"),
-    ROW("cvt", CVT_PACK, "round! satfinite! relu T:e4m3x2,e5m2x2 T:f32", "=0 1 1"),
-    ROW("cvt", CVT_PACK, "round! satfinite! relu T:e4m3x2,e5m2x2 T:f16x2", "=0 1"),
-    ROW("cvt", CVT_PACK, "round! relu T:f16x2 T:e4m3x2,e5m2x2", "=0 1"),
+    ROW("cvt", CVT_PACK, "round! satfinite! relu T:" NARROW " T:f32", "=0 1 1"),
+    ROW("cvt", CVT_PACK, "round! satfinite! relu T:e4m3x2,e5m2x2,e2m1x2 T:f16x2", "=0 1"),
+    ROW("cvt", CVT_PACK, "round! relu T:f16x2 T:" NARROW, "=0 1"),
+    ROW("cvt", CVT_PACK, "round! satfinite T:ue8m0x2 T:f32", "=0 1 1"),
+    ROW("cvt", CVT_PACK, "round! satfinite T:ue8m0x2 T:bf16x2", "=0 1"),
+    ROW("cvt", CVT_PACK, "round! T:bf16x2 T:ue8m0x2", "=0 1"),
     ROW("cvt", CVT_SATURATE_PACK, "pack! sat! T:u16,s16 T:s32", "=b32 1 1"),
     ROW("cvt", CVT_SATURATE_PACK, "pack! sat! T:u8,s8,u4,s4 T:s32 T:b32", "=b32 1 1 b32"),
     ROW("ld", LD, "mmio sem scope space cache nc evict1 evict2 prefetch hint vec " MEMORY, "=0wv m b64?"),
