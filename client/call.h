@@ -27,6 +27,7 @@ struct rg_session;
 #define RG_CALL_CONTEXT 1u /* needs a current context, which the worker is told of */
 #define RG_CALL_WORK    2u /* the device may touch memory: managed memory that the host holds goes first */
 #define RG_CALL_BLOCKS  4u /* the worker may wait for the device and executes nothing else meanwhile */
+#define RG_CALL_STREAM  8u /* what it gives the device to do is in one stream: rg_progress_work follows */
 
 struct rg_call {
     struct rg_lane *lane;

@@ -412,7 +412,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     }
     lane->at[session->number].announced = true;
     session->stats.calls++;
-    lane->position = rg_progress_count(session, op);
+    lane->position = rg_progress_count(session, op, flags & RG_CALL_STREAM);
     call->op = (uint16_t)op;
     call->size = record_size;
     call->record = append(command, lane, number, record_size);

@@ -23,9 +23,10 @@ struct rg_settings;
 
 /** What is known of how far a stream is (client/progress.h). */
 struct rg_stream_progress {
-    _Atomic uint64_t done;  /* all that was appended up to this position */
-    _Atomic uint64_t watch; /* 0: none */
-    _Atomic unsigned seen;  /* when the watch's "not ready" was learnt */
+    _Atomic uint64_t done;   /* all that was appended up to this position */
+    _Atomic uint64_t worked; /* position of the last record that named it; of streams that are created */
+    _Atomic uint64_t watch;  /* 0: none */
+    _Atomic unsigned seen;   /* when the watch's "not ready" was learnt */
 };
 
 struct rg_context {
@@ -34,9 +35,9 @@ struct rg_context {
     unsigned flags;
     unsigned api_version;
     bool primary;
-    _Atomic CUresult sticky; /* of a fault that ended its usefulness */
-    uint64_t green;          /* the green context that it is the context of; 0: none */
-    _Atomic uint64_t done;   /* as of streams, of all of them */
+    _Atomic CUresult sticky;          /* of a fault that ended its usefulness */
+    uint64_t green;                   /* the green context that it is the context of; 0: none */
+    _Atomic uint64_t done;            /* as of streams, of all of them */
     struct rg_stream_progress legacy; /* of the legacy default stream */
     struct rg_settings *settings;     /* client/context.c */
 };
@@ -70,8 +71,8 @@ struct rg_variable;
 
 struct rg_module {
     uint64_t context;
-    uint64_t owner;                      /* the library, of cuLibraryGetModule; else 0 */
-    struct rg_found_function *functions; /* found so far, by name */
+    uint64_t owner;                                /* the library, of cuLibraryGetModule; else 0 */
+    struct rg_found_function *functions;           /* found so far, by name */
     struct rg_found_function *textures, *surfaces; /* references found so far, by name */
     struct rg_variable *variables;                 /* client/variable.h */
     struct rg_known *known;                        /* of its image (client/known.h), or NULL */
@@ -100,7 +101,7 @@ struct rg_function {
     atomic_bool loaded;                   /* which it then remains */
     int max_dynamic_shared;               /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as set here */
     CUdevice device;                      /* that the attributes are for */
-    atomic_bool changed;                  /* attributes that can be set may not be what `info` says any more */
+    atomic_bool changed; /* attributes that can be set may not be what `info` says any more */
 };
 
 /** Physical memory (client/vmm.c). */

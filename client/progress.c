@@ -159,6 +159,7 @@ void rg_progress_forget_stream(struct rg_stream_progress *stream)
     }
     atomic_store(&stream->watch, 0);
     atomic_store(&stream->done, 0);
+    atomic_store(&stream->worked, 0);
 }
 
 void rg_progress_forget_context(uint64_t context)
@@ -195,10 +196,41 @@ static struct rg_stream_progress *progress_of(CUstream stream, uint64_t context_
     return shadow ? &shadow->stream.progress : NULL;
 }
 
-static bool is_idle(const struct rg_context *context, const _Atomic uint64_t *done)
+/* The stream's own, if it is one that was created; NULL: a default stream, whose work may be in others too. */
+static struct rg_stream_progress *created(CUstream stream)
 {
-    const uint64_t worked = atomic_load_explicit(&context->session->worked, memory_order_relaxed);
-    return reached(done, worked) || reached(&context->done, worked);
+    if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
+        return NULL;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    return shadow ? &shadow->stream.progress : NULL;
+}
+
+void rg_progress_work(const struct rg_call *call, CUstream stream)
+{
+    if (!rg_progress_is_work((enum rg_op)call->op))
+        return;
+    struct rg_stream_progress *progress = created(stream);
+    atomic_store_explicit(progress ? &progress->worked : &call->session->worked_elsewhere,
+                          call->lane->position, memory_order_relaxed);
+}
+
+static bool context_is_idle(const struct rg_context *context)
+{
+    return reached(&context->done, atomic_load_explicit(&context->session->worked, memory_order_relaxed));
+}
+
+/* Nothing was put into it, nor anywhere where it might matter to it, behind what is known to be done. */
+static bool stream_is_idle(const struct rg_context *context, CUstream stream,
+                           const struct rg_stream_progress *progress)
+{
+    const struct rg_session *session = context->session;
+    uint64_t worked = atomic_load_explicit(&session->worked, memory_order_relaxed);
+    if (created(stream)) {
+        const uint64_t elsewhere = atomic_load_explicit(&session->worked_elsewhere, memory_order_relaxed);
+        worked = atomic_load_explicit(&progress->worked, memory_order_relaxed);
+        worked = worked > elsewhere ? worked : elsewhere;
+    }
+    return reached(&progress->done, worked) || reached(&context->done, worked);
 }
 
 /* Whether what `watch` is for was not done when the program last was shown anything. */
@@ -267,7 +299,7 @@ CUresult rg_progress_query_stream(CUstream stream)
     if (!progress || !context)
         return own ? rg_op_cuStreamQuery(stream) : rg_op_rgDefaultStreamAsk(stream, 0);
     for (int attempt = 0; attempt < 2; attempt++) {
-        if (is_idle(context, &progress->done)) {
+        if (stream_is_idle(context, stream, progress)) {
             polled_stream(stream, true);
             return found_done(context->session);
         }
@@ -289,7 +321,7 @@ CUresult rg_progress_wait_stream(CUstream stream)
     struct rg_context *context = trusted(handle);
     if (!progress || !context)
         return rg_op_cuStreamSynchronize(stream);
-    if (is_idle(context, &progress->done))
+    if (stream_is_idle(context, stream, progress))
         return waited_not(context->session);
     CUresult status = rg_op_cuStreamSynchronize(stream);
     if (status == CUDA_SUCCESS)
@@ -309,7 +341,7 @@ void rg_progress_waited(CUstream stream)
 CUresult rg_progress_wait_context(CUcontext named)
 {
     struct rg_context *context = trusted(named ? (uint64_t)named : rg_context_current());
-    if (context && is_idle(context, &context->done))
+    if (context && context_is_idle(context))
         return waited_not(context->session);
     CUresult status = named ? rg_op_cuCtxSynchronize_v2(named) : rg_op_cuCtxSynchronize();
     if (context && status == CUDA_SUCCESS)
@@ -343,7 +375,7 @@ static bool is_done(const struct rg_event *event)
     return (context && reached(&context->done, recorded)) || (stream && reached(&stream->done, recorded));
 }
 
-/* The record that ended at position `recorded` is done, and with it what came before in its stream. */
+/* The record at position `recorded` is done, and with it what came before in its stream. */
 static void note_done(struct rg_event *event, uint64_t recorded)
 {
     struct rg_stream_progress *stream = recorded_in(event);
@@ -351,7 +383,7 @@ static void note_done(struct rg_event *event, uint64_t recorded)
     const uint64_t before = atomic_load_explicit(&event->before, memory_order_acquire);
     raise_to(&event->done, recorded);
     if (stream && recorded && atomic_load_explicit(&event->recorded, memory_order_relaxed) == recorded)
-        raise_to(&stream->done, before);
+        raise_to(&stream->done, before + 1 == recorded ? recorded : before);
 }
 
 CUresult rg_progress_record(CUevent handle, CUstream stream, unsigned flags, bool with_flags)

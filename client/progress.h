@@ -15,6 +15,7 @@
 #ifndef RG_CLIENT_PROGRESS_H
 #define RG_CLIENT_PROGRESS_H
 
+#include "client/call.h"
 #include "client/handle.h"
 #include "client/session.h"
 
@@ -42,15 +43,24 @@ static inline bool rg_progress_is_work(enum rg_op op)
     }
 }
 
-/** A record is appended; the lock of the command stream is held. Its position. */
-static inline uint64_t rg_progress_count(struct rg_session *session, enum rg_op op)
+/**
+ * A record is appended; the lock of the command stream is held. Its position. `in_stream`: rg_progress_work says in which
+ * stream its work is, before the lock is released.
+ */
+static inline uint64_t rg_progress_count(struct rg_session *session, enum rg_op op, bool in_stream)
 {
     const uint64_t position = atomic_load_explicit(&session->posted, memory_order_relaxed) + 1;
     atomic_store_explicit(&session->posted, position, memory_order_relaxed);
-    if (rg_progress_is_work(op))
+    if (rg_progress_is_work(op)) {
         atomic_store_explicit(&session->worked, position, memory_order_relaxed);
+        if (!in_stream)
+            atomic_store_explicit(&session->worked_elsewhere, position, memory_order_relaxed);
+    }
     return position;
 }
+
+/** What the call's record gives the device to do is in `stream` alone. Between rg_call_begin and post or wait. */
+void rg_progress_work(const struct rg_call *call, CUstream stream);
 
 /** Records an event by `record` and notes where. `stream`: the one that is meant. */
 CUresult rg_progress_record(CUevent event, CUstream stream, unsigned flags, bool with_flags);

@@ -43,9 +43,9 @@ struct rg_session {
     /* error of a call that nobody waited for, to be returned by the next that waits */
     _Atomic CUresult latched;
     _Atomic uint64_t context; /* the last one that a call used here */
-    /* Records of calls that were appended, and which of them was the last that may have been work (client/progress.h);
-     * written under the command stream's lock. */
-    _Atomic uint64_t posted, worked;
+    /* Records of calls that were appended, which of them was the last that may have been work (client/progress.h), and
+     * the last of these that named no stream that was created; written under the command stream's lock. */
+    _Atomic uint64_t posted, worked, worked_elsewhere;
     struct rg_command command;
     struct rg_receiver receiver;
     struct rg_pace pace; /* of bulk data to the server */

@@ -12,9 +12,9 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define WATCHES_MAX 4096  /* more than a client has (client/progress.c), with those that it has given up */
-#define TOLD_MAX    64    /* in one notice */
-#define POLL_MIN_NS 5000  /* between two looks */
+#define WATCHES_MAX 4096 /* more than a client has (client/progress.c), with those that it has given up */
+#define TOLD_MAX    64   /* in one notice */
+#define POLL_MIN_NS 5000 /* between two looks */
 #define POLL_MAX_NS 500000
 #define POLL_SHARE  8 /* what has been awaited for long is looked at after so much of that time again */
 
@@ -41,20 +41,26 @@ void rg_watch_init(struct rg_worker *worker)
     watches->last = &watches->first;
 }
 
-/* Takes the entry at `link` out of the list; the lock is held. */
+/* Takes the entry at `link` out of the list, but not out of the count; the lock is held. */
 static void unlink_watch(struct rg_watches *watches, struct rg_watch **link)
 {
     struct rg_watch *watch = *link;
     *link = watch->next;
     if (watches->last == &watch->next)
         watches->last = link;
-    atomic_fetch_sub(&watches->n, 1);
     if (watch->context)
         (void)rg_driver.cuEventDestroy_v2(watch->event);
     free(watch);
 }
 
-/* Collects what is done, TOLD_MAX at most; the lock is held. */
+/* The same with an entry of which nobody will be told. */
+static void drop_watch(struct rg_watches *watches, struct rg_watch **link)
+{
+    unlink_watch(watches, link);
+    atomic_fetch_sub(&watches->n, 1);
+}
+
+/* Collects what is done, TOLD_MAX at most; it counts until it has been told. The lock is held. */
 static size_t collect(struct rg_watches *watches, struct rg_done *done)
 {
     size_t n = 0;
@@ -92,8 +98,10 @@ static bool look(struct rg_worker *worker)
         pthread_mutex_lock(&watches->lock);
         n = collect(watches, done);
         pthread_mutex_unlock(&watches->lock);
-        if (n)
+        if (n) {
             tell(worker, done, n);
+            atomic_fetch_sub(&watches->n, (unsigned)n);
+        }
         any |= n > 0;
     } while (n == TOLD_MAX && !rg_worker_over(worker));
     pthread_mutex_unlock(&watches->order);
@@ -248,7 +256,7 @@ CUresult rg_serve_cuEventDestroy_v2(struct rg_job *job, CUevent event)
     pthread_mutex_lock(&watches->lock);
     for (struct rg_watch **link = &watches->first; *link; link = &(*link)->next)
         if ((*link)->event == event) {
-            unlink_watch(watches, link);
+            drop_watch(watches, link);
             break;
         }
     pthread_mutex_unlock(&watches->lock);
@@ -270,7 +278,7 @@ static void drop_event(struct rg_object *entry, void *user)
         return;
     for (struct rg_watch **link = &ending->watches->first; *link; link = &(*link)->next)
         if ((*link)->event == entry->object) {
-            unlink_watch(ending->watches, link);
+            drop_watch(ending->watches, link);
             return;
         }
 }
@@ -284,7 +292,7 @@ void rg_watch_drop_context(struct rg_worker *worker, uint64_t context)
     pthread_mutex_lock(&watches->lock);
     for (struct rg_watch **link = &watches->first; *link;)
         if ((*link)->context == context)
-            unlink_watch(watches, link);
+            drop_watch(watches, link);
         else
             link = &(*link)->next;
     rg_objects_each(&worker->objects, drop_event, &ending);

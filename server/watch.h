@@ -20,7 +20,7 @@ void rg_watch_init(struct rg_worker *worker);
 void rg_watch_before_reply(struct rg_worker *worker, const struct rg_job *job);
 /** The same before other messages. No function of the driver's may be running this one (a host function). */
 void rg_watch_before_notice(struct rg_worker *worker);
-/** Whether anything is watched. */
+/** Whether anything is watched, or done and about to be told. */
 static inline bool rg_watch_any(struct rg_worker *worker)
 {
     return atomic_load_explicit(&worker->watches.n, memory_order_acquire) != 0;

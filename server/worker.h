@@ -130,7 +130,7 @@ struct rg_watches {
     pthread_mutex_t lock, order; /* order, then lock */
     pthread_cond_t changed;
     struct rg_watch *first, **last;
-    atomic_uint n;
+    atomic_uint n;  /* in the list, or taken out and not told yet */
     uint64_t since; /* when the list last changed */
     pthread_t thread;
     bool runs;

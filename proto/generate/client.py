@@ -90,9 +90,15 @@ def op_declaration(operation):
     return f"CUresult rg_op_{operation.name}({declaration})"
 
 
+def stream(operation):
+    """The one stream that the call puts its work into; None: there is none, or there are several."""
+    streams = [p for p in operation.parameters if p.kind == "STREAM"]
+    return streams[0] if len(streams) == 1 and streams[0].role == "handle" else None
+
+
 def flags(operation):
     words = [word for word, on in [("RG_CALL_CONTEXT", operation.needs_context), ("RG_CALL_WORK", "work" in operation.flags),
-                                ("RG_CALL_BLOCKS", "blocks" in operation.flags)] if on]
+                                ("RG_CALL_BLOCKS", "blocks" in operation.flags), ("RG_CALL_STREAM", stream(operation))] if on]
     return " | ".join(words) or "0"
 
 
@@ -172,6 +178,8 @@ def encoder(operation):
         lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"]
     else:
         lines += ["        return status;"]
+    if stream(operation):
+        lines.append(f"    rg_progress_work(&call, {stream(operation).name});")
     for p in operation.wire_order:
         lines += ["    " + line for line in encode(p)]
     if operation.cls == "async" and operation.changes:
@@ -278,7 +286,7 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/ahead.h"', '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/kept.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/pinned.h"',
+        lines = [HEAD, '#include "client/ahead.h"', '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/kept.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/pinned.h"', '#include "client/progress.h"',
                  '#include "generated/client/operations.h"', "", "#include <string.h>", ""]
         for operation in group.operations:
             if operation.on_wire:

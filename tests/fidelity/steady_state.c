@@ -280,6 +280,62 @@ static void what_is_not_done(void)
     TRY(cuEventDestroy_v2(never));
 }
 
+/* What is known of one stream says nothing of another, and what is put into one does not make the other busy. */
+static void side_by_side(void)
+{
+    struct gate gate = {false, false};
+    CUstream blocking;
+    CUevent event;
+    CUdeviceptr memory;
+    MUST(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuMemAlloc_v2(&memory, 4096));
+    CUstream holders[] = {other, blocking};
+    for (int round = 0; round < 6; round++) {
+        const CUstream holder = holders[round % 2];
+        atomic_store(&gate.open, false);
+        TRY(cuStreamSynchronize(stream));
+        TRY(cuStreamSynchronize(other));
+        TRY(cuStreamSynchronize(blocking));
+        MUST(cuLaunchHostFunc(holder, wait_at, &gate));
+        TRY(cuStreamQuery(stream)); /* nothing was put into it */
+        TRY(cuStreamSynchronize(stream));
+        TRY(cuStreamQuery(holder));
+        MUST(put(memory, (unsigned)round, stream));
+        MUST(cuEventRecord(event, stream));
+        TRY(cuEventSynchronize(event));
+        TRY(cuStreamQuery(stream)); /* the event was the last */
+        TRY(cuStreamQuery(holder));
+        if (round < 2)
+            MUST(cuEventRecord(event, holder));
+        else if (round < 4)
+            MUST(put(memory, 7, holder));
+        MUST(cuEventRecord(event, holder));
+        MUST(cuStreamWaitEvent(stream, event, 0));
+        TRY(cuStreamQuery(stream)); /* it waits for the other, though it was known to be done */
+        TRY(cuEventQuery(event));
+        atomic_store(&gate.open, true);
+        TRY(round % 3 ? until_idle(stream) : cuStreamSynchronize(stream));
+        TRY(cuEventQuery(event));
+        TRY(cuStreamSynchronize(holder));
+        TRY(cuStreamQuery(holder));
+    }
+    /* The default stream waits for the blocking one, and that one for it. */
+    atomic_store(&gate.open, false);
+    MUST(cuLaunchHostFunc(blocking, wait_at, &gate));
+    MUST(put(memory, 1, NULL));
+    TRY(cuStreamQuery(NULL));
+    TRY(cuStreamQuery(stream));
+    MUST(put(memory, 2, blocking));
+    TRY(cuStreamQuery(blocking));
+    atomic_store(&gate.open, true);
+    TRY(cuStreamSynchronize(NULL));
+    TRY(until_idle(blocking));
+    TRY(cuEventDestroy_v2(event));
+    TRY(cuStreamDestroy_v2(blocking));
+    TRY(cuMemFree_v2(memory));
+}
+
 static void one_after_another(void)
 {
     CUevent first, second, third;
@@ -479,6 +535,7 @@ int main(void)
     in_the_order_of_streams();
     still_in_use();
     what_is_not_done();
+    side_by_side();
     one_after_another();
     freed_and_read();
     threads();

@@ -39,7 +39,7 @@ static const char ptx[] = ".version 7.0\n"
 
 static CUdevice device;
 static CUcontext context;
-static CUstream stream;
+static CUstream stream, other;
 static CUmodule module;
 static CUlibrary library;
 static CUkernel kernel;
@@ -50,11 +50,16 @@ static CUmemoryPool pool;
 static CUgraphExec graph;
 static unsigned char host[SIZE], *pinned;
 
-static void launch(CUdeviceptr memory)
+static void launch_in(CUstream where, CUdeviceptr memory)
 {
     unsigned n = 1;
     void *parameters[] = {&memory, &n};
-    OK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+    OK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, where, parameters, NULL));
+}
+
+static void launch(CUdeviceptr memory)
+{
+    launch_in(stream, memory);
 }
 
 static void start(void)
@@ -65,6 +70,7 @@ static void start(void)
     OK(cuDevicePrimaryCtxRetain(&context, device));
     OK(cuCtxSetCurrent(context));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
     OK(cuModuleLoadData(&module, ptx));
     OK(cuModuleGetFunction(&function, module, "add"));
     OK(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
@@ -131,7 +137,9 @@ static void copies(void)
     OK(cuMemcpyDtoHAsync(pinned, data, SIZE, stream));
     OK(cuMemcpyDtoH(host, data, 4096));
     OK(cuMemcpyDtoHAsync(host, data, 4096, stream)); /* to pageable memory: waits */
-    OK(cuStreamSynchronize(stream));                 /* known by that */
+    launch_in(other, data);
+    OK(cuStreamSynchronize(stream)); /* known by that, whatever is in other streams */
+    OK(cuStreamQuery(stream));
 }
 
 /* Spins as programs do, though politely. */
@@ -153,7 +161,9 @@ static void events(void)
     spin_on(false);
     for (int i = 0; i < 10; i++)
         spin_on(false);
-    OK(cuEventSynchronize(event)); /* known to be done, and so is what came before it */
+    launch_in(other, data);
+    OK(cuStreamSynchronize(stream)); /* the event was the last in it */
+    OK(cuEventSynchronize(event));   /* known to be done, and so is what came before it */
     OK(cuEventSynchronize(earlier));
     OK(cuEventQuery(earlier));
     OK(cuEventCreate(&fresh, CU_EVENT_DISABLE_TIMING));
