@@ -26,14 +26,10 @@ static struct rg_shelf *shelf;
 
 static void open_shelf(void)
 {
-    const char *named = secure_getenv("REMOTE_GPU_CACHE");
-    char folder[PATH_MAX];
-    if (named && strcmp(named, "off") == 0)
+    char all[PATH_MAX], folder[PATH_MAX + sizeof "/answers"];
+    if (!rg_shelf_place("REMOTE_GPU_CACHE", "", all, sizeof all))
         return;
-    if (named && *named)
-        snprintf(folder, sizeof folder, "%s/answers", named);
-    else if (!rg_shelf_place("answers", folder, sizeof folder))
-        return;
+    snprintf(folder, sizeof folder, "%s/answers", all);
     shelf = rg_shelf_open(folder, SHELF_SIZE);
 }
 

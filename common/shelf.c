@@ -1,12 +1,14 @@
 /*
  * shelf.c - see shelf.h. The folder is opened anew for each operation (programs close descriptors that they do not know),
  * and gone through only at the first write and when a part of the limit has been written since: several processes may
- * exceed the limit for a while.
+ * exceed the limit for a while. Reading a file sets its times, by which the least recently used is known.
  */
 #include "common/shelf.h"
 
 #include "common/cleanup.h"
+#include "common/file.h"
 #include "common/log.h"
+#include "common/parse.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -31,19 +33,23 @@ struct rg_shelf {
     bool counted;    /* under the lock: `budget` is known */
     uint64_t budget; /* under the lock: bytes that may be written before the folder is gone through again */
     atomic_bool told;
-    char folder[];
+    struct rg_shelf_counts counts;
+    char folder[PATH_MAX]; /* absolute: programs may change their working folder */
 };
 
 struct rg_shelf *rg_shelf_open(const char *folder, uint64_t limit)
 {
-    const size_t length = strlen(folder) + 1;
-    struct rg_shelf *shelf = calloc(1, sizeof *shelf + length);
-    if (!shelf)
+    RG_CLEANUP_FREE struct rg_shelf *shelf = calloc(1, sizeof *shelf);
+    RG_CLEANUP_FREE char *here = *folder == '/' ? NULL : getcwd(NULL, 0);
+    if (!shelf || !*folder || (*folder != '/' && !here))
+        return NULL;
+    const int length =
+        snprintf(shelf->folder, sizeof shelf->folder, "%s%s%s", here ? here : "", here ? "/" : "", folder);
+    if (length < 0 || (size_t)length >= sizeof shelf->folder)
         return NULL;
     shelf->limit = limit;
     pthread_mutex_init(&shelf->lock, NULL);
-    memcpy(shelf->folder, folder, length);
-    return shelf;
+    return RG_TAKE_PTR(shelf);
 }
 
 void rg_shelf_close(struct rg_shelf *shelf)
@@ -54,16 +60,43 @@ void rg_shelf_close(struct rg_shelf *shelf)
     free(shelf);
 }
 
-bool rg_shelf_place(const char *part, char *out, size_t size)
+const struct rg_shelf_counts *rg_shelf_counts(const struct rg_shelf *shelf)
 {
-    const char *caches = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
-    int length = -1;
-    if (caches && *caches == '/') /* a relative one is to be ignored */
-        length = snprintf(out, size, "%s/remote-gpu/%s", caches, part);
-    else if (home && *home == '/')
-        length = snprintf(out, size, "%s/.cache/remote-gpu/%s", home, part);
-    return length > 0 && (size_t)length < size;
+    return &shelf->counts;
 }
+
+/* --- where, by the environment ---------------------------------------------------------------------------------- */
+
+bool rg_shelf_place(const char *variable, const char *part, char *out, size_t size)
+{
+    const char *named = secure_getenv(variable), *caches = secure_getenv("XDG_CACHE_HOME"),
+               *home = secure_getenv("HOME"), *slash = *part ? "/" : "";
+    int length = -1;
+    if (named && strcmp(named, "off") == 0)
+        return false;
+    if (named && *named)
+        length = snprintf(out, size, "%s", named);
+    else if (caches && *caches == '/') /* a relative one is to be ignored */
+        length = snprintf(out, size, "%s/remote-gpu%s%s", caches, slash, part);
+    else if (home && *home == '/')
+        length = snprintf(out, size, "%s/.cache/remote-gpu%s%s", home, slash, part);
+    if (length > 0 && (size_t)length < size)
+        return true;
+    rg_debug("nothing is kept: %s names no folder, nor does HOME", variable);
+    return false;
+}
+
+uint64_t rg_shelf_limit(const char *variable, uint64_t otherwise)
+{
+    const char *text = secure_getenv(variable);
+    uint64_t limit = otherwise;
+    char why[160];
+    if (text && *text && rg_parse_size(text, &limit, why, sizeof why) != RG_OK)
+        rg_warn("%s: %s: %lluM is used", variable, why, (unsigned long long)(otherwise >> 20));
+    return limit;
+}
+
+/* --- the folder ------------------------------------------------------------------------------------------------- */
 
 static void text_of(const uint8_t name[RG_SHELF_NAME], char text[TEXT_SIZE])
 {
@@ -113,21 +146,42 @@ static int make_folder(const struct rg_shelf *shelf)
     return open_folder(shelf);
 }
 
+static void tell(struct rg_shelf *shelf)
+{
+    const int error = errno;
+    if (!atomic_exchange(&shelf->told, true))
+        rg_debug("nothing is kept in %s: %s", shelf->folder,
+                 error == EPERM ? "not a folder of this user's alone" : strerror(error));
+}
+
+bool rg_shelf_make(struct rg_shelf *shelf)
+{
+    RG_CLEANUP_FD int folder = make_folder(shelf);
+    if (folder < 0)
+        tell(shelf);
+    return folder >= 0;
+}
+
 /* --- reading ---------------------------------------------------------------------------------------------- */
 
-static bool read_all(int fd, void *data, size_t size)
+/* What is of no use, or could be somebody else's, goes, so that another can be kept under the name. */
+static void drop(struct rg_shelf *shelf, int folder, const char *name)
 {
-    unsigned char *at = data;
-    while (size) {
-        const ssize_t count = read(fd, at, size);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return false;
-        at += count;
-        size -= (size_t)count;
-    }
-    return true;
+    if (unlinkat(folder, name, 0) != 0)
+        return;
+    atomic_fetch_add(&shelf->counts.dropped, 1);
+    rg_debug("%s/%s is damaged or not this user's alone, removed", shelf->folder, name);
+}
+
+/* The bytes of an open file, used now, as rg_shelf_read gives them. */
+static void *read_open(int fd, size_t head, size_t length, size_t tail)
+{
+    RG_CLEANUP_FREE unsigned char *data = malloc(head + length + tail + 1);
+    if (!data || !rg_file_read(fd, data + head, length))
+        return NULL;
+    memset(data + head + length, 0, tail);
+    (void)futimens(fd, NULL); /* where that is not allowed, nothing is ever removed either */
+    return RG_TAKE_PTR(data);
 }
 
 void *rg_shelf_read(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], size_t head, size_t max,
@@ -137,19 +191,24 @@ void *rg_shelf_read(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], s
     struct stat status;
     text_of(name, text);
     RG_CLEANUP_FD int folder = open_folder(shelf);
-    RG_CLEANUP_FD int fd =
-        folder < 0 ? -1 : openat(folder, text, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !is_own(&status) ||
-        status.st_size < 0 || (uint64_t)status.st_size > max)
+    if (folder < 0)
         return NULL;
-    const size_t length = (size_t)status.st_size;
-    RG_CLEANUP_FREE unsigned char *data = malloc(head + length + tail + 1);
-    if (!data || !read_all(fd, data + head, length))
+    RG_CLEANUP_FD int fd = openat(folder, text, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        if (errno == ELOOP || errno == ENXIO) /* a link, a socket */
+            drop(shelf, folder, text);
         return NULL;
-    memset(data + head + length, 0, tail);
-    (void)futimens(fd, NULL); /* used now */
-    *size = length;
-    return RG_TAKE_PTR(data);
+    }
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !is_own(&status)) {
+        drop(shelf, folder, text);
+        return NULL;
+    }
+    if ((uint64_t)status.st_size > max)
+        return NULL;
+    void *data = read_open(fd, head, (size_t)status.st_size, tail);
+    if (data)
+        *size = (size_t)status.st_size;
+    return data;
 }
 
 void rg_shelf_remove(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME])
@@ -158,7 +217,7 @@ void rg_shelf_remove(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME])
     text_of(name, text);
     RG_CLEANUP_FD int folder = open_folder(shelf);
     if (folder >= 0)
-        (void)unlinkat(folder, text, 0);
+        drop(shelf, folder, text);
 }
 
 /* --- making room ------------------------------------------------------------------------------------------ */
@@ -177,7 +236,15 @@ static int compare_used(const void *a, const void *b)
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* All files of the folder, and removes what writers left that ended. Returns how many; *found is the caller's. */
+static bool is_name(const char *text)
+{
+    return strlen(text) == TEXT_SIZE - 1 && strspn(text, "0123456789abcdef") == TEXT_SIZE - 1;
+}
+
+/*
+ * All files of the folder, and removes what writers left that ended; what is not a shelf's stays. Returns how many; *found
+ * is the caller's.
+ */
 static size_t list_files(int folder, struct found **found)
 {
     size_t n = 0, capacity = 0;
@@ -192,7 +259,7 @@ static size_t list_files(int folder, struct found **found)
     for (struct dirent *item; (item = readdir(list)) != NULL;) {
         struct stat status;
         const bool temporary = strncmp(item->d_name, TEMPORARY, strlen(TEMPORARY)) == 0;
-        if ((!temporary && strlen(item->d_name) != TEXT_SIZE - 1) ||
+        if ((!temporary && !is_name(item->d_name)) ||
             fstatat(folder, item->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (temporary) {
@@ -222,15 +289,18 @@ static void make_room(struct rg_shelf *shelf, int folder, uint64_t size)
 {
     struct found *files;
     const size_t n = list_files(folder, &files);
+    size_t gone = 0;
     uint64_t total = size;
     for (size_t i = 0; i < n; i++)
         total += files[i].size;
     if (total > shelf->limit) {
         qsort(files, n, sizeof *files, compare_used);
-        for (size_t i = 0; i < n && total > shelf->limit - shelf->limit / 8; i++) {
-            (void)unlinkat(folder, files[i].name, 0);
-            total -= files[i].size;
+        for (; gone < n && total > shelf->limit - shelf->limit / 8; gone++) {
+            (void)unlinkat(folder, files[gone].name, 0);
+            total -= files[gone].size;
         }
+        atomic_fetch_add(&shelf->counts.evicted, gone);
+        rg_debug("%zu of %zu files removed from %s, which was full", gone, n, shelf->folder);
     }
     free(files);
     const uint64_t left = total < shelf->limit ? shelf->limit - total : 0, part = shelf->limit / 16;
@@ -250,28 +320,6 @@ static void reserve(struct rg_shelf *shelf, int folder, uint64_t size)
 
 /* --- writing ---------------------------------------------------------------------------------------------- */
 
-static bool write_all(int fd, const void *data, size_t size)
-{
-    const unsigned char *at = data;
-    while (size) {
-        const ssize_t count = write(fd, at, size);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return false;
-        at += count;
-        size -= (size_t)count;
-    }
-    return true;
-}
-
-static void tell(struct rg_shelf *shelf)
-{
-    const int error = errno;
-    if (!atomic_exchange(&shelf->told, true))
-        rg_debug("nothing is kept in %s: %s", shelf->folder, strerror(error));
-}
-
 /* Writes a file and gives it its name; errno tells why not. */
 static bool write_file(int folder, const char *name, const void *data, size_t size)
 {
@@ -283,7 +331,7 @@ static bool write_file(int folder, const char *name, const void *data, size_t si
     int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    bool good = write_all(fd, data, size);
+    bool good = rg_file_write(fd, data, size);
     int error = errno;
     if (close(fd) != 0 && good) {
         good = false;
@@ -306,8 +354,10 @@ void rg_shelf_write(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], c
     RG_CLEANUP_FD int folder = make_folder(shelf);
     if (folder >= 0) {
         reserve(shelf, folder, size);
-        if (write_file(folder, text, data, size))
+        if (write_file(folder, text, data, size)) {
+            atomic_fetch_add(&shelf->counts.written, 1);
             return;
+        }
     }
     tell(shelf);
 }

@@ -1,9 +1,11 @@
 /*
- * shelf.h - a folder of files that may be thrown away: what was learned or received once and would cost time to get again.
+ * shelf.h - a folder of files that may be thrown away: what was learned, received or made once and would cost time to get
+ * again.
  *
  * A file is named by a digest. It appears whole or not at all (written under another name, then renamed), and belongs to
- * this process's user alone; what another user could have changed is not read. Files used least recently go when the
- * folder outgrows its limit. Whether a file holds what its name says is the reader's to check: a disk may have lost a part.
+ * this process's user alone; what another user could have changed is not read but removed. Files used least recently go
+ * when the folder outgrows its limit. Whether a file holds what its name says is the reader's to check, who removes it
+ * if not: a disk may have lost a part.
  *
  * Failures are silent: a shelf that cannot be read is empty, one that cannot be written keeps nothing (said once, at debug
  * level). Any thread, and any number of processes on one folder.
@@ -11,6 +13,7 @@
 #ifndef RG_COMMON_SHELF_H
 #define RG_COMMON_SHELF_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,9 +22,23 @@
 
 struct rg_shelf;
 
-/** `folder` is made when something is first kept; `limit`: bytes of all files. NULL: no memory. Free with rg_shelf_close. */
+/** What a process did to the files of a shelf. */
+struct rg_shelf_counts {
+    _Atomic uint64_t written;
+    _Atomic uint64_t dropped; /* removed, by their reader or because they were not this user's alone */
+    _Atomic uint64_t evicted; /* removed to make room */
+};
+
+/**
+ * `folder` is made when something is first kept, or by rg_shelf_make; a relative one is below the working folder of now.
+ * `limit`: bytes of all files. NULL: no memory, or no name of a folder. Free with rg_shelf_close.
+ */
 struct rg_shelf *rg_shelf_open(const char *folder, uint64_t limit);
 void rg_shelf_close(struct rg_shelf *shelf);
+/** Makes the folder now, for the user alone. False: it cannot be made, or others can change it. */
+bool rg_shelf_make(struct rg_shelf *shelf);
+/** Valid as long as the shelf. */
+const struct rg_shelf_counts *rg_shelf_counts(const struct rg_shelf *shelf);
 
 /**
  * The file's bytes behind `head` bytes of room and before `tail` zeros, to be freed; *size is the file's. NULL: it is not
@@ -37,9 +54,12 @@ void rg_shelf_append(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], 
 void rg_shelf_remove(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME]);
 
 /**
- * The folder `part` for such things of this user: below $XDG_CACHE_HOME/remote-gpu or ~/.cache/remote-gpu. False: there is
- * no place, or the program has other rights than its user.
+ * Where this user wants such files: the folder that the environment's `variable` names, else `part` ("" for all of them)
+ * below $XDG_CACHE_HOME/remote-gpu or ~/.cache/remote-gpu. False: nowhere (`variable` says "off", there is no place, or the
+ * program has other rights than its user).
  */
-bool rg_shelf_place(const char *part, char *out, size_t size);
+bool rg_shelf_place(const char *variable, const char *part, char *out, size_t size);
+/** The limit that the environment's `variable` sets, as "1G", else `otherwise`; what is no size is warned of. */
+uint64_t rg_shelf_limit(const char *variable, uint64_t otherwise);
 
 #endif

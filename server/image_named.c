@@ -10,7 +10,6 @@
  */
 #include "common/digest/digest.h"
 #include "common/log.h"
-#include "common/parse.h"
 #include "common/shelf.h"
 #include "common/thread.h"
 #include "generated/server/serve.h"
@@ -27,16 +26,11 @@
 /* As the daemon says (server/daemon/settings.c). */
 static struct rg_shelf *open_shelf(void)
 {
-    const char *named = getenv("REMOTE_GPU_IMAGE_CACHE"), *limited = getenv("REMOTE_GPU_IMAGE_CACHE_SIZE");
-    char folder[PATH_MAX], why[160];
-    uint64_t size = DEFAULT_SIZE;
-    if (limited && *limited && rg_parse_size(limited, &size, why, sizeof why) != RG_OK)
-        rg_warn("REMOTE_GPU_IMAGE_CACHE_SIZE: %s", why);
-    if (!size || (named && strcmp(named, "off") == 0))
+    char folder[PATH_MAX];
+    const uint64_t size = rg_shelf_limit("REMOTE_GPU_IMAGE_CACHE_SIZE", DEFAULT_SIZE);
+    if (!size || !rg_shelf_place("REMOTE_GPU_IMAGE_CACHE", "images", folder, sizeof folder))
         return NULL;
-    if (!(named && *named) && !rg_shelf_place("images", folder, sizeof folder))
-        return NULL;
-    return rg_shelf_open(named && *named ? named : folder, size);
+    return rg_shelf_open(folder, size);
 }
 
 void rg_images_init(struct rg_worker *worker)

@@ -9,6 +9,7 @@
 #include "client/profile/trace_format.h"
 #include "client/session.h"
 #include "common/crc32.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "transport/control.h"
 
@@ -85,17 +86,8 @@ static void put_text(const char *text)
 
 static void write_all(const void *data, size_t size)
 {
-    for (const unsigned char *at = data; size && !failed;) {
-        const ssize_t n = write(fd, at, size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            fail(strerror(errno));
-            return;
-        }
-        at += n;
-        size -= (size_t)n;
-    }
+    if (!failed && !rg_file_write(fd, data, size))
+        fail(strerror(errno));
 }
 
 /* Writes the payload as one block, and empties it. */

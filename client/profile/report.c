@@ -6,6 +6,7 @@
 #include "client/profile/sites.h"
 #include "client/profile/tables.h"
 #include "client/profile/text.h"
+#include "common/file.h"
 #include "common/log.h"
 
 #include <errno.h>
@@ -32,11 +33,11 @@ static void event_text(const struct rg_profile_event *event, int thread)
 {
     const uint64_t zero = rg_profile_started();
     rg_text_put(&buffer, ",\n{\"name\":\"");
-    rg_text_put(&buffer, event->kind == RG_PROFILE_WAIT  ? "wait"
+    rg_text_put(&buffer, event->kind == RG_PROFILE_WAIT ? "wait"
                          : event->api == RG_PROFILE_OWN ? "remote-gpu"
                                                         : rg_profile_names[event->api]);
     rg_text_put(&buffer, event->kind == RG_PROFILE_WAIT ? "\",\"cat\":\"wait\",\"ph\":\"X\",\"pid\":"
-                                     : "\",\"cat\":\"call\",\"ph\":\"X\",\"pid\":");
+                                                        : "\",\"cat\":\"call\",\"ph\":\"X\",\"pid\":");
     rg_text_number(&buffer, (uint64_t)getpid());
     rg_text_put(&buffer, ",\"tid\":");
     rg_text_number(&buffer, (uint64_t)thread);
@@ -72,17 +73,7 @@ static void take_events(void)
 
 static bool write_at(off_t at, const char *data, size_t size)
 {
-    while (size) {
-        ssize_t n = pwrite(fd, data, size, at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        data += n;
-        size -= (size_t)n;
-    }
-    return ftruncate(fd, at) == 0;
+    return rg_file_write_at(fd, at, data, size) && ftruncate(fd, at + (off_t)size) == 0;
 }
 
 /* Writes new events and a new end; the lock is held. */

@@ -1,35 +1,24 @@
 /*
- * cache.h - compiled kernels, kept in files from one run of a program to the next.
+ * cache.h - compiled kernels, kept in files (common/shelf.h) from one run of a program to the next.
  *
- * A cache is a folder with one file a kernel: a header (magic, key, size, checksum) and the object code. The key
- * is a digest of all that the code depends on. Nothing here is an error to the caller: what cannot be read, is
- * damaged or belongs to somebody else is no entry, what cannot be written is not kept; a debug line tells.
+ * A file holds one kernel: a header (magic, key, size, checksum) and the object code. The key is a digest of all that the
+ * code depends on. Nothing here is an error to the caller: what cannot be read, is damaged or belongs to somebody else is
+ * no entry, what cannot be written is not kept; a debug line tells.
  *
  * Any number of threads and processes may use one folder at the same time.
  */
 #ifndef SG_COMPILER_CACHE_H
 #define SG_COMPILER_CACHE_H
 
-#include <stdatomic.h>
+#include "common/digest/digest.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-struct sg_digest {
-    uint8_t bytes[32];
-};
-
-/** One piece of what a digest is made of. */
-struct sg_piece {
-    const void *data;
-    size_t size;
-};
-/** The digest (BLAKE3) of pieces in this order; where one ends and the next begins counts. */
-struct sg_digest sg_digest_of(const struct sg_piece *pieces, size_t count);
-
 struct sg_cache_statistics {
-    _Atomic uint64_t hits, misses;
-    _Atomic uint64_t dropped; /* entries found damaged or not ours, and removed */
-    _Atomic uint64_t written, evicted;
+    uint64_t hits, misses;
+    uint64_t dropped; /* entries found damaged or not ours, and removed */
+    uint64_t written, evicted;
 };
 
 struct sg_cache;
@@ -48,12 +37,13 @@ void sg_cache_close(struct sg_cache *cache);
 struct sg_cache *sg_cache_default(void);
 
 /** What is kept under `key`, to be freed with free(), and its size; NULL if nothing is. */
-void *sg_cache_read(struct sg_cache *cache, const struct sg_digest *key, size_t *size);
+void *sg_cache_read(struct sg_cache *cache, const struct rg_digest *key, size_t *size);
 /** Keeps `size` bytes under `key`; makes room by removing what was not used for longest. */
-void sg_cache_write(struct sg_cache *cache, const struct sg_digest *key, const void *data, size_t size);
+void sg_cache_write(struct sg_cache *cache, const struct rg_digest *key, const void *data, size_t size);
 /** Removes what is kept under `key`. */
-void sg_cache_drop(struct sg_cache *cache, const struct sg_digest *key);
+void sg_cache_drop(struct sg_cache *cache, const struct rg_digest *key);
 
-const struct sg_cache_statistics *sg_cache_statistics(const struct sg_cache *cache);
+/** What this process has found and done so far. */
+struct sg_cache_statistics sg_cache_statistics(const struct sg_cache *cache);
 
 #endif

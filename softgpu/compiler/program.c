@@ -37,7 +37,7 @@ struct sg_program {
     uint32_t capability;
     bool optimised;
     bool watched;            /* SOFTGPU_REPORT: code tells the engine of its accesses */
-    struct sg_digest digest; /* of the texts, if there is a cache */
+    struct rg_digest digest; /* of the texts, if there is a cache */
     struct kernel *kernels;
     size_t n_kernels;
     struct sg_variable *variables;
@@ -150,21 +150,21 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
         return diagnostics.status;
     }
     struct sg_ast **asts = SG_NEW_ARRAY(&program->arena, struct sg_ast *, count + 1);
-    struct sg_piece *pieces = SG_NEW_ARRAY(&program->arena, struct sg_piece, count + 1);
+    struct rg_digest_part *pieces = SG_NEW_ARRAY(&program->arena, struct rg_digest_part, count + 1);
     for (size_t i = 0; i < count; i++) {
         /* names and messages point into the text, so the program has its own copy */
         char *text = sg_arena_alloc(&program->arena, sources[i].size + 1);
         memcpy(text, sources[i].ptx, sources[i].size);
-        pieces[i] = (struct sg_piece){text, sources[i].size};
+        pieces[i] = (struct rg_digest_part){text, sources[i].size};
         asts[i] = sg_parse(&program->arena, text, strnlen(text, sources[i].size));
     }
     const char *runtime = sg_device_runtime(sources, count);
     if (runtime != NULL) {
-        pieces[count] = (struct sg_piece){runtime, strlen(runtime)};
+        pieces[count] = (struct rg_digest_part){runtime, strlen(runtime)};
         asts[count++] = sg_parse(&program->arena, runtime, strlen(runtime));
     }
     if (sg_cache_default() != NULL)
-        program->digest = sg_digest_of(pieces, count);
+        program->digest = rg_digest_of(pieces, count);
     program->module = sg_check(&program->arena, asts, count, capability);
     sg_analyse_module(&program->arena, program->module);
     describe(program);
@@ -297,25 +297,25 @@ static LLVMMemoryBufferRef compile(struct sg_program *program, struct kernel *ke
 }
 
 /* Of all that a kernel's code depends on. */
-static struct sg_digest key_of(const struct sg_program *program, const struct kernel *kernel,
+static struct rg_digest key_of(const struct sg_program *program, const struct kernel *kernel,
                                const char *symbol)
 {
     static const char compiler[] = SG_COMPILER_DIGEST;
     const char *host = sg_jit_host(program->jit), *name = kernel->public.name;
-    const struct sg_piece pieces[] = {{compiler, sizeof(compiler)},
-                                      {host, strlen(host)},
-                                      {&program->watched, sizeof(program->watched)},
-                                      {&program->optimised, sizeof(program->optimised)},
-                                      {&program->capability, sizeof(program->capability)},
-                                      {&program->digest, sizeof(program->digest)},
-                                      {name, strlen(name)},
-                                      {&kernel->public.form, sizeof(kernel->public.form)},
-                                      {&kernel->lockstep, sizeof(kernel->lockstep)},
-                                      {symbol, strlen(symbol)}};
-    return sg_digest_of(pieces, sizeof(pieces) / sizeof(pieces[0]));
+    const struct rg_digest_part pieces[] = {{compiler, sizeof(compiler)},
+                                            {host, strlen(host)},
+                                            {&program->watched, sizeof(program->watched)},
+                                            {&program->optimised, sizeof(program->optimised)},
+                                            {&program->capability, sizeof(program->capability)},
+                                            {&program->digest, sizeof(program->digest)},
+                                            {name, strlen(name)},
+                                            {&kernel->public.form, sizeof(kernel->public.form)},
+                                            {&kernel->lockstep, sizeof(kernel->lockstep)},
+                                            {symbol, strlen(symbol)}};
+    return rg_digest_of(pieces, sizeof(pieces) / sizeof(pieces[0]));
 }
 
-static void *load_kept(struct sg_program *program, struct sg_cache *cache, const struct sg_digest *key,
+static void *load_kept(struct sg_program *program, struct sg_cache *cache, const struct rg_digest *key,
                        const char *symbol)
 {
     size_t size;
@@ -340,7 +340,7 @@ static enum sg_compile_status make_code(struct sg_program *program, struct kerne
 {
     char symbol[SG_SYMBOL_SIZE];
     enum sg_compile_status status;
-    struct sg_digest key;
+    struct rg_digest key;
     uint64_t started = rg_now_ns();
     if (program->jit == NULL && (program->jit = start_jit(program, log)) == NULL)
         return SG_COMPILE_NO_MEMORY;

@@ -109,18 +109,39 @@ Test(shelf, reads_nothing_that_others_could_have_made)
     cr_expect_null(read_back(shelf, 1, 100, &size), "a file that all may write");
     write_one(shelf, 2, "text", 4);
     path_of(2, target, sizeof target);
-    cr_assert_eq(unlink(path), 0);
-    cr_assert_eq(symlink(target, path), 0);
+    cr_assert_eq(symlink(target, path), 0, "the file that all may write is still there");
     cr_expect_null(read_back(shelf, 1, 100, &size), "a link");
-    cr_assert_eq(unlink(path), 0);
-    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_assert_eq(mkfifo(path, 0600), 0, "the link is still there");
     cr_expect_null(read_back(shelf, 1, 100, &size), "a pipe, which it does not wait for");
+    cr_assert_eq(mkdir(path, 0700), 0, "the pipe is still there");
+    cr_expect_null(read_back(shelf, 1, 100, &size), "a folder");
+    write_one(shelf, 1, "text", 4); /* cannot be put in its place */
+    cr_assert_eq(rmdir(path), 0);
+    cr_expect_eq(rg_shelf_counts(shelf)->dropped, 3);
+    cr_expect_eq(rg_shelf_counts(shelf)->written, 2);
     cr_assert_eq(chmod(folder, 0777), 0);
     cr_expect_null(read_back(shelf, 2, 100, &size), "a folder that all may write");
     write_one(shelf, 3, "text", 4);
     path_of(3, path, sizeof path);
     cr_expect_neq(access(path, F_OK), 0);
+    cr_expect_not(rg_shelf_make(shelf));
     rg_shelf_close(shelf);
+}
+
+Test(shelf, a_relative_folder_is_where_it_was_named)
+{
+    size_t size;
+    cr_assert_eq(chdir(base), 0);
+    struct rg_shelf *shelf = rg_shelf_open("a/b", 1 << 20);
+    cr_assert_eq(chdir("/"), 0);
+    cr_expect(rg_shelf_make(shelf));
+    cr_expect_eq(access(folder, W_OK), 0);
+    write_one(shelf, 1, "text", 4);
+    char *data = read_back(shelf, 1, 100, &size);
+    cr_expect_not_null(data);
+    free(data);
+    rg_shelf_close(shelf);
+    cr_expect_null(rg_shelf_open("", 1 << 20));
 }
 
 Test(shelf, a_place_that_cannot_be_written_keeps_nothing)
@@ -129,7 +150,45 @@ Test(shelf, a_place_that_cannot_be_written_keeps_nothing)
     size_t size;
     write_one(shelf, 1, "text", 4);
     cr_expect_null(read_back(shelf, 1, 100, &size));
+    cr_expect_not(rg_shelf_make(shelf));
     rg_shelf_close(shelf);
+}
+
+static void place(const char *named, const char *caches, const char *home, const char *part,
+                  const char *expected)
+{
+    const char *names[] = {"A_CACHE", "XDG_CACHE_HOME", "HOME"}, *values[] = {named, caches, home};
+    char out[64] = "";
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(values[i] ? setenv(names[i], values[i], 1) : unsetenv(names[i]), 0);
+    cr_expect_eq(rg_shelf_place("A_CACHE", part, out, sizeof out), expected != NULL);
+    if (expected)
+        cr_expect_str_eq(out, expected);
+}
+
+Test(shelf_environment, says_where)
+{
+    place("off", "/x", "/h", "part", NULL);
+    place("own", "/x", "/h", "part", "own");
+    place("", "/x", "/h", "part", "/x/remote-gpu/part");
+    place(NULL, "/x", "/h", "", "/x/remote-gpu");
+    place(NULL, "relative", "/h", "part", "/h/.cache/remote-gpu/part");
+    place(NULL, NULL, "/h", "", "/h/.cache/remote-gpu");
+    place(NULL, NULL, "relative", "part", NULL);
+    place(NULL, NULL, NULL, "part", NULL);
+    place("/a/folder/with/a/name/that/is/longer/than/the/caller/has/room/for", "/x", "/h", "part", NULL);
+}
+
+Test(shelf_environment, says_how_large)
+{
+    unsetenv("A_SIZE");
+    cr_expect_eq(rg_shelf_limit("A_SIZE", 5 << 20), 5 << 20);
+    setenv("A_SIZE", "2M", 1);
+    cr_expect_eq(rg_shelf_limit("A_SIZE", 5 << 20), 2 << 20);
+    setenv("A_SIZE", "0", 1);
+    cr_expect_eq(rg_shelf_limit("A_SIZE", 5 << 20), 0);
+    setenv("A_SIZE", "much", 1);
+    cr_expect_eq(rg_shelf_limit("A_SIZE", 5 << 20), 5 << 20);
 }
 
 /* The test vector of RFC 7693 with a digest of 32 bytes: BLAKE2b-256("abc"). */
