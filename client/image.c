@@ -12,7 +12,6 @@
 #include "generated/client/operations.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -221,35 +220,6 @@ CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t *id)
     CUresult status = rg_image_send_bytes(copy->data, copy->size, id);
     return status == CUDA_SUCCESS && copy->n_parts ? rg_op_rgImageParts(*id, copy->n_parts, copy->offsets)
                                                    : status;
-}
-
-CUresult rg_image_read_file(const char *path, void **out, size_t *out_size)
-{
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
-    CUresult status = CUDA_ERROR_INVALID_IMAGE;
-    char *data = NULL;
-    if (fseek(file, 0, SEEK_END) == 0) {
-        long size = ftell(file);
-        rewind(file);
-        if (size > 0 && (unsigned long)size <= RG_IMAGE_MAX) {
-            data = malloc((size_t)size + 1);
-            status = CUDA_ERROR_OUT_OF_MEMORY;
-            if (data && fread(data, 1, (size_t)size, file) == (size_t)size) {
-                data[size] = '\0';
-                *out_size = (size_t)size;
-                status = CUDA_SUCCESS;
-            }
-        }
-    }
-    fclose(file);
-    if (status != CUDA_SUCCESS) {
-        free(data);
-        return status;
-    }
-    *out = data;
-    return CUDA_SUCCESS;
 }
 
 CUresult rg_jit_read(struct rg_jit *jit, unsigned count, const CUjit_option *options, void *const *values)

@@ -47,9 +47,6 @@ struct rg_image_copy {
 /** Copies an image with all that belongs to it; the caller frees it. */
 CUresult rg_image_copy(const struct rg_image_view *view, struct rg_image_copy **out);
 CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t *id);
-/** Reads a file into memory that the caller frees; a NUL is added behind its *size bytes, so that PTX text ends. */
-CUresult rg_image_read_file(const char *path, void **out, size_t *size);
-
 #define RG_JIT_OPTIONS 64
 
 /** The JIT options of a call, taken apart: numbers to send, and buffers that the worker's logs are copied to. */

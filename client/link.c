@@ -5,6 +5,7 @@
 #include "client/call.h"
 #include "client/handle.h"
 #include "client/image.h"
+#include "common/cuda/image_file.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
 
@@ -97,7 +98,7 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
         return CUDA_ERROR_INVALID_VALUE;
     void *data;
     size_t size;
-    status = rg_image_read_file(path, &data, &size);
+    status = rg_cuda_image_read_file(path, &data, &size);
     if (status != CUDA_SUCCESS)
         return status;
     status = cuLinkAddData_v2(state, type, data, size, path, numOptions, options, optionValues);

@@ -18,6 +18,7 @@
 #include "client/promise.h"
 #include "client/spread.h"
 #include "client/variable.h"
+#include "common/cuda/image_file.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -155,7 +156,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
         return CUDA_ERROR_INVALID_VALUE;
     void *image;
     size_t size;
-    status = rg_image_read_file(fname, &image, &size);
+    status = rg_cuda_image_read_file(fname, &image, &size);
     if (status != CUDA_SUCCESS)
         return status;
     status = load_module(module, image, 0, NULL, NULL);
@@ -312,7 +313,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
         return CUDA_ERROR_INVALID_VALUE;
     void *image;
     size_t size;
-    status = rg_image_read_file(fileName, &image, &size);
+    status = rg_cuda_image_read_file(fileName, &image, &size);
     if (status != CUDA_SUCCESS)
         return status;
     status = cuLibraryLoadData(library, image, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,

@@ -9,10 +9,8 @@
 #ifndef RG_COMMON_CUDA_ADVICE_H
 #define RG_COMMON_CUDA_ADVICE_H
 
-/* functions of the API leave a library whose map names them */
-#pragma GCC visibility push(default)
-#include <cuda.h>
-#pragma GCC visibility pop
+#include "common/cuda/api.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

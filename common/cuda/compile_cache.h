@@ -12,7 +12,8 @@
 #ifndef RG_COMMON_CUDA_COMPILE_CACHE_H
 #define RG_COMMON_CUDA_COMPILE_CACHE_H
 
-#include <cuda.h>
+#include "common/cuda/api.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

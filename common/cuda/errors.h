@@ -2,7 +2,7 @@
 #ifndef RG_COMMON_CUDA_ERRORS_H
 #define RG_COMMON_CUDA_ERRORS_H
 
-#include <cuda.h>
+#include "common/cuda/api.h"
 
 /** The constant's name, or NULL for a value that is no CUresult. Static storage; any thread. */
 const char *rg_cuda_error_name(CUresult code);

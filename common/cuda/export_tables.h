@@ -9,9 +9,8 @@
 #ifndef RG_COMMON_CUDA_EXPORT_TABLES_H
 #define RG_COMMON_CUDA_EXPORT_TABLES_H
 
+#include "common/cuda/api.h"
 #include "common/cuda/integrity.h"
-
-#include <cuda.h>
 
 #define RG_EXPORT_DEVICES_MAX 64
 

@@ -2,9 +2,6 @@
  * coredump.c - settings of core dumps. The device writes none: what can be set is that there are none, and names, which are
  * remembered; asking for dumps is refused.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

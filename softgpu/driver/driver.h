@@ -14,9 +14,7 @@
 #ifndef SG_DRIVER_H
 #define SG_DRIVER_H
 
-#pragma GCC visibility push(default)
-#include <cuda.h>
-#pragma GCC visibility pop
+#include "common/cuda/api.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

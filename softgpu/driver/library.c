@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/cuda/image_file.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/range.h"
@@ -207,9 +208,9 @@ CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *j
     SG_RETURN_IF(sg_enter());
     if (out == NULL || path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_CLEANUP_FREE char *data = NULL;
+    RG_CLEANUP_FREE void *data = NULL;
     size_t size;
-    SG_RETURN_IF(sg_read_file(path, &data, &size));
+    SG_RETURN_IF(rg_cuda_image_read_file(path, &data, &size));
     return load(out, data, n_jit, jit_options, jit_values, n, options, values);
 }
 

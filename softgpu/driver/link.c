@@ -9,6 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/cuda/image.h"
+#include "common/cuda/image_file.h"
 #include "softgpu/driver/module.h"
 
 struct link_state {
@@ -105,9 +106,9 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
     SG_RETURN_IF(sg_enter_context(&context));
     if (path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_CLEANUP_FREE char *data = NULL;
+    RG_CLEANUP_FREE void *data = NULL;
     size_t size;
-    SG_RETURN_IF(sg_read_file(path, &data, &size));
+    SG_RETURN_IF(rg_cuda_image_read_file(path, &data, &size));
     return cuLinkAddData_v2(handle, type, data, size + 1, path, n, options, values); /* with its NUL */
 }
 

@@ -4,16 +4,12 @@
  * Loading parses and checks the whole program; machine code is made when a function is first launched or
  * asked about. Unloading waits for the work of the context.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/limits.h"
+#include "common/cuda/image_file.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/range.h"
@@ -156,7 +152,8 @@ CUresult sg_module_variable(const struct sg_module *module, const char *name, CU
     const struct sg_variable *found = NULL;
     for (uint32_t i = 0; i < module->image->n_variables; i++) {
         const struct sg_variable *v = sg_program_variable(module->image->program, i);
-        if (v->external || v->reference != SG_REFERENCE_NONE || strcmp(v->name, name) != 0 || (found != NULL && !v->visible))
+        if (v->external || v->reference != SG_REFERENCE_NONE || strcmp(v->name, name) != 0 ||
+            (found != NULL && !v->visible))
             continue;
         found = v;
         if (address != NULL)
@@ -307,30 +304,6 @@ void sg_modules_drop_context(struct sg_context *context)
 
 /* --- loading --- */
 
-CUresult sg_read_file(const char *path, char **data, size_t *size)
-{
-    RG_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    if ((uint64_t)status.st_size > RG_IMAGE_MAX)
-        return CUDA_ERROR_INVALID_IMAGE;
-    RG_CLEANUP_FREE char *bytes = calloc(1, (size_t)status.st_size + 1);
-    if (bytes == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t at = 0; at < (size_t)status.st_size;) {
-        ssize_t n = read(fd, bytes + at, (size_t)status.st_size - at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return CUDA_ERROR_INVALID_IMAGE;
-        at += (size_t)n;
-    }
-    *data = RG_TAKE_PTR(bytes);
-    *size = (size_t)status.st_size;
-    return CUDA_SUCCESS;
-}
-
 static CUresult load(CUmodule *out, const void *data, unsigned n, const CUjit_option *options, void **values)
 {
     struct sg_context *context;
@@ -384,9 +357,9 @@ CUresult cuModuleLoad(CUmodule *out, const char *path)
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL || path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_CLEANUP_FREE char *data = NULL;
+    RG_CLEANUP_FREE void *data = NULL;
     size_t size;
-    SG_RETURN_IF(sg_read_file(path, &data, &size));
+    SG_RETURN_IF(rg_cuda_image_read_file(path, &data, &size));
     return load(out, data, 0, NULL, NULL);
 }
 

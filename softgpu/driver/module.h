@@ -115,8 +115,6 @@ void sg_modules_drop_context(struct sg_context *context);
 /** The address and size of a variable; CUDA_ERROR_NOT_FOUND. */
 CUresult sg_module_variable(const struct sg_module *module, const char *name, CUdeviceptr *address,
                             size_t *size);
-/** A whole file, or an error the API has for it: `*size` bytes and a NUL. Free with free(). */
-CUresult sg_read_file(const char *path, char **data, size_t *size);
 
 /** The library's module in `context`, made if needed; a reference is taken. */
 CUresult sg_library_module(struct sg_library *library, struct sg_context *context, struct sg_module **out);

@@ -5,9 +5,6 @@
  * freed memory is a hole. A descriptor of the file is the pool's shareable handle; a pointer is exported as its place in
  * the file. An imported pool only names memory: it makes none.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

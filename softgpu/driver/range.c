@@ -2,9 +2,6 @@
  * range.c - see range.h. One lock, one sorted array each for device and host ranges; system calls that map
  * and unmap memory are made under the lock, so that addresses are never known before they are usable.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

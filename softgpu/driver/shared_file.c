@@ -1,7 +1,4 @@
 /* shared_file.c - see shared_file.h. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "softgpu/driver/shared_file.h"
 
 #include <errno.h>

@@ -9,9 +9,6 @@
  *
  * One lock for the counts of allocations; it is taken before those of the handles and of range.c.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

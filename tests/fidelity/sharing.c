@@ -4,9 +4,6 @@
  * The first process starts the second (itself, with an argument) before it touches the driver; they talk over a pair of
  * sockets, which carries descriptors too. Only the first prints: the second sends its lines over.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <cuda.h>
 #include <fcntl.h>
 #include <stdarg.h>

@@ -229,6 +229,8 @@ static void modules(void)
     TRY(cuModuleLoadData(&m, "nonsense"));
     TRY(cuModuleLoadData(NULL, ptx));
     TRY(cuModuleLoad(&m, "/nonexistent"));
+    TRY(cuModuleLoad(&m, "/"));
+    TRY(cuModuleLoad(&m, "/dev/null"));
     TRY(cuModuleLoadData(&m, ptx));
     TRY(cuModuleGetFunction(&f, m, "nope"));
     TRY(cuModuleGetFunction(&f, m, NULL));

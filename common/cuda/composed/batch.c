@@ -5,12 +5,7 @@
  * before it have been queued, as the API allows. A source that may be gone when the call returns is read during the call:
  * the copies of pageable memory do that anyway, other host memory goes through a copy of it.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#pragma GCC visibility push(default)
-#include <cuda.h>
-#pragma GCC visibility pop
+#include "common/cuda/api.h"
 
 #include <stdbool.h>
 #include <stdint.h>

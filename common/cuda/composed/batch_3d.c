@@ -2,12 +2,7 @@
  * batch_3d.c - copies of boxes in batches, as one copy after another in the batch's stream; see batch.c. Extents and
  * offsets count elements: those of the array that takes part, else bytes.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#pragma GCC visibility push(default)
-#include <cuda.h>
-#pragma GCC visibility pop
+#include "common/cuda/api.h"
 
 #include <stdbool.h>
 #include <stdint.h>

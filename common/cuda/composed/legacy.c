@@ -10,14 +10,8 @@
  *
  * Drivers give out device memory far above 4 GiB, so such programs can do little; but they are told why.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "common/cuda/api.h"
 #include "common/log.h"
-
-#pragma GCC visibility push(default)
-#include <cuda.h>
-#pragma GCC visibility pop
 
 #include <stdbool.h>
 #include <stddef.h>

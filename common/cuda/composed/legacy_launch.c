@@ -5,12 +5,7 @@
  * What is set belongs to the function and stays; it is kept here by handle, under one lock, and each setter checks that the
  * handle is a function's. Any thread.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#pragma GCC visibility push(default)
-#include <cuda.h>
-#pragma GCC visibility pop
+#include "common/cuda/api.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -6,14 +6,8 @@
  * told by its age. Callbacks run on the thread that logs, without the lock; they may not be told of what they log
  * themselves.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "common/cuda/api.h"
 #include "common/log.h"
-
-#pragma GCC visibility push(default)
-#include <cuda.h>
-#pragma GCC visibility pop
 
 #include <pthread.h>
 #include <stdbool.h>

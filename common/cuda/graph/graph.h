@@ -17,10 +17,8 @@
 #ifndef RG_GRAPH_H
 #define RG_GRAPH_H
 
-/* functions of the API leave a library whose map names them */
-#pragma GCC visibility push(default)
-#include <cuda.h>
-#pragma GCC visibility pop
+#include "common/cuda/api.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
