@@ -94,7 +94,7 @@ def end_group(leader):
         pass
 
 
-def wait_until(condition, seconds, step=0.02):
+def wait_until(condition, seconds=10, step=0.02):
     """Waits until `condition()` is true; whether it became so in time."""
     end = time.monotonic() + seconds
     while not condition():

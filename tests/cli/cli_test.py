@@ -15,6 +15,10 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+
+from trial import wait_until  # noqa: E402
+
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 STAGE = os.path.join(BUILD, "stage")
 TREE = tempfile.mkdtemp(prefix="remote-gpu-cli-test-")
@@ -63,15 +67,6 @@ def processes_with(text):
         except OSError:
             pass
     return found
-
-
-def wait_until(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 class Server:

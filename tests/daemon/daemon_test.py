@@ -14,6 +14,10 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+
+from trial import wait_until  # noqa: E402
+
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 STAGE = os.path.join(BUILD, "stage")
 DAEMON = os.path.join(STAGE, "bin", "remote-gpud")
@@ -47,15 +51,6 @@ def is_running(pid):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def wait_until(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def built_with_thread_sanitizer():

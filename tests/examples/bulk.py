@@ -3,66 +3,22 @@
 import os
 import socket
 import struct
-import threading
 import time
 
 from expected import expect, expect_lost, still_serves
+from passage import Passage
 from trial import Server
 
 
-class Passage:
-    """Passes connections on to a server; from the second on, which carry bulk data, `disturb` may interfere.
-
-    `disturb(data, passed, upward)` gets what comes, how many bytes of this connection have passed in that direction, and
-    which direction that is; it returns what is passed on, or None to end the connection.
-    """
+class Disturbed(Passage):
+    """From the second connection on, which carry bulk data, `disturb(data, passed, upward)` says what is passed on."""
 
     def __init__(self, address, disturb):
-        self.server = address.rsplit("/", 1)[-1].rsplit(":", 1)
-        self.disturb, self.connections = disturb, 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        super().__init__(address)
+        self.disturb = disturb
 
-    def __enter__(self):
-        threading.Thread(target=self.accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.listener.close()
-
-    def accept(self):
-        """Each client gets a connection of its own to the server."""
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection((self.server[0], int(self.server[1])))
-            disturb = self.disturb if self.connections else None
-            self.connections += 1
-            for way in ((client, server, True), (server, client, False)):
-                threading.Thread(target=forward, args=(*way, disturb), daemon=True).start()
-
-
-def forward(source, target, upward, disturb):
-    """One direction, until either end is gone."""
-    passed = 0
-    try:
-        while True:
-            data = source.recv(1 << 18)
-            if data and disturb:
-                data = disturb(data, passed, upward)
-            if not data:
-                break
-            target.sendall(data)
-            passed += len(data)
-    except OSError:
-        pass
-    for end in source, target:
-        try:
-            end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
+    def take(self, data, passed, upward, connection):
+        return self.disturb(data, passed, upward) if self.disturb and connection > 1 else data
 
 
 def cut(limit, upward_only=None):
@@ -85,7 +41,7 @@ def test_bulk_connections(build):
         for number in "1", "3":
             for compress in "none", "lz4":
                 environment = {"REMOTE_GPU_CONNECTIONS": number, "REMOTE_GPU_COMPRESS": compress}
-                with Passage(server.address, None) as passage:
+                with Disturbed(server.address, None) as passage:
                     result = build.run_remote(big_copy(build), passage.address, environment=environment)
                     expect(result.status == 0 and result.output == good.output, "undisturbed", result, server.log())
                     expect(passage.connections >= 1 + int(number), "too few connections", result)
@@ -93,11 +49,11 @@ def test_bulk_connections(build):
         for number in "1", "3":
             environment = {"REMOTE_GPU_CONNECTIONS": number, "REMOTE_GPU_FILTER": "delay:bandwidth=1Gb"}
             for disturb in (cut(5000), cut(1000000, True), cut(1000000, False), cut(3456789, True)):
-                with Passage(server.address, disturb) as passage:
+                with Disturbed(server.address, disturb) as passage:
                     expect_lost(build.run_remote(big_copy(build), passage.address, ["--no-check"], environment,
                                                  timeout=60), server.log())
         # one that ends before it is in use: bulk data stays where it was
-        with Passage(server.address, cut(20)) as passage:
+        with Disturbed(server.address, cut(20)) as passage:
             result = build.run_remote(big_copy(build), passage.address, ["--no-check"], timeout=60)
             expect(result.status == 0 and result.output == good.output, "without further connections", result, server.log())
             expect(passage.connections >= 2, "no further connection was tried", result)
@@ -113,7 +69,7 @@ def test_slow_bulk_connection(build):
     good = build.run_direct(big_copy(build))
     with Server(build, tcp=True) as server:
         for number in "1", "3", "auto":
-            with Passage(server.address, slow) as passage:
+            with Disturbed(server.address, slow) as passage:
                 result = build.run_remote(big_copy(build), passage.address,
                                           environment={"REMOTE_GPU_CONNECTIONS": number}, timeout=120)
                 expect(result.status == 0 and result.output == good.output, "with slow connections", result, server.log())

@@ -5,7 +5,7 @@ usage: run.py BUILD_FOLDER compare EXAMPLE [NAME=VALUE…] VARIANT… [-- ARGUME
 
 `compare` runs the example once directly and once in each variant, against one server of its own; standard output
 and exit status must be the same, the example must say ok, and remote-gpu must not complain. The other tests are the
-functions named test_… in cases.py. NAME=VALUE goes into the environment of the device: of the direct run and of the
+functions named test_… that cases.py finds. NAME=VALUE goes into the environment of the device: of the direct run and of the
 server, not of the remote runs; servers=1,2 stands for two servers with 1 and 2 devices,
 limit=SECONDS for how long one run may take. The exit status is 1 if anything differs, with the outputs on stdout.
 """

@@ -2,61 +2,25 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 import time
 
+from passage import Passage
 from trial import Failure, Server
 
 
-class Tap:
-    """Passes on what a server's clients say and what they are told, and notes when how many bytes came from clients."""
+class Tap(Passage):
+    """Notes when how many bytes came from clients."""
 
     def __init__(self, address):
-        self.server = address.rsplit("/", 1)[-1].rsplit(":", 1)
+        super().__init__(address)
         self.seen = []  # (time.monotonic_ns(), bytes)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
 
-    def __enter__(self):
-        threading.Thread(target=self.accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.listener.close()
-
-    def accept(self):
-        """Each client gets a connection of its own to the server."""
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection((self.server[0], int(self.server[1])))
-            for end in client, server:
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self.forward, args=(client, server, True), daemon=True).start()
-            threading.Thread(target=self.forward, args=(server, client, False), daemon=True).start()
-
-    def forward(self, source, target, noted):
-        """One direction, until either end is gone."""
-        try:
-            while True:
-                data = source.recv(1 << 20)
-                if noted and data:
-                    self.seen.append((time.monotonic_ns(), len(data)))
-                if not data:
-                    break
-                target.sendall(data)
-        except OSError:
-            pass
-        for end in source, target:
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+    def take(self, data, passed, upward, connection):
+        if upward:
+            self.seen.append((time.monotonic_ns(), len(data)))
+        return data
 
     def between(self, begin, end):
         """Bytes from clients that came in between two times."""

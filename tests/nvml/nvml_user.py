@@ -1,4 +1,4 @@
-"""NVML by ctypes, as management tools in Python use it: for the programs that nvml_test.py runs."""
+"""NVML by ctypes, as management tools in Python use it: for the programs that the tests run."""
 
 import ctypes
 
