@@ -233,3 +233,23 @@ def load(path, kind="run"):
     if kind and result["kind"] != kind:
         raise ValueError("%s is a result of bench/%s, not of bench/%s" % (path, result["kind"], kind))
     return result
+
+
+def comparable(result):
+    """A result's rows as bench/compare wants them: key, title, measured, unit, ratio, noise."""
+    kind = result["kind"]
+    if kind == "device":
+        return [{"key": row["key"], "title": row["title"], "measured": row["device"], "unit": "ns", "noise": None,
+                 "ratio": row["ratio"] and 1 / row["ratio"]} for row in result["rows"]]
+    if kind == "bulk":
+        return [{"key": "%s.%d.%s.%s" % (row["link"], row["bytes"], way, direction), "unit": "B/s", "noise": None,
+                 "title": "%s, %d MiB, %s, %s" % (row["link"], row["bytes"] >> 20, way, direction),
+                 "measured": row["bytes"] / times[i], "ratio": row["wire"][i] / times[i]}
+                for row in result["rows"] for way, times in row["ways"].items()
+                for i, direction in enumerate(("to the device", "to the host"))]
+    if kind == "predict":
+        return [{"key": "%s.%s.%s" % (program["name"], point["rtt"], point["bandwidth"]), "unit": "ns", "noise": None,
+                 "title": "%s at %s, %s" % (program["name"], point["rtt"], point["bandwidth"]),
+                 "measured": point["measured"] * 1e9, "ratio": None}
+                for program in result["programs"] for point in program["points"]]
+    return result["rows"]
