@@ -196,7 +196,7 @@ static struct rg_stream_progress *progress_of(CUstream stream, uint64_t context_
     return shadow ? &shadow->stream.progress : NULL;
 }
 
-/* The stream's own, if it is one that was created; NULL: a default stream, whose work may be in others too. */
+/* The stream's own, if it is one that was created; NULL: a default stream, which waits for others and others for it. */
 static struct rg_stream_progress *created(CUstream stream)
 {
     if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
@@ -207,11 +207,9 @@ static struct rg_stream_progress *created(CUstream stream)
 
 void rg_progress_work(const struct rg_call *call, CUstream stream)
 {
-    if (!rg_progress_is_work((enum rg_op)call->op))
-        return;
     struct rg_stream_progress *progress = created(stream);
-    atomic_store_explicit(progress ? &progress->worked : &call->session->worked_elsewhere,
-                          call->lane->position, memory_order_relaxed);
+    if (progress && rg_progress_is_work((enum rg_op)call->op))
+        atomic_store_explicit(&progress->worked, call->lane->position, memory_order_relaxed);
 }
 
 static bool context_is_idle(const struct rg_context *context)

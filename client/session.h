@@ -44,7 +44,7 @@ struct rg_session {
     _Atomic CUresult latched;
     _Atomic uint64_t context; /* the last one that a call used here */
     /* Records of calls that were appended, which of them was the last that may have been work (client/progress.h), and
-     * the last of these that named no stream that was created; written under the command stream's lock. */
+     * the last of these that named no stream at all; written under the command stream's lock. */
     _Atomic uint64_t posted, worked, worked_elsewhere;
     struct rg_command command;
     struct rg_receiver receiver;
