@@ -37,8 +37,8 @@
  * as long (`if (i < n) part[i] += part[i + n]`).
  */
 #define SG_SHARED_SLACK  8192u
-#define SG_RESIDENT_MAX  64u         /* blocks a slot begins because the earlier ones only spin */
-#define SG_TURN_SWITCHES 65536u      /* waits in one turn of a block */
+#define SG_RESIDENT_MAX  64u    /* blocks a slot begins because the earlier ones only spin */
+#define SG_TURN_SWITCHES 65536u /* waits in one turn of a block */
 
 #define sg_likely(x)   __builtin_expect(!!(x), 1)
 #define sg_unlikely(x) __builtin_expect(!!(x), 0)
@@ -59,10 +59,10 @@ struct sg_fiber {
     _Alignas(64) struct sg_context context;
     struct sg_fiber *next; /* in the ready queue, in a barrier's list, or in the slot's pool */
     struct sg_run *run;
-    uint64_t result; /* of the operation it waits for */
+    uint64_t result;    /* of the operation it waits for */
     uint64_t value;     /* where it waits in activemask (warp.c) */
     uint32_t operation; /* of the barrier reduction it waits in (barrier.c) */
-    bool in_thread; /* the thread has begun and not ended */
+    bool in_thread;     /* the thread has begun and not ended */
     uint8_t stack_class;
     struct sg_thread thread;
     jmp_buf *exit_point;  /* where sg_rt_exit goes */
@@ -82,6 +82,7 @@ struct sg_barrier {
 struct sg_exchange {
     uint64_t value[SG_WARP_SIZE], result[SG_WARP_SIZE];
     uint32_t operation[SG_WARP_SIZE], b[SG_WARP_SIZE], c[SG_WARP_SIZE];
+    uint32_t mask[SG_WARP_SIZE]; /* as the lane gave it */
 };
 enum sg_exchange_kind {
     SG_EXCHANGE_SYNC,
@@ -133,7 +134,7 @@ struct sg_run {
     struct sg_warp *warps;
     uint32_t warps_capacity;
     struct sg_meetings *meetings; /* loop form: lanes.c */
-    unsigned char *shared_map; /* mapping of shared_capacity bytes and a guard */
+    unsigned char *shared_map;    /* mapping of shared_capacity bytes and a guard */
     size_t shared_capacity;
     struct sg_run *next; /* in the slot's pool, or in the ring of resident blocks */
 };
@@ -149,10 +150,10 @@ struct sg_slot {
     struct sg_sanitize scheduler_sanitize;
     struct sg_fiber *fibers[SG_STACK_CLASSES]; /* parked */
     struct sg_run *runs;                       /* free */
-    struct sg_run *beside[SG_BESIDE_MAX];      /* loop form: of neighbouring blocks; the first is the fiber's */
+    struct sg_run *beside[SG_BESIDE_MAX]; /* loop form: of neighbouring blocks; the first is the fiber's */
     uint32_t n_beside;
-    uint32_t n_fibers;                         /* ever made: colours the stacks */
-    char *text;                                /* for formatting device printf */
+    uint32_t n_fibers; /* ever made: colours the stacks */
+    char *text;        /* for formatting device printf */
     size_t text_capacity;
     struct sg_matrix_scratch *matrices; /* of mma.c; made when first needed, and kept like the text */
     struct sg_slot *next_free;
@@ -229,12 +230,19 @@ void sg_barriers_thread_ended(struct sg_run *run);
 bool sg_barriers_rescue(struct sg_run *run);
 /** Lets threads that wait in activemask go on; true if there were any. */
 bool sg_warps_converge(struct sg_run *run);
+/** Where nothing else can run: lets lanes go on whose masks disagree, but all name lanes that are there; true if any. */
+bool sg_warps_rescue(struct sg_run *run);
 void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp);
 
 /* --- exchange.c -------------------------------------------------------------------------------------------- */
 
 /** Computes the results of all lanes of a complete group. */
 void sg_exchange_resolve(struct sg_exchange *exchange, uint32_t group);
+/**
+ * Lanes whose masks disagree, which CUDA leaves undefined, get what they get on GPUs where they have converged: each of
+ * `lanes` the result of the lanes in its own mask. Those and all that they name are among `here`, come by one operation.
+ */
+void sg_exchange_resolve_each(struct sg_exchange *exchange, uint32_t here, uint32_t lanes);
 
 /* --- lanes.c: blocks in loop form ----------------------------------------------------------------------------- */
 

@@ -38,15 +38,21 @@ static void shuffle(struct sg_exchange *x, uint32_t group, uint32_t mode)
     }
 }
 
-static void vote(struct sg_exchange *x, uint32_t group, uint32_t mode)
+/** What the lanes `of` vote. */
+static uint32_t result_of_vote(const struct sg_exchange *x, uint32_t of, uint32_t mode)
 {
     uint32_t ballot = 0;
-    SG_FOR_LANES(lane, group)
+    SG_FOR_LANES(lane, of)
     ballot |= (uint32_t)(x->value[lane] != 0) << lane;
-    uint32_t result = mode == 0   ? ballot == group
-                      : mode == 1 ? ballot != 0
-                      : mode == 2 ? ballot == group || ballot == 0
-                                  : ballot;
+    return mode == 0   ? ballot == of
+           : mode == 1 ? ballot != 0
+           : mode == 2 ? ballot == of || ballot == 0
+                       : ballot;
+}
+
+static void vote(struct sg_exchange *x, uint32_t group, uint32_t mode)
+{
+    uint32_t result = result_of_vote(x, group, mode);
     SG_FOR_LANES(lane, group)
     x->result[lane] = result;
 }
@@ -140,6 +146,21 @@ void sg_exchange_resolve(struct sg_exchange *x, uint32_t group)
             break;
         default:
             break;
+        }
+    }
+}
+
+void sg_exchange_resolve_each(struct sg_exchange *x, uint32_t here, uint32_t lanes)
+{
+    SG_FOR_LANES(lane, lanes)
+    {
+        uint32_t of = x->mask[lane] & here;
+        if (x->operation[lane] >> 8 == SG_EXCHANGE_VOTE) {
+            x->result[lane] = result_of_vote(x, of, x->operation[lane] & 255);
+        } else {
+            struct sg_exchange own = *x;
+            sg_exchange_resolve(&own, of | 1u << lane);
+            x->result[lane] = own.result[lane];
         }
     }
 }

@@ -193,39 +193,61 @@ static bool at_one_point(const struct sg_run *run, uint32_t warp)
     return memcmp(points, points + 1, (SG_WARP_SIZE - 1) * sizeof(*points)) == 0;
 }
 
+/** What lanes, none of which is at a point of matrices, came by; false: to no more than be together. */
+static bool gather(const struct sg_run *run, uint32_t warp, uint32_t lanes, struct sg_exchange *x)
+{
+    const struct sg_meetings *m = run->meetings;
+    bool any = false;
+    SG_FOR_LANES(lane, lanes)
+    {
+        uint32_t thread = warp * SG_WARP_SIZE + lane;
+        const struct sg_point *point = sg_lanes_point(run, thread);
+        x->operation[lane] = exchange_of(point);
+        if (point->kind == SG_POINT_WARP_SYNC)
+            continue;
+        any = true;
+        x->mask[lane] = sg_lanes_operand(m, point, SG_POINT_MASK, point->mask, SG_LANES_MASK, thread);
+        x->value[lane] = sg_lanes_value(m, point, thread);
+        if (point->kind == SG_POINT_SHFL) {
+            x->b[lane] = sg_lanes_operand(m, point, SG_POINT_A, point->a, SG_LANES_A, thread);
+            x->c[lane] = sg_lanes_operand(m, point, SG_POINT_B, point->b, SG_LANES_B, thread);
+        }
+    }
+    return any;
+}
+
+static void scatter(struct sg_meetings *m, uint32_t warp, uint32_t lanes, const struct sg_exchange *x)
+{
+    SG_FOR_LANES(lane, lanes)
+    {
+        if (x->operation[lane] != SG_EXCHANGE(SG_EXCHANGE_SYNC, 0))
+            sg_lanes_set_result(m, warp * SG_WARP_SIZE + lane, x->result[lane]);
+    }
+}
+
 void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group)
 {
     struct sg_meetings *m = run->meetings;
     struct sg_exchange x;
-    bool any = false;
     if (group == SG_ALL_LANES && at_one_point(run, warp) &&
         is_even_shuffle(sg_lanes_point(run, warp * SG_WARP_SIZE))) {
         shuffle_warp(m, sg_lanes_point(run, warp * SG_WARP_SIZE), warp);
         return;
     }
     group &= ~exchange_matrices(run, warp, group);
-    SG_FOR_LANES(lane, group)
-    {
-        uint32_t thread = warp * SG_WARP_SIZE + lane;
-        const struct sg_point *point = sg_lanes_point(run, thread);
-        x.operation[lane] = exchange_of(point);
-        if (point->kind == SG_POINT_WARP_SYNC)
-            continue;
-        any = true;
-        x.value[lane] = sg_lanes_value(m, point, thread);
-        if (point->kind == SG_POINT_SHFL) {
-            x.b[lane] = sg_lanes_operand(m, point, SG_POINT_A, point->a, SG_LANES_A, thread);
-            x.c[lane] = sg_lanes_operand(m, point, SG_POINT_B, point->b, SG_LANES_B, thread);
-        }
-    }
-    if (!any)
+    if (!gather(run, warp, group, &x))
         return;
     sg_exchange_resolve(&x, group);
-    SG_FOR_LANES(lane, group)
-    {
-        if (x.operation[lane] != SG_EXCHANGE(SG_EXCHANGE_SYNC, 0))
-            sg_lanes_set_result(m, warp * SG_WARP_SIZE + lane, x.result[lane]);
-    }
+    scatter(m, warp, group, &x);
+}
+
+void sg_lanes_exchange_each(const struct sg_run *run, uint32_t warp, uint32_t here, uint32_t lanes)
+{
+    struct sg_exchange x;
+    if (!gather(run, warp, here, &x))
+        return;
+    sg_exchange_resolve_each(&x, here, lanes);
+    scatter(run->meetings, warp, lanes, &x);
 }
 
 static bool exchange_all(const struct sg_run *run, uint32_t number)

@@ -87,6 +87,8 @@ static inline bool sg_lanes_stopped(const struct sg_run *run)
 
 /** Lets the lanes `group` of a warp have each other's values, whatever they came by. */
 void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group);
+/** Lets each of `lanes` have the values of those in its own mask; they and those are among `here`, at one point (exchange.c). */
+void sg_lanes_exchange_each(const struct sg_run *run, uint32_t warp, uint32_t here, uint32_t lanes);
 /** Does what the point says with the matrices of the lanes, which are all that have not ended in the warp. */
 void sg_lanes_matrices(const struct sg_run *run, uint32_t warp, uint32_t lanes, const struct sg_point *point);
 /**

@@ -87,13 +87,31 @@ static void arrive(struct sg_run *run, const struct sg_point *point, uint32_t wa
     }
 }
 
+/** Those of `lanes` that are at the same point as `lane`. */
+static uint32_t at_point_of(const struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t lane)
+{
+    const struct sg_point *point = sg_lanes_point(run, warp * SG_WARP_SIZE + lane);
+    uint32_t same = 0;
+    SG_FOR_LANES(other, lanes)
+    same |= (uint32_t)(sg_lanes_point(run, warp * SG_WARP_SIZE + other) == point) << other;
+    return same;
+}
+
 static void finish_group(struct sg_run *run, uint32_t warp, uint32_t index)
 {
     struct sg_lanes_warp *w = &run->meetings->warps[warp];
-    uint32_t group = w->groups[index].arrived;
+    uint32_t group = w->groups[index].arrived, mask = w->groups[index].mask;
     w->groups[index] = w->groups[--w->n_groups];
-    sg_lanes_exchange(run, warp, group);
+    SG_FOR_LANES(lane, group & ~mask)
+    sg_lanes_exchange_each(run, warp, at_point_of(run, warp, group, lane), 1u << lane);
+    sg_lanes_exchange(run, warp, group & mask);
     make_ready(run->meetings, warp, group);
+}
+
+/** All that live of the mask are there, and one of them at least: who is not in its own mask does not end a group. */
+static bool is_complete(const struct sg_lanes_warp *w, const struct sg_warp_group *group)
+{
+    return group->arrived & group->mask && (group->mask & w->alive & ~group->arrived) == 0;
 }
 
 /** `lanes` come to an operation of the lanes in `mask`. */
@@ -106,26 +124,36 @@ static void join(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t mas
     if (i == w->n_groups)
         w->groups[w->n_groups++] = (struct sg_warp_group){.mask = mask};
     w->groups[i].arrived |= lanes;
-    if ((mask & w->alive & ~w->groups[i].arrived) == 0)
+    if (is_complete(w, &w->groups[i]))
         finish_group(run, warp, i);
 }
 
-static void join_by_masks(struct sg_run *run, const struct sg_point *point, uint32_t warp, uint32_t lanes)
+static uint32_t mask_of(const struct sg_run *run, uint32_t warp, uint32_t lane)
 {
-    const struct sg_meetings *m = run->meetings;
-    while (lanes) {
-        uint32_t lane = (uint32_t)__builtin_ctz(lanes), same = 0;
-        uint32_t mask =
-            sg_lanes_operand(m, point, SG_POINT_MASK, point->mask, SG_LANES_MASK, warp * SG_WARP_SIZE + lane);
-        SG_FOR_LANES(other, lanes & mask)
-        {
-            uint32_t its = sg_lanes_operand(m, point, SG_POINT_MASK, point->mask, SG_LANES_MASK,
-                                            warp * SG_WARP_SIZE + other);
-            same |= (uint32_t)(its == mask) << other;
+    uint32_t thread = warp * SG_WARP_SIZE + lane;
+    const struct sg_point *point = sg_lanes_point(run, thread);
+    return sg_lanes_operand(run->meetings, point, SG_POINT_MASK, point->mask, SG_LANES_MASK, thread);
+}
+
+/**
+ * `lanes`, all at one point, come to an operation of the lanes in their masks. Those that do not agree on the mask, or are not
+ * in it, go on at once where all that they name are here; else they are kept with what they name, as fibers are (warp.c).
+ */
+static void join_by_masks(struct sg_run *run, uint32_t warp, uint32_t lanes)
+{
+    for (uint32_t todo = lanes; todo;) {
+        uint32_t mask = mask_of(run, warp, (uint32_t)__builtin_ctz(todo)), same = 0;
+        SG_FOR_LANES(other, todo)
+        same |= (uint32_t)(mask_of(run, warp, other) == mask) << other;
+        todo &= ~same;
+        uint32_t disagree = lanes & mask & ~same ? same : same & ~mask;
+        if (disagree && (mask & run->meetings->warps[warp].alive & ~lanes) == 0) {
+            sg_lanes_exchange_each(run, warp, lanes, disagree);
+            make_ready(run->meetings, warp, disagree);
+            same &= ~disagree;
         }
-        same |= 1u << lane; /* a lane that is not in its own mask counts as if it were */
-        lanes &= ~same;
-        join(run, warp, same, mask | 1u << lane);
+        if (same)
+            join(run, warp, same, mask);
     }
 }
 
@@ -160,7 +188,7 @@ static void end_lanes(struct sg_run *run, uint32_t warp, uint32_t lanes)
     if (w->converging && w->converging == w->alive)
         converge(run, warp);
     for (uint32_t i = 0; i < w->n_groups;) {
-        if ((w->groups[i].mask & w->alive & ~w->groups[i].arrived) == 0)
+        if (is_complete(w, &w->groups[i]))
             finish_group(run, warp, i);
         else
             i++;
@@ -201,7 +229,7 @@ static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t 
         make_ready(m, warp, lanes);
         break;
     default:
-        join_by_masks(run, point, warp, lanes);
+        join_by_masks(run, warp, lanes);
         break;
     }
 }
@@ -235,6 +263,31 @@ static void begin_apart(struct sg_run *run)
         m->warps[warp] = (struct sg_lanes_warp){.alive = sg_lanes_of_warp(run, warp)};
 }
 
+/** Lets lanes go on whose masks disagree, but name lanes that are at the same point alone; as warp.c. */
+static void rescue(struct sg_run *run, uint32_t warp)
+{
+    struct sg_lanes_warp *w = &run->meetings->warps[warp];
+    uint32_t waiting = 0, rescued = 0;
+    for (uint32_t i = 0; i < w->n_groups; i++)
+        waiting |= w->groups[i].arrived;
+    SG_FOR_LANES(lane, waiting)
+    {
+        uint32_t here = at_point_of(run, warp, waiting, lane);
+        if (mask_of(run, warp, lane) & w->alive & ~here)
+            continue;
+        sg_lanes_exchange_each(run, warp, here, 1u << lane);
+        rescued |= 1u << lane;
+    }
+    for (uint32_t i = 0; i < w->n_groups;) {
+        w->groups[i].arrived &= ~rescued;
+        if (w->groups[i].arrived)
+            i++;
+        else
+            w->groups[i] = w->groups[--w->n_groups];
+    }
+    make_ready(run->meetings, warp, rescued);
+}
+
 /** Nobody is ready: lets those go on that wait for what cannot come any more. As fibers do, schedule.h. */
 static bool help(struct sg_run *run)
 {
@@ -250,6 +303,8 @@ static bool help(struct sg_run *run)
         if (barrier->arrived && barrier->count && barrier->arrived + ended >= barrier->count)
             release(run, barrier);
     }
+    for (uint32_t warp = 0; !m->n_ready && warp < run->grid->n_warps; warp++)
+        rescue(run, warp);
     return m->n_ready != 0;
 }
 

@@ -64,7 +64,7 @@ static inline struct sg_fiber *sg_next_fiber(struct sg_run *run)
         }
     }
     if (sg_unlikely(!run->ready_first) &&
-        !(run->live && (sg_warps_converge(run) || sg_barriers_rescue(run)))) {
+        !(run->live && (sg_warps_converge(run) || sg_barriers_rescue(run) || sg_warps_rescue(run)))) {
         slot->leave = run->live ? SG_LEAVE_DEADLOCK : SG_LEAVE_ENDED;
         return NULL;
     }

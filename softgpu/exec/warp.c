@@ -10,16 +10,30 @@
  * up: a lane waits at the call until no other thread of the block can do anything but wait or spin, and then the
  * lanes at the same call are told of each other. Lanes on another path have gone on to wherever that path ends.
  *
- * A lane that is not in its own mask counts as if it were.
+ * CUDA wants all lanes of an operation to name the same mask, with themselves in it. Programs that do not (each lane votes
+ * among the lanes below it) work on GPUs, where the lanes have converged. So lanes that would wait for ever get what is in
+ * their own masks, once all lanes that they name wait at the same operation. It is too late for what lanes had that have
+ * gone on, as their own masks allowed; in loop form, where converged lanes come together (lanes_apart.c), it is not.
  */
 #include "softgpu/exec/schedule.h"
+
+/** Those of `lanes` that came by the same operation as `lane`. */
+static uint32_t same_operation(const struct sg_exchange *x, uint32_t lanes, uint32_t lane)
+{
+    uint32_t same = 0;
+    SG_FOR_LANES(other, lanes)
+    same |= (uint32_t)(x->operation[other] == x->operation[lane]) << other;
+    return same;
+}
 
 /** Ends group `index` of the warp; every lane of it but `self` becomes ready. */
 static void finish_group(struct sg_run *run, struct sg_warp *warp, uint32_t index, uint32_t self)
 {
-    uint32_t group = warp->groups[index].arrived;
+    uint32_t group = warp->groups[index].arrived, mask = warp->groups[index].mask;
     warp->groups[index] = warp->groups[--warp->n_groups];
-    sg_exchange_resolve(&warp->exchange, group);
+    SG_FOR_LANES(lane, group & ~mask)
+    sg_exchange_resolve_each(&warp->exchange, same_operation(&warp->exchange, group, lane), 1u << lane);
+    sg_exchange_resolve(&warp->exchange, group & mask);
     SG_FOR_LANES(lane, group & ~self)
     sg_ready_append(run, warp->lanes[lane]);
 }
@@ -32,7 +46,7 @@ static uint64_t warp_operation(struct sg_thread *t, uint32_t operation, uint64_t
     struct sg_warp *warp = &run->warps[t->linear / SG_WARP_SIZE];
     uint32_t lane = t->linear % SG_WARP_SIZE, self = 1u << lane, i;
 
-    mask |= self;
+    warp->exchange.mask[lane] = mask;
     warp->exchange.operation[lane] = operation;
     warp->exchange.value[lane] = value;
     warp->exchange.b[lane] = b;
@@ -45,7 +59,7 @@ static uint64_t warp_operation(struct sg_thread *t, uint32_t operation, uint64_t
         warp->n_groups++;
     }
     warp->groups[i].arrived |= self;
-    if ((mask & warp->alive & ~warp->groups[i].arrived) == 0) {
+    if (mask & self && (mask & warp->alive & ~warp->groups[i].arrived) == 0) {
         finish_group(run, warp, i, self);
         run->progress = true;
     } else {
@@ -79,11 +93,46 @@ void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp)
     if (warp->converging && warp->converging == warp->alive)
         converge(run, warp);
     for (uint32_t i = 0; i < warp->n_groups;) {
-        if ((warp->groups[i].mask & warp->alive & ~warp->groups[i].arrived) == 0)
+        const struct sg_warp_group *group = &warp->groups[i];
+        if (group->arrived & group->mask && (group->mask & warp->alive & ~group->arrived) == 0)
             finish_group(run, warp, i, 0);
         else
             i++;
     }
+}
+
+static bool rescue(struct sg_run *run, struct sg_warp *warp)
+{
+    struct sg_exchange *x = &warp->exchange;
+    uint32_t waiting = 0, rescued = 0;
+    for (uint32_t i = 0; i < warp->n_groups; i++)
+        waiting |= warp->groups[i].arrived;
+    SG_FOR_LANES(lane, waiting)
+    {
+        uint32_t here = same_operation(x, waiting, lane);
+        if (x->mask[lane] & warp->alive & ~here)
+            continue;
+        sg_exchange_resolve_each(x, here, 1u << lane);
+        rescued |= 1u << lane;
+    }
+    for (uint32_t i = 0; i < warp->n_groups;) {
+        warp->groups[i].arrived &= ~rescued;
+        if (warp->groups[i].arrived)
+            i++;
+        else
+            warp->groups[i] = warp->groups[--warp->n_groups];
+    }
+    SG_FOR_LANES(lane, rescued)
+    sg_ready_append(run, warp->lanes[lane]);
+    return rescued != 0;
+}
+
+bool sg_warps_rescue(struct sg_run *run)
+{
+    bool rescued = false;
+    for (uint32_t w = 0; w < run->grid->n_warps; w++)
+        rescued |= rescue(run, &run->warps[w]);
+    return rescued;
 }
 
 void sg_rt_warp_sync(struct sg_thread *t, uint32_t mask)

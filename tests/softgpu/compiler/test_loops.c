@@ -111,7 +111,7 @@ Test(loops, same_results, .timeout = 400)
                 }
             }
         }
-        cr_assert_eq(count, 33);
+        cr_assert_eq(count, 34);
         free_program(program);
     }
 }
@@ -133,6 +133,35 @@ Test(loops, lanes_run_together)
         run(program, index, shape, out[option]);
         for (uint32_t i = 0, sum = 0; i < BLOCKS * 256; sum += in[i++]) {
             sum = i % 32 == 0 ? 0 : sum;
+            cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
+        }
+        free_program(program);
+    }
+}
+
+/* Votes of lanes that name those below them: what a GPU gives whose lanes run together. */
+Test(loops, masks_of_lower_lanes)
+{
+    const struct sg_kernel *kernel;
+    const uint32_t shape[3] = {256, 1, 1};
+    for (uint32_t i = 0; i < N; i++)
+        in[i] = i * 2654435761u;
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        struct sg_program *program = load(LOOPS_PTX, options[option]);
+        size_t index = 0;
+        while ((kernel = sg_program_kernel(program, index)) != NULL &&
+               strcmp(kernel->name, "loops_masks_of_lower_lanes") != 0)
+            index++;
+        cr_assert_not_null(kernel);
+        run(program, index, shape, out[option]);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
+            uint32_t sum = 0;
+            for (uint32_t bit = 0; bit < 8; bit++) {
+                uint32_t votes = 0;
+                for (uint32_t other = i & ~31u; other < i; other++)
+                    votes += in[other] >> bit & 1;
+                sum += votes << 4 * bit / 2;
+            }
             cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
         }
         free_program(program);

@@ -256,6 +256,45 @@ static void run_wrong(const char *name, sg_thread_code code, uint32_t threads)
     CHECK_EQUAL(wrong, 0);
 }
 
+/* --- masks that disagree, which GPUs take lane by lane
+ * ------------------------------------------------------------------------------------------- */
+
+/* Each lane names those below it; some lanes are gone. */
+static void disagreeing(struct sg_thread *t, const unsigned char *params)
+{
+    _Atomic uint32_t *wrong = PARAMETER(_Atomic uint32_t, params);
+    uint32_t lane = t->linear % 32, last = t->linear < 32 ? 31 : 20;
+    if (lane > last)
+        return;
+    for (uint32_t round = 0; round < 60; round++) {
+        uint32_t mask = (1u << lane) - 1, ballot = 0, sum = 0, equal = 0;
+        for (uint32_t l = 0; l < 32; l++) {
+            if (!(mask >> l & 1) && l != lane)
+                continue;
+            ballot |= (uint32_t)(mix(round + l) % 3 == 1 && mask >> l & 1) << l;
+            sum += lane_value(round, l);
+            equal |= (uint32_t)(lane_value(round, l) == lane_value(round, lane)) << l;
+        }
+        uint32_t predicate = mix(round + lane) % 3 == 1, mine = lane_value(round, lane);
+        *wrong += sg_rt_vote(t, 3, predicate, mask) != ballot;
+        *wrong += sg_rt_vote(t, 0, predicate, mask) != (ballot == mask);
+        *wrong += sg_rt_vote(t, 1, predicate, mask) != (ballot != 0);
+        *wrong += sg_rt_redux(t, 0, mine, mask) != sum;
+        *wrong += sg_rt_match_any(t, mine, mask) != equal;
+        uint32_t below = lane ? lane - 1 : 0;
+        *wrong += (uint32_t)sg_rt_shfl(t, 3, mine, below, 31, mask) != lane_value(round, below);
+        sg_rt_barrier_sync(t, 0, 0);
+    }
+}
+
+/* Lane 0 is in nobody's mask, nor in its own. */
+static void outsider(struct sg_thread *t, const unsigned char *params)
+{
+    _Atomic uint32_t *wrong = PARAMETER(_Atomic uint32_t, params);
+    *wrong += sg_rt_vote(t, 3, 1, FULL - 1) != FULL - 1;
+    sg_rt_barrier_sync(t, 0, 0);
+}
+
 /* --- lanes that never meet
  * ------------------------------------------------------------------------------------------- */
 
@@ -281,6 +320,8 @@ int main(void)
     CHECK_EQUAL(wrong, 0);
     run_wrong("mixed_kinds", mixed_kinds, 64);
     run_wrong("block_sum", block_sum, 1024);
+    run_wrong("disagreeing", disagreeing, 64);
+    run_wrong("outsider", outsider, 32);
     CHECK_EQUAL(run_threads(different_masks, 1, 32, NULL), SG_FAULT_DEADLOCK);
     run_wrong("shuffles", shuffles, 96);
     return TEST_RESULT();

@@ -433,6 +433,18 @@ KERNEL(loops_volatile_warp)
     out[place()] = s[i] - value;
 }
 
+// masks that disagree: each lane names those below it
+KERNEL(loops_masks_of_lower_lanes)
+{
+    unsigned lane = linear() % 32, below = (1u << lane) - 1, value = in[place()], sum = 0;
+    for (int i = 0; i < 8; i++) {
+        sum += __popc(__ballot_sync(below, value >> i & 1)) << 4 * i / 2;
+        if (i % 4 == 2)
+            __syncthreads();
+    }
+    out[place()] = sum;
+}
+
 KERNEL(loops_volatile_tree)
 {
     __shared__ unsigned part[1024 + 64];
