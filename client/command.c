@@ -24,6 +24,7 @@
 #include "client/unified.h"
 #include "common/clock.h"
 #include "common/thread.h"
+#include "common/tuning.h"
 #include "proto/wire.h"
 #include "transport/lasting.h"
 
@@ -34,7 +35,6 @@
 #include <time.h>
 
 #define BATCH_SIZE     (RG_MESSAGE_MAX - RG_LASTING_HEADER)
-#define DIRECT_SHARE   16 /* a caller sends for others for at most one part in so many of the time */
 #define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
 
 __thread bool rg_per_thread_default_stream;
@@ -142,7 +142,8 @@ static void send_on_idle_wire(struct rg_session *session)
         pthread_mutex_trylock(&command->send_lock) == 0) {
         flush_locked(session, false);
         const uint64_t now = rg_now_ns();
-        atomic_store_explicit(&command->next_direct, now + DIRECT_SHARE * (now - began), memory_order_relaxed);
+        atomic_store_explicit(&command->next_direct, now + RG_DIRECT_SHARE * (now - began),
+                              memory_order_relaxed);
         return;
     }
     pthread_mutex_lock(&command->lock);

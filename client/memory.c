@@ -4,6 +4,7 @@
  * Device memory is the worker's: made ready before (ahead.h), or asked for. Its range is reserved in this address space
  * (address_map.h).
  */
+#include "client/memory.h"
 #include "client/address_map.h"
 #include "client/ahead.h"
 #include "client/call.h"
@@ -12,7 +13,6 @@
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/managed.h"
-#include "client/memory.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/pinned.h"
@@ -254,13 +254,18 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     return rg_op_cuMemFreeAsync(dptr, rg_effective_stream(hStream));
 }
 
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
+static CUresult check_pool(CUmemoryPool pool)
 {
     CUresult status = rg_call_allowed(0);
+    return status == CUDA_SUCCESS && !rg_handle_known(RG_KIND_POOL, (uint64_t)pool) ? CUDA_ERROR_INVALID_VALUE
+                                                                                    : status;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CUresult status = check_pool(pool);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
-        return CUDA_ERROR_INVALID_VALUE;
     rg_ahead_give_back_pool(pool);
     status = rg_op_cuMemPoolDestroy(pool);
     if (status == CUDA_SUCCESS)
@@ -270,22 +275,18 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
-    CUresult status = rg_call_allowed(0);
+    CUresult status = check_pool(pool);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
-        return CUDA_ERROR_INVALID_VALUE;
     rg_ahead_give_back_pool(pool);
     return rg_op_cuMemPoolTrimTo(pool, minBytesToKeep);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
-    CUresult status = rg_call_allowed(0);
+    CUresult status = check_pool(pool);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
-        return CUDA_ERROR_INVALID_VALUE;
     rg_ahead_give_back_pool(NULL); /* the next allocations are of another one */
     return rg_op_cuDeviceSetMemPool(dev, pool);
 }

@@ -6,12 +6,14 @@ software device, under `remote-gpu run`, or with LD_LIBRARY_PATH alone) and give
 a program that outlasts its time is killed with all its children and counts as hung.
 """
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -275,6 +277,23 @@ class Server:
         self.stopped = True
         end_group(self.process.pid)
         self.process.wait()
+
+
+def run_case(cases, prepare):
+    """For programs `run.py BUILD_FOLDER NAME`: calls cases["case_NAME"] with what `prepare(build, stack)` makes of both.
+
+    What is entered on the stack (contextlib.ExitStack) ends with the case; a Failure ends the program with its words.
+    """
+    stop_with_servers()
+    build = Build(sys.argv[1])
+    case = cases["case_" + sys.argv[2].replace("-", "_")]
+    try:
+        build.check()
+        with contextlib.ExitStack() as stack:
+            case(prepare(build, stack))
+    except Failure as failure:
+        sys.exit("error: %s" % failure)
+    print("%s: ok" % sys.argv[2])
 
 
 def free_port():

@@ -176,36 +176,33 @@ static void not_ready(struct rg_worker *worker, CUdevice dev, bool release)
         (void)rg_driver.cuDevicePrimaryCtxRelease_v2(dev);
 }
 
-static void note_retained(struct rg_job *job, CUcontext object, CUdevice dev)
+/* Retains a primary context, for which `enter` keeps the handle. */
+static CUresult retain_primary(struct rg_job *job, uint64_t handle, CUdevice dev,
+                               void (*enter)(struct rg_job *job, enum rg_kind kind, uint64_t handle,
+                                             void *object))
 {
+    CUcontext object = NULL;
+    CUresult result = rg_driver.cuDevicePrimaryCtxRetain(&object, dev);
+    if (result != CUDA_SUCCESS)
+        return result;
+    enter(job, RG_KIND_CONTEXT, handle, object);
     struct rg_context *context = state_of(job, object);
     if (context) {
         context->device = dev;
         context->retained++;
     }
     not_ready(job->worker, dev, true);
+    return job->result;
 }
 
 CUresult rg_serve_cuDevicePrimaryCtxRetain(struct rg_job *job, uint64_t pctx, CUdevice dev)
 {
-    CUcontext object = NULL;
-    CUresult result = rg_driver.cuDevicePrimaryCtxRetain(&object, dev);
-    if (result != CUDA_SUCCESS)
-        return result;
-    rg_job_found(job, RG_KIND_CONTEXT, pctx, object);
-    note_retained(job, object, dev);
-    return result;
+    return retain_primary(job, pctx, dev, rg_job_found);
 }
 
 CUresult rg_serve_rgPrimaryTake(struct rg_job *job, uint64_t context, CUdevice dev)
 {
-    CUcontext object = NULL;
-    CUresult result = rg_driver.cuDevicePrimaryCtxRetain(&object, dev);
-    if (result != CUDA_SUCCESS)
-        return result;
-    rg_job_new(job, RG_KIND_CONTEXT, context, object);
-    note_retained(job, object, dev);
-    return job->result;
+    return retain_primary(job, context, dev, rg_job_new);
 }
 
 CUresult rg_serve_cuDevicePrimaryCtxSetFlags_v2(struct rg_job *job, CUdevice dev, unsigned int flags)
@@ -306,7 +303,8 @@ static bool done_soon(struct rg_worker *worker, const struct rg_context *context
 static CUresult synchronize(struct rg_job *job, struct rg_context *context)
 {
     const uint64_t seq = rg_thread_of(job)->seq;
-    if (!context || (job->worker->last_work > atomic_load(&context->idle_at) && !done_soon(job->worker, context)))
+    if (!context ||
+        (job->worker->last_work > atomic_load(&context->idle_at) && !done_soon(job->worker, context)))
         rg_job_hand_over(job);
     CUresult result = rg_driver.cuCtxSynchronize();
     if (result == CUDA_SUCCESS && context)

@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "common/thread.h"
+#include "common/tuning.h"
 #include "generated/server/driver.h"
 #include "server/array.h"
 #include "server/image.h"
@@ -14,8 +15,6 @@
 #include <string.h>
 
 #define BUCKETS (sizeof((struct rg_worker *)0)->late / sizeof *((struct rg_worker *)0)->late)
-#define SLOTS   4
-#define CHUNK   (2u << 20)
 
 enum late_kind { HOST_CALL, PULL, LANDING };
 
@@ -40,7 +39,7 @@ struct rg_late_item {
     size_t requested, received; /* pulls: bytes */
     size_t posted, sent;        /* landings: chunks */
     size_t n_chunks;
-    unsigned char *slots[SLOTS];
+    unsigned char *slots[RG_LATE_SLOTS];
     struct step steps[];
 };
 
@@ -168,7 +167,7 @@ static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct 
     struct rg_context *context = rg_job_context(job);
     if (!context)
         return job->result;
-    for (size_t i = 0; i < SLOTS && i < item->n_chunks; i++) {
+    for (size_t i = 0; i < RG_LATE_SLOTS && i < item->n_chunks; i++) {
         if (slots[i] && slots[i]->size < item->chunk) {
             rg_pinned_give_after(job->worker, slots[i], stream);
             slots[i] = NULL;
@@ -215,7 +214,7 @@ static CUresult begin(struct rg_job *job, const struct rg_late_area *area, enum 
     if (result != CUDA_SUCCESS)
         return result;
     struct rg_stream *state = rg_job_stream_state(job, stream);
-    const size_t chunk = area->total < CHUNK ? area->total : CHUNK;
+    const size_t chunk = area->total < RG_LATE_CHUNK ? area->total : RG_LATE_CHUNK;
     struct rg_late_item *item =
         state ? create(job, kind, area->transfer, (area->total + chunk - 1) / chunk) : NULL;
     if (!item)
@@ -263,7 +262,7 @@ static void CUDA_CB pull_step(void *user)
     const size_t end = step->index * item->chunk + chunk_size(item, step->index);
     if (rg_worker_over(worker))
         return;
-    request(item, step->index + (item->n_chunks < SLOTS ? item->n_chunks : SLOTS));
+    request(item, step->index + (item->n_chunks < RG_LATE_SLOTS ? item->n_chunks : RG_LATE_SLOTS));
     pthread_mutex_lock(&worker->late_lock);
     while (item->received < end && !rg_worker_over(worker))
         pthread_cond_wait(&item->changed, &worker->late_lock);
@@ -294,8 +293,8 @@ CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstr
     for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
         result = rg_driver.cuLaunchHostFunc(stream, pull_step, &item->steps[i]);
         if (result == CUDA_SUCCESS)
-            result =
-                copy_part(true, area, item->slots[i % SLOTS], i * item->chunk, chunk_size(item, i), stream);
+            result = copy_part(true, area, item->slots[i % RG_LATE_SLOTS], i * item->chunk,
+                               chunk_size(item, i), stream);
     }
     if (result == CUDA_SUCCESS)
         result = rg_driver.cuLaunchHostFunc(stream, pull_end, item);
@@ -306,7 +305,7 @@ CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstr
 
 static void send_chunk(struct rg_late_item *item, size_t index)
 {
-    (void)rg_worker_land(item->worker, item->id, index * item->chunk, item->slots[index % SLOTS],
+    (void)rg_worker_land(item->worker, item->id, index * item->chunk, item->slots[index % RG_LATE_SLOTS],
                          chunk_size(item, index), index + 1 == item->n_chunks);
 }
 
@@ -362,7 +361,9 @@ static void CUDA_CB landing_step(void *user)
     struct rg_late_item *item = step->item;
     struct rg_worker *worker = item->worker;
     const bool last = step->index + 1 == item->n_chunks;
-    const size_t enough = last ? item->n_chunks : step->index + 2 > SLOTS ? step->index + 2 - SLOTS : 0;
+    const size_t enough = last                              ? item->n_chunks
+                          : step->index + 2 > RG_LATE_SLOTS ? step->index + 2 - RG_LATE_SLOTS
+                                                            : 0;
     pthread_mutex_lock(&worker->late_lock);
     item->posted++;
     /* Where the client watches events, the other thread looks first whether they have come; this one may not. */
@@ -401,7 +402,8 @@ CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CU
     }
     const size_t n_chunks = item->n_chunks; /* the last step frees the item */
     for (size_t i = 0; i < n_chunks && result == CUDA_SUCCESS; i++) {
-        result = copy_part(false, area, item->slots[i % SLOTS], i * item->chunk, chunk_size(item, i), stream);
+        result = copy_part(false, area, item->slots[i % RG_LATE_SLOTS], i * item->chunk, chunk_size(item, i),
+                           stream);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuLaunchHostFunc(stream, landing_step, &item->steps[i]);
     }
@@ -438,7 +440,7 @@ static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_
     if (!good)
         return false;
     /* The item cannot go away while this part of it is missing. */
-    unsigned char *to = item->slots[offset / item->chunk % SLOTS] + offset % item->chunk;
+    unsigned char *to = item->slots[offset / item->chunk % RG_LATE_SLOTS] + offset % item->chunk;
     if (rg_conn_recv_bulk(worker->conn, to, size) != RG_OK) {
         rg_worker_end(worker, 0, NULL);
         return true;
@@ -474,10 +476,10 @@ void rg_late_answer(struct rg_worker *worker, const struct rg_message *message)
         else if (answer.type == RG_ANSWER_TIMES)
             good = rg_times_answer(worker, &answer, message->bulk_size);
         else
-            good = answer.type == RG_ANSWER_DATA &&
-                   (rg_image_answer(worker, &answer, message->bulk_size, &good)
-                        ? good
-                        : data(worker, &answer, message->bulk_size));
+            good =
+                answer.type == RG_ANSWER_DATA && (rg_image_answer(worker, &answer, message->bulk_size, &good)
+                                                      ? good
+                                                      : data(worker, &answer, message->bulk_size));
     }
     if (!good)
         rg_worker_end(worker, 1, "protocol violation: an answer to nothing that was asked");

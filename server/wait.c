@@ -2,14 +2,14 @@
 #include "server/wait.h"
 
 #include "common/clock.h"
+#include "common/tuning.h"
 #include "generated/server/driver.h"
 #include "server/roles.h"
 
 #include <sched.h>
 
 enum {
-    POLL_NS = 20000, /* about what two changes of threads cost; others' calls stand still so long at most */
-    VAIN_POLLS = 4,  /* so many in a row, and the next waits are not polled for, but for one in so many: */
+    VAIN_POLLS = 4, /* so many in a row, and the next waits are not polled for, but for one in so many: */
     POLL_AGAIN = 16,
 };
 
@@ -35,7 +35,7 @@ static CUresult poll_for(struct rg_worker *worker, CUresult (*query)(void *), vo
     CUresult result = query(object);
     if (result != CUDA_ERROR_NOT_READY || !worth_polling(worker))
         return result;
-    const uint64_t until = rg_now_ns() + POLL_NS;
+    const uint64_t until = rg_now_ns() + RG_WAIT_POLL_NS;
     while (result == CUDA_ERROR_NOT_READY && rg_now_ns() < until) {
         sched_yield(); /* a device that is software may need this processor */
         result = query(object);

@@ -12,6 +12,7 @@
 #define RG_SERVER_WORKER_H
 
 #include "common/pace.h"
+#include "common/tuning.h"
 #include "common/turn.h"
 #include "generated/proto/ops.h"
 #include "server/job.h"
@@ -77,7 +78,8 @@ struct rg_stream {
     uint64_t context;
     bool non_blocking, per_thread;
     uint64_t seen_synchronous; /* the last synchronous copy that it is ordered after */
-    struct rg_pinned *pull_slots[4], *landing_slots[4]; /* used by one late transfer after another */
+    struct rg_pinned *pull_slots[RG_LATE_SLOTS]; /* used by one late transfer after another */
+    struct rg_pinned *landing_slots[RG_LATE_SLOTS];
 };
 
 struct rg_lane_stream {

@@ -189,28 +189,6 @@ int main(int argc, char **argv)
     double layers = 12;
     const struct step_run run = step_begin("inference", argc, argv, {{"--layers", &layers, 1, 1000}});
     Model device(step_device(run), (int)layers), host(step_host(), (int)layers);
-    uint32_t *token = step_pinned<uint32_t>(1);
-    CHECK(cudaDeviceSynchronize());
-
-    std::vector<uint64_t> ns;
-    std::vector<uint32_t> tokens;
-    for (int step = 0; step < run.warm + run.steps; step++) {
-        const uint64_t begin = step_now_ns();
-        device.step(step);
-        CHECK(
-            cudaMemcpyAsync(token, device.token, sizeof *token, cudaMemcpyDeviceToHost, device.place.stream));
-        CHECK(cudaStreamSynchronize(device.place.stream));
-        if (step >= run.warm)
-            ns.push_back(step_now_ns() - begin);
-        tokens.push_back(*token);
-    }
-
-    uint64_t digest = STEP_DIGEST_START;
-    for (int step = 0; step < run.warm + run.steps; step++) {
-        host.step(step);
-        if (tokens[(size_t)step] != *host.token)
-            step_fail("inference: token %d is %u, not %u", step, tokens[(size_t)step], *host.token);
-        step_digest(&digest, *host.token);
-    }
-    step_report(run, 1, device.place.launches / (int)(tokens.empty() ? 1 : tokens.size()), 1, ns, digest);
+    step_compare(
+        run, device, host, &Model::token, [](int) {}, [](Model &model, int step) { model.step(step); });
 }

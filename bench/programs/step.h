@@ -240,6 +240,45 @@ static inline void step_fill(float *to, size_t n, uint32_t seed, float scale)
     }
 }
 
+/**
+ * The program of a model that is on the device and on the host: takes each step on the device, waits for its result (what
+ * `result` points to) and keeps the time, then takes them on the host, whose results must be the same. `prepare(step)` is
+ * done before a step, `take(model, step)` enqueues it.
+ */
+template <class Model, class Result, class Prepare, class Take>
+static inline void step_compare(const struct step_run &run, Model &device, Model &host,
+                                Result *Model::*result, Prepare prepare, Take take)
+{
+    const int n = run.warm + run.steps;
+    Result *came = step_pinned<Result>(1);
+    std::vector<uint64_t> ns;
+    std::vector<Result> results;
+    CHECK(cudaDeviceSynchronize());
+    for (int step = 0; step < n; step++) {
+        prepare(step);
+        const uint64_t begin = step_now_ns();
+        take(device, step);
+        CHECK(
+            cudaMemcpyAsync(came, device.*result, sizeof *came, cudaMemcpyDeviceToHost, device.place.stream));
+        CHECK(cudaStreamSynchronize(device.place.stream));
+        if (step >= run.warm)
+            ns.push_back(step_now_ns() - begin);
+        results.push_back(*came);
+    }
+
+    uint64_t digest = STEP_DIGEST_START;
+    for (int step = 0; step < n; step++) {
+        prepare(step);
+        take(host, step);
+        const Result right = *(host.*result);
+        if (results[(size_t)step] != right)
+            step_fail("%s: the result of step %d is %.9g, not %.9g", run.program, step,
+                      (double)results[(size_t)step], (double)right);
+        step_digest(&digest, right);
+    }
+    step_report(run, 1, device.place.launches / (n ? n : 1), 1, ns, digest);
+}
+
 /* One turn of arithmetic on whole numbers, for programs that are about other things than what they compute. */
 struct step_turn {
     uint32_t *values;

@@ -211,30 +211,7 @@ int main(int argc, char **argv)
     const struct step_run run = step_begin("training", argc, argv, {{"--layers", &layers, 1, 1000}});
     Network device(step_device(run), (int)layers), host(step_host(), (int)layers);
     float *sample = step_pinned<float>(VALUES), *target = step_pinned<float>(VALUES);
-    float *loss = step_pinned<float>(1);
-    CHECK(cudaDeviceSynchronize());
-
-    std::vector<uint64_t> ns;
-    std::vector<float> losses;
-    for (int step = 0; step < run.warm + run.steps; step++) {
-        fill_sample(sample, target, step);
-        const uint64_t begin = step_now_ns();
-        device.step(sample, target);
-        CHECK(cudaMemcpyAsync(loss, device.loss, sizeof *loss, cudaMemcpyDeviceToHost, device.place.stream));
-        CHECK(cudaStreamSynchronize(device.place.stream));
-        if (step >= run.warm)
-            ns.push_back(step_now_ns() - begin);
-        losses.push_back(*loss);
-    }
-
-    uint64_t digest = STEP_DIGEST_START;
-    for (int step = 0; step < run.warm + run.steps; step++) {
-        fill_sample(sample, target, step);
-        host.step(sample, target);
-        if (losses[(size_t)step] != *host.loss)
-            step_fail("training: the loss of step %d is %.9g, not %.9g", step, losses[(size_t)step],
-                      *host.loss);
-        step_digest(&digest, *host.loss);
-    }
-    step_report(run, 1, device.place.launches / (int)(losses.empty() ? 1 : losses.size()), 1, ns, digest);
+    step_compare(
+        run, device, host, &Network::loss, [=](int step) { fill_sample(sample, target, step); },
+        [=](Network &network, int) { network.step(sample, target); });
 }

@@ -7,12 +7,12 @@
  */
 #include "client/predict/model.h"
 
+#include "common/tuning.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#define LITTLE       4096   /* bytes; replies with more bring data */
 #define JOIN_NS      100000 /* a thread that computes for less has not waited for another */
-#define POLL_NS      20000 /* the worker looks so long whether the device is done before it lets others go on */
 #define WAKE_MOST_NS 200000 /* that a thread takes to wake up, on any machine worth predicting for */
 #define USUAL_NS     5000   /* of a way, where nothing tells */
 #define NO_RECORD    UINT32_MAX
@@ -356,7 +356,7 @@ static const struct rg_time *find_time(const struct rg_trace *trace, uint64_t se
 /* A reply is on its way from here on. */
 static uint64_t left_at(const struct rg_record_model *record, const struct rg_time *time)
 {
-    return record->out > LITTLE ? time->sent : time->reply;
+    return record->out > RG_LITTLE_REPLY ? time->sent : time->reply;
 }
 
 /* The quickest round trip lays the clocks over each other: its ways were equal. */
@@ -441,7 +441,7 @@ static void learn(struct rg_model *model, struct rg_record_model *record, const 
     const uint64_t begin = time->begin, served = time->served, replied = time->reply ? time->reply : served;
     record->service = served - begin;
     record->tail = gap(served, replied);
-    if (record->out > LITTLE)
+    if (record->out > RG_LITTLE_REPLY)
         record->transfer = gap(replied, time->sent);
     if (record->flags & RG_RECORD_QUERY) {
         record->flags |= time->result == 0 ? RG_RECORD_READY : 0;
@@ -449,10 +449,10 @@ static void learn(struct rg_model *model, struct rg_record_model *record, const 
     }
     if (record->flags & RG_RECORD_WAITS) {
         const uint64_t waited = gap(begin, rg_device_done(device, &record->use));
-        const uint64_t polled = waited < POLL_NS ? waited : POLL_NS;
+        const uint64_t polled = waited < RG_WAIT_POLL_NS ? waited : RG_WAIT_POLL_NS;
         record->service = gap(polled, record->service);
         record->tail = gap(begin + waited, replied);
-        if (record->out > LITTLE)
+        if (record->out > RG_LITTLE_REPLY)
             record->transfer = gap(begin + waited, time->sent);
         if (record->out && record->use.act == RG_DEVICE_SYNC_STREAM)
             rg_device_end(device, record->use.stream, replied);

@@ -12,6 +12,8 @@
 #include "client/predict/device.h"
 #include "client/predict/trace.h"
 
+#define RG_LITTLE_REPLY 4096 /* bytes; replies with more bring data */
+
 enum rg_step_kind {
     RG_STEP_POST,  /* puts record `record` into the command stream */
     RG_STEP_REPLY, /* waits for its reply */

@@ -7,19 +7,18 @@
  */
 #include "client/predict/simulate.h"
 
+#include "common/tuning.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAME        40         /* bytes of a message besides its records: header and framing */
-#define REPLY        64         /* of a reply besides its outputs */
-#define LITTLE       4096       /* replies with more bring data */
-#define SMALL_SIZE   64         /* a record that only asks */
-#define SEND_NS      3000       /* that sending a message costs whoever sends it */
-#define ASK_NS       1000       /* that answering a question costs the dispatcher */
-#define POLL_NS      20000      /* model.c */
-#define LATE_ROOM    (8u << 20) /* bytes of late data that a stream may be ahead (server/late.c) */
-#define LEAST_NS     1000       /* of a query in a loop */
-#define DIRECT_SHARE 16         /* client/command.c */
+#define FRAME      40   /* bytes of a message besides its records: header and framing */
+#define REPLY      64   /* of a reply besides its outputs */
+#define SMALL_SIZE 64   /* a record that only asks */
+#define SEND_NS    3000 /* that sending a message costs whoever sends it */
+#define ASK_NS     1000 /* that answering a question costs the dispatcher */
+#define LATE_ROOM  (RG_LATE_SLOTS * RG_LATE_CHUNK) /* bytes of late data that a stream may be ahead */
+#define LEAST_NS   1000                            /* of a query in a loop */
 
 enum event_kind { THREAD, SENDER, BACK };
 
@@ -201,11 +200,11 @@ static void wait_for_device(struct simulation *s, const struct posted *posted, u
         late ? rg_device_start(&s->device, record->use.stream, 0) : rg_device_done(&s->device, &record->use);
     const uint64_t waited = gap(begin, done), from = begin + waited;
     const uint64_t transfer = late ? record->use.time : record->transfer;
-    s->dispatcher_free = begin + record->service + (waited < POLL_NS ? waited : POLL_NS);
+    s->dispatcher_free = begin + record->service + (waited < RG_WAIT_POLL_NS ? waited : RG_WAIT_POLL_NS);
     const uint64_t replied = from + (late ? record->use.time : record->tail);
     if (record->out && (late || record->use.act == RG_DEVICE_SYNC_STREAM))
         rg_device_end(&s->device, record->use.stream, replied);
-    if (record->out > LITTLE)
+    if (record->out > RG_LITTLE_REPLY)
         reply(s, posted, from, from + transfer, record->out, record->down);
     else
         reply(s, posted, replied, replied, record->out, record->down);
@@ -235,7 +234,7 @@ static void execute(struct simulation *s, const struct posted *posted, uint64_t 
         rg_device_order(&s->device, &record->use, begin);
     s->dispatcher_free = later(begin + record->service, data);
     const uint64_t replied = s->dispatcher_free + record->tail;
-    reply(s, posted, replied, replied + (record->out > LITTLE ? record->transfer : 0), record->out,
+    reply(s, posted, replied, replied + (record->out > RG_LITTLE_REPLY ? record->transfer : 0), record->out,
           record->down);
 }
 
@@ -291,7 +290,7 @@ static void come_back(struct simulation *s, const struct event *event)
     s->down_free = later(event->time, s->down_free) + cost(s, event->bytes);
     s->out->received += event->bytes;
     /* small results go between data */
-    uint64_t left = event->bytes > LITTLE ? s->down_free : event->time + cost(s, event->bytes);
+    uint64_t left = event->bytes > RG_LITTLE_REPLY ? s->down_free : event->time + cost(s, event->bytes);
     if (event->late)
         s->late_until = later(s->late_until, later(event->ready, left));
     else if (event->record != UINT32_MAX && s->model->records[event->record].flags & RG_RECORD_WAITS)
@@ -409,7 +408,7 @@ static void post(struct simulation *s, uint32_t number, const struct rg_step *st
             now = flush(s, now);
         } else if (s->direct && now >= s->next_direct && s->sender_free <= now) {
             flush(s, now);
-            s->next_direct = now + DIRECT_SHARE * SEND_NS;
+            s->next_direct = now + RG_DIRECT_SHARE * SEND_NS;
         } else if (!s->sender_due) {
             s->sender_due = true;
             push(s, (struct event){.time = later(now + s->model->wake, s->sender_free), .kind = SENDER});

@@ -183,6 +183,15 @@ static CUresult set_resource(struct sg_texref *r, const CUDA_RESOURCE_DESC *reso
     return CUDA_SUCCESS;
 }
 
+/* Binds an array or a mipmapped one, whose format the reference takes over. */
+static CUresult set_array(struct sg_texref *r, const CUDA_RESOURCE_DESC *resource,
+                          const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
+{
+    r->format = descriptor->Format;
+    r->channels = (int)descriptor->NumChannels;
+    return set_resource(r, resource);
+}
+
 CUresult cuTexRefSetArray(CUtexref handle, CUarray array, unsigned flags)
 {
     SG_REF(struct sg_array) checked = NULL;
@@ -192,9 +201,7 @@ CUresult cuTexRefSetArray(CUtexref handle, CUarray array, unsigned flags)
         return CUDA_ERROR_INVALID_VALUE;
     SG_RETURN_IF(sg_array_get(array, &checked));
     resource.res.array.hArray = array;
-    r->format = checked->descriptor.Format;
-    r->channels = (int)checked->descriptor.NumChannels;
-    return set_resource(r, &resource);
+    return set_array(r, &resource, &checked->descriptor);
 }
 
 CUresult cuTexRefSetMipmappedArray(CUtexref handle, CUmipmappedArray mipmap, unsigned flags)
@@ -206,9 +213,7 @@ CUresult cuTexRefSetMipmappedArray(CUtexref handle, CUmipmappedArray mipmap, uns
         return CUDA_ERROR_INVALID_VALUE;
     SG_RETURN_IF(sg_mipmap_get(mipmap, &checked));
     resource.res.mipmap.hMipmappedArray = mipmap;
-    r->format = checked->descriptor.Format;
-    r->channels = (int)checked->descriptor.NumChannels;
-    return set_resource(r, &resource);
+    return set_array(r, &resource, &checked->descriptor);
 }
 
 CUresult cuTexRefSetAddress_v2(size_t *offset, CUtexref handle, CUdeviceptr address, size_t size)

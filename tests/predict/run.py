@@ -1,7 +1,6 @@
 """Tests of recording and predicting: run.py BUILD_FOLDER CASE. What they say of times is that orders and sums are right;
 how good predictions are is bench/predict's to say."""
 
-import contextlib
 import glob
 import json
 import os
@@ -14,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
-from trial import Build, Failure, Server, run_program, stop_with_servers, wait_until  # noqa: E402
+from trial import Failure, Server, run_case, run_program, wait_until  # noqa: E402
 
 PROGRAMS = ("chatty", "pageable", "threads", "events", "modules", "training")
 COUNTED = ("computing", "chatty", "pageable", "modules", "training")  # as many round trips each time
@@ -201,21 +200,11 @@ def case_bench(trial):
     expect(len(programs) == 2 and all(len(program["points"]) == 2 for program in programs), "the table: %s" % programs)
 
 
-def main():
-    """Runs one case."""
-    stop_with_servers()
-    build = Build(sys.argv[1])
-    case = globals()["case_" + sys.argv[2].replace("-", "_")]
-    try:
-        build.check()
-        with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-predict-"))
-            os.environ["REMOTE_GPU_CACHE"] = os.path.join(folder, "cache")
-            case(Trial(build, folder, stack.enter_context(Server(build))))
-    except Failure as failure:
-        sys.exit("error: %s" % failure)
-    print("%s: ok" % sys.argv[2])
+def prepare(build, stack):
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-predict-"))
+    os.environ["REMOTE_GPU_CACHE"] = os.path.join(folder, "cache")
+    return Trial(build, folder, stack.enter_context(Server(build)))
 
 
 if __name__ == "__main__":
-    main()
+    run_case(globals(), prepare)

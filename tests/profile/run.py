@@ -1,6 +1,5 @@
 """Tests of the profile: run.py BUILD_FOLDER CASE. A profile must say what the program itself has counted."""
 
-import contextlib
 import glob
 import json
 import os
@@ -10,7 +9,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 
-from trial import Build, Failure, Server, run_program, stop_with_servers  # noqa: E402
+from trial import Failure, Server, run_case, run_program  # noqa: E402
 
 SKIPPED = 77
 DELAY_US = 5000
@@ -219,21 +218,11 @@ def case_python(trial):
     expect(sites[0].get("python", [""])[0] == 'File "%s", line 5 in waits' % path, "wrong frames: %s" % sites[0], result)
 
 
-def main():
-    """Runs one case."""
-    stop_with_servers()
-    build = Build(sys.argv[1])
-    case = globals()["case_" + sys.argv[2].replace("-", "_")]
-    try:
-        build.check()
-        with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-profile-"))
-            servers = [stack.enter_context(Server(build)) for _ in range(2 if sys.argv[2] == "two-servers" else 1)]
-            case(Trial(build, folder, servers))
-    except Failure as failure:
-        sys.exit("error: %s" % failure)
-    print("%s: ok" % sys.argv[2])
+def prepare(build, stack):
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-profile-"))
+    servers = [stack.enter_context(Server(build)) for _ in range(2 if sys.argv[2] == "two-servers" else 1)]
+    return Trial(build, folder, servers)
 
 
 if __name__ == "__main__":
-    main()
+    run_case(globals(), prepare)

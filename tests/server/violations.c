@@ -255,6 +255,16 @@ static void name_image(struct client *c, uint64_t id, uint64_t size, uint64_t tr
     put(c, RG_OP_rgImageNamed, 0, 0, "888b", id, size, transfer, digest, sizeof digest);
 }
 
+/* A session in which the worker has asked for image 1, of 9 bytes. */
+static struct client *begin_asked(void)
+{
+    struct client *c = begin();
+    name_image(c, 1, 9, 5);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    return c;
+}
+
 /* Images by a digest, which are asked for as pulls are. */
 static void test_named_images(void)
 {
@@ -270,39 +280,24 @@ static void test_named_images(void)
     expect_notice(c, RG_NOTICE_PULL, 5);
     expect_violation(c, "there already");
 
-    c = begin(); /* data beside what is asked for */
-    name_image(c, 1, 9, 5);
-    send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    c = begin_asked(); /* data beside what is asked for */
     put(c, RG_OP_rgImageData, 0, 0, "8888", (uint64_t)1, (uint64_t)9, (uint64_t)0, (uint64_t)3);
     send_bulk(c, "abc", 3);
     expect_violation(c, "image");
 
-    c = begin(); /* more than was asked for, out of order, and nothing at all */
-    name_image(c, 1, 9, 5);
-    send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    c = begin_asked(); /* more than was asked for, out of order, and nothing at all */
     send_answer(c, RG_ANSWER_DATA, 5, 0, "0123456789", 10);
     expect_violation(c, "answer");
-    c = begin();
-    name_image(c, 1, 9, 5);
-    send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    c = begin_asked();
     send_answer(c, RG_ANSWER_DATA, 5, 3, "012", 3);
     expect_violation(c, "answer");
-    c = begin();
-    name_image(c, 1, 9, 5);
-    send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    c = begin_asked();
     send_answer(c, RG_ANSWER_DATA, 5, 0, "012345678", 9);
     send_answer(c, RG_ANSWER_DATA, 5, 0, "012345678", 9);
     expect_violation(c, "answer");
 
     /* Bytes that have another digest are nobody's image; the session goes on. So it does without any. */
-    c = begin();
-    name_image(c, 1, 9, 5);
-    send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    c = begin_asked();
     put(c, RG_OP_rgModuleLoad, 0, 77, "8488888", (uint64_t)1, 0, (uint64_t)0, (uint64_t)0,
         handle(RG_KIND_MODULE, 3), (uint64_t)0, (uint64_t)0);
     send_batch(c);
