@@ -17,6 +17,7 @@
 #include "client/pieces.h"
 #include "client/pinned.h"
 #include "client/transfer.h"
+#include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
@@ -464,36 +465,11 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
     return copy_3d(pCopy, hStream, true);
 }
 
-/* Addresses and arrays tell whose they are: the contexts say nothing more. */
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool asynchronous)
 {
     if (!c)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_MEMCPY3D copy = {
-        .srcXInBytes = c->srcXInBytes,
-        .srcY = c->srcY,
-        .srcZ = c->srcZ,
-        .srcLOD = c->srcLOD,
-        .srcMemoryType = c->srcMemoryType,
-        .srcHost = c->srcHost,
-        .srcDevice = c->srcDevice,
-        .srcArray = c->srcArray,
-        .srcPitch = c->srcPitch,
-        .srcHeight = c->srcHeight,
-        .dstXInBytes = c->dstXInBytes,
-        .dstY = c->dstY,
-        .dstZ = c->dstZ,
-        .dstLOD = c->dstLOD,
-        .dstMemoryType = c->dstMemoryType,
-        .dstHost = c->dstHost,
-        .dstDevice = c->dstDevice,
-        .dstArray = c->dstArray,
-        .dstPitch = c->dstPitch,
-        .dstHeight = c->dstHeight,
-        .WidthInBytes = c->WidthInBytes,
-        .Height = c->Height,
-        .Depth = c->Depth,
-    };
+    const CUDA_MEMCPY3D copy = rg_cuda_copy_of_peer(c);
     return copy_3d(&copy, stream, asynchronous);
 }
 

@@ -41,20 +41,34 @@ void rg_log_set_level(enum rg_log_level level)
     atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
 }
 
+/* The level of a name; LEVEL_UNSET: it is none. */
+static int level_of(const char *name)
+{
+    for (int i = 0; i <= RG_LOG_DEBUG; i++)
+        if (strcmp(name, level_names[i]) == 0)
+            return i;
+    return LEVEL_UNSET;
+}
+
+bool rg_log_set_level_by_name(const char *name)
+{
+    const int level = level_of(name);
+    if (level == LEVEL_UNSET)
+        return false;
+    rg_log_set_level((enum rg_log_level)level);
+    return true;
+}
+
 enum rg_log_level rg_log_get_level(void)
 {
     int level = atomic_load_explicit(&log_level, memory_order_relaxed);
     if (level != LEVEL_UNSET)
         return (enum rg_log_level)level;
-    level = RG_LOG_WARN;
     const char *wanted = getenv("REMOTE_GPU_LOG");
-    bool known = !wanted || !*wanted;
-    for (int i = 0; !known && i <= RG_LOG_DEBUG; i++) {
-        if (strcmp(wanted, level_names[i]) == 0) {
-            level = i;
-            known = true;
-        }
-    }
+    level = wanted && *wanted ? level_of(wanted) : RG_LOG_WARN;
+    const bool known = level != LEVEL_UNSET;
+    if (!known)
+        level = RG_LOG_WARN;
     /* threads that race here find the same value; the first to store it reports a bad one */
     int unset = LEVEL_UNSET;
     if (atomic_compare_exchange_strong(&log_level, &unset, level) && !known)

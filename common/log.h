@@ -16,6 +16,8 @@ enum rg_log_level { RG_LOG_ERROR, RG_LOG_WARN, RG_LOG_INFO, RG_LOG_DEBUG };
 /** The name before the colon; default "remote-gpu". `name` must stay valid (a literal). */
 void rg_log_name(const char *name);
 void rg_log_set_level(enum rg_log_level level);
+/** "error", "warn", "info", "debug". False: none of them. */
+bool rg_log_set_level_by_name(const char *name);
 enum rg_log_level rg_log_get_level(void);
 const char *rg_log_get_name(void);
 bool rg_log_enabled(enum rg_log_level level);

@@ -34,7 +34,4 @@ int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv
 int rg_cli_predict(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv);
 
-/** Says that `subcommand` takes no words behind its options, if there are some. */
-bool rg_cli_no_words(const char *subcommand, int argc, char **argv);
-
 #endif

@@ -56,6 +56,24 @@ int rg_inventory_status(const struct rg_cli_settings *settings, const struct rg_
     return status;
 }
 
+int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcommand, int argc, char **argv,
+                      void (*print)(const struct rg_answer_of *answer))
+{
+    if (!rg_cli_no_words(subcommand, argc, argv))
+        return RG_EXIT_FAILURE;
+    struct rg_answer_of *answers = rg_inventory_ask(settings, RG_PURPOSE_STATUS);
+    if (!answers)
+        return RG_EXIT_FAILURE;
+    if (settings->json)
+        rg_inventory_print_json(settings, answers);
+    for (size_t i = 0; !settings->json && i < settings->server.n; i++)
+        if (answers[i].ok)
+            print(&answers[i]);
+    int status = rg_inventory_status(settings, answers);
+    rg_inventory_free(settings, answers);
+    return status;
+}
+
 const char *rg_bytes_text(uint64_t bytes, char *text, size_t size)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -29,6 +29,13 @@ int rg_inventory_status(const struct rg_cli_settings *settings, const struct rg_
 /** All answers as {"servers": […]}, written to stdout. */
 void rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers);
 
+/**
+ * A subcommand that asks all servers: nothing but options may follow `subcommand`; prints JSON if that was asked for, else
+ * each answer by `print`. The exit status.
+ */
+int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcommand, int argc, char **argv,
+                      void (*print)(const struct rg_answer_of *answer));
+
 /** "11.9 GiB". Returns `text`. */
 const char *rg_bytes_text(uint64_t bytes, char *text, size_t size);
 /** Columns that UTF-8 text takes on a terminal, near enough: characters. */

@@ -44,17 +44,5 @@ static void print_server(const struct rg_answer_of *answer)
 
 int rg_cli_list(const struct rg_cli_settings *settings, int argc, char **argv)
 {
-    if (!rg_cli_no_words("list", argc, argv))
-        return RG_EXIT_FAILURE;
-    struct rg_answer_of *answers = rg_inventory_ask(settings, RG_PURPOSE_STATUS);
-    if (!answers)
-        return RG_EXIT_FAILURE;
-    if (settings->json)
-        rg_inventory_print_json(settings, answers);
-    for (size_t i = 0; !settings->json && i < settings->server.n; i++)
-        if (answers[i].ok)
-            print_server(&answers[i]);
-    int status = rg_inventory_status(settings, answers);
-    rg_inventory_free(settings, answers);
-    return status;
+    return rg_inventory_show(settings, "list", argc, argv, print_server);
 }

@@ -72,13 +72,6 @@ static const struct rg_subcommand *find(const char *name)
     return NULL;
 }
 
-bool rg_cli_no_words(const char *subcommand, int argc, char **argv)
-{
-    if (argc > 0)
-        rg_error("%s takes no '%s'; see remote-gpu %s --help", subcommand, argv[0], subcommand);
-    return argc == 0;
-}
-
 static int run_subcommand(const struct rg_subcommand *subcommand, int argc, char **argv)
 {
     struct rg_cli_settings settings;

@@ -274,3 +274,10 @@ enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_
     }
     return RG_CLI_GO;
 }
+
+bool rg_cli_no_words(const char *subcommand, int argc, char **argv)
+{
+    if (argc > 0)
+        rg_error("%s takes no '%s'; see remote-gpu %s --help", subcommand, argv[0], subcommand);
+    return argc == 0;
+}

@@ -156,14 +156,6 @@ static enum rg_status load_config(struct rg_daemon_settings *settings, char *why
     return status;
 }
 
-static void apply_log_level(const char *name)
-{
-    static const char *const names[] = {"error", "warn", "info", "debug"};
-    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0)
-            rg_log_set_level((enum rg_log_level)i);
-}
-
 enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings, int argc, char **argv)
 {
     memset(settings, 0, sizeof *settings);
@@ -192,7 +184,7 @@ enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings
         rg_error("%s", why);
         return RG_DAEMON_EXIT_FAILURE;
     }
-    apply_log_level(settings->log);
+    (void)rg_log_set_level_by_name(settings->log); /* one of the choices */
     return RG_DAEMON_SERVE;
 }
 

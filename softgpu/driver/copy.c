@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/array.h"
 #include "softgpu/driver/copy.h"
@@ -428,31 +429,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUs
     SG_RETURN_IF(sg_enter_context(&context));
     if (c == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_MEMCPY3D copy = {
-        .srcXInBytes = c->srcXInBytes,
-        .srcY = c->srcY,
-        .srcZ = c->srcZ,
-        .srcLOD = c->srcLOD,
-        .srcMemoryType = c->srcMemoryType,
-        .srcHost = c->srcHost,
-        .srcDevice = c->srcDevice,
-        .srcArray = c->srcArray,
-        .srcPitch = c->srcPitch,
-        .srcHeight = c->srcHeight,
-        .dstXInBytes = c->dstXInBytes,
-        .dstY = c->dstY,
-        .dstZ = c->dstZ,
-        .dstLOD = c->dstLOD,
-        .dstMemoryType = c->dstMemoryType,
-        .dstHost = c->dstHost,
-        .dstDevice = c->dstDevice,
-        .dstArray = c->dstArray,
-        .dstPitch = c->dstPitch,
-        .dstHeight = c->dstHeight,
-        .WidthInBytes = c->WidthInBytes,
-        .Height = c->Height,
-        .Depth = c->Depth,
-    };
+    const CUDA_MEMCPY3D copy = rg_cuda_copy_of_peer(c);
     return copy_3d(&copy, asynchronous, stream);
 }
 

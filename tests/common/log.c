@@ -85,6 +85,16 @@ Test(log, level_of_the_environment)
     cr_assert_str_eq(logged(), "");
 }
 
+Test(log, level_by_name)
+{
+    cr_expect(rg_log_set_level_by_name("error"));
+    cr_expect_eq(rg_log_get_level(), RG_LOG_ERROR);
+    cr_expect(rg_log_set_level_by_name("debug"));
+    cr_expect_not(rg_log_set_level_by_name("Debug"));
+    cr_expect_not(rg_log_set_level_by_name(""));
+    cr_expect_eq(rg_log_get_level(), RG_LOG_DEBUG);
+}
+
 Test(log, unknown_level_is_said_once)
 {
     capture();

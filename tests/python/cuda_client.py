@@ -1,19 +1,14 @@
 """What cuda-python offers: the driver, the runtime, NVRTC, nvJitLink where it is installed, and cuda.core on top."""
 import ctypes
-import sys
 import warnings
 
 import numpy as np
 
 from cuda.bindings import driver, nvrtc, runtime
 
+from checks import check, run
+
 warnings.simplefilter("ignore")  # cuda.core warns of PTX that is newer than the driver
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
 
 
 def ok(result):
@@ -140,15 +135,4 @@ def core():
 
 
 if __name__ == "__main__":
-    names = [a for a in sys.argv[1:] if not a.startswith("-")]
-    failed = 0
-    for function in CHECKS:
-        if names and function.__name__ not in names:
-            continue
-        try:
-            function()
-            print(f"{function.__name__}: ok", flush=True)
-        except Exception as error:  # the rest is to be tried as well
-            failed += 1
-            print(f"{function.__name__}: {type(error).__name__}: {str(error)[-900:]}", flush=True)
-    sys.exit(1 if failed else 0)
+    run()

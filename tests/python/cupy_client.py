@@ -5,12 +5,7 @@ import numpy as np
 
 import cupy as cp
 
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
+from checks import CHECKS, check, run
 
 
 @check
@@ -165,15 +160,4 @@ def with_libraries():
 if __name__ == "__main__":
     if "--libraries" in sys.argv:
         CHECKS.append(with_libraries)
-    names = [a for a in sys.argv[1:] if not a.startswith("-")]
-    failed = 0
-    for function in CHECKS:
-        if names and function.__name__ not in names:
-            continue
-        try:
-            function()
-            print(f"{function.__name__}: ok", flush=True)
-        except Exception as error:  # the rest is to be tried as well
-            failed += 1
-            print(f"{function.__name__}: {type(error).__name__}: {str(error)[:600]}", flush=True)
-    sys.exit(1 if failed else 0)
+    run()

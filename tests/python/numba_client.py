@@ -1,19 +1,14 @@
 """What numba's @cuda.jit does with a device."""
-import sys
 import warnings
 
 import numpy as np
 
-from numba import config, cuda, float32, float64, int32, types, vectorize
+from numba import config, cuda, float32, float64, int32, vectorize
+
+from checks import check, run
 
 warnings.simplefilter("ignore")
 config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
 
 
 @check
@@ -259,15 +254,4 @@ def exceptions():
 
 
 if __name__ == "__main__":
-    names = [a for a in sys.argv[1:] if not a.startswith("-")]
-    failed = 0
-    for function in CHECKS:
-        if names and function.__name__ not in names:
-            continue
-        try:
-            function()
-            print(f"{function.__name__}: ok", flush=True)
-        except Exception as error:  # the rest is to be tried as well
-            failed += 1
-            print(f"{function.__name__}: {type(error).__name__}: {str(error)[-900:]}", flush=True)
-    sys.exit(1 if failed else 0)
+    run()

@@ -1,0 +1,10 @@
+/* copy_peer.h - copies of boxes between devices, as copies of boxes. */
+#ifndef RG_COMMON_CUDA_COPY_PEER_H
+#define RG_COMMON_CUDA_COPY_PEER_H
+
+#include "common/cuda/api.h"
+
+/** The same copy without the contexts: addresses and arrays tell by themselves whose they are. */
+CUDA_MEMCPY3D rg_cuda_copy_of_peer(const CUDA_MEMCPY3D_PEER *c);
+
+#endif
