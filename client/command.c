@@ -167,6 +167,8 @@ void rg_command_answer(struct rg_session *session, const struct rg_answer *answe
     pthread_mutex_lock(&command->lock);
     header.seq = command->next_seq - 1;
     pthread_mutex_unlock(&command->lock);
+    /* the worker may have lent memory for the data of a pull */
+    const uint64_t tag = answer->type == RG_ANSWER_DATA ? answer->id : 0, base = tag ? answer->arg[0] : 0;
     size_t bulk_size = 0;
     for (int i = 0; i < n_bulk; i++)
         bulk_size += bulk[i].iov_len;
@@ -176,7 +178,7 @@ void rg_command_answer(struct rg_session *session, const struct rg_answer *answe
     enum rg_status status = RG_ERR_CLOSED;
     if (atomic_load(&session->ended) == CUDA_SUCCESS)
         status = follows ? rg_conn_send_head(session->conn, parts, 2, bulk_size, &ticket)
-                         : rg_conn_send(session->conn, parts, 2, bulk, n_bulk);
+                         : rg_conn_send_to(session->conn, tag, base, parts, 2, bulk, n_bulk);
     session->stats.sent_messages++;
     session->stats.sent_bytes += sizeof header + sizeof *answer + bulk_size;
     pthread_mutex_unlock(&command->send_lock);

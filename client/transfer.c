@@ -40,6 +40,7 @@ struct transfer {
     struct rg_supply *supply;
     void (*reached)(void *user, bool alive);
     struct rg_question *question;
+    bool lent; /* landings: the memory is lent to the worker, to place the data there */
 };
 
 /* What the sender thread has to send: a part of a pull, or that a point is released. */
@@ -52,7 +53,8 @@ struct pull_part {
     bool release;
 };
 
-#define BUCKETS 256
+#define BUCKETS  256
+#define LEND_MIN 8192 /* bytes of a landing that are worth a word ahead */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct transfer *buckets[BUCKETS];
 static uint64_t next_id = 1;
@@ -118,9 +120,34 @@ static uint64_t create(struct rg_session *session, enum transfer_kind kind, cons
     return add(transfer);
 }
 
+bool rg_landing_gains(const struct rg_session *session, const struct rg_host_area *area)
+{
+    return (rg_conn_caps(session->conn) & RG_CAP_LENDS) && rg_area_size(area) >= LEND_MIN &&
+           rg_area_extent(area) == rg_area_size(area);
+}
+
 uint64_t rg_landing_create(struct rg_session *session, const struct rg_host_area *area, bool late)
 {
-    return create(session, late ? LATE_LANDING : LANDING, area);
+    const uint64_t id = create(session, late ? LATE_LANDING : LANDING, area);
+    if (!id || !rg_landing_gains(session, area) ||
+        rg_conn_lend(session->conn, id, 0, area->memory, rg_area_size(area)) != RG_OK)
+        return id;
+    pthread_mutex_lock(&lock);
+    struct transfer *transfer = find(session, id);
+    if (transfer)
+        transfer->lent = true;
+    pthread_mutex_unlock(&lock);
+    if (!transfer) /* the session has just ended */
+        rg_conn_unlend(session->conn, area->memory);
+    return id;
+}
+
+/* Frees a transfer that is in no list any more. NULL is fine. */
+static void release(struct transfer *transfer)
+{
+    if (transfer && transfer->lent)
+        rg_conn_unlend(transfer->session->conn, transfer->area.memory);
+    free(transfer);
 }
 
 uint64_t rg_pull_create(struct rg_session *session, const struct rg_host_area *area)
@@ -197,7 +224,7 @@ void rg_landing_destroy(uint64_t id)
     pthread_mutex_unlock(&lock);
     if (transfer && transfer->kind == LANDING)
         rg_profile_bytes(0, transfer->received);
-    free(transfer);
+    release(transfer);
 }
 
 /* A transfer that the worker had a part in is finished. */
@@ -220,7 +247,7 @@ bool rg_transfer_cancel(uint64_t id)
     finished(transfer->kind);
     if (transfer->kind != LANDING)
         rg_receiver_expect_notices(transfer->session, -1);
-    free(transfer);
+    release(transfer);
     return true;
 }
 
@@ -264,7 +291,7 @@ void rg_transfers_drop(struct rg_session *session)
             transfer->landed(transfer->user, false);
         if (transfer->supply)
             transfer->supply->finish(transfer->supply);
-        free(transfer);
+        release(transfer);
     }
 }
 

@@ -21,6 +21,8 @@ struct rg_session;
 
 /** Registers where a transfer lands; returns its id (0: no memory). `late`: no call waits for it. */
 uint64_t rg_landing_create(struct rg_session *session, const struct rg_host_area *area, bool late);
+/** Whether a landing there saves a round trip, since the worker can be told of the memory ahead. */
+bool rg_landing_gains(const struct rg_session *session, const struct rg_host_area *area);
 /** Forgets a landing whose call has returned. */
 void rg_landing_destroy(uint64_t id);
 /** Registers the source of a pull. */

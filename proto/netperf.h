@@ -29,6 +29,7 @@
 #define RG_NETPERF_BYTES       (256ull << 30) /* in both directions together */
 #define RG_NETPERF_REPLIES_MAX 65536u
 #define RG_NETPERF_RAW_MAX     (4u << 20) /* bytes read or written in one round */
+#define RG_NETPERF_TAG         1u         /* of the memory that the client lends for the bulk data of answers */
 
 struct rg_netperf_request {
     struct rg_message_header header; /* kind RG_MESSAGE_NETPERF */

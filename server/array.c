@@ -14,7 +14,6 @@
 #include "server/staging.h"
 #include "server/wait.h"
 
-#define IN_PIECE (512u << 10)
 #define OUT_PART (1u << 20)
 
 /* --- checking ------------------------------------------------------------------------------------------------------ */
@@ -168,6 +167,11 @@ CUresult rg_copy_box(bool to_device, const CUDA_MEMCPY3D *box, void *host, size_
 
 /* --- to the device ----------------------------------------------------------------------------------------------------- */
 
+static CUresult copy_box_in(const void *what, void *host, size_t offset, size_t size, CUstream stream)
+{
+    return rg_copy_box(true, what, host, offset, size, stream);
+}
+
 CUresult rg_serve_rgBoxIn(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray array, CUstream stream,
                           unsigned int synchronous)
 {
@@ -180,21 +184,9 @@ CUresult rg_serve_rgBoxIn(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray 
     if (!take_side(box, array, false, &own))
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_context *context = rg_job_context(job);
-    struct rg_pinned *pinned;
     if (!context)
         return job->result;
-    CUresult result = rg_pinned_take(job->worker, context, size, true, &pinned);
-    if (result != CUDA_SUCCESS)
-        return result;
-    for (size_t offset = 0; offset < size && result == CUDA_SUCCESS; offset += IN_PIECE) {
-        const size_t piece = size - offset < IN_PIECE ? size - offset : IN_PIECE;
-        unsigned char *at = (unsigned char *)pinned->memory + offset;
-        if (rg_job_recv_bulk(job, at, piece) != RG_OK)
-            result = CUDA_ERROR_UNKNOWN;
-        else
-            result = rg_copy_box(true, &own, at, offset, piece, stream);
-    }
-    rg_pinned_give_after(job->worker, pinned, stream);
+    CUresult result = rg_staging_arrive(job, context, size, stream, copy_box_in, &own);
     if (synchronous && result == CUDA_SUCCESS)
         rg_staging_synchronous(job->worker, context, stream,
                                stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream)
@@ -250,10 +242,8 @@ CUresult rg_serve_rgBoxOut(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray
             rg_job_hand_over(job);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuEventSynchronize(pinned->ready);
-        struct rg_notice notice = {
-            .type = RG_NOTICE_LANDING, .id = transfer, .arg = {offset, size, offset + size == total}};
         if (result == CUDA_SUCCESS &&
-            rg_worker_notice(worker, &notice, NULL, 0, pinned->memory, size) != RG_OK)
+            rg_worker_land(worker, transfer, offset, pinned->memory, size, offset + size == total) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;
         rg_pinned_give(worker, pinned);
     }

@@ -14,7 +14,6 @@
 
 #include <string.h>
 
-#define IN_PIECE (512u << 10)
 #define OUT_PART (1u << 20)
 
 /* Bytes of the rows, or 0 with a violation for rows that nothing could hold. */
@@ -47,24 +46,15 @@ static CUresult copy_small(struct rg_job *job, CUdeviceptr dst, size_t size, CUs
     return rg_driver.cuMemcpyHtoDAsync_v2(dst, data, size, stream);
 }
 
-static CUresult copy_staged(struct rg_job *job, struct rg_context *context, CUdeviceptr dst, size_t pitch,
-                            size_t width, size_t size, CUstream stream)
+struct rows {
+    CUdeviceptr device;
+    size_t pitch, width;
+};
+
+static CUresult copy_rows_in(const void *what, void *host, size_t offset, size_t size, CUstream stream)
 {
-    struct rg_pinned *pinned;
-    CUresult result = rg_pinned_take(job->worker, context, size, true, &pinned);
-    if (result != CUDA_SUCCESS)
-        return result;
-    /* in pieces: what has arrived is copied while the rest arrives, and from memory that is still in a cache */
-    for (size_t offset = 0; offset < size && result == CUDA_SUCCESS; offset += IN_PIECE) {
-        const size_t piece = size - offset < IN_PIECE ? size - offset : IN_PIECE;
-        unsigned char *at = (unsigned char *)pinned->memory + offset;
-        if (rg_job_recv_bulk(job, at, piece) != RG_OK)
-            result = CUDA_ERROR_UNKNOWN;
-        else
-            result = rg_copy_packed(true, dst, pitch, width, at, offset, piece, stream);
-    }
-    rg_pinned_give_after(job->worker, pinned, stream);
-    return result;
+    const struct rows *rows = what;
+    return rg_copy_packed(true, rows->device, rows->pitch, rows->width, host, offset, size, stream);
 }
 
 CUresult rg_serve_rgCopyIn(struct rg_job *job, CUdeviceptr dst, size_t pitch, size_t width, size_t height,
@@ -83,9 +73,10 @@ CUresult rg_serve_rgCopyIn(struct rg_job *job, CUdeviceptr dst, size_t pitch, si
     if (!context)
         return job->result;
     flatten(&pitch, &width, height);
-    CUresult result = size <= RG_STAGING_SMALL && pitch == width
-                          ? copy_small(job, dst, size, stream)
-                          : copy_staged(job, context, dst, pitch, width, size, stream);
+    CUresult result =
+        size <= RG_STAGING_SMALL && pitch == width
+            ? copy_small(job, dst, size, stream)
+            : rg_staging_arrive(job, context, size, stream, copy_rows_in, &(struct rows){dst, pitch, width});
     if (synchronous && result == CUDA_SUCCESS)
         rg_staging_synchronous(job->worker, context, stream,
                                stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream)
@@ -212,6 +203,7 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
     }
     job->reply_bulk = pinned->memory;
     job->reply_bulk_size = t.total;
+    job->reply_transfer = transfer;
     rg_thread_of(job)->reply_buffer = pinned;
     return CUDA_SUCCESS;
 }

@@ -151,8 +151,7 @@ static bool attach(struct rg_job *job, struct rg_object *entry)
             return false;
         context->handle = entry->handle;
         context->object = entry->object;
-        context->primary =
-            job->op == RG_OP_cuDevicePrimaryCtxRetain || job->op == RG_OP_rgPrimaryTake;
+        context->primary = job->op == RG_OP_cuDevicePrimaryCtxRetain || job->op == RG_OP_rgPrimaryTake;
         entry->extra = context;
         if (!context->primary) {
             /* cuCtxCreate made it current on this thread; which one is current is the lanes' business. */
@@ -366,6 +365,22 @@ enum rg_status rg_job_recv_bulk(struct rg_job *job, void *buffer, size_t size)
     job->bulk_left -= size;
     feed->bulk_left -= size;
     return status;
+}
+
+size_t rg_job_take_lent(struct rg_job *job, size_t most, void **memory)
+{
+    struct rg_feed *feed = &job->worker->feed;
+    size_t size = 0;
+    if (feed->bulk || most > job->bulk_left)
+        return 0;
+    if (rg_conn_take_lent(job->worker->conn, most, memory, &size) != RG_OK) {
+        job->violated = true;
+        rg_worker_end(job->worker, 0, NULL);
+        return 0;
+    }
+    job->bulk_left -= size;
+    feed->bulk_left -= size;
+    return size;
 }
 
 void rg_job_output(struct rg_job *job, const void *data, size_t size)

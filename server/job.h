@@ -33,10 +33,12 @@ struct rg_job {
     unsigned char *out;
     size_t out_size, out_capacity;
     void *arena; /* list of temporary blocks, freed with the job */
-    const void *owner; /* of the objects that the operation makes or finds (struct rg_object); set by the operation */
+    const void *
+        owner; /* of the objects that the operation makes or finds (struct rg_object); set by the operation */
     /* bulk data for the reply, set by an operation; must stay valid until the reply is sent */
     const void *reply_bulk;
     size_t reply_bulk_size;
+    uint64_t reply_transfer; /* the client's transfer that it belongs to; 0: none */
 };
 
 enum {
@@ -86,6 +88,11 @@ void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle);
 
 /** Takes `size` bytes of the record's bulk data into `buffer` (NULL: discards). RG_ERR_*: the session is over. */
 RG_MUST_CHECK enum rg_status rg_job_recv_bulk(struct rg_job *job, void *buffer, size_t size);
+/**
+ * The next bytes of the record's bulk data, `most` at most, where they lie in memory that was lent to the client
+ * (rg_conn_take_lent); returns how many. 0: they do not, or, with job->violated, the session is over.
+ */
+size_t rg_job_take_lent(struct rg_job *job, size_t most, void **memory);
 
 /** Ends the session: logs `format` with op and client; the dispatcher tells the client and stops. */
 void rg_job_violation(struct rg_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -26,7 +26,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HELLO_MAX = 65536, IDLE_MS = 10000 };
+enum { HELLO_MAX = 65536, IDLE_MS = 10000, LENT_PIECE = 512 << 10 };
 
 struct service {
     struct rg_conn *conn;
@@ -117,6 +117,29 @@ static enum rg_status serve_raw(struct service *service, const struct rg_netperf
     return request->raw_send || raw_all(fd, service->bulk, 1, true) ? RG_OK : RG_ERR_CLOSED;
 }
 
+/* Lends the memory that bulk data is received into, in pieces, as a worker does. */
+static void lend_all(struct service *service)
+{
+    for (size_t offset = 0; offset < RG_BULK_MAX; offset += LENT_PIECE)
+        (void)rg_conn_lend(service->conn, 0, 0, service->bulk + offset, LENT_PIECE); /* where that helps */
+}
+
+static enum rg_status take_bulk(struct service *service, size_t left)
+{
+    while (left > 0) {
+        void *memory;
+        size_t size;
+        enum rg_status status = rg_conn_take_lent(service->conn, left, &memory, &size);
+        if (status != RG_OK)
+            return status;
+        if (size == 0)
+            return rg_conn_recv_bulk(service->conn, service->bulk, left);
+        (void)rg_conn_lend(service->conn, 0, 0, memory, LENT_PIECE);
+        left -= size;
+    }
+    return RG_OK;
+}
+
 static enum rg_status serve_framed(struct service *service, const struct rg_netperf_request *request,
                                    size_t bulk)
 {
@@ -129,13 +152,14 @@ static enum rg_status serve_framed(struct service *service, const struct rg_netp
         return RG_ERR_LIMIT;
     const uint32_t replies = request->replies, reply_size = request->reply_size,
                    reply_bulk = request->reply_bulk;
-    enum rg_status status = bulk ? rg_conn_recv_bulk(service->conn, service->bulk, bulk) : RG_OK;
+    enum rg_status status = take_bulk(service, bulk);
     for (uint32_t i = 0; i < replies && status == RG_OK; i++) {
         struct iovec message = {.iov_base = service->message, .iov_len = reply_size};
         struct iovec data = {.iov_base = service->bulk, .iov_len = reply_bulk};
-        status = spend(service, (uint64_t)reply_size + reply_bulk)
-                     ? rg_conn_send(service->conn, &message, 1, &data, reply_bulk ? 1 : 0)
-                     : RG_ERR_LIMIT;
+        status =
+            spend(service, (uint64_t)reply_size + reply_bulk)
+                ? rg_conn_send_to(service->conn, RG_NETPERF_TAG, 0, &message, 1, &data, reply_bulk ? 1 : 0)
+                : RG_ERR_LIMIT;
     }
     return status;
 }
@@ -236,6 +260,7 @@ int main(int argc, char **argv)
         if (status != RG_OK && status != RG_ERR_UNSUPPORTED)
             rg_info("session %llu: its memory cannot be registered: %s", (unsigned long long)session,
                     rg_status_string(status));
+        lend_all(&service);
         status = serve(&service);
     }
     if (status != RG_OK)

@@ -2,9 +2,12 @@
 #include "server/staging.h"
 
 #include "generated/server/driver.h"
+#include "server/lent.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define IN_PIECE (512u << 10)
 
 static _Atomic uint64_t given_count;
 
@@ -126,6 +129,7 @@ void rg_staging_drop(struct rg_worker *worker, struct rg_context *context)
         free(list);
         list = next;
     }
+    rg_lent_drop(worker, context);
     if (context->synchronous)
         (void)rg_driver.cuEventDestroy_v2(context->synchronous);
     context->synchronous = NULL;
@@ -158,6 +162,52 @@ void rg_staging_order(struct rg_worker *worker, struct rg_stream *stream)
         return;
     if (rg_driver.cuEventQuery(context->synchronous) != CUDA_SUCCESS)
         (void)rg_driver.cuStreamWaitEvent(stream->object, context->synchronous, 0);
+}
+
+/* --- what arrives ----------------------------------------------------------------------------------------------------- */
+
+/* What lies in memory lent to the client already; *done bytes of `size`. */
+static CUresult arrive_lent(struct rg_job *job, struct rg_context *context, size_t size, CUstream stream,
+                            rg_staging_copy copy, const void *what, size_t *done)
+{
+    CUresult result = CUDA_SUCCESS;
+    rg_lent_tend(job->worker, context);
+    while (*done < size && result == CUDA_SUCCESS) {
+        void *at;
+        const size_t piece = rg_job_take_lent(job, size - *done, &at);
+        if (!piece)
+            break;
+        result = copy(what, at, *done, piece, stream);
+        rg_lent_give_after(job->worker, context, at, stream);
+        *done += piece;
+    }
+    return job->violated ? CUDA_ERROR_UNKNOWN : result;
+}
+
+CUresult rg_staging_arrive(struct rg_job *job, struct rg_context *context, size_t size, CUstream stream,
+                           rg_staging_copy copy, const void *what)
+{
+    size_t offset = 0;
+    struct rg_pinned *pinned;
+    CUresult result = arrive_lent(job, context, size, stream, copy, what, &offset);
+    if (result != CUDA_SUCCESS || offset == size)
+        return result;
+    result = rg_pinned_take(job->worker, context, size - offset, true, &pinned);
+    if (result != CUDA_SUCCESS)
+        return result;
+    /* in pieces: what has arrived is copied while the rest arrives, and from memory that is still in a cache */
+    unsigned char *at = pinned->memory;
+    while (offset < size && result == CUDA_SUCCESS) {
+        const size_t piece = size - offset < IN_PIECE ? size - offset : IN_PIECE;
+        if (rg_job_recv_bulk(job, at, piece) != RG_OK)
+            result = CUDA_ERROR_UNKNOWN;
+        else
+            result = copy(what, at, offset, piece, stream);
+        offset += piece;
+        at += piece;
+    }
+    rg_pinned_give_after(job->worker, pinned, stream);
+    return result;
 }
 
 /* --- packed copies -------------------------------------------------------------------------------------------------- */

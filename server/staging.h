@@ -54,4 +54,14 @@ void rg_staging_order(struct rg_worker *worker, struct rg_stream *stream);
 CUresult rg_copy_packed(bool to_device, CUdeviceptr device, size_t pitch, size_t width, void *host,
                         size_t offset, size_t size, CUstream stream);
 
+/** Puts the copy of packed bytes [offset, offset + size), which lie at `host`, into the stream. */
+typedef CUresult (*rg_staging_copy)(const void *what, void *host, size_t offset, size_t size,
+                                    CUstream stream);
+/**
+ * Takes `size` bytes of the job's bulk data to where the device can copy them from, and puts the copies of `what` into the
+ * stream, piece by piece as they arrive. The context is current.
+ */
+CUresult rg_staging_arrive(struct rg_job *job, struct rg_context *context, size_t size, CUstream stream,
+                           rg_staging_copy copy, const void *what);
+
 #endif

@@ -8,6 +8,7 @@
 #include "server/ahead.h"
 #include "server/image.h"
 #include "server/late.h"
+#include "server/lent.h"
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
@@ -24,7 +25,7 @@
 #include <unistd.h>
 
 #define SMALL_BULK    65536 /* bytes that are sent as soon as messages without bulk data are */
-#define LAST_WORDS_MS 1000 /* how long the end waits for its turn to tell the client why */
+#define LAST_WORDS_MS 1000  /* how long the end waits for its turn to tell the client why */
 
 struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int over_fd)
 {
@@ -60,6 +61,12 @@ enum rg_status rg_worker_start(struct rg_worker *worker)
 enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const struct iovec *parts, int n_parts,
                               const struct iovec *bulk, int n_bulk)
 {
+    return rg_worker_send_to(worker, 0, 0, kind, parts, n_parts, bulk, n_bulk);
+}
+
+enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, unsigned kind,
+                                 const struct iovec *parts, int n_parts, const struct iovec *bulk, int n_bulk)
+{
     enum { MAX_PARTS = 4 };
     struct rg_message_header header = {
         .kind = (uint16_t)kind,
@@ -80,7 +87,7 @@ enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const str
     enum rg_status status = RG_ERR_CLOSED;
     if (!rg_worker_over(worker))
         status = apart ? rg_conn_send_head(worker->conn, all, n_parts + 1, bulk_size, &ticket)
-                       : rg_conn_send(worker->conn, all, n_parts + 1, bulk, n_bulk);
+                       : rg_conn_send_to(worker->conn, tag, base, all, n_parts + 1, bulk, n_bulk);
     rg_turn_give(&worker->send_turn);
     if (apart && status == RG_OK) /* without the lock: small messages of other threads go out meanwhile */
         status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
@@ -113,7 +120,9 @@ enum rg_status rg_worker_land(struct rg_worker *worker, uint64_t id, uint64_t of
         const struct rg_notice notice = {
             .type = RG_NOTICE_LANDING, .id = id, .arg = {offset + at, piece, last && at + piece == size}};
         const uint64_t began = rg_now_ns();
-        status = rg_worker_notice(worker, &notice, NULL, 0, (const char *)data + at, piece);
+        const struct iovec part = {(void *)(uintptr_t)&notice, sizeof notice},
+                           bulk = {(char *)(uintptr_t)data + at, piece};
+        status = rg_worker_send_to(worker, id, offset + at, RG_MESSAGE_NOTICE, &part, 1, &bulk, 1);
         rg_pace_sent(&worker->pace, piece, rg_now_ns() - began);
     }
     return status;
@@ -241,6 +250,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_images_fini(worker);
     rg_ahead_fini(worker);
     rg_objects_fini(&worker->objects);
+    rg_lent_fini(worker);
     rg_conn_destroy(worker->conn);
     rg_turn_fini(&worker->send_turn);
     rg_unified_fini(worker);

@@ -126,6 +126,7 @@ struct rg_times;
 struct rg_watch;
 struct rg_ticket;
 struct rg_ahead_pool;
+struct rg_lent;
 
 /** What the client wants to be told of; watch.c's. */
 struct rg_watches {
@@ -178,6 +179,7 @@ struct rg_worker {
     _Atomic uint64_t context_epoch;
 
     pthread_mutex_t staging_lock;
+    struct rg_lent *lent; /* memory lent to the client; NULL: not yet */
     struct rg_unified unified;
     struct rg_times *times; /* NULL: the client has not asked for them */
 
@@ -236,6 +238,10 @@ static inline bool rg_worker_over(struct rg_worker *worker)
 /** Sends one message of `kind` with its body in `parts`; ends the session if that fails. Any thread. */
 enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const struct iovec *parts, int n_parts,
                               const struct iovec *bulk, int n_bulk);
+/** As rg_worker_send, of bulk data that belongs to the client's transfer `tag`, from byte `base` of it on; 0: to none. */
+enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, unsigned kind,
+                                 const struct iovec *parts, int n_parts, const struct iovec *bulk,
+                                 int n_bulk);
 /** Sends a notice, with text or bulk data (either may be empty). Any thread. */
 enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
                                 size_t text_size, const void *bulk, size_t bulk_size);

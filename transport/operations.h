@@ -29,6 +29,7 @@ struct rg_outgoing {
     int n_bulk;
     size_t msg_size;
     size_t bulk_size;
+    uint64_t tag, base; /* what the bulk data is (rg_conn_send_to); tag 0: nothing said */
 };
 
 struct rg_transport_ops {
@@ -66,7 +67,11 @@ struct rg_transport_ops {
     void (*abandon)(struct rg_conn *conn);                                            /* optional */
     enum rg_status (*register_memory)(struct rg_conn *conn, void *base, size_t size); /* optional */
     void (*unregister_memory)(struct rg_conn *conn, void *base);                      /* optional */
-    void (*statistics)(const struct rg_conn *conn, struct rg_conn_statistics *out);   /* optional */
+    /* optional, all or none */
+    enum rg_status (*lend)(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
+    void (*unlend)(struct rg_conn *conn, void *memory);
+    enum rg_status (*take_lent)(struct rg_conn *conn, size_t most, void **memory, size_t *size);
+    void (*statistics)(const struct rg_conn *conn, struct rg_conn_statistics *out); /* optional */
 };
 
 /** Head of every connection: a transport's own structure starts with it. */

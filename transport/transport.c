@@ -81,6 +81,19 @@ static void no_unregister(struct rg_conn *conn, void *base)
     (void)conn, (void)base;
 }
 
+static enum rg_status no_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+{
+    (void)conn, (void)tag, (void)base, (void)memory, (void)size;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static enum rg_status nothing_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+{
+    (void)conn, (void)most, (void)memory;
+    *size = 0;
+    return RG_OK;
+}
+
 static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     (void)conn, (void)out;
@@ -138,6 +151,11 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->register_memory = no_register;
     if (!ops->unregister_memory)
         ops->unregister_memory = no_unregister;
+    if (!ops->lend) {
+        ops->lend = no_lend;
+        ops->unlend = no_unregister;
+        ops->take_lent = nothing_lent;
+    }
     if (!ops->statistics)
         ops->statistics = no_statistics;
 }
@@ -371,6 +389,12 @@ static size_t sum_parts(const struct iovec *parts, int count, size_t limit)
 enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
                             const struct iovec *bulk, int n_bulk)
 {
+    return rg_conn_send_to(conn, 0, 0, msg, n_msg, bulk, n_bulk);
+}
+
+enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base, const struct iovec *msg,
+                               int n_msg, const struct iovec *bulk, int n_bulk)
+{
     struct rg_outgoing message = {
         .msg = msg,
         .n_msg = n_msg,
@@ -378,6 +402,8 @@ enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n
         .n_bulk = n_bulk,
         .msg_size = sum_parts(msg, n_msg, RG_MESSAGE_MAX),
         .bulk_size = sum_parts(bulk, n_bulk, RG_BULK_MAX),
+        .tag = tag,
+        .base = base,
     };
     if (message.msg_size == SIZE_MAX || message.bulk_size == SIZE_MAX) {
         rg_error("a message is larger than the limits of %u bytes, %u bytes of bulk data", RG_MESSAGE_MAX,
@@ -455,6 +481,28 @@ void rg_conn_unregister(struct rg_conn *conn, void *base)
     conn->ops->unregister_memory(conn, base);
 }
 
+enum rg_status rg_conn_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+{
+    return size == 0 ? RG_ERR_INVALID : conn->ops->lend(conn, tag, base, memory, size);
+}
+
+void rg_conn_unlend(struct rg_conn *conn, void *memory)
+{
+    conn->ops->unlend(conn, memory);
+}
+
+enum rg_status rg_conn_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+{
+    *size = 0;
+    if (most > conn->bulk_left) {
+        rg_error("%zu bytes of bulk data were asked for where %zu are left", most, conn->bulk_left);
+        return RG_ERR_INVALID;
+    }
+    enum rg_status status = most == 0 ? RG_OK : conn->ops->take_lent(conn, most, memory, size);
+    conn->bulk_left -= *size;
+    return status;
+}
+
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     *out = (struct rg_conn_statistics){0};
@@ -488,7 +536,9 @@ unsigned rg_conn_caps(const struct rg_conn *conn)
 
 size_t rg_conn_piece(const struct rg_conn *conn, size_t piece)
 {
-    enum { ASKED_LEAST = 1 << 20 }; /* on links where this takes longer, asking for less takes most of the time */
+    enum {
+        ASKED_LEAST = 1 << 20
+    }; /* on links where this takes longer, asking for less takes most of the time */
     return (conn->caps & RG_CAP_ASKS) && piece < ASKED_LEAST ? ASKED_LEAST : piece;
 }
 

@@ -62,6 +62,8 @@ enum {
     RG_CAP_FD = 1u << 2,
     /* large bulk data is asked for when its message has been read: each such message takes a round trip by itself */
     RG_CAP_ASKS = 1u << 3,
+    /* rg_conn_lend saves that round trip */
+    RG_CAP_LENDS = 1u << 4,
 };
 
 /**
@@ -130,6 +132,10 @@ RG_MUST_CHECK enum rg_status rg_transport_adopt_fd(int fd, const struct rg_trans
  */
 RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
                                           const struct iovec *bulk, int n_bulk);
+/** As rg_conn_send, of bulk data that goes to what the peer has lent for `tag` (not 0), from byte `base` on; else anywhere. */
+RG_MUST_CHECK enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base,
+                                             const struct iovec *msg, int n_msg, const struct iovec *bulk,
+                                             int n_bulk);
 /**
  * Whether a message with so much bulk data can be sent in two steps, because the bulk data travels by itself
  * (bundle/bundle.h). Once true for some sizes, it stays so. Any thread.
@@ -169,6 +175,25 @@ RG_MUST_CHECK enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffe
 enum rg_status rg_conn_register(struct rg_conn *conn, void *base, size_t size);
 /** Waits until no transfer uses the memory. Nothing happens if it was not registered. Any thread. */
 void rg_conn_unregister(struct rg_conn *conn, void *base);
+/**
+ * Lends registered memory to the peer, which may then place bulk data there without asking where it belongs. With a tag:
+ * that bulk data alone which the peer sends by rg_conn_send_to with this tag, its byte `base` into the first byte of the
+ * memory; until it is unlent. Receiving this data into where it lies already costs nothing. Without (0): whatever
+ * comes, once; the receiver takes it with rg_conn_take_lent, upon which the memory is the caller's again and must be
+ * lent anew. Never waits. RG_ERR_UNSUPPORTED: not by this transport, or the memory is not registered and
+ * cannot be; RG_ERR_TIMEOUT: too much is lent already, now. Nothing depends on it: what finds no room is asked for.
+ * Any thread.
+ */
+enum rg_status rg_conn_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
+/** Ends a loan with a tag, whose peer will send nothing more for it. Nothing happens if it was not lent. Any thread. */
+void rg_conn_unlend(struct rg_conn *conn, void *memory);
+/**
+ * The next bytes of the current message's bulk data, up to `most`, where they lie in memory that was lent without a tag:
+ * the rest of one loan, which is over. *size is 0 if they do not: they are taken by rg_conn_recv_bulk. A call
+ * of rg_conn_recv_bulk for what does lie there copies it, and the memory is lent again by itself. The receiver.
+ */
+RG_MUST_CHECK enum rg_status rg_conn_take_lent(struct rg_conn *conn, size_t most, void **memory,
+                                               size_t *size);
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out);
 /**
  * Lets the connection read beyond the message it returns, which saves a system call a message. For good, once

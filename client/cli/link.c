@@ -97,6 +97,7 @@ enum rg_status rg_link_open(struct rg_link *link, const char *server, enum rg_li
         enum rg_status registered = rg_conn_register(link->conn, link->bulk, RG_LINK_MAX);
         if (registered != RG_OK && registered != RG_ERR_UNSUPPORTED)
             rg_warn("memory cannot be registered (%s): bulk data is copied", rg_status_string(registered));
+        (void)rg_conn_lend(link->conn, RG_NETPERF_TAG, 0, link->bulk, RG_LINK_MAX); /* where that helps */
     }
     if (status != RG_OK)
         rg_link_close(link);
@@ -107,8 +108,10 @@ enum rg_status rg_link_open(struct rg_link *link, const char *server, enum rg_li
 
 void rg_link_close(struct rg_link *link)
 {
-    if (link->conn && link->bulk)
+    if (link->conn && link->bulk) {
+        rg_conn_unlend(link->conn, link->bulk);
         rg_conn_unregister(link->conn, link->bulk);
+    }
     rg_conn_destroy(link->conn);
     rg_conn_destroy(link->tether);
     free(link->message);

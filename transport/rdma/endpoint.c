@@ -344,7 +344,8 @@ static enum rg_status complete(struct rg_rdma_conn *c, char *why, size_t why_siz
 {
     name_of(rdma_get_peer_addr(c->id), c->head.peer, sizeof c->head.peer);
     strcpy(c->head.transport, "rdma");
-    c->head.caps = c->two_sided ? 0 : RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS;
+    c->head.caps =
+        c->two_sided ? 0 : RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_LENDS;
     enum rg_status status = rg_rdma_check(c);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s",

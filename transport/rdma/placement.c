@@ -3,7 +3,8 @@
  *
  * The receiver knows where a message's bulk data belongs only once it has read the message. So the sender sends the
  * message, the receiver answers with addresses and keys (READY), the sender writes there and says so (PLACED, which
- * the queue pair keeps behind the writes). A READY may ask for a part; then more follow.
+ * the queue pair keeps behind the writes). A READY may ask for a part; then more follow. Where the receiver has said so
+ * ahead (lent.c), the sender writes without asking, and tells by pieces what it has written.
  *
  * Registered memory at both ends is read and written by the devices alone. Memory that is not registered is registered
  * for the transfer where that was measured to be faster than a copy (register_min), else it goes through bounce
@@ -197,12 +198,12 @@ static enum rg_status write_bounced(struct rg_rdma_conn *c, struct source *s, si
     return status;
 }
 
+/* Bytes [offset, offset + left) of a segment of the peer's. */
 static enum rg_status write_segment(struct rg_rdma_conn *c, struct source *s,
-                                    const struct rg_rdma_segment *segment)
+                                    const struct rg_rdma_segment *segment, uint64_t offset, size_t left)
 {
-    uint64_t to = le64toh(segment->address);
+    uint64_t to = le64toh(segment->address) + offset;
     uint32_t key = le32toh(segment->key);
-    size_t left = le32toh(segment->length);
     enum rg_status status = RG_OK;
     while (left > 0 && status == RG_OK) {
         WAIT_SENDER(c, c->writes_posted - c->writes_done < RG_RDMA_WRITES, status);
@@ -239,7 +240,7 @@ static enum rg_status serve_ready(struct rg_rdma_conn *c, struct source *s, size
     c->ready_wanted = *left > 0;
     enum rg_status status = RG_OK;
     for (uint32_t i = 0; i < n && status == RG_OK; i++)
-        status = write_segment(c, s, &ready.segments[i]);
+        status = write_segment(c, s, &ready.segments[i], 0, le32toh(ready.segments[i].length));
     while (status == RG_OK) {
         status = rg_rdma_post_control(c, RG_RDMA_PLACED, NULL, 0);
         if (status != RG_ERR_TIMEOUT)
@@ -249,14 +250,42 @@ static enum rg_status serve_ready(struct rg_rdma_conn *c, struct source *s, size
     return status;
 }
 
-enum rg_status rg_rdma_place(struct rg_rdma_conn *c, const struct rg_outgoing *message, bool *fault)
+/* A piece into lent memory, and the word of it, which the queue pair keeps behind the writes. */
+static enum rg_status write_piece(struct rg_rdma_conn *c, struct source *s, const struct rg_rdma_route *route,
+                                  unsigned i)
+{
+    const struct rg_rdma_loan *loan = &route->pieces[i].loan;
+    uint64_t at = route->pieces[i].offset;
+    size_t left = route->pieces[i].length;
+    enum rg_status status = RG_OK;
+    for (uint32_t k = 0; k < loan->n && left > 0 && status == RG_OK; k++) {
+        const uint64_t length = le32toh(loan->segments[k].length);
+        if (at >= length) {
+            at -= length;
+            continue;
+        }
+        const size_t n = length - at < left ? length - at : left;
+        status = write_segment(c, s, &loan->segments[k], at, n);
+        left -= n;
+        at = 0;
+    }
+    const struct rg_rdma_piece piece = {.slot = htole16(route->pieces[i].slot),
+                                        .length = htole32(route->pieces[i].length),
+                                        .offset = htole64(route->pieces[i].offset)};
+    return status == RG_OK ? rg_rdma_send_payload(c, &piece, sizeof piece) : status;
+}
+
+enum rg_status rg_rdma_place(struct rg_rdma_conn *c, const struct rg_outgoing *message,
+                             const struct rg_rdma_route *route, bool *fault)
 {
     pthread_mutex_lock(&c->lock);
     struct source s = {.message = message, .registered = can_read_directly(c, message)};
     for (int i = 0; i < RG_RDMA_BOUNCES; i++)
         s.bounce_write[i] = c->writes_posted;
-    size_t left = message->bulk_size;
+    size_t left = route ? 0 : message->bulk_size;
     enum rg_status status = RG_OK;
+    for (unsigned i = 0; route && i < route->n && status == RG_OK; i++)
+        status = write_piece(c, &s, route, i);
     while (left > 0 && status == RG_OK) {
         WAIT_SENDER(c, c->ready_here, status);
         if (status == RG_OK)

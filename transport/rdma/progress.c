@@ -125,7 +125,8 @@ static void fill_head(struct rg_rdma_conn *c, void *slot, enum rg_rdma_type type
     struct rg_rdma_fragment head = {.magic = htole16(RG_RDMA_FRAGMENT_MAGIC),
                                     .type = (uint8_t)type,
                                     .credits = htole16((uint16_t)c->credits_due),
-                                    .length = htole32(length)};
+                                    .length = htole32(length),
+                                    .lends_seen = htole32(c->lends_seen)};
     c->credits_due = 0;
     memcpy(slot, &head, sizeof head);
 }
@@ -264,6 +265,8 @@ static bool read_control(struct rg_rdma_conn *c, uint8_t type, const unsigned ch
     case RG_RDMA_BYE:
         c->peer_bye = true;
         return length == 0;
+    case RG_RDMA_LEND:
+        return rg_rdma_read_lend(c, payload, length);
     case RG_RDMA_CHECK_AREA:
         if (!c->checking || c->check_area_seen || length != sizeof c->check_area)
             return false;
@@ -294,10 +297,12 @@ static void received(struct rg_rdma_conn *c, uint32_t slot, uint32_t size)
         return;
     }
     c->credits += le16toh(head.credits);
-    if (c->credits > RG_RDMA_SLOTS) {
+    const uint32_t lends_seen = le32toh(head.lends_seen) - c->lends_acked;
+    if (c->credits > RG_RDMA_SLOTS || lends_seen > c->lends_posted - c->lends_acked) {
         (void)!malformed(c);
         return;
     }
+    c->lends_acked += lends_seen;
     if (head.type == RG_RDMA_DATA) {
         if (length == 0 || c->received_tail - c->received_head >= RG_RDMA_SLOTS) {
             (void)!malformed(c);
@@ -351,6 +356,7 @@ int rg_rdma_progress(struct rg_rdma_conn *c)
     if (total > 0) {
         c->heard_ns = rg_now_ns();
         return_credits(c);
+        rg_rdma_lend_again(c);
         changed(c);
     }
     return total;

@@ -6,6 +6,7 @@
  *   progress.c    completions, credits, waiting
  *   stream.c      messages as fragments; the operations of the transport
  *   placement.c   bulk data written straight into the receiver's memory
+ *   lent.c        memory that is lent to the peer ahead, so that it need not ask where bulk data belongs
  *   region.c      registered memory
  *
  * Threads: one sender and one receiver may be inside, and anyone may interrupt. `lock` guards all of the connection
@@ -54,6 +55,28 @@ struct rg_rdma_received {
     uint32_t offset, length; /* of the payload that is left, within the slot */
 };
 
+/** Memory of this side's that the peer may place bulk data into. */
+struct rg_rdma_lent {
+    enum rg_rdma_lent_state {
+        RG_RDMA_AT_HOME,
+        RG_RDMA_AWAY,   /* the peer has it */
+        RG_RDMA_FILLED, /* without a tag: the peer has used it */
+        RG_RDMA_LEAVES, /* is to be lent again by itself */
+    } state;
+    uint64_t tag, base;
+    unsigned char *memory;
+    size_t size;
+    struct rg_rdma_region *region; /* in use by it; NULL without a tag */
+};
+
+/** Memory of the peer's that this side may place bulk data into. */
+struct rg_rdma_loan {
+    bool here;
+    uint64_t tag, base, size;
+    uint32_t n;
+    struct rg_rdma_segment segments[RG_RDMA_SEGMENTS];
+};
+
 struct rg_rdma_conn {
     struct rg_conn head;
     /* fixed once connected */
@@ -97,8 +120,15 @@ struct rg_rdma_conn {
     struct ibv_mr *bounce_mr[RG_RDMA_SIDES];
     unsigned char *bounce[RG_RDMA_SIDES]; /* made when first needed; the side's own */
 
+    struct rg_rdma_loan loans[RG_RDMA_LOANS];
+    unsigned next_loan; /* of those without a tag: where to look first */
+    uint32_t lends_posted, lends_acked;
+
     /* receiving */
     enum rg_status recv_failed;
+    struct rg_rdma_lent lent[RG_RDMA_LOANS];
+    uint32_t lends_seen;
+    bool lends_wait; /* some leave */
     struct rg_rdma_received received[RG_RDMA_SLOTS];
     uint32_t received_head, received_tail;
     unsigned credits_due; /* receives posted again that the peer does not know of */
@@ -109,9 +139,10 @@ struct rg_rdma_conn {
     unsigned char *assembly;         /* a message of several fragments; made when first needed */
     struct rg_rdma_message incoming; /* head of the message being received */
     bool has_head;
-    uint32_t assembled; /* bytes of it in the assembly buffer */
-    bool held;          /* the slot at received_head holds the message last returned */
-    bool bulk_placed;   /* mode of the bulk data that is left */
+    uint32_t assembled;         /* bytes of it in the assembly buffer */
+    bool held;                  /* the slot at received_head holds the message last returned */
+    uint32_t bulk_mode;         /* enum rg_rdma_bulk_mode, of the bulk data that is left */
+    struct rg_rdma_piece piece; /* LENT: what is left of the piece at hand, in the host's byte order */
 
     struct rg_rdma_region *regions;
     atomic_uint_fast64_t bytes_copied[RG_RDMA_SIDES], bytes_placed[RG_RDMA_SIDES];
@@ -171,15 +202,53 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
 enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *message);
 enum rg_status rg_rdma_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
 enum rg_status rg_rdma_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
+/** Sends `size` bytes (at most RG_RDMA_PAYLOAD) as a DATA fragment. Under the lock. */
+enum rg_status rg_rdma_send_payload(struct rg_rdma_conn *c, const void *payload, size_t size);
+/** Takes a DATA fragment of exactly `size` bytes. Under the lock. */
+enum rg_status rg_rdma_take_payload(struct rg_rdma_conn *c, void *payload, size_t size);
 
 /* --- placement.c --- */
 
 /** Whether the bulk data of a message is to be placed (true) or to travel as fragments. */
 bool rg_rdma_is_placed(struct rg_rdma_conn *c, const struct rg_outgoing *message);
-/** Writes a message's bulk data where the peer asks for it. Not under the lock. *fault: zeros went out. */
-enum rg_status rg_rdma_place(struct rg_rdma_conn *c, const struct rg_outgoing *message, bool *fault);
+struct rg_rdma_route;
+/**
+ * Writes a message's bulk data where the peer asks for it, or where `route` (NULL: there is none) says. Not under the
+ * lock. *fault: zeros went out.
+ */
+enum rg_status rg_rdma_place(struct rg_rdma_conn *c, const struct rg_outgoing *message,
+                             const struct rg_rdma_route *route, bool *fault);
 /** Takes placed bulk data. Not under the lock. */
 enum rg_status rg_rdma_take_placed(struct rg_rdma_conn *c, unsigned char *to, size_t size);
+
+/* --- lent.c --- */
+
+/** The pieces of the peer's memory that a message's bulk data goes to. */
+struct rg_rdma_route {
+    unsigned n;
+    struct {
+        uint16_t slot;
+        uint64_t offset;
+        uint32_t length;
+        struct rg_rdma_loan loan;
+    } pieces[RG_RDMA_CHUNKS];
+};
+
+/** Operations of the transport; not under the lock. */
+enum rg_status rg_rdma_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
+void rg_rdma_unlend(struct rg_conn *conn, void *memory);
+enum rg_status rg_rdma_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size);
+/* under the lock */
+/** Finds room for a message among what the peer has lent, and takes it. False: there is not enough. */
+bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_outgoing *message, struct rg_rdma_route *out);
+/** A LEND that came in. Returns whether it makes sense. */
+bool rg_rdma_read_lend(struct rg_rdma_conn *c, const unsigned char *payload, uint32_t length);
+/** Lends again what leaves by itself, as far as there is room for it. */
+void rg_rdma_lend_again(struct rg_rdma_conn *c);
+/** Forgets what is lent, without a tag, of memory that is about to be given back. */
+void rg_rdma_withdraw(struct rg_rdma_conn *c, const unsigned char *base, size_t size);
+/** Takes bulk data that was placed into lent memory. Not under the lock. */
+enum rg_status rg_rdma_receive_lent(struct rg_rdma_conn *c, unsigned char *to, size_t size);
 
 /* --- region.c; under the lock --- */
 

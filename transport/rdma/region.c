@@ -94,12 +94,12 @@ void rg_rdma_region_use(struct rg_rdma_region *region)
 
 void rg_rdma_region_done(struct rg_rdma_conn *c, struct rg_rdma_region *region)
 {
-    if (region->temporary) {
-        region->uses--;
+    if (--region->uses > 0)
+        return;
+    if (region->temporary)
         rg_rdma_region_remove(c, region);
-    } else if (--region->uses == 0) {
+    else
         pthread_cond_broadcast(&c->idle_region);
-    }
 }
 
 enum rg_status rg_rdma_register(struct rg_conn *conn, void *base, size_t size)
@@ -119,6 +119,7 @@ void rg_rdma_unregister(struct rg_conn *conn, void *base)
     pthread_mutex_lock(&c->lock);
     for (struct rg_rdma_region *region = c->regions; region; region = region->next)
         if (region->base == base && !region->temporary) {
+            rg_rdma_withdraw(c, region->base, region->size);
             rg_rdma_region_remove(c, region);
             break;
         }

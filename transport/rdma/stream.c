@@ -70,12 +70,28 @@ static void fill(struct rg_rdma_conn *c, struct cursor *cur, unsigned char *to, 
     }
 }
 
-/* Under the lock. */
-static enum rg_status send_fragment(struct rg_rdma_conn *c, struct cursor *cur)
+/* Waits until a fragment can be posted; under the lock. */
+static enum rg_status need_room(struct rg_rdma_conn *c)
 {
     enum rg_status status = rg_rdma_state(c);
     while (status == RG_OK && (c->credits == 0 || c->data_posted - c->data_done >= RG_RDMA_SLOTS))
         status = c->peer_bye ? RG_ERR_LOST : rg_rdma_wait(c, RG_RDMA_SENDER, UINT64_MAX);
+    return status;
+}
+
+enum rg_status rg_rdma_send_payload(struct rg_rdma_conn *c, const void *payload, size_t size)
+{
+    enum rg_status status = need_room(c);
+    if (status != RG_OK)
+        return status;
+    memcpy(rg_rdma_send_slot(c, c->data_posted) + sizeof(struct rg_rdma_fragment), payload, size);
+    return rg_rdma_post_data(c, (uint32_t)size);
+}
+
+/* Under the lock. */
+static enum rg_status send_fragment(struct rg_rdma_conn *c, struct cursor *cur)
+{
+    enum rg_status status = need_room(c);
     if (status != RG_OK)
         return status;
     unsigned char *payload = rg_rdma_send_slot(c, c->data_posted) + sizeof(struct rg_rdma_fragment);
@@ -105,20 +121,24 @@ enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *mess
         pthread_mutex_unlock(&c->lock);
         return status;
     }
-    bool placed = rg_rdma_is_placed(c, message);
+    struct rg_rdma_route route;
+    const bool placed = rg_rdma_is_placed(c, message);
+    const bool lent = placed && rg_rdma_route(c, message, &route);
     struct cursor cur = {.message = message,
                          .head = {.msg_size = htole32((uint32_t)message->msg_size),
                                   .bulk_size = htole32((uint32_t)message->bulk_size),
-                                  .bulk_mode = htole32(placed ? RG_RDMA_BULK_PLACED : RG_RDMA_BULK_COPIED)},
+                                  .bulk_mode = htole32(lent     ? RG_RDMA_BULK_LENT
+                                                       : placed ? RG_RDMA_BULK_PLACED
+                                                                : RG_RDMA_BULK_COPIED)},
                          .left = sizeof cur.head + message->msg_size + (placed ? 0 : message->bulk_size)};
     c->send_busy = true;
-    c->ready_wanted = placed;
+    c->ready_wanted = placed && !lent;
     c->ready_here = false;
     while (cur.left > 0 && status == RG_OK)
         status = send_fragment(c, &cur);
     pthread_mutex_unlock(&c->lock);
     if (status == RG_OK && placed)
-        status = rg_rdma_place(c, message, &cur.fault);
+        status = rg_rdma_place(c, message, lent ? &route : NULL, &cur.fault);
     pthread_mutex_lock(&c->lock);
     c->send_busy = false;
     if (status != RG_OK) {
@@ -167,6 +187,26 @@ static enum rg_status use_up(struct rg_rdma_conn *c, struct rg_rdma_received *fr
     return fragment->length == 0 && !c->held ? rg_rdma_release(c) : RG_OK;
 }
 
+/* The fragment that holds the message stays where it is until the next one is received: this is the one behind it. */
+enum rg_status rg_rdma_take_payload(struct rg_rdma_conn *c, void *payload, size_t size)
+{
+    while (c->received_tail - c->received_head <= (c->held ? 1 : 0)) {
+        enum rg_status status = c->peer_bye ? RG_ERR_LOST : rg_rdma_wait(c, RG_RDMA_RECEIVER, UINT64_MAX);
+        if (status != RG_OK && c->received_tail - c->received_head <= (c->held ? 1 : 0))
+            return status;
+    }
+    struct rg_rdma_received *first = &c->received[c->received_head % RG_RDMA_SLOTS], *fragment = first;
+    if (c->held)
+        fragment = &c->received[(c->received_head + 1) % RG_RDMA_SLOTS];
+    if (fragment->length != size)
+        return RG_ERR_PROTOCOL;
+    memcpy(payload, rg_rdma_receive_slot(c, fragment->slot) + fragment->offset, size);
+    const struct rg_rdma_received used = *fragment;
+    *fragment = *first;
+    *first = used;
+    return rg_rdma_release(c);
+}
+
 static enum rg_status read_head(struct rg_rdma_conn *c, uint64_t deadline)
 {
     struct rg_rdma_received *fragment;
@@ -180,8 +220,8 @@ static enum rg_status read_head(struct rg_rdma_conn *c, uint64_t deadline)
     uint32_t mode = le32toh(head->bulk_mode);
     if (le32toh(head->msg_size) > RG_MESSAGE_MAX || le32toh(head->bulk_size) > RG_BULK_MAX)
         return RG_ERR_LIMIT;
-    if (mode > RG_RDMA_BULK_PLACED || head->reserved != 0 ||
-        (mode == RG_RDMA_BULK_PLACED && (c->two_sided || head->bulk_size == 0)))
+    if (mode > RG_RDMA_BULK_LENT || head->reserved != 0 ||
+        (mode != RG_RDMA_BULK_COPIED && (c->two_sided || head->bulk_size == 0)))
         return RG_ERR_PROTOCOL;
     c->has_head = true;
     c->assembled = 0;
@@ -222,9 +262,10 @@ static enum rg_status receive(struct rg_rdma_conn *c, uint64_t deadline, struct 
     if (status != RG_OK)
         return status;
     uint32_t size = le32toh(c->incoming.msg_size), bulk = le32toh(c->incoming.bulk_size);
-    c->bulk_placed = le32toh(c->incoming.bulk_mode) == RG_RDMA_BULK_PLACED;
+    c->bulk_mode = le32toh(c->incoming.bulk_mode);
+    c->piece = (struct rg_rdma_piece){0};
     struct rg_rdma_received *fragment = c->assembled == 0 ? first_received(c) : NULL;
-    uint32_t in_fragment = size + (c->bulk_placed ? 0 : bulk);
+    uint32_t in_fragment = size + (c->bulk_mode == RG_RDMA_BULK_COPIED ? bulk : 0);
     if (fragment && fragment->length == in_fragment) {
         *out = (struct rg_message){.data = rg_rdma_receive_slot(c, fragment->slot) + fragment->offset,
                                    .size = size,
@@ -308,8 +349,9 @@ enum rg_status rg_rdma_recv_bulk(struct rg_conn *conn, void *buffer, size_t size
         return RG_ERR_CLOSED;
     if (c->recv_failed != RG_OK)
         return c->recv_failed;
-    enum rg_status status =
-        c->bulk_placed ? rg_rdma_take_placed(c, buffer, size) : take_copied(c, buffer, size);
+    enum rg_status status = c->bulk_mode == RG_RDMA_BULK_LENT     ? rg_rdma_receive_lent(c, buffer, size)
+                            : c->bulk_mode == RG_RDMA_BULK_PLACED ? rg_rdma_take_placed(c, buffer, size)
+                                                                  : take_copied(c, buffer, size);
     if (status != RG_OK && status != RG_ERR_FAULT)
         c->recv_failed = status;
     return status;
@@ -395,5 +437,8 @@ struct rg_transport_ops rg_transport_rdma_ops = {
     .abandon = rdma_abandon,
     .register_memory = rg_rdma_register,
     .unregister_memory = rg_rdma_unregister,
+    .lend = rg_rdma_lend,
+    .unlend = rg_rdma_unlend,
+    .take_lent = rg_rdma_take_lent,
     .statistics = rdma_statistics,
 };

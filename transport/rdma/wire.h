@@ -10,12 +10,14 @@
  *   CREDIT   nothing but the head: receives that are posted again
  *   READY    (mode PLACED) where the next bytes of the current message's bulk data are to be written
  *   PLACED   they are there
+ *   LEND     (modes LENT) memory where the peer may place bulk data without asking (lent.c)
  *   CHECK_*  the self-test at the start of a connection (check.c)
  *   BYE      no message follows
  *
  * Flow control: the sender of DATA holds a credit for each receive of the peer that is meant for DATA. The others
  * (RG_RDMA_SPARE) take what is never more than a few at a time: two CREDITs (each stands for half of the receives), one
- * READY, one PLACED, one BYE. So no receive is ever missing, and nobody waits for the peer's receiver to send them.
+ * READY, one PLACED, one BYE, and RG_RDMA_LENDS LENDs, which each side counts as the other one tells how many it has
+ * seen. So no receive is ever missing, and nobody waits for the peer's receiver to send them.
  */
 #ifndef RG_TRANSPORT_RDMA_WIRE_H
 #define RG_TRANSPORT_RDMA_WIRE_H
@@ -27,16 +29,20 @@
 #include <stdint.h>
 
 enum {
-    RG_RDMA_SLOT = 16384,        /* bytes of a fragment */
-    RG_RDMA_SLOTS = 64,          /* receives for DATA, and credits at the start */
-    RG_RDMA_SPARE = 8,           /* receives for everything else */
+    RG_RDMA_SLOT = 16384,              /* bytes of a fragment */
+    RG_RDMA_SLOTS = 64,                /* receives for DATA, and credits at the start */
+    RG_RDMA_LENDS = 16,                /* LENDs that the peer has not told of having seen */
+    RG_RDMA_SPARE = 8 + RG_RDMA_LENDS, /* receives for everything else */
+    RG_RDMA_CHUNKS = 16,               /* pieces of memory lent for whatever bulk data comes */
+    RG_RDMA_DESTINATIONS = 8,          /* pieces of memory lent for bulk data with a tag */
+    RG_RDMA_LOANS = RG_RDMA_CHUNKS + RG_RDMA_DESTINATIONS,
     RG_RDMA_SEGMENTS = 4,        /* regions that one READY may name */
     RG_RDMA_COPIED_MAX = 262144, /* bulk data of unregistered memory travels as DATA up to here */
 };
 
 /** Private data of connecting and accepting. */
 #define RG_RDMA_MAGIC   0x52475230u /* "RGR0" */
-#define RG_RDMA_VERSION 1u
+#define RG_RDMA_VERSION 2u
 enum { RG_RDMA_TWO_SIDED = 1u }; /* flags: nothing but SEND and RECV is to be used */
 
 struct rg_rdma_private {
@@ -55,6 +61,7 @@ enum rg_rdma_type {
     RG_RDMA_CHECK_AREA = 6,    /* payload: struct rg_rdma_segment */
     RG_RDMA_CHECK_WRITTEN = 7, /* payload: u32, 1: a pattern was written there */
     RG_RDMA_CHECK_VERDICT = 8, /* payload: u32, 1: it was found */
+    RG_RDMA_LEND = 9,          /* payload: struct rg_rdma_lend */
 };
 
 #define RG_RDMA_FRAGMENT_MAGIC 0x4647u /* "GF" */
@@ -65,14 +72,15 @@ struct rg_rdma_fragment {
     uint8_t reserved;
     uint16_t credits; /* receives posted again since the last fragment */
     uint16_t reserved2;
-    uint32_t length; /* of the payload */
-    uint32_t reserved3;
+    uint32_t length;     /* of the payload */
+    uint32_t lends_seen; /* LENDs received so far */
 };
 static_assert(sizeof(struct rg_rdma_fragment) == 16, "16 bytes on the wire");
 
 #define RG_RDMA_PAYLOAD (RG_RDMA_SLOT - sizeof(struct rg_rdma_fragment))
 
-enum rg_rdma_bulk_mode { RG_RDMA_BULK_COPIED = 0, RG_RDMA_BULK_PLACED = 1 };
+/* LENT: a struct rg_rdma_piece in a DATA fragment of its own for each piece, behind the write that it tells of. */
+enum rg_rdma_bulk_mode { RG_RDMA_BULK_COPIED = 0, RG_RDMA_BULK_PLACED = 1, RG_RDMA_BULK_LENT = 2 };
 
 struct rg_rdma_message {
     uint32_t msg_size;  /* at most RG_MESSAGE_MAX */
@@ -96,5 +104,24 @@ struct rg_rdma_ready {
     struct rg_rdma_segment segments[RG_RDMA_SEGMENTS];
 };
 static_assert(sizeof(struct rg_rdma_ready) == 8 + 16 * RG_RDMA_SEGMENTS, "no padding on the wire");
+
+/** Payload of LEND. A loan with a tag is there until another LEND takes its slot, one without for one piece. */
+struct rg_rdma_lend {
+    uint16_t slot; /* below RG_RDMA_CHUNKS: without a tag */
+    uint16_t n;    /* 1 to RG_RDMA_SEGMENTS */
+    uint32_t reserved;
+    uint64_t tag, base; /* of its first byte, among what the tag stands for */
+    struct rg_rdma_segment segments[RG_RDMA_SEGMENTS];
+};
+static_assert(sizeof(struct rg_rdma_lend) == 24 + 16 * RG_RDMA_SEGMENTS, "no padding on the wire");
+
+/** Bulk data that was placed into lent memory. */
+struct rg_rdma_piece {
+    uint16_t slot;
+    uint16_t reserved;
+    uint32_t length;
+    uint64_t offset; /* within the memory lent */
+};
+static_assert(sizeof(struct rg_rdma_piece) == 16, "16 bytes on the wire");
 
 #endif

@@ -1,0 +1,124 @@
+/* lent.c - see lent.h. */
+#include "server/lent.h"
+
+#include "common/log.h"
+#include "generated/server/driver.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+struct chunk {
+    enum { HERE, IN_USE, AWAY } state;
+    CUevent ready;              /* of `context` */
+    struct rg_context *context; /* NULL: there is no event */
+};
+
+struct rg_lent {
+    unsigned char *memory;         /* NULL: it cannot be had */
+    struct rg_context *locked_for; /* page-locked by this one; NULL: by none */
+    struct chunk chunks[RG_LENT_CHUNKS];
+};
+
+#define RING_SIZE ((size_t)RG_LENT_CHUNKS * RG_LENT_CHUNK)
+
+static struct rg_lent *make(struct rg_worker *worker)
+{
+    struct rg_lent *ring = calloc(1, sizeof *ring);
+    if (!ring)
+        return NULL;
+    void *memory = mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return ring;
+    if (rg_conn_register(worker->conn, memory, RING_SIZE) != RG_OK) {
+        rg_info("session %llu: no memory can be registered ahead; bulk data is asked for",
+                (unsigned long long)worker->session);
+        munmap(memory, RING_SIZE);
+        return ring;
+    }
+    ring->memory = memory;
+    return ring;
+}
+
+/* Page-locks the ring: portable, for all contexts; one that ends takes that with it. Copies work without, slower. */
+static void lock_pages(struct rg_lent *ring, struct rg_context *context)
+{
+    if (ring->locked_for || !rg_driver.cuMemHostRegister_v2)
+        return;
+    if (rg_driver.cuMemHostRegister_v2(ring->memory, RING_SIZE, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS)
+        ring->locked_for = context;
+}
+
+void rg_lent_tend(struct rg_worker *worker, struct rg_context *context)
+{
+    if (!(rg_conn_caps(worker->conn) & RG_CAP_LENDS))
+        return;
+    pthread_mutex_lock(&worker->staging_lock);
+    if (!worker->lent)
+        worker->lent = make(worker);
+    struct rg_lent *ring = worker->lent;
+    if (ring && ring->memory) {
+        lock_pages(ring, context);
+        for (size_t i = 0; i < RG_LENT_CHUNKS; i++) {
+            struct chunk *chunk = &ring->chunks[i];
+            if (chunk->state == IN_USE && rg_driver.cuEventQuery(chunk->ready) != CUDA_ERROR_NOT_READY)
+                chunk->state = HERE;
+            if (chunk->state == HERE &&
+                rg_conn_lend(worker->conn, 0, 0, ring->memory + i * RG_LENT_CHUNK, RG_LENT_CHUNK) == RG_OK)
+                chunk->state = AWAY;
+        }
+    }
+    pthread_mutex_unlock(&worker->staging_lock);
+}
+
+void rg_lent_give_after(struct rg_worker *worker, struct rg_context *context, void *memory, CUstream stream)
+{
+    pthread_mutex_lock(&worker->staging_lock);
+    struct rg_lent *ring = worker->lent;
+    struct chunk *chunk = &ring->chunks[((unsigned char *)memory - ring->memory) / RG_LENT_CHUNK];
+    if (chunk->context != context) {
+        if (chunk->context)
+            (void)rg_driver.cuEventDestroy_v2(chunk->ready);
+        chunk->context =
+            rg_driver.cuEventCreate(&chunk->ready, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? context : NULL;
+    }
+    if (!chunk->context) /* cannot be told of: it is waited for */
+        (void)rg_driver.cuStreamSynchronize(stream);
+    /* if the event cannot be recorded the context has failed, and nothing will use the memory any more */
+    chunk->state =
+        chunk->context && rg_driver.cuEventRecord(chunk->ready, stream) == CUDA_SUCCESS ? IN_USE : HERE;
+    pthread_mutex_unlock(&worker->staging_lock);
+}
+
+void rg_lent_drop(struct rg_worker *worker, struct rg_context *context)
+{
+    pthread_mutex_lock(&worker->staging_lock);
+    struct rg_lent *ring = worker->lent;
+    for (size_t i = 0; ring && i < RG_LENT_CHUNKS; i++) {
+        struct chunk *chunk = &ring->chunks[i];
+        if (chunk->context != context)
+            continue;
+        (void)rg_driver.cuEventDestroy_v2(chunk->ready);
+        chunk->context = NULL;
+        if (chunk->state == IN_USE)
+            chunk->state = HERE;
+    }
+    if (ring && ring->locked_for == context) {
+        if (rg_driver.cuMemHostUnregister)
+            (void)rg_driver.cuMemHostUnregister(ring->memory);
+        ring->locked_for = NULL;
+    }
+    pthread_mutex_unlock(&worker->staging_lock);
+}
+
+void rg_lent_fini(struct rg_worker *worker)
+{
+    struct rg_lent *ring = worker->lent;
+    if (!ring)
+        return;
+    if (ring->memory) {
+        rg_conn_unregister(worker->conn, ring->memory);
+        munmap(ring->memory, RING_SIZE);
+    }
+    free(ring);
+    worker->lent = NULL;
+}

@@ -1,0 +1,262 @@
+/*
+ * conformance_lent.c - memory that is lent to the peer: bulk data comes to lie there, or is asked for as ever. A transport
+ * that does not lend passes the same tests without.
+ */
+#include "conformance.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    CHUNK = 64 << 10,
+    CHUNKS = 16,
+    RING = CHUNK * CHUNKS,
+    MESSAGES = 60,
+    SOURCE = 1 << 20,
+};
+
+/* What a stream's bytes are from `at` on: a piece of one pattern, so that long ones are cheap to make and to compare. */
+static const unsigned char *bytes_at(unsigned stream, size_t at)
+{
+    enum { STREAMS = 251 };
+    static unsigned char pattern[SOURCE + STREAMS];
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0, x = 1; i < sizeof pattern && pattern[0] == 0; i++, x = x * 1103515245u + 12345u)
+        pattern[sizeof pattern - 1 - i] = (unsigned char)(x >> 16 | 1);
+    pthread_mutex_unlock(&lock);
+    return pattern + stream % STREAMS + at;
+}
+
+static unsigned char *pages(struct rg_conn *conn, size_t size)
+{
+    unsigned char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    enum rg_status status = rg_conn_register(conn, memory, size);
+    CHECK(status == RG_OK || status == RG_ERR_UNSUPPORTED);
+    return memory;
+}
+
+static void give_back(struct rg_conn *conn, unsigned char *memory, size_t size)
+{
+    rg_conn_unregister(conn, memory);
+    munmap(memory, size);
+}
+
+/* --- without a tag: a ring of chunks, in both directions at once --- */
+
+struct flow {
+    struct rg_conn *conn;
+    unsigned stream;
+    size_t taken; /* bytes that were found in lent memory */
+};
+
+static size_t size_of(unsigned i)
+{
+    static const size_t sizes[] = {8192, CHUNK, CHUNK + 1, 3 * CHUNK - 7, 100,
+                                   RING, 12345, 2 * CHUNK, SOURCE};
+    return sizes[i % COUNT(sizes)];
+}
+
+static void *flow_send(void *arg)
+{
+    struct flow *flow = arg;
+    unsigned char *source = pages(flow->conn, SOURCE);
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        const size_t size = size_of(i);
+        memcpy(source, bytes_at(flow->stream + i, 0), size);
+        struct iovec msg = {&i, sizeof i}, bulk = {source, size};
+        CHECK(rg_conn_send(flow->conn, &msg, 1, &bulk, 1) == RG_OK);
+    }
+    give_back(flow->conn, source, SOURCE);
+    return NULL;
+}
+
+static void check_bytes(const struct flow *flow, unsigned i, size_t offset, const unsigned char *at,
+                        size_t size)
+{
+    CHECK(memcmp(at, bytes_at(flow->stream + i, offset), size) == 0);
+}
+
+static void lend_chunk(struct flow *flow, unsigned char *chunk)
+{
+    enum rg_status status = rg_conn_lend(flow->conn, 0, 0, chunk, CHUNK);
+    CHECK(status == RG_OK || status == RG_ERR_UNSUPPORTED || status == RG_ERR_TIMEOUT);
+}
+
+/* Takes in every way that there is, and lends again now and then. */
+static void *flow_receive(void *arg)
+{
+    struct flow *flow = arg;
+    unsigned char *ring = pages(flow->conn, RING), *own = malloc(SOURCE), *kept[CHUNKS];
+    unsigned n_kept = 0;
+    for (size_t at = 0; at < RING; at += CHUNK)
+        lend_chunk(flow, ring + at);
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        struct rg_message message;
+        CHECK(rg_conn_recv(flow->conn, -1, &message) == RG_OK);
+        CHECK(message.size == sizeof i && memcmp(message.data, &i, sizeof i) == 0);
+        CHECK(message.bulk_size == size_of(i));
+        for (size_t left = message.bulk_size, size; left > 0; left -= size) {
+            void *memory;
+            size = 0;
+            if (i % 7 != 3) /* else by a copy: the transport lends it again itself */
+                CHECK(rg_conn_take_lent(flow->conn, left, &memory, &size) == RG_OK);
+            if (size > 0) {
+                check_bytes(flow, i, message.bulk_size - left, memory, size);
+                flow->taken += size;
+                CHECK(n_kept < CHUNKS);
+                kept[n_kept++] = ring + ((unsigned char *)memory - ring) / CHUNK * CHUNK;
+            } else if (i % 5 == 4) {
+                size = left < 1000 ? left : 1000;
+                CHECK(rg_conn_recv_bulk(flow->conn, NULL, size) == RG_OK);
+            } else {
+                size = left < 50000 ? left : 50000;
+                CHECK(rg_conn_recv_bulk(flow->conn, own, size) == RG_OK);
+                check_bytes(flow, i, message.bulk_size - left, own, size);
+            }
+        }
+        if (i % 4 == 1)
+            while (n_kept > 0)
+                lend_chunk(flow, kept[--n_kept]);
+    }
+    give_back(flow->conn, ring, RING);
+    free(own);
+    return NULL;
+}
+
+void test_lent_chunks(struct ends e)
+{
+    struct flow flows[] = {{e.near, 1, 0}, {e.far, 1, 0}, {e.far, 7, 0}, {e.near, 7, 0}};
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        threads[i] = start(i % 2 ? flow_receive : flow_send, &flows[i]);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    if (rg_conn_caps(e.near) & RG_CAP_LENDS) /* most of it must have been placed without being asked for */
+        CHECK(flows[1].taken > RING && flows[3].taken > RING);
+}
+
+/* --- with a tag: a destination --- */
+
+static void *send_tagged(void *arg)
+{
+    struct rg_conn *conn = arg;
+    unsigned char *source = pages(conn, SOURCE);
+    struct rg_message ready;
+    CHECK(rg_conn_recv(conn, -1, &ready) == RG_OK); /* behind the loans */
+    memcpy(source, bytes_at(3, 0), SOURCE);
+    for (size_t at = 0, size; at < SOURCE; at += size) {
+        size = SOURCE - at < 3 * CHUNK ? SOURCE - at : 3 * CHUNK;
+        struct iovec msg = {&at, sizeof at}, bulk = {source + at, size};
+        CHECK(rg_conn_send_to(conn, 77, 1000 + at, &msg, 1, &bulk, 1) == RG_OK);
+    }
+    /* of a tag that nobody knows, and beyond what is lent */
+    struct iovec msg = {source, 1}, bulk = {source, CHUNK};
+    CHECK(rg_conn_send_to(conn, 78, 1000, &msg, 1, &bulk, 1) == RG_OK);
+    CHECK(rg_conn_send_to(conn, 77, 1000 + SOURCE - 1, &msg, 1, &bulk, 1) == RG_OK);
+    CHECK(rg_conn_send_to(conn, 77, 0, &msg, 1, &bulk, 1) == RG_OK);
+    give_back(conn, source, SOURCE);
+    return NULL;
+}
+
+void test_lent_tags(struct ends e)
+{
+    unsigned char *to = pages(e.far, SOURCE), *own = malloc(CHUNK);
+    const enum rg_status lent = rg_conn_lend(e.far, 77, 1000, to, SOURCE);
+    CHECK(lent == RG_OK || lent == RG_ERR_UNSUPPORTED);
+    struct iovec word = {(char[]){"word"}, 4};
+    CHECK(rg_conn_send(e.far, &word, 1, NULL, 0) == RG_OK);
+    pthread_t sender = start(send_tagged, e.near);
+    struct rg_message message;
+    for (size_t at = 0, size; at < SOURCE; at += size) {
+        CHECK(rg_conn_recv(e.far, -1, &message) == RG_OK && message.size == sizeof at);
+        CHECK(memcmp(message.data, &at, sizeof at) == 0);
+        size = message.bulk_size;
+        void *memory;
+        size_t taken;
+        CHECK(rg_conn_take_lent(e.far, size, &memory, &taken) == RG_OK && taken == 0); /* not without a tag */
+        CHECK(rg_conn_recv_bulk(e.far, to + at, 10) == RG_OK);
+        CHECK(rg_conn_recv_bulk(e.far, to + at + 10, size - 10) == RG_OK);
+    }
+    CHECK(memcmp(to, bytes_at(3, 0), SOURCE) == 0);
+    struct rg_conn_statistics statistics;
+    rg_conn_get_statistics(e.far, &statistics);
+    if (lent == RG_OK)
+        CHECK(statistics.bulk_copied_received == 0 && statistics.bulk_direct_received == SOURCE);
+    for (int i = 0; i < 3; i++) {
+        CHECK(rg_conn_recv(e.far, -1, &message) == RG_OK && message.bulk_size == CHUNK);
+        CHECK(rg_conn_recv_bulk(e.far, own, CHUNK) == RG_OK);
+        CHECK(memcmp(own, bytes_at(3, 0), CHUNK) == 0);
+    }
+    pthread_join(sender, NULL);
+    rg_conn_unlend(e.far, to);
+    give_back(e.far, to, SOURCE);
+    free(own);
+}
+
+/* More loans than there is room for are refused, not waited for; what was lent and unlent makes room. */
+void test_lent_many(struct ends e)
+{
+    enum { N = 100 };
+    unsigned char *to = pages(e.far, (size_t)N * CHUNK);
+    unsigned n = 0;
+    for (unsigned i = 0; i < N; i++)
+        n += rg_conn_lend(e.far, i + 1, 0, to + (size_t)i * CHUNK, CHUNK) == RG_OK;
+    CHECK(n < N && (n > 0) == ((rg_conn_caps(e.far) & RG_CAP_LENDS) != 0));
+    for (unsigned i = 0; i < N; i++)
+        rg_conn_unlend(e.far, to + (size_t)i * CHUNK);
+    for (unsigned round = 0; round < N; round++) {
+        const enum rg_status status = rg_conn_lend(e.far, round + 1, 0, to, CHUNK);
+        CHECK(status == RG_OK || status == RG_ERR_UNSUPPORTED || status == RG_ERR_TIMEOUT);
+        struct iovec word = {(char[]){"word"}, 4};
+        struct rg_message message;
+        CHECK(rg_conn_send(e.far, &word, 1, NULL, 0) == RG_OK && rg_conn_recv(e.near, -1, &message) == RG_OK);
+        CHECK(rg_conn_send(e.near, &word, 1, NULL, 0) == RG_OK && rg_conn_recv(e.far, -1, &message) == RG_OK);
+        CHECK(!n || round == 0 || status == RG_OK); /* the word back told that the earlier ones were seen */
+        rg_conn_unlend(e.far, to);
+    }
+    give_back(e.far, to, (size_t)N * CHUNK);
+}
+
+/* --- an end in the middle of it --- */
+
+static void *send_until_lost(void *arg)
+{
+    struct rg_conn *conn = arg;
+    unsigned char *source = pages(conn, SOURCE);
+    struct iovec msg = {source, 8}, bulk = {source, SOURCE};
+    enum rg_status status = RG_OK;
+    while (status == RG_OK)
+        status = rg_conn_send(conn, &msg, 1, &bulk, 1);
+    CHECK(status == RG_ERR_LOST || status == RG_ERR_CLOSED);
+    give_back(conn, source, SOURCE);
+    return NULL;
+}
+
+void test_lent_lost(struct ends *e)
+{
+    unsigned char *ring = pages(e->far, RING), *own = malloc(SOURCE);
+    for (size_t at = 0; at < RING; at += CHUNK)
+        (void)rg_conn_lend(e->far, 0, 0, ring + at, CHUNK);
+    pthread_t sender = start(send_until_lost, e->near);
+    struct rg_message message;
+    for (int i = 0; i < 5; i++) {
+        CHECK(rg_conn_recv(e->far, -1, &message) == RG_OK);
+        CHECK(rg_conn_recv_bulk(e->far, own, message.bulk_size) == RG_OK);
+    }
+    CHECK(rg_conn_recv(e->far, -1, &message) == RG_OK);
+    CHECK(rg_conn_recv_bulk(e->far, own, message.bulk_size / 2) == RG_OK);
+    rg_conn_interrupt(e->far);
+    void *memory;
+    size_t size;
+    enum rg_status status = rg_conn_take_lent(e->far, 1, &memory, &size);
+    CHECK(status == RG_ERR_CLOSED || size == 0);
+    give_back(e->far, ring, RING);
+    rg_conn_reset(e->far);
+    rg_conn_destroy(e->far);
+    e->far = NULL;
+    pthread_join(sender, NULL);
+    free(own);
+}
