@@ -99,6 +99,10 @@ static const struct {
     {"lent_tags", test_lent_tags, 0, 0},
     {"lent_many", test_lent_many, 0, 0},
     {"lent_lost", 0, test_lent_lost, 0},
+    {"lent_hostile", 0, test_lent_hostile, 0}, /* both ways of each: eight lies */
+    {"lent_hostile", 0, test_lent_hostile, 0},
+    {"lent_hostile", 0, test_lent_hostile, 0},
+    {"lent_hostile", 0, test_lent_hostile, 0},
     {"poll", test_poll, 0, 0},
     {"nonblocking", test_nonblocking, 0, 0},
     {"abandon", test_abandon, 0, 0},

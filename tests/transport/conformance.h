@@ -44,6 +44,7 @@ void test_lent_chunks(struct ends e);
 void test_lent_tags(struct ends e);
 void test_lent_many(struct ends e);
 void test_lent_lost(struct ends *e);
+void test_lent_hostile(struct ends *e); /* each run something else */
 void test_poll(struct ends e);
 void test_adopt(struct pair *pair);
 void test_adopt_refuses(struct pair *pair);

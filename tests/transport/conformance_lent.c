@@ -260,3 +260,71 @@ void test_lent_lost(struct ends *e)
     pthread_join(sender, NULL);
     free(own);
 }
+
+/* --- peers that say what is not so --- */
+
+#ifdef RG_TEST_RDMA
+#include "transport/rdma/rdma.h"
+
+/* Sends a message with bulk data in lent memory of which `pieces` tells; nothing was written. */
+static void send_word_of(struct rg_conn *conn, const struct rg_rdma_piece *pieces, unsigned n,
+                         uint32_t bulk_size)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    struct {
+        struct rg_rdma_message head;
+        char text[8];
+    } message = {.head = {.msg_size = htole32(8),
+                          .bulk_size = htole32(bulk_size),
+                          .bulk_mode = htole32(RG_RDMA_BULK_LENT)}};
+    pthread_mutex_lock(&c->lock);
+    enum rg_status status = rg_rdma_send_payload(c, &message, sizeof message);
+    for (unsigned i = 0; i < n && status == RG_OK; i++)
+        status = rg_rdma_send_payload(c, &pieces[i], sizeof pieces[i]);
+    pthread_mutex_unlock(&c->lock);
+    CHECK(status == RG_OK);
+}
+
+static struct rg_rdma_piece piece(uint16_t slot, uint64_t offset, uint32_t length)
+{
+    return (struct rg_rdma_piece){
+        .slot = htole16(slot), .length = htole32(length), .offset = htole64(offset)};
+}
+
+static void expect_protocol_error(struct ends *e, const struct rg_rdma_piece *pieces, unsigned n)
+{
+    if (strcmp(rg_conn_transport(e->far), "rdma") != 0 || !(rg_conn_caps(e->far) & RG_CAP_LENDS))
+        return;
+    unsigned char *ring = pages(e->far, RING), *own = malloc(SOURCE);
+    CHECK(rg_conn_lend(e->far, 0, 0, ring, CHUNK) == RG_OK);
+    CHECK(rg_conn_lend(e->far, 5, 0, ring + CHUNK, CHUNK) == RG_OK);
+    send_word_of(e->near, pieces, n, SOURCE);
+    struct rg_message message;
+    CHECK(rg_conn_recv(e->far, -1, &message) == RG_OK && message.bulk_size == SOURCE);
+    CHECK(rg_conn_recv_bulk(e->far, own, message.bulk_size) == RG_ERR_PROTOCOL);
+    CHECK(rg_conn_recv(e->far, 0, &message) != RG_OK); /* for good */
+    rg_conn_unlend(e->far, ring + CHUNK);
+    give_back(e->far, ring, RING);
+    free(own);
+}
+#endif
+
+void test_lent_hostile(struct ends *e)
+{
+    (void)e;
+#ifdef RG_TEST_RDMA
+    static unsigned variant;
+    const struct rg_rdma_piece none[] = {piece(3, 0, CHUNK)}, beyond[] = {piece(RG_RDMA_LOANS, 0, 8)},
+                               huge[] = {piece(0, 0, CHUNK + 1)}, shifted[] = {piece(0, 8, 8)},
+                               past[] = {piece(RG_RDMA_CHUNKS, CHUNK - 7, 8)},
+                               far_past[] = {piece(RG_RDMA_CHUNKS, UINT64_MAX - 3, 8)},
+                               unlent[] = {piece(RG_RDMA_CHUNKS + 1, 0, 8)}, empty[] = {piece(0, 0, 0)};
+    const struct {
+        const struct rg_rdma_piece *pieces;
+        unsigned n;
+    } variants[] = {{none, 1}, {beyond, 1},   {huge, 1},   {shifted, 1},
+                    {past, 1}, {far_past, 1}, {unlent, 1}, {empty, 1}};
+    const unsigned now = variant++ % COUNT(variants);
+    expect_protocol_error(e, variants[now].pieces, variants[now].n);
+#endif
+}

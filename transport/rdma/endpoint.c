@@ -178,6 +178,7 @@ static struct rg_rdma_conn *conn_create(enum rg_wait_mode wait, bool two_sided)
     c->wait = wait;
     c->two_sided = two_sided;
     c->polled = is_set("polled");
+    c->asks = is_set("ask");
     c->checking = true;
     c->credits = RG_RDMA_SLOTS;
     if (c->events)
@@ -346,6 +347,8 @@ static enum rg_status complete(struct rg_rdma_conn *c, char *why, size_t why_siz
     strcpy(c->head.transport, "rdma");
     c->head.caps =
         c->two_sided ? 0 : RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_LENDS;
+    if (c->asks)
+        c->head.caps &= ~(unsigned)RG_CAP_LENDS;
     enum rg_status status = rg_rdma_check(c);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s",

@@ -88,7 +88,7 @@ static enum rg_status lend(struct rg_rdma_conn *c, uint64_t tag, uint64_t base, 
 enum rg_status rg_rdma_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
-    if (c->two_sided)
+    if (c->two_sided || c->asks)
         return RG_ERR_UNSUPPORTED;
     pthread_mutex_lock(&c->lock);
     enum rg_status status = lend(c, tag, base, memory, size);
@@ -278,6 +278,8 @@ static bool route_by_tag(const struct rg_rdma_conn *c, const struct rg_outgoing 
 
 bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_outgoing *message, struct rg_rdma_route *out)
 {
+    if (c->asks)
+        return false;
     if (message->tag)
         return route_by_tag(c, message, out);
     size_t left = message->bulk_size;
