@@ -249,7 +249,8 @@ static void request(struct rg_late_item *item, size_t end)
         pthread_mutex_unlock(&worker->late_lock);
         if (!more)
             return;
-        (void)rg_conn_lend(worker->conn, item->id, offset, item->slots[index % SLOTS], size); /* where that helps */
+        (void)rg_conn_lend(worker->conn, item->id, offset, item->slots[index % RG_LATE_SLOTS],
+                           size); /* where that helps */
         notice(item, RG_NOTICE_PULL, offset, size, 0);
     }
 }
@@ -447,7 +448,7 @@ static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_
         return true;
     }
     if (offset % item->chunk + size == chunk_size(item, offset / item->chunk))
-        rg_conn_unlend(worker->conn, item->slots[offset / item->chunk % SLOTS]);
+        rg_conn_unlend(worker->conn, item->slots[offset / item->chunk % RG_LATE_SLOTS]);
     pthread_mutex_lock(&worker->late_lock);
     item->received += size;
     const bool all = item->received == item->total;
