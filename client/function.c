@@ -105,9 +105,9 @@ bool rg_function_read(struct rg_reader *reply, struct rg_function *function, con
         .info = info,
         .params = copy,
         .params_size = size,
-        .max_dynamic_shared = info.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES],
         .device = rg_device_current() >= 0 ? rg_device_current() : 0,
     };
+    memcpy(function->set, info.attributes, sizeof function->set);
     return true;
 }
 
@@ -306,18 +306,18 @@ static void forget_related(const struct rg_function *function, uint64_t handle, 
     rg_found_unlock();
 }
 
-/* A kernel's limit holds for its functions too, which were made from it. */
+/* A kernel's attribute holds for its functions too, which were made from it. */
 static void note_set(struct rg_function *function, CUfunction_attribute attribute, int value)
 {
     note_changed(function);
-    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    if ((unsigned)attribute >= RG_FUNCTION_ATTRIBUTES)
         return;
-    function->max_dynamic_shared = value;
+    function->set[attribute] = value;
     rg_found_lock();
     for (struct rg_found_function *made = function->by_context; made; made = made->next) {
         struct rg_function *other = rg_function_of((CUfunction)made->handle);
         if (other)
-            other->max_dynamic_shared = value;
+            other->set[attribute] = value;
     }
     rg_found_unlock();
 }

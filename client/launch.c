@@ -67,9 +67,74 @@ static CUresult check_dimensions(const struct rg_function *function, const struc
         threads > (unsigned)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
-        d->shared > (unsigned)function->max_dynamic_shared)
+        d->shared > (unsigned)function->set[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
+}
+
+#define PORTABLE_CLUSTER 8 /* blocks that a cluster may have on every device that has clusters */
+
+/* The shape of clusters that a launch asks for; zeros: it does not. */
+static void find_wish(unsigned n_attributes, const CUlaunchAttribute *attributes, unsigned wish[3])
+{
+    for (unsigned i = 0; i < n_attributes; i++) {
+        if (attributes[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            continue;
+        wish[0] = attributes[i].value.clusterDim.x;
+        wish[1] = attributes[i].value.clusterDim.y;
+        wish[2] = attributes[i].value.clusterDim.z;
+    }
+}
+
+/*
+ * What the kernel, its attributes and the launch say of clusters must agree, and divide the grid (but of kernels whose launches
+ * count clusters). Where it depends on the device, or on what is not known of the kernel, the worker is asked; its answer is
+ * kept.
+ */
+static CUresult check_clusters(CUfunction f, const struct rg_function *function, const struct dimensions *d,
+                               unsigned n_attributes, const CUlaunchAttribute *attributes)
+{
+    const int *of = function->set;
+    unsigned wish[3] = {0};
+    uint64_t blocks = 1;
+    if (!(function->info.known & 1u << CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))
+        return CUDA_SUCCESS; /* a driver from before clusters */
+    find_wish(n_attributes, attributes, wish);
+    const bool said = wish[0] || wish[1] || wish[2];
+    for (int i = 0; i < 3; i++) {
+        unsigned required = (unsigned)of[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i];
+        if (said && required && required != wish[i])
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        wish[i] = said ? wish[i] : required;
+    }
+    if (!wish[0] && !wish[1] && !wish[2])
+        return of[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+                                                              : CUDA_SUCCESS;
+    bool divides = true;
+    for (int i = 0; i < 3; i++) {
+        if (!wish[i])
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        divides &= d->grid[i] % wish[i] == 0;
+        blocks *= wish[i];
+    }
+    if (divides && blocks <= PORTABLE_CLUSTER)
+        return CUDA_SUCCESS;
+    if ((said && !divides) ||
+        (blocks > PORTABLE_CLUSTER && !of[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]))
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    CUlaunchAttribute shape = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                               .value.clusterDim = {wish[0], wish[1], wish[2]}};
+    CUlaunchConfig config = {.gridDimX = d->grid[0],
+                             .gridDimY = d->grid[1],
+                             .gridDimZ = d->grid[2],
+                             .blockDimX = d->block[0],
+                             .blockDimY = d->block[1],
+                             .blockDimZ = d->block[2],
+                             .sharedMemBytes = d->shared,
+                             .attrs = &shape,
+                             .numAttrs = said};
+    int fit;
+    return cuOccupancyMaxActiveClusters(&fit, f, &config);
 }
 
 /* The parameter buffer: as the application gives it by `extra`, or gathered into `buffer`. */
@@ -140,6 +205,8 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     status = rg_spread_to(RG_KIND_KERNEL, (uint64_t)f, 0);
     if (status == CUDA_SUCCESS)
         status = check_dimensions(function, d);
+    if (status == CUDA_SUCCESS)
+        status = check_clusters(f, function, d, n_attributes, attributes);
     if (status != CUDA_SUCCESS)
         return status;
     if (rg_capture_takes(stream)) {

@@ -511,7 +511,7 @@ static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_
         struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function)->function;
         if (!rg_function_read(&answer, made, of->name, of->owner))
             status = CUDA_ERROR_OUT_OF_MEMORY;
-        made->max_dynamic_shared = of->max_dynamic_shared;
+        memcpy(made->set, of->set, sizeof made->set);
         atomic_store(&made->changed, of->changed);
         rg_promise_release(promise);
     }
@@ -537,7 +537,7 @@ static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_fun
         struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, actual)->function;
         if (made->name == NULL && !rg_function_read(&reply.reply, made, of->name, of->owner))
             status = reply.reply.bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_OUT_OF_MEMORY;
-        made->max_dynamic_shared = of->max_dynamic_shared;
+        memcpy(made->set, of->set, sizeof made->set);
         atomic_store(&made->changed, of->changed);
     }
     rg_call_done(&reply);

@@ -46,13 +46,27 @@ struct sg_block {
     uint64_t grid_id;
     uint32_t sm_id; /* %smid: the OS worker that runs the block */
     uint32_t n_sm;
+    uint32_t cluster_nctaid
+        [3]; /* blocks of a cluster in each direction, which divide nctaid: 1 without clusters */
+    uint32_t cluster_explicit; /* the launch, or the kernel, says so */
     void *engine; /* exec's own */
     const unsigned char *local; /* loop form: the .local variables of all threads, … */
     uint64_t local_size;        /* … in bytes */
     uint64_t
         grid_workspace; /* cooperative launches: address of >= 64 zeroed bytes that the grid's blocks share,
                                 for grid-wide barriers (%envreg1 and %envreg2); else 0 */
+    unsigned char *
+        cluster_shared; /* shared memory of the cluster's first block; that of block r is at + r * SG_WINDOW */
 };
+
+/*
+ * Clusters. A .shared::cluster address is a .shared address of the thread's own block, or (rank + 1) * SG_WINDOW + offset of
+ * any block of its cluster. Blocks of a cluster run on one OS thread, by turns: kernels that look beyond their block are in
+ * thread form.
+ */
+#define SG_WINDOW_BITS 24u
+#define SG_WINDOW      (UINT64_C(1) << SG_WINDOW_BITS)
+#define SG_CLUSTER_MAX 16u /* blocks */
 
 /** One CUDA thread in execution. */
 struct sg_thread {
@@ -203,6 +217,11 @@ void sg_rt_barrier_sync(struct sg_thread *t, uint32_t id, uint32_t count);
 void sg_rt_barrier_arrive(struct sg_thread *t, uint32_t id, uint32_t count);
 /** bar.red: op 0 popc, 1 and, 2 or, over `predicate` of the threads; returns the count or 0/1. [switches] */
 uint32_t sg_rt_barrier_red(struct sg_thread *t, uint32_t id, uint32_t count, uint32_t op, uint32_t predicate);
+
+/** barrier.cluster.arrive: counts this thread as arrived and goes on. */
+void sg_rt_cluster_arrive(struct sg_thread *t);
+/** barrier.cluster.wait: until all threads of the cluster that have not exited have arrived. [switches] */
+void sg_rt_cluster_wait(struct sg_thread *t);
 
 /** bar.warp.sync [switches] */
 void sg_rt_warp_sync(struct sg_thread *t, uint32_t mask);

@@ -11,6 +11,9 @@ _Static_assert(sizeof(((struct sg_block *)0)->sm_id) == 4 && sizeof(((struct sg_
                "words");
 _Static_assert(sizeof(((struct sg_block *)0)->shared_static) == 4, "a word");
 _Static_assert(sizeof(((struct sg_block *)0)->shared_total) == 4, "a word");
+_Static_assert(sizeof(((struct sg_block *)0)->cluster_nctaid) == 3 * sizeof(uint32_t),
+               "cluster_nctaid is three words");
+_Static_assert(sizeof(((struct sg_block *)0)->cluster_explicit) == 4, "a word");
 _Static_assert(sizeof(((struct sg_block *)0)->grid_id) == 8, "two words");
 _Static_assert(sizeof(((struct sg_block *)0)->grid_workspace) == 8, "two words");
 _Static_assert(sizeof(((struct sg_thread *)0)->linear) == 4, "a word");

@@ -58,6 +58,21 @@ static bool insn_waits(const struct sg_insn *insn)
     }
 }
 
+/* Does the instruction work on, or wait for, other blocks of the cluster? */
+static bool insn_is_clustered(const struct sg_insn *insn)
+{
+    switch (insn->form->op) {
+    case SG_OP_CLUSTER_BARRIER:
+    case SG_OP_MAPA:
+    case SG_OP_GETCTARANK:
+        return true;
+    case SG_OP_FENCE:
+        return false;
+    default:
+        return SG_MOD(insn, SG_GROUP_CLUSTER_WINDOW) != 0;
+    }
+}
+
 static void analyse_operand(struct sg_function *function, const struct sg_operand *operand)
 {
     if (operand->kind == SG_OPERAND_SPECIAL && operand->reg == SG_SPECIAL_ENVREG &&
@@ -91,6 +106,7 @@ static void analyse_function(struct sg_arena *arena, struct sg_function *functio
     for (uint32_t i = 0; i < function->n_insns; i++) {
         const struct sg_insn *insn = &function->insns[i];
         function->waits |= insn_waits(insn);
+        function->clustered |= insn_is_clustered(insn);
         function->exits |= insn->form->op == SG_OP_EXIT;
         function->has_local |= insn->form->op == SG_OP_ALLOCA || takes_param_address(function, insn);
         function->calls_indirect |= insn->call != NULL && insn->call->callee == NULL;
@@ -123,7 +139,9 @@ void sg_reach_compute(struct sg_arena *arena, struct sg_module *module, struct s
     reach_add(arena, module, reach, kernel);
     for (uint32_t at = 0; at < reach->count; at++) {
         struct sg_function *function = reach->functions[at];
-        reach->thread_form |= function->waits || (function->exits && function != kernel);
+        reach->clustered |= function->clustered;
+        reach->thread_form |=
+            function->waits || function->clustered || (function->exits && function != kernel);
         reach->cooperative |= function->uses_grid_workspace;
         reach->has_local |= function->has_local;
         for (uint32_t i = 0; i < function->n_insns; i++)

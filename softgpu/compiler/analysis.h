@@ -14,6 +14,7 @@ struct sg_reach {
     bool indirect;    /* one of them calls through a pointer: all functions whose address is taken are in */
     bool thread_form; /* a thread may wait for another, or ends in a callee */
     bool cooperative;
+    bool clustered; /* one of them looks beyond its block: kernel_abi.h */
     bool has_local; /* one of them has memory of its own that generic addresses may point to */
 };
 

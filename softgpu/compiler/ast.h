@@ -136,6 +136,8 @@ struct sg_ast_function {
     struct sg_slice name;
     struct sg_ast_prototype signature;
     uint32_t maxntid[3], reqntid[3];
+    uint32_t reqnctapercluster[3];
+    bool explicit_cluster, blocks_are_clusters;
     struct sg_ast_statement *statements;
     uint32_t n_statements, statement_capacity;
 };

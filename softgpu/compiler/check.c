@@ -194,6 +194,9 @@ static struct sg_function *declare_function(struct sg_checker *checker, const st
     function->no_return |= ast->no_return;
     memcpy(function->maxntid, ast->maxntid, sizeof(function->maxntid));
     memcpy(function->reqntid, ast->reqntid, sizeof(function->reqntid));
+    memcpy(function->reqnctapercluster, ast->reqnctapercluster, sizeof(function->reqnctapercluster));
+    function->explicit_cluster = ast->explicit_cluster;
+    function->blocks_are_clusters = ast->blocks_are_clusters;
     sg_check_signature(checker, function, &ast->signature);
     return function;
 }

@@ -299,22 +299,68 @@ static void check_memory(struct sg_checker *checker, struct sg_insn *insn)
 }
 
 /*
- * cp.async.bulk: into shared memory with the barrier that counts its bytes, out of it as one of a group; then a mask of
- * blocks (a cluster has one) and a hint.
+ * cp.async.bulk and cp.reduce.async.bulk: into shared memory with the barrier that counts the bytes, out of it as one of a
+ * group; then a mask of blocks, a hint, a mask of bytes.
  */
 static void check_bulk_copy(struct sg_checker *checker, struct sg_insn *insn)
 {
     uint8_t to = SG_MOD(insn, SG_GROUP_SPACE), from = SG_MOD(insn, SG_GROUP_FROM_BULK);
-    bool counted = SG_MOD(insn, SG_GROUP_COMPLETE) == 1;
-    uint32_t wanted =
-        3u + counted + (SG_MOD(insn, SG_GROUP_MULTICAST) != 0) + (SG_MOD(insn, SG_GROUP_CACHE_HINT) != 0);
+    bool counted = SG_MOD(insn, SG_GROUP_COMPLETE) == 1, masked = SG_MOD(insn, SG_GROUP_CP_MASK) != 0;
+    bool several = SG_MOD(insn, SG_GROUP_MULTICAST) != 0,
+         cluster = SG_MOD(insn, SG_GROUP_CLUSTER_WINDOW) != 0;
+    uint32_t wanted = 3u + counted + several + (SG_MOD(insn, SG_GROUP_CACHE_HINT) != 0) + masked;
     if ((to != SG_MOD_SHARED && to != SG_MOD_GLOBAL) || counted != (to == SG_MOD_SHARED) ||
-        (to == SG_MOD_GLOBAL && from != 2))
+        (to == SG_MOD_GLOBAL && from != 2) || (to == SG_MOD_SHARED && from == 2 && !cluster) ||
+        (several && (from == 2 || !cluster)) || (masked && counted))
         sg_check_fail(checker, "not a form of this instruction");
     if (insn->n_operands != wanted)
         sg_check_fail(checker, "wrong number of operands");
     if (counted)
         check_address(checker, &insn->operands[3]);
+    if (several)
+        sg_check_type(checker, &insn->operands[4], SG_B16, false, false);
+    if (masked)
+        sg_check_type(checker, &insn->operands[wanted - 1], SG_B16, false, false);
+}
+
+/* What may be reduced in bulk, into shared and into global memory; and red.async, which has what shared memory has. */
+static void check_reduction(struct sg_checker *checker, struct sg_insn *insn, bool shared)
+{
+    static const char *const in_shared[] = {
+        [SG_ATOM_AND] = "b32",    [SG_ATOM_OR] = "b32",  [SG_ATOM_XOR] = "b32",
+        [SG_ATOM_CAS] = "",       [SG_ATOM_EXCH] = "",   [SG_ATOM_ADD] = "u32 s32 u64",
+        [SG_ATOM_INC] = "u32",    [SG_ATOM_DEC] = "u32", [SG_ATOM_MIN] = "u32 s32",
+        [SG_ATOM_MAX] = "u32 s32"};
+    static const char *const in_global[] = {[SG_ATOM_AND] = "b32 b64",
+                                            [SG_ATOM_OR] = "b32 b64",
+                                            [SG_ATOM_XOR] = "b32 b64",
+                                            [SG_ATOM_CAS] = "",
+                                            [SG_ATOM_EXCH] = "",
+                                            [SG_ATOM_ADD] = "u32 s32 u64 f16 bf16 f32 f64",
+                                            [SG_ATOM_INC] = "u32",
+                                            [SG_ATOM_DEC] = "u32",
+                                            [SG_ATOM_MIN] = "u32 s32 u64 s64 f16 bf16",
+                                            [SG_ATOM_MAX] = "u32 s32 u64 s64 f16 bf16"};
+    uint8_t op = SG_MOD(insn, SG_GROUP_ATOM);
+    bool wide_sum = insn->form->op == SG_OP_RED_ASYNC && op == SG_ATOM_ADD && insn->types[0] == SG_S64;
+    if (!wide_sum && !type_in(insn, shared ? in_shared[op] : in_global[op]))
+        sg_check_fail(checker, "the operation does not fit type .%s", sg_types[insn->types[0]].name);
+    bool small = insn->types[0] == SG_F16 || insn->types[0] == SG_BF16;
+    if ((SG_MOD(insn, SG_GROUP_NOFTZ) != 0) != (small && op == SG_ATOM_ADD))
+        sg_check_fail(checker, ".noftz stands with sums of .f16 and .bf16, and only there");
+}
+
+static void check_store_async(struct sg_checker *checker, struct sg_insn *insn)
+{
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    bool counted = SG_MOD(insn, SG_GROUP_COMPLETE) != 0, cluster = SG_MOD(insn, SG_GROUP_CLUSTER_WINDOW) != 0;
+    if (SG_MOD(insn, SG_GROUP_COMPLETE) > 1 || (space != 0 && (counted ? !cluster : space != SG_MOD_GLOBAL)))
+        sg_check_fail(checker, "not a form of this instruction");
+    uint32_t width = SG_MOD(insn, SG_GROUP_VEC) == 0 ? 1 : 1u << SG_MOD(insn, SG_GROUP_VEC);
+    if (width * sg_types[insn->types[0]].bits > 128)
+        sg_check_fail(checker, "a vector of more than 16 bytes");
+    if (insn->form->op == SG_OP_RED_ASYNC)
+        check_reduction(checker, insn, true);
 }
 
 /* .rz, .rm and .rp exist for all of these types except half precision. */
@@ -339,6 +385,14 @@ static void check_rules(struct sg_checker *checker, struct sg_insn *insn)
         break;
     case SG_OP_CP_BULK:
         check_bulk_copy(checker, insn);
+        break;
+    case SG_OP_CP_REDUCE_BULK:
+        check_bulk_copy(checker, insn);
+        check_reduction(checker, insn, SG_MOD(insn, SG_GROUP_SPACE) == SG_MOD_SHARED);
+        break;
+    case SG_OP_ST_ASYNC:
+    case SG_OP_RED_ASYNC:
+        check_store_async(checker, insn);
         break;
     case SG_OP_REDUX:
         if (insn->types[0] == SG_F32 && SG_MOD(insn, SG_GROUP_REDUX) != SG_REDUX_MIN &&

@@ -56,6 +56,7 @@ static bool fits_operands(const struct sg_form *form, uint32_t count)
 static void normalise(struct sg_opcode *opcode)
 {
     uint8_t *space = &opcode->mods[SG_GROUP_SPACE];
+    opcode->mods[SG_GROUP_CLUSTER_WINDOW] = *space == SG_MOD_CLUSTER;
     if (*space == 6 || *space == 7)
         *space = SG_MOD_SHARED;
     else if (*space == 8 || *space == 9)

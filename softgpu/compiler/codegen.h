@@ -168,15 +168,24 @@ bool sg_gen_bits(struct sg_codegen *gen);       /* codegen_bits.c */
 bool sg_gen_float(struct sg_codegen *gen);      /* codegen_float.c */
 bool sg_gen_comparison(struct sg_codegen *gen); /* codegen_compare.c */
 bool sg_gen_convert(struct sg_codegen *gen);    /* codegen_convert.c */
-bool sg_gen_memory(
-    struct sg_codegen
-        *gen); /** Tells the mbarrier at the address (in .shared) that bytes have come; codegen_mbarrier.c. */
-void sg_gen_complete_bytes(struct sg_codegen *gen, const struct sg_operand *barrier, LLVMValueRef bytes);
+bool sg_gen_memory(struct sg_codegen *gen);     /* codegen_memory.c */
+bool sg_gen_spaces(struct sg_codegen *gen);     /* codegen_spaces.c */
+bool sg_gen_copy(struct sg_codegen *gen);       /* codegen_copy.c */
+/** Tells the mbarrier that `pointer` points to that bytes (of 32 bits) have come; codegen_mbarrier.c. */
+void sg_gen_complete_bytes(struct sg_codegen *gen, LLVMValueRef pointer, LLVMValueRef bytes);
 
-/* codegen_memory.c */
+/* codegen_spaces.c */
+/** The space of the instruction's addresses for sg_gen_address: SG_MOD_… with SG_MOD_CLUSTER. */
+uint8_t sg_gen_space(const struct sg_codegen *gen);
 /** Whether a generic address (an integer) is one of the thread's own memory. */
 LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address);
+/** What a .shared::cluster address (of 64 bits) points to. */
+LLVMValueRef sg_gen_cluster_pointer(struct sg_codegen *gen, LLVMValueRef address);
+/** The place in the shared memory of block `rank` (of 64 bits) that `pointer` has in its block's. */
+LLVMValueRef sg_gen_in_window(struct sg_codegen *gen, LLVMValueRef pointer, LLVMValueRef rank);
 bool sg_gen_atomic(struct sg_codegen *gen);  /* codegen_atomic.c */
+/** The instruction's operation (.add, .min …) in its type, by one thread, on what `address` points to. */
+void sg_gen_reduce(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef value);
 bool sg_gen_control(struct sg_codegen *gen); /* codegen_control.c */
 bool sg_gen_threads(struct sg_codegen *gen); /* codegen_threads.c */
 /** The operation of a redux.sync as the engine knows it. */
@@ -220,5 +229,7 @@ LLVMValueRef sg_gen_tanh(struct sg_codegen *gen, LLVMValueRef x);
 /* codegen_memory.c */
 LLVMAtomicOrdering sg_gen_ordering(struct sg_codegen *gen, bool load, bool store);
 void sg_gen_mark_parallel(struct sg_codegen *gen, LLVMValueRef access, uint8_t space);
+/** mov, cvta: a pointer from one register to another, without the way through an integer; false: they are not both kept so. */
+bool sg_gen_copy_pointer(struct sg_codegen *gen);
 
 #endif

@@ -131,6 +131,8 @@ void sg_gen_access(struct sg_codegen *gen, const struct sg_operand *operand, LLV
     uint32_t align = bytes > 32 ? 32 : bytes;
     if (space == SG_MOD_PARAM)
         return;
+    if (space == SG_MOD_CLUSTER) /* bounds are those of several blocks */
+        space = SG_SITE_GENERIC;
     if (gen->watched) {
         LLVMValueRef arguments[3] = {gen->thread, address, site_constant(gen, space, bytes, align, access)};
         sg_gen_runtime(gen, "sg_rt_access", gen->nothing, arguments, 3);

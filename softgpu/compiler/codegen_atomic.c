@@ -144,7 +144,7 @@ static LLVMAtomicRMWBinOp host_operation(uint8_t op, enum sg_type type)
  */
 static LLVMValueRef target(struct sg_codegen *gen, const struct sg_operand *operand, uint32_t bytes)
 {
-    uint8_t space = SG_MOD(gen->insn, SG_GROUP_SPACE);
+    uint8_t space = sg_gen_space(gen);
     LLVMValueRef address = sg_gen_address(gen, operand, space);
     if (space == 0 && gen->reach->has_local) {
         LLVMBasicBlockRef bad = sg_gen_block(gen, "bad.space"), good = sg_gen_block(gen, "");
@@ -182,8 +182,8 @@ static LLVMValueRef compute_plain(struct sg_codegen *gen, uint8_t op, enum sg_ty
 }
 
 /*
- * In .shared memory, which only the threads of a block see: they run on one core and change only at calls, so that
- * nothing comes between a load and a store. `c` is the new value of a compare-and-swap, else NULL.
+ * In .shared memory, which only the threads of a block, or of a cluster, see: they run on one core and change only at calls,
+ * so that nothing comes between a load and a store. `c` is the new value of a compare-and-swap, else NULL.
  */
 static LLVMValueRef operate_in_block(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef b,
                                      LLVMValueRef c)
@@ -201,6 +201,18 @@ static LLVMValueRef operate_in_block(struct sg_codegen *gen, LLVMValueRef addres
         value = compute_plain(gen, op, type, old, b);
     LLVMSetAlignment(LLVMBuildStore(B, value, address), align);
     return old;
+}
+
+void sg_gen_reduce(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef value)
+{
+    enum sg_type type = type_of(gen);
+    uint8_t op = SG_MOD(gen->insn, SG_GROUP_ATOM);
+    if (SG_MOD(gen->insn, SG_GROUP_SPACE) == SG_MOD_SHARED)
+        operate_in_block(gen, address, value, NULL);
+    else if (is_small(type) || op == SG_ATOM_INC || op == SG_ATOM_DEC)
+        exchange_loop(gen, address, value);
+    else
+        LLVMBuildAtomicRMW(B, host_operation(op, type), address, value, ordering(gen), 0);
 }
 
 /* `first`: the operand after the address. */

@@ -1,8 +1,8 @@
 /*
  * codegen_mbarrier.c - barriers that live in shared memory. The word that PTX calls opaque holds, from its low end, 20
  * bits of arrivals still missing, 20 bits of arrivals a phase needs, 21 bits of bytes still missing (two's complement:
- * they may come before they are expected), and 3 bits of the number of the phase. A block's threads run on one OS thread
- * and change only at calls, so that the word needs no atomic operations.
+ * they may come before they are expected), and 3 bits of the number of the phase. The threads of a block, and of
+ * a cluster, run on one OS thread and change only at calls, so that the word needs no atomic operations.
  *
  * Copies that PTX calls asynchronous have been made by the time that a barrier hears of them.
  */
@@ -23,7 +23,7 @@ static LLVMValueRef word_const(struct sg_codegen *gen, uint64_t value)
 
 static LLVMValueRef word_address(struct sg_codegen *gen, uint32_t operand)
 {
-    return sg_gen_address(gen, &gen->insn->operands[operand], SG_MOD(gen->insn, SG_GROUP_SPACE));
+    return sg_gen_address(gen, &gen->insn->operands[operand], sg_gen_space(gen));
 }
 
 static LLVMValueRef load_word(struct sg_codegen *gen, LLVMValueRef address)
@@ -99,9 +99,8 @@ static void expect_bytes(struct sg_codegen *gen, LLVMValueRef address, uint32_t 
     store_word(gen, come ? settle(gen, word) : word, address);
 }
 
-void sg_gen_complete_bytes(struct sg_codegen *gen, const struct sg_operand *barrier, LLVMValueRef bytes)
+void sg_gen_complete_bytes(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef bytes)
 {
-    LLVMValueRef address = sg_gen_address(gen, barrier, SG_MOD_SHARED);
     LLVMValueRef word = with_bytes(gen, load_word(gen, address), LLVMBuildZExt(B, bytes, gen->i64, ""), true);
     store_word(gen, settle(gen, word), address);
 }

@@ -1,9 +1,8 @@
 /*
- * codegen_memory.c - mov, ld, st, cvta, isspacep, prefetch, cp.async, the stack.
+ * codegen_memory.c - mov, ld, st, prefetch, the stack.
  *
  * Weak accesses are ordinary loads and stores. Volatile and relaxed ones are atomic (monotonic) and volatile;
- * acquire and release say so. Copies that PTX calls asynchronous are made at once, which is one of the times
- * at which they may be made.
+ * acquire and release say so.
  */
 #include "softgpu/compiler/codegen.h"
 
@@ -115,7 +114,7 @@ static void load(struct sg_codegen *gen)
     enum sg_type type = (enum sg_type)insn->types[0];
     const struct sg_operand *to = &insn->operands[0], *from = &insn->operands[1];
     uint32_t width = vector_width(insn), bytes = sg_type_bytes(type);
-    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    uint8_t space = sg_gen_space(gen);
     LLVMValueRef address = sg_gen_address(gen, from, space);
     LLVMValueRef values[8];
     sg_gen_access(gen, from, address, space, width * bytes, SG_ACCESS_READ);
@@ -140,7 +139,7 @@ static void store(struct sg_codegen *gen)
     enum sg_type type = (enum sg_type)insn->types[0];
     const struct sg_operand *from = &insn->operands[1];
     uint32_t width = vector_width(insn), bytes = sg_type_bytes(type);
-    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    uint8_t space = sg_gen_space(gen);
     LLVMValueRef address = sg_gen_address(gen, &insn->operands[0], space);
     sg_gen_access(gen, &insn->operands[0], address, space, width * bytes, SG_ACCESS_WRITE);
     for (uint32_t i = 0; i < width; i++) {
@@ -187,8 +186,7 @@ static bool is_pointer(struct sg_codegen *gen, const struct sg_operand *operand)
     return operand->kind == SG_OPERAND_REG && gen->function->regs[operand->reg].pointer;
 }
 
-/* A pointer from one register to another, without the way through an integer. */
-static bool copy_pointer(struct sg_codegen *gen)
+bool sg_gen_copy_pointer(struct sg_codegen *gen)
 {
     const struct sg_operand *to = &gen->insn->operands[0], *from = &gen->insn->operands[1];
     if (!is_pointer(gen, to) || !is_pointer(gen, from))
@@ -206,163 +204,12 @@ static void move(struct sg_codegen *gen)
         move_vector(gen, type);
     } else if (is_pointer(gen, to) && from->kind == SG_OPERAND_VAR && from->var->space != SG_SPACE_SHARED) {
         LLVMBuildStore(B, sg_gen_address(gen, from, 0), gen->registers[to->reg]);
-    } else if (!copy_pointer(gen)) {
+    } else if (!sg_gen_copy_pointer(gen)) {
         sg_gen_result(gen, sg_gen_read(gen, from, type));
     }
 }
 
-/* --- state spaces --- */
-
-static void convert_address(struct sg_codegen *gen)
-{
-    const struct sg_operand *from = &gen->insn->operands[1];
-    bool shared = SG_MOD(gen->insn, SG_GROUP_SPACE) == SG_MOD_SHARED;
-    if (!shared && copy_pointer(gen))
-        return;
-    LLVMValueRef value = sg_gen_read(gen, from, SG_U64);
-    if (shared) {
-        LLVMValueRef base = LLVMBuildPtrToInt(B, sg_gen_shared_base(gen), gen->i64, "");
-        value = SG_MOD(gen->insn, SG_GROUP_TO) != 0 ? LLVMBuildSub(B, value, base, "")
-                                                    : LLVMBuildAdd(B, value, base, "");
-    }
-    sg_gen_result(gen, value);
-}
-
-static LLVMValueRef in_range(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef base,
-                             LLVMValueRef size)
-{
-    return sg_gen_compare(gen, LLVMIntULT, LLVMBuildSub(B, address, base, ""), size);
-}
-
-static LLVMValueRef in_shared(struct sg_codegen *gen, LLVMValueRef address)
-{
-    LLVMValueRef base = LLVMBuildPtrToInt(B, sg_gen_shared_base(gen), gen->i64, "");
-    LLVMValueRef size = sg_gen_block_field(gen, offsetof(struct sg_block, shared_total), gen->i32);
-    return in_range(gen, address, base, LLVMBuildZExt(B, size, gen->i64, ""));
-}
-
-/*
- * The stack is what lies near this frame: fibers have less than this, and nothing else is mapped
- * around them. In loop form the kernel's own variables lie in memory of the engine.
- */
-LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address)
-{
-    LLVMValueRef level = sg_gen_const(gen, 32, 0);
-    LLVMValueRef frame = sg_gen_intrinsic(gen, "llvm.frameaddress", &gen->pointer, 1, &level, 1);
-    frame = LLVMBuildPtrToInt(B, frame, gen->i64, "");
-    frame = LLVMBuildSub(B, frame, sg_gen_const(gen, 64, 65536), "");
-    LLVMValueRef on_stack = in_range(gen, address, frame, sg_gen_const(gen, 64, 131072));
-    if (gen->form != SG_CODE_LOOPS)
-        return on_stack;
-    LLVMValueRef base = sg_gen_block_field(gen, offsetof(struct sg_block, local), gen->i64);
-    LLVMValueRef size = sg_gen_block_field(gen, offsetof(struct sg_block, local_size), gen->i64);
-    return LLVMBuildOr(B, on_stack, in_range(gen, address, base, size), "");
-}
-
-static LLVMValueRef in_const(struct sg_codegen *gen, LLVMValueRef address)
-{
-    LLVMValueRef value = sg_gen_const(gen, 1, 0);
-    for (uint32_t i = 0; i < gen->module->n_vars; i++) {
-        const struct sg_var *var = gen->module->vars[i];
-        if (var->space == SG_SPACE_CONST)
-            value = LLVMBuildOr(B, value,
-                                in_range(gen, address, sg_gen_variable_address(gen, var, 0),
-                                         sg_gen_const(gen, 64, var->size)),
-                                "");
-    }
-    return value;
-}
-
-static void is_in_space(struct sg_codegen *gen)
-{
-    LLVMValueRef address = sg_gen_read(gen, &gen->insn->operands[1], SG_U64), value;
-    switch (SG_MOD(gen->insn, SG_GROUP_SPACE)) {
-    case SG_MOD_SHARED:
-        value = in_shared(gen, address);
-        break;
-    case SG_MOD_LOCAL:
-        value = sg_gen_in_local(gen, address);
-        break;
-    case SG_MOD_CONST:
-        value = in_const(gen, address);
-        break;
-    case SG_MOD_PARAM:
-        if (!gen->function->is_entry)
-            sg_gen_fail(gen, "isspacep.param is supported in kernels only");
-        value = in_range(gen, address, LLVMBuildPtrToInt(B, gen->params, gen->i64, ""),
-                         sg_gen_const(gen, 64, gen->function->params_size));
-        break;
-    default:
-        value =
-            LLVMBuildNot(B, LLVMBuildOr(B, in_shared(gen, address), sg_gen_in_local(gen, address), ""), "");
-        break;
-    }
-    sg_gen_write(gen, &gen->insn->operands[0], SG_PRED, value);
-}
-
 /* --- the rest --- */
-
-/* cp.async [shared], [global], size{, source size}: what the source lacks is filled with zeros. */
-static void copy_async(struct sg_codegen *gen)
-{
-    const struct sg_insn *insn = gen->insn;
-    LLVMValueRef to = sg_gen_address(gen, &insn->operands[0], SG_MOD_SHARED);
-    LLVMValueRef from = sg_gen_address(gen, &insn->operands[1], SG_MOD_GLOBAL);
-    const struct sg_operand *size = &insn->operands[2];
-    bool hint = SG_MOD(insn, SG_GROUP_CACHE_HINT) != 0;
-    uint32_t n_operands = insn->n_operands - (hint ? 1u : 0u);
-    if (size->kind != SG_OPERAND_INTEGER || (size->value != 4 && size->value != 8 && size->value != 16))
-        sg_gen_fail(gen, "the size must be 4, 8 or 16");
-    uint32_t bytes = (uint32_t)size->value;
-    LLVMValueRef limit = sg_gen_const(gen, 32, bytes);
-    sg_gen_access(gen, &insn->operands[0], to, SG_MOD_SHARED, bytes, SG_ACCESS_WRITE);
-    if (n_operands <= 3)
-        sg_gen_access(gen, &insn->operands[1], from, SG_MOD_GLOBAL, bytes, SG_ACCESS_READ);
-    if (n_operands > 3) {
-        const struct sg_operand *given = &insn->operands[3];
-        bool predicate = given->kind == SG_OPERAND_REG && gen->function->regs[given->reg].type == SG_PRED;
-        if (predicate) /* ignore-src */
-            limit = sg_gen_select(gen, sg_gen_read(gen, given, SG_PRED), sg_gen_const(gen, 32, 0), limit);
-        else
-            limit = sg_gen_math(gen, "llvm.umin", sg_gen_read(gen, given, SG_U32), limit, NULL);
-    }
-    if (n_operands <= 3) {
-        LLVMTypeRef type = sg_gen_int(gen, bytes * 8);
-        LLVMValueRef value = LLVMBuildLoad2(B, type, from, "");
-        LLVMSetAlignment(value, bytes);
-        LLVMSetAlignment(LLVMBuildStore(B, value, to), bytes);
-        return;
-    }
-    LLVMBuildMemSet(B, to, sg_gen_const(gen, 8, 0), sg_gen_const(gen, 32, bytes), 1);
-    LLVMBuildMemCpy(B, to, 1, from, 1, limit);
-}
-
-/* Copies and fills of many bytes, which are multiples of 16 (of 8 for st.bulk); made at once. */
-static void copy_bulk(struct sg_codegen *gen)
-{
-    const struct sg_insn *insn = gen->insn;
-    uint8_t to_space = SG_MOD(insn, SG_GROUP_SPACE);
-    uint8_t from_space = SG_MOD(insn, SG_GROUP_FROM_BULK) == 1 ? SG_MOD_GLOBAL : SG_MOD_SHARED;
-    LLVMValueRef to = sg_gen_address(gen, &insn->operands[0], to_space);
-    LLVMValueRef from = sg_gen_address(gen, &insn->operands[1], from_space);
-    LLVMValueRef size = sg_gen_read(gen, &insn->operands[2], SG_U32);
-    sg_gen_access(gen, &insn->operands[0], to, to_space, 16, SG_ACCESS_WRITE);
-    sg_gen_access(gen, &insn->operands[1], from, from_space, 16, SG_ACCESS_READ);
-    LLVMBuildMemMove(B, to, 1, from, 1, size);
-    if (SG_MOD(insn, SG_GROUP_COMPLETE) == 1)
-        sg_gen_complete_bytes(gen, &insn->operands[3], size);
-}
-
-static void store_bulk(struct sg_codegen *gen)
-{
-    const struct sg_insn *insn = gen->insn;
-    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
-    LLVMValueRef to = sg_gen_address(gen, &insn->operands[0], space);
-    if (insn->operands[2].kind != SG_OPERAND_INTEGER || insn->operands[2].value != 0)
-        sg_gen_fail(gen, "the value must be 0");
-    sg_gen_access(gen, &insn->operands[0], to, space, 8, SG_ACCESS_WRITE);
-    LLVMBuildMemSet(B, to, sg_gen_const(gen, 8, 0), sg_gen_read(gen, &insn->operands[1], SG_U64), 1);
-}
 
 static void allocate(struct sg_codegen *gen)
 {
@@ -400,31 +247,8 @@ bool sg_gen_memory(struct sg_codegen *gen)
     case SG_OP_ST:
         store(gen);
         return true;
-    case SG_OP_CVTA:
-        convert_address(gen);
-        return true;
-    case SG_OP_ISSPACEP:
-        is_in_space(gen);
-        return true;
     case SG_OP_PREFETCH:
         prefetch(gen);
-        return true;
-    case SG_OP_CP_ASYNC:
-        copy_async(gen);
-        return true;
-    case SG_OP_CP_BULK:
-        copy_bulk(gen);
-        return true;
-    case SG_OP_ST_BULK:
-        store_bulk(gen);
-        return true;
-    case SG_OP_CP_ASYNC_STEP:
-        return true; /* copies are made at once */
-    case SG_OP_MAPA: /* the address in the cluster's only block */
-        sg_gen_result(gen, sg_gen_read(gen, &gen->insn->operands[1], (enum sg_type)gen->insn->types[0]));
-        return true;
-    case SG_OP_GETCTARANK:
-        sg_gen_write(gen, &gen->insn->operands[0], SG_U32, sg_gen_const(gen, 32, 0));
         return true;
     case SG_OP_ALLOCA:
         allocate(gen);

@@ -389,7 +389,6 @@ bool sg_gen_points(struct sg_codegen *gen)
         return true;
     if (gen->regions.points[gen->insn - gen->function->insns] == 0)
         return false;
-    LLVMValueRef zero = sg_gen_const(gen, 32, 0);
     switch (gen->insn->form->op) {
     case SG_OP_LD:
     case SG_OP_ST:
@@ -402,9 +401,6 @@ bool sg_gen_points(struct sg_codegen *gen)
         return true;
     case SG_OP_BAR:
         barrier(gen);
-        return true;
-    case SG_OP_CLUSTER_BARRIER: /* a cluster is one block */
-        meet(gen, SG_POINT_BARRIER, 0, NULL, zero, zero, NULL);
         return true;
     case SG_OP_BAR_WARP:
         meet(gen, SG_POINT_WARP_SYNC, 0, NULL, NULL, NULL, u32_operand(gen, 0));

@@ -66,6 +66,23 @@ static LLVMValueRef mask(struct sg_codegen *gen, enum sg_special special)
     }
 }
 
+/* The blocks of a cluster in one direction. */
+static LLVMValueRef cluster_shape(struct sg_codegen *gen, uint32_t component)
+{
+    return sg_gen_block_field(gen, offsetof(struct sg_block, cluster_nctaid) + component * sizeof(uint32_t),
+                              gen->i32);
+}
+
+static LLVMValueRef cluster_rank(struct sg_codegen *gen)
+{
+    LLVMBuilderRef builder = gen->entry_builder;
+    LLVMValueRef rank = sg_gen_special(gen, SG_SPECIAL_CLUSTER_CTAID, 2);
+    for (uint32_t i = 2; i-- > 0;)
+        rank = LLVMBuildAdd(builder, LLVMBuildMul(builder, rank, cluster_shape(gen, i), ""),
+                            sg_gen_special(gen, SG_SPECIAL_CLUSTER_CTAID, i), "");
+    return rank;
+}
+
 /* Values that stay the same while a thread runs. */
 static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special special, uint32_t component)
 {
@@ -81,14 +98,29 @@ static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special spe
     case SG_SPECIAL_NTID:
         return sg_gen_block_field(gen, offsetof(struct sg_block, ntid) + offset, gen->i32);
     case SG_SPECIAL_CTAID:
-    case SG_SPECIAL_CLUSTERID: /* clusters of one block */
         return sg_gen_block_field(gen, offsetof(struct sg_block, ctaid) + offset, gen->i32);
     case SG_SPECIAL_NCTAID:
-    case SG_SPECIAL_NCLUSTERID:
         return sg_gen_block_field(gen, offsetof(struct sg_block, nctaid) + offset, gen->i32);
+    case SG_SPECIAL_CLUSTERID:
+        return LLVMBuildUDiv(builder, sg_gen_special(gen, SG_SPECIAL_CTAID, component),
+                             cluster_shape(gen, component), "");
+    case SG_SPECIAL_CLUSTER_CTAID:
+        return LLVMBuildURem(builder, sg_gen_special(gen, SG_SPECIAL_CTAID, component),
+                             cluster_shape(gen, component), "");
+    case SG_SPECIAL_NCLUSTERID:
+        return LLVMBuildUDiv(builder, sg_gen_special(gen, SG_SPECIAL_NCTAID, component),
+                             cluster_shape(gen, component), "");
     case SG_SPECIAL_CLUSTER_NCTAID:
+        return cluster_shape(gen, component);
     case SG_SPECIAL_CLUSTER_NCTARANK:
-        return sg_gen_const(gen, 32, 1);
+        return LLVMBuildMul(builder, cluster_shape(gen, 0),
+                            LLVMBuildMul(builder, cluster_shape(gen, 1), cluster_shape(gen, 2), ""), "");
+    case SG_SPECIAL_CLUSTER_CTARANK:
+        return cluster_rank(gen);
+    case SG_SPECIAL_IS_EXPLICIT_CLUSTER:
+        return LLVMBuildTrunc(builder,
+                              sg_gen_block_field(gen, offsetof(struct sg_block, cluster_explicit), gen->i32),
+                              gen->i1, "");
     case SG_SPECIAL_LANEID:
         return lane(gen);
     case SG_SPECIAL_WARPID:
@@ -118,7 +150,7 @@ static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special spe
     case SG_SPECIAL_AGGR_SMEM_SIZE:
         return sg_gen_block_field(gen, offsetof(struct sg_block, shared_total), gen->i32);
     default:
-        return sg_gen_const(gen, special == SG_SPECIAL_IS_EXPLICIT_CLUSTER ? 1 : 32, 0);
+        return sg_gen_const(gen, 32, 0);
     }
 }
 

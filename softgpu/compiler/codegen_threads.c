@@ -156,12 +156,10 @@ static void elect(struct sg_codegen *gen)
                  sg_gen_compare(gen, LLVMIntEQ, leader, lane));
 }
 
-/* A cluster is one block: waiting for it is waiting for the block, on its barrier 0. */
 static void cluster_barrier(struct sg_codegen *gen)
 {
-    LLVMValueRef zero = sg_gen_const(gen, 32, 0);
-    if (SG_MOD(gen->insn, SG_GROUP_CLUSTER_STEP) == SG_CLUSTER_WAIT)
-        sg_gen_runtime(gen, "sg_rt_barrier_sync", gen->nothing, (LLVMValueRef[]){gen->thread, zero, zero}, 3);
+    bool wait = SG_MOD(gen->insn, SG_GROUP_CLUSTER_STEP) == SG_CLUSTER_WAIT;
+    sg_gen_runtime(gen, wait ? "sg_rt_cluster_wait" : "sg_rt_cluster_arrive", gen->nothing, &gen->thread, 1);
 }
 
 bool sg_gen_threads(struct sg_codegen *gen)

@@ -251,7 +251,7 @@ LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *ope
         LLVMValueRef value = is_register ? read_slot(gen, operand->reg) : sg_gen_const(gen, 64, offset);
         if (!is_register)
             offset = 0;
-        if (space == SG_MOD_SHARED) {
+        if (space == SG_MOD_SHARED || space == SG_MOD_CLUSTER) {
             /* 32-bit windows wrap, so the offset counts before the address is widened */
             if (pointer)
                 value = LLVMBuildPtrToInt(gen->builder, value, gen->i64, "");
@@ -260,7 +260,8 @@ LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *ope
                 value = LLVMBuildAdd(gen->builder, value, LLVMConstInt(type, offset, 0), "");
             offset = 0;
             value = LLVMBuildZExt(gen->builder, value, gen->i64, "");
-            base = offset_pointer(gen, sg_gen_shared_base(gen), value);
+            base = space == SG_MOD_CLUSTER ? sg_gen_cluster_pointer(gen, value)
+                                           : offset_pointer(gen, sg_gen_shared_base(gen), value);
         } else {
             base = pointer ? value : LLVMBuildIntToPtr(gen->builder, value, gen->pointer, "");
         }

@@ -45,6 +45,9 @@ struct sg_kernel {
     uint32_t local_size;  /* bytes of .local a thread needs, as far as known */
     uint32_t max_threads; /* .maxntid product, or 1024 */
     uint32_t required_ntid[3]; /* .reqntid, zeros if none */
+    uint32_t required_cluster[3]; /* .reqnctapercluster, zeros if none */
+    bool explicit_cluster;     /* .explicitcluster: a launch has to say the shape, unless the kernel does */
+    bool blocks_are_clusters;  /* .blocksareclusters: launches count clusters where others count blocks */
     enum sg_code_form form;    /* see kernel_abi.h */
     bool cooperative;          /* uses grid-wide synchronisation (reads %envreg1/2 or the grid workspace) */
 };

@@ -108,6 +108,9 @@ enum sg_group {
     SG_GROUP_MULTICAST,
     SG_GROUP_READ,
     SG_GROUP_BULK_PREFETCH,
+    SG_GROUP_CP_REDUCE, /* cp.reduce */
+    SG_GROUP_CP_MASK,
+    SG_GROUP_CLUSTER_WINDOW, /* not written: the space is .shared::cluster */
     SG_GROUP_COUNT,
 };
 
@@ -179,6 +182,7 @@ enum { SG_REDUX_ADD = 1, SG_REDUX_MIN, SG_REDUX_MAX, SG_REDUX_AND, SG_REDUX_OR, 
 enum { SG_MATRIX_A = 1, SG_MATRIX_B, SG_MATRIX_C, SG_MATRIX_D };
 enum { SG_ROW = 1, SG_COL };
 enum { SG_MOD_SHARED = 1, SG_MOD_GLOBAL, SG_MOD_LOCAL, SG_MOD_CONST, SG_MOD_PARAM };
+#define SG_MOD_CLUSTER 7 /* .shared::cluster: in addresses; as a modifier it is SG_MOD_SHARED with a mark */
 
 enum sg_op {
     /* integer */
@@ -257,6 +261,9 @@ enum sg_op {
     SG_OP_CP_ASYNC,
     SG_OP_CP_ASYNC_STEP,
     SG_OP_CP_BULK,
+    SG_OP_CP_REDUCE_BULK,
+    SG_OP_ST_ASYNC,
+    SG_OP_RED_ASYNC,
     SG_OP_ST_BULK,
     SG_OP_ALLOCA,
     SG_OP_STACKSAVE,

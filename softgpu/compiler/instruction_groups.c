@@ -92,6 +92,9 @@ const char *const sg_group_names[SG_GROUP_COUNT] = {
     [SG_GROUP_MULTICAST] = "multicast",
     [SG_GROUP_READ] = "read",
     [SG_GROUP_BULK_PREFETCH] = "bulkprefetch",
+    [SG_GROUP_CP_REDUCE] = "cpreduce",
+    [SG_GROUP_CP_MASK] = "cpmask",
+    [SG_GROUP_CLUSTER_WINDOW] = "clusterwindow",
 };
 
 const char *const sg_group_words[SG_GROUP_COUNT][28] = {
@@ -187,4 +190,6 @@ const char *const sg_group_words[SG_GROUP_COUNT][28] = {
     [SG_GROUP_MULTICAST] = {"multicast::cluster"},
     [SG_GROUP_READ] = {"read"},
     [SG_GROUP_BULK_PREFETCH] = {"prefetch"},
+    [SG_GROUP_CP_REDUCE] = {"reduce"},
+    [SG_GROUP_CP_MASK] = {"cp_mask"},
 };

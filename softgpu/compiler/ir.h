@@ -166,6 +166,8 @@ struct sg_function {
     uint32_t n_params, n_returns;
     uint32_t params_size;
     uint32_t maxntid[3], reqntid[3];
+    uint32_t reqnctapercluster[3]; /* zeros if none */
+    bool explicit_cluster, blocks_are_clusters;
     struct sg_reg *regs;
     uint32_t n_regs, reg_capacity;
     struct sg_insn *insns;
@@ -180,6 +182,7 @@ struct sg_function {
     uint32_t mark;   /* scratch of graph walks */
     /* by analysis */
     bool waits, exits, calls_indirect, has_local, uses_grid_workspace, uses_reserved_shared;
+    bool clustered; /* looks beyond its block, into the cluster */
 };
 
 struct sg_module {

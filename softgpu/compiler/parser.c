@@ -165,7 +165,7 @@ static void parse_dimensions(struct sg_parser *parser, uint32_t dimensions[3])
     for (int i = 0; i < 3; i++)
         dimensions[i] = 1;
     for (int i = 0; i < 3; i++) {
-        dimensions[i] = (uint32_t)sg_parser_integer(parser, "a number of threads");
+        dimensions[i] = (uint32_t)sg_parser_integer(parser, "a number of threads or blocks");
         if (!sg_parser_accept(parser, ','))
             break;
     }
@@ -174,10 +174,8 @@ static void parse_dimensions(struct sg_parser *parser, uint32_t dimensions[3])
 /* Performance and shape directives between a function's header and its body. */
 static bool parse_function_directive(struct sg_parser *parser, struct sg_ast_function *function)
 {
-    static const char *const with_numbers[] = {"minnctapersm",        "maxnctapersm",   "maxnreg",
-                                               "reqnctapercluster",   "maxclusterrank", "abi_preserve",
-                                               "abi_preserve_control"};
-    static const char *const plain[] = {"explicitcluster", "blocksareclusters", "unique"};
+    static const char *const with_numbers[] = {"minnctapersm",   "maxnctapersm", "maxnreg",
+                                               "maxclusterrank", "abi_preserve", "abi_preserve_control"};
     uint32_t ignored[3];
     if (sg_parse_ignored(parser))
         return true;
@@ -187,13 +185,16 @@ static bool parse_function_directive(struct sg_parser *parser, struct sg_ast_fun
         return parse_dimensions(parser, function->maxntid), true;
     if (sg_parser_accept_dotted(parser, "reqntid"))
         return parse_dimensions(parser, function->reqntid), true;
+    if (sg_parser_accept_dotted(parser, "reqnctapercluster"))
+        return parse_dimensions(parser, function->reqnctapercluster), true;
+    if (sg_parser_accept_dotted(parser, "explicitcluster"))
+        return function->explicit_cluster = true;
+    if (sg_parser_accept_dotted(parser, "blocksareclusters"))
+        return function->blocks_are_clusters = true;
     for (size_t i = 0; i < sizeof(with_numbers) / sizeof(with_numbers[0]); i++)
         if (sg_parser_accept_dotted(parser, with_numbers[i]))
             return parse_dimensions(parser, ignored), true;
-    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
-        if (sg_parser_accept_dotted(parser, plain[i]))
-            return true;
-    return false;
+    return sg_parser_accept_dotted(parser, "unique");
 }
 
 static void parse_attribute(struct sg_parser *parser, bool *managed)

@@ -68,7 +68,7 @@ static bool wanted(const char *without)
 static enum sg_code_form choose_form(struct sg_program *program, struct kernel *kernel)
 {
     enum sg_code_form other = kernel->reach.thread_form ? SG_CODE_THREAD : SG_CODE_BLOCK;
-    if (!wanted("-loops"))
+    if (!wanted("-loops") || kernel->reach.clustered)
         return other;
     sg_analyse_matrices(&program->arena, kernel->function);
     kernel->lockstep = wanted("-lockstep");
@@ -95,6 +95,9 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
     public->shared_static = kernel->shared.size;
     public->max_threads = required != 0 ? required : limit != 0 && limit < 1024 ? limit : 1024;
     memcpy(public->required_ntid, function->reqntid, sizeof(public->required_ntid));
+    memcpy(public->required_cluster, function->reqnctapercluster, sizeof(public->required_cluster));
+    public->explicit_cluster = function->explicit_cluster;
+    public->blocks_are_clusters = function->blocks_are_clusters && public->required_cluster[0] != 0;
     public->form = choose_form(program, kernel);
     public->cooperative = kernel->reach.cooperative;
     for (uint32_t f = 0; f < kernel->reach.count; f++) {

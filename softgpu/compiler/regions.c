@@ -32,8 +32,6 @@ bool sg_is_meeting(const struct sg_insn *insn)
     case SG_OP_REDUX:
     case SG_OP_ACTIVEMASK:
         return true;
-    case SG_OP_CLUSTER_BARRIER:
-        return SG_MOD(insn, SG_GROUP_CLUSTER_STEP) == SG_CLUSTER_WAIT;
     default:
         return sg_is_matrix(insn);
     }

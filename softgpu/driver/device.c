@@ -222,6 +222,9 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
         *value = (int)sg_state.capability % 10;
         break;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: /* since 9.0; libraries tell devices apart by it */
+        *value = sg_state.capability >= 90;
+        break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = device->multiprocessors;
         break;

@@ -15,6 +15,7 @@
 #define SG_SHARED_OPTIN          (SG_SHARED_PER_SM - SG_SHARED_RESERVED)
 #define SG_THREADS_PER_SM        1536
 #define SG_BLOCKS_PER_SM         24
+#define SG_CLUSTER_PORTABLE      8 /* blocks of a cluster; with leave up to SG_CLUSTER_MAX (kernel_abi.h) */
 #define SG_REGISTERS_PER_SM      65536
 #define SG_REGISTERS_PER_THREAD  32 /* of any kernel: there is no register file to measure */
 #define SG_MAX_PITCH             2147483647

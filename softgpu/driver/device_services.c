@@ -40,8 +40,13 @@ static int prepare(const struct sg_launch *parent, const void *function, struct 
     if (kernel == NULL)
         return SG_CUDA_INVALID_DEVICE_FUNCTION;
     struct sg_settings settings = settings_of(module, kernel, index);
+    if (sg_launch_expand(kernel, child->grid, child->block) != CUDA_SUCCESS)
+        return SG_CUDA_INVALID_CONFIGURATION;
     if (sg_launch_check_shape(kernel, &settings, child->grid, child->block, child->shared_dynamic) !=
         CUDA_SUCCESS)
+        return SG_CUDA_INVALID_CONFIGURATION;
+    const uint32_t wish[3] = {0}; /* what kernels launch gets its clusters from the kernel alone */
+    if (sg_launch_cluster(kernel, &settings, child->grid, wish, child->cluster) != CUDA_SUCCESS)
         return SG_CUDA_INVALID_CONFIGURATION;
     child->kernel_name = kernel->name;
     child->code = (void *)(uintptr_t)function;

@@ -65,12 +65,18 @@ CUresult sg_kernel_attribute(const struct sg_image *image, const struct sg_kerne
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
         *value = settings->cluster_policy;
         break;
-    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+        *value = kernel->explicit_cluster && kernel->required_cluster[0] == 0;
+        break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: {
+        int i = attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
+        *value = kernel->required_cluster[0] != 0 ? (int)kernel->required_cluster[i] : settings->cluster[i];
+        break;
+    }
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
         *value = 0;
         break;
     default:
@@ -101,6 +107,15 @@ static CUresult set_attribute(const struct sg_kernel *kernel, struct sg_settings
             value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
             return CUDA_ERROR_INVALID_VALUE;
         settings->cluster_policy = value;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+        if (kernel->required_cluster[0] != 0)
+            return CUDA_ERROR_NOT_PERMITTED;
+        if (value < 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        settings->cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;

@@ -19,6 +19,7 @@
 struct request {
     uint32_t grid[3], block[3];
     uint32_t shared;
+    uint32_t cluster[3]; /* zeros: the launch does not say */
     bool cooperative;
     const CUlaunchAttribute *attributes; /* as they were given, for captures */
     unsigned n_attributes;
@@ -75,9 +76,51 @@ CUresult sg_launch_check_shape(const struct sg_kernel *kernel, const struct sg_s
     return CUDA_SUCCESS;
 }
 
-static CUresult check_shape(const struct request *r, const struct sg_function *function)
+CUresult sg_launch_expand(const struct sg_kernel *kernel, uint32_t grid[3], uint32_t block[3])
 {
+    if (!kernel->blocks_are_clusters)
+        return CUDA_SUCCESS;
+    bool given = block[0] != 1 || block[1] != 1 || block[2] != 1;
+    for (int i = 0; i < 3; i++) {
+        if (grid[i] > SG_MAX_GRID_X / kernel->required_cluster[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        grid[i] *= kernel->required_cluster[i];
+        if (!given && kernel->required_ntid[i] != 0)
+            block[i] = kernel->required_ntid[i];
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_launch_cluster(const struct sg_kernel *kernel, const struct sg_settings *settings,
+                           const uint32_t grid[3], const uint32_t wish[3], uint32_t cluster[3])
+{
+    bool required = kernel->required_cluster[0] != 0, said = wish[0] != 0 || wish[1] != 0 || wish[2] != 0;
+    uint64_t blocks = 1;
+    for (int i = 0; i < 3; i++) {
+        uint32_t set = required ? kernel->required_cluster[i] : (uint32_t)settings->cluster[i];
+        cluster[i] = said ? wish[i] : set;
+        if (said && set != 0 && set != wish[i])
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    }
+    bool none = cluster[0] == 0 && cluster[1] == 0 && cluster[2] == 0;
+    if (none)
+        return kernel->explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+    for (int i = 0; i < 3; i++) {
+        if (cluster[i] == 0 || cluster[i] > SG_CLUSTER_MAX || grid[i] % cluster[i] != 0)
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        blocks *= cluster[i];
+    }
+    return blocks > (settings->nonportable_cluster ? SG_CLUSTER_MAX : SG_CLUSTER_PORTABLE)
+               ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+               : CUDA_SUCCESS;
+}
+
+/* The grid as it is to run, and the shape of its clusters. */
+static CUresult check_shape(struct request *r, const struct sg_function *function, uint32_t cluster[3])
+{
+    SG_RETURN_IF(sg_launch_expand(function->kernel, r->grid, r->block));
     SG_RETURN_IF(sg_launch_check_shape(function->kernel, function->settings, r->grid, r->block, r->shared));
+    SG_RETURN_IF(sg_launch_cluster(function->kernel, function->settings, r->grid, r->cluster, cluster));
     if (r->cooperative) {
         unsigned threads = r->block[0] * r->block[1] * r->block[2];
         uint64_t room = (uint64_t)sg_occupancy(function->kernel, function->settings, threads, r->shared) *
@@ -120,9 +163,10 @@ static CUresult gather_params(const struct sg_kernel *kernel, void **params, voi
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(CUfunction handle, CUstream stream_handle, const struct request *r, void **params,
+static CUresult launch(CUfunction handle, CUstream stream_handle, const struct request *given, void **params,
                        void **extra)
 {
+    struct request request = *given, *r = &request;
     SG_REF(struct sg_stream) stream = NULL;
     SG_REF(struct sg_function) function = NULL;
     SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
@@ -131,12 +175,14 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     SG_RETURN_IF(sg_function_get(handle, stream->context, &function));
     if (function->module->context != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
-    SG_RETURN_IF(check_shape(r, function));
+    uint32_t cluster[3];
+    SG_RETURN_IF(check_shape(r, function, cluster));
     if (rg_capture_takes(stream_handle)) {
-        CUlaunchConfig config = {r->grid[0],     r->grid[1],    r->grid[2],
-                                 r->block[0],    r->block[1],   r->block[2],
-                                 r->shared,      stream_handle, (CUlaunchAttribute *)(uintptr_t)r->attributes,
-                                 r->n_attributes};
+        CUlaunchConfig config = {
+            given->grid[0],  given->grid[1],  given->grid[2],
+            given->block[0], given->block[1], given->block[2],
+            r->shared,       stream_handle,   (CUlaunchAttribute *)(uintptr_t)r->attributes,
+            r->n_attributes};
         return rg_capture_kernel(&config, handle, r->cooperative, params, extra);
     }
     const struct sg_kernel *kernel = function->kernel;
@@ -167,6 +213,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
         .cooperative = r->cooperative,
         .grid = {r->grid[0], r->grid[1], r->grid[2]},
         .block = {r->block[0], r->block[1], r->block[2]},
+        .cluster = {cluster[0], cluster[1], cluster[2]},
         .params = packed,
         .params_size = kernel->params_size,
         .shared_static = kernel->shared_static,
@@ -221,12 +268,12 @@ static CUresult apply_attribute(const CUlaunchAttribute *attribute, struct reque
         r->cooperative = value->cooperative != 0;
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-        if (value->clusterDim.x <= 1 && value->clusterDim.y <= 1 && value->clusterDim.z <= 1)
-            return CUDA_SUCCESS;
-        rg_warn("a launch asks for a cluster of %ux%ux%u blocks: the device has no clusters",
-                value->clusterDim.x, value->clusterDim.y, value->clusterDim.z);
-        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        r->cluster[0] = value->clusterDim.x;
+        r->cluster[1] = value->clusterDim.y;
+        r->cluster[2] = value->clusterDim.z;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION: /* clusters may always be of the other size */
+        return CUDA_SUCCESS;
     default:
         rg_warn("a launch has attribute %d, which is not supported", (int)attribute->id);
         return CUDA_ERROR_NOT_SUPPORTED;

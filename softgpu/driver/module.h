@@ -46,6 +46,7 @@ struct sg_settings {
     _Atomic int dynamic_shared_max;
     _Atomic int carveout;
     _Atomic int nonportable_cluster;
+    _Atomic int cluster[3]; /* blocks in each direction; zeros: not set */
     _Atomic int cluster_policy;
     _Atomic int cache_config;
 };

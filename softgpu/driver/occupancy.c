@@ -95,23 +95,42 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handl
     return CUDA_SUCCESS;
 }
 
-/* Clusters of one block are all there are: as many fit as blocks do. */
+/* The clusters of a configuration, and how many blocks of it fit on the device at once. */
+static CUresult measure_clusters(const struct sg_function *function, const CUlaunchConfig *config,
+                                 uint32_t *size, uint64_t *room)
+{
+    uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+    uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ}, wish[3] = {0}, cluster[3];
+    SG_RETURN_IF(sg_launch_expand(function->kernel, grid, block));
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttributeValue *value = &config->attrs[i].value;
+        if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            continue;
+        wish[0] = value->clusterDim.x;
+        wish[1] = value->clusterDim.y;
+        wish[2] = value->clusterDim.z;
+    }
+    SG_RETURN_IF(sg_launch_cluster(function->kernel, function->settings, grid, wish, cluster));
+    *size = cluster[0] == 0 ? 1 : cluster[0] * cluster[1] * cluster[2];
+    const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+    *room = threads > UINT32_MAX ? 0
+                                 : (uint64_t)sg_occupancy(function->kernel, function->settings,
+                                                          (unsigned)threads, config->sharedMemBytes) *
+                                       (uint64_t)function->module->context->device->multiprocessors;
+    return CUDA_SUCCESS;
+}
+
+/* A cluster takes as many blocks' room anywhere on the device. */
 CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CUlaunchConfig *config)
 {
     FUNCTION_OR_RETURN(function, handle);
     if (clusters == NULL || config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < config->numAttrs; i++) {
-        const CUlaunchAttributeValue *value = &config->attrs[i].value;
-        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
-            (value->clusterDim.x > 1 || value->clusterDim.y > 1 || value->clusterDim.z > 1))
-            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    }
-    const uint64_t threads = (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
-    *clusters = threads > UINT32_MAX ? 0
-                                     : sg_occupancy(function->kernel, function->settings, (unsigned)threads,
-                                                    config->sharedMemBytes) *
-                                           context_->device->multiprocessors;
+    uint32_t size;
+    uint64_t room;
+    SG_RETURN_IF(measure_clusters(function, config, &size, &room));
+    /* blocks of a cluster take turns, so that one of any size fits wherever a block does */
+    *clusters = room == 0 ? 0 : room < size ? 1 : (int)(room / size);
     return CUDA_SUCCESS;
 }
 
@@ -120,7 +139,15 @@ CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction handle, const 
     FUNCTION_OR_RETURN(function, handle);
     if (size == NULL || config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    (void)function;
-    *size = 1;
+    const struct sg_kernel *kernel = function->kernel;
+    const uint64_t threads = (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
+    if (threads > UINT32_MAX ||
+        sg_occupancy(kernel, function->settings, (unsigned)threads, config->sharedMemBytes) == 0)
+        *size = 0;
+    else if (kernel->required_cluster[0] != 0)
+        *size =
+            (int)(kernel->required_cluster[0] * kernel->required_cluster[1] * kernel->required_cluster[2]);
+    else
+        *size = function->settings->nonportable_cluster ? (int)SG_CLUSTER_MAX : SG_CLUSTER_PORTABLE;
     return CUDA_SUCCESS;
 }

@@ -81,7 +81,16 @@ static void begin_threads(struct sg_run *run)
     }
 }
 
-struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64_t index)
+/** The shared memory of a block that is alone: its end is where the guard, or the slack before it, begins. */
+static void place_shared(struct sg_run *run, size_t shared, size_t slack)
+{
+    struct sg_block *block = &run->block;
+    block->shared = run->shared_map ? run->shared_map + run->shared_capacity - shared - slack : NULL;
+    block->cluster_shared = block->shared;
+}
+
+struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64_t index,
+                              struct sg_cluster *cluster, uint32_t rank)
 {
     const struct sg_launch *launch = grid->launch;
     uint32_t dynamic_offset = (launch->shared_static + 15) & ~15u;
@@ -97,7 +106,9 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     run->slot = slot;
     run->grid = grid;
     run->site = NULL;
-    if (!reserve_shared(run, shared + slack) ||
+    run->cluster = NULL;
+    run->cluster_waiting = 0;
+    if ((!cluster && !reserve_shared(run, shared + slack)) ||
         (launch->form == SG_CODE_THREAD && !reserve_warps(run, grid->n_warps))) {
         sg_run_release(run);
         return NULL;
@@ -110,8 +121,10 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     struct sg_block *block = &run->block;
     memcpy(block->ntid, launch->block, sizeof(block->ntid));
     memcpy(block->nctaid, launch->grid, sizeof(block->nctaid));
+    for (int i = 0; i < 3; i++)
+        block->cluster_nctaid[i] = launch->cluster[i] ? launch->cluster[i] : 1;
+    block->cluster_explicit = launch->cluster[0] != 0;
     block->n_threads = grid->n_threads;
-    block->shared = run->shared_map ? run->shared_map + run->shared_capacity - shared - slack : NULL;
     block->shared_static = dynamic_offset;
     block->shared_total = total;
     block->grid = grid;
@@ -120,7 +133,18 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     block->n_sm = sg_exec_cores();
     block->engine = run;
     block->grid_workspace = launch->cooperative ? (uint64_t)(uintptr_t)grid->workspace : 0;
-    sg_block_set_index(block, index);
+    if (cluster) {
+        run->cluster = cluster;
+        run->cluster_rank = rank;
+        cluster->run[rank] = run;
+        cluster->runs++;
+        block->shared = sg_cluster_shared(cluster, rank);
+        block->cluster_shared = sg_cluster_shared(cluster, 0);
+        sg_cluster_set_index(block, index, rank);
+    } else {
+        place_shared(run, shared, slack);
+        sg_block_set_index(block, index);
+    }
     if (launch->form == SG_CODE_THREAD)
         begin_threads(run);
     return run;
@@ -128,6 +152,8 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
 
 void sg_run_release(struct sg_run *run)
 {
+    if (run->cluster)
+        sg_cluster_leave(run->slot, run);
     run->next = run->slot->runs;
     run->slot->runs = run;
 }
@@ -161,6 +187,7 @@ static inline bool begin_next_thread(struct sg_fiber *fiber)
     t->block = &run->block;
     t->engine = fiber;
     t->misaligned = 0;
+    fiber->cluster_arrived = false;
     if (++run->next_tid[0] == run->block.ntid[0]) {
         run->next_tid[0] = 0;
         if (++run->next_tid[1] == run->block.ntid[1]) {
@@ -185,6 +212,8 @@ static inline void end_thread(struct sg_fiber *fiber)
         sg_warp_thread_ended(run, warp);
     if (sg_unlikely(run->whole_waiting))
         sg_barriers_thread_ended(run);
+    if (sg_unlikely(run->cluster != NULL))
+        sg_cluster_thread_ended(fiber);
 }
 
 /** Puts the fiber back into the pool and lets others run; returns when it is used again. */

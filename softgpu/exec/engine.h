@@ -47,6 +47,7 @@
 enum sg_leave {
     SG_LEAVE_ENDED,    /* the last thread has ended */
     SG_LEAVE_TURN,     /* all threads that can run have yielded */
+    SG_LEAVE_BLOCKED,  /* no thread can run before others of the cluster have come to its barrier */
     SG_LEAVE_DEADLOCK, /* no thread can run */
     SG_LEAVE_STOPPED,  /* the grid has a fault, here or elsewhere */
 };
@@ -62,7 +63,9 @@ struct sg_fiber {
     uint64_t result;    /* of the operation it waits for */
     uint64_t value;     /* where it waits in activemask (warp.c) */
     uint32_t operation; /* of the barrier reduction it waits in (barrier.c) */
-    bool in_thread;     /* the thread has begun and not ended */
+    bool in_thread; /* the thread has begun and not ended */
+    bool cluster_arrived;   /* at the cluster's barrier, and has not waited for it yet … */
+    uint32_t cluster_phase; /* … in that phase (cluster.c) */
     uint8_t stack_class;
     struct sg_thread thread;
     jmp_buf *exit_point;  /* where sg_rt_exit goes */
@@ -115,10 +118,28 @@ struct sg_warp {
 
 struct sg_meetings;
 
+/** Blocks that run together, each on a run of the same slot: cluster.c. */
+struct sg_cluster {
+    unsigned char *map, *windows; /* the mapping; the first block's window in it */
+    size_t map_size, shared;      /* bytes; those that each window has */
+    uint32_t capacity;            /* windows */
+    uint32_t size, runs;          /* blocks; those not released */
+    uint32_t live, arrived;       /* threads that have not ended; that have come to the barrier */
+    uint32_t phase;
+    struct sg_fiber *first, *last;      /* that wait */
+    struct sg_run *run[SG_CLUSTER_MAX]; /* by rank; NULL: ended */
+    struct sg_cluster *next;            /* in the slot's pool */
+};
+
 struct sg_run {
     struct sg_block block;
     struct sg_grid *grid;
     struct sg_slot *slot;
+    struct sg_cluster *cluster; /* NULL: the block is alone */
+    struct sg_cluster
+        alone; /* … and this its barrier, when threads of it wait for the cluster all the same */
+    uint32_t cluster_rank;
+    uint32_t cluster_waiting; /* threads that wait at the cluster's barrier */
     struct sg_fiber *ready_first, *ready_last;
     uint32_t started, live;     /* threads begun; threads not ended */
     uint32_t next_tid[3];       /* of the thread to begin next */
@@ -150,7 +171,8 @@ struct sg_slot {
     struct sg_sanitize scheduler_sanitize;
     struct sg_fiber *fibers[SG_STACK_CLASSES]; /* parked */
     struct sg_run *runs;                       /* free */
-    struct sg_run *beside[SG_BESIDE_MAX]; /* loop form: of neighbouring blocks; the first is the fiber's */
+    struct sg_cluster *clusters;               /* free */
+    struct sg_run *beside[SG_BESIDE_MAX];      /* loop form: of neighbouring blocks; the first is the fiber's */
     uint32_t n_beside;
     uint32_t n_fibers; /* ever made: colours the stacks */
     char *text;        /* for formatting device printf */
@@ -166,7 +188,8 @@ struct sg_grid {
     const struct sg_launch *launch;
     struct sg_parent *parent; /* of what its kernels launch: children.h */
     const unsigned char *params;
-    uint64_t n_blocks;
+    uint64_t n_blocks;     /* or clusters, where cluster_size is not 1 */
+    uint32_t cluster_size; /* blocks that must run together */
     uint32_t n_threads, n_warps;
     uint32_t shares;       /* block form: the part of the blocks left that is taken at a time */
     uint32_t resident;     /* blocks a slot may hold at once when they yield … */
@@ -210,8 +233,9 @@ bool sg_fiber_overflowed(const struct sg_fiber *fiber, uintptr_t address);
 
 /** The body of all fibers. */
 void sg_fiber_main(void *fiber);
-/** Makes ready a run of block `index`; NULL if memory ran out. */
-struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64_t index);
+/** Makes ready a run of block `index`, or of block `rank` of cluster `index`; NULL if memory ran out. */
+struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64_t index,
+                              struct sg_cluster *cluster, uint32_t rank);
 void sg_run_release(struct sg_run *run);
 /** Gives up all threads of the block. */
 void sg_run_abandon(struct sg_run *run);
@@ -233,6 +257,22 @@ bool sg_warps_converge(struct sg_run *run);
 /** Where nothing else can run: lets lanes go on whose masks disagree, but all name lanes that are there; true if any. */
 bool sg_warps_rescue(struct sg_run *run);
 void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp);
+
+/* --- cluster.c: blocks that run together ----------------------------------------------------------------- */
+
+/** Makes ready a cluster, without its runs; NULL if memory ran out. */
+struct sg_cluster *sg_cluster_acquire(struct sg_slot *slot, const struct sg_grid *grid);
+/** Puts a cluster back that has no runs. */
+void sg_cluster_release(struct sg_slot *slot, struct sg_cluster *cluster);
+/** The block index of block `rank` of cluster `index`. */
+void sg_cluster_set_index(struct sg_block *block, uint64_t index, uint32_t rank);
+/** The shared memory of block `rank`; that of the first where `rank` is 0. */
+unsigned char *sg_cluster_shared(const struct sg_cluster *cluster, uint32_t rank);
+/** A run of the cluster is released. */
+void sg_cluster_leave(struct sg_slot *slot, struct sg_run *run);
+void sg_cluster_thread_ended(struct sg_fiber *fiber);
+/** Whether no block of the cluster can go on, each having been found blocked. */
+bool sg_cluster_is_stuck(const struct sg_cluster *cluster);
 
 /* --- exchange.c -------------------------------------------------------------------------------------------- */
 

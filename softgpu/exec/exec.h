@@ -43,6 +43,7 @@ struct sg_launch {
     enum sg_code_form form;
     bool cooperative; /* all blocks must be resident at once (thread form only) */
     uint32_t grid[3], block[3];
+    uint32_t cluster[3]; /* blocks of a cluster in each direction, which divide grid; zeros: not said */
     const void *params; /* copied by sg_exec_run before it returns control to code */
     uint32_t params_size;
     uint32_t shared_static, shared_dynamic;

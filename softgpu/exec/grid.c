@@ -4,7 +4,7 @@
  * Block form: a range of blocks at a time, each one call. Thread form: usually one block at a time. When all
  * blocks that the slot has begun only spin (yield), it begins further ones, so that grids whose blocks wait
  * for each other come to an end however few threads work on them; a cooperative grid is spread over the slots
- * in equal shares first. A slot that only spins gives up the processor to others, and after a while sleeps
+ * in equal shares first. The blocks of a cluster are begun together, and take turns. A slot that only spins gives up the processor to others, and after a while sleeps
  * between the turns.
  */
 #include "softgpu/exec/schedule.h"
@@ -12,6 +12,7 @@
 #include "common/log.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <time.h>
 
 #define IDLE_ROUNDS_EXTRA 32u   /* rounds without progress after which a further block is begun */
@@ -30,16 +31,16 @@ static void report_deadlock(const struct sg_run *run)
                 in_barriers++;
         }
     }
+    char place[96] = "";
     if (barrier < SG_BARRIERS)
-        rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait, %u of them in barriers "
-                 "(barrier %u has %u of %u arrivals), the others in warp operations",
-                 run->grid->launch->kernel_name, block->ctaid[0], block->ctaid[1], block->ctaid[2], run->live,
+        snprintf(place, sizeof(place), ", %u of them in barriers (barrier %u has %u of %u arrivals)",
                  in_barriers, barrier, run->barriers[barrier].arrived,
                  run->barriers[barrier].count ? run->barriers[barrier].count : run->live);
-    else
-        rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait in warp operations",
-                 run->grid->launch->kernel_name, block->ctaid[0], block->ctaid[1], block->ctaid[2],
-                 run->live);
+    rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait%s, %u in the cluster's "
+             "barrier, the others "
+             "in warp operations",
+             run->grid->launch->kernel_name, block->ctaid[0], block->ctaid[1], block->ctaid[2], run->live,
+             place, run->cluster_waiting);
 }
 
 /** The thread to name in a deadlock's report: the first that waits. */
@@ -92,7 +93,7 @@ static void gather_runs(struct sg_slot *slot, struct sg_grid *grid, struct sg_ru
     if (slot->n_beside == 0)
         slot->beside[slot->n_beside++] = run;
     while (slot->n_beside < wanted && slot->n_beside < count) {
-        struct sg_run *more = sg_run_acquire(slot, grid, first);
+        struct sg_run *more = sg_run_acquire(slot, grid, first, NULL, 0);
         if (!more)
             break;
         slot->beside[slot->n_beside++] = more;
@@ -109,7 +110,7 @@ static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_lea
         if (!take_blocks(grid, &first, &end))
             break;
         if (!run) {
-            run = sg_run_acquire(slot, grid, first);
+            run = sg_run_acquire(slot, grid, first, NULL, 0);
             fiber = run ? sg_fiber_acquire(slot, grid->stack_class) : NULL;
             if (!fiber) {
                 out_of_memory(grid);
@@ -169,7 +170,28 @@ static struct sg_run *remove_next(struct residents *r)
     return run;
 }
 
-/** Takes the grid's next block into the ring; false if there is none, or no memory for it. */
+/** Takes the blocks of cluster `index` into the ring; false: no memory. */
+static bool add_cluster(struct sg_slot *slot, struct sg_grid *grid, struct residents *r, uint64_t index)
+{
+    struct sg_cluster *cluster = sg_cluster_acquire(slot, grid);
+    if (!cluster)
+        return false;
+    for (uint32_t rank = 0; rank < grid->cluster_size; rank++) {
+        if (!sg_run_acquire(slot, grid, index, cluster, rank)) {
+            /* nothing has begun: the last one that is released takes the cluster along */
+            for (uint32_t i = 0; i < rank; i++)
+                sg_run_release(cluster->run[i]);
+            if (rank == 0)
+                sg_cluster_release(slot, cluster);
+            return false;
+        }
+    }
+    for (uint32_t rank = 0; rank < grid->cluster_size; rank++)
+        add_resident(r, cluster->run[rank]);
+    return true;
+}
+
+/** Takes the grid's next block, or cluster, into the ring; false if there is none, or no memory for it. */
 static bool begin_block(struct sg_slot *slot, struct sg_grid *grid, struct residents *r)
 {
     if (atomic_load_explicit(&grid->next_block, memory_order_relaxed) >= grid->n_blocks)
@@ -177,13 +199,18 @@ static bool begin_block(struct sg_slot *slot, struct sg_grid *grid, struct resid
     uint64_t index = atomic_fetch_add_explicit(&grid->next_block, 1, memory_order_relaxed);
     if (index >= grid->n_blocks)
         return false;
-    struct sg_run *run = sg_run_acquire(slot, grid, index);
-    if (!run) {
-        out_of_memory(grid);
-        return false;
+    if (grid->cluster_size > 1) {
+        if (add_cluster(slot, grid, r, index))
+            return true;
+    } else {
+        struct sg_run *run = sg_run_acquire(slot, grid, index, NULL, 0);
+        if (run) {
+            add_resident(r, run);
+            return true;
+        }
     }
-    add_resident(r, run);
-    return true;
+    out_of_memory(grid);
+    return false;
 }
 
 /** All resident blocks only spin: begin another, or let others have the processor. */
@@ -210,7 +237,7 @@ static void work_threads(struct sg_slot *slot, struct sg_grid *grid, bool may_le
             break;
         struct sg_run *run = r.last->next;
         enum sg_leave leave = sg_run_turn(run);
-        if (leave == SG_LEAVE_TURN) {
+        if (leave == SG_LEAVE_TURN || (leave == SG_LEAVE_BLOCKED && !sg_cluster_is_stuck(run->cluster))) {
             r.last = run;
             r.idle = run->progress ? 0 : r.idle + 1;
             if (r.idle ? r.idle % r.count == 0 : r.count < grid->resident)
@@ -220,7 +247,7 @@ static void work_threads(struct sg_slot *slot, struct sg_grid *grid, bool may_le
             r.idle = 0;
             if (!r.count && may_leave && sg_pool_starving())
                 break;
-        } else if (leave == SG_LEAVE_DEADLOCK) {
+        } else if (leave == SG_LEAVE_DEADLOCK || leave == SG_LEAVE_BLOCKED) {
             report_deadlock(run);
             sg_grid_fault(grid, SG_FAULT_DEADLOCK, run->block.ctaid, first_waiting(run), 0);
         }

@@ -265,6 +265,19 @@ static bool valid(const struct sg_launch *launch, struct sg_grid *grid)
     grid->n_threads = (uint32_t)threads;
     grid->n_warps = (grid->n_threads + SG_WARP_SIZE - 1) / SG_WARP_SIZE;
     grid->n_blocks = plane * launch->grid[2];
+    grid->cluster_size = 1;
+    if (launch->cluster[0] && launch->form == SG_CODE_THREAD) { /* the other forms see no other block */
+        uint64_t size = 1;
+        for (int i = 0; i < 3; i++) {
+            if (!launch->cluster[i] || launch->grid[i] % launch->cluster[i])
+                return false;
+            size *= launch->cluster[i];
+        }
+        if (size > SG_CLUSTER_MAX)
+            return false;
+        grid->cluster_size = (uint32_t)size;
+        grid->n_blocks /= size;
+    }
     uint64_t stack =
         launch->form == SG_CODE_THREAD ? SG_STACK_BASE + launch->stack_size : SG_BLOCK_STACK + launch->stack_size * 16;
     grid->stack_class = launch->stack_size > UINT32_MAX ? SG_STACK_CLASSES : sg_stack_class(stack);
@@ -282,6 +295,7 @@ static void plan(const struct sg_launch *launch, struct sg_grid *grid)
     grid->resident_max = SG_RESIDENT_MAX;
     if (launch->form == SG_CODE_THREAD && launch->cooperative) {
         uint64_t share = (grid->n_blocks + cores - 1) / cores;
+        share *= grid->cluster_size;
         grid->resident = share > UINT32_MAX ? UINT32_MAX : (uint32_t)share;
         grid->resident_max = UINT32_MAX;
     }
