@@ -50,6 +50,14 @@ struct rg_stream {
     struct rg_stream_progress progress;
 };
 
+/* The time since another event; guarded by a lock of client/elapsed.c. */
+struct rg_elapsed_time {
+    uint64_t since; /* handle of that event */
+    unsigned version;
+    float ms;          /* between the records at these positions … */
+    uint64_t from, to; /* 0: it is not known */
+};
+
 struct rg_event {
     uint64_t context;
     unsigned flags;
@@ -61,6 +69,9 @@ struct rg_event {
     _Atomic unsigned seen;
     atomic_bool queried; /* since that record */
     atomic_bool unseen;  /* recorded elsewhere too */
+    /* client/elapsed.h */
+    atomic_bool timed; /* the time since another one is asked for when it has come */
+    struct rg_elapsed_time elapsed;
 };
 
 /* module, library and the functions found in them: client/module.c */

@@ -3,6 +3,7 @@
 
 #include "client/call.h"
 #include "client/context.h"
+#include "client/elapsed.h"
 #include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
@@ -24,6 +25,7 @@ struct watch {
     uint64_t context; /* with which it ends */
     struct rg_stream_progress *stream;
     uint64_t position; /* what is known to be done when the notice comes */
+    struct rg_elapsed_wish wish;
 };
 
 #define NOT_YET UINT64_MAX /* a position that nothing reaches */
@@ -89,8 +91,7 @@ static CUresult found_done(struct rg_session *session)
     return rg_session_take_latched(session);
 }
 
-/* The same of a call that would have waited. */
-static CUresult waited_not(struct rg_session *session)
+CUresult rg_progress_answered(struct rg_session *session)
 {
     rg_profile_saved(RG_OPT_PUSH);
     return found_done(session);
@@ -320,7 +321,7 @@ CUresult rg_progress_wait_stream(CUstream stream)
     if (!progress || !context)
         return rg_op_cuStreamSynchronize(stream);
     if (stream_is_idle(context, stream, progress))
-        return waited_not(context->session);
+        return rg_progress_answered(context->session);
     CUresult status = rg_op_cuStreamSynchronize(stream);
     if (status == CUDA_SUCCESS)
         raise_to(&progress->done, own_position());
@@ -340,7 +341,7 @@ CUresult rg_progress_wait_context(CUcontext named)
 {
     struct rg_context *context = trusted(named ? (uint64_t)named : rg_context_current());
     if (context && context_is_idle(context))
-        return waited_not(context->session);
+        return rg_progress_answered(context->session);
     CUresult status = named ? rg_op_cuCtxSynchronize_v2(named) : rg_op_cuCtxSynchronize();
     if (context && status == CUDA_SUCCESS)
         raise_to(&context->done, own_position());
@@ -384,6 +385,27 @@ static void note_done(struct rg_event *event, uint64_t recorded)
         raise_to(&stream->done, before + 1 == recorded ? recorded : before);
 }
 
+/* Watches the event, whose record at that position has just been put. */
+static void watch_record(struct rg_session *session, CUevent handle, struct rg_event *event,
+                         uint64_t recorded)
+{
+    const struct watch wanted = {.context = event->context,
+                                 .event = (uint64_t)handle,
+                                 .position = recorded,
+                                 .wish = rg_elapsed_wish(handle, recorded)};
+    const struct rg_elapsed_wish *wish = &wanted.wish;
+    const unsigned generation = atomic_load(&shown);
+    const uint64_t id = begin_watch(session, &event->watch, &wanted);
+    atomic_store_explicit(&event->seen, generation, memory_order_relaxed);
+    if (!id)
+        return;
+    const CUresult status = wish->since && session->op_numbers[RG_OP_rgEventWatchTimed]
+                                ? rg_op_rgEventWatchTimed(handle, id, wish->since, wish->version)
+                                : rg_op_rgEventWatch(handle, id);
+    if (status != CUDA_SUCCESS)
+        end_watch(session, id);
+}
+
 CUresult rg_progress_record(CUevent handle, CUstream stream, unsigned flags, bool with_flags)
 {
     struct rg_event *event = event_of(handle);
@@ -409,12 +431,7 @@ CUresult rg_progress_record(CUevent handle, CUstream stream, unsigned flags, boo
         }
         return status;
     }
-    const struct watch wanted = {.context = event->context, .event = (uint64_t)handle, .position = after};
-    const unsigned generation = atomic_load(&shown);
-    const uint64_t id = begin_watch(context->session, &event->watch, &wanted);
-    atomic_store_explicit(&event->seen, generation, memory_order_relaxed);
-    if (id && rg_op_rgEventWatch(handle, id) != CUDA_SUCCESS)
-        end_watch(context->session, id);
+    watch_record(context->session, handle, event, after);
     return status;
 }
 
@@ -431,6 +448,18 @@ static struct rg_context *known(const struct rg_event *event)
     if ((event->flags & CU_EVENT_INTERPROCESS) || atomic_load_explicit(&event->unseen, memory_order_relaxed))
         return NULL;
     return trusted(event->context);
+}
+
+uint64_t rg_progress_recorded(const struct rg_event *event)
+{
+    const uint64_t recorded = known(event) ? atomic_load_explicit(&event->recorded, memory_order_acquire) : 0;
+    return recorded == NOT_YET ? 0 : recorded;
+}
+
+struct rg_session *rg_progress_session(const struct rg_event *event)
+{
+    const struct rg_context *context = known(event);
+    return context ? context->session : NULL;
 }
 
 static CUresult ask_event(struct rg_session *session, CUevent handle, struct rg_event *event)
@@ -472,6 +501,19 @@ CUresult rg_progress_query_event(CUevent handle)
     return ended != CUDA_SUCCESS ? ended : CUDA_ERROR_NOT_READY;
 }
 
+/* Asks for the time that will be asked for next as well. */
+static CUresult wait_for_record(const struct rg_session *session, CUevent handle, uint64_t recorded)
+{
+    const struct rg_elapsed_wish wish = rg_elapsed_wish(handle, recorded);
+    float ms;
+    if (!wish.since || recorded == NOT_YET || !session->op_numbers[RG_OP_rgEventWait])
+        return rg_op_cuEventSynchronize(handle);
+    CUresult status = rg_op_rgEventWait(handle, wish.since, wish.version, &ms);
+    if (status == CUDA_SUCCESS)
+        rg_elapsed_granted(handle, &wish, ms);
+    return status;
+}
+
 CUresult rg_progress_wait_event(CUevent handle)
 {
     struct rg_event *event = event_of(handle);
@@ -479,7 +521,7 @@ CUresult rg_progress_wait_event(CUevent handle)
     if (!context)
         return rg_op_cuEventSynchronize(handle);
     if (is_done(event))
-        return waited_not(context->session);
+        return rg_progress_answered(context->session);
     const uint64_t recorded = atomic_load_explicit(&event->recorded, memory_order_relaxed);
     /* Awaited with work put in behind it: likely to be so again, and done by then. Its next record is watched. */
     if (position(context->session) > recorded + 1)
@@ -487,9 +529,9 @@ CUresult rg_progress_wait_event(CUevent handle)
     if (still_pending(context->session, &event->watch, &event->seen)) {
         rg_receiver_poll(context->session);
         if (is_done(event))
-            return waited_not(context->session);
+            return rg_progress_answered(context->session);
     }
-    CUresult status = rg_op_cuEventSynchronize(handle);
+    CUresult status = wait_for_record(context->session, handle, recorded);
     if (status == CUDA_SUCCESS && recorded != NOT_YET)
         note_done(event, recorded);
     return status;
@@ -503,10 +545,12 @@ static void watched_done(struct rg_session *session, const struct rg_done *done)
     struct watch *watch = find(session, done->watch); /* NULL: given up meanwhile */
     if (watch && done->result == CUDA_SUCCESS) {
         struct rg_event *event = watch->event ? event_of((CUevent)watch->event) : NULL;
-        if (event)
+        if (event) {
             note_done(event, watch->position);
-        else if (watch->stream)
+            rg_elapsed_granted((CUevent)watch->event, &watch->wish, done->ms);
+        } else if (watch->stream) {
             raise_to(&watch->stream->done, watch->position);
+        }
     }
     if (watch) /* with any other result the next query asks, and returns what it is told */
         *watch = (struct watch){0};

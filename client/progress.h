@@ -26,6 +26,7 @@ static inline bool rg_progress_is_work(enum rg_op op)
     case RG_OP_rgLaneSetContext:
     case RG_OP_cuEventQuery:
     case RG_OP_cuEventSynchronize:
+    case RG_OP_rgEventWait:
     case RG_OP_cuEventElapsedTime:
     case RG_OP_cuEventElapsedTime_v2:
     case RG_OP_cuStreamQuery:
@@ -34,6 +35,7 @@ static inline bool rg_progress_is_work(enum rg_op op)
     case RG_OP_cuCtxSynchronize_v2:
     case RG_OP_rgEventAsk:
     case RG_OP_rgEventWatch:
+    case RG_OP_rgEventWatchTimed:
     case RG_OP_rgStreamAsk:
     case RG_OP_rgDefaultStreamAsk:
     case RG_OP_cuMemGetInfo_v2:
@@ -66,6 +68,13 @@ void rg_progress_work(const struct rg_call *call, CUstream stream);
 CUresult rg_progress_record(CUevent event, CUstream stream, unsigned flags, bool with_flags);
 /** An event is (or may be) recorded where this client does not see it: it is always asked for. */
 void rg_progress_unseen(CUevent event);
+
+/** Position of the event's last record; 0: it was not recorded, or this client does not know its last record. */
+uint64_t rg_progress_recorded(const struct rg_event *event);
+/** The session of an event about which the worker need not be asked; NULL: it is to be asked. */
+struct rg_session *rg_progress_session(const struct rg_event *event);
+/** What a call returns that would have waited, and finds the answer known. */
+CUresult rg_progress_answered(struct rg_session *session);
 
 /** These check and send as the operations of the API do, after all checks of parameters. */
 CUresult rg_progress_query_event(CUevent event);

@@ -105,7 +105,7 @@ enum rg_notice_type {
 struct rg_done {
     uint64_t watch;
     int32_t result; /* CUresult; CUDA_ERROR_NOT_READY: it is not watched, ask again */
-    uint32_t reserved;
+    float ms;       /* rgEventWatchTimed: since the other event; less than 0: not known. Of others it means nothing. */
 };
 static_assert(sizeof(struct rg_done) == 16, "wire layout");
 

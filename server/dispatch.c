@@ -75,10 +75,12 @@ static bool is_work(unsigned op)
     case RG_OP_cuCtxSynchronize_v2:
     case RG_OP_cuStreamSynchronize:
     case RG_OP_cuEventSynchronize:
+    case RG_OP_rgEventWait:
     case RG_OP_cuStreamQuery:
     case RG_OP_cuEventQuery:
     case RG_OP_rgEventAsk:
     case RG_OP_rgEventWatch:
+    case RG_OP_rgEventWatchTimed:
     case RG_OP_rgStreamAsk:
     case RG_OP_rgDefaultStreamAsk:
     case RG_OP_rgMemReturn:

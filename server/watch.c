@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "generated/server/serve.h"
+#include "server/elapsed.h"
 #include "server/output.h"
 #include "server/roles.h"
 
@@ -23,6 +24,7 @@ struct rg_watch {
     uint64_t id;
     CUevent event;
     uint64_t context; /* of an event that was made for this alone; 0: the client's event */
+    struct rg_elapsed elapsed;
 };
 
 /* `lock` guards the list; it is held while the driver is asked, so that no event ends meanwhile, but never while anything
@@ -42,27 +44,30 @@ void rg_watch_init(struct rg_worker *worker)
 }
 
 /* Takes the entry at `link` out of the list, but not out of the count; the lock is held. */
-static void unlink_watch(struct rg_watches *watches, struct rg_watch **link)
+static void unlink_watch(struct rg_worker *worker, struct rg_watch **link)
 {
+    struct rg_watches *watches = &worker->watches;
     struct rg_watch *watch = *link;
     *link = watch->next;
     if (watches->last == &watch->next)
         watches->last = link;
+    (void)rg_elapsed_end(worker, &watch->elapsed, NULL);
     if (watch->context)
         (void)rg_driver.cuEventDestroy_v2(watch->event);
     free(watch);
 }
 
 /* The same with an entry of which nobody will be told. */
-static void drop_watch(struct rg_watches *watches, struct rg_watch **link)
+static void drop_watch(struct rg_worker *worker, struct rg_watch **link)
 {
-    unlink_watch(watches, link);
-    atomic_fetch_sub(&watches->n, 1);
+    unlink_watch(worker, link);
+    atomic_fetch_sub(&worker->watches.n, 1);
 }
 
 /* Collects what is done, TOLD_MAX at most; it counts until it has been told. The lock is held. */
-static size_t collect(struct rg_watches *watches, struct rg_done *done)
+static size_t collect(struct rg_worker *worker, struct rg_done *done)
 {
+    struct rg_watches *watches = &worker->watches;
     size_t n = 0;
     for (struct rg_watch **link = &watches->first; *link && n < TOLD_MAX;) {
         struct rg_watch *watch = *link;
@@ -73,8 +78,11 @@ static size_t collect(struct rg_watches *watches, struct rg_done *done)
         }
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuEventSynchronize(watch->event); /* kernels' output comes out by it */
-        done[n++] = (struct rg_done){.watch = watch->id, .result = (int32_t)result};
-        unlink_watch(watches, link);
+        done[n++] = (struct rg_done){
+            .watch = watch->id,
+            .result = (int32_t)result,
+            .ms = rg_elapsed_end(worker, &watch->elapsed, result == CUDA_SUCCESS ? watch->event : NULL)};
+        unlink_watch(worker, link);
     }
     return n;
 }
@@ -96,7 +104,7 @@ static bool look(struct rg_worker *worker)
     pthread_mutex_lock(&watches->order);
     do {
         pthread_mutex_lock(&watches->lock);
-        n = collect(watches, done);
+        n = collect(worker, done);
         pthread_mutex_unlock(&watches->lock);
         if (n) {
             tell(worker, done, n);
@@ -158,8 +166,10 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-/* Adds a watch, or renews the one that the client's event has. False: it cannot be watched. */
-static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t context)
+/* Adds a watch, or renews the one that the client's event has. `since`: of whose time is to be told; 0: none. False: it
+ * cannot be watched. */
+static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t context, uint64_t since,
+                unsigned version)
 {
     struct rg_watches *watches = &worker->watches;
     bool good = true;
@@ -169,6 +179,7 @@ static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t c
         watch = watch->next;
     if (watch) {
         watch->id = id;
+        (void)rg_elapsed_end(worker, &watch->elapsed, NULL);
     } else if (atomic_load(&watches->n) < WATCHES_MAX && (watch = malloc(sizeof *watch))) {
         *watch = (struct rg_watch){.id = id, .event = event, .context = context};
         *watches->last = watch;
@@ -177,6 +188,8 @@ static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t c
     } else {
         good = false;
     }
+    if (good && since)
+        rg_elapsed_begin(worker, &watch->elapsed, since, version);
     if (good && !watches->runs)
         watches->runs = rg_thread_create(&watches->thread, "rg-watch", watch_main, worker) == RG_OK;
     watches->since = rg_now_ns();
@@ -196,7 +209,15 @@ static void refuse(struct rg_worker *worker, uint64_t id)
 
 CUresult rg_serve_rgEventWatch(struct rg_job *job, CUevent event, unsigned long long watch)
 {
-    if (!add(job->worker, watch, event, 0))
+    if (!add(job->worker, watch, event, 0, 0, 0))
+        refuse(job->worker, watch);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_serve_rgEventWatchTimed(struct rg_job *job, CUevent event, unsigned long long watch,
+                                    unsigned long long since, unsigned int version)
+{
+    if (!add(job->worker, watch, event, 0, since, version))
         refuse(job->worker, watch);
     return CUDA_SUCCESS;
 }
@@ -204,7 +225,7 @@ CUresult rg_serve_rgEventWatch(struct rg_job *job, CUevent event, unsigned long 
 CUresult rg_serve_rgEventAsk(struct rg_job *job, CUevent event, unsigned long long watch)
 {
     CUresult result = rg_driver.cuEventQuery(event);
-    if (result == CUDA_ERROR_NOT_READY && watch && !add(job->worker, watch, event, 0))
+    if (result == CUDA_ERROR_NOT_READY && watch && !add(job->worker, watch, event, 0, 0, 0))
         refuse(job->worker, watch);
     return result;
 }
@@ -220,7 +241,7 @@ static bool add_stream(struct rg_job *job, CUstream stream, uint64_t context, ui
     rg_current_context_unknown();
     good = good && rg_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
     if (good && rg_driver.cuEventRecord(event, stream) == CUDA_SUCCESS &&
-        add(job->worker, id, event, context))
+        add(job->worker, id, event, context, 0, 0))
         return true;
     if (event)
         (void)rg_driver.cuEventDestroy_v2(event);
@@ -256,17 +277,18 @@ CUresult rg_serve_cuEventDestroy_v2(struct rg_job *job, CUevent event)
     pthread_mutex_lock(&watches->lock);
     for (struct rg_watch **link = &watches->first; *link; link = &(*link)->next)
         if ((*link)->event == event) {
-            drop_watch(watches, link);
+            drop_watch(job->worker, link);
             break;
         }
     pthread_mutex_unlock(&watches->lock);
+    rg_elapsed_forget(job->worker, event);
     return rg_driver.cuEventDestroy_v2(event);
 }
 
 /* --- ends ------------------------------------------------------------------------------------------------------------ */
 
 struct ending {
-    struct rg_watches *watches;
+    struct rg_worker *worker;
     uint64_t context;
 };
 
@@ -276,9 +298,10 @@ static void drop_event(struct rg_object *entry, void *user)
     const struct ending *ending = user;
     if (rg_handle_kind(entry->handle) != RG_KIND_EVENT || entry->context != ending->context)
         return;
-    for (struct rg_watch **link = &ending->watches->first; *link; link = &(*link)->next)
+    rg_elapsed_forget(ending->worker, entry->object);
+    for (struct rg_watch **link = &ending->worker->watches.first; *link; link = &(*link)->next)
         if ((*link)->event == entry->object) {
-            drop_watch(ending->watches, link);
+            drop_watch(ending->worker, link);
             return;
         }
 }
@@ -286,13 +309,11 @@ static void drop_event(struct rg_object *entry, void *user)
 void rg_watch_drop_context(struct rg_worker *worker, uint64_t context)
 {
     struct rg_watches *watches = &worker->watches;
-    if (!atomic_load(&watches->n))
-        return;
-    struct ending ending = {watches, context};
+    struct ending ending = {worker, context};
     pthread_mutex_lock(&watches->lock);
     for (struct rg_watch **link = &watches->first; *link;)
         if ((*link)->context == context)
-            drop_watch(watches, link);
+            drop_watch(worker, link);
         else
             link = &(*link)->next;
     rg_objects_each(&worker->objects, drop_event, &ending);

@@ -1,4 +1,5 @@
 /* worker.c - beginning and end of a worker, and sending. See worker.h. */
+#include "server/elapsed.h"
 #include "server/worker.h"
 
 #include "common/clock.h"
@@ -47,6 +48,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     rg_wait_init(&worker->wait, RG_WAIT_DEFAULT);
     rg_late_init(worker);
     rg_watch_init(worker);
+    rg_elapsed_init(worker);
     rg_images_init(worker);
     return worker;
 }
@@ -234,6 +236,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     (void)rg_worker_wait(worker); /* somebody else may still be ending it */
     rg_roles_fini(worker);
     rg_watch_fini(worker);
+    rg_elapsed_fini(worker);
     rg_objects_each(&worker->objects, destroy_context, worker);
     rg_objects_each(&worker->objects, destroy_unbound, worker);
     rg_late_fini(worker);

@@ -139,6 +139,13 @@ struct rg_watches {
     bool runs;
 };
 
+/** Times that are wished with events; elapsed.c's. */
+struct rg_elapsed;
+struct rg_elapsed_wishes {
+    pthread_mutex_t lock; /* a leaf; the driver is asked under it */
+    struct rg_elapsed *first;
+};
+
 struct rg_worker {
     struct rg_conn *conn;
     uint64_t session;
@@ -193,6 +200,7 @@ struct rg_worker {
     bool landing_thread_runs;
 
     struct rg_watches watches;
+    struct rg_elapsed_wishes elapsed;
 
     /* ahead.c; the dispatcher's */
     struct rg_ticket *tickets;

@@ -48,6 +48,7 @@ static const struct {
     {"cuStreamWaitEvent", RG_DEVICE_WAIT_EVENT, 0},
     {"cuStreamSynchronize", RG_DEVICE_SYNC_STREAM, RG_RECORD_WAITS},
     {"cuEventSynchronize", RG_DEVICE_SYNC_EVENT, RG_RECORD_WAITS},
+    {"rgEventWait", RG_DEVICE_SYNC_EVENT, RG_RECORD_WAITS},
     {"cuCtxSynchronize", RG_DEVICE_SYNC_ALL, RG_RECORD_WAITS},
     {"cuCtxSynchronize_v2", RG_DEVICE_SYNC_ALL, RG_RECORD_WAITS},
     {"cuStreamQuery", RG_DEVICE_SYNC_STREAM, RG_RECORD_QUERY},

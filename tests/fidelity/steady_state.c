@@ -64,6 +64,14 @@ static void CUDA_CB wait_at(void *user)
         usleep(100);
 }
 
+/* A host function that takes a while. */
+#define TAKEN_MS 2
+static void CUDA_CB take_time(void *user)
+{
+    (void)user;
+    usleep(TAKEN_MS * 1000 + 500);
+}
+
 static CUresult until_done(CUevent event)
 {
     CUresult result;
@@ -336,6 +344,71 @@ static void side_by_side(void)
     TRY(cuMemFree_v2(memory));
 }
 
+/* 1: a time, or no time; -1: before */
+static int sign(float time)
+{
+    return time < 0 ? -1 : 1;
+}
+
+/* What is known of the time between two events is not used for others. */
+static void measured(void)
+{
+    CUevent start, middle, end;
+    float time = 0;
+    MUST(cuEventCreate(&start, CU_EVENT_DEFAULT));
+    MUST(cuEventCreate(&middle, CU_EVENT_DEFAULT));
+    MUST(cuEventCreate(&end, CU_EVENT_DEFAULT));
+    TRY(cuEventElapsedTime_v2(&time, start, end));
+    for (int round = 0; round < 12; round++) {
+        const bool queried = round % 4 >= 2;
+        MUST(cuEventRecord(start, stream));
+        MUST(cuLaunchHostFunc(stream, take_time, NULL));
+        MUST(cuEventRecord(middle, stream));
+        MUST(cuEventRecord(end, stream));
+        TRY(queried ? until_done(end) : cuEventSynchronize(end));
+        TRY(cuEventElapsedTime_v2(&time, start, end));
+        printf("  it took its time: %d\n", time >= TAKEN_MS);
+        TRY(cuEventElapsedTime_v2(&time, middle, end));
+        printf("  nothing between: %d\n", sign(time));
+        TRY(round % 2 ? cuEventElapsedTime_v2(&time, start, end) : cuEventElapsedTime(&time, start, end));
+        printf("  the same: %d\n", time >= TAKEN_MS);
+        if (round % 3 == 0) { /* recorded again */
+            MUST(cuLaunchHostFunc(stream, take_time, NULL));
+            MUST(cuEventRecord(start, stream));
+            TRY(cuEventSynchronize(start));
+            TRY(cuEventElapsedTime_v2(&time, start, end));
+            printf("  the other way: %d\n", sign(time));
+        } else if (round % 3 == 1) { /* another one of that name */
+            TRY(cuEventDestroy_v2(start));
+            TRY(cuEventElapsedTime_v2(&time, start, end));
+            MUST(cuEventCreate(&start, round == 4 ? CU_EVENT_DISABLE_TIMING : CU_EVENT_DEFAULT));
+            TRY(cuEventElapsedTime_v2(&time, start, end));
+            MUST(cuEventRecord(start, stream));
+            TRY(cuEventSynchronize(start));
+            TRY(cuEventElapsedTime_v2(&time, start, end));
+            MUST(cuEventRecord(end, stream));
+            TRY(cuEventSynchronize(end));
+            TRY(cuEventElapsedTime_v2(&time, start, end));
+            TRY(cuEventDestroy_v2(start));
+            MUST(cuEventCreate(&start, CU_EVENT_DEFAULT));
+        }
+    }
+    /* The start ends while somebody waits for the end. */
+    struct gate gate = {false, false};
+    MUST(cuEventRecord(start, stream));
+    MUST(cuLaunchHostFunc(stream, wait_at, &gate));
+    MUST(cuEventRecord(end, stream));
+    TRY(cuEventQuery(end));
+    TRY(cuEventDestroy_v2(start));
+    TRY(cuEventElapsedTime_v2(&time, start, end));
+    atomic_store(&gate.open, true);
+    TRY(until_done(end));
+    TRY(cuEventElapsedTime_v2(&time, middle, end));
+    TRY(cuEventElapsedTime_v2(NULL, middle, end));
+    TRY(cuEventDestroy_v2(middle));
+    TRY(cuEventDestroy_v2(end));
+}
+
 static void one_after_another(void)
 {
     CUevent first, second, third;
@@ -536,6 +609,7 @@ int main(void)
     still_in_use();
     what_is_not_done();
     side_by_side();
+    measured();
     one_after_another();
     freed_and_read();
     threads();

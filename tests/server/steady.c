@@ -47,6 +47,21 @@ static CUresult event_destroy(CUevent event)
     atomic_fetch_sub(&events, 1);
     return CUDA_SUCCESS;
 }
+/* Two and five milliseconds, by the version; of an event that has ended nothing may be asked. */
+static atomic_uint asked_times;
+static CUresult elapsed(float *ms, CUevent start, CUevent end)
+{
+    CHECK(start && end && start != end);
+    atomic_fetch_add(&asked_times, 1);
+    *ms = 2;
+    return CUDA_SUCCESS;
+}
+static CUresult elapsed_v2(float *ms, CUevent start, CUevent end)
+{
+    (void)elapsed(ms, start, end);
+    *ms = 5;
+    return CUDA_SUCCESS;
+}
 static CUresult retain(CUcontext *context, CUdevice device)
 {
     (void)device;
@@ -114,6 +129,8 @@ static void use_driver(void)
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuEventCreate = event_create;
     rg_driver.cuEventDestroy_v2 = event_destroy;
+    rg_driver.cuEventElapsedTime = elapsed;
+    rg_driver.cuEventElapsedTime_v2 = elapsed_v2;
     rg_driver.cuDevicePrimaryCtxRetain = retain;
     rg_driver.cuStreamCreate = stream_create;
     rg_driver.cuMemGetInfo_v2 = info;
@@ -140,8 +157,8 @@ static struct client *begin(void)
     return c;
 }
 
-/* The next message says of one watch that it has come, with that result. */
-static void expect_done(struct client *c, uint64_t watch, int result)
+/* The next message says of one watch that it has come, with that result; the time that comes with it. */
+static float expect_done(struct client *c, uint64_t watch, int result)
 {
     struct rg_done done;
     CHECK(receive(c, 5000));
@@ -149,6 +166,66 @@ static void expect_done(struct client *c, uint64_t watch, int result)
     CHECK(c->got.notice.arg[0] == 1 && c->got.output_size == sizeof done);
     memcpy(&done, c->got.output, sizeof done);
     CHECK(done.watch == watch && done.result == result);
+    return done.ms;
+}
+
+/* Watches and waits for the event; the times since another one that come of it. */
+static void expect_times(struct client *c, uint64_t since, uint32_t version, float wanted)
+{
+    static uint64_t watch = 1000;
+    float ms;
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", ++watch, since, version, event);
+    send_batch(c);
+    atomic_store(&ready, true);
+    CHECK(expect_done(c, watch, CUDA_SUCCESS) == wanted);
+    CALL(c, RG_OP_rgEventWait, 0, CUDA_SUCCESS, "848", since, version, event);
+    memcpy(&ms, c->got.output, sizeof ms);
+    CHECK(c->got.output_size == sizeof ms && ms == wanted);
+}
+
+static void test_times(void)
+{
+    struct client *c = begin();
+    const uint64_t start = handle(RG_KIND_EVENT, 5), none = 0;
+    float ms;
+    put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, start);
+    expect_times(c, start, 1, 2);
+    expect_times(c, start, 2, 5);
+    const unsigned asked = atomic_load(&asked_times);
+    expect_times(c, none, 2, -1);
+    expect_times(c, handle(RG_KIND_EVENT, 6), 2, -1);  /* there is none */
+    expect_times(c, handle(RG_KIND_STREAM, 7), 2, -1); /* no event */
+    expect_times(c, UINT64_MAX, 2, -1);
+    CHECK(atomic_load(&asked_times) == asked);
+    /* The other one ends before this one comes; or a newer watch does not want to know. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)20, start, 2, event);
+    put(c, RG_OP_cuEventDestroy_v2, 0, 0, "8", start);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
+    atomic_store(&ready, true);
+    CHECK(expect_done(c, 20, CUDA_SUCCESS) == -1);
+    put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, start);
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)21, start, 2, event);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)22, event);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
+    atomic_store(&ready, true);
+    CHECK(expect_done(c, 22, CUDA_SUCCESS) == -1);
+    CHECK(atomic_load(&asked_times) == asked);
+    /* A failure has no time. */
+    event_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)23, start, 2, event);
+    send_batch(c);
+    ms = expect_done(c, 23, CUDA_ERROR_ILLEGAL_ADDRESS);
+    event_result = CUDA_SUCCESS;
+    CHECK(ms == -1 && atomic_load(&asked_times) == asked);
+    /* The context ends with both. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)24, start, 2, event);
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
+    expect_nothing(c);
+    CHECK(client_destroy(c) == 0);
 }
 
 static void test_watches(void)
@@ -157,7 +234,7 @@ static void test_watches(void)
     CALL(c, RG_OP_rgEventAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)11, event);
     expect_nothing(c);
     atomic_store(&ready, true);
-    expect_done(c, 11, CUDA_SUCCESS);
+    CHECK(expect_done(c, 11, CUDA_SUCCESS) == -1);
     expect_nothing(c); /* once */
     CALL(c, RG_OP_rgEventAsk, 0, CUDA_SUCCESS, "88", (uint64_t)12, event);
     expect_nothing(c); /* the answer said it */
@@ -344,6 +421,7 @@ int main(void)
 {
     use_driver();
     test_watches();
+    test_times();
     test_order();
     test_context_ends();
     test_memory();

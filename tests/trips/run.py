@@ -22,11 +22,11 @@ TABLE = {
     "cuMemHostGetDevicePointer_v2": 1,   # memory that was allocated since is mapped on the server
     "cuMemFreeHost": 1,                  # waits for the device, which knows the memory
     "cuMemGetInfo_v2": 1,                # other sessions use the device too
-    "cuEventElapsedTime_v2": 1,          # measured by the device
+    "cuEventSynchronize": 1,             # waits for the device; the time between events comes with it
     "cuStreamQuery": 1,                  # whether it is done; then the server says when it is
 }
 # The least that a round may cost where something else than the client decides when a notice arrives.
-AT_MOST = {"cuStreamQuery", "cuEventSynchronize"}
+AT_MOST = {"cuStreamQuery"}
 FEW, MANY = 10, 30
 # Of a round: a machine that stands still for a moment makes the client give memory back, which it then asks for once.
 SLACK = 0.2

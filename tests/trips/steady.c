@@ -45,7 +45,7 @@ static CUlibrary library;
 static CUkernel kernel;
 static CUfunction function;
 static CUdeviceptr data;
-static CUevent event, earlier;
+static CUevent event, earlier, begun, ended;
 static CUmemoryPool pool;
 static CUgraphExec graph;
 static unsigned char host[SIZE], *pinned;
@@ -79,6 +79,8 @@ static void start(void)
     OK(cuMemHostAlloc((void **)&pinned, SIZE, 0));
     OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
     OK(cuEventCreate(&earlier, CU_EVENT_DEFAULT));
+    OK(cuEventCreate(&begun, CU_EVENT_DEFAULT));
+    OK(cuEventCreate(&ended, CU_EVENT_DEFAULT));
     const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                        .location = {CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     OK(cuMemPoolCreate(&pool, &properties));
@@ -174,7 +176,13 @@ static void events(void)
 static void elapsed(void)
 {
     float time;
-    OK(cuEventElapsedTime(&time, earlier, event));
+    OK(cuEventElapsedTime(&time, earlier, event)); /* told with the news that it has come */
+    OK(cuEventRecord(begun, stream));
+    launch(data);
+    OK(cuEventRecord(ended, stream));
+    OK(cuEventSynchronize(ended));
+    OK(cuEventElapsedTime(&time, begun, ended)); /* told with the answer */
+    OK(cuEventElapsedTime(&time, begun, ended));
 }
 
 static void streams(void)
