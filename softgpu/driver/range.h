@@ -121,8 +121,8 @@ CUresult sg_range_unreserve(uint64_t address, uint64_t size);
 CUresult sg_range_map(uint64_t address, uint64_t size, int file, uint64_t offset,
                       struct sg_allocation *allocation, struct sg_device *device);
 /**
- * Takes away the mappings that make up [address, address+size); `gone` is called for the allocation of each, under this
- * file's lock.
+ * Takes away the mappings that make up [address, address+size); `gone` is called for the allocation of each, under the
+ * ranges' lock.
  */
 CUresult sg_range_unmap(uint64_t address, uint64_t size, void (*gone)(struct sg_allocation *allocation));
 /** True if [address, address+size) is made up of whole mappings. */

@@ -4,10 +4,10 @@
  * All physical memory is one file in memory, of which each allocation has a part that is never used again: a mapping is
  * a shared mapping of that part, so several of one allocation show the same bytes, and freed memory is a hole in the
  * file. An allocation lives until its handle is released as often as it was created and retained, and its last mapping
- * is gone. Reservations and mappings are kept in range.c. Memory that is to be shared with other processes has a file of
+ * is gone. Reservations and mappings are kept in range_mapped.c. Memory that is to be shared with other processes has a file of
  * its own (shared_file.h), of which an export is another descriptor.
  *
- * One lock for the counts of allocations; it is taken before those of the handles and of range.c.
+ * One lock for the counts of allocations; it is taken before those of the handles and of the ranges.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static struct {
     pthread_mutex_t lock;
     int file;                     /* -1 until there is an allocation */
     uint64_t next;                /* where the next allocation's part begins: the file's size */
-    struct sg_allocation *unused; /* found while range.c was locked: to be ended after that */
+    struct sg_allocation *unused; /* found while the ranges were locked: to be ended after that */
 } physical = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
 static void finish_allocation(struct sg_object *object)
