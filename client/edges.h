@@ -1,6 +1,6 @@
 /*
  * edges.h - shared memory on pages that hold other things of the program as well (rg_unified_add_edge). All of it is under
- * the lock of unified.c.
+ * the lock of shared pages (unified_pages.h).
  */
 #ifndef RG_CLIENT_EDGES_H
 #define RG_CLIENT_EDGES_H

@@ -1,6 +1,6 @@
 /*
  * live.h - LIVE pages: those that the host uses while the device may be at work on them (unified.h). All of it is under
- * the lock of unified.c.
+ * the lock of shared pages (unified_pages.h).
  *
  * Who sees one side's change of a page must see what that side has changed of other pages before. So the host writes to
  * one LIVE page at a time: before another is opened, what it has changed of the first has left. And what the device has

@@ -1,10 +1,12 @@
-/* unified_pages.h - what unified.c and live.c know of a share. See unified.h. */
+/* unified_pages.h - what the files of unified.h know of a share: unified.c, unified_fetch.c, live.c. */
 #ifndef RG_CLIENT_UNIFIED_PAGES_H
 #define RG_CLIENT_UNIFIED_PAGES_H
 
 #include "client/faults.h"
 #include "client/unified.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/uio.h>
 
 struct rg_session;
@@ -38,6 +40,37 @@ struct rg_pages {
     size_t next_write, write_run; /* the same of pages that were opened for writing */
     unsigned char state[];        /* enum rg_page_state */
 };
+
+#define RG_SHARE_GROUP 16u /* pages that are fetched at a touch at least */
+
+/**
+ * All shares. The lock guards them, the states of their pages and the LIVE pages; it comes before the send lock of a
+ * session. So that contents which were asked for before some work was appended are not taken for what is there after it,
+ * `epoch` counts the work.
+ */
+extern struct rg_shares {
+    pthread_mutex_t lock;
+    struct rg_pages **at; /* by start, disjoint */
+    size_t capacity;
+    atomic_size_t n;
+    size_t n_held; /* pages that are neither DEVICE nor LIVE */
+    uint64_t epoch, next_id;
+    atomic_uint host_calls;    /* host functions that run */
+    atomic_bool edges_at_work; /* the device may be changing memory on pages that are not watched */
+} rg_shares;
+
+/* Under the lock: */
+
+/** Index of the first share that starts after `address`. */
+size_t rg_shares_after(uint64_t address);
+/** The share that holds `address`, or NULL. */
+struct rg_pages *rg_shares_find(uint64_t address);
+/** Changes the state of pages, and what is counted. */
+void rg_share_set_state(struct rg_pages *share, size_t first, size_t end, enum rg_page_state state);
+/** The address of a page. */
+uint64_t rg_share_page(const struct rg_pages *share, size_t page);
+/** Starts the thread that fetches what the host touches, once; false: it cannot be. */
+bool rg_unified_start_service(void);
 
 /** Runs of bytes on their way to the worker; sent when there are many, and by rg_outgoing_send. */
 struct rg_outgoing {

@@ -1,0 +1,319 @@
+/*
+ * unified_fetch.c - pages that the host touches, or will: the service thread fetches them from the device (unified.h). The
+ * lock is not held while it waits for contents.
+ */
+#include "client/edges.h"
+#include "client/faults.h"
+#include "client/live.h"
+#include "client/session.h"
+#include "client/transfer.h"
+#include "client/unified_pages.h"
+#include "common/clock.h"
+#include "common/limits.h"
+#include "common/log.h"
+#include "common/thread.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define FETCH_MAX  RG_BULK_MAX
+#define PENDING    256u
+#define PATIENCE   2000000000ull /* ns for which a touch of managed memory waits for an idle device */
+#define LIVE_FETCH 16u           /* pages that become LIVE at a touch */
+
+static unsigned char *fetched; /* FETCH_MAX bytes, the service's */
+
+/* --- a touch ------------------------------------------------------------------------------------------------------ */
+
+enum outcome { DONE, NOT_OURS, LATER };
+
+/* What a touch fetches. */
+struct stretch {
+    uint64_t id, context, epoch;
+    struct rg_session *session;
+    uint64_t start;
+    size_t first, end; /* pages */
+    bool patient;
+};
+
+/* Puts what was fetched in place: the pages are the host's. */
+static bool take(struct rg_pages *share, const struct stretch *s, size_t page, bool write)
+{
+    const uint64_t start = rg_share_page(share, s->first);
+    if (!rg_pages_fill(&share->watch, start, fetched, (uint64_t)(s->end - s->first) * RG_PAGE, false))
+        return false;
+    rg_share_set_state(share, s->first, s->end, RG_PAGE_SHARED);
+    share->next_fetch = s->end;
+    if (!write)
+        return true;
+    rg_share_set_state(share, page, page + 1, RG_PAGE_DIRTY);
+    share->next_write = page + 1;
+    share->write_run = 1;
+    return rg_pages_open(&share->watch, rg_share_page(share, page), RG_PAGE);
+}
+
+/* The host writes to a page that it may read: opens it, and more and more if pages are written in order. */
+static bool open_for_writing(struct rg_pages *share, size_t page)
+{
+    const bool in_order = page == share->next_write && share->write_run < FETCH_MAX / RG_PAGE;
+    share->write_run = in_order ? share->write_run * 2 : 1;
+    size_t end = page;
+    while (end < share->n_pages && share->state[end] == RG_PAGE_SHARED && end - page < share->write_run)
+        end++;
+    rg_share_set_state(share, page, end, RG_PAGE_DIRTY);
+    share->next_write = end;
+    return rg_pages_open(&share->watch, rg_share_page(share, page), (uint64_t)(end - page) * RG_PAGE);
+}
+
+/* Which pages a touch of `page` fetches: more and more at once if they are touched in order. */
+static void choose(struct rg_pages *share, size_t page, struct stretch *s)
+{
+    if (page == share->next_fetch && share->stretch < FETCH_MAX / RG_PAGE)
+        share->stretch *= 2;
+    else if (page != share->next_fetch)
+        share->stretch = share->expected ? FETCH_MAX / RG_PAGE : RG_SHARE_GROUP;
+    size_t first = page, end = page;
+    while (end < share->n_pages && share->state[end] == RG_PAGE_DEVICE && end - page < share->stretch)
+        end++;
+    while (first > 0 && page - first < page % RG_SHARE_GROUP && share->state[first - 1] == RG_PAGE_DEVICE &&
+           end - first < FETCH_MAX / RG_PAGE)
+        first--;
+    *s = (struct stretch){.id = share->id,
+                          .context = share->context,
+                          .epoch = rg_shares.epoch,
+                          .session = share->session,
+                          .start = rg_share_page(share, first),
+                          .first = first,
+                          .end = end,
+                          .patient = share->kind != RG_UNIFIED_HOST};
+}
+
+/* The contents could not be had. */
+static void lose(struct rg_pages *share, const struct stretch *s, CUresult status)
+{
+    const uint64_t start = rg_share_page(share, s->first), size = (uint64_t)(s->end - s->first) * RG_PAGE;
+    if (atomic_load(&s->session->ended) != CUDA_SUCCESS) {
+        static atomic_bool told;
+        if (!atomic_exchange(&told, true))
+            rg_error("memory at %#llx was on the server when that was lost; who touches it gets SIGBUS",
+                     (unsigned long long)start);
+        rg_pages_lose(start, size);
+    } else {
+        rg_error("memory at %#llx could not be fetched from the device (error %d); it reads as zeros",
+                 (unsigned long long)start, (int)status);
+        memset(fetched, 0, size);
+        (void)rg_pages_fill(&share->watch, start, fetched, size, true);
+    }
+    rg_share_set_state(share, s->first, s->end, RG_PAGE_LOST);
+}
+
+/* The device is at work: the page that was touched, and some behind it if they can be had as they are all at one time,
+ * become LIVE. */
+static enum outcome make_live(const struct rg_touch *touch, uint64_t id)
+{
+    enum outcome outcome = NOT_OURS;
+    pthread_mutex_lock(&rg_shares.lock);
+    struct rg_pages *share = rg_shares_find(touch->address);
+    if (share && share->id == id) {
+        const size_t page = (touch->address - share->start) / RG_PAGE;
+        size_t end = page;
+        while (end < share->n_pages && end - page < LIVE_FETCH && share->state[end] == RG_PAGE_DEVICE)
+            end++;
+        struct rg_question question = {.session = share->session,
+                                       .context = share->context,
+                                       .address = rg_share_page(share, page),
+                                       .size = (end - page) * RG_PAGE,
+                                       .flags = RG_UNIFIED_STEADY,
+                                       .data = fetched};
+        pthread_mutex_unlock(&rg_shares.lock);
+        rg_question_ask(&question);
+        rg_question_wait(&question);
+        pthread_mutex_lock(&rg_shares.lock);
+        share = rg_shares_find(touch->address);
+        if (question.result == CUDA_SUCCESS && share && share->id == id &&
+            rg_live_add(share, page, question.steady ? end : page + 1, fetched) &&
+            (!touch->write || rg_live_open(share, page)))
+            outcome = DONE;
+        else if (question.result != CUDA_SUCCESS)
+            outcome = LATER; /* and then it is lost */
+    }
+    pthread_mutex_unlock(&rg_shares.lock);
+    return outcome;
+}
+
+/* A touch that has waited for `waited` ns. The service thread. */
+static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
+{
+    struct stretch s;
+    pthread_mutex_lock(&rg_shares.lock);
+    struct rg_pages *share = rg_shares_find(touch->address);
+    if (!share || !share->watched) {
+        pthread_mutex_unlock(&rg_shares.lock);
+        return share ? DONE : NOT_OURS;
+    }
+    const size_t page = (touch->address - share->start) / RG_PAGE;
+    const enum rg_page_state state = share->state[page];
+    if (state != RG_PAGE_DEVICE) {
+        bool good = true;
+        if (touch->write && state == RG_PAGE_SHARED)
+            good = open_for_writing(share, page);
+        else if (touch->write && state == RG_PAGE_LIVE)
+            good = rg_live_open(share, page);
+        pthread_mutex_unlock(&rg_shares.lock);
+        return good ? DONE : NOT_OURS;
+    }
+    choose(share, page, &s);
+    pthread_mutex_unlock(&rg_shares.lock);
+
+    const bool patient = s.patient && waited < PATIENCE && atomic_load(&rg_shares.host_calls) == 0;
+    struct rg_question question = {.session = s.session,
+                                   .context = s.context,
+                                   .address = s.start,
+                                   .size = (s.end - s.first) * RG_PAGE,
+                                   .flags = patient ? RG_UNIFIED_IF_IDLE : 0,
+                                   .data = fetched};
+    rg_question_ask(&question);
+    rg_question_wait(&question);
+
+    enum outcome outcome = DONE;
+    bool live = false;
+    pthread_mutex_lock(&rg_shares.lock);
+    const bool busy = question.busy ||
+                      rg_shares.epoch != s.epoch; /* what came may be older than what was put in meanwhile */
+    share = rg_shares_find(touch->address);
+    if (!share || share->id != s.id)
+        outcome = NOT_OURS;
+    else if (question.result != CUDA_SUCCESS)
+        lose(share, &s, question.result);
+    else if (busy && patient)
+        outcome = LATER;
+    else if (busy)
+        live = true;
+    else if (!take(share, &s, page, touch->write))
+        outcome = NOT_OURS;
+    pthread_mutex_unlock(&rg_shares.lock);
+    return live ? make_live(touch, s.id) : outcome;
+}
+
+/* While the device is at work, what it and the host write into memory on pages that are not watched. */
+static void exchange_edges(void)
+{
+    pthread_mutex_lock(&rg_shares.lock);
+    const uint64_t before = rg_shares.epoch;
+    if (rg_shares.edges_at_work && !rg_edges_exchange(&rg_shares.lock) && rg_shares.epoch == before)
+        rg_shares.edges_at_work = false;
+    pthread_mutex_unlock(&rg_shares.lock);
+}
+
+/* --- the service --------------------------------------------------------------------------------------------------- */
+
+static void *service_main(void *unused)
+{
+    struct rg_touch list[PENDING];
+    uint64_t since[PENDING], next_round = 0;
+    size_t n = 0;
+    (void)unused;
+    for (;;) {
+        const size_t more =
+            rg_touches_wait(list + n, PENDING - n, n || rg_live_any() || rg_shares.edges_at_work ? 1 : -1);
+        uint64_t now = rg_now_ns();
+        for (size_t i = 0; i < more; i++)
+            since[n + i] = now;
+        n += more;
+        size_t left = 0;
+        for (size_t i = 0; i < n; i++) {
+            const enum outcome outcome = touched(&list[i], rg_now_ns() - since[i]);
+            if (outcome == LATER) {
+                list[left] = list[i];
+                since[left++] = since[i];
+            } else {
+                rg_touch_done(&list[i], outcome == DONE);
+            }
+        }
+        n = left;
+        now = rg_now_ns();
+        if ((rg_live_any() || rg_shares.edges_at_work) && now >= next_round) {
+            rg_live_round(&rg_shares.lock, &rg_shares.epoch);
+            exchange_edges();
+            next_round = rg_now_ns() + 1000000;
+        }
+    }
+    return NULL;
+}
+
+/* Brings the application's own memory to the host: that of a context, or all (0) whose server is there. */
+static void recall_hosts(uint64_t context)
+{
+    for (size_t i = 0;; i++) {
+        uint64_t start = 0, size = 0;
+        pthread_mutex_lock(&rg_shares.lock);
+        const bool there = i < rg_shares.n;
+        const struct rg_pages *share = there ? rg_shares.at[i] : NULL;
+        if (there && share->kind == RG_UNIFIED_HOST &&
+            (context ? share->context == context : atomic_load(&share->session->ended) == CUDA_SUCCESS)) {
+            start = share->start;
+            size = share->size;
+        }
+        pthread_mutex_unlock(&rg_shares.lock);
+        if (!there)
+            return;
+        if (size)
+            rg_unified_recall(start, size);
+    }
+}
+
+/* The child of a fork has copies of what its parent's host held; the application's own memory is made whole before. */
+static void before_fork(void)
+{
+    recall_hosts(0);
+}
+
+bool rg_unified_start_service(void)
+{
+    static bool service_started;
+    if (service_started)
+        return true;
+    fetched = mmap(NULL, FETCH_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fetched == MAP_FAILED || !rg_faults_start() || pthread_atfork(before_fork, NULL, NULL) != 0)
+        return false;
+    service_started = rg_thread_start("rg-share", service_main, NULL) == RG_OK;
+    return service_started;
+}
+
+/* --- what the host will touch ---------------------------------------------------------------------------------------- */
+
+void rg_unified_expect(uint64_t start, uint64_t size)
+{
+    pthread_mutex_lock(&rg_shares.lock);
+    for (size_t at = rg_shares_after(start + size - 1);
+         at-- > 0 && rg_shares.at[at]->start + rg_shares.at[at]->size > start;)
+        rg_shares.at[at]->expected = true;
+    pthread_mutex_unlock(&rg_shares.lock);
+}
+
+void rg_unified_recall(uint64_t start, uint64_t size)
+{
+    const uint64_t end = start + size;
+    for (uint64_t at = start & ~(uint64_t)(RG_PAGE - 1); at < end;) {
+        pthread_mutex_lock(&rg_shares.lock);
+        const struct rg_pages *share = rg_shares_find(at);
+        const size_t next = rg_shares_after(at);
+        size_t page = share ? (at - share->start) / RG_PAGE : 0;
+        while (share && page < share->n_pages && share->state[page] != RG_PAGE_DEVICE)
+            page++;
+        const bool closed = share && page < share->n_pages;
+        at = closed  ? rg_share_page(share, page)
+             : share ? share->start + share->size
+                     : (next < rg_shares.n ? rg_shares.at[next]->start : end);
+        pthread_mutex_unlock(&rg_shares.lock);
+        if (closed && at < end)
+            (void)*(volatile const unsigned char *)(uintptr_t)at; /* the service brings it */
+    }
+}
+
+void rg_unified_recall_context(uint64_t context)
+{
+    recall_hosts(context);
+}
