@@ -1,9 +1,11 @@
 /*
  * lasting_inside.h - the inside of a lasting connection, and which file does what with it.
  *
- *   lasting.c         the operations: sending, receiving
- *   lasting_kept.c    messages that are not acknowledged
- *   lasting_mender.c  the thread that looks after the carrier
+ *   lasting.c          its state, making and end
+ *   lasting_send.c     sending
+ *   lasting_receive.c  receiving, acknowledgements
+ *   lasting_kept.c     messages that are not acknowledged
+ *   lasting_mender.c   the thread that looks after the carrier
  *
  * Everything is guarded by `lock`, which is never held across a system call that waits. A thread that goes into the
  * carrier takes the right to (`sending`, `receiving`), gives the lock up, and does not touch the carrier after it has
@@ -121,6 +123,26 @@ void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status statu
 void rg_lasting_end(struct rg_lasting *c, enum rg_status status);
 /** Sends an acknowledgement (or another word without content); the right to send is free, the state not broken. */
 void rg_lasting_say(struct rg_lasting *c, enum rg_lasting_kind kind);
+/** The header of the next message, which acknowledges what has been received. */
+struct rg_lasting_header rg_lasting_header_of(struct rg_lasting *c, enum rg_lasting_kind kind);
+/** Whether a word of ours would be taken at once. */
+bool rg_lasting_has_room(const struct rg_conn *carrier);
+
+/* --- lasting_send.c: operations, without the lock --- */
+
+enum rg_status rg_lasting_send(struct rg_conn *conn, const struct rg_outgoing *message);
+bool rg_lasting_is_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
+enum rg_status rg_lasting_send_head(struct rg_conn *conn, const struct rg_outgoing *message,
+                                    struct rg_bulk_ticket *out);
+enum rg_status rg_lasting_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
+                                    const struct iovec *bulk, int n_bulk);
+
+/* --- lasting_receive.c: operations, without the lock; and under it --- */
+
+enum { RG_LASTING_COPIED_MAX = 4096 }; /* messages up to this are copied, so that they lie in nobody's way */
+
+enum rg_status rg_lasting_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
+enum rg_status rg_lasting_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
 /** Takes acknowledgements that are there, or come by `timeout_ms`, if nobody receives; a message waits in `ready`. */
 void rg_lasting_drain(struct rg_lasting *c, int timeout_ms);
 
