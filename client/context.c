@@ -19,6 +19,7 @@
 #include "client/managed.h"
 #include "client/owner.h"
 #include "client/pinned.h"
+#include "client/preload.h"
 #include "client/program.h"
 #include "client/progress.h"
 #include "common/cuda/graph/graph.h"
@@ -135,8 +136,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         *pctx = (CUcontext)primary->handle;
     }
     pthread_mutex_unlock(&lock);
-    if (status == CUDA_SUCCESS && first)
+    if (status == CUDA_SUCCESS && first) {
         rg_program_context(dev, (uint64_t)*pctx);
+        rg_preload_context((uint64_t)*pctx);
+    }
     return status;
 }
 
@@ -282,6 +285,7 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
     }
     *shadow_of(context) = (struct rg_context){
         .session = rg_device_session(dev), .device = dev, .flags = flags, .api_version = 3020};
+    rg_preload_context((uint64_t)context);
     *pctx = context;
     return CUDA_SUCCESS;
 }

@@ -83,6 +83,7 @@ struct rg_variable;
 struct rg_module {
     uint64_t context;
     uint64_t owner;                                /* the library, of cuLibraryGetModule; else 0 */
+    uint64_t whole; /* the library that the program does not know and that this is of (client/preload.h); or 0 */
     struct rg_found_function *functions;           /* found so far, by name */
     struct rg_found_function *textures, *surfaces; /* references found so far, by name */
     struct rg_variable *variables;                 /* client/variable.h */

@@ -279,10 +279,10 @@ static void copy_log(struct rg_reader *in, char *buffer, size_t size, void **siz
         *size_out = (void *)(uintptr_t)(length + 1);
 }
 
-void rg_jit_answer(struct rg_jit *jit, struct rg_call *reply)
+void rg_jit_answer(struct rg_jit *jit, struct rg_reader *reply)
 {
-    if (rg_left(&reply->reply) == 0)
+    if (rg_left(reply) == 0)
         return;
-    copy_log(&reply->reply, jit->info, jit->info_size, jit->info_size_out);
-    copy_log(&reply->reply, jit->error, jit->error_size, jit->error_size_out);
+    copy_log(reply, jit->info, jit->info_size, jit->info_size_out);
+    copy_log(reply, jit->error, jit->error_size, jit->error_size_out);
 }

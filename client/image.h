@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct rg_call;
+struct rg_reader;
 
 /**
  * An image in this process's memory as it is sent: containers one behind the other, each at a multiple of 16, with zeros
@@ -62,6 +62,6 @@ struct rg_jit {
 /** CUDA_ERROR_NOT_SUPPORTED for options whose values are pointers that only make sense on this side. */
 CUresult rg_jit_read(struct rg_jit *jit, unsigned count, const CUjit_option *options, void *const *values);
 /** Copies the logs of the worker's answer into the application's buffers. */
-void rg_jit_answer(struct rg_jit *jit, struct rg_call *reply);
+void rg_jit_answer(struct rg_jit *jit, struct rg_reader *reply);
 
 #endif

@@ -115,12 +115,13 @@ static bool take_record(void *user, const struct rg_record_view *record)
         known->loads = true;
         return true;
     case RECORD_FUNCTION:
-        (void)add_function(known, record->name, record->data, record->size);
+        if (add_function(known, record->name, record->data, record->size))
+            find_function(known, record->name)->kept = true;
         return true;
     case RECORD_TAKEN:
         function = find_function(known, record->name);
         if (function)
-            function->taken = true;
+            function->taken = function->taken_kept = true;
         return true;
     case RECORD_VARIABLE:
         (void)add_variable(known, record->name, record->flags & 1);
@@ -128,6 +129,17 @@ static bool take_record(void *user, const struct rg_record_view *record)
     default:
         return false;
     }
+}
+
+/* Puts what is known of a function into the file, as far as that is not there. The lock is held. */
+static void keep_function(struct rg_known *known, struct rg_known_function *function, bool taken)
+{
+    if (!function->kept)
+        rg_records_add(&known->records, RECORD_FUNCTION, 0, function->name, function->answer, function->size);
+    function->kept = true;
+    if (taken && !function->taken_kept)
+        rg_records_add(&known->records, RECORD_TAKEN, 0, function->name, NULL, 0);
+    function->taken_kept |= taken;
 }
 
 /* --- the interface --------------------------------------------------------------------------------------------- */
@@ -242,7 +254,7 @@ void rg_known_note_function(struct rg_known *known, const char *name, const void
 {
     pthread_mutex_lock(&lock);
     if (add_function(known, name, answer, size))
-        rg_records_add(&known->records, RECORD_FUNCTION, 0, name, answer, size);
+        keep_function(known, find_function(known, name), false);
     pthread_mutex_unlock(&lock);
 }
 
@@ -250,10 +262,30 @@ void rg_known_note_taken(struct rg_known *known, const char *name)
 {
     pthread_mutex_lock(&lock);
     struct rg_known_function *function = find_function(known, name);
-    if (function && !function->taken) {
+    if (function) {
         function->taken = true;
-        rg_records_add(&known->records, RECORD_TAKEN, 0, name, NULL, 0);
+        keep_function(known, function, true);
     }
+    pthread_mutex_unlock(&lock);
+}
+
+void rg_known_learn_function(struct rg_known *known, const char *name, bool taken, const void *answer,
+                             size_t size)
+{
+    pthread_mutex_lock(&lock);
+    (void)add_function(known, name, answer, size);
+    struct rg_known_function *function = find_function(known, name);
+    if (function && taken)
+        function->taken = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void rg_known_used(struct rg_known *known, const char *name, bool taken)
+{
+    pthread_mutex_lock(&lock);
+    struct rg_known_function *function = find_function(known, name);
+    if (function)
+        keep_function(known, function, taken);
     pthread_mutex_unlock(&lock);
 }
 

@@ -49,7 +49,8 @@ void rg_known_note_load(struct rg_known *known);
 /** A kernel or function. */
 struct rg_known_function {
     struct rg_known_function *next;
-    _Atomic bool taken; /* of a kernel: its function in a context was asked for, and there was one */
+    _Atomic bool taken;    /* of a kernel: its function in a context was asked for, and there was one */
+    bool kept, taken_kept; /* in the file */
     size_t size;
     unsigned char *answer; /* that describes it: struct rg_function_info and its parameters */
     char name[];
@@ -60,6 +61,11 @@ const struct rg_known_function *rg_known_function(struct rg_known *known, const 
 void rg_known_note_function(struct rg_known *known, const char *name, const void *answer, size_t size);
 /** Of a kernel that has been noted: asking for its function succeeded. */
 void rg_known_note_taken(struct rg_known *known, const char *name);
+/** The same as these two, but it gets into the file only when it is used. */
+void rg_known_learn_function(struct rg_known *known, const char *name, bool taken, const void *answer,
+                             size_t size);
+/** A function that is known was asked for; `taken`: in a context. */
+void rg_known_used(struct rg_known *known, const char *name, bool taken);
 
 /** The variables that were asked for: one after another, NULL behind the last. */
 const char *rg_known_variable(struct rg_known *known, unsigned index, bool *managed);

@@ -77,7 +77,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_op_rgLinkAdd(state, type, id, name, jit.count, jit.options, jit.values, &reply);
-    rg_jit_answer(&link->jit, &reply);
+    rg_jit_answer(&link->jit, &reply.reply);
     rg_call_done(&reply);
     return status;
 }
@@ -137,7 +137,7 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
         return CUDA_ERROR_INVALID_HANDLE;
     struct rg_call reply;
     status = rg_op_rgLinkComplete(state, &reply);
-    rg_jit_answer(&link->jit, &reply);
+    rg_jit_answer(&link->jit, &reply.reply);
     size_t size = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
     if (status == CUDA_SUCCESS && (reply.reply.bad || size > RG_IMAGE_MAX))
         status = CUDA_ERROR_UNKNOWN;

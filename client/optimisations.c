@@ -20,6 +20,7 @@ static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_PIECES] = "pieces",
     [RG_OPT_IMAGES] = "images",
     [RG_OPT_FORESEE] = "foresee",
+    [RG_OPT_PRELOAD] = "preload",
 };
 
 const char *rg_optimisation_name(enum rg_optimisation optimisation)
@@ -50,7 +51,7 @@ static void read_once(void)
         size_t length = strcspn(at, ",");
         if (length && !set(at, length, on))
             rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: all, async, batch, shadow, "
-                    "direct, late, push, ahead, known, pieces, images, foresee)",
+                    "direct, late, push, ahead, known, pieces, images, foresee, preload)",
                     (int)length, at);
         at += length;
         at += *at == ',';

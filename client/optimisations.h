@@ -19,6 +19,7 @@ enum rg_optimisation {
     RG_OPT_PIECES, /* large copies travel in pieces of what the wire takes in a moment */
     RG_OPT_IMAGES, /* device code that the server has is not sent again */
     RG_OPT_FORESEE, /* what a program did when it started before is done before it asks (client/program.h) */
+    RG_OPT_PRELOAD, /* the program's own images are loaded and described before it asks (client/preload.h) */
     RG_OPT_COUNT
 };
 

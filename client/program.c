@@ -22,8 +22,9 @@
 #include <unistd.h>
 
 #define IMAGES_MAX 4096u /* of one program */
+#define STATES_MAX 64u
 
-enum record_type { RECORD_CONTEXT = 1, RECORD_IMAGE };
+enum record_type { RECORD_CONTEXT = 1, RECORD_IMAGE, RECORD_STARTED };
 
 /* On disk, and here: an image whose variables were asked for. */
 struct likely {
@@ -44,6 +45,8 @@ struct loaded {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_records records;
 static bool active;
+static uint8_t states[STATES_MAX][RG_DIGEST_SIZE]; /* of servers with which it has started */
+static unsigned n_states;
 static uint64_t contexts, begun; /* devices, a bit each: of records, and of this process */
 static struct likely *images;
 static unsigned n_images, capacity;
@@ -79,6 +82,11 @@ static bool take_record(void *user, const struct rg_record_view *record)
 {
     struct likely image;
     (void)user;
+    if (record->type == RECORD_STARTED && record->size == RG_DIGEST_SIZE) {
+        if (n_states < STATES_MAX)
+            memcpy(states[n_states++], record->data, RG_DIGEST_SIZE);
+        return true;
+    }
     if (record->type == RECORD_CONTEXT) {
         contexts |= 1ull << (record->flags % RG_DEVICES_MAX);
         return true;
@@ -116,13 +124,28 @@ uint64_t rg_program_contexts(void)
     if (active) {
         records.shelf = rg_records_shelf();
         memcpy(records.name, name.bytes, sizeof records.name);
-        contexts = n_images = 0;
+        contexts = n_images = n_states = 0;
         if (!rg_records_read(&records, take_record, NULL))
-            contexts = n_images = 0;
+            contexts = n_images = n_states = 0;
     }
     const uint64_t mask = active ? contexts : 0;
     pthread_mutex_unlock(&lock);
     return mask;
+}
+
+bool rg_program_is_new(void)
+{
+    const uint8_t *state = rg_session_current()->hello.answers;
+    bool is_new = true;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < n_states; i++)
+        is_new &= memcmp(states[i], state, RG_DIGEST_SIZE) != 0;
+    if (is_new && active && n_states < STATES_MAX) {
+        memcpy(states[n_states++], state, RG_DIGEST_SIZE);
+        rg_records_add(&records, RECORD_STARTED, 0, NULL, state, RG_DIGEST_SIZE);
+    }
+    pthread_mutex_unlock(&lock);
+    return is_new;
 }
 
 void rg_program_note_image(const struct rg_known *known)

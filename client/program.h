@@ -19,6 +19,8 @@
 uint64_t rg_program_contexts(void);
 /** A primary context was retained for the first time. Asks for what is likely to come; the calling thread's lane is used. */
 void rg_program_context(CUdevice device, uint64_t context);
+/** Whether it has not started before, with the current server in this state; notes that it has now. */
+bool rg_program_is_new(void);
 /** A variable of this image was asked for. */
 void rg_program_note_image(const struct rg_known *known);
 /** The module or library of this image that was loaded in the current context before it was asked for; 0: there is none. */

@@ -18,6 +18,7 @@
 #include "client/spread.h"
 #include "generated/client/operations.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,12 +27,14 @@ struct place {
     uint64_t address, bytes;
     uint64_t start, size; /* the managed memory that it is part of; size 0: none */
 };
+static_assert(sizeof(struct place) == RG_VARIABLE_ANSWER, "as the worker answers");
 
 /** A variable that was asked for; in a list, under the lock of found objects. */
 struct rg_variable {
     struct rg_variable *next;
     uint64_t context;
     bool managed;
+    bool fresh;                 /* the program has not asked for it */
     struct rg_promise *promise; /* the answer; NULL: `place` has it */
     struct place place;
     char name[];
@@ -98,16 +101,16 @@ static struct rg_variable *find(struct rg_variable *list, const char *name, bool
     return list;
 }
 
-static void add(struct rg_variable **list, const char *name, bool managed, struct rg_promise *promise,
-                const struct place *place)
+static struct rg_variable *add(struct rg_variable **list, uint64_t context, const char *name, bool managed,
+                               struct rg_promise *promise, const struct place *place)
 {
     const size_t length = strlen(name) + 1;
     struct rg_variable *variable = malloc(sizeof *variable + length);
     if (!variable) { /* it is asked for again */
         rg_promise_release(promise);
-        return;
+        return NULL;
     }
-    *variable = (struct rg_variable){.context = rg_context_current(), .managed = managed, .promise = promise};
+    *variable = (struct rg_variable){.context = context, .managed = managed, .promise = promise};
     if (place)
         variable->place = *place;
     memcpy(variable->name, name, length);
@@ -115,6 +118,19 @@ static void add(struct rg_variable **list, const char *name, bool managed, struc
     variable->next = *list;
     *list = variable;
     rg_found_unlock();
+    return variable;
+}
+
+void rg_variables_learn(enum rg_kind kind, uint64_t owner, uint64_t context, const char *name,
+                        const void *answer)
+{
+    struct rg_known *known;
+    struct place place;
+    memcpy(&place, answer, sizeof place);
+    struct rg_variable **list = list_of(kind, owner, &known);
+    struct rg_variable *variable = list ? add(list, context, name, false, NULL, &place) : NULL;
+    if (variable)
+        variable->fresh = true;
 }
 
 void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_known *known)
@@ -130,7 +146,7 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_known *known)
         if (!promise || !list ||
             rg_promise_end(promise, ask(kind, owner, name, managed, &reply)) != CUDA_SUCCESS)
             return;
-        add(list, name, managed, promise, NULL);
+        (void)add(list, rg_context_current(), name, managed, promise, NULL);
     }
 }
 
@@ -159,9 +175,9 @@ static bool known_place(struct rg_variable **list, const char *name, bool manage
         rg_promise_keep(promise);
     else if (variable)
         *place = variable->place;
+    *fresh = variable && (promise || variable->fresh);
     rg_found_unlock();
     *status = CUDA_SUCCESS;
-    *fresh = promise != NULL;
     if (!promise)
         return variable != NULL;
     struct rg_reader reply;
@@ -185,6 +201,16 @@ static bool known_place(struct rg_variable **list, const char *name, bool manage
     return good;
 }
 
+/* What is to be done when a variable is asked for has been done. */
+static void note_asked(struct rg_variable **list, const char *name, bool managed)
+{
+    rg_found_lock();
+    struct rg_variable *variable = find(*list, name, managed);
+    if (variable)
+        variable->fresh = false;
+    rg_found_unlock();
+}
+
 /* A variable of a module or library by name. */
 static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *name, bool managed,
                               CUdeviceptr *dptr, size_t *bytes)
@@ -204,16 +230,18 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
         status = fetch(kind, owner, name, managed, &v);
         fresh = true;
         if (status == CUDA_SUCCESS && rg_optimise[RG_OPT_SHADOW])
-            add(list, name, managed, NULL, &v);
-        if (status == CUDA_SUCCESS && known)
-            rg_known_note_variable(known, name, managed);
+            (void)add(list, rg_context_current(), name, managed, NULL, &v);
     }
-    if (status == CUDA_SUCCESS && fresh && known)
+    if (status == CUDA_SUCCESS && fresh && known) {
+        rg_known_note_variable(known, name, managed);
         rg_program_note_image(known);
+    }
     if (status == CUDA_SUCCESS && fresh)
         status = note_variable(owner, &v);
     if (status != CUDA_SUCCESS)
         return status;
+    if (fresh)
+        note_asked(list, name, managed);
     if (dptr)
         *dptr = v.address;
     if (bytes)

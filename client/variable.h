@@ -7,6 +7,11 @@
 
 /** The variables of a module or library that was just loaded and that earlier programs asked for: asks for them. */
 void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_known *known);
+/** The bytes of an answer that says where a variable is. */
+#define RG_VARIABLE_ANSWER 32
+/** A variable that nobody has asked for yet, in `context`; `answer` has RG_VARIABLE_ANSWER bytes. */
+void rg_variables_learn(enum rg_kind kind, uint64_t owner, uint64_t context, const char *name,
+                        const void *answer);
 /** Forgets those of the list that belong to `context` (0: all). */
 void rg_variables_drop(struct rg_variable **list, uint64_t context);
 

@@ -2,12 +2,12 @@
  * module.c - modules and libraries made of images (image.h), functions and kernels found in them. Before the driver
  * sees an image, it is checked to end within its bytes: the driver is given a bare pointer.
  */
+#include "server/module.h"
 #include "common/cuda/image.h"
 #include "common/log.h"
 #include "generated/server/serve.h"
 #include "proto/function_info.h"
 #include "server/image.h"
-#include "server/worker.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -176,8 +176,7 @@ static CUdevice device_of(struct rg_job *job)
     return device;
 }
 
-/* Outputs what a launch needs to know of a function or kernel. */
-static CUresult output_info(struct rg_job *job, void *object, bool is_kernel)
+CUresult rg_module_output_function(struct rg_job *job, void *object, bool is_kernel)
 {
     param_query *query = is_kernel ? kernel_param : function_param;
     if (is_kernel ? !rg_driver.cuKernelGetParamInfo : !rg_driver.cuFuncGetParamInfo) {
@@ -198,9 +197,7 @@ static CUresult output_info(struct rg_job *job, void *object, bool is_kernel)
         else
             info.attributes[i] = 0;
     }
-    struct rg_param_info *params = rg_job_memory(job, RG_PARAMS_MAX / 8 * sizeof *params);
-    if (!params)
-        return job->result;
+    struct rg_param_info params[RG_PARAMS_MAX / 8];
     size_t offset, size;
     while (info.n_params < RG_PARAMS_MAX / 8 && query(object, info.n_params, &offset, &size) == CUDA_SUCCESS)
         params[info.n_params++] = (struct rg_param_info){(uint32_t)offset, (uint32_t)size};
@@ -217,7 +214,7 @@ CUresult rg_serve_rgModuleGetFunction(struct rg_job *job, uint64_t function, CUm
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = rg_driver.cuModuleGetFunction(&made, module, name);
     if (result == CUDA_SUCCESS)
-        result = output_info(job, made, false);
+        result = rg_module_output_function(job, made, false);
     job->owner = module;
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_FUNCTION, function, made);
@@ -233,7 +230,7 @@ CUresult rg_serve_rgLibraryGetKernel(struct rg_job *job, uint64_t kernel, CUlibr
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuLibraryGetKernel(&made, library, name);
     if (result == CUDA_SUCCESS)
-        result = output_info(job, made, true);
+        result = rg_module_output_function(job, made, true);
     job->owner = library;
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_KERNEL, kernel, made);
@@ -252,7 +249,7 @@ CUresult rg_serve_rgKernelGetFunction(struct rg_job *job, uint64_t function, CUk
     if (rg_driver.cuKernelGetLibrary && rg_driver.cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS)
         job->owner = library;
     rg_job_found(job, RG_KIND_FUNCTION, function, made);
-    return output_info(job, made, false);
+    return rg_module_output_function(job, made, false);
 }
 
 CUresult rg_serve_rgKernelTakeFunction(struct rg_job *job, uint64_t function, CUkernel kernel)
@@ -298,7 +295,7 @@ static CUresult output_entry(struct rg_job *job, enum rg_kind kind, uint64_t pro
     }
     rg_job_output(job, &length, sizeof length);
     rg_job_output(job, name, length);
-    return job->violated ? CUDA_ERROR_UNKNOWN : output_info(job, object, is_kernel);
+    return job->violated ? CUDA_ERROR_UNKNOWN : rg_module_output_function(job, object, is_kernel);
 }
 
 CUresult rg_serve_rgModuleEnumerate(struct rg_job *job, CUmodule module, unsigned int count,
@@ -363,7 +360,7 @@ static void managed_memory_at(CUdeviceptr address, CUdeviceptr *start, size_t *s
         *size = 0;
 }
 
-static CUresult output_variable(struct rg_job *job, CUdeviceptr address, size_t bytes)
+CUresult rg_module_output_variable(struct rg_job *job, CUdeviceptr address, size_t bytes)
 {
     CUdeviceptr start;
     size_t size;
@@ -382,10 +379,11 @@ CUresult rg_serve_rgModuleVariable(struct rg_job *job, CUmodule module, const ch
     if (!rg_driver.cuModuleGetGlobal_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuModuleGetGlobal_v2(&address, &bytes, module, name);
-    return result == CUDA_SUCCESS ? output_variable(job, address, bytes) : result;
+    return result == CUDA_SUCCESS ? rg_module_output_variable(job, address, bytes) : result;
 }
 
-CUresult rg_serve_rgLibraryVariable(struct rg_job *job, CUlibrary library, const char *name, unsigned int managed)
+CUresult rg_serve_rgLibraryVariable(struct rg_job *job, CUlibrary library, const char *name,
+                                    unsigned int managed)
 {
     CUdeviceptr address = 0;
     size_t bytes = 0;
@@ -396,5 +394,5 @@ CUresult rg_serve_rgLibraryVariable(struct rg_job *job, CUlibrary library, const
     if (!get)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = get(&address, &bytes, library, name);
-    return result == CUDA_SUCCESS ? output_variable(job, address, bytes) : result;
+    return result == CUDA_SUCCESS ? rg_module_output_variable(job, address, bytes) : result;
 }

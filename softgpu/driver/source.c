@@ -15,7 +15,7 @@
 #include "common/cuda/ptx_carrier.h"
 #include "common/limits.h"
 #include "softgpu/driver/module.h"
-#include "softgpu/image/image.h"
+#include "common/fatbin/fatbin.h"
 
 #define BUNDLE_KIND 0x5347 /* the first entry of a bundle: no kind of NVIDIA's */
 
@@ -33,22 +33,22 @@ void sg_log_say(struct sg_text *log, const char *format, ...)
     log->size = (size_t)n;
 }
 
-static CUresult fatbin_result(enum sg_fatbin_status status, struct sg_text *log)
+static CUresult fatbin_result(enum rg_fatbin_status status, struct sg_text *log)
 {
     switch (status) {
-    case SG_FATBIN_OK:
+    case RG_FATBIN_OK:
         return CUDA_SUCCESS;
-    case SG_FATBIN_NO_PTX:
+    case RG_FATBIN_NO_PTX:
         sg_log_say(
             log,
             "the fat binary has no PTX for compute capability %u.%u or lower, and machine code cannot run "
             "here",
             sg_state.capability / 10, sg_state.capability % 10);
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    case SG_FATBIN_NO_MEMORY:
+    case RG_FATBIN_NO_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
     default:
-        sg_log_say(log, "fat binary: %s", sg_fatbin_status_string(status));
+        sg_log_say(log, "fat binary: %s", rg_fatbin_status_string(status));
         return CUDA_ERROR_INVALID_IMAGE;
     }
 }
@@ -72,12 +72,12 @@ CUresult sg_sources_add_text(struct sg_sources *sources, const char *text, size_
     return copy != NULL ? add(sources, copy, length) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult add_entry(struct sg_sources *sources, const struct sg_fatbin_entry *entry,
+static CUresult add_entry(struct sg_sources *sources, const struct rg_fatbin_entry *entry,
                           struct sg_text *log)
 {
     char *text = NULL;
     size_t size = 0;
-    SG_RETURN_IF(fatbin_result(sg_fatbin_extract(entry, &text, &size), log));
+    SG_RETURN_IF(fatbin_result(rg_fatbin_extract(entry, &text, &size), log));
     return add(sources, text, size);
 }
 
@@ -87,35 +87,35 @@ static CUresult add_linked(struct sg_sources *sources, const void *const *object
     size_t before = sources->n;
     for (; *objects != NULL; objects++) {
         struct rg_cuda_image object;
-        struct sg_fatbin_entry entry;
+        struct rg_fatbin_entry entry;
         if (rg_cuda_image_identify(*objects, &object) == RG_CUDA_IMAGE_CONTAINER &&
-            sg_fatbin_select(object.data, object.size, sg_state.capability, &entry) == SG_FATBIN_OK)
+            rg_fatbin_select(object.data, object.size, sg_state.capability, &entry) == RG_FATBIN_OK)
             SG_RETURN_IF(add_entry(sources, &entry, log));
     }
-    return sources->n > before ? CUDA_SUCCESS : fatbin_result(SG_FATBIN_NO_PTX, log);
+    return sources->n > before ? CUDA_SUCCESS : fatbin_result(RG_FATBIN_NO_PTX, log);
 }
 
 /* True if the container is a bundle; then *fatbin stands behind its mark. */
-static bool is_bundle(const struct rg_cuda_image *image, struct sg_fatbin *fatbin)
+static bool is_bundle(const struct rg_cuda_image *image, struct rg_fatbin *fatbin)
 {
-    struct sg_fatbin_entry entry;
-    return sg_fatbin_open(fatbin, image->data, image->size) == SG_FATBIN_OK &&
-           sg_fatbin_next(fatbin, &entry) == SG_FATBIN_OK && entry.kind == BUNDLE_KIND;
+    struct rg_fatbin_entry entry;
+    return rg_fatbin_open(fatbin, image->data, image->size) == RG_FATBIN_OK &&
+           rg_fatbin_next(fatbin, &entry) == RG_FATBIN_OK && entry.kind == BUNDLE_KIND;
 }
 
 static CUresult add_container(struct sg_sources *sources, const struct rg_cuda_image *image,
                               struct sg_text *log)
 {
-    struct sg_fatbin fatbin;
-    struct sg_fatbin_entry entry;
+    struct rg_fatbin fatbin;
+    struct rg_fatbin_entry entry;
     if (is_bundle(image, &fatbin)) {
-        enum sg_fatbin_status status;
-        while ((status = sg_fatbin_next(&fatbin, &entry)) == SG_FATBIN_OK)
+        enum rg_fatbin_status status;
+        while ((status = rg_fatbin_next(&fatbin, &entry)) == RG_FATBIN_OK)
             SG_RETURN_IF(add_entry(sources, &entry, log));
-        return status == SG_FATBIN_END ? CUDA_SUCCESS : fatbin_result(status, log);
+        return status == RG_FATBIN_END ? CUDA_SUCCESS : fatbin_result(status, log);
     }
-    enum sg_fatbin_status status = sg_fatbin_select(image->data, image->size, sg_state.capability, &entry);
-    if (status == SG_FATBIN_NO_PTX && image->prelinked != NULL)
+    enum rg_fatbin_status status = rg_fatbin_select(image->data, image->size, sg_state.capability, &entry);
+    if (status == RG_FATBIN_NO_PTX && image->prelinked != NULL)
         return add_linked(sources, image->prelinked, log);
     SG_RETURN_IF(fatbin_result(status, log));
     return add_entry(sources, &entry, log);
@@ -204,7 +204,7 @@ CUresult sg_sources_bundle(const struct sg_sources *sources, void **image, size_
     }
     size_t total = put_entry(NULL, BUNDLE_KIND, "", 0);
     for (size_t i = 0; i < sources->n; i++)
-        total += put_entry(NULL, SG_FATBIN_PTX, sources->at[i].ptx, sources->at[i].size);
+        total += put_entry(NULL, RG_FATBIN_PTX, sources->at[i].ptx, sources->at[i].size);
     if (total > RG_IMAGE_MAX - RG_CUDA_CONTAINER_SIZE)
         return CUDA_ERROR_OUT_OF_MEMORY;
     unsigned char *bytes = malloc(RG_CUDA_CONTAINER_SIZE + total);
@@ -219,7 +219,7 @@ CUresult sg_sources_bundle(const struct sg_sources *sources, void **image, size_
     unsigned char *at = bytes + sizeof container;
     at += put_entry(at, BUNDLE_KIND, "", 0);
     for (size_t i = 0; i < sources->n; i++)
-        at += put_entry(at, SG_FATBIN_PTX, sources->at[i].ptx, sources->at[i].size);
+        at += put_entry(at, RG_FATBIN_PTX, sources->at[i].ptx, sources->at[i].size);
     *image = bytes;
     *size = RG_CUDA_CONTAINER_SIZE + total;
     return CUDA_SUCCESS;

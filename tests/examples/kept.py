@@ -54,14 +54,20 @@ def test_known_images(build):
         def files():
             return [os.path.join(folder, name) for folder, _, names in os.walk(cache) for name in names]
 
-        off = start(REMOTE_GPU_CACHE="off")
+        off = start(REMOTE_GPU_CACHE="off", REMOTE_GPU_OPT="-preload")
         expect(not files(), "something is kept although nothing should be")
-        first = start()
-        kept = files()
-        expect(len(kept) >= 12, "%d files are kept of 12 images" % len(kept))
-        second = start()
+        first = start(REMOTE_GPU_OPT="-preload")
+        expect(len(files()) >= 12, "%d files are kept of 12 images" % len(files()))
+        second = start(REMOTE_GPU_OPT="-preload")
         expect(second < first / 4, "%d round trips at first, %d then" % (first, second))
-        expect(start(REMOTE_GPU_OPT="-known,-foresee") == off == first, "knowledge is used although it is not wanted")
+        expect(start(REMOTE_GPU_OPT="-known,-foresee,-preload") == off == first, "knowledge is used although it is not wanted")
+        for path in files():
+            os.unlink(path)
+        # The context, the first allocation, and the result.
+        first = start()
+        expect(first <= 3, "%d round trips of a program that starts for the first time" % first)
+        kept = files()
+        expect(len(kept) >= 12, "%d files are kept of 12 images that were loaded ahead" % len(kept))
         # The first allocation, and the result; what was foreseen may have to be waited for once, all of it together.
         least = min(start() for _ in range(3))
         expect(least <= 3, "%d round trips of a program whose start is known" % least)

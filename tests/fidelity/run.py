@@ -23,6 +23,7 @@ WAYS = {
     "the same, 1 ms away": {"REMOTE_GPU_CACHE": "CACHE", "REMOTE_GPU_FILTER": "delay:oneway=1ms"},
     "without known": {"REMOTE_GPU_OPT": "-known"},
     "without foresee": {"REMOTE_GPU_OPT": "-foresee"},
+    "without preload": {"REMOTE_GPU_OPT": "-preload"},
     "without images": {"REMOTE_GPU_OPT": "-images"},
     "no optimisation": {"REMOTE_GPU_OPT": "-all"},
     "without async": {"REMOTE_GPU_OPT": "-async"},

@@ -1,6 +1,7 @@
-"""The round trips of a program's steady state, call by call: run.py BUILD_FOLDER [print]
+"""The round trips of programs' starts, and of their steady state call by call: run.py BUILD_FOLDER
 
-The program (steady.c) makes every call that programs make again and again, in rounds. What a round costs is what thirty
+bench/startup starts with 60 device libraries: with nothing known on either side, known, from another client, and without
+a cache. In the steady state, the program (steady.c) makes every call that programs make again and again, in rounds. What a round costs is what thirty
 rounds cost more than ten; it must be what the table says. A call that is not in the table costs none.
 """
 
@@ -25,6 +26,8 @@ TABLE = {
     "cuEventSynchronize": 1,             # waits for the device; the time between events comes with it
     "cuStreamQuery": 1,                  # whether it is done; then the server says when it is
 }
+# The most that a start of bench/startup may cost: the context, the first allocation, and the result.
+STARTUP = 3
 # The least that a round may cost where something else than the client decides when a notice arrives.
 AT_MOST = {"cuStreamQuery"}
 FEW, MANY = 10, 30
@@ -47,9 +50,29 @@ def trips(build, address, rounds, folder, environment):
     return counted
 
 
+def start_up(build, address, way, environment):
+    """Whether 60 libraries are there after few round trips, by what is known of them."""
+    command, good = [os.path.join(build.folder, "bench", "startup")], True
+    with tempfile.TemporaryDirectory(prefix="remote-gpu-cache-") as known, \
+            tempfile.TemporaryDirectory(prefix="remote-gpu-cache-") as other:
+        for which, cache in (("first", known), ("known", known), ("another client's first", other), ("without a cache", "off")):
+            result = build.run_remote(command, address, environment={"REMOTE_GPU_CACHE": cache, **environment})
+            if result.status != 0:
+                raise Failure(result.report())
+            count = result.stats["round_trips"]
+            print("%s: a start of 60 libraries, %-30s %2d in all, %d wanted" % (way, which, count, STARTUP))
+            good &= count <= STARTUP
+    return good
+
+
 def main():
     build = Build(sys.argv[1])
     good = True
+    if os.path.exists(os.path.join(build.folder, "bench", "startup")):
+        for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
+            with tempfile.TemporaryDirectory(prefix="remote-gpu-images-") as images, \
+                    Server(build, arguments=["--image-cache", images]) as server: # it has never seen the images
+                good &= start_up(build, server.address, way, environment)
     with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-trips-") as folder:
         trips(build, server.address, 1, folder, {}) # what the server learns of a program it then knows
         for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):

@@ -2,7 +2,7 @@
  * fuzz_inputs.c - damaged PTX and damaged fat binaries: everything is refused or taken, nothing is read that is not there.
  * Most is found by running this under the address and undefined-behaviour sanitizers.
  *
- * usage: fuzz_inputs RUNS [SEED] [FILE.fatbin…]
+ * usage: fuzz_inputs RUNS [SEED] [FILE.fatbin|FILE.cubin…]
  *
  * Texts are random kernels and pieces of PTX that have every kind of declaration; they are damaged by changing, moving,
  * repeating and cutting bytes, words and lines. What is taken is not run, but its code is generated now and then.
@@ -10,7 +10,8 @@
 #include "random_ptx.h"
 
 #include "softgpu/compiler/compiler.h"
-#include "softgpu/image/image.h"
+#include "common/fatbin/fatbin.h"
+#include "common/fatbin/variables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,7 +166,13 @@ static size_t damage(char *text, size_t size)
     return size;
 }
 
-static uint64_t taken, refused;
+static uint64_t taken, refused, variables;
+
+static void count_variable(void *user, const struct rg_image_variable *variable)
+{
+    (void)user;
+    variables += variable->length != 0 && variable->name[variable->length - 1] != '\0';
+}
 
 /* An exact copy, so that sanitizers see what is read beyond its end. */
 static void compile(const char *text, size_t size)
@@ -177,6 +184,7 @@ static void compile(const char *text, size_t size)
     void *code;
     memcpy(copy, text, size);
     copy[size] = '\0';
+    (void)rg_image_variables(copy, size + 1, count_variable, NULL);
     if (sg_program_create(copy, size, 120, &log, &program) == SG_COMPILE_OK) {
         taken++;
         const struct sg_variable *variable;
@@ -202,19 +210,20 @@ static void compile(const char *text, size_t size)
 
 static void extract_all(const unsigned char *data, size_t size)
 {
-    unsigned char *copy = malloc(size + 1);
+    unsigned char *copy = malloc(size ? size : 1);
     memcpy(copy, data, size);
-    struct sg_fatbin fatbin;
-    struct sg_fatbin_entry entry;
+    struct rg_fatbin fatbin;
+    struct rg_fatbin_entry entry;
     char *text;
     size_t length;
-    if (sg_fatbin_open(&fatbin, copy, size) == SG_FATBIN_OK)
-        for (int i = 0; i < 64 && sg_fatbin_next(&fatbin, &entry) == SG_FATBIN_OK; i++)
-            if (entry.size < (16u << 20) && sg_fatbin_extract(&entry, &text, &length) == SG_FATBIN_OK) {
+    if (rg_fatbin_open(&fatbin, copy, size) == RG_FATBIN_OK)
+        for (int i = 0; i < 64 && rg_fatbin_next(&fatbin, &entry) == RG_FATBIN_OK; i++)
+            if (entry.size < (16u << 20) && rg_fatbin_extract(&entry, &text, &length) == RG_FATBIN_OK) {
                 taken++;
                 free(text);
             }
-    refused += sg_fatbin_select(copy, size, 120, &entry) != SG_FATBIN_OK;
+    refused += rg_fatbin_select(copy, size, 120, &entry) != RG_FATBIN_OK;
+    (void)rg_image_variables(copy, size, count_variable, NULL);
     free(copy);
 }
 
@@ -272,5 +281,6 @@ int main(int count, char **arguments)
     }
     printf("fat binaries: %llu entries taken, %llu without PTX\n", (unsigned long long)taken,
            (unsigned long long)refused);
-    return 0;
+    printf("variables: %llu\n", (unsigned long long)variables);
+    return variables == 0;
 }

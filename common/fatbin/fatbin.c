@@ -1,11 +1,11 @@
 /*
- * fatbin.c - walks the entries of a fat-binary container and decompresses them; see image.h.
+ * fatbin.c - walks the entries of a fat-binary container and decompresses them; see fatbin.h.
  *
  * An entry is a header, its option block and name, and a payload padded to 8 bytes; the next entry follows.
  * Only the first 64 bytes of the header are needed; headers are longer. Offsets of name and options count
  * from the entry and must lie in its header. Nothing is logged here. Any thread.
  */
-#include "softgpu/image/image.h"
+#include "common/fatbin/fatbin.h"
 
 #include "common/cuda/image.h"
 
@@ -31,33 +31,33 @@ _Static_assert(sizeof(struct header) == 64, "as in files");
 
 #define NO_OPTIONS 0u
 
-const char *sg_fatbin_status_string(enum sg_fatbin_status status)
+const char *rg_fatbin_status_string(enum rg_fatbin_status status)
 {
     switch (status) {
-    case SG_FATBIN_OK:
+    case RG_FATBIN_OK:
         return "success";
-    case SG_FATBIN_END:
+    case RG_FATBIN_END:
         return "no more entries";
-    case SG_FATBIN_INVALID:
+    case RG_FATBIN_INVALID:
         return "the fat binary is malformed";
-    case SG_FATBIN_LIMIT:
+    case RG_FATBIN_LIMIT:
         return "the fat binary holds an entry that is too large";
-    case SG_FATBIN_NO_PTX:
+    case RG_FATBIN_NO_PTX:
         return "the fat binary holds no PTX for this device";
-    case SG_FATBIN_NO_MEMORY:
+    case RG_FATBIN_NO_MEMORY:
         return "out of memory";
     }
     return "unknown status";
 }
 
-enum sg_fatbin_status sg_fatbin_open(struct sg_fatbin *fatbin, const void *data, uint64_t size)
+enum rg_fatbin_status rg_fatbin_open(struct rg_fatbin *fatbin, const void *data, uint64_t size)
 {
     struct rg_cuda_image image;
     if (rg_cuda_image_identify_bytes(data, size, &image) != RG_CUDA_IMAGE_CONTAINER)
-        return SG_FATBIN_INVALID;
+        return RG_FATBIN_INVALID;
     fatbin->next = (const unsigned char *)data + RG_CUDA_CONTAINER_SIZE;
     fatbin->end = (const unsigned char *)data + image.size;
-    return SG_FATBIN_OK;
+    return RG_FATBIN_OK;
 }
 
 /** Finds text of the header: [offset, offset + size) of the entry. False if that is not in the header. */
@@ -70,21 +70,21 @@ static bool header_text(const unsigned char *entry, uint32_t header_size, uint32
     return true;
 }
 
-enum sg_fatbin_status sg_fatbin_next(struct sg_fatbin *fatbin, struct sg_fatbin_entry *out)
+enum rg_fatbin_status rg_fatbin_next(struct rg_fatbin *fatbin, struct rg_fatbin_entry *out)
 {
     const unsigned char *entry = fatbin->next;
     uint64_t available = (uint64_t)(fatbin->end - entry);
     struct header header;
-    struct sg_fatbin_entry e = {0};
+    struct rg_fatbin_entry e = {0};
 
     if (!available)
-        return SG_FATBIN_END;
+        return RG_FATBIN_END;
     if (available < sizeof(header))
-        return SG_FATBIN_INVALID;
+        return RG_FATBIN_INVALID;
     memcpy(&header, entry, sizeof(header));
     if (header.header_size < sizeof(header) || header.header_size > available ||
         header.payload_size > available - header.header_size)
-        return SG_FATBIN_INVALID;
+        return RG_FATBIN_INVALID;
 
     e.kind = header.kind;
     e.architecture = header.architecture;
@@ -92,9 +92,9 @@ enum sg_fatbin_status sg_fatbin_next(struct sg_fatbin *fatbin, struct sg_fatbin_
     e.ptx_minor = header.ptx_minor;
     e.flags = header.flags;
     e.payload = entry + header.header_size;
-    if (header.flags & (SG_FATBIN_FLAG_LZ4 | SG_FATBIN_FLAG_ZSTD)) {
+    if (header.flags & (RG_FATBIN_FLAG_LZ4 | RG_FATBIN_FLAG_ZSTD)) {
         if (header.compressed_size > header.payload_size)
-            return SG_FATBIN_INVALID;
+            return RG_FATBIN_INVALID;
         e.stored_size = header.compressed_size;
         e.size = header.size;
     } else {
@@ -112,13 +112,13 @@ enum sg_fatbin_status sg_fatbin_next(struct sg_fatbin *fatbin, struct sg_fatbin_
     }
     fatbin->next = e.payload + header.payload_size;
     *out = e;
-    return SG_FATBIN_OK;
+    return RG_FATBIN_OK;
 }
 
 /** Decompresses into `to`, which holds exactly entry->size bytes. */
-static bool decompress(const struct sg_fatbin_entry *entry, char *to)
+static bool decompress(const struct rg_fatbin_entry *entry, char *to)
 {
-    if (entry->flags & SG_FATBIN_FLAG_ZSTD) {
+    if (entry->flags & RG_FATBIN_FLAG_ZSTD) {
         size_t size = ZSTD_decompress(to, entry->size, entry->payload, entry->stored_size);
         return !ZSTD_isError(size) && size == entry->size;
     }
@@ -127,64 +127,64 @@ static bool decompress(const struct sg_fatbin_entry *entry, char *to)
     return size >= 0 && (uint64_t)size == entry->size;
 }
 
-enum sg_fatbin_status sg_fatbin_extract(const struct sg_fatbin_entry *entry, char **out, size_t *out_size)
+enum rg_fatbin_status rg_fatbin_extract(const struct rg_fatbin_entry *entry, char **out, size_t *out_size)
 {
-    bool compressed = entry->flags & (SG_FATBIN_FLAG_LZ4 | SG_FATBIN_FLAG_ZSTD);
-    if (entry->size > SG_FATBIN_TEXT_MAX || entry->stored_size > SG_FATBIN_TEXT_MAX)
-        return SG_FATBIN_LIMIT;
+    bool compressed = entry->flags & (RG_FATBIN_FLAG_LZ4 | RG_FATBIN_FLAG_ZSTD);
+    if (entry->size > RG_FATBIN_TEXT_MAX || entry->stored_size > RG_FATBIN_TEXT_MAX)
+        return RG_FATBIN_LIMIT;
     char *data = malloc(entry->size + 1);
     if (!data)
-        return SG_FATBIN_NO_MEMORY;
+        return RG_FATBIN_NO_MEMORY;
     if (!compressed) {
         memcpy(data, entry->payload, entry->size);
     } else if (!decompress(entry, data)) {
         free(data);
-        return SG_FATBIN_INVALID;
+        return RG_FATBIN_INVALID;
     }
     data[entry->size] = '\0';
     *out = data;
-    *out_size = entry->kind == SG_FATBIN_PTX ? strlen(data) : entry->size;
-    return SG_FATBIN_OK;
+    *out_size = entry->kind == RG_FATBIN_PTX ? strlen(data) : entry->size;
+    return RG_FATBIN_OK;
 }
 
-bool sg_fatbin_fits(const struct sg_fatbin_entry *entry, uint32_t capability)
+bool rg_fatbin_fits(const struct rg_fatbin_entry *entry, uint32_t capability)
 {
-    if (entry->kind != SG_FATBIN_PTX)
+    if (entry->kind != RG_FATBIN_PTX)
         return false;
-    if (entry->flags & SG_FATBIN_FLAG_ARCH)
+    if (entry->flags & RG_FATBIN_FLAG_ARCH)
         return entry->architecture == capability;
-    if (entry->flags & SG_FATBIN_FLAG_FAMILY && entry->architecture / 10 != capability / 10)
+    if (entry->flags & RG_FATBIN_FLAG_FAMILY && entry->architecture / 10 != capability / 10)
         return false;
     return entry->architecture <= capability;
 }
 
 /** The order of preference between two entries that fit. */
-static bool better(const struct sg_fatbin_entry *a, const struct sg_fatbin_entry *b)
+static bool better(const struct rg_fatbin_entry *a, const struct rg_fatbin_entry *b)
 {
-    const uint64_t specific = SG_FATBIN_FLAG_ARCH | SG_FATBIN_FLAG_FAMILY;
+    const uint64_t specific = RG_FATBIN_FLAG_ARCH | RG_FATBIN_FLAG_FAMILY;
     if (a->architecture != b->architecture)
         return a->architecture > b->architecture;
     return !(a->flags & specific) && (b->flags & specific);
 }
 
-enum sg_fatbin_status sg_fatbin_select(const void *data, uint64_t size, uint32_t capability,
-                                       struct sg_fatbin_entry *entry)
+enum rg_fatbin_status rg_fatbin_select(const void *data, uint64_t size, uint32_t capability,
+                                       struct rg_fatbin_entry *entry)
 {
-    struct sg_fatbin fatbin;
-    struct sg_fatbin_entry candidate, best = {0};
+    struct rg_fatbin fatbin;
+    struct rg_fatbin_entry candidate, best = {0};
     bool found = false;
-    enum sg_fatbin_status status = sg_fatbin_open(&fatbin, data, size);
+    enum rg_fatbin_status status = rg_fatbin_open(&fatbin, data, size);
 
-    while (status == SG_FATBIN_OK && (status = sg_fatbin_next(&fatbin, &candidate)) == SG_FATBIN_OK) {
-        if (sg_fatbin_fits(&candidate, capability) && (!found || better(&candidate, &best))) {
+    while (status == RG_FATBIN_OK && (status = rg_fatbin_next(&fatbin, &candidate)) == RG_FATBIN_OK) {
+        if (rg_fatbin_fits(&candidate, capability) && (!found || better(&candidate, &best))) {
             best = candidate;
             found = true;
         }
     }
-    if (status != SG_FATBIN_END)
+    if (status != RG_FATBIN_END)
         return status;
     if (!found)
-        return SG_FATBIN_NO_PTX;
+        return RG_FATBIN_NO_PTX;
     *entry = best;
-    return SG_FATBIN_OK;
+    return RG_FATBIN_OK;
 }

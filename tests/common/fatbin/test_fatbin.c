@@ -1,5 +1,5 @@
 /* test_fatbin.c - fat binaries made by hand and by nvcc: entries, decompression, choice of PTX, damage. */
-#include "softgpu/image/image.h"
+#include "common/fatbin/fatbin.h"
 
 #include "common/cuda/image.h"
 
@@ -38,7 +38,7 @@ static unsigned char *add(struct builder *b, uint32_t kind, uint32_t architectur
 {
     unsigned char *entry = b->bytes + b->size;
     size_t padded = (payload_size + 7) & ~(size_t)7;
-    bool compressed = flags & (SG_FATBIN_FLAG_LZ4 | SG_FATBIN_FLAG_ZSTD);
+    bool compressed = flags & (RG_FATBIN_FLAG_LZ4 | RG_FATBIN_FLAG_ZSTD);
     put(entry, kind, 2);
     put(entry + 0x02, 0x0101, 2);
     put(entry + 0x04, 0x68, 4);
@@ -64,26 +64,26 @@ static unsigned char *add(struct builder *b, uint32_t kind, uint32_t architectur
 
 static uint32_t chosen(const struct builder *b, uint32_t capability)
 {
-    struct sg_fatbin_entry entry;
-    enum sg_fatbin_status status = sg_fatbin_select(b->bytes, b->size, capability, &entry);
-    cr_assert(status == SG_FATBIN_OK || status == SG_FATBIN_NO_PTX);
-    return status == SG_FATBIN_OK ? entry.architecture : 0;
+    struct rg_fatbin_entry entry;
+    enum rg_fatbin_status status = rg_fatbin_select(b->bytes, b->size, capability, &entry);
+    cr_assert(status == RG_FATBIN_OK || status == RG_FATBIN_NO_PTX);
+    return status == RG_FATBIN_OK ? entry.architecture : 0;
 }
 
 Test(fatbin, entries)
 {
     static struct builder b;
-    struct sg_fatbin fatbin;
-    struct sg_fatbin_entry entry;
+    struct rg_fatbin fatbin;
+    struct rg_fatbin_entry entry;
     begin(&b);
-    cr_assert_eq(sg_fatbin_open(&fatbin, b.bytes, b.size), SG_FATBIN_OK);
-    cr_expect_eq(sg_fatbin_next(&fatbin, &entry), SG_FATBIN_END, "an empty container is valid");
+    cr_assert_eq(rg_fatbin_open(&fatbin, b.bytes, b.size), RG_FATBIN_OK);
+    cr_expect_eq(rg_fatbin_next(&fatbin, &entry), RG_FATBIN_END, "an empty container is valid");
 
-    add(&b, SG_FATBIN_PTX, 75, SG_FATBIN_FLAG_DEBUG, "\n\n.version", 10, 0);
-    add(&b, SG_FATBIN_ELF, 90, 0, "12345678", 8, 0);
-    cr_assert_eq(sg_fatbin_open(&fatbin, b.bytes, b.size), SG_FATBIN_OK);
-    cr_assert_eq(sg_fatbin_next(&fatbin, &entry), SG_FATBIN_OK);
-    cr_expect_eq(entry.kind, SG_FATBIN_PTX);
+    add(&b, RG_FATBIN_PTX, 75, RG_FATBIN_FLAG_DEBUG, "\n\n.version", 10, 0);
+    add(&b, RG_FATBIN_ELF, 90, 0, "12345678", 8, 0);
+    cr_assert_eq(rg_fatbin_open(&fatbin, b.bytes, b.size), RG_FATBIN_OK);
+    cr_assert_eq(rg_fatbin_next(&fatbin, &entry), RG_FATBIN_OK);
+    cr_expect_eq(entry.kind, RG_FATBIN_PTX);
     cr_expect_eq(entry.architecture, 75);
     cr_expect(entry.ptx_major == 8 && entry.ptx_minor == 4);
     cr_expect_eq(entry.flags, 0x13);
@@ -91,17 +91,17 @@ Test(fatbin, entries)
     cr_expect(entry.options_size == 9 && memcmp(entry.options, "--options", 9) == 0);
     char *text = NULL;
     size_t size = 0;
-    cr_assert_eq(sg_fatbin_extract(&entry, &text, &size), SG_FATBIN_OK);
+    cr_assert_eq(rg_fatbin_extract(&entry, &text, &size), RG_FATBIN_OK);
     cr_expect_str_eq(text, "\n\n.version");
     cr_expect_eq(size, 10, "the padding of PTX is not counted");
     free(text);
-    cr_assert_eq(sg_fatbin_next(&fatbin, &entry), SG_FATBIN_OK);
-    cr_expect_eq(entry.kind, SG_FATBIN_ELF);
-    cr_assert_eq(sg_fatbin_extract(&entry, &text, &size), SG_FATBIN_OK);
+    cr_assert_eq(rg_fatbin_next(&fatbin, &entry), RG_FATBIN_OK);
+    cr_expect_eq(entry.kind, RG_FATBIN_ELF);
+    cr_assert_eq(rg_fatbin_extract(&entry, &text, &size), RG_FATBIN_OK);
     cr_expect(size == 8 && memcmp(text, "12345678", 8) == 0);
     free(text);
-    cr_expect_eq(sg_fatbin_next(&fatbin, &entry), SG_FATBIN_END);
-    cr_expect_eq(sg_fatbin_next(&fatbin, &entry), SG_FATBIN_END);
+    cr_expect_eq(rg_fatbin_next(&fatbin, &entry), RG_FATBIN_END);
+    cr_expect_eq(rg_fatbin_next(&fatbin, &entry), RG_FATBIN_END);
 }
 
 Test(fatbin, choice)
@@ -109,12 +109,12 @@ Test(fatbin, choice)
     static struct builder b;
     begin(&b);
     cr_expect_eq(chosen(&b, 120), 0);
-    add(&b, SG_FATBIN_ELF, 80, 0, "elf", 3, 0);
+    add(&b, RG_FATBIN_ELF, 80, 0, "elf", 3, 0);
     cr_expect_eq(chosen(&b, 120), 0, "a cubin is not PTX");
-    add(&b, SG_FATBIN_PTX, 90, 0, "p", 1, 0);
-    add(&b, SG_FATBIN_PTX, 75, 0, "p", 1, 0);
-    add(&b, SG_FATBIN_PTX, 100, SG_FATBIN_FLAG_ARCH, "p", 1, 0);
-    add(&b, SG_FATBIN_PTX, 102, SG_FATBIN_FLAG_FAMILY, "p", 1, 0);
+    add(&b, RG_FATBIN_PTX, 90, 0, "p", 1, 0);
+    add(&b, RG_FATBIN_PTX, 75, 0, "p", 1, 0);
+    add(&b, RG_FATBIN_PTX, 100, RG_FATBIN_FLAG_ARCH, "p", 1, 0);
+    add(&b, RG_FATBIN_PTX, 102, RG_FATBIN_FLAG_FAMILY, "p", 1, 0);
     cr_expect_eq(chosen(&b, 70), 0, "all PTX is for later devices");
     cr_expect_eq(chosen(&b, 75), 75);
     cr_expect_eq(chosen(&b, 89), 75);
@@ -126,10 +126,10 @@ Test(fatbin, choice)
     cr_expect_eq(chosen(&b, 110), 90);
     cr_expect_eq(chosen(&b, 120), 90, "… and for no other");
 
-    struct sg_fatbin_entry entry;
-    const unsigned char *first = add(&b, SG_FATBIN_PTX, 100, 0, "portable", 8, 0);
-    add(&b, SG_FATBIN_PTX, 100, 0, "again", 5, 0);
-    cr_assert_eq(sg_fatbin_select(b.bytes, b.size, 100, &entry), SG_FATBIN_OK);
+    struct rg_fatbin_entry entry;
+    const unsigned char *first = add(&b, RG_FATBIN_PTX, 100, 0, "portable", 8, 0);
+    add(&b, RG_FATBIN_PTX, 100, 0, "again", 5, 0);
+    cr_assert_eq(rg_fatbin_select(b.bytes, b.size, 100, &entry), RG_FATBIN_OK);
     cr_expect_eq(entry.payload, first + 0x68, "of one architecture the portable, then the first");
 }
 
@@ -144,11 +144,11 @@ static char *sample_text(size_t size)
     return text;
 }
 
-static enum sg_fatbin_status extract_only(const struct builder *b, char **text, size_t *size)
+static enum rg_fatbin_status extract_only(const struct builder *b, char **text, size_t *size)
 {
-    struct sg_fatbin_entry entry;
-    enum sg_fatbin_status status = sg_fatbin_select(b->bytes, b->size, 90, &entry);
-    return status == SG_FATBIN_OK ? sg_fatbin_extract(&entry, text, size) : status;
+    struct rg_fatbin_entry entry;
+    enum rg_fatbin_status status = rg_fatbin_select(b->bytes, b->size, 90, &entry);
+    return status == RG_FATBIN_OK ? rg_fatbin_extract(&entry, text, size) : status;
 }
 
 Test(fatbin, compressed)
@@ -159,32 +159,32 @@ Test(fatbin, compressed)
     char *text = sample_text(size), *out;
     size_t out_size;
     for (int zstd = 0; zstd < 2; zstd++) {
-        uint64_t flag = zstd ? SG_FATBIN_FLAG_ZSTD : SG_FATBIN_FLAG_LZ4;
+        uint64_t flag = zstd ? RG_FATBIN_FLAG_ZSTD : RG_FATBIN_FLAG_LZ4;
         size_t packed_size = zstd ? ZSTD_compress(packed, sizeof(packed), text, size, 3)
                                   : (size_t)LZ4_compress_default(text, packed, (int)size, sizeof(packed));
         begin(&b);
-        unsigned char *entry = add(&b, SG_FATBIN_PTX, 75, flag, packed, packed_size, size);
+        unsigned char *entry = add(&b, RG_FATBIN_PTX, 75, flag, packed, packed_size, size);
         out = NULL;
-        cr_assert_eq(extract_only(&b, &out, &out_size), SG_FATBIN_OK);
+        cr_assert_eq(extract_only(&b, &out, &out_size), RG_FATBIN_OK);
         cr_expect(out_size == size && memcmp(out, text, size) == 0);
         free(out);
 
         /* sizes that lie */
         put(entry + 0x38, size - 1, 8);
-        cr_expect_eq(extract_only(&b, &out, &out_size), SG_FATBIN_INVALID);
+        cr_expect_eq(extract_only(&b, &out, &out_size), RG_FATBIN_INVALID);
         put(entry + 0x38, size + 1, 8);
-        cr_expect_eq(extract_only(&b, &out, &out_size), SG_FATBIN_INVALID);
-        put(entry + 0x38, SG_FATBIN_TEXT_MAX + 1, 8);
-        cr_expect_eq(extract_only(&b, &out, &out_size), SG_FATBIN_LIMIT);
+        cr_expect_eq(extract_only(&b, &out, &out_size), RG_FATBIN_INVALID);
+        put(entry + 0x38, RG_FATBIN_TEXT_MAX + 1, 8);
+        cr_expect_eq(extract_only(&b, &out, &out_size), RG_FATBIN_LIMIT);
         put(entry + 0x38, UINT64_MAX, 8);
-        cr_expect_eq(extract_only(&b, &out, &out_size), SG_FATBIN_LIMIT);
+        cr_expect_eq(extract_only(&b, &out, &out_size), RG_FATBIN_LIMIT);
         put(entry + 0x38, 0, 8);
-        cr_expect_eq(extract_only(&b, &out, &out_size), SG_FATBIN_INVALID);
+        cr_expect_eq(extract_only(&b, &out, &out_size), RG_FATBIN_INVALID);
         put(entry + 0x38, size, 8);
         put(entry + 0x10, packed_size - 1, 4);
-        cr_expect_eq(extract_only(&b, &out, &out_size), SG_FATBIN_INVALID);
+        cr_expect_eq(extract_only(&b, &out, &out_size), RG_FATBIN_INVALID);
         put(entry + 0x10, packed_size + 8, 4);
-        cr_expect_eq(extract_only(&b, &out, &out_size), SG_FATBIN_INVALID, "more than the payload");
+        cr_expect_eq(extract_only(&b, &out, &out_size), RG_FATBIN_INVALID, "more than the payload");
     }
     free(text);
 }
@@ -196,7 +196,7 @@ Test(fatbin, compressed)
 Test(fatbin, offsets_that_lie)
 {
     static struct builder b;
-    struct sg_fatbin_entry entry;
+    struct rg_fatbin_entry entry;
     static const struct {
         size_t at, size;
         uint64_t value;
@@ -206,20 +206,20 @@ Test(fatbin, offsets_that_lie)
     };
     for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
         begin(&b);
-        put(add(&b, SG_FATBIN_PTX, 75, 0, "0123456789abcdef", 16, 0) + lies[i].at, lies[i].value,
+        put(add(&b, RG_FATBIN_PTX, 75, 0, "0123456789abcdef", 16, 0) + lies[i].at, lies[i].value,
             lies[i].size);
-        cr_expect_eq(sg_fatbin_select(b.bytes, b.size, 90, &entry), SG_FATBIN_INVALID, "lie %zu", i);
+        cr_expect_eq(rg_fatbin_select(b.bytes, b.size, 90, &entry), RG_FATBIN_INVALID, "lie %zu", i);
     }
     /* names and options outside of the header are not there */
     begin(&b);
-    unsigned char *bad = add(&b, SG_FATBIN_PTX, 75, 0, "0123456789abcdef", 16, 0);
+    unsigned char *bad = add(&b, RG_FATBIN_PTX, 75, 0, "0123456789abcdef", 16, 0);
     put(bad + 0x24, 9, 4);
     put(bad + 0x14, 0x68 - 7, 4);
-    cr_assert_eq(sg_fatbin_select(b.bytes, b.size, 90, &entry), SG_FATBIN_OK);
+    cr_assert_eq(rg_fatbin_select(b.bytes, b.size, 90, &entry), RG_FATBIN_OK);
     cr_expect(entry.name == NULL && entry.name_size == 0);
     cr_expect(entry.options == NULL && entry.options_size == 0);
-    struct sg_fatbin fatbin;
-    cr_expect_eq(sg_fatbin_open(&fatbin, "not a container, is it", 20), SG_FATBIN_INVALID);
+    struct rg_fatbin fatbin;
+    cr_expect_eq(rg_fatbin_open(&fatbin, "not a container, is it", 20), RG_FATBIN_INVALID);
 }
 
 static uint64_t random_state = 88172645463325252u;
@@ -244,14 +244,14 @@ static void damage(const unsigned char *image, size_t size, int rounds)
         memcpy(exact, copy, part);
         free(copy);
 
-        struct sg_fatbin fatbin;
-        struct sg_fatbin_entry entry;
-        if (sg_fatbin_open(&fatbin, exact, part) == SG_FATBIN_OK) {
-            while (sg_fatbin_next(&fatbin, &entry) == SG_FATBIN_OK) {
+        struct rg_fatbin fatbin;
+        struct rg_fatbin_entry entry;
+        if (rg_fatbin_open(&fatbin, exact, part) == RG_FATBIN_OK) {
+            while (rg_fatbin_next(&fatbin, &entry) == RG_FATBIN_OK) {
                 cr_assert(entry.payload >= exact && entry.payload + entry.stored_size <= exact + part);
                 char *text;
                 size_t text_size;
-                if (entry.size < 1u << 24 && sg_fatbin_extract(&entry, &text, &text_size) == SG_FATBIN_OK)
+                if (entry.size < 1u << 24 && rg_fatbin_extract(&entry, &text, &text_size) == RG_FATBIN_OK)
                     free(text);
             }
         }
@@ -265,10 +265,10 @@ Test(fatbin, damaged)
     static char packed[32768];
     char *text = sample_text(5000);
     begin(&b);
-    add(&b, SG_FATBIN_PTX, 75, SG_FATBIN_FLAG_LZ4, packed,
+    add(&b, RG_FATBIN_PTX, 75, RG_FATBIN_FLAG_LZ4, packed,
         (size_t)LZ4_compress_default(text, packed, 5000, sizeof(packed)), 5000);
-    add(&b, SG_FATBIN_ELF, 80, 0, text, 999, 0);
-    add(&b, SG_FATBIN_PTX, 90, SG_FATBIN_FLAG_ZSTD, packed,
+    add(&b, RG_FATBIN_ELF, 80, 0, text, 999, 0);
+    add(&b, RG_FATBIN_PTX, 90, RG_FATBIN_FLAG_ZSTD, packed,
         ZSTD_compress(packed, sizeof(packed), text, 5000, 3), 5000);
     free(text);
     damage(b.bytes, b.size, 20000);
@@ -304,23 +304,23 @@ Test(fatbin, from_nvcc)
         cr_assert_eq(rg_cuda_image_identify(data, &image), RG_CUDA_IMAGE_CONTAINER);
         cr_expect_eq(image.size, size);
 
-        struct sg_fatbin fatbin;
-        struct sg_fatbin_entry entry;
+        struct rg_fatbin fatbin;
+        struct rg_fatbin_entry entry;
         unsigned n_ptx = 0, n_elf = 0, n_compressed = 0;
-        cr_assert_eq(sg_fatbin_open(&fatbin, data, size), SG_FATBIN_OK);
-        enum sg_fatbin_status status;
-        while ((status = sg_fatbin_next(&fatbin, &entry)) == SG_FATBIN_OK) {
+        cr_assert_eq(rg_fatbin_open(&fatbin, data, size), RG_FATBIN_OK);
+        enum rg_fatbin_status status;
+        while ((status = rg_fatbin_next(&fatbin, &entry)) == RG_FATBIN_OK) {
             char *contents, target[32];
-            cr_assert_eq(sg_fatbin_extract(&entry, &contents, &text_size), SG_FATBIN_OK);
-            n_compressed += (entry.flags & (SG_FATBIN_FLAG_LZ4 | SG_FATBIN_FLAG_ZSTD)) != 0;
-            if (entry.kind == SG_FATBIN_ELF) {
+            cr_assert_eq(rg_fatbin_extract(&entry, &contents, &text_size), RG_FATBIN_OK);
+            n_compressed += (entry.flags & (RG_FATBIN_FLAG_LZ4 | RG_FATBIN_FLAG_ZSTD)) != 0;
+            if (entry.kind == RG_FATBIN_ELF) {
                 n_elf++;
                 cr_expect_eq(rg_cuda_image_identify_bytes(contents, text_size, &image), RG_CUDA_IMAGE_ELF);
             } else {
                 n_ptx++;
                 snprintf(target, sizeof(target), ".target sm_%u%s", entry.architecture,
-                         entry.flags & SG_FATBIN_FLAG_ARCH     ? "a"
-                         : entry.flags & SG_FATBIN_FLAG_FAMILY ? "f"
+                         entry.flags & RG_FATBIN_FLAG_ARCH     ? "a"
+                         : entry.flags & RG_FATBIN_FLAG_FAMILY ? "f"
                                                                : "\n");
                 cr_expect_not_null(strstr(contents, target), "%s: %s", name, target);
                 cr_expect_not_null(strstr(contents, "add_offset"));
@@ -329,17 +329,17 @@ Test(fatbin, from_nvcc)
             }
             free(contents);
         }
-        cr_expect_eq(status, SG_FATBIN_END);
+        cr_expect_eq(status, RG_FATBIN_END);
         cr_expect(n_ptx == 4 && n_elf == 1, "%s: %u PTX, %u ELF", name, n_ptx, n_elf);
         cr_expect(m == 0 ? n_compressed == 0 : n_compressed >= 4, "%s: %u compressed", name, n_compressed);
 
-        cr_assert_eq(sg_fatbin_select(data, size, 120, &entry), SG_FATBIN_OK);
+        cr_assert_eq(rg_fatbin_select(data, size, 120, &entry), RG_FATBIN_OK);
         cr_expect_eq(entry.architecture, 120);
-        cr_assert_eq(sg_fatbin_select(data, size, 90, &entry), SG_FATBIN_OK);
-        cr_expect(entry.architecture == 90 && (entry.flags & SG_FATBIN_FLAG_ARCH));
-        cr_assert_eq(sg_fatbin_select(data, size, 89, &entry), SG_FATBIN_OK);
+        cr_assert_eq(rg_fatbin_select(data, size, 90, &entry), RG_FATBIN_OK);
+        cr_expect(entry.architecture == 90 && (entry.flags & RG_FATBIN_FLAG_ARCH));
+        cr_assert_eq(rg_fatbin_select(data, size, 89, &entry), RG_FATBIN_OK);
         cr_expect_eq(entry.architecture, 75);
-        cr_expect_eq(sg_fatbin_select(data, size, 70, &entry), SG_FATBIN_NO_PTX);
+        cr_expect_eq(rg_fatbin_select(data, size, 70, &entry), RG_FATBIN_NO_PTX);
         damage(data, size, 2000);
         free(data);
     }

@@ -1,0 +1,376 @@
+/*
+ * lookup.c - functions of modules and kernels of libraries, by name, by kernel or all of them. What has been found is
+ * remembered, so a second look-up asks nobody; what is known of the image (known.h) need not be waited for.
+ */
+#include "client/call.h"
+#include "client/context.h"
+#include "client/function.h"
+#include "client/handle.h"
+#include "client/known.h"
+#include "client/optimisations.h"
+#include "client/owner.h"
+#include "client/preload.h"
+#include "client/profile/profile.h"
+#include "client/promise.h"
+#include "client/session.h"
+#include "common/limits.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- functions and kernels -------------------------------------------------------------------------------- */
+
+/* The answer of a look-up that was known: the call has returned what it will say. */
+static void function_arrived(struct rg_promise *promise, CUresult result, struct rg_reader reply)
+{
+    struct rg_known *known = (struct rg_known *)(uintptr_t)promise->user[0];
+    const struct rg_known_function *function = (const struct rg_known_function *)(uintptr_t)promise->user[1];
+    if (result != CUDA_SUCCESS) {
+        rg_known_drop(known);
+        rg_session_async_error(promise->session, result, promise->op);
+        return;
+    }
+    const size_t head = sizeof(struct rg_function_info);
+    if (promise->op == RG_OP_rgKernelTakeFunction ||
+        (rg_left(&reply) == function->size && !memcmp(reply.at, function->answer, function->size)))
+        return;
+    rg_known_drop(known);
+    if (rg_left(&reply) == function->size && function->size >= head &&
+        memcmp(reply.at + head, function->answer + head, function->size - head) == 0)
+        return; /* other attributes: of no consequence for what was launched */
+    rg_session_end(
+        promise->session, CUDA_ERROR_DEVICE_UNAVAILABLE,
+        "kernel %s on %s has other parameters than were kept from an earlier session; what was kept is "
+        "dropped, start the program again",
+        function->name, promise->session->server);
+}
+
+/* Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for. */
+static struct rg_promise *look_up_ahead(struct rg_known *known, enum rg_op op, const char *name,
+                                        struct rg_reader *answer)
+{
+    const struct rg_known_function *function =
+        known && rg_known_here(known) ? rg_known_function(known, name) : NULL;
+    const bool take = op == RG_OP_rgKernelTakeFunction;
+    if (!function || (take && !function->taken))
+        return NULL;
+    struct rg_promise *promise = rg_promise_begin(op, function_arrived);
+    if (!promise)
+        return NULL;
+    rg_known_used(known, name, take);
+    promise->user[0] = (uintptr_t)known;
+    promise->user[1] = (uintptr_t)function;
+    rg_profile_saved(RG_OPT_KNOWN);
+    *answer = rg_reader_of(function->answer, function->size);
+    return promise;
+}
+
+/* Ends a look-up whose answer describes the function: keeps it under `handle`, adds it to the list. */
+static CUresult keep(enum rg_kind kind, uint64_t handle, struct rg_reader *answer, const char *name,
+                     uint64_t owner, struct rg_found_function **list)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
+    if (!rg_function_read(answer, &shadow->function, name, owner))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_found_lock();
+    (void)rg_found_add(list, name, 0, handle); /* without memory it is merely asked for again */
+    rg_found_unlock();
+    return CUDA_SUCCESS;
+}
+
+static CUresult ask_by_name(enum rg_kind kind, uint64_t handle, uint64_t owner, const char *name,
+                            struct rg_call *reply)
+{
+    return kind == RG_KIND_FUNCTION
+               ? rg_op_rgModuleGetFunction(&(CUfunction){(CUfunction)handle}, (CUmodule)owner, name, reply)
+               : rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)handle}, (CUlibrary)owner, name, reply);
+}
+
+/* A function of a module or kernel of a library by name: known, or asked for and kept. */
+static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name, struct rg_known *known,
+                             struct rg_found_function **list, uint64_t *out)
+{
+    rg_found_lock();
+    uint64_t handle = rg_found_by_name(*list, name);
+    rg_found_unlock();
+    if (handle) {
+        *out = handle;
+        return CUDA_SUCCESS;
+    }
+    handle = rg_handle_create(kind);
+    if (!handle)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_preload_settle(owner);
+    struct rg_call reply;
+    struct rg_reader answer;
+    struct rg_promise *promise =
+        look_up_ahead(known, kind == RG_KIND_FUNCTION ? RG_OP_rgModuleGetFunction : RG_OP_rgLibraryGetKernel,
+                      name, &answer);
+    CUresult status = rg_promise_end(promise, ask_by_name(kind, handle, owner, name, &reply));
+    if (status == CUDA_SUCCESS) {
+        if (!promise)
+            answer = reply.reply;
+        const unsigned char *begins = answer.at;
+        status = keep(kind, handle, &answer, name, owner, list);
+        if (status != CUDA_SUCCESS && !promise && answer.bad) {
+            reply.reply.bad = true;
+            status = rg_call_outputs_read(&reply);
+        }
+        if (status == CUDA_SUCCESS && !promise && known && rg_known_here(known))
+            rg_known_note_function(known, name, begins, (size_t)(answer.at - begins));
+        rg_promise_release(promise);
+    }
+    if (!promise)
+        rg_call_done(&reply);
+    if (status == CUDA_SUCCESS)
+        *out = handle;
+    else
+        rg_handle_delete(kind, handle);
+    return status;
+}
+
+CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!hfunc || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
+    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, shadow->module.known,
+                                 &shadow->module.functions, (uint64_t *)hfunc)
+                  : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pKernel || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
+    return shadow ? find_by_name(RG_KIND_KERNEL, (uint64_t)library, name, shadow->library.known,
+                                 &shadow->library.kernels, (uint64_t *)pKernel)
+                  : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static void keep_function(struct rg_function *kernel, uint64_t context, uint64_t handle)
+{
+    rg_found_lock();
+    (void)rg_found_add(&kernel->by_context, NULL, context, handle);
+    rg_found_unlock();
+}
+
+/*
+ * The function of a kernel that is known to have one in a context. NOT_FOUND: ask. So it is where the library's module was
+ * asked for, by which the application may know the function already.
+ */
+static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_function *of,
+                                    uint64_t context)
+{
+    struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
+    if (!library || !library->library.known || rg_found_by_key(library->library.modules, context))
+        return CUDA_ERROR_NOT_FOUND;
+    CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
+    if (!function)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    struct rg_reader answer;
+    struct rg_promise *promise =
+        look_up_ahead(library->library.known, RG_OP_rgKernelTakeFunction, of->name, &answer);
+    CUresult status = CUDA_ERROR_NOT_FOUND;
+    if (promise)
+        status = rg_promise_end(promise, rg_op_rgKernelTakeFunction(&function, kernel, &reply));
+    if (promise && status == CUDA_SUCCESS) {
+        struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function)->function;
+        if (!rg_function_read(&answer, made, of->name, of->owner))
+            status = CUDA_ERROR_OUT_OF_MEMORY;
+        memcpy(made->set, of->set, sizeof made->set);
+        atomic_store(&made->changed, of->changed);
+        rg_promise_release(promise);
+    }
+    if (status == CUDA_SUCCESS) {
+        keep_function(of, context, (uint64_t)function);
+        *out = function;
+    } else {
+        rg_handle_delete(RG_KIND_FUNCTION, (uint64_t)function);
+    }
+    return status;
+}
+
+static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_function *of, uint64_t context)
+{
+    CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
+    if (!function)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    CUresult status = rg_op_rgKernelGetFunction(&function, kernel, &reply);
+    uint64_t actual = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
+    status = rg_handle_found(RG_KIND_FUNCTION, (uint64_t)function, actual, status);
+    if (status == CUDA_SUCCESS) {
+        struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, actual)->function;
+        if (made->name == NULL && !rg_function_read(&reply.reply, made, of->name, of->owner))
+            status = reply.reply.bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_OUT_OF_MEMORY;
+        memcpy(made->set, of->set, sizeof made->set);
+        atomic_store(&made->changed, of->changed);
+    }
+    rg_call_done(&reply);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
+    if (library && library->library.known && rg_known_here(library->library.known))
+        rg_known_note_taken(library->library.known, of->name);
+    keep_function(of, context, actual);
+    *out = (CUfunction)actual;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_KERNEL, (uint64_t)kernel);
+    if (!pFunc)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const uint64_t context = rg_context_current();
+    rg_found_lock();
+    uint64_t known = rg_found_by_key(shadow->function.by_context, context);
+    rg_found_unlock();
+    if (known) {
+        *pFunc = (CUfunction)known;
+        return CUDA_SUCCESS;
+    }
+    status = take_known_function(pFunc, kernel, &shadow->function, context);
+    return status == CUDA_ERROR_NOT_FOUND ? ask_for_function(pFunc, kernel, &shadow->function, context)
+                                          : status;
+}
+
+CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
+    if (!pMod)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const uint64_t context = rg_context_current();
+    rg_found_lock();
+    CUmodule module = (CUmodule)rg_found_by_key(shadow->library.modules, context);
+    rg_found_unlock();
+    if (!module) {
+        module = (CUmodule)rg_handle_create(RG_KIND_MODULE);
+        if (!module)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        const uint64_t proposed = (uint64_t)module;
+        status = rg_op_cuLibraryGetModule(&module, library);
+        status = rg_handle_found(RG_KIND_MODULE, proposed, (uint64_t)module, status);
+        if (status != CUDA_SUCCESS)
+            return status;
+        struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, (uint64_t)module)->module;
+        made->context = context;
+        made->owner = (uint64_t)library;
+        rg_found_lock();
+        (void)rg_found_add(&shadow->library.modules, NULL, context, (uint64_t)module);
+        rg_found_unlock();
+    }
+    *pMod = module;
+    return CUDA_SUCCESS;
+}
+
+/* --- enumeration ------------------------------------------------------------------------------------------ */
+
+enum { ENUMERATE_MAX = 4096 };
+
+/* Offers `count` handles for what an enumeration finds, and reads the answer: id, name, info of each. */
+static CUresult enumerate(enum rg_kind kind, uint64_t owner, struct rg_found_function **list, uint64_t *out,
+                          unsigned count)
+{
+    CUresult status = CUDA_SUCCESS;
+    unsigned long long *ids = calloc(count, sizeof *ids);
+    if (!ids)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    unsigned offered = 0, n = 0;
+    while (offered < count && (ids[offered] = rg_handle_create(kind)) != 0)
+        offered++;
+    if (offered < count) {
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+        goto out;
+    }
+    struct rg_call reply;
+    status = kind == RG_KIND_FUNCTION ? rg_op_rgModuleEnumerate((CUmodule)owner, count, ids, &reply)
+                                      : rg_op_rgLibraryEnumerate((CUlibrary)owner, count, ids, &reply);
+    struct rg_reader *in = &reply.reply;
+    n = status == CUDA_SUCCESS ? rg_get_u32(in) : 0;
+    for (unsigned i = 0; i < n && i < count && status == CUDA_SUCCESS; i++) {
+        out[i] = rg_get_u64(in);
+        const char *name = rg_get_string(in, RG_NAME_MAX);
+        struct rg_shadow *shadow = rg_handle_shadow(kind, out[i]);
+        struct rg_function ignored;
+        bool fresh = shadow && !shadow->function.name;
+        if (!name || !shadow || !rg_function_read(in, fresh ? &shadow->function : &ignored, name, owner)) {
+            status = in->bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_UNKNOWN;
+        } else if (fresh) {
+            rg_found_lock();
+            (void)rg_found_add(list, name, 0, out[i]);
+            rg_found_unlock();
+        } else {
+            free(ignored.name);
+            free(ignored.params);
+        }
+    }
+    rg_call_done(&reply);
+out:
+    for (unsigned i = 0; i < offered; i++) { /* those that were not taken */
+        struct rg_shadow *shadow = rg_handle_shadow(kind, ids[i]);
+        if (shadow && !shadow->function.name)
+            rg_handle_delete(kind, ids[i]);
+    }
+    free(ids);
+    return status;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)mod);
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!functions || !numFunctions || numFunctions > ENUMERATE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return enumerate(RG_KIND_FUNCTION, (uint64_t)mod, &shadow->module.functions, (uint64_t *)functions,
+                     numFunctions);
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)lib);
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!kernels || !numKernels || numKernels > ENUMERATE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return enumerate(RG_KIND_KERNEL, (uint64_t)lib, &shadow->library.kernels, (uint64_t *)kernels,
+                     numKernels);
+}
+
+/* Functions that host and device may both call by one address: there is no such address on two machines. */
+CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_LIBRARY, (uint64_t)library))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return fptr && symbol ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}

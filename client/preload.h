@@ -1,0 +1,33 @@
+/*
+ * preload.h - on a first start, when nothing is known of a program (known.h, program.h): its questions are asked before it
+ * does, many at a time.
+ *
+ *   - With its first context, the images in its own files (own_images.h), as long as they are few and small, are loaded on
+ *     the server, and all that is in them comes back in one answer for each. When the program loads one, as a library or as
+ *     a module, it is there, and so are the answers about its kernels and variables.
+ *   - Any other load, which waits for its result, asks with it what kernels there are.
+ *
+ * All of it is what the server's driver says of these very objects, so nothing is guessed but that the program will use
+ * them; they are its own only once it does. What is loaded in vain costs the server some memory until the session ends. A
+ * program that started before (with a server in the same state) is known and asks for none of it. Any thread.
+ */
+#ifndef RG_CLIENT_PRELOAD_H
+#define RG_CLIENT_PRELOAD_H
+
+#include "client/known.h"
+
+/** A context was made. The first time: sends what is likely to be needed; the calling thread's lane is used. */
+void rg_preload_context(uint64_t context);
+/** The module or library of this image that was loaded in the current context before it was asked for; 0: there is none. */
+uint64_t rg_preload_take(enum rg_kind kind, struct rg_known *known);
+
+/** Whether what is in an image would be asked with its load, of which `known` is known. */
+bool rg_preload_describes(enum rg_kind kind, const struct rg_known *known);
+/** Then: behind the record of the load, which is going to be waited for. */
+void rg_preload_describe(enum rg_kind kind, uint64_t handle, struct rg_known *known);
+/** Before something in a module or library is asked for: what was asked with its load is known from here on. */
+void rg_preload_settle(uint64_t handle);
+/** It has been unloaded, or the load has failed. */
+void rg_preload_forget(uint64_t handle);
+
+#endif

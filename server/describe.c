@@ -1,0 +1,206 @@
+/*
+ * describe.c - tells at once what is in a module or library, and loads images that a program is likely to load, so that
+ * the client has the answers to its questions before it asks them.
+ *
+ * What is told is what the driver says, object by object: functions are listed by it, and variables, which no driver
+ * lists, are looked up under the names that the image has (common/fatbin/variables.h). A function or variable that cannot
+ * be found or does not fit is left out: then the client asks for it as it would have done. Images whose variables need much
+ * memory, or are managed, are not loaded ahead: that would be seen.
+ */
+#include "common/cuda/image.h"
+#include "common/fatbin/variables.h"
+#include "generated/server/serve.h"
+#include "server/image.h"
+#include "server/module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FUNCTIONS_MAX 256u        /* of a module or library that is described */
+#define ANSWER_MAX    (96u << 10) /* bytes; behind them nothing is added, and one entry may have as much again */
+#define VARIABLES_MAX 64u         /* of an image that is loaded ahead */
+#define MEMORY_MAX    (256u << 10) /* bytes of those */
+#define NOT_TRIED     UINT32_MAX
+
+static void output_u32(struct rg_job *job, uint32_t value)
+{
+    rg_job_output(job, &value, sizeof value);
+}
+
+static bool output_name(struct rg_job *job, const char *name)
+{
+    const uint64_t size = strlen(name) + 1;
+    if (size > RG_NAME_MAX || job->out_size > ANSWER_MAX)
+        return false;
+    output_u32(job, 1);
+    rg_job_output(job, &size, sizeof size);
+    rg_job_output(job, name, size);
+    return true;
+}
+
+/* --- functions ---------------------------------------------------------------------------------------------------- */
+
+static void describe_module(struct rg_job *job, CUmodule module)
+{
+    unsigned n = 0;
+    if (!rg_driver.cuModuleGetFunctionCount || !rg_driver.cuModuleEnumerateFunctions ||
+        !rg_driver.cuFuncGetName || !rg_driver.cuFuncGetParamInfo ||
+        rg_driver.cuModuleGetFunctionCount(&n, module) != CUDA_SUCCESS || n > FUNCTIONS_MAX)
+        n = 0;
+    CUfunction found[FUNCTIONS_MAX];
+    if (n && rg_driver.cuModuleEnumerateFunctions(found, n, module) != CUDA_SUCCESS)
+        n = 0;
+    for (unsigned i = 0; i < n; i++) {
+        const char *name = NULL;
+        if (rg_driver.cuFuncGetName(&name, found[i]) != CUDA_SUCCESS || !output_name(job, name))
+            continue;
+        output_u32(job, 0);
+        job->result = rg_module_output_function(job, found[i], false);
+    }
+    output_u32(job, 0);
+}
+
+static void describe_library(struct rg_job *job, CUlibrary library)
+{
+    unsigned n = 0;
+    if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels ||
+        !rg_driver.cuKernelGetName || !rg_driver.cuKernelGetFunction || !rg_driver.cuKernelGetParamInfo ||
+        rg_driver.cuLibraryGetKernelCount(&n, library) != CUDA_SUCCESS || n > FUNCTIONS_MAX)
+        n = 0;
+    CUkernel found[FUNCTIONS_MAX];
+    if (n && rg_driver.cuLibraryEnumerateKernels(found, n, library) != CUDA_SUCCESS)
+        n = 0;
+    for (unsigned i = 0; i < n; i++) {
+        const char *name = NULL;
+        CUfunction function;
+        if (rg_driver.cuKernelGetName(&name, found[i]) != CUDA_SUCCESS || !output_name(job, name))
+            continue;
+        output_u32(job, rg_driver.cuKernelGetFunction(&function, found[i]) == CUDA_SUCCESS);
+        job->result = rg_module_output_function(job, found[i], true);
+    }
+    output_u32(job, 0);
+}
+
+CUresult rg_serve_rgModuleDescribe(struct rg_job *job, CUmodule module)
+{
+    describe_module(job, module);
+    output_u32(job, 0);
+    return job->result;
+}
+
+CUresult rg_serve_rgLibraryDescribe(struct rg_job *job, CUlibrary library)
+{
+    describe_library(job, library);
+    output_u32(job, 0);
+    return job->result;
+}
+
+/* --- images that nobody has asked for ------------------------------------------------------------------------------- */
+
+/* The variables of an image, each once. */
+struct variables {
+    unsigned n;
+    uint64_t bytes;
+    bool suits;
+    char *names[VARIABLES_MAX];
+};
+
+static void note_variable(void *user, const struct rg_image_variable *variable)
+{
+    struct variables *variables = user;
+    if (*variable->name == '$' || !variables->suits) /* what a compiler made for itself */
+        return;
+    for (unsigned i = 0; i < variables->n; i++)
+        if (strncmp(variables->names[i], variable->name, variable->length) == 0 &&
+            !variables->names[i][variable->length])
+            return;
+    variables->suits = variables->n < VARIABLES_MAX && !variable->managed && variable->bytes <= MEMORY_MAX &&
+                       (variables->bytes += variable->bytes) <= MEMORY_MAX && variable->length < RG_NAME_MAX;
+    char *name = variables->suits ? strndup(variable->name, variable->length) : NULL;
+    if (name)
+        variables->names[variables->n++] = name;
+    else
+        variables->suits = false;
+}
+
+static void describe_variables(struct rg_job *job, const struct variables *variables, CUlibrary library,
+                               CUmodule module)
+{
+    for (unsigned i = 0; i < variables->n; i++) {
+        CUdeviceptr address = 0;
+        size_t bytes = 0;
+        CUresult result = module
+                              ? rg_driver.cuModuleGetGlobal_v2(&address, &bytes, module, variables->names[i])
+                              : rg_driver.cuLibraryGetGlobal(&address, &bytes, library, variables->names[i]);
+        if (result == CUDA_SUCCESS && output_name(job, variables->names[i]))
+            job->result = rg_module_output_variable(job, address, bytes);
+    }
+    output_u32(job, 0);
+}
+
+/* The library's module in the current context, as which the program may load the image as well. */
+static void preload_module(struct rg_job *job, CUlibrary library, const struct variables *variables)
+{
+    CUmodule module;
+    const CUresult result = rg_driver.cuLibraryGetModule(&module, library);
+    output_u32(job, (uint32_t)result);
+    if (result != CUDA_SUCCESS)
+        return;
+    describe_module(job, module);
+    describe_variables(job, variables, NULL, module);
+}
+
+static void preload(struct rg_job *job, const void *data, const struct variables *variables, uint64_t handle)
+{
+    CUlibrary library;
+    const CUresult result = rg_driver.cuLibraryLoadData(&library, data, NULL, NULL, 0, NULL, NULL, 0);
+    output_u32(job, (uint32_t)result);
+    if (result != CUDA_SUCCESS)
+        return;
+    rg_job_new(job, RG_KIND_LIBRARY, handle, library);
+    describe_library(job, library);
+    describe_variables(job, variables, library, NULL);
+    preload_module(job, library, variables);
+}
+
+/* The bytes of an image that can be loaded ahead; NULL: it cannot. */
+static const void *suitable(struct rg_job *job, struct rg_image *image, struct variables *variables)
+{
+    struct rg_cuda_image found;
+    if (!rg_driver.cuLibraryLoadData || !rg_driver.cuLibraryGetGlobal || !rg_driver.cuLibraryGetModule ||
+        !rg_driver.cuModuleGetGlobal_v2 || !image || rg_image_ready(job, image) != CUDA_SUCCESS ||
+        image->parts ||
+        rg_cuda_image_identify_bytes(image->data, image->total + RG_IMAGE_TAIL, &found) ==
+            RG_CUDA_IMAGE_UNKNOWN)
+        return NULL;
+    const bool read = rg_image_variables(found.data, found.size, note_variable, variables);
+    return read && variables->suits ? found.data : NULL;
+}
+
+CUresult rg_serve_rgImagePreload(struct rg_job *job, uint64_t library, unsigned long long id)
+{
+    struct variables variables = {.suits = true};
+    struct rg_image **image = rg_image_find(job->worker, id);
+    const void *data = suitable(job, *image, &variables);
+    if (data)
+        preload(job, data, &variables, library);
+    else
+        output_u32(job, NOT_TRIED);
+    for (unsigned i = 0; i < variables.n; i++)
+        free(variables.names[i]);
+    if (*image)
+        rg_image_free(job->worker, image);
+    return job->result;
+}
+
+CUresult rg_serve_rgModuleTake(struct rg_job *job, uint64_t module, CUlibrary library)
+{
+    CUmodule made = NULL;
+    if (!rg_driver.cuLibraryGetModule)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const CUresult result = rg_driver.cuLibraryGetModule(&made, library);
+    job->owner = library;
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_MODULE, module, made);
+    return result;
+}
