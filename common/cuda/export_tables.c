@@ -310,10 +310,13 @@ static CUresult checks_nothing(void)
     return CUDA_SUCCESS;
 }
 
+/* cuBLAS asks before the runtime has made a context current in the thread, and gives up on an error. */
 static CUresult libraries_context_id(CUcontext context, uint32_t *out)
 {
-    unsigned long long id;
+    unsigned long long id = 0;
     CUresult result = operations->context_id(context, &id);
+    if (context == NULL && result == CUDA_ERROR_INVALID_CONTEXT)
+        result = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         *out = (uint32_t)id;
     return result;

@@ -6,6 +6,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -519,11 +520,44 @@ static void inverses(enum type t, int n, int count)
     array_free(&a), array_free(&inverse), free(ra), free(product), free(rinverse);
 }
 
+/* --- a thread that has made no context current and calls nothing but the library --- */
+
+struct product {
+    int n, status;
+    struct array a, x, y;
+};
+
+static void *multiply(void *of)
+{
+    struct product *p = of;
+    const double one = 1, zero = 0;
+    p->status = cublasDgemv(handle, CUBLAS_OP_N, p->n, p->n, &one, p->a.device, p->n, p->x.device, 1, &zero,
+                            p->y.device, 1);
+    return NULL;
+}
+
+static void other_thread(int n)
+{
+    struct product p = {n, 0, array_random(D, (size_t)n * n), array_random(D, n), array_zero(D, n)};
+    double complex *ra = copy_of(&p.a), *rx = copy_of(&p.x), *ry = copy_of(&p.y);
+    pthread_t thread;
+    must(pthread_create(&thread, NULL, multiply, &p), "pthread_create");
+    must(pthread_join(thread, NULL), "pthread_join");
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            ry[i] += ra[i + (size_t)j * n] * rx[j];
+    tried(p.status, array_error(&p.y, ry, p.y.n), type_tolerance(D), "cublas dgemv by another thread %d x %d",
+          n, n);
+    array_free(&p.a), array_free(&p.x), array_free(&p.y), free(ra), free(rx), free(ry);
+}
+
 int main(int argc, char **argv)
 {
     static const int sizes[][3] = {{1, 1, 1},     {5, 7, 3},       {64, 64, 64},
                                    {33, 65, 100}, {128, 128, 128}, {200, 30, 257}};
     MUST(cublasCreate(&handle));
+    if (wanted(argc, argv, "threads"))
+        other_thread(150); /* before anything of the library has run */
     if (wanted(argc, argv, "level1")) {
         for (enum type t = S; t <= Z; t++) {
             level1(t, 1000, 1, 1);

@@ -28,6 +28,8 @@ static CUcontext get_current(void)
 }
 static CUresult context_id(CUcontext context, unsigned long long *id)
 {
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT; /* as where none is current */
     *id = (uintptr_t)context + 1;
     return CUDA_SUCCESS;
 }
@@ -125,6 +127,8 @@ Test(runtime, primary_context_and_modules)
     cr_assert_eq(((CUresult(*)(CUcontext, uint32_t *))table(LIBRARIES)[4])((CUcontext)0x10, &id),
                  CUDA_SUCCESS);
     cr_assert_eq(id, 0x11);
+    cr_assert_eq(((CUresult(*)(CUcontext, uint32_t *))table(LIBRARIES)[4])(NULL, &id), CUDA_SUCCESS);
+    cr_assert_eq(id, 0);
 }
 
 static CUfunction seen[8];
