@@ -24,6 +24,8 @@
 #endif
 /* Allocations of this size and more begin at a multiple of it and may be backed by large pages. */
 #define LARGE (2ull << 20)
+/* A GPU maps memory in blocks of this size, and notices no access that stays in a block where anything is allocated. */
+#define BLOCK (2ull << 20)
 /* Beyond so many mappings guard pages are left out, so that the kernel can merge neighbours: it allows 65530. */
 #define GUARDED_MAX 16384
 
@@ -43,7 +45,8 @@ bool sg_window_map_nothing(void *at, uint64_t size)
 
 bool sg_window_reserve(void)
 {
-    const char *part = getenv("SOFTGPU_ADDRESS_PART");
+    const char *part = getenv("SOFTGPU_ADDRESS_PART"), *report = getenv("SOFTGPU_REPORT");
+    sg_memory.guarded = report != NULL && report[0] != '\0' && strcmp(report, "0") != 0;
     const uint64_t number = part ? strtoull(part, NULL, 10) % WINDOWS : 0;
     /* Between the fourth window and the fifth are the addresses of clients' page-locked memory. */
     const uint64_t first = WINDOW_START + number * WINDOW_SIZE + (number < 4 ? 0 : 2 * WINDOW_SIZE);
@@ -80,6 +83,42 @@ void sg_range_keep_secret(struct sg_range *range, const unsigned char *secret)
     memcpy(range->secret, secret, SG_SECRET);
 }
 
+/*
+ * Whether nothing is allocated in the block of `end`, where the allocation with that index ends or ended, but that one. The
+ * block's end goes to *behind. Lock held.
+ */
+static bool is_alone_in_block(size_t index, bool is_there, uint64_t end, uint64_t *behind)
+{
+    const struct sg_range_set *set = &sg_memory.device;
+    const struct sg_range *below = index > 0 ? set->at[index - 1] : NULL;
+    const size_t above = index + is_there;
+    *behind = (end + BLOCK - 1) & ~(BLOCK - 1);
+    return *behind != end && (above == set->n || set->at[above]->base >= *behind) &&
+           (below == NULL || below->base + sg_range_committed(below) <= *behind - BLOCK);
+}
+
+/* Makes what lies between a new allocation and the end of its block accessible, as on a GPU. Lock held. */
+static void open_block(const struct sg_range *range)
+{
+    const uint64_t end = range->base + sg_range_committed(range);
+    const size_t index = sg_range_set_upper(&sg_memory.device, range->base) - 1;
+    uint64_t behind;
+    if (sg_memory.guarded || !is_alone_in_block(index, true, end, &behind))
+        return;
+    /* where it does not succeed, accesses there are noticed */
+    mmap((void *)(uintptr_t)end, behind - end, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+/* Closes it again, where an allocation from `base` to `end` has gone and was the block's last. Lock held. */
+static void close_block(uint64_t base, uint64_t end)
+{
+    uint64_t behind;
+    if (!sg_memory.guarded &&
+        is_alone_in_block(sg_range_set_upper(&sg_memory.device, base), false, end, &behind))
+        sg_window_map_nothing((void *)(uintptr_t)end, behind - end);
+}
+
 CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, uint64_t size,
                         enum sg_range_kind kind, struct sg_pool *pool, uint64_t *address)
 {
@@ -114,12 +153,12 @@ CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *dev
     uint64_t bytes = sg_range_committed(range);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&sg_memory.lock);
-    range->span = bytes + (sg_memory.device.n < GUARDED_MAX ? SG_PAGE : 0);
     uint64_t *used = &sg_memory.used[device->ordinal];
     if (!range->imported && bytes > device->memory_total - *used)
         goto out;
     if (sg_memory.start == 0 && !sg_window_reserve())
         goto out;
+    range->span = bytes + (sg_memory.guarded && sg_memory.device.n < GUARDED_MAX ? SG_PAGE : 0);
     range->base = sg_range_set_place(&sg_memory.device, sg_memory.start, sg_memory.middle, sg_memory.cursor,
                                      range->span, bytes >= LARGE ? LARGE : SG_PAGE);
     if (range->base == 0)
@@ -139,6 +178,7 @@ CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *dev
         sg_window_map_nothing(at, bytes);
         goto out;
     }
+    open_block(range);
     sg_memory.cursor = range->base + range->span;
     if (!range->imported)
         *used += bytes;
@@ -167,6 +207,7 @@ void sg_range_drop(struct sg_range *range)
         rg_warn("%llu bytes of device memory cannot be given back: %s", (unsigned long long)bytes,
                 strerror(errno));
     sg_range_set_remove(&sg_memory.device, range);
+    close_block((uintptr_t)at, (uintptr_t)at + bytes);
     free(range);
 }
 

@@ -3,9 +3,10 @@
  * page-locked host memory.
  *
  * Each device allocation has its own pages inside one reserved window that starts at an address where nothing
- * of the host's lives, so an address tells what it is. Freed pages and the guard page behind an allocation
- * cannot be accessed: kernels that do get an address fault, as on a real device. The window is used front to
- * back, so freed addresses are not given out again soon.
+ * of the host's lives, so an address tells what it is. Freed pages cannot be accessed: kernels that do get an address
+ * fault. What lies behind an allocation up to the next multiple of 2 MiB can, as on GPUs, which programs count on without
+ * knowing; with SOFTGPU_REPORT there is a guard page behind each allocation instead. The window is used front to back, so
+ * freed addresses are not given out again soon.
  *
  * The upper half of the window is for addresses that applications reserve and map memory at themselves (vmm.c). A
  * mapping is a range like any other, but copies may go from one into its neighbour, and it can be accessed only as far

@@ -18,6 +18,7 @@ extern struct sg_memory {
     struct sg_range_set device, host, reserved;
     /* of the window; start 0 until it is reserved. Allocations lie below `middle`, reservations above. */
     uint64_t start, middle, end, cursor, reserved_cursor;
+    bool guarded; /* accesses behind an allocation are to be noticed at once */
     uint64_t used[SG_DEVICES_MAX];
     unsigned long long next_id;
 } sg_memory;

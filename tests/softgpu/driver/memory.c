@@ -1,9 +1,14 @@
 /* Memory: accounting, pointers, host memory, pools, and every form of copy and fill. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "tests/softgpu/driver/support.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static void small_device(void)
 {
@@ -105,6 +110,56 @@ Test(memory, the_window_wraps_round, .init = small_device)
     }
 }
 #endif
+
+static bool is_accessible(CUdeviceptr address)
+{
+    static int to = -1;
+    if (to < 0)
+        cr_assert_geq(to = memfd_create("accessible", 0), 0);
+    return pwrite(to, (const void *)(uintptr_t)address, 1, 0) == 1; /* else EFAULT */
+}
+
+/* Programs that read or write a little beyond their memory run on GPUs, which map memory in blocks of 2 MiB. */
+Test(memory, accesses_within_a_block_are_not_noticed)
+{
+    const CUdeviceptr block = 2u << 20;
+    CUdeviceptr a, b, large, behind;
+    start_device();
+    OK(cuMemAlloc_v2(&a, 3000));
+    behind = (a + 3000 + block - 1) / block * block;
+    cr_expect(is_accessible(a + 4096) && is_accessible(behind - 1));
+    cr_expect_not(is_accessible(behind));
+    OK(cuMemAlloc_v2(&b, 3000));
+    cr_assert_lt(b, behind);
+    OK(cuMemsetD8_v2(b, 1, 3000));
+    cr_expect(is_accessible(b + 100000));
+    OK(cuMemAlloc_v2(&large, block + 1));
+    cr_expect(is_accessible(large + 2 * block - 1));
+    cr_expect_not(is_accessible((large + block) / block * block + block));
+    OK(cuMemFree_v2(
+        b)); /* what is freed is not accessible, what lies behind it is, as long as the block has something */
+    cr_expect_not(is_accessible(b));
+    cr_expect(is_accessible(a) && is_accessible(behind - 1));
+    OK(cuMemFree_v2(a));
+    cr_expect_not(is_accessible(a) || is_accessible(b + 100000) || is_accessible(behind - 1));
+    OK(cuMemFree_v2(large));
+    cr_expect_not(is_accessible(large) || is_accessible(large + 2 * block - 1));
+}
+
+static void report(void)
+{
+    setenv("SOFTGPU_REPORT", "1", 1);
+}
+
+Test(memory, accesses_behind_an_allocation_are_reported, .init = report)
+{
+    CUdeviceptr a, b;
+    start_device();
+    OK(cuMemAlloc_v2(&a, 3000));
+    OK(cuMemAlloc_v2(&b, 3000));
+    cr_expect(is_accessible(a + 4095) && is_accessible(b));
+    cr_expect_not(is_accessible(a + 4096) || is_accessible(b + 4096));
+}
 
 Test(memory, host_memory_and_pointers)
 {
