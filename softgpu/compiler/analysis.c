@@ -3,6 +3,7 @@
  */
 #include "softgpu/compiler/analysis.h"
 #include "softgpu/compiler/device_runtime.h"
+#include "softgpu/compiler/regions.h"
 #include "softgpu/compiler/warp_sync.h"
 
 #include <string.h>
@@ -31,31 +32,12 @@ enum sg_builtin sg_builtin_find(const struct sg_function *function)
     return SG_BUILTIN_NONE;
 }
 
+/* Does a thread wait for others there, or let them run? */
 static bool insn_waits(const struct sg_insn *insn)
 {
-    switch (insn->form->op) {
-    case SG_OP_BAR:
-    case SG_OP_CLUSTER_BARRIER:
-    case SG_OP_ELECT:
-    case SG_OP_MBARRIER_WAIT:
-    case SG_OP_BAR_WARP:
-    case SG_OP_SHFL:
-    case SG_OP_VOTE:
-    case SG_OP_MATCH:
-    case SG_OP_REDUX:
-    case SG_OP_ACTIVEMASK:
-    case SG_OP_NANOSLEEP:
-    case SG_OP_MMA:
-    case SG_OP_WMMA_MMA:
-    case SG_OP_WMMA_LOAD:
-    case SG_OP_WMMA_STORE:
-    case SG_OP_LDMATRIX:
-    case SG_OP_STMATRIX:
-    case SG_OP_MOVMATRIX:
-        return true;
-    default:
-        return insn->waits_in_loop || insn->aligns;
-    }
+    enum sg_op op = insn->form->op;
+    return sg_is_meeting(insn) || op == SG_OP_MBARRIER_WAIT || op == SG_OP_NANOSLEEP || insn->waits_in_loop ||
+           insn->aligns;
 }
 
 /* Does the instruction work on, or wait for, other blocks of the cluster? */

@@ -66,6 +66,16 @@ static inline bool sg_regions_has(const uint64_t *set, uint32_t reg)
     return set[reg / 64] >> reg % 64 & 1;
 }
 
+/** `to` gets all of `from`, both of `n` words; true if that is news. */
+bool sg_regions_merge(uint64_t *to, const uint64_t *from, uint32_t n);
+
+/* regions_even.c: parts of sg_regions_compute, in this order, once columns have their places */
+struct sg_flow;
+void sg_regions_find_nexts(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions);
+void sg_regions_find_even(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions);
+/** What is even at the end of some turn, as far as there is place. */
+void sg_regions_find_kept(struct sg_arena *arena, const struct sg_function *kernel, struct sg_regions *regions);
+
 /** Calls `visit` for each register that the instruction reads or writes (`maybe`: perhaps not). */
 typedef void (*sg_register_visitor)(void *user, uint32_t reg, bool written, bool maybe);
 void sg_visit_registers(const struct sg_insn *insn, sg_register_visitor visit, void *user);

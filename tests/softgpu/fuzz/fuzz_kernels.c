@@ -3,7 +3,7 @@
  *
  * usage: fuzz_kernels [FIRST_SEED [COUNT [text]]]
  *
- * Each way has a process of its own, since it is chosen by the environment. A seed that differs is named, with the first
+ * Each way has a process of its own, since it is chosen by the environment, and a limit of time. A seed that differs is named, with the first
  * word that does; `text` prints its PTX.
  */
 #include "random_ptx.h"
@@ -21,6 +21,7 @@
 #define BLOCKS      5u
 #define THREADS_MAX 160u
 #define COUNTERS    16u
+#define SECONDS     120u /* that one way may take; a kernel that hangs is ended by SIGALRM */
 #define WORDS       (BLOCKS * THREADS_MAX * RANDOM_WORDS + COUNTERS)
 
 static const struct {
@@ -28,6 +29,7 @@ static const struct {
 } ways[] = {
     {"optimised, many cores", "", "4"},
     {"optimised, one core", "", "1"},
+    {"optimised, more threads than blocks and cores", "", "32"},
     {"not optimised", "-llvm", "2"},
     {"without lockstep", "-lockstep", "2"},
     {"a stack for each thread", "-loops", "3"},
@@ -139,6 +141,7 @@ int main(int count, char **arguments)
             if (child == 0) {
                 setenv("SOFTGPU_OPT", ways[way].opt, 1);
                 setenv("SOFTGPU_CORES", ways[way].cores, 1);
+                alarm(SECONDS);
                 run(seed, &outcomes[way]);
                 _exit(0);
             }
