@@ -130,8 +130,10 @@ enum sg_point_kind {
     SG_POINT_ACTIVEMASK,
     SG_POINT_MATRIX, /* a the first of its operations, b their number */
     SG_POINT_PASS, /* nothing is waited for: the threads go on side by side; mode: SG_PASS_TURN or 0 */
+    SG_POINT_YIELD, /* goes on when the block's other threads have gone as far as they can; mode: SG_YIELD_UNLESS or 0 */
 };
-#define SG_PASS_TURN 1u /* it is the next turn of a loop */
+#define SG_PASS_TURN    1u /* it is the next turn of a loop */
+#define SG_YIELD_UNLESS 1u /* at once if the value is not 0 */
 
 /* Operands that are the same for all threads stand in the point and not in the context. */
 #define SG_POINT_A    1u
@@ -155,6 +157,7 @@ struct sg_loop_code {
     uint32_t context_size; /* bytes a thread, a multiple of 8 */
     uint32_t local_size;   /* the same */
     uint32_t takes_turns;  /* not 0: there are points of SG_PASS_TURN */
+    uint32_t yields;       /* not 0: there are points of SG_POINT_YIELD, so a block may wait for another */
     const struct sg_point *points; /* by number */
     const sg_region_code *regions;
     const struct sg_matrix_op *matrices;

@@ -19,7 +19,7 @@ _Static_assert(sizeof(((struct sg_block *)0)->grid_workspace) == 8, "two words")
 _Static_assert(sizeof(((struct sg_thread *)0)->linear) == 4, "a word");
 _Static_assert(sizeof(struct sg_point) == 16 && sizeof(((struct sg_loop_code *)0)->n_points) == 4,
                "as codegen_frame.c");
-_Static_assert(offsetof(struct sg_loop_code, points) == 16 && offsetof(struct sg_loop_code, regions) == 24,
+_Static_assert(offsetof(struct sg_loop_code, points) == 24 && offsetof(struct sg_loop_code, regions) == 32,
                "as codegen_frame.c");
 _Static_assert(offsetof(struct sg_site, line) == 24 && offsetof(struct sg_site, bytes) == 32 &&
                    offsetof(struct sg_site, align) == 36 && offsetof(struct sg_site, space) == 38,

@@ -195,6 +195,8 @@ LLVMValueRef sg_gen_redux_operand(struct sg_codegen *gen);
 LLVMValueRef sg_gen_redux_result(struct sg_codegen *gen, LLVMValueRef key);
 bool sg_gen_points(struct sg_codegen *gen);   /* codegen_points.c */
 bool sg_gen_mbarrier(struct sg_codegen *gen); /* codegen_mbarrier.c */
+/** Whether the phase that a test or wait asks for is complete; codegen_mbarrier.c. */
+LLVMValueRef sg_gen_mbarrier_test(struct sg_codegen *gen);
 bool sg_gen_mma(struct sg_codegen *gen);      /* codegen_mma.c */
 bool sg_gen_lanes(struct sg_codegen *gen);    /* codegen_lanes.c */
 bool sg_gen_texture(struct sg_codegen *gen);  /* codegen_texture.c */

@@ -89,7 +89,9 @@ void sg_gen_instruction(struct sg_codegen *gen)
         sg_gen_float,  sg_gen_comparison, sg_gen_convert, sg_gen_control, sg_gen_threads, sg_gen_atomic,
         sg_gen_lanes,  sg_gen_mbarrier,   sg_gen_mma,     sg_gen_texture,
     };
-    if (gen->insn->aligns && gen->form == SG_CODE_THREAD) /* as behind a fence: let the other lanes come as far */
+    enum sg_op op = gen->insn->form->op;
+    if (gen->insn->aligns && gen->form == SG_CODE_THREAD &&
+        (op == SG_OP_LD || op == SG_OP_ST)) /* as behind a fence: let the other lanes come as far */
         sg_gen_runtime(gen, "sg_rt_fence", gen->nothing, &gen->thread, 1);
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
         if (families[i](gen))

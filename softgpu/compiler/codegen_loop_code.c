@@ -67,13 +67,14 @@ static LLVMValueRef describe_matrices(struct sg_codegen *gen)
 void sg_gen_loop_code(struct sg_codegen *gen, const char *symbol)
 {
     char name[32];
-    uint32_t count = gen->regions.n_points + 1, takes_turns = 0;
+    uint32_t count = gen->regions.n_points + 1, takes_turns = 0, yields = 0;
     LLVMValueRef *points = SG_NEW_ARRAY(gen->arena, LLVMValueRef, count),
                  *codes = SG_NEW_ARRAY(gen->arena, LLVMValueRef, count);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(name, sizeof(name), "sg.region.%u", i);
         points[i] = describe_point(gen, &gen->points[i]);
         takes_turns |= gen->points[i].kind == SG_POINT_PASS && gen->points[i].mode == SG_PASS_TURN;
+        yields |= gen->points[i].kind == SG_POINT_YIELD;
         codes[i] = LLVMGetNamedFunction(gen->llvm, name);
     }
     LLVMValueRef fields[] = {
@@ -81,6 +82,7 @@ void sg_gen_loop_code(struct sg_codegen *gen, const char *symbol)
         word(gen, 32, gen->regions.context_size),
         word(gen, 32, gen->regions.local_size),
         word(gen, 32, takes_turns),
+        word(gen, 32, yields),
         add_constant(gen, LLVMConstArray(LLVMTypeOf(points[0]), points, count), "sg.points"),
         add_constant(gen, LLVMConstArray(gen->pointer, codes, count), "sg.regions"),
         describe_matrices(gen),

@@ -1,8 +1,10 @@
 /*
  * codegen_mbarrier.c - barriers that live in shared memory. The word that PTX calls opaque holds, from its low end, 20
  * bits of arrivals still missing, 20 bits of arrivals a phase needs, 21 bits of bytes still missing (two's complement:
- * they may come before they are expected), and 3 bits of the number of the phase. The threads of a block, and of
- * a cluster, run on one OS thread and change only at calls, so that the word needs no atomic operations.
+ * they may come before they are expected), and 3 bits of the number of the phase. The threads of a block, and of a cluster,
+ * run on one OS thread and change only at calls or points, so that the word needs no atomic operations. In loop form nothing
+ * changes while a region runs but what its own threads do, so that tests are ordinary loads, which LLVM can take for many
+ * threads at once.
  *
  * Copies that PTX calls asynchronous have been made by the time that a barrier hears of them.
  */
@@ -44,6 +46,13 @@ static void store_word(struct sg_codegen *gen, LLVMValueRef word, LLVMValueRef a
 static LLVMValueRef phase_of(struct sg_codegen *gen, LLVMValueRef word)
 {
     return LLVMBuildLShr(B, word, word_const(gen, PHASE_AT), "");
+}
+
+/* Where threads are apart only by points there is nothing to order: they are all run by one thread of the host. */
+static void order(struct sg_codegen *gen, LLVMAtomicOrdering ordering)
+{
+    if (!sg_gen_in_loops(gen))
+        LLVMBuildFence(B, ordering, 0, "");
 }
 
 static void set_up(struct sg_codegen *gen)
@@ -112,7 +121,7 @@ static void arrive_by_thread(struct sg_codegen *gen)
     if (insn->n_operands > 2)
         count = LLVMBuildZExt(B, sg_gen_read(gen, &insn->operands[2], SG_U32), gen->i64, "");
     bool drop = SG_MOD(insn, SG_GROUP_MBARRIER_ARRIVE) == SG_MBARRIER_ARRIVE_DROP;
-    LLVMBuildFence(B, LLVMAtomicOrderingRelease, 0, "");
+    order(gen, LLVMAtomicOrderingRelease);
     sg_gen_result(gen, arrive(gen, word_address(gen, 1), count, drop));
 }
 
@@ -120,7 +129,12 @@ static void arrive_by_thread(struct sg_codegen *gen)
 static LLVMValueRef is_complete(struct sg_codegen *gen, LLVMValueRef address)
 {
     const struct sg_insn *insn = gen->insn;
-    LLVMValueRef now = phase_of(gen, load_word(gen, address));
+    LLVMValueRef word = load_word(gen, address);
+    if (sg_gen_in_loops(gen)) {
+        LLVMSetVolatile(word, 0);
+        sg_gen_mark_parallel(gen, word, SG_MOD(insn, SG_GROUP_SPACE));
+    }
+    LLVMValueRef now = phase_of(gen, word);
     if (SG_MOD(insn, SG_GROUP_PARITY) == 0)
         return sg_gen_compare(gen, LLVMIntNE, now,
                               phase_of(gen, sg_gen_read(gen, &insn->operands[2], SG_B64)));
@@ -129,11 +143,20 @@ static LLVMValueRef is_complete(struct sg_codegen *gen, LLVMValueRef address)
     return sg_gen_compare(gen, LLVMIntNE, difference, word_const(gen, 0));
 }
 
+LLVMValueRef sg_gen_mbarrier_test(struct sg_codegen *gen)
+{
+    return is_complete(gen, word_address(gen, 1));
+}
+
 /* Who waits in vain lets the others run first, and looks once more. */
 static void wait(struct sg_codegen *gen)
 {
     LLVMValueRef address = word_address(gen, 1);
     LLVMValueRef first = is_complete(gen, address);
+    if (sg_gen_in_loops(gen)) { /* there was a point before it */
+        sg_gen_write(gen, &gen->insn->operands[0], SG_PRED, first);
+        return;
+    }
     LLVMBasicBlockRef before = LLVMGetInsertBlock(B), again = sg_gen_block(gen, ""),
                       done = sg_gen_block(gen, "");
     LLVMBuildCondBr(B, first, done, again);
@@ -163,7 +186,7 @@ bool sg_gen_mbarrier(struct sg_codegen *gen)
         if (SG_MOD(gen->insn, SG_GROUP_EXPECT) != SG_EXPECT_TX)
             sg_gen_fail(gen, "not a form of this instruction");
         expect_bytes(gen, address, 2, false);
-        LLVMBuildFence(B, LLVMAtomicOrderingRelease, 0, "");
+        order(gen, LLVMAtomicOrderingRelease);
         sg_gen_result(gen, arrive(gen, address, word_const(gen, 1), drop));
         return true;
     }

@@ -394,8 +394,22 @@ bool sg_gen_points(struct sg_codegen *gen)
     case SG_OP_ST:
         meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
         return false; /* and now the access */
+    case SG_OP_FENCE:
+        meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
+        return false;
+    case SG_OP_MBARRIER_WAIT: { /* it looks again behind the point */
+        LLVMValueRef done = LLVMBuildZExt(B, sg_gen_mbarrier_test(gen), gen->i32, "");
+        meet(gen, SG_POINT_YIELD, SG_YIELD_UNLESS, done, NULL, NULL, NULL);
+        return false;
+    }
+    case SG_OP_NANOSLEEP:
+        meet(gen, SG_POINT_YIELD, 0, NULL, NULL, NULL, NULL);
+        return true;
     case SG_OP_BRA:
-        meet(gen, SG_POINT_PASS, SG_PASS_TURN, NULL, NULL, NULL, NULL);
+        if (gen->insn->yields)
+            meet(gen, SG_POINT_YIELD, 0, NULL, NULL, NULL, NULL);
+        else
+            meet(gen, SG_POINT_PASS, SG_PASS_TURN, NULL, NULL, NULL, NULL);
         LLVMBuildBr(B, gen->labels[gen->insn->operands[0].value]);
         LLVMPositionBuilderAtEnd(B, sg_gen_block(gen, ""));
         return true;

@@ -133,7 +133,8 @@ struct sg_insn {
     uint32_t texture;   /* of texture and surface instructions: the operation of kernel_abi.h */
     bool waits_in_loop; /* by analysis: gives way to other threads before it jumps */
     bool passes;        /* by analysis: a jump back that the threads of a block had better take together */
-    bool aligns;        /* by analysis: an access before which the lanes of a warp come together */
+    bool aligns;        /* by analysis: there is a point before it, where the lanes of a warp come together */
+    bool yields;        /* by analysis, for loop form: the thread waits here for what another does (points.c) */
     bool joins;         /* by analysis: on matrices, done at the same point as the instruction before it */
 };
 

@@ -257,7 +257,8 @@ static bool worth_it(const struct sg_function *function, const course *courses, 
     for (uint32_t i = loop->first; i <= loop->jump; i++) {
         const struct sg_insn *insn = &function->insns[i];
         struct loop inner;
-        if (sg_is_meeting(insn) || insn->call != NULL || insn->waits_in_loop || insn->form->op == SG_OP_BRX)
+        if (sg_is_meeting(insn) || insn->yields || insn->call != NULL || insn->waits_in_loop ||
+            insn->form->op == SG_OP_BRX)
             return false; /* it is cut anyway, or cannot be */
         if (jumps_back(function, i, &inner) && i != loop->jump && inner.first >= loop->first && !insn->passes)
             return false;
@@ -276,7 +277,7 @@ static bool worth_it(const struct sg_function *function, const course *courses, 
 static bool has_meeting(const struct sg_function *function, const struct loop *loop)
 {
     for (uint32_t i = loop->first; i <= loop->jump; i++)
-        if (sg_is_meeting(&function->insns[i]))
+        if (sg_is_meeting(&function->insns[i]) || function->insns[i].yields)
             return true;
     return false;
 }
@@ -294,7 +295,8 @@ static bool watches_time(const struct sg_function *function, const struct loop *
             return false;
         for (uint32_t n = 0; n < insn->n_operands; n++)
             watches |= insn->operands[n].kind == SG_OPERAND_SPECIAL &&
-                       insn->operands[n].reg >= SG_SPECIAL_CLOCK && insn->operands[n].reg <= SG_SPECIAL_GLOBALTIMER_HI;
+                       insn->operands[n].reg >= SG_SPECIAL_CLOCK &&
+                       insn->operands[n].reg <= SG_SPECIAL_GLOBALTIMER_HI;
     }
     return watches;
 }

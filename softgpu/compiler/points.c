@@ -29,21 +29,39 @@ bool sg_is_meeting(const struct sg_insn *insn)
 
 bool sg_is_point(const struct sg_insn *insn)
 {
-    return insn->passes || insn->aligns || (sg_is_meeting(insn) && !insn->joins);
+    return insn->passes || insn->aligns || insn->yields || (sg_is_meeting(insn) && !insn->joins);
+}
+
+/*
+ * A thread that waits for what another writes comes to a point on its way back to where it looks (grid barriers, locks),
+ * or before it looks (barriers in shared memory), so that the others go on meanwhile. In such kernels fences are points,
+ * too: programs rely on all lanes having stored when one of them sets a flag behind the fence.
+ */
+void sg_points_mark_yields(struct sg_function *kernel)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < kernel->n_insns; i++) {
+        struct sg_insn *insn = &kernel->insns[i];
+        enum sg_op op = insn->form->op;
+        insn->yields =
+            op == SG_OP_MBARRIER_WAIT || op == SG_OP_NANOSLEEP || (op == SG_OP_BRA && insn->waits_in_loop);
+        insn->aligns |= op == SG_OP_MBARRIER_WAIT;
+        any |= insn->yields;
+    }
+    for (uint32_t i = 0; i < kernel->n_insns; i++)
+        kernel->insns[i].aligns |= any && kernel->insns[i].form->op == SG_OP_FENCE;
 }
 
 /* What needs a stack of the thread's own, or lets others run at places that are no points. */
 static bool needs_fiber(const struct sg_insn *insn)
 {
     switch (insn->form->op) {
-    case SG_OP_MBARRIER_WAIT:
-    case SG_OP_NANOSLEEP:
     case SG_OP_ALLOCA:
     case SG_OP_STACKSAVE:
     case SG_OP_STACKRESTORE:
         return true;
     default:
-        return insn->waits_in_loop || (sg_is_matrix(insn) && !sg_matrix_in_columns(insn));
+        return (insn->waits_in_loop && !insn->yields) || (sg_is_matrix(insn) && !sg_matrix_in_columns(insn));
     }
 }
 

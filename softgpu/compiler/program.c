@@ -70,6 +70,7 @@ static enum sg_code_form choose_form(struct sg_program *program, struct kernel *
     enum sg_code_form other = kernel->reach.thread_form ? SG_CODE_THREAD : SG_CODE_BLOCK;
     if (!wanted("-loops") || kernel->reach.clustered)
         return other;
+    sg_points_mark_yields(kernel->function);
     sg_analyse_matrices(&program->arena, kernel->function);
     kernel->lockstep = wanted("-lockstep");
     if (kernel->lockstep)

@@ -38,11 +38,13 @@ struct sg_regions {
     uint32_t n_kept, kept[SG_KEPT_MAX]; /* registers */
 };
 
+/** Marks where the kernel's threads wait for what others write; before sg_regions_possible. */
+void sg_points_mark_yields(struct sg_function *kernel);
 /** Can the kernel be cut? It needs a point, and nothing that only a fiber can do. */
 bool sg_regions_possible(struct sg_arena *arena, const struct sg_reach *reach);
 /** Do threads meet at the instruction? */
 bool sg_is_meeting(const struct sg_insn *insn);
-/** Is the instruction a point? Meetings are, and jumps that threads had better take together (lockstep.h). */
+/** Is the instruction a point? Meetings are, where threads wait, and jumps that they had better take together (lockstep.h). */
 bool sg_is_point(const struct sg_insn *insn);
 /** Does it only compute its result from its operands, cheaply? */
 bool sg_is_arithmetic(enum sg_op op);

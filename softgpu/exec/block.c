@@ -147,6 +147,8 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     }
     if (launch->form == SG_CODE_THREAD)
         begin_threads(run);
+    else if (launch->form == SG_CODE_LOOPS)
+        sg_lanes_begin(run);
     return run;
 }
 
@@ -254,10 +256,12 @@ static void run_range_in_loops(struct sg_run *run)
         uint32_t count = left < slot->n_beside ? (uint32_t)left : slot->n_beside;
         for (uint32_t n = 0; n < count; n++)
             sg_block_set_index(&slot->beside[n]->block, i + n);
-        if (count > 1)
+        if (count > 1) {
             sg_lanes_run_beside(slot->beside, count);
-        else
-            sg_lanes_run_block(run);
+        } else {
+            sg_lanes_begin(run);
+            sg_lanes_run_turn(run);
+        }
         i += count;
     }
 }
@@ -277,11 +281,14 @@ void sg_fiber_main(void *argument)
         }
         const struct sg_grid *grid = fiber->run->grid;
         if (grid->launch->form != SG_CODE_THREAD) {
-            if (grid->launch->form == SG_CODE_LOOPS)
+            enum sg_leave leave = SG_LEAVE_ENDED;
+            if (grid->waits)
+                leave = sg_lanes_run_turn(fiber->run);
+            else if (grid->launch->form == SG_CODE_LOOPS)
                 run_range_in_loops(fiber->run);
             else
                 run_range(fiber->run);
-            fiber->run->slot->leave = SG_LEAVE_ENDED;
+            fiber->run->slot->leave = leave;
             sg_leave(fiber->run->slot, fiber);
         } else if (begin_next_thread(fiber)) {
             fiber->in_thread = true;
@@ -304,12 +311,15 @@ static enum sg_leave enter(struct sg_slot *slot, struct sg_fiber *fiber)
     return slot->leave;
 }
 
-enum sg_leave sg_run_turn(struct sg_run *run)
+enum sg_leave sg_run_turn(struct sg_run *run, struct sg_fiber *fiber)
 {
     run->yields = 0;
     run->switches_left = SG_TURN_SWITCHES;
     run->progress = false;
-    struct sg_fiber *fiber = sg_next_fiber(run);
+    if (fiber)
+        fiber->run = run;
+    else
+        fiber = sg_next_fiber(run);
     return fiber ? enter(run->slot, fiber) : run->slot->leave;
 }
 
@@ -335,8 +345,9 @@ void sg_rt_yield(struct sg_thread *t)
     struct sg_slot *slot = run->slot;
 
     sg_ready_append(run, fiber);
-    if (++run->yields > run->live && sg_warps_converge(run))
-        run->yields = 0; /* all others only spin, perhaps for one that waited in activemask */
+    bool alone = run->ready_first == fiber && run->started == run->grid->n_threads;
+    if ((++run->yields > run->live || alone) && sg_warps_converge(run))
+        run->yields = 0; /* who can run only spins, perhaps for one that waited in activemask */
     if (run->yields > run->live) {
         slot->leave = SG_LEAVE_TURN;
         sg_leave(slot, fiber);

@@ -143,7 +143,7 @@ struct sg_run {
     struct sg_fiber *ready_first, *ready_last;
     uint32_t started, live;     /* threads begun; threads not ended */
     uint32_t next_tid[3];       /* of the thread to begin next */
-    uint32_t yields;            /* in this turn */
+    uint32_t yields;            /* in this turn; loop form: whether it ended by them */
     uint32_t switches_left;     /* of this turn */
     uint64_t first, end;        /* block form: the range of blocks */
     const struct sg_site *site; /* watched kernels: the last access … */
@@ -192,6 +192,7 @@ struct sg_grid {
     uint32_t cluster_size; /* blocks that must run together */
     uint32_t n_threads, n_warps;
     uint32_t shares;       /* block form: the part of the blocks left that is taken at a time */
+    bool waits;            /* blocks may wait for each other: they take turns */
     uint32_t resident;     /* blocks a slot may hold at once when they yield … */
     uint32_t resident_max; /* … and when they have done nothing else for long */
     unsigned stack_class;
@@ -241,8 +242,8 @@ void sg_run_release(struct sg_run *run);
 void sg_run_abandon(struct sg_run *run);
 /** Sets the block index from its linear number. */
 void sg_block_set_index(struct sg_block *block, uint64_t index);
-/** Runs the block's threads until one of the reasons to leave. */
-enum sg_leave sg_run_turn(struct sg_run *run);
+/** Runs the block's threads until one of the reasons to leave; in loop form on `fiber`, else NULL. */
+enum sg_leave sg_run_turn(struct sg_run *run, struct sg_fiber *fiber);
 /** Runs blocks [first, end) of a block-form grid on `fiber`; SG_LEAVE_ENDED or _STOPPED. */
 enum sg_leave sg_run_blocks(struct sg_run *run, struct sg_fiber *fiber, uint64_t first, uint64_t end);
 
@@ -288,11 +289,16 @@ void sg_exchange_resolve_each(struct sg_exchange *exchange, uint32_t here, uint3
 
 /** Makes ready what the threads of a block keep; once a run and grid. False: no memory. */
 bool sg_lanes_reserve(struct sg_run *run);
-/** Runs a block from start to end; SG_LEAVE_ENDED, _STOPPED or _DEADLOCK (after a report in the log). */
-enum sg_leave sg_lanes_run_block(struct sg_run *run);
+/** The run's next block begins. */
+void sg_lanes_begin(struct sg_run *run);
+/**
+ * Runs a block that has begun to its end, or until it can only wait for another (SG_LEAVE_TURN; only if the kernel
+ * yields); SG_LEAVE_ENDED, _TURN, _STOPPED or _DEADLOCK (after a report in the log).
+ */
+enum sg_leave sg_lanes_run_turn(struct sg_run *run);
 /** How many neighbouring blocks of the grid, which is in loop form, had better run side by side; 1: none. */
 uint32_t sg_lanes_beside(const struct sg_grid *grid);
-/** Runs the blocks of `count` runs of one grid and slot, the first of which the fiber belongs to; as sg_lanes_run_block. */
+/** Runs the blocks of `count` runs of one grid and slot, the first of which the fiber belongs to; as sg_lanes_run_turn. */
 enum sg_leave sg_lanes_run_beside(struct sg_run *const *runs, uint32_t count);
 
 /* --- mma.c: operations on matrices; warp.c brings the lanes together -------------------------------------- */

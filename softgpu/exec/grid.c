@@ -1,11 +1,13 @@
 /*
  * grid.c - a slot's work on one grid: takes blocks, gives them turns, ends what has a fault.
  *
- * Block form: a range of blocks at a time, each one call. Thread form: usually one block at a time. When all
- * blocks that the slot has begun only spin (yield), it begins further ones, so that grids whose blocks wait
- * for each other come to an end however few threads work on them; a cooperative grid is spread over the slots
- * in equal shares first. The blocks of a cluster are begun together, and take turns. A slot that only spins gives up the processor to others, and after a while sleeps
- * between the turns.
+ * Blocks that wait for nobody: a range at a time. Blocks that may wait for each other (thread form, and loop form with
+ * points at which threads yield): usually one at a time. When all blocks that the slot has begun only spin (yield), it
+ * begins further ones, so that grids whose blocks wait for each other come to an end however few threads work on them; a
+ * cooperative grid is spread over the slots in equal shares first. The blocks of a cluster are begun together, and take
+ * turns. Who spins may do more in each turn than look again (all threads of a block meet, and one looks): so many turns that
+ * end with yields count as well. A slot that only spins gives up the processor to others, and after a while sleeps between
+ * the turns.
  */
 #include "softgpu/exec/schedule.h"
 
@@ -15,7 +17,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#define IDLE_ROUNDS_EXTRA 32u   /* rounds without progress after which a further block is begun */
+#define IDLE_ROUNDS_EXTRA 32u /* rounds without progress after which a further block is begun */
+#define TURNS_EXTRA                                                                                          \
+    512u /* turns of a block with some progress, each ended by yields, after which one is begun, too */
 #define IDLE_ROUNDS_SLEEP 2000u /* … after which the slot sleeps between rounds */
 #define IDLE_SLEEP_NS     50000
 #define CHUNK_MAX         64u /* blocks of block form taken at a time */
@@ -65,8 +69,7 @@ static void out_of_memory(struct sg_grid *grid)
     sg_grid_fault(grid, SG_FAULT_OUT_OF_RESOURCES, NULL, NULL, 0);
 }
 
-/* --- block form
- * ------------------------------------------------------------------------------------------------ */
+/* --- blocks that wait for nobody --- */
 
 /** Takes the next blocks [*first, *end): many while many are left, single ones towards the end; false: none.
  */
@@ -137,14 +140,15 @@ static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_lea
         sg_run_release(run);
 }
 
-/* --- thread form
- * ------------------------------------------------------------------------------------------------ */
+/* --- blocks that take turns --- */
 
 /** The blocks that a slot has begun and not ended, in a ring; `last->next` has the next turn. */
 struct residents {
     struct sg_run *last;
+    struct sg_fiber *fiber; /* loop form: the one that all run on */
     uint32_t count;
-    uint32_t idle; /* turns in a row in which nothing but yields happened */
+    uint32_t idle;  /* turns in a row in which nothing but yields happened … */
+    uint32_t turns; /* … and that yields ended, since a block was begun or ended */
 };
 
 static void add_resident(struct residents *r, struct sg_run *run)
@@ -157,6 +161,7 @@ static void add_resident(struct residents *r, struct sg_run *run)
     }
     r->last = run;
     r->count++;
+    r->turns = 0;
 }
 
 static struct sg_run *remove_next(struct residents *r)
@@ -167,6 +172,7 @@ static struct sg_run *remove_next(struct residents *r)
     else
         r->last->next = run->next;
     r->count--;
+    r->turns = 0;
     return run;
 }
 
@@ -199,10 +205,12 @@ static bool begin_block(struct sg_slot *slot, struct sg_grid *grid, struct resid
     uint64_t index = atomic_fetch_add_explicit(&grid->next_block, 1, memory_order_relaxed);
     if (index >= grid->n_blocks)
         return false;
+    if (grid->launch->form == SG_CODE_LOOPS && !r->fiber)
+        r->fiber = sg_fiber_acquire(slot, grid->stack_class);
     if (grid->cluster_size > 1) {
         if (add_cluster(slot, grid, r, index))
             return true;
-    } else {
+    } else if (grid->launch->form == SG_CODE_THREAD || r->fiber) {
         struct sg_run *run = sg_run_acquire(slot, grid, index, NULL, 0);
         if (run) {
             add_resident(r, run);
@@ -228,7 +236,28 @@ static void idle_round(struct sg_slot *slot, struct sg_grid *grid, struct reside
         nanosleep(&(struct timespec){.tv_nsec = IDLE_SLEEP_NS}, NULL);
 }
 
-static void work_threads(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
+/** After a turn that yields ended, in which something happened: perhaps all that did is part of looking again. */
+static void busy_round(struct sg_slot *slot, struct sg_grid *grid, struct residents *r)
+{
+    if (r->turns / r->count >= TURNS_EXTRA && r->count < grid->resident_max) {
+        begin_block(slot, grid, r);
+        r->turns = 0;
+    }
+}
+
+static void end_residents(struct sg_slot *slot, const struct sg_grid *grid, struct residents *r)
+{
+    while (r->count) {
+        struct sg_run *run = remove_next(r);
+        if (grid->launch->form == SG_CODE_THREAD)
+            sg_run_abandon(run);
+        sg_run_release(run);
+    }
+    if (r->fiber)
+        sg_fiber_park(slot, r->fiber);
+}
+
+static void work_in_turns(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
 {
     struct residents r = {0};
 
@@ -236,27 +265,30 @@ static void work_threads(struct sg_slot *slot, struct sg_grid *grid, bool may_le
         if (!r.count && !begin_block(slot, grid, &r))
             break;
         struct sg_run *run = r.last->next;
-        enum sg_leave leave = sg_run_turn(run);
+        enum sg_leave leave = sg_run_turn(run, r.fiber);
         if (leave == SG_LEAVE_TURN || (leave == SG_LEAVE_BLOCKED && !sg_cluster_is_stuck(run->cluster))) {
             r.last = run;
             r.idle = run->progress ? 0 : r.idle + 1;
+            r.turns = run->yields ? r.turns + 1 : 0;
             if (r.idle ? r.idle % r.count == 0 : r.count < grid->resident)
                 idle_round(slot, grid, &r);
+            else
+                busy_round(slot, grid, &r);
         } else if (leave == SG_LEAVE_ENDED) {
             sg_run_release(remove_next(&r));
             r.idle = 0;
             if (!r.count && may_leave && sg_pool_starving())
                 break;
-        } else if (leave == SG_LEAVE_DEADLOCK || leave == SG_LEAVE_BLOCKED) {
+        } else if ((leave == SG_LEAVE_DEADLOCK || leave == SG_LEAVE_BLOCKED) &&
+                   grid->launch->form == SG_CODE_THREAD) { /* of loop form it has been told */
             report_deadlock(run);
             sg_grid_fault(grid, SG_FAULT_DEADLOCK, run->block.ctaid, first_waiting(run), 0);
+        } else if (leave == SG_LEAVE_STOPPED && r.fiber) {
+            sg_fiber_abandon(slot, r.fiber);
+            r.fiber = NULL;
         }
     }
-    while (r.count) {
-        struct sg_run *run = remove_next(&r);
-        sg_run_abandon(run);
-        sg_run_release(run);
-    }
+    end_residents(slot, grid, &r);
 }
 
 void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
@@ -265,8 +297,8 @@ void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
     sg_set_float_control(SG_FLOAT_CONTROL_DEFAULT);
     sg_current_slot = slot;
     sg_watch_slot(slot, grid);
-    if (grid->launch->form == SG_CODE_THREAD)
-        work_threads(slot, grid, may_leave);
+    if (grid->waits)
+        work_in_turns(slot, grid, may_leave);
     else
         work_blocks(slot, grid, may_leave);
     sg_unwatch_slot(slot, grid);

@@ -9,6 +9,10 @@
  * stride over memory by the grid's width), neighbouring blocks take them side by side, too: what they read then lies in
  * longer stretches, which the processor sees coming.
  *
+ * Where threads may wait for another block (SG_POINT_YIELD) blocks run by themselves, in turns, as those of thread form do:
+ * a turn ends when all threads of the block can only wait or look again, and the block is set aside with all that it
+ * keeps (grid.c). Nothing of it is on a stack then.
+ *
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
 #include "softgpu/exec/lanes.h"
@@ -296,6 +300,18 @@ static void reduce_all(const struct sg_run *run, const struct sg_point *point)
         result[i] = sum;
 }
 
+enum yield { YIELD_NONE, YIELD_SOME, YIELD_ALL };
+
+/** All threads of the block are at a point of SG_POINT_YIELD: which of them wait? */
+static enum yield who_waits(const struct sg_run *run, const struct sg_point *point)
+{
+    const uint32_t *value = sg_lanes_column(run->meetings, SG_LANES_VALUE);
+    uint32_t n = run->grid->n_threads, passing = 0;
+    for (uint32_t i = 0; point->mode == SG_YIELD_UNLESS && i < n; i++)
+        passing += value[i] != 0;
+    return passing == n ? YIELD_NONE : passing == 0 ? YIELD_ALL : YIELD_SOME;
+}
+
 /** All threads of the block are at a point; true if they have all that they came for. */
 static bool pass_together(struct sg_run *run, uint32_t number)
 {
@@ -315,13 +331,15 @@ static bool pass_together(struct sg_run *run, uint32_t number)
         return false;
     case SG_POINT_PASS:
         return true;
+    case SG_POINT_YIELD:
+        return who_waits(run, point) == YIELD_NONE;
     default:
         return exchange_all(run, number);
     }
 }
 
-/** Takes the block, all of whose threads are at *point, to the next one that they come to together. */
-static enum sg_leave step(struct sg_run *run, uint32_t *point)
+/** Takes the block, all of whose threads are at m->point, to the next one that they come to together; TURN: they wait. */
+static enum sg_leave step(struct sg_run *run)
 {
     struct sg_meetings *m = run->meetings;
     const struct sg_loop_code *code = run->grid->launch->code;
@@ -329,33 +347,56 @@ static enum sg_leave step(struct sg_run *run, uint32_t *point)
     uint32_t n = run->grid->n_threads;
     if (sg_lanes_stopped(run))
         return SG_LEAVE_STOPPED;
-    uint32_t next = code->regions[*point](&m->lanes, run->grid->params, 0, n);
+    uint32_t next = code->regions[m->point](&m->lanes, run->grid->params, 0, n);
     bool together = true, stored = next == 0;
     if (stored) {
         together = n == 1 || memcmp(points, points + 1, (n - 1) * sizeof(*points)) == 0;
         next = points[0];
     }
+    if (together && next != SG_POINT_END && code->points[next].kind == SG_POINT_YIELD &&
+        who_waits(run, &code->points[next]) == YIELD_ALL) {
+        m->point = next;
+        return SG_LEAVE_TURN;
+    }
+    m->moved = true;
     if (together && (next == SG_POINT_END || pass_together(run, next))) {
-        *point = next;
+        m->point = next;
         return SG_LEAVE_ENDED;
     }
     if (!stored)
         sg_lanes_set_points(run, 0, n, next);
-    enum sg_leave leave = sg_lanes_run_apart(run, point);
+    sg_lanes_part(run);
+    return SG_LEAVE_ENDED;
+}
+
+/** Takes the block on, together or apart, until the threads are together at another point or the turn is over. */
+static enum sg_leave go_on(struct sg_run *run)
+{
+    struct sg_meetings *m = run->meetings;
+    enum sg_leave leave = m->apart ? SG_LEAVE_ENDED : step(run);
+    if (leave == SG_LEAVE_ENDED && m->apart)
+        leave = sg_lanes_run_apart(run);
     if (leave == SG_LEAVE_DEADLOCK)
         sg_lanes_report_deadlock(run);
     return leave;
 }
 
-enum sg_leave sg_lanes_run_block(struct sg_run *run)
+void sg_lanes_begin(struct sg_run *run)
 {
-    uint32_t point = 0;
-    while (point != SG_POINT_END) {
-        enum sg_leave leave = step(run, &point);
-        if (leave != SG_LEAVE_ENDED)
-            return leave;
-    }
-    return SG_LEAVE_ENDED;
+    run->meetings->point = 0;
+    run->meetings->apart = false;
+}
+
+enum sg_leave sg_lanes_run_turn(struct sg_run *run)
+{
+    struct sg_meetings *m = run->meetings;
+    enum sg_leave leave = SG_LEAVE_ENDED;
+    m->moved = false;
+    while (leave == SG_LEAVE_ENDED && (m->apart || m->point != SG_POINT_END))
+        leave = go_on(run);
+    run->progress = m->moved;
+    run->yields = leave == SG_LEAVE_TURN;
+    return leave;
 }
 
 uint32_t sg_lanes_beside(const struct sg_grid *grid)
@@ -377,19 +418,22 @@ enum sg_leave sg_lanes_run_beside(struct sg_run *const *runs, uint32_t count)
 {
     const struct sg_loop_code *code = runs[0]->grid->launch->code;
     struct sg_fiber *fiber = runs[0]->slot->current;
-    uint32_t points[SG_BESIDE_MAX] = {0}, left = count;
+    uint32_t left = count;
     enum sg_leave leave = SG_LEAVE_ENDED;
+    for (uint32_t i = 0; i < count; i++)
+        sg_lanes_begin(runs[i]);
     while (left > 0 && leave == SG_LEAVE_ENDED) {
         for (uint32_t i = 0; i < count && leave == SG_LEAVE_ENDED; i++) {
-            if (points[i] == SG_POINT_END)
+            const uint32_t *point = &runs[i]->meetings->point;
+            if (*point == SG_POINT_END)
                 continue;
             fiber->run = runs[i]; /* a fault would be this block's */
-            bool first = points[i] == 0;
+            bool first = *point == 0;
             do
-                leave = step(runs[i], &points[i]);
-            while (leave == SG_LEAVE_ENDED && points[i] != SG_POINT_END && !first &&
-                   !is_turn(&code->points[points[i]]));
-            left -= points[i] == SG_POINT_END;
+                leave = go_on(runs[i]);
+            while (leave == SG_LEAVE_ENDED && *point != SG_POINT_END && !first &&
+                   !is_turn(&code->points[*point]));
+            left -= *point == SG_POINT_END;
         }
     }
     fiber->run = runs[0];

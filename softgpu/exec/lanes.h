@@ -17,7 +17,7 @@ struct sg_lanes_barrier {
 };
 
 struct sg_lanes_warp {
-    uint32_t alive, ready, converging; /* lanes */
+    uint32_t alive, ready, converging, yielding; /* lanes */
     uint32_t n_groups;
     struct sg_warp_group groups[SG_WARP_SIZE];
 };
@@ -25,10 +25,14 @@ struct sg_lanes_warp {
 struct sg_meetings {
     struct sg_lanes lanes;
     size_t context_capacity, local_capacity;
+    uint32_t point; /* where all threads are, unless they are apart */
+    bool apart;
+    bool moved; /* in this turn something happened but yields */
     /* while threads are apart */
     uint32_t live;
     uint32_t n_ready;
     uint32_t n_converging;
+    uint32_t n_yielding;
     uint32_t whole_waiting; /* barriers (bits) in which threads wait for the whole block */
     struct sg_lanes_barrier barriers[SG_BARRIERS];
     struct sg_lanes_warp warps[SG_WARPS_MAX];
@@ -91,11 +95,13 @@ void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group);
 void sg_lanes_exchange_each(const struct sg_run *run, uint32_t warp, uint32_t here, uint32_t lanes);
 /** Does what the point says with the matrices of the lanes, which are all that have not ended in the warp. */
 void sg_lanes_matrices(const struct sg_run *run, uint32_t warp, uint32_t lanes, const struct sg_point *point);
+/** Threads that were together have come to their points, which the context holds; sg_lanes_run_apart takes them on. */
+void sg_lanes_part(struct sg_run *run);
 /**
- * All threads are at their points, which the context holds: takes them on until all are ready at one point (ENDED with
- * *point), or all have ended (ENDED, SG_POINT_END).
+ * Takes threads that are apart on until all are ready at one point (ENDED, and they are together at m->point), or have
+ * ended (ENDED, SG_POINT_END); TURN: they wait for another block, and are still apart.
  */
-enum sg_leave sg_lanes_run_apart(struct sg_run *run, uint32_t *point);
+enum sg_leave sg_lanes_run_apart(struct sg_run *run);
 /** After SG_LEAVE_DEADLOCK: tells of the threads that wait for ever, and of the first of them in the fault's report. */
 void sg_lanes_report_deadlock(struct sg_run *run);
 

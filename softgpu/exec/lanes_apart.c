@@ -1,7 +1,8 @@
 /*
  * lanes_apart.c - threads of a block in loop form that have parted: each row of neighbours that are ready at one point is
  * taken on by itself, and what they come to is counted as for fibers: barriers as in barrier.c, groups of lanes as in
- * warp.c, with the same rules for threads that have ended.
+ * warp.c, with the same rules for threads that have ended. Threads that yield look again when no other thread of the block
+ * can go on; if nothing else has happened since they last did, the block waits for another one.
  *
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
@@ -197,11 +198,37 @@ static void end_lanes(struct sg_run *run, uint32_t warp, uint32_t lanes)
         complete(run, &m->barriers[__builtin_ctz(waiting)]);
 }
 
+static void yield(struct sg_meetings *m, const struct sg_point *point, uint32_t warp, uint32_t lanes)
+{
+    const uint32_t *value = (const uint32_t *)sg_lanes_column(m, SG_LANES_VALUE) + warp * SG_WARP_SIZE;
+    uint32_t passing = 0;
+    if (point->mode == SG_YIELD_UNLESS) {
+        SG_FOR_LANES(lane, lanes)
+        passing |= (uint32_t)(value[lane] != 0) << lane;
+    }
+    make_ready(m, warp, passing);
+    m->moved |= passing != 0;
+    m->warps[warp].yielding |= lanes & ~passing;
+    m->n_yielding += (uint32_t)__builtin_popcount(lanes & ~passing);
+}
+
+/** Those that have yielded look again. */
+static void wake(struct sg_run *run)
+{
+    struct sg_meetings *m = run->meetings;
+    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
+        make_ready(m, warp, m->warps[warp].yielding);
+        m->warps[warp].yielding = 0;
+    }
+    m->n_yielding = 0;
+}
+
 /** `lanes` of a warp have come to the same point. */
 static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t number)
 {
     struct sg_meetings *m = run->meetings;
     const struct sg_loop_code *code = run->grid->launch->code;
+    m->moved |= number == SG_POINT_END || code->points[number].kind != SG_POINT_YIELD;
     if (number == SG_POINT_END) {
         end_lanes(run, warp, lanes);
         return;
@@ -228,6 +255,9 @@ static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t 
     case SG_POINT_PASS:
         make_ready(m, warp, lanes);
         break;
+    case SG_POINT_YIELD:
+        yield(m, point, warp, lanes);
+        break;
     default:
         join_by_masks(run, warp, lanes);
         break;
@@ -253,14 +283,16 @@ static void arrive_row(struct sg_run *run, uint32_t first, uint32_t end)
     }
 }
 
-static void begin_apart(struct sg_run *run)
+void sg_lanes_part(struct sg_run *run)
 {
     struct sg_meetings *m = run->meetings;
+    m->apart = true;
     m->live = run->grid->n_threads;
-    m->n_ready = m->n_converging = m->whole_waiting = 0;
+    m->n_ready = m->n_converging = m->n_yielding = m->whole_waiting = 0;
     memset(m->barriers, 0, sizeof(m->barriers));
     for (uint32_t warp = 0; warp < run->grid->n_warps; warp++)
         m->warps[warp] = (struct sg_lanes_warp){.alive = sg_lanes_of_warp(run, warp)};
+    arrive_row(run, 0, run->grid->n_threads);
 }
 
 /** Lets lanes go on whose masks disagree, but name lanes that are at the same point alone; as warp.c. */
@@ -358,18 +390,20 @@ static void run_row(struct sg_run *run, uint32_t point, uint32_t first, uint32_t
         sg_lanes_set_points(run, first, end, next);
 }
 
-/** Takes threads on until all are ready at one point (ENDED with *point), or all have ended (ENDED, SG_POINT_END). */
-enum sg_leave sg_lanes_run_apart(struct sg_run *run, uint32_t *point)
+enum sg_leave sg_lanes_run_apart(struct sg_run *run)
 {
     struct sg_meetings *m = run->meetings;
     const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
-    begin_apart(run);
-    arrive_row(run, 0, run->grid->n_threads);
     while (m->live) {
+        if (!m->n_ready && m->n_yielding && (m->moved || !m->n_converging)) {
+            wake(run);
+            return SG_LEAVE_TURN;
+        }
         if (!m->n_ready && !help(run))
             return SG_LEAVE_DEADLOCK;
         if (are_together(run)) {
-            *point = points[0];
+            m->point = points[0];
+            m->apart = false;
             return SG_LEAVE_ENDED;
         }
         for (uint32_t first = 0, end; (end = take_row(run, &first)) != 0; first = end) {
@@ -379,7 +413,8 @@ enum sg_leave sg_lanes_run_apart(struct sg_run *run, uint32_t *point)
             arrive_row(run, first, end);
         }
     }
-    *point = SG_POINT_END;
+    m->point = SG_POINT_END;
+    m->apart = false;
     return SG_LEAVE_ENDED;
 }
 

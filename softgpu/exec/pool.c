@@ -289,11 +289,13 @@ static void plan(const struct sg_launch *launch, struct sg_grid *grid)
 {
     unsigned cores = sg_exec_cores();
     grid->shares = cores * SHARES_PER_CORE;
-    if (launch->form == SG_CODE_LOOPS && ((const struct sg_loop_code *)launch->code)->takes_turns)
+    const struct sg_loop_code *loops = launch->form == SG_CODE_LOOPS ? launch->code : NULL;
+    grid->waits = launch->form == SG_CODE_THREAD || (loops && loops->yields);
+    if (loops && loops->takes_turns)
         grid->shares = cores * SHARES_WITH_TURNS; /* blocks that take turns side by side should be many */
     grid->resident = 1;
     grid->resident_max = SG_RESIDENT_MAX;
-    if (launch->form == SG_CODE_THREAD && launch->cooperative) {
+    if (grid->waits && launch->cooperative) {
         uint64_t share = (grid->n_blocks + cores - 1) / cores;
         share *= grid->cluster_size;
         grid->resident = share > UINT32_MAX ? UINT32_MAX : (uint32_t)share;
@@ -330,6 +332,22 @@ static void pause_briefly(void)
 #endif
 }
 
+/** The caller works on its grid, which it has joined, until no block is left to begin. Under the lock, which is open meanwhile. */
+static void work_oneself(struct sg_grid *grid, struct sg_slot *slot)
+{
+    pthread_mutex_unlock(&engine.lock);
+    bind_slot(slot);
+    sg_grid_work(slot, grid, false);
+    for (unsigned i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&grid->workers, memory_order_relaxed) > 1;
+         i++)
+        pause_briefly();
+    pthread_mutex_lock(&engine.lock);
+    return_slot(slot);
+    leave_grid(grid);
+    if (engine.n_idle && choose_grid())
+        pthread_cond_signal(&engine.work);
+}
+
 /** Runs the planned grid to its end, with the help of the workers. */
 static void run(struct sg_grid *grid)
 {
@@ -341,28 +359,17 @@ static void run(struct sg_grid *grid)
     if (!alone || !slot) {
         list_grid(grid);
         call_worker();
-        if (!slot && (slot = wait_for_slot(grid)))
+    }
+    if (slot)
+        work_oneself(grid, slot);
+    while (grid->workers || has_blocks(grid)) {
+        if (grid->workers) { /* they may leave for another grid while blocks are left, which may wait for this one */
+            pthread_cond_wait(&grid->finished, &engine.lock);
+        } else if ((slot = wait_for_slot(grid))) {
             join_grid(grid);
+            work_oneself(grid, slot);
+        }
     }
-    pthread_mutex_unlock(&engine.lock);
-
-    if (slot) {
-        bind_slot(slot);
-        sg_grid_work(slot, grid, false);
-        for (unsigned i = 0;
-             i < SPIN_ROUNDS && atomic_load_explicit(&grid->workers, memory_order_relaxed) > 1; i++)
-            pause_briefly();
-    }
-
-    pthread_mutex_lock(&engine.lock);
-    if (slot) {
-        return_slot(slot);
-        leave_grid(grid);
-        if (engine.n_idle && choose_grid())
-            pthread_cond_signal(&engine.work);
-    }
-    while (grid->workers || has_blocks(grid))
-        pthread_cond_wait(&grid->finished, &engine.lock);
     unlist_grid(grid);
     pthread_mutex_unlock(&engine.lock);
 }

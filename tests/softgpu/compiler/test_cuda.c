@@ -27,12 +27,12 @@ static struct sg_program *load(const char *path)
     return program;
 }
 
-static bool in_thread_form(struct sg_program *program, const char *name)
+static bool has_form(struct sg_program *program, const char *name, enum sg_code_form form)
 {
     const struct sg_kernel *kernel;
     for (size_t i = 0; (kernel = sg_program_kernel(program, i)) != NULL; i++)
         if (strcmp(kernel->name, name) == 0)
-            return kernel->form == SG_CODE_THREAD;
+            return kernel->form == form;
     cr_assert_fail("no kernel %s", name);
     return false;
 }
@@ -228,8 +228,8 @@ Test(cuda, locks_and_exchanges)
     } lock_params = {&lock, &counter};
     cr_assert_eq(launch(program, "lock_counter", (uint32_t[2]){4, 1}, (uint32_t[2]){64, 1}, &lock_params), 0);
     cr_expect_eq(counter, 256);
-    cr_expect(in_thread_form(program, "lock_counter"), "a thread may wait for the lock");
-    cr_expect_not(in_thread_form(program, "add_by_exchange"), "no thread waits for another");
+    cr_expect(has_form(program, "lock_counter", SG_CODE_LOOPS), "a thread may wait for the lock");
+    cr_expect(has_form(program, "add_by_exchange", SG_CODE_BLOCK), "no thread waits for another");
     struct {
         void *sum;
         double value;

@@ -83,7 +83,8 @@ static void check_form(const struct sg_kernel *kernel, size_t option)
         cr_expect_neq(kernel->form, SG_CODE_LOOPS, "%s", kernel->name);
 }
 
-Test(loops, same_results, .timeout = 400)
+/* Every kernel of a file, which has so many, in every form and shape. */
+static void compare_forms(const char *path, size_t expected)
 {
     struct sg_program *program;
     const struct sg_kernel *kernel;
@@ -92,7 +93,7 @@ Test(loops, same_results, .timeout = 400)
     for (int i = 0; i < N; i++)
         in[i] = seed = seed * 1664525u + 1013904223u;
     for (size_t option = 0; option < N_OPTIONS; option++) {
-        program = load(LOOPS_PTX, options[option]);
+        program = load(path, options[option]);
         size_t count = 0;
         for (; (kernel = sg_program_kernel(program, count)) != NULL; count++) {
             cr_assert_lt(count, 40);
@@ -111,9 +112,19 @@ Test(loops, same_results, .timeout = 400)
                 }
             }
         }
-        cr_assert_eq(count, 34);
+        cr_assert_eq(count, expected);
         free_program(program);
     }
+}
+
+Test(loops, same_results, .timeout = 400)
+{
+    compare_forms(LOOPS_PTX, 34);
+}
+
+Test(loops, waiting, .timeout = 400)
+{
+    compare_forms(WAITS_PTX, 12);
 }
 
 /* The sums before each lane in its warp: what a GPU gives whose lanes run together. */

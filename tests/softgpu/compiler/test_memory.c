@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 Test(memory, vectors_and_sizes)
 {
@@ -250,20 +251,34 @@ Test(memory, barrier_and_shared)
         }
 }
 
-Test(memory, waiting_for_another_thread)
+/* Programs whose threads wait, cut into loops or with a stack for each. */
+static struct sg_program *program_in(enum sg_code_form form, const char *text)
+{
+    setenv("SOFTGPU_OPT", form == SG_CODE_THREAD ? "-loops" : "", 1);
+    struct sg_program *program = program_of(text);
+    cr_expect_eq(sg_program_kernel(program, 0)->form, form);
+    return program;
+}
+
+static void wait_for_another_thread(enum sg_code_form form)
 {
     /* the first thread waits for a flag that the last one sets */
     uint32_t flag[2] = {0, 0};
-    struct sg_program *program =
-        program_of(".entry k(.param .u64 flag) { .reg .b64 %a<3>; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
-                   "  ld.param.u64 %a1, [flag]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra SET;\n"
-                   "  WAIT: ld.volatile.global.u32 %r2, [%a1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT;\n"
-                   "  st.global.u32 [%a1+4], %r2; ret; SET: st.volatile.global.u32 [%a1], %r1; ret; }");
-    cr_expect_eq(sg_program_kernel(program, 0)->form, SG_CODE_THREAD);
+    struct sg_program *program = program_in(
+        form, ".entry k(.param .u64 flag) { .reg .b64 %a<3>; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
+              "  ld.param.u64 %a1, [flag]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra SET;\n"
+              "  WAIT: ld.volatile.global.u32 %r2, [%a1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT;\n"
+              "  st.global.u32 [%a1+4], %r2; ret; SET: st.volatile.global.u32 [%a1], %r1; ret; }");
     const void *params[1] = {flag};
     cr_expect_eq(run_grid(program, 1, 2, params), 0);
     cr_expect_eq(flag[1], 1);
     free_program(program);
+}
+
+Test(memory, waiting_for_another_thread)
+{
+    wait_for_another_thread(SG_CODE_LOOPS);
+    wait_for_another_thread(SG_CODE_THREAD);
 }
 
 Test(memory, exit_in_callee_and_trap)
@@ -373,7 +388,7 @@ Test(memory, linked_modules)
 Test(memory, fences_keep_a_warp_together)
 {
     static const char *const fences[] = {"membar.gl", "membar.cta", "fence.acq_rel.gpu"};
-    for (size_t i = 0; i < sizeof(fences) / sizeof(fences[0]); i++) {
+    for (size_t i = 0; i < 2 * sizeof(fences) / sizeof(fences[0]); i++) {
         char text[2048];
         snprintf(
             text, sizeof(text),
@@ -386,13 +401,12 @@ Test(memory, fences_keep_a_warp_together)
             "add.u32 %%r4, %%r4, 1; setp.lt.u32 %%p2, %%r4, 32; @%%p2 bra LOOP;\n"
             "st.volatile.global.u32 [%%a1], %%r3;\n"
             "WAIT: ld.volatile.global.u32 %%r6, [%%a1]; setp.eq.u32 %%p1, %%r6, 0; @%%p1 bra WAIT; ret; }\n",
-            fences[i]);
-        struct sg_program *program = program_of(text);
+            fences[i / 2]);
+        struct sg_program *program = program_in(i % 2 ? SG_CODE_THREAD : SG_CODE_LOOPS, text);
         uint32_t out[33] = {0};
         const void *params[1] = {out};
-        cr_assert_eq(sg_program_kernel(program, 0)->form, SG_CODE_THREAD);
         cr_expect_eq(run_grid(program, 1, 32, params), 0);
-        cr_expect_eq(out[0], 32 * 33 / 2, "%s: %u", fences[i], out[0]);
+        cr_expect_eq(out[0], 32 * 33 / 2, "%s: %u", fences[i / 2], out[0]);
         free_program(program);
     }
 }

@@ -338,7 +338,7 @@ KERNEL(fiber_function)
     out[place()] = value;
 }
 
-KERNEL(fiber_waits)
+KERNEL(loops_waits)
 {
     __shared__ volatile unsigned turn;
     unsigned t = linear();
@@ -366,7 +366,7 @@ KERNEL(loops_volatile_scan)
     out[place()] = sums[at];
 }
 
-KERNEL(fiber_until_found)
+KERNEL(loops_until_found)
 {
     __shared__ volatile unsigned found;
     unsigned t = linear(), round = 0;
