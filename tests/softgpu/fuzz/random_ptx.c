@@ -3,7 +3,7 @@
  *
  * Registers of every kind begin with what the thread reads; statements work on them: instructions of the table below,
  * branches that part threads, loops with different numbers of turns, memory of the thread, of the block between two
- * barriers, operations of warps with full and partial masks, atomic sums, calls. All registers are written at the end.
+ * barriers of several kinds, operations of warps with full and partial masks, atomic sums, calls. All registers are written at the end.
  * Some branches and loops depend on the thread's place alone, by numbers that may overflow between two threads.
  *
  * Bits of NaN are no part of what is compared: PTX leaves them open, and so does LLVM. A number that is not one is
@@ -378,16 +378,51 @@ static void own_memory(struct writer *w)
         fprintf(w->file, "ld.local.v4.u32 {%%r0, %%r1, %%r2, %%r3}, [lv+16];\n");
 }
 
+/* All threads of the block wait for all others, in one of the ways there are. */
+static void meet(struct writer *w, uint32_t barrier)
+{
+    uint32_t label = w->labels++;
+    switch (next(w, 4)) {
+    case 0: /* a barrier in memory; some of the threads do other things before they look */
+        fprintf(w->file, "mbarrier.arrive.shared.b64 %%state, [mb];\n");
+        if (next(w, 2)) {
+            fprintf(w->file, "@%%p%u bra A%u;\n", next(w, P), label);
+            instruction(w);
+            fprintf(w->file, "A%u:\n", label);
+        }
+        fprintf(w->file, "M%u: mbarrier.%s_wait.shared.b64 %%more, [mb], %%state;\n@!%%more bra M%u;\n",
+                label, next(w, 2) ? "try" : "test", label);
+        break;
+    case 1: /* as programs do it by hand: one thread looks for all, or each for itself */
+        fprintf(w->file,
+                "membar.cta; mov.u32 %%base, 1; atom.shared.add.u32 %%base, [counts+8], %%base;\n"
+                "div.u32 %%base, %%base, %u; mad.lo.u32 %%base, %%base, %u, %u;\n",
+                w->threads, w->threads, w->threads);
+        if (next(w, 2))
+            fprintf(w->file, "setp.ne.u32 %%more, %%tid, %u; @%%more bra A%u;\n", next(w, w->threads), label);
+        fprintf(w->file,
+                "M%u: ld.volatile.shared.u32 %%at, [counts+8]; setp.lt.u32 %%more, %%at, %%base;\n%s"
+                "@%%more bra M%u;\nA%u: bar.sync %u;\n",
+                label, next(w, 3) == 0 ? "@%more nanosleep.u32 20;\n" : "", label, label, barrier);
+        break;
+    default:
+        fprintf(w->file, "bar.sync %u;\n", barrier);
+        break;
+    }
+}
+
 /* What the threads of the block leave for each other, between two barriers. */
 static void shared_memory(struct writer *w)
 {
     uint32_t distance = next(w, 70), barrier = next(w, 3);
-    fprintf(w->file, "st.shared.u32 [%%own], %%r%u;\nbar.sync %u;\n", next(w, R), barrier);
+    fprintf(w->file, "st.shared.u32 [%%own], %%r%u;\n", next(w, R));
+    meet(w, barrier);
     fprintf(w->file,
             "add.u32 %%at, %%tid, %u; rem.u32 %%at, %%at, %u; shl.b32 %%at, %%at, 2; mov.u32 %%base, sv; "
             "add.u32 %%at, "
-            "%%at, %%base; ld.shared.u32 %%r%u, [%%at];\nbar.sync %u;\n",
-            distance, w->threads, next(w, R), barrier);
+            "%%at, %%base; ld.shared.u32 %%r%u, [%%at];\n",
+            distance, w->threads, next(w, R));
+    meet(w, barrier);
     switch (next(w, 4)) {
     case 0:
         fprintf(w->file, "bar.red.popc.u32 %%r%u, 0, %%p%u;\n", next(w, R), next(w, P));
@@ -651,7 +686,7 @@ static void statements(struct writer *w, uint32_t count)
 }
 
 static const char declarations[] =
-    ".reg .b32 %r<10>, %n<8>, %at, %base, %own, %tid, %mask; .reg .b64 %rd<6>, %a, %b, %in, %out, "
+    ".reg .b32 %r<10>, %n<8>, %at, %base, %own, %tid, %mask; .reg .b64 %rd<6>, %a, %b, %in, %out, %state, "
     "%counters;\n"
     ".reg .b16 %h<6>; .reg .f32 %f<6>; .reg .f64 %fd<4>; .reg .pred %p<5>, %nan, %more;\n";
 
@@ -660,7 +695,9 @@ static void write_kernel(struct writer *w)
     FILE *f = w->file;
     fprintf(f,
             ".visible .entry k(.param .u64 in, .param .u64 out, .param .u64 counters)\n{\n%s"
-            ".local .align 16 .b8 lv[64]; .shared .align 16 .b8 sv[4096]; .shared .align 4 .b8 counts[16];\n",
+            ".local .align 16 .b8 lv[64]; .shared .align 16 .b8 sv[4096]; .shared .align 4 .b8 counts[16]; "
+            ".shared "
+            ".align 8 .b64 mb;\n",
             declarations);
     fprintf(f,
             "ld.param.u64 %%in, [in]; ld.param.u64 %%out, [out]; ld.param.u64 %%counters, [counters];\n"
@@ -668,6 +705,12 @@ static void write_kernel(struct writer *w)
             "mul.wide.u32 %%a, %%at, %u; add.u64 %%in, %%in, %%a; add.u64 %%out, %%out, %%a;\n"
             "shl.b32 %%own, %%tid, 2; mov.u32 %%base, sv; add.u32 %%own, %%own, %%base;\n",
             w->threads, RANDOM_WORDS * 4);
+    if (!w->alone)
+        fprintf(f,
+                "setp.ne.u32 %%more, %%tid, 0; @%%more bra START; mbarrier.init.shared.b64 [mb], %u; "
+                "st.shared.u32 "
+                "[counts+8], 0;\nSTART: bar.sync 0;\n",
+                w->threads);
     uint32_t at = 0;
     for (uint32_t i = 0; i < R; i++)
         fprintf(f, "ld.global.u32 %%r%u, [%%in+%u];\n", i, 4 * at++);
