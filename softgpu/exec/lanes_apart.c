@@ -320,24 +320,32 @@ static void rescue(struct sg_run *run, uint32_t warp)
     make_ready(run->meetings, warp, rescued);
 }
 
+static bool help_lanes(struct sg_run *run)
+{
+    struct sg_meetings *m = run->meetings;
+    bool converging = m->n_converging != 0;
+    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
+        if (converging)
+            converge(run, warp);
+        else
+            rescue(run, warp);
+    }
+    return m->n_ready != 0;
+}
+
 /** Nobody is ready: lets those go on that wait for what cannot come any more. As fibers do, schedule.h. */
 static bool help(struct sg_run *run)
 {
     struct sg_meetings *m = run->meetings;
-    if (m->n_converging) {
-        for (uint32_t warp = 0; warp < run->grid->n_warps; warp++)
-            converge(run, warp);
-        return true;
-    }
+    if (m->n_converging)
+        return help_lanes(run);
     uint32_t ended = run->grid->n_threads - m->live;
     for (unsigned i = 0; i < SG_BARRIERS; i++) {
         struct sg_lanes_barrier *barrier = &m->barriers[i];
         if (barrier->arrived && barrier->count && barrier->arrived + ended >= barrier->count)
             release(run, barrier);
     }
-    for (uint32_t warp = 0; !m->n_ready && warp < run->grid->n_warps; warp++)
-        rescue(run, warp);
-    return m->n_ready != 0;
+    return m->n_ready != 0 || help_lanes(run);
 }
 
 static bool is_ready(const struct sg_meetings *m, uint32_t thread)
@@ -395,7 +403,7 @@ enum sg_leave sg_lanes_run_apart(struct sg_run *run)
     struct sg_meetings *m = run->meetings;
     const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
     while (m->live) {
-        if (!m->n_ready && m->n_yielding && (m->moved || !m->n_converging)) {
+        if (!m->n_ready && m->n_yielding && (m->moved || !help_lanes(run))) {
             wake(run);
             return SG_LEAVE_TURN;
         }
