@@ -346,7 +346,8 @@ void sg_rt_yield(struct sg_thread *t)
 
     sg_ready_append(run, fiber);
     bool alone = run->ready_first == fiber && run->started == run->grid->n_threads;
-    if ((++run->yields > run->live || alone) && (sg_warps_converge(run) || sg_warps_rescue(run)))
+    if ((++run->yields > run->live || alone) &&
+        (sg_warps_converge(run) || (!run->cluster_waiting && sg_warps_rescue(run))))
         run->yields = 0; /* who can run only spins, perhaps for one of those */
     if (run->yields > run->live) {
         slot->leave = SG_LEAVE_TURN;
