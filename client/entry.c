@@ -1,3 +1,4 @@
+/* entry.c - see entry.h. */
 #include "client/entry.h"
 
 #include "client/api.h"

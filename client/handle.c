@@ -165,16 +165,3 @@ size_t rg_handle_list(enum rg_kind kind, uint64_t after, uint64_t *out, size_t m
     pthread_mutex_unlock(&lock);
     return n;
 }
-
-void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user),
-                         void *user)
-{
-    pthread_mutex_lock(&lock);
-    for (uint32_t index = 1; index < n_slots; index++) {
-        struct slot *slot = slot_at(index);
-        uint64_t handle = atomic_load_explicit(&slot->handle, memory_order_relaxed);
-        if (handle && rg_handle_kind(handle) == (unsigned)kind && gone(&slot->shadow, user))
-            release_slot(slot, index);
-    }
-    pthread_mutex_unlock(&lock);
-}

@@ -192,8 +192,5 @@ extern __thread bool rg_handle_orphan_named;
 CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status);
 /** Lists live handles of `kind`, `max` of them at most; returns how many. `after`: 0, or the last one listed before. */
 size_t rg_handle_list(enum rg_kind kind, uint64_t after, uint64_t *out, size_t max);
-/** Deletes every handle of `kind` for which `gone` says so. */
-void rg_handle_delete_if(enum rg_kind kind, bool (*gone)(const struct rg_shadow *shadow, void *user),
-                         void *user);
 
 #endif

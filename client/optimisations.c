@@ -1,3 +1,4 @@
+/* optimisations.c - see optimisations.h. */
 #include "client/optimisations.h"
 
 #include "common/log.h"

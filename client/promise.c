@@ -116,11 +116,6 @@ void rg_promise_arrived(struct rg_session *session, struct rg_waiter *waiter)
     rg_promise_release(promise);
 }
 
-bool rg_promise_done(struct rg_promise *promise)
-{
-    return rg_receiver_done(promise->session, &promise->waiter);
-}
-
 CUresult rg_promise_wait(struct rg_promise *promise, struct rg_reader *reply)
 {
     struct rg_session *session = promise->session;

@@ -46,8 +46,6 @@ CUresult rg_promise_end(struct rg_promise *promise, CUresult status);
  * error.
  */
 CUresult rg_promise_wait(struct rg_promise *promise, struct rg_reader *reply);
-/** Whether the answer is there. */
-bool rg_promise_done(struct rg_promise *promise);
 /** One more user of the answer. */
 void rg_promise_keep(struct rg_promise *promise);
 /** The answer is not needed any more; NULL is fine. */

@@ -47,8 +47,6 @@ CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size
 void rg_unified_remove(uint64_t start);
 /** Gives the host the contents of what is shared of [start, start + size). */
 void rg_unified_recall(uint64_t start, uint64_t size);
-/** The same for the application's own memory that is shared in a context, which is about to end. */
-void rg_unified_recall_context(uint64_t context);
 /** Forgets the shares of a context that has ended. */
 void rg_unified_drop_context(uint64_t context);
 

@@ -243,16 +243,15 @@ static void *service_main(void *unused)
     return NULL;
 }
 
-/* Brings the application's own memory to the host: that of a context, or all (0) whose server is there. */
-static void recall_hosts(uint64_t context)
+/* The child of a fork has copies of what its parent's host held; the application's own memory is made whole before. */
+static void before_fork(void)
 {
     for (size_t i = 0;; i++) {
         uint64_t start = 0, size = 0;
         pthread_mutex_lock(&rg_shares.lock);
         const bool there = i < rg_shares.n;
         const struct rg_pages *share = there ? rg_shares.at[i] : NULL;
-        if (there && share->kind == RG_UNIFIED_HOST &&
-            (context ? share->context == context : atomic_load(&share->session->ended) == CUDA_SUCCESS)) {
+        if (there && share->kind == RG_UNIFIED_HOST && atomic_load(&share->session->ended) == CUDA_SUCCESS) {
             start = share->start;
             size = share->size;
         }
@@ -262,12 +261,6 @@ static void recall_hosts(uint64_t context)
         if (size)
             rg_unified_recall(start, size);
     }
-}
-
-/* The child of a fork has copies of what its parent's host held; the application's own memory is made whole before. */
-static void before_fork(void)
-{
-    recall_hosts(0);
 }
 
 bool rg_unified_start_service(void)
@@ -311,9 +304,4 @@ void rg_unified_recall(uint64_t start, uint64_t size)
         if (closed && at < end)
             (void)*(volatile const unsigned char *)(uintptr_t)at; /* the service brings it */
     }
-}
-
-void rg_unified_recall_context(uint64_t context)
-{
-    recall_hosts(context);
 }

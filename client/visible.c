@@ -1,3 +1,4 @@
+/* visible.c - see visible.h. */
 #include "client/visible.h"
 
 #include "common/log.h"

@@ -1,3 +1,4 @@
+/* crc32.c - see crc32.h. */
 #include "common/crc32.h"
 
 #include <pthread.h>

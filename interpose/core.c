@@ -1,3 +1,4 @@
+/* core.c - see core.h. */
 #include "interpose/core.h"
 
 #include "client/entry.h"

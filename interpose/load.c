@@ -1,3 +1,4 @@
+/* load.c - see load.h. */
 #include "interpose/load.h"
 
 #include "client/entry.h"

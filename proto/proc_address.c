@@ -1,3 +1,4 @@
+/* proc_address.c - see proc_address.h. */
 #include "proto/proc_address.h"
 
 #include "generated/proto/api_table.h"

@@ -1,3 +1,4 @@
+/* chart.c - see chart.h. */
 #include "client/predict/chart.h"
 
 #include <math.h>

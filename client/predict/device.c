@@ -1,3 +1,4 @@
+/* device.c - see device.h. */
 #include "client/predict/device.h"
 
 #include <stdlib.h>

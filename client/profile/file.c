@@ -1,3 +1,4 @@
+/* file.c - see file.h. */
 #include "client/profile/file.h"
 
 #include <errno.h>

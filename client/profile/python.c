@@ -1,3 +1,4 @@
+/* python.c - see python.h. */
 #include "client/profile/python.h"
 
 #include <dlfcn.h>

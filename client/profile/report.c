@@ -1,3 +1,4 @@
+/* report.c - see report.h. */
 #include "client/profile/report.h"
 
 #include "client/command.h"

@@ -1,3 +1,4 @@
+/* sites.c - see sites.h. */
 #include "client/profile/sites.h"
 
 #include "client/profile/python.h"

@@ -1,3 +1,4 @@
+/* symbols.c - see symbols.h. */
 #include "client/profile/symbols.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* tables.c - see tables.h. */
 #include "client/profile/tables.h"
 
 #include "client/profile/data.h"

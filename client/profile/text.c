@@ -1,15 +1,10 @@
+/* text.c - see text.h. */
 #include "client/profile/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-void rg_text_free(struct rg_text *text)
-{
-    free(text->data);
-    *text = (struct rg_text){0};
-}
 
 /* Room for `size` more bytes and a NUL. */
 static char *room(struct rg_text *text, size_t size)

@@ -12,7 +12,6 @@ struct rg_text {
     bool failed;
 };
 
-void rg_text_free(struct rg_text *text);
 void rg_text_put(struct rg_text *text, const char *words);
 void rg_text_format(struct rg_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /** Many of these are written, which is what they are made for. */

@@ -1,3 +1,4 @@
+/* times.c - see times.h. */
 #include "client/profile/times.h"
 
 #include "client/command.h"

@@ -38,13 +38,6 @@ static struct {
     struct sg_task *garbage; /* tasks whose last use here is over; released without the lock */
 } scheduler = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
-static __thread bool on_executor;
-
-bool sg_on_executor(void)
-{
-    return on_executor;
-}
-
 struct sg_task *sg_task_new(size_t payload_size, void (*run)(struct sg_task *),
                             void (*dispose)(struct sg_task *))
 {
@@ -352,7 +345,6 @@ static void wake(unsigned own)
 static void *executor(void *unused)
 {
     (void)unused;
-    on_executor = true;
     pthread_setname_np(pthread_self(), "softgpu");
     lock();
     scheduler.starting--;

@@ -82,9 +82,6 @@ void sg_wait_for_work(void);
 /** A mark behind all work of all streams of the context queued so far, submitted to `stream`. */
 void sg_submit_behind_context(struct sg_stream *stream, struct sg_task *task, struct sg_context *context);
 
-/** True where the calling thread is an executor of the driver's own. */
-bool sg_on_executor(void);
-
 /* --- stream objects (stream.c) --- */
 
 /**

@@ -12,9 +12,17 @@ del sys.argv[1:3]
 MANUALS = os.path.join(SOURCE, "docs", "man")
 
 
+def help_of(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
 def options_of_help(*command):
-    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return set(re.findall(r"^  (?:-\w, |    )--([\w-]+)", text, re.MULTILINE))
+    return set(re.findall(r"^  (?:-\w, |    )--([\w-]+)", help_of(*command), re.MULTILINE))
+
+
+def environment_of_help(*command):
+    """The variables that options can be set by."""
+    return set(re.findall(r"\[(REMOTE_GPU_\w+)\]", help_of(*command)))
 
 
 def options_of_manual(name):
@@ -22,6 +30,12 @@ def options_of_manual(name):
     with open(os.path.join(MANUALS, name)) as file:
         items = [line for line in file if line.startswith(".It Fl")]
     return {option for line in items for option in re.findall(r"Fl -([\w-]+)", line)}
+
+
+def environment_of_manual(name):
+    """Variables that have an entry of their own."""
+    with open(os.path.join(MANUALS, name)) as file:
+        return {word for line in file if line.startswith(".It Ev") for word in re.findall(r"REMOTE_GPU_\w+", line)}
 
 
 class Manuals(unittest.TestCase):
@@ -40,6 +54,14 @@ class Manuals(unittest.TestCase):
             with self.subTest(manual):
                 self.assertGreater(len(options), 3)
                 self.assertEqual(options_of_manual(manual), options)
+
+    def test_environment(self):
+        command = os.path.join(BIN, "remote-gpu")
+        for manual, variables in {"remote-gpud.8": environment_of_help(os.path.join(BIN, "remote-gpud"), "--help"),
+                                  "remote-gpu-run.1": environment_of_help(command, "run", "--help")}.items():
+            with self.subTest(manual):
+                self.assertGreater(len(variables), 3)
+                self.assertEqual(variables - environment_of_manual(manual), set())
 
     @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
     def test_lint(self):

@@ -1,3 +1,4 @@
+/* build_trace.c - see build_trace.h. */
 #include "tests/predict/build_trace.h"
 
 #include "common/crc32.h"

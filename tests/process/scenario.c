@@ -1,3 +1,4 @@
+/* scenario.c - see scenario.h. */
 #include "scenario.h"
 
 #include <signal.h>
