@@ -283,6 +283,25 @@ void sg_rt_free(struct sg_thread *t, void *pointer);
 uint64_t sg_rt_clock(struct sg_thread *t);
 uint64_t sg_rt_globaltimer(struct sg_thread *t);
 
+enum {
+    SG_TENSOR_LOAD,
+    SG_TENSOR_STORE,
+    SG_TENSOR_ADD,
+    SG_TENSOR_MIN,
+    SG_TENSOR_MAX,
+    SG_TENSOR_INC,
+    SG_TENSOR_DEC,
+    SG_TENSOR_AND,
+    SG_TENSOR_OR,
+    SG_TENSOR_XOR
+};
+/**
+ * Copies the box of the tensor map (softgpu/tensor_map.h) that begins at `rank` coordinates to or from shared memory, or
+ * reduces it into the tensor. Returns its size in bytes. A map that is not right is a fault.
+ */
+uint32_t sg_rt_tensor(struct sg_thread *t, uint32_t operation, uint32_t rank, const void *tensor_map,
+                      void *shared, const int32_t *coordinates);
+
 /* Textures and surfaces: the operation says what is fetched. Geometry and bounds, then by instruction. */
 enum { SG_TEX_1D, SG_TEX_2D, SG_TEX_3D, SG_TEX_A1D, SG_TEX_A2D, SG_TEX_CUBE, SG_TEX_ACUBE };
 #define SG_TEX_GEOMETRY         7u

@@ -59,6 +59,14 @@ void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand,
 /** The rules of the instructions on matrices. */
 void sg_check_mma(struct sg_checker *checker, struct sg_insn *insn);
 void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out);
+/** Fails unless the operand, which stood in brackets, can be an address. */
+void sg_check_address(struct sg_checker *checker, const struct sg_operand *operand);
+/** Operand `number` of a video instruction, with its selector and sign; and what the operands have to do with each other. */
+void sg_check_video_operand(struct sg_checker *checker, const struct sg_insn *insn, uint32_t number,
+                            const struct sg_ast_operand *ast, struct sg_operand *out);
+void sg_check_video(struct sg_checker *checker, const struct sg_insn *insn);
+/** All operands of a copy of a tensor. */
+void sg_check_tensor(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
 /** True and the register's number and component if the name is one of %tid and its like. */
 bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, enum sg_type *type);
 /** The form of a texture or surface instruction, or NULL; and the rest of such an instruction. */

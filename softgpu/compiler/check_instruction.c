@@ -2,6 +2,7 @@
  * check_instruction.c - one instruction: its row, its operands, and the rules that the table cannot say.
  */
 #include "softgpu/compiler/check.h"
+#include "softgpu/compiler/video.h"
 
 /* --- operand types --- */
 
@@ -13,8 +14,8 @@ static bool register_fits(enum sg_type have, enum sg_type want, bool wider)
     uint16_t have_bits = sg_types[have].bits, want_bits = sg_types[want].bits;
     if (have_bits != want_bits && !(wider && have_bits > want_bits))
         return false;
-    if (have_bits > want_bits) /* .u8 in a .f32 register makes no sense */
-        return sg_types[have].class != SG_CLASS_FLOAT;
+    if (have_bits > want_bits) /* .u8 in a .f32 register makes no sense; .b8 is bits */
+        return sg_types[have].class != SG_CLASS_FLOAT || sg_types[want].class == SG_CLASS_BITS;
     bool have_float = sg_type_is_float(have), want_float = sg_type_is_float(want);
     bool have_bit = sg_types[have].class == SG_CLASS_BITS, want_bit = sg_types[want].class == SG_CLASS_BITS;
     return have_bit || want_bit || have_float == want_float;
@@ -64,7 +65,7 @@ void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand,
         sg_check_fail(checker, "'!' is for predicates");
 }
 
-static void check_address(struct sg_checker *checker, const struct sg_operand *operand)
+void sg_check_address(struct sg_checker *checker, const struct sg_operand *operand)
 {
     if (operand->kind == SG_OPERAND_REG) {
         enum sg_type type = (enum sg_type)checker->function->regs[operand->reg].type;
@@ -111,7 +112,10 @@ static void check_operands(struct sg_checker *checker, struct sg_insn *insn,
             sg_check_fail(checker, "operand %u must be an address in brackets", i + 1);
         if ((form->flags & (SG_OPF_ADDRESS | SG_OPF_ANY)) == 0 && written->kind == SG_AST_ADDRESS)
             sg_check_fail(checker, "operand %u cannot be an address in brackets", i + 1);
-        sg_check_operand(checker, written, operand);
+        if (sg_is_video(insn->form))
+            sg_check_video_operand(checker, insn, i, written, operand);
+        else
+            sg_check_operand(checker, written, operand);
         if (written->pair != NULL) {
             if ((form->flags & SG_OPF_PAIR) == 0)
                 sg_check_fail(checker, "operand %u cannot be a pair", i + 1);
@@ -121,7 +125,7 @@ static void check_operands(struct sg_checker *checker, struct sg_insn *insn,
         if ((form->flags & SG_OPF_ANY) != 0)
             continue;
         if ((form->flags & SG_OPF_ADDRESS) != 0) {
-            check_address(checker, operand);
+            sg_check_address(checker, operand);
             continue;
         }
         if ((form->flags & SG_OPF_LABEL) != 0) {
@@ -316,7 +320,7 @@ static void check_bulk_copy(struct sg_checker *checker, struct sg_insn *insn)
     if (insn->n_operands != wanted)
         sg_check_fail(checker, "wrong number of operands");
     if (counted)
-        check_address(checker, &insn->operands[3]);
+        sg_check_address(checker, &insn->operands[3]);
     if (several)
         sg_check_type(checker, &insn->operands[4], SG_B16, false, false);
     if (masked)
@@ -496,6 +500,13 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
         sg_check_texture(checker, insn, ast);
         return;
     }
+    if (opcode->form->op == SG_OP_CP_TENSOR || opcode->form->op == SG_OP_CP_REDUCE_TENSOR ||
+        opcode->form->op == SG_OP_CP_TENSOR_PREFETCH) {
+        sg_check_tensor(checker, insn, ast);
+        return;
+    }
     check_operands(checker, insn, ast);
     check_rules(checker, insn);
+    if (sg_is_video(insn->form))
+        sg_check_video(checker, insn);
 }

@@ -171,6 +171,9 @@ bool sg_gen_convert(struct sg_codegen *gen);    /* codegen_convert.c */
 bool sg_gen_memory(struct sg_codegen *gen);     /* codegen_memory.c */
 bool sg_gen_spaces(struct sg_codegen *gen);     /* codegen_spaces.c */
 bool sg_gen_copy(struct sg_codegen *gen);       /* codegen_copy.c */
+/** Runs `turn` once for each block of the cluster (`rank` of 64 bits) that is in the mask (of 64 bits). */
+void sg_gen_for_blocks(struct sg_codegen *gen, LLVMValueRef mask,
+                       void (*turn)(struct sg_codegen *gen, LLVMValueRef rank, void *user), void *user);
 /** Tells the mbarrier that `pointer` points to that bytes (of 32 bits) have come; codegen_mbarrier.c. */
 void sg_gen_complete_bytes(struct sg_codegen *gen, LLVMValueRef pointer, LLVMValueRef bytes);
 
@@ -198,7 +201,8 @@ bool sg_gen_mbarrier(struct sg_codegen *gen); /* codegen_mbarrier.c */
 /** Whether the phase that a test or wait asks for is complete; codegen_mbarrier.c. */
 LLVMValueRef sg_gen_mbarrier_test(struct sg_codegen *gen);
 bool sg_gen_mma(struct sg_codegen *gen);      /* codegen_mma.c */
-bool sg_gen_lanes(struct sg_codegen *gen);    /* codegen_lanes.c */
+bool sg_gen_video(struct sg_codegen *gen);    /* codegen_video.c */
+bool sg_gen_tensor(struct sg_codegen *gen);   /* codegen_tensor.c */
 bool sg_gen_texture(struct sg_codegen *gen);  /* codegen_texture.c */
 
 /* codegen_round.c: pieces of floating-point arithmetic that families share */

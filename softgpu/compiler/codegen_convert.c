@@ -312,7 +312,7 @@ static void saturate_and_pack(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
     enum sg_type to = (enum sg_type)insn->types[0];
-    bool is_signed = to == SG_S4 || sg_type_is_signed(to);
+    bool is_signed = to == SG_S2 || to == SG_S4 || sg_type_is_signed(to);
     unsigned bits = sg_types[to].bits;
     int64_t top = is_signed ? (INT64_C(1) << (bits - 1)) - 1 : (INT64_C(1) << bits) - 1;
     int64_t bottom = is_signed ? -top - 1 : 0;

@@ -75,15 +75,35 @@ static LLVMValueRef moved(struct sg_codegen *gen, LLVMValueRef pointer, LLVMValu
 static void copy_to_block(struct sg_codegen *gen, LLVMValueRef rank, void *user)
 {
     const struct bulk *bulk = user;
-    LLVMBasicBlockRef there = sg_gen_block(gen, ""), next = sg_gen_block(gen, "");
-    LLVMValueRef wanted = LLVMBuildTrunc(B, LLVMBuildLShr(B, bulk->mask, rank, ""), gen->i1, "");
-    LLVMBuildCondBr(B, wanted, there, next);
-    LLVMPositionBuilderAtEnd(B, there);
     LLVMValueRef to = sg_gen_in_window(gen, bulk->to, rank);
     LLVMBuildMemMove(B, to, 1, bulk->from, 1, bulk->size);
     sg_gen_complete_bytes(gen, sg_gen_in_window(gen, bulk->barrier, rank), bulk->size);
+}
+
+struct for_blocks {
+    LLVMValueRef mask;
+    void (*turn)(struct sg_codegen *gen, LLVMValueRef rank, void *user);
+    void *user;
+};
+
+static void if_in_mask(struct sg_codegen *gen, LLVMValueRef rank, void *user)
+{
+    const struct for_blocks *blocks = user;
+    LLVMBasicBlockRef there = sg_gen_block(gen, ""), next = sg_gen_block(gen, "");
+    LLVMValueRef wanted = LLVMBuildTrunc(B, LLVMBuildLShr(B, blocks->mask, rank, ""), gen->i1, "");
+    LLVMBuildCondBr(B, wanted, there, next);
+    LLVMPositionBuilderAtEnd(B, there);
+    blocks->turn(gen, rank, blocks->user);
     LLVMBuildBr(B, next);
     LLVMPositionBuilderAtEnd(B, next);
+}
+
+void sg_gen_for_blocks(struct sg_codegen *gen, LLVMValueRef mask,
+                       void (*turn)(struct sg_codegen *gen, LLVMValueRef rank, void *user), void *user)
+{
+    struct for_blocks blocks = {mask, turn, user};
+    LLVMValueRef count = sg_gen_special(gen, SG_SPECIAL_CLUSTER_NCTARANK, 0);
+    for_each(gen, LLVMBuildZExt(B, count, gen->i64, ""), if_in_mask, &blocks);
 }
 
 /* One element of a reduction. */
@@ -125,8 +145,7 @@ static void copy_bulk(struct sg_codegen *gen)
         bulk.barrier = sg_gen_address(gen, &insn->operands[3], to_space);
     if (SG_MOD(insn, SG_GROUP_MULTICAST) != 0) {
         bulk.mask = LLVMBuildZExt(B, sg_gen_read(gen, &insn->operands[4], SG_U16), gen->i64, "");
-        LLVMValueRef blocks = sg_gen_special(gen, SG_SPECIAL_CLUSTER_NCTARANK, 0);
-        for_each(gen, LLVMBuildZExt(B, blocks, gen->i64, ""), copy_to_block, &bulk);
+        sg_gen_for_blocks(gen, bulk.mask, copy_to_block, &bulk);
         return;
     }
     LLVMValueRef bytes = LLVMBuildZExt(B, bulk.size, gen->i64, "");

@@ -87,7 +87,7 @@ void sg_gen_instruction(struct sg_codegen *gen)
     static bool (*const families[])(struct sg_codegen *) = {
         sg_gen_points, sg_gen_memory,     sg_gen_spaces,  sg_gen_copy,    sg_gen_integer, sg_gen_bits,
         sg_gen_float,  sg_gen_comparison, sg_gen_convert, sg_gen_control, sg_gen_threads, sg_gen_atomic,
-        sg_gen_lanes,  sg_gen_mbarrier,   sg_gen_mma,     sg_gen_texture,
+        sg_gen_video,  sg_gen_mbarrier,   sg_gen_mma,     sg_gen_texture, sg_gen_tensor,
     };
     enum sg_op op = gen->insn->form->op;
     if (gen->insn->aligns && gen->form == SG_CODE_THREAD &&

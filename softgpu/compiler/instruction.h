@@ -110,6 +110,14 @@ enum sg_group {
     SG_GROUP_BULK_PREFETCH,
     SG_GROUP_CP_REDUCE, /* cp.reduce */
     SG_GROUP_CP_MASK,
+    SG_GROUP_SECOND, /* add min max: of video instructions */
+    SG_GROUP_PLUS_ONE,
+    SG_GROUP_SCALE, /* shr7 shr15 */
+    SG_GROUP_TENSOR,
+    SG_GROUP_DIMENSIONS,
+    SG_GROUP_TILE,
+    SG_GROUP_TENSORMAP,
+    SG_GROUP_FENCEPROXY,
     SG_GROUP_CLUSTER_WINDOW, /* not written: the space is .shared::cluster */
     SG_GROUP_COUNT,
 };
@@ -179,6 +187,7 @@ enum { SG_EXPECT_TX = 1, SG_COMPLETE_TX };
 enum { SG_CLUSTER_ARRIVE = 1, SG_CLUSTER_WAIT };
 enum { SG_MATCH_ANY = 1, SG_MATCH_ALL };
 enum { SG_REDUX_ADD = 1, SG_REDUX_MIN, SG_REDUX_MAX, SG_REDUX_AND, SG_REDUX_OR, SG_REDUX_XOR };
+enum { SG_SECOND_ADD = 1, SG_SECOND_MIN, SG_SECOND_MAX };
 enum { SG_MATRIX_A = 1, SG_MATRIX_B, SG_MATRIX_C, SG_MATRIX_D };
 enum { SG_ROW = 1, SG_COL };
 enum { SG_MOD_SHARED = 1, SG_MOD_GLOBAL, SG_MOD_LOCAL, SG_MOD_CONST, SG_MOD_PARAM };
@@ -262,6 +271,10 @@ enum sg_op {
     SG_OP_CP_ASYNC_STEP,
     SG_OP_CP_BULK,
     SG_OP_CP_REDUCE_BULK,
+    SG_OP_CP_TENSOR,
+    SG_OP_CP_REDUCE_TENSOR,
+    SG_OP_CP_TENSOR_PREFETCH,
+    SG_OP_TENSORMAP_COPY,
     SG_OP_ST_ASYNC,
     SG_OP_RED_ASYNC,
     SG_OP_ST_BULK,
@@ -308,7 +321,7 @@ enum sg_op {
     SG_OP_LDMATRIX,
     SG_OP_STMATRIX,
     SG_OP_MOVMATRIX,
-    /* two or four lanes in a word */
+    /* video: on one value, or two or four lanes (video.h) */
     SG_OP_VADD,
     SG_OP_VSUB,
     SG_OP_VAVRG,
@@ -316,6 +329,9 @@ enum sg_op {
     SG_OP_VMIN,
     SG_OP_VMAX,
     SG_OP_VSET,
+    SG_OP_VSHL,
+    SG_OP_VSHR,
+    SG_OP_VMAD,
     /* textures and surfaces: check_texture.c, not the table */
     SG_OP_TEX,
     SG_OP_TXQ,

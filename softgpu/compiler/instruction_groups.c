@@ -94,6 +94,14 @@ const char *const sg_group_names[SG_GROUP_COUNT] = {
     [SG_GROUP_BULK_PREFETCH] = "bulkprefetch",
     [SG_GROUP_CP_REDUCE] = "cpreduce",
     [SG_GROUP_CP_MASK] = "cpmask",
+    [SG_GROUP_SECOND] = "second",
+    [SG_GROUP_PLUS_ONE] = "po",
+    [SG_GROUP_SCALE] = "scale",
+    [SG_GROUP_TENSOR] = "tensor",
+    [SG_GROUP_DIMENSIONS] = "dims",
+    [SG_GROUP_TILE] = "tile",
+    [SG_GROUP_TENSORMAP] = "tensormap",
+    [SG_GROUP_FENCEPROXY] = "fenceproxy",
     [SG_GROUP_CLUSTER_WINDOW] = "clusterwindow",
 };
 
@@ -192,4 +200,12 @@ const char *const sg_group_words[SG_GROUP_COUNT][28] = {
     [SG_GROUP_BULK_PREFETCH] = {"prefetch"},
     [SG_GROUP_CP_REDUCE] = {"reduce"},
     [SG_GROUP_CP_MASK] = {"cp_mask"},
+    [SG_GROUP_SECOND] = {"add", "min", "max"},
+    [SG_GROUP_PLUS_ONE] = {"po"},
+    [SG_GROUP_SCALE] = {"shr7", "shr15"},
+    [SG_GROUP_TENSOR] = {"tensor"},
+    [SG_GROUP_DIMENSIONS] = {"1d", "2d", "3d", "4d", "5d"},
+    [SG_GROUP_TILE] = {"tile"},
+    [SG_GROUP_TENSORMAP] = {"tensormap"},
+    [SG_GROUP_FENCEPROXY] = {"cp_fenceproxy"},
 };

@@ -134,7 +134,7 @@ struct sg_form sg_form_table[] = {
     ROW("cvt", CVT_PACK, "round! satfinite T:ue8m0x2 T:bf16x2", "=0 1"),
     ROW("cvt", CVT_PACK, "round! T:bf16x2 T:ue8m0x2", "=0 1"),
     ROW("cvt", CVT_SATURATE_PACK, "pack! sat! T:u16,s16 T:s32", "=b32 1 1"),
-    ROW("cvt", CVT_SATURATE_PACK, "pack! sat! T:u8,s8,u4,s4 T:s32 T:b32", "=b32 1 1 b32"),
+    ROW("cvt", CVT_SATURATE_PACK, "pack! sat! T:u8,s8,u4,s4,u2,s2 T:s32 T:b32", "=b32 1 1 b32"),
     ROW("ld", LD, "mmio sem scope space cache nc evict1 evict2 prefetch hint vec " MEMORY, "=0wv m b64?"),
     ROW("ldu", LD, "space vec " MEMORY, "=0wv m"),
     ROW("st", ST_BULK, "bulk! sem space", "m u64 u64"),
@@ -145,6 +145,7 @@ struct sg_form sg_form_table[] = {
     ROW("isspacep", ISSPACEP, "space!", "=p u64"),
     ROW("prefetch", PREFETCH, "space level! evict2", "m"),
     ROW("prefetch", PREFETCH, "space evict2!", "m"),
+    ROW("prefetch", NOP, "space tensormap!", "m"),
     ROW("prefetchu", PREFETCH, "level!", "m"),
     ROW("cp", CP_ASYNC, "async! cache! space! from! prefetch hint", "m m u32 *? *?"),
     ROW("cp", MBARRIER_COPIED, "async! mbarrier! mbarrive! quiet space T:b64", "m"),
@@ -154,6 +155,11 @@ struct sg_form sg_form_table[] = {
      "cpreduce! async! bulk! space! frombulk! complete! hint atom! noftz T:b32,b64,u32,s32,u64,s64,f16,bf16,f32,f64",
      "m m u32 *?"),
     ROW("cp", NOP, "async! bulk! bulkprefetch! level! space! hint", "m u32 b64?"),
+    ROW("cp", CP_TENSOR, "async! bulk! tensor! dims! space! frombulk! tile complete! multicast hint", "*? *? *? *? *?"),
+    ROW("cp", CP_REDUCE_TENSOR, "cpreduce! async! bulk! tensor! dims! space! frombulk! atom! tile complete! hint",
+     "*? *? *?"),
+    ROW("cp", CP_TENSOR_PREFETCH, "async! bulk! bulkprefetch! tensor! dims! level! space! tile hint", "*? *?"),
+    ROW("tensormap", TENSORMAP_COPY, "fenceproxy! space! frombulk! proxykind! sem! scope! sync! aligned!", "m m u32"),
     ROW("alloca", ALLOCA, "T:u64,u32,b64", "=0 0 u32?"),
     ROW("stacksave", STACKSAVE, "T:u64", "=0"),
     ROW("stackrestore", STACKRESTORE, "T:u64", "0"),
@@ -230,21 +236,30 @@ struct sg_form sg_form_table[] = {
     ROW("applypriority", NOP, "space evict2!", "m u32"),
     ROW("discard", NOP, "space level!", "m u32"),
     ROW("setmaxnreg", NOP, "maxnreg! sync! aligned! T:u32", "u32"),
-    /* --- two or four lanes in a word --- */
-    ROW("vadd2", VADD, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vsub2", VSUB, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vavrg2", VAVRG, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vabsdiff2", VABSDIFF, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vmin2", VMIN, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vmax2", VMAX, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vset2", VSET, "cmp! acc T:u32,s32 T:u32,s32", "=u32 0 1 u32"),
-    ROW("vadd4", VADD, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vsub4", VSUB, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vavrg4", VAVRG, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vabsdiff4", VABSDIFF, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vmin4", VMIN, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vmax4", VMAX, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
-    ROW("vset4", VSET, "cmp! acc T:u32,s32 T:u32,s32", "=u32 0 1 u32"),
+    /* --- video --- */
+    ROW("vadd", VADD, "sat second T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vsub", VSUB, "sat second T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vabsdiff", VABSDIFF, "sat second T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vmin", VMIN, "sat second T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vmax", VMAX, "sat second T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vshl", VSHL, "sat clamp! second T:u32,s32 T:u32,s32 T:u32", "=0 1 2 0?"),
+    ROW("vshr", VSHR, "sat clamp! second T:u32,s32 T:u32,s32 T:u32", "=0 1 2 0?"),
+    ROW("vmad", VMAD, "po sat scale T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0"),
+    ROW("vset", VSET, "cmp! second T:u32,s32 T:u32,s32", "=u32 0 1 u32?"),
+    ROW("vadd2", VADD, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vsub2", VSUB, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vavrg2", VAVRG, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vabsdiff2", VABSDIFF, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vmin2", VMIN, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vmax2", VMAX, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vset2", VSET, "cmp! acc T:u32,s32 T:u32,s32", "=u32 0 1 u32?"),
+    ROW("vadd4", VADD, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vsub4", VSUB, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vavrg4", VAVRG, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vabsdiff4", VABSDIFF, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vmin4", VMIN, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vmax4", VMAX, "sat acc T:u32,s32 T:u32,s32 T:u32,s32", "=0 1 2 0?"),
+    ROW("vset4", VSET, "cmp! acc T:u32,s32 T:u32,s32", "=u32 0 1 u32?"),
     ROW("nanosleep", NANOSLEEP, "T:u32", "0"),
     /* --- matrices; which shapes go with which types is in check_mma.c --- */
     ROW("mma", MMA, "sync! aligned! shape! layout1! layout2! T:f16,f32 T:f16 T:f16 T:f16,f32", "=* * * *"),
@@ -274,12 +289,7 @@ struct sg_form sg_form_table[] = {
 // clang-format on
 const uint32_t sg_form_count = sizeof(sg_form_table) / sizeof(sg_form_table[0]);
 
-static const char *const unsupported[] = {
-    "wgmma",     "tcgen05", "istypep", "multimem", "clusterlaunchcontrol",
-    "tensormap", "vadd",    "vsub",    "vabsdiff", "vmin",
-    "vmax",      "vshl",    "vshr",    "vmad",     "vset",
-
-};
+static const char *const unsupported[] = {"wgmma", "tcgen05", "istypep", "multimem", "clusterlaunchcontrol"};
 
 bool sg_base_is_unsupported(struct sg_slice base)
 {

@@ -95,7 +95,9 @@ struct sg_operand {
     uint8_t kind;
     bool negated;
     uint8_t component;
-    uint16_t count; /* of a vector */
+    bool minus;        /* of video instructions: the operand is subtracted … */
+    uint16_t count;    /* of a vector */
+    uint16_t selector; /* … and a part or lanes of it are selected: video.h */
     uint32_t reg;   /* number in the function; for SPECIAL an enum sg_special */
     uint64_t value; /* number, bits, offset */
     union {

@@ -42,6 +42,8 @@ const struct sg_type_info sg_types[SG_TYPE_COUNT] = {
     [SG_E3M2X2] = {"e3m2x2", 16, SG_CLASS_BITS},
     [SG_UE8M0X2] = {"ue8m0x2", 16, SG_CLASS_BITS},
     /* elements of matrices, several in a register */
+    [SG_S2] = {"s2", 2, SG_CLASS_BITS},
+    [SG_U2] = {"u2", 2, SG_CLASS_BITS},
     [SG_S4] = {"s4", 4, SG_CLASS_BITS},
     [SG_U4] = {"u4", 4, SG_CLASS_BITS},
     [SG_B1] = {"b1", 1, SG_CLASS_BITS},

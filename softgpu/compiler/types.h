@@ -43,6 +43,8 @@ enum sg_type {
     SG_E2M3X2,
     SG_E3M2X2,
     SG_UE8M0X2,
+    SG_S2,
+    SG_U2,
     SG_S4,
     SG_U4,
     SG_B1,

@@ -34,6 +34,7 @@ const struct sg_rt_symbol *sg_rt_symbols(void)
         SYMBOL(sg_rt_barrier_arrive),
         SYMBOL(sg_rt_cluster_arrive),
         SYMBOL(sg_rt_cluster_wait),
+        SYMBOL(sg_rt_tensor),
         SYMBOL(sg_rt_warp_sync),
         SYMBOL(sg_rt_activemask),
         SYMBOL(sg_rt_shfl),
