@@ -9,7 +9,6 @@
 #include "client/known.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
-#include "client/preload.h"
 #include "client/profile/profile.h"
 #include "client/promise.h"
 #include "client/session.h"
@@ -101,7 +100,6 @@ static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name
     handle = rg_handle_create(kind);
     if (!handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    rg_preload_settle(owner);
     struct rg_call reply;
     struct rg_reader answer;
     struct rg_promise *promise =

@@ -88,8 +88,7 @@ static CUresult load_ahead(const struct load *load)
 static CUresult load_and_wait(const struct load *load)
 {
     struct rg_call reply;
-    struct rg_promise *promise =
-        rg_preload_describes(load->kind, load->known) ? rg_promise_begin(op_of(load), NULL) : NULL;
+    struct rg_promise *promise = load->known ? rg_promise_begin(op_of(load), NULL) : NULL;
     CUresult status = rg_promise_end(promise, ask(load, &reply));
     if (!promise) {
         rg_jit_answer(load->jit, &reply.reply);
@@ -97,14 +96,12 @@ static CUresult load_and_wait(const struct load *load)
     } else if (status == CUDA_SUCCESS) {
         struct rg_reader answer;
         struct rg_session *session = promise->session;
-        rg_preload_describe(load->kind, load->handle, load->known);
+        rg_preload_read(rg_preload_describe(load->kind, load->handle, load->known), load->known);
         status = rg_promise_wait(promise, &answer);
         rg_jit_answer(load->jit, &answer);
         rg_promise_release(promise);
         if (status == CUDA_SUCCESS) /* as any call that waits */
             status = rg_session_take_latched(session);
-        if (status != CUDA_SUCCESS)
-            rg_preload_forget(load->handle);
     }
     if (status == CUDA_SUCCESS && load->known)
         rg_known_note_load(load->known);
@@ -240,7 +237,6 @@ CUresult cuModuleUnload(CUmodule hmod)
     if (!shadow || shadow->module.owner) /* a library's module goes with the library */
         return CUDA_ERROR_INVALID_HANDLE;
     rg_managed_drop_owner((uint64_t)hmod);
-    rg_preload_forget((uint64_t)hmod);
     status = shadow->module.whole ? unload_whole(shadow->module.whole) : rg_op_cuModuleUnload(hmod);
     forget_found(shadow);
     rg_handle_delete(RG_KIND_MODULE, (uint64_t)hmod);
@@ -267,7 +263,6 @@ static void end_module(uint64_t module, uint64_t context)
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, module);
     if (!shadow || shadow->module.context != context || shadow->module.owner)
         return;
-    rg_preload_forget(module);
     if (shadow->module.whole)
         unload_whole(shadow->module.whole);
     forget_found(shadow);
@@ -354,7 +349,6 @@ CUresult cuLibraryUnload(CUlibrary library)
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
     rg_managed_drop_owner((uint64_t)library);
-    rg_preload_forget((uint64_t)library);
     status = rg_spread_unload((uint64_t)library, rg_op_cuLibraryUnload);
     rg_found_lock();
     for (struct rg_found_function *found = shadow->library.kernels; found; found = found->next) {

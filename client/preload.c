@@ -42,17 +42,8 @@ struct preloaded {
     struct rg_promise *promise; /* NULL: its answer has been read */
 };
 
-/* What is in a module or library, which has been asked with its load. */
-struct description {
-    struct description *next;
-    uint64_t handle;
-    struct rg_known *known;
-    struct rg_promise *promise;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct preloaded *images;
-static struct description *descriptions;
 
 static bool possible(enum rg_op op)
 {
@@ -60,7 +51,7 @@ static bool possible(enum rg_op op)
            rg_session_current()->op_numbers[op];
 }
 
-/* --- answers: the lock is held ---------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------------- */
 
 static void read_functions(struct rg_reader *in, struct rg_known *known)
 {
@@ -271,73 +262,29 @@ uint64_t rg_preload_take(enum rg_kind kind, struct rg_known *known)
     return handle;
 }
 
-/* --- what is in others --------------------------------------------------------------------------------------------------- */
+/* --- what is in others --------------------------------------------------------------------------------------------- */
 
-static enum rg_op describing(enum rg_kind kind)
+struct rg_promise *rg_preload_describe(enum rg_kind kind, uint64_t handle, const struct rg_known *known)
 {
-    return kind == RG_KIND_LIBRARY ? RG_OP_rgLibraryDescribe : RG_OP_rgModuleDescribe;
-}
-
-bool rg_preload_describes(enum rg_kind kind, const struct rg_known *known)
-{
-    return known && rg_context_current() && possible(describing(kind));
-}
-
-void rg_preload_describe(enum rg_kind kind, uint64_t handle, struct rg_known *known)
-{
-    const enum rg_op op = describing(kind);
-    struct description *description = calloc(1, sizeof *description);
-    struct rg_promise *promise = description ? rg_promise_begin(op, NULL) : NULL;
+    const bool library = kind == RG_KIND_LIBRARY;
+    const enum rg_op op = library ? RG_OP_rgLibraryDescribe : RG_OP_rgModuleDescribe;
     struct rg_call reply;
-    if (promise)
-        *description = (struct description){.handle = handle, .known = known, .promise = promise};
-    if (promise &&
-        rg_promise_end(promise, kind == RG_KIND_LIBRARY
-                                    ? rg_op_rgLibraryDescribe((CUlibrary)handle, &reply)
-                                    : rg_op_rgModuleDescribe((CUmodule)handle, &reply)) == CUDA_SUCCESS) {
-        pthread_mutex_lock(&lock);
-        description->next = descriptions;
-        descriptions = description;
-        pthread_mutex_unlock(&lock);
-    } else {
-        free(description);
-    }
+    struct rg_promise *promise =
+        known && rg_context_current() && possible(op) ? rg_promise_begin(op, NULL) : NULL;
+    if (!promise)
+        return NULL;
+    const CUresult status =
+        rg_promise_end(promise, library ? rg_op_rgLibraryDescribe((CUlibrary)handle, &reply)
+                                        : rg_op_rgModuleDescribe((CUmodule)handle, &reply));
+    return status == CUDA_SUCCESS ? promise : NULL;
 }
 
-/* Takes the description out of the list; NULL: there is none. */
-static struct description *take_description(uint64_t handle)
-{
-    pthread_mutex_lock(&lock);
-    struct description **link = &descriptions;
-    while (*link && (*link)->handle != handle)
-        link = &(*link)->next;
-    struct description *description = *link;
-    if (description)
-        *link = description->next;
-    pthread_mutex_unlock(&lock);
-    return description;
-}
-
-static void release(struct description *description)
-{
-    rg_promise_release(description->promise);
-    free(description);
-}
-
-void rg_preload_settle(uint64_t handle)
+void rg_preload_read(struct rg_promise *description, struct rg_known *known)
 {
     struct rg_reader reply;
-    struct description *description = take_description(handle);
     if (!description)
         return;
-    if (rg_promise_wait(description->promise, &reply) == CUDA_SUCCESS)
-        read_functions(&reply, description->known);
-    release(description);
-}
-
-void rg_preload_forget(uint64_t handle)
-{
-    struct description *description = take_description(handle);
-    if (description)
-        release(description);
+    if (rg_promise_wait(description, &reply) == CUDA_SUCCESS)
+        read_functions(&reply, known);
+    rg_promise_release(description);
 }

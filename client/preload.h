@@ -16,18 +16,16 @@
 
 #include "client/known.h"
 
+struct rg_promise;
+
 /** A context was made. The first time: sends what is likely to be needed; the calling thread's lane is used. */
 void rg_preload_context(uint64_t context);
 /** The module or library of this image that was loaded in the current context before it was asked for; 0: there is none. */
 uint64_t rg_preload_take(enum rg_kind kind, struct rg_known *known);
 
-/** Whether what is in an image would be asked with its load, of which `known` is known. */
-bool rg_preload_describes(enum rg_kind kind, const struct rg_known *known);
-/** Then: behind the record of the load, which is going to be waited for. */
-void rg_preload_describe(enum rg_kind kind, uint64_t handle, struct rg_known *known);
-/** Before something in a module or library is asked for: what was asked with its load is known from here on. */
-void rg_preload_settle(uint64_t handle);
-/** It has been unloaded, or the load has failed. */
-void rg_preload_forget(uint64_t handle);
+/** Behind the record of a load that is going to be waited for: asks what is in it. NULL: it is not asked. */
+struct rg_promise *rg_preload_describe(enum rg_kind kind, uint64_t handle, const struct rg_known *known);
+/** Waits for that, if it is not NULL: then the load's answer is there as well. */
+void rg_preload_read(struct rg_promise *description, struct rg_known *known);
 
 #endif

@@ -5,8 +5,10 @@
  * What is told is what the driver says, object by object: functions are listed by it, and variables, which no driver
  * lists, are looked up under the names that the image has (common/fatbin/variables.h). A function or variable that cannot
  * be found or does not fit is left out: then the client asks for it as it would have done. Images whose variables need much
- * memory, or are managed, are not loaded ahead: that would be seen.
+ * memory, or are managed, are not loaded ahead: that would be seen. Nor is any once that has taken long: a driver that has
+ * to compile them is not to keep the program from its first allocation.
  */
+#include "common/clock.h"
 #include "common/cuda/image.h"
 #include "common/fatbin/variables.h"
 #include "generated/server/serve.h"
@@ -16,10 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FUNCTIONS_MAX 256u        /* of a module or library that is described */
+#define FUNCTIONS_MAX 64u /* of an image that is loaded ahead; of one with more, none are told */
+#define LOADED_MAX    16u /* the same of others: the program may use one, and each may have to be loaded */
 #define ANSWER_MAX    (96u << 10) /* bytes; behind them nothing is added, and one entry may have as much again */
 #define VARIABLES_MAX 64u         /* of an image that is loaded ahead */
 #define MEMORY_MAX    (256u << 10) /* bytes of those */
+#define PRELOAD_NS    2000000000u  /* of a session: then no more images are loaded ahead */
 #define NOT_TRIED     UINT32_MAX
 
 static void output_u32(struct rg_job *job, uint32_t value)
@@ -40,12 +44,12 @@ static bool output_name(struct rg_job *job, const char *name)
 
 /* --- functions ---------------------------------------------------------------------------------------------------- */
 
-static void describe_module(struct rg_job *job, CUmodule module)
+static void describe_module(struct rg_job *job, CUmodule module, unsigned most)
 {
     unsigned n = 0;
     if (!rg_driver.cuModuleGetFunctionCount || !rg_driver.cuModuleEnumerateFunctions ||
         !rg_driver.cuFuncGetName || !rg_driver.cuFuncGetParamInfo ||
-        rg_driver.cuModuleGetFunctionCount(&n, module) != CUDA_SUCCESS || n > FUNCTIONS_MAX)
+        rg_driver.cuModuleGetFunctionCount(&n, module) != CUDA_SUCCESS || n > most)
         n = 0;
     CUfunction found[FUNCTIONS_MAX];
     if (n && rg_driver.cuModuleEnumerateFunctions(found, n, module) != CUDA_SUCCESS)
@@ -60,12 +64,12 @@ static void describe_module(struct rg_job *job, CUmodule module)
     output_u32(job, 0);
 }
 
-static void describe_library(struct rg_job *job, CUlibrary library)
+static void describe_library(struct rg_job *job, CUlibrary library, unsigned most)
 {
     unsigned n = 0;
     if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels ||
         !rg_driver.cuKernelGetName || !rg_driver.cuKernelGetFunction || !rg_driver.cuKernelGetParamInfo ||
-        rg_driver.cuLibraryGetKernelCount(&n, library) != CUDA_SUCCESS || n > FUNCTIONS_MAX)
+        rg_driver.cuLibraryGetKernelCount(&n, library) != CUDA_SUCCESS || n > most)
         n = 0;
     CUkernel found[FUNCTIONS_MAX];
     if (n && rg_driver.cuLibraryEnumerateKernels(found, n, library) != CUDA_SUCCESS)
@@ -83,14 +87,14 @@ static void describe_library(struct rg_job *job, CUlibrary library)
 
 CUresult rg_serve_rgModuleDescribe(struct rg_job *job, CUmodule module)
 {
-    describe_module(job, module);
+    describe_module(job, module, LOADED_MAX);
     output_u32(job, 0);
     return job->result;
 }
 
 CUresult rg_serve_rgLibraryDescribe(struct rg_job *job, CUlibrary library)
 {
-    describe_library(job, library);
+    describe_library(job, library, LOADED_MAX);
     output_u32(job, 0);
     return job->result;
 }
@@ -146,7 +150,7 @@ static void preload_module(struct rg_job *job, CUlibrary library, const struct v
     output_u32(job, (uint32_t)result);
     if (result != CUDA_SUCCESS)
         return;
-    describe_module(job, module);
+    describe_module(job, module, FUNCTIONS_MAX);
     describe_variables(job, variables, NULL, module);
 }
 
@@ -158,7 +162,7 @@ static void preload(struct rg_job *job, const void *data, const struct variables
     if (result != CUDA_SUCCESS)
         return;
     rg_job_new(job, RG_KIND_LIBRARY, handle, library);
-    describe_library(job, library);
+    describe_library(job, library, FUNCTIONS_MAX);
     describe_variables(job, variables, library, NULL);
     preload_module(job, library, variables);
 }
@@ -181,11 +185,14 @@ CUresult rg_serve_rgImagePreload(struct rg_job *job, uint64_t library, unsigned 
 {
     struct variables variables = {.suits = true};
     struct rg_image **image = rg_image_find(job->worker, id);
-    const void *data = suitable(job, *image, &variables);
+    const bool time_left = job->worker->preload_ns < PRELOAD_NS;
+    const void *data = time_left ? suitable(job, *image, &variables) : NULL;
+    const uint64_t began = rg_now_ns();
     if (data)
         preload(job, data, &variables, library);
     else
         output_u32(job, NOT_TRIED);
+    job->worker->preload_ns += rg_now_ns() - began;
     for (unsigned i = 0; i < variables.n; i++)
         free(variables.names[i]);
     if (*image)

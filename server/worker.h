@@ -173,6 +173,7 @@ struct rg_worker {
     struct rg_lane *lanes[RG_LANES_MAX];
     struct rg_image *images;
     size_t image_bytes;
+    uint64_t preload_ns; /* for how long images have been loaded that nobody has asked for */
     struct rg_images named;
     uint64_t ready_contexts; /* devices, a bit each, whose primary contexts are retained once for nobody yet */
     CUresult failed; /* of a record that nobody waited for, not yet reported */

@@ -351,6 +351,90 @@ static void test_modules(void)
     CHECK(client_destroy(c) == 0);
 }
 
+static const char described[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+                                ".visible .global .align 4 .u32 number = 5;\n"
+                                ".visible .entry first(.param .u64 to, .param .u8 value)\n{\nret;\n}\n"
+                                ".visible .entry second()\n{\nret;\n}\n";
+
+/* One function of a description. */
+static void expect_function(struct rg_reader *in, const char *name, unsigned taken, unsigned n_params)
+{
+    struct rg_function_info info;
+    CHECK(rg_get_u32(in) == 1);
+    const char *found = rg_get_string(in, RG_NAME_MAX);
+    CHECK(found && strcmp(found, name) == 0 && rg_get_u32(in) == taken);
+    rg_get_into(in, &info, sizeof info);
+    CHECK(info.n_params == n_params && rg_get(in, n_params * sizeof(struct rg_param_info)));
+}
+
+static void expect_description(struct rg_reader *in, unsigned taken, bool variable)
+{
+    expect_function(in, "first", taken, 2);
+    expect_function(in, "second", taken, 0);
+    CHECK(rg_get_u32(in) == 0);
+    if (variable) {
+        CHECK(rg_get_u32(in) == 1);
+        const char *name = rg_get_string(in, RG_NAME_MAX);
+        CHECK(name && strcmp(name, "number") == 0);
+        CHECK(rg_get_u64(in) != 0 && rg_get_u64(in) == 4 && rg_get_u64(in) == 0 && rg_get_u64(in) == 0);
+    }
+    CHECK(rg_get_u32(in) == 0 && !in->bad);
+}
+
+static struct rg_reader output_of(const struct client *c)
+{
+    return rg_reader_of(c->got.output, c->got.output_size);
+}
+
+/* Images that nobody has asked for, and what is in modules and libraries. */
+static void test_preload(void)
+{
+    static const char vast[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .b8 vast[9000000];\n";
+    struct client *c = begin();
+    const uint64_t library = handle(RG_KIND_LIBRARY, 8), module = handle(RG_KIND_MODULE, 9),
+                   other = handle(RG_KIND_LIBRARY, 10);
+    send_image(c, 1, described, sizeof described);
+    CALL(c, RG_OP_rgImagePreload, 0, CUDA_SUCCESS, "88", (uint64_t)1, library);
+    struct rg_reader in = output_of(c);
+    CHECK(rg_get_u32(&in) == CUDA_SUCCESS);
+    expect_description(&in, 1, true);
+    CHECK(rg_get_u32(&in) == CUDA_SUCCESS);
+    expect_description(&in, 0, true);
+    CHECK(rg_left(&in) == 0);
+    CALL(c, RG_OP_rgLibraryDescribe, 0, CUDA_SUCCESS, "8", library);
+    in = output_of(c);
+    expect_description(&in, 1, false);
+    CALL(c, RG_OP_rgModuleTake, 0, CUDA_SUCCESS, "88", module, library);
+    CALL(c, RG_OP_rgModuleDescribe, 0, CUDA_SUCCESS, "8", module);
+    in = output_of(c);
+    expect_description(&in, 0, false);
+    /* what is not loaded: one that is not there, no module, too much memory, once it has taken long */
+    for (uint64_t image = 2; image < 6; image++) {
+        if (image == 3)
+            send_image(c, image, "\x7f" "ELF and then nothing of the kind", 30);
+        if (image == 4)
+            send_image(c, image, vast, sizeof vast);
+        if (image == 5) {
+            c->worker->preload_ns = UINT64_MAX / 2;
+            send_image(c, image, described, sizeof described);
+        }
+        CALL(c, RG_OP_rgImagePreload, 0, CUDA_SUCCESS, "88", image, other);
+        in = output_of(c);
+        CHECK(rg_get_u32(&in) == UINT32_MAX && rg_left(&in) == 0);
+        CALL(c, RG_OP_rgLibraryDescribe, 0, CUDA_ERROR_INVALID_HANDLE, "8", other);
+        CALL(c, RG_OP_rgImagePreload, 0, CUDA_SUCCESS, "88", image, other); /* and its bytes are gone */
+    }
+    /* what the compiler does not take says so */
+    c->worker->preload_ns = 0;
+    send_image(c, 6, ".version 8.0\n.target sm_80\n.address_size 64\nnonsense\n", 54);
+    CALL(c, RG_OP_rgImagePreload, 0, CUDA_SUCCESS, "88", (uint64_t)6, other);
+    in = output_of(c);
+    CHECK(rg_get_u32(&in) == CUDA_ERROR_INVALID_PTX && rg_left(&in) == 0);
+    put(c, RG_OP_cuLibraryUnload, 0, 0, "8", library);
+    CALL(c, RG_OP_rgModuleDescribe, 0, CUDA_ERROR_INVALID_HANDLE, "8", module); /* it went with its library */
+    CHECK(client_destroy(c) == 0);
+}
+
 /* A graph with a condition: what is not one ends nothing but the call or, where the bytes are wrong, the session. */
 static size_t describe_graph(unsigned char *out, uint64_t memory, unsigned initial)
 {
@@ -578,6 +662,7 @@ int main(int argc, char **argv)
     RUN(test_staging_under_load);
     RUN(test_late_copies);
     RUN(test_modules);
+    RUN(test_preload);
     RUN(test_graphs);
     RUN(test_contexts_end);
     RUN(test_times);
