@@ -6,6 +6,7 @@
  * than one buffer takes happen while others' calls go on.
  */
 #include "generated/server/serve.h"
+#include "server/direct.h"
 #include "server/late.h"
 #include "server/output.h"
 #include "server/roles.h"
@@ -73,10 +74,12 @@ CUresult rg_serve_rgCopyIn(struct rg_job *job, CUdeviceptr dst, size_t pitch, si
     if (!context)
         return job->result;
     flatten(&pitch, &width, height);
-    CUresult result =
-        size <= RG_STAGING_SMALL && pitch == width
-            ? copy_small(job, dst, size, stream)
-            : rg_staging_arrive(job, context, size, stream, copy_rows_in, &(struct rows){dst, pitch, width});
+    CUresult result;
+    if (size <= RG_STAGING_SMALL && pitch == width)
+        result = copy_small(job, dst, size, stream);
+    else if (pitch != width || !rg_direct_copy_in(job, context, dst, size, stream, &result))
+        result =
+            rg_staging_arrive(job, context, size, stream, copy_rows_in, &(struct rows){dst, pitch, width});
     if (synchronous && result == CUDA_SUCCESS)
         rg_staging_synchronous(job->worker, context, stream,
                                stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream)
@@ -164,6 +167,46 @@ static CUresult send_parts(struct rg_worker *worker, struct rg_context *context,
     return result;
 }
 
+/*
+ * Sends the data from where it lies on the device, if that can be done: nothing is copied there, and who sends waits for
+ * the stream first. What other threads of the program let the device do to it meanwhile is theirs to order, as ever.
+ */
+static bool out_directly(struct rg_job *job, struct rg_context *context, const struct transfer *t,
+                         CUresult *result)
+{
+    struct rg_worker *worker = job->worker;
+    struct rg_direct_area *area =
+        t->pitch == t->width ? rg_direct_hold(worker, context, t->src, t->total) : NULL;
+    if (!area)
+        return false;
+    struct rg_pinned *small; /* for its event */
+    *result = rg_pinned_take(worker, context, 1, false, &small);
+    if (*result != CUDA_SUCCESS) {
+        rg_direct_let_go(worker, area);
+        return true;
+    }
+    *result = rg_driver.cuEventRecord(small->ready, t->stream);
+    if (*result == CUDA_SUCCESS)
+        *result = rg_wait_event(job, small->ready);
+    rg_output_drain(worker);
+    rg_pinned_give(worker, small);
+    const size_t piece = rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace));
+    if (*result == CUDA_SUCCESS && t->total <= RG_BULK_MAX && !(t->id && t->total > piece)) {
+        job->reply_bulk = (const void *)(uintptr_t)t->src;
+        job->reply_bulk_size = t->total;
+        job->reply_transfer = t->id;
+        rg_thread_of(job)->reply_area = area;
+        return true;
+    }
+    if (*result == CUDA_SUCCESS) {
+        rg_job_hand_over(job);
+        if (rg_worker_land(worker, t->id, 0, (const void *)(uintptr_t)t->src, t->total, true) != RG_OK)
+            *result = CUDA_ERROR_UNKNOWN;
+    }
+    rg_direct_let_go(worker, area);
+    return true;
+}
+
 CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, size_t width, size_t height,
                             CUstream stream, unsigned long long transfer)
 {
@@ -179,7 +222,11 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
     flatten(&t.pitch, &t.width, height);
     struct rg_context *context = rg_job_context(job);
     struct rg_pinned *pinned = NULL;
-    CUresult result = context ? start_part(worker, context, &t, 0, &pinned) : job->result;
+    CUresult result = job->result;
+    if (context && out_directly(job, context, &t, &result))
+        return result;
+    if (context)
+        result = start_part(worker, context, &t, 0, &pinned);
     if (result != CUDA_SUCCESS)
         return result;
     if (parts) {

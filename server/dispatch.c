@@ -6,6 +6,7 @@
  * for the next record that somebody waits for, or for a notice when the input runs dry.
  */
 #include "common/clock.h"
+#include "server/direct.h"
 #include "server/roles.h"
 #include "server/staging.h"
 #include "server/times.h"
@@ -122,6 +123,8 @@ static void free_job(struct rg_job *job, struct rg_thread *thread)
         free(job->out);
     rg_pinned_give(job->worker, thread->reply_buffer);
     thread->reply_buffer = NULL;
+    rg_direct_let_go(job->worker, thread->reply_area);
+    thread->reply_area = NULL;
     for (void **block = job->arena; block;) {
         void **next = *block;
         free(block);

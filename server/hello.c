@@ -182,11 +182,8 @@ static struct rg_digest file_state(const char *path)
 {
     struct stat status = {0};
     (void)stat(path, &status);
-    const uint64_t numbers[] = {status.st_dev,
-                                status.st_ino,
-                                (uint64_t)status.st_size,
-                                (uint64_t)status.st_mtim.tv_sec,
-                                (uint64_t)status.st_mtim.tv_nsec};
+    const uint64_t numbers[] = {status.st_dev, status.st_ino, (uint64_t)status.st_size,
+                                (uint64_t)status.st_mtim.tv_sec, (uint64_t)status.st_mtim.tv_nsec};
     const struct rg_digest_part parts[] = {{path, strlen(path)}, {numbers, sizeof numbers}};
     return rg_digest_of(parts, 2);
 }
@@ -205,11 +202,12 @@ static void digest_answers(const struct rg_hello *hello, struct rg_server_hello 
             }
     for (uint32_t i = 0; i < server->n_devices; i++) {
         const struct rg_device_info *device = &server->devices[i];
-        const struct rg_digest_part parts[] = {{&all, sizeof all},
-                                               {device->name, strlen(device->name)},
-                                               {device->uuid, sizeof device->uuid},
-                                               {&device->memory_total, sizeof device->memory_total},
-                                               {device->attributes, device->n_attributes * sizeof *device->attributes}};
+        const struct rg_digest_part parts[] = {
+            {&all, sizeof all},
+            {device->name, strlen(device->name)},
+            {device->uuid, sizeof device->uuid},
+            {&device->memory_total, sizeof device->memory_total},
+            {device->attributes, device->n_attributes * sizeof *device->attributes}};
         all = rg_digest_of(parts, sizeof parts / sizeof *parts);
     }
     const struct rg_digest_part parts[] = {{&all, sizeof all},

@@ -367,6 +367,12 @@ enum rg_status rg_job_recv_bulk(struct rg_job *job, void *buffer, size_t size)
     return status;
 }
 
+bool rg_job_places(struct rg_job *job, const void *memory, size_t size)
+{
+    return !job->worker->feed.bulk && size == job->bulk_left &&
+           rg_conn_places(job->worker->conn, memory, size);
+}
+
 size_t rg_job_take_lent(struct rg_job *job, size_t most, void **memory)
 {
     struct rg_feed *feed = &job->worker->feed;

@@ -88,6 +88,8 @@ void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle);
 
 /** Takes `size` bytes of the record's bulk data into `buffer` (NULL: discards). RG_ERR_*: the session is over. */
 RG_MUST_CHECK enum rg_status rg_job_recv_bulk(struct rg_job *job, void *buffer, size_t size);
+/** Whether the record's bulk data would go straight into this registered memory, no CPU touching it. */
+bool rg_job_places(struct rg_job *job, const void *memory, size_t size);
 /**
  * The next bytes of the record's bulk data, `most` at most, where they lie in memory that was lent to the client
  * (rg_conn_take_lent); returns how many. 0: they do not, or, with job->violated, the session is over.

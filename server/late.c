@@ -6,6 +6,7 @@
 #include "common/tuning.h"
 #include "generated/server/driver.h"
 #include "server/array.h"
+#include "server/direct.h"
 #include "server/image.h"
 #include "server/staging.h"
 #include "server/times.h"
@@ -40,6 +41,9 @@ struct rg_late_item {
     size_t posted, sent;        /* landings: chunks */
     size_t n_chunks;
     unsigned char *slots[RG_LATE_SLOTS];
+    struct rg_direct_area
+        *area;             /* landings that are sent from where the data lies on the device; NULL: others */
+    unsigned char *device; /* where that is */
     struct step steps[];
 };
 
@@ -94,6 +98,7 @@ static void destroy(struct rg_late_item *item)
     while (*link != item)
         link = &(*link)->next;
     *link = item->next;
+    rg_direct_let_go(item->worker, item->area);
     pthread_cond_destroy(&item->changed);
     free(item);
 }
@@ -220,8 +225,14 @@ static CUresult begin(struct rg_job *job, const struct rg_late_area *area, enum 
     if (!item)
         return job->result;
     item->total = area->total;
+    struct rg_context *context =
+        kind == LANDING && !area->box && area->pitch == area->width ? rg_job_context(job) : NULL;
+    if (context)
+        item->area = rg_direct_hold(job->worker, context, area->device, area->total);
+    item->device = (unsigned char *)(uintptr_t)area->device;
     item->chunk = chunk;
-    result = use_slots(job, item, kind == PULL ? state->pull_slots : state->landing_slots, stream);
+    if (!item->area)
+        result = use_slots(job, item, kind == PULL ? state->pull_slots : state->landing_slots, stream);
     if (result != CUDA_SUCCESS)
         cancel(item);
     else
@@ -305,10 +316,13 @@ CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstr
 
 /* --- landings --------------------------------------------------------------------------------------------------------- */
 
+/* From a buffer; or, since the stream waits until all of it has been sent, from where it is. */
 static void send_chunk(struct rg_late_item *item, size_t index)
 {
-    (void)rg_worker_land(item->worker, item->id, index * item->chunk, item->slots[index % RG_LATE_SLOTS],
-                         chunk_size(item, index), index + 1 == item->n_chunks);
+    const unsigned char *from =
+        item->area ? item->device + index * item->chunk : item->slots[index % RG_LATE_SLOTS];
+    (void)rg_worker_land(item->worker, item->id, index * item->chunk, from, chunk_size(item, index),
+                         index + 1 == item->n_chunks);
 }
 
 static void *landing_main(void *arg)
@@ -404,8 +418,9 @@ CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CU
     }
     const size_t n_chunks = item->n_chunks; /* the last step frees the item */
     for (size_t i = 0; i < n_chunks && result == CUDA_SUCCESS; i++) {
-        result = copy_part(false, area, item->slots[i % RG_LATE_SLOTS], i * item->chunk, chunk_size(item, i),
-                           stream);
+        if (!item->area)
+            result = copy_part(false, area, item->slots[i % RG_LATE_SLOTS], i * item->chunk,
+                               chunk_size(item, i), stream);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuLaunchHostFunc(stream, landing_step, &item->steps[i]);
     }

@@ -96,8 +96,10 @@ static void tell_statistics(struct rg_worker *worker)
 {
     struct rg_conn_statistics bulk;
     rg_conn_get_statistics(worker->conn, &bulk);
-    if (bulk.bulk_direct_sent || bulk.bulk_direct_received || bulk.bulk_copied_sent || bulk.bulk_copied_received)
-        rg_info("session %llu: bulk data: received %llu bytes in their place and %llu by a copy, sent %llu from their "
+    if (bulk.bulk_direct_sent || bulk.bulk_direct_received || bulk.bulk_copied_sent ||
+        bulk.bulk_copied_received)
+        rg_info("session %llu: bulk data: received %llu bytes in their place and %llu by a copy, sent %llu "
+                "from their "
                 "place and %llu by a copy",
                 (unsigned long long)worker->session, (unsigned long long)bulk.bulk_direct_received,
                 (unsigned long long)bulk.bulk_copied_received, (unsigned long long)bulk.bulk_direct_sent,

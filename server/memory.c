@@ -1,6 +1,7 @@
-/* memory.c - attributes of memory pools, whose width depends on the attribute. */
+/* memory.c - attributes of memory pools, whose width depends on the attribute; memory that is freed. */
 #include "generated/server/serve.h"
 #include "server/ahead.h"
+#include "server/direct.h"
 #include "server/worker.h"
 
 #include <string.h>
@@ -17,8 +18,7 @@ CUresult rg_serve_rgMemPoolSetAttribute(struct rg_job *job, CUmemoryPool pool, C
     int number = (int)value;
     if (!rg_driver.cuMemPoolSetAttribute)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result =
-        rg_driver.cuMemPoolSetAttribute(pool, attr, is_int(attr) ? (void *)&number : &value);
+    CUresult result = rg_driver.cuMemPoolSetAttribute(pool, attr, is_int(attr) ? (void *)&number : &value);
     if (result == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         rg_ahead_pool_reset(job->worker, pool);
     return result;
@@ -36,4 +36,20 @@ CUresult rg_serve_rgMemPoolGetAttribute(struct rg_job *job, CUmemoryPool pool, C
     if (result == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         (void)rg_ahead_pool_high(job->worker, pool, value);
     return result;
+}
+
+CUresult rg_serve_cuMemFree_v2(struct rg_job *job, CUdeviceptr dptr)
+{
+    if (!rg_driver.cuMemFree_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    rg_direct_forget(job, dptr);
+    return rg_driver.cuMemFree_v2(dptr);
+}
+
+CUresult rg_serve_cuMemFreeAsync(struct rg_job *job, CUdeviceptr dptr, CUstream hStream)
+{
+    if (!rg_driver.cuMemFreeAsync)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    rg_direct_forget(job, dptr); /* memory that is no pool's can be freed so, too */
+    return rg_driver.cuMemFreeAsync(dptr, hStream);
 }

@@ -35,7 +35,8 @@ struct rg_thread {
     struct rg_stream *stream; /* state of the stream named last; NULL: the legacy stream */
     CUresult async_result;    /* earlier failure that the reply reports */
     uint16_t async_op;
-    struct rg_pinned *reply_buffer; /* holds the reply's bulk data; given back once it is sent */
+    struct rg_pinned *reply_buffer;     /* holds the reply's bulk data; given back once it is sent */
+    struct rg_direct_area *reply_area;  /* the same where it lies in the device's memory */
     uint64_t named_stream, named_event; /* handles that it named last, for times.c */
     struct rg_time time;                /* times.c */
     size_t scratch_used;

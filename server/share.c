@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/thread.h"
 #include "generated/server/serve.h"
+#include "server/direct.h"
 #include "server/worker.h"
 
 #include <errno.h>
@@ -367,7 +368,7 @@ CUresult rg_serve_rgIpcOpenMemory(struct rg_job *job, const CUipcMemHandle *hand
 
 CUresult rg_serve_rgIpcCloseMemory(struct rg_job *job, CUdeviceptr address)
 {
-    (void)job;
+    rg_direct_forget(job, address);
     return rg_driver.cuIpcCloseMemHandle ? rg_driver.cuIpcCloseMemHandle(address) : CUDA_ERROR_NOT_SUPPORTED;
 }
 

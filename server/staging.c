@@ -2,6 +2,7 @@
 #include "server/staging.h"
 
 #include "generated/server/driver.h"
+#include "server/direct.h"
 #include "server/lent.h"
 
 #include <stdlib.h>
@@ -130,6 +131,7 @@ void rg_staging_drop(struct rg_worker *worker, struct rg_context *context)
         list = next;
     }
     rg_lent_drop(worker, context);
+    rg_direct_drop(worker, context);
     if (context->synchronous)
         (void)rg_driver.cuEventDestroy_v2(context->synchronous);
     context->synchronous = NULL;
@@ -171,7 +173,8 @@ static CUresult arrive_lent(struct rg_job *job, struct rg_context *context, size
                             rg_staging_copy copy, const void *what, size_t *done)
 {
     CUresult result = CUDA_SUCCESS;
-    rg_lent_tend(job->worker, context);
+    if (rg_direct_path(job->worker) == RG_DIRECT_STAGING) /* else data may go past it: it is asked for */
+        rg_lent_tend(job->worker, context);
     while (*done < size && result == CUDA_SUCCESS) {
         void *at;
         const size_t piece = rg_job_take_lent(job, size - *done, &at);

@@ -5,8 +5,8 @@
 #include "common/log.h"
 #include "generated/server/driver.h"
 #include "generated/server/serve.h"
-#include "server/worker.h"
 #include "server/watch.h"
+#include "server/worker.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include "generated/server/driver.h"
 #include "generated/server/serve.h"
 #include "server/ahead.h"
+#include "server/direct.h"
 #include "server/image.h"
 #include "server/late.h"
 #include "server/lent.h"
@@ -254,6 +255,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_ahead_fini(worker);
     rg_objects_fini(&worker->objects);
     rg_lent_fini(worker);
+    rg_direct_fini(worker);
     rg_conn_destroy(worker->conn);
     rg_turn_fini(&worker->send_turn);
     rg_unified_fini(worker);

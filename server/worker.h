@@ -77,7 +77,7 @@ struct rg_stream {
     CUstream object;
     uint64_t context;
     bool non_blocking, per_thread;
-    uint64_t seen_synchronous; /* the last synchronous copy that it is ordered after */
+    uint64_t seen_synchronous;                   /* the last synchronous copy that it is ordered after */
     struct rg_pinned *pull_slots[RG_LATE_SLOTS]; /* used by one late transfer after another */
     struct rg_pinned *landing_slots[RG_LATE_SLOTS];
 };
@@ -102,9 +102,9 @@ struct rg_image {
     const void **parts;     /* containers of objects that are still to be linked, ended by NULL; or NULL */
     /* image_named.c */
     uint8_t digest[32];
-    bool named;   /* it has a digest */
-    bool good;    /* which is that of its bytes */
-    bool keep;    /* the bytes are to be written to the cache */
+    bool named;                  /* it has a digest */
+    bool good;                   /* which is that of its bytes */
+    bool keep;                   /* the bytes are to be written to the cache */
     uint64_t transfer;           /* by which it is asked for; 0: it is not */
     struct rg_image *next_asked; /* guarded by the images' lock */
 };
@@ -115,8 +115,8 @@ struct rg_images {
     struct rg_shelf *shelf; /* NULL: nothing is kept */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct rg_image *asked;             /* of the client, whose answers the reader takes */
-    struct rg_image *writing, **last;   /* to be written and freed */
+    struct rg_image *asked;           /* of the client, whose answers the reader takes */
+    struct rg_image *writing, **last; /* to be written and freed */
     bool writer_runs, stop, busy;
     pthread_t writer;
 };
@@ -127,6 +127,8 @@ struct rg_watch;
 struct rg_ticket;
 struct rg_ahead_pool;
 struct rg_lent;
+struct rg_direct;
+struct rg_direct_area;
 
 /** What the client wants to be told of; watch.c's. */
 struct rg_watches {
@@ -175,8 +177,9 @@ struct rg_worker {
     size_t image_bytes;
     uint64_t preload_ns; /* for how long images have been loaded that nobody has asked for */
     struct rg_images named;
-    uint64_t ready_contexts; /* devices, a bit each, whose primary contexts are retained once for nobody yet */
-    CUresult failed; /* of a record that nobody waited for, not yet reported */
+    uint64_t
+        ready_contexts; /* devices, a bit each, whose primary contexts are retained once for nobody yet */
+    CUresult failed;    /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
     struct rg_wait wait; /* how the GPU is waited for: wait.c */
     unsigned vain_polls;
@@ -187,7 +190,8 @@ struct rg_worker {
     _Atomic uint64_t context_epoch;
 
     pthread_mutex_t staging_lock;
-    struct rg_lent *lent; /* memory lent to the client; NULL: not yet */
+    struct rg_lent *lent;     /* memory lent to the client; NULL: not yet */
+    struct rg_direct *direct; /* the dispatcher's; NULL: not yet */
     struct rg_unified unified;
     struct rg_times *times; /* NULL: the client has not asked for them */
 

@@ -67,6 +67,10 @@ struct rg_transport_ops {
     void (*abandon)(struct rg_conn *conn);                                            /* optional */
     enum rg_status (*register_memory)(struct rg_conn *conn, void *base, size_t size); /* optional */
     void (*unregister_memory)(struct rg_conn *conn, void *base);                      /* optional */
+    /* optional, all or none: the memory of GPUs */
+    unsigned (*device_paths)(struct rg_conn *conn);
+    enum rg_status (*register_device)(struct rg_conn *conn, void *base, size_t size, int fd, uint64_t offset);
+    bool (*places)(struct rg_conn *conn, const void *memory, size_t size);
     /* optional, all or none */
     enum rg_status (*lend)(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
     void (*unlend)(struct rg_conn *conn, void *memory);

@@ -81,6 +81,25 @@ static void no_unregister(struct rg_conn *conn, void *base)
     (void)conn, (void)base;
 }
 
+static unsigned no_device_paths(struct rg_conn *conn)
+{
+    (void)conn;
+    return 0;
+}
+
+static enum rg_status no_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
+                                         uint64_t offset)
+{
+    (void)conn, (void)base, (void)size, (void)fd, (void)offset;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static bool never_places(struct rg_conn *conn, const void *memory, size_t size)
+{
+    (void)conn, (void)memory, (void)size;
+    return false;
+}
+
 static enum rg_status no_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
 {
     (void)conn, (void)tag, (void)base, (void)memory, (void)size;
@@ -151,6 +170,11 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->register_memory = no_register;
     if (!ops->unregister_memory)
         ops->unregister_memory = no_unregister;
+    if (!ops->register_device) {
+        ops->device_paths = no_device_paths;
+        ops->register_device = no_register_device;
+        ops->places = never_places;
+    }
     if (!ops->lend) {
         ops->lend = no_lend;
         ops->unlend = no_unregister;
@@ -479,6 +503,21 @@ enum rg_status rg_conn_register(struct rg_conn *conn, void *base, size_t size)
 void rg_conn_unregister(struct rg_conn *conn, void *base)
 {
     conn->ops->unregister_memory(conn, base);
+}
+
+unsigned rg_conn_device_paths(struct rg_conn *conn)
+{
+    return conn->ops->device_paths(conn);
+}
+
+enum rg_status rg_conn_register_device(struct rg_conn *conn, void *base, size_t size, int fd, uint64_t offset)
+{
+    return size == 0 ? RG_ERR_INVALID : conn->ops->register_device(conn, base, size, fd, offset);
+}
+
+bool rg_conn_places(struct rg_conn *conn, const void *memory, size_t size)
+{
+    return size <= conn->bulk_left && conn->ops->places(conn, memory, size);
 }
 
 enum rg_status rg_conn_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)

@@ -78,6 +78,12 @@ struct rg_conn_statistics {
     uint64_t compressed_from, compressed_to; /* bytes sent compressed, and how many that made */
 };
 
+/** How the memory of a GPU can be registered: rg_conn_register_device. */
+enum {
+    RG_DEVICE_DMABUF = 1u << 0, /* by a descriptor of a dma-buf */
+    RG_DEVICE_PEER = 1u << 1,   /* by its address, where a kernel module knows it (nvidia_peermem) */
+};
+
 /** Names bulk data that is sent after its message: rg_conn_send_tail. */
 struct rg_bulk_ticket {
     uint64_t number, route;
@@ -175,6 +181,19 @@ RG_MUST_CHECK enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffe
 enum rg_status rg_conn_register(struct rg_conn *conn, void *base, size_t size);
 /** Waits until no transfer uses the memory. Nothing happens if it was not registered. Any thread. */
 void rg_conn_unregister(struct rg_conn *conn, void *base);
+/** What the transport and its device may be able to do: RG_DEVICE_*; 0: nothing. What one is worth shows in use. */
+unsigned rg_conn_device_paths(struct rg_conn *conn);
+/**
+ * As rg_conn_register, of a GPU's memory, which this process's CPU must not touch: bulk data goes to and from there by the
+ * devices alone, and from it only by rg_conn_send of memory that is registered. `fd` is a dma-buf that holds the memory
+ * from its byte `offset` on; it is not kept. -1: by the address. RG_ERR_UNSUPPORTED, RG_ERR_NO_MEMORY,
+ * RG_ERR_FAULT: it cannot be registered so, of which errno tells more. Unregistered by rg_conn_unregister, which must come
+ * before the memory is freed.
+ */
+enum rg_status rg_conn_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
+                                       uint64_t offset);
+/** Whether bulk data of the current message would go straight into this memory, no CPU touching it. The receiver. */
+bool rg_conn_places(struct rg_conn *conn, const void *memory, size_t size);
 /**
  * Lends registered memory to the peer, which may then place bulk data there without asking where it belongs. With a tag:
  * that bulk data alone which the peer sends by rg_conn_send_to with this tag, its byte `base` into the first byte of the

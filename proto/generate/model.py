@@ -294,10 +294,12 @@ def read_group(path, symbols):
                 raise SpecError(f"{where}: unknown class '{cls}'")
             operation = Operation(name, group.name, cls, parameters, where, result)
             if cls == "refused":
-                reason = re.fullmatch(r'"([^"\\]+)"', " ".join(rest))
+                reason = re.fullmatch(r'"([^"\\]+)"( worker)?', " ".join(rest))
                 if not reason:
                     raise SpecError(f'{where}: {name} needs the reason why it is refused, as "…"')
                 operation.reason, rest = reason[1], []
+                if reason[2]:
+                    operation.flags.add("worker")
             notes = []
             for word in rest:
                 if re.fullmatch(r"(client|server|context|reply)=\w+", word):

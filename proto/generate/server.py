@@ -158,7 +158,8 @@ def emit(specification, out):
     driver = [HEAD, "/* The functions of the driver that the worker has loaded; NULL where it has none. */",
               "#ifndef RG_GENERATED_SERVER_DRIVER_H", "#define RG_GENERATED_SERVER_DRIVER_H", '#include <cuda.h>',
               '#include <cudaProfiler.h>', "", "struct rg_driver_table {"]
-    refused = {operation.name for operation in specification.operations if operation.cls == "refused"}
+    refused = {operation.name for operation in specification.operations
+               if operation.cls == "refused" and "worker" not in operation.flags}
     usable = [symbol for symbol in specification.base_symbols() if symbol.name not in refused]
     driver += [f"    {symbol.result} (*{symbol.name})({symbol.declaration});" for symbol in usable]
     driver += ["};", "extern struct rg_driver_table rg_driver;",

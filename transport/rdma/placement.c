@@ -68,7 +68,15 @@ struct source {
 
 bool rg_rdma_is_placed(struct rg_rdma_conn *c, const struct rg_outgoing *message)
 {
-    if (c->two_sided || message->bulk_size < RG_RDMA_PLACED_MIN)
+    if (c->two_sided || message->bulk_size == 0)
+        return false;
+    for (int i = 0; c->n_device_regions > 0 && i < message->n_bulk; i++) {
+        const struct rg_rdma_region *region =
+            rg_rdma_region_find(c, message->bulk[i].iov_base, message->bulk[i].iov_len);
+        if (region && region->device)
+            return true; /* there is no other way */
+    }
+    if (message->bulk_size < RG_RDMA_PLACED_MIN)
         return false;
     if (message->bulk_size > RG_RDMA_COPIED_MAX)
         return true;

@@ -8,6 +8,7 @@
  *   placement.c   bulk data written straight into the receiver's memory
  *   lent.c        memory that is lent to the peer ahead, so that it need not ask where bulk data belongs
  *   region.c      registered memory
+ *   device.c      registered memory of GPUs
  *
  * Threads: one sender and one receiver may be inside, and anyone may interrupt. `lock` guards all of the connection
  * but what is marked as the sender's or the receiver's own. Whoever waits makes progress for both: completions are
@@ -45,6 +46,7 @@ struct rg_rdma_region {
     size_t size;
     int uses; /* transfers under way */
     bool temporary;
+    bool device; /* a GPU's memory: not for the CPU to touch */
     int n;
     struct ibv_mr *mrs[]; /* of RG_RDMA_REGION_MAX bytes each but the last */
 };
@@ -146,6 +148,7 @@ struct rg_rdma_conn {
     struct rg_rdma_piece piece; /* LENT: what is left of the piece at hand, in the host's byte order */
 
     struct rg_rdma_region *regions;
+    unsigned n_device_regions;
     atomic_uint_fast64_t bytes_copied[RG_RDMA_SIDES], bytes_placed[RG_RDMA_SIDES];
 };
 
@@ -263,8 +266,20 @@ struct rg_rdma_region *rg_rdma_region_find(struct rg_rdma_conn *c, const void *a
 struct ibv_mr *rg_rdma_region_part(const struct rg_rdma_region *region, const void *at, size_t *size);
 void rg_rdma_region_use(struct rg_rdma_region *region);
 void rg_rdma_region_done(struct rg_rdma_conn *c, struct rg_rdma_region *region);
+/** Puts a region into the list, each part of it made by `make`, which returns NULL and sets errno if it cannot. */
+typedef struct ibv_mr *(*rg_rdma_make_part)(struct rg_rdma_conn *c, const struct rg_rdma_region *region,
+                                            size_t offset, size_t size, void *user);
+enum rg_status rg_rdma_region_add_parts(struct rg_rdma_conn *c, void *base, size_t size,
+                                        rg_rdma_make_part make, void *user, struct rg_rdma_region **out);
 /** Operations of the transport; not under the lock. */
 enum rg_status rg_rdma_register(struct rg_conn *conn, void *base, size_t size);
 void rg_rdma_unregister(struct rg_conn *conn, void *base);
+
+/* --- device.c: operations of the transport; not under the lock --- */
+
+unsigned rg_rdma_device_paths(struct rg_conn *conn);
+enum rg_status rg_rdma_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
+                                       uint64_t offset);
+bool rg_rdma_places(struct rg_conn *conn, const void *memory, size_t size);
 
 #endif

@@ -22,8 +22,8 @@ static void give_back(struct rg_rdma_region *region)
     free(region);
 }
 
-enum rg_status rg_rdma_region_add(struct rg_rdma_conn *c, void *base, size_t size, bool temporary,
-                                  struct rg_rdma_region **out)
+enum rg_status rg_rdma_region_add_parts(struct rg_rdma_conn *c, void *base, size_t size,
+                                        rg_rdma_make_part make, void *user, struct rg_rdma_region **out)
 {
     size_t n = (size + RG_RDMA_REGION_MAX - 1) / RG_RDMA_REGION_MAX;
     if (size == 0 || n > INT16_MAX)
@@ -33,23 +33,43 @@ enum rg_status rg_rdma_region_add(struct rg_rdma_conn *c, void *base, size_t siz
         return RG_ERR_NO_MEMORY;
     region->base = base;
     region->size = size;
-    region->temporary = temporary;
     region->n = (int)n;
     for (size_t i = 0; i < n; i++) {
         size_t offset = i * (size_t)RG_RDMA_REGION_MAX, left = size - offset;
         size_t length = left < RG_RDMA_REGION_MAX ? left : RG_RDMA_REGION_MAX;
-        region->mrs[i] = ibv_reg_mr(c->pd, region->base + offset, length,
-                                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        region->mrs[i] = make(c, region, offset, length, user);
         if (!region->mrs[i]) {
             int error = errno;
             rg_debug("rdma: %zu bytes at %p cannot be registered: %s", length,
                      (void *)(region->base + offset), strerror(error));
             give_back(region);
-            return error == EFAULT ? RG_ERR_FAULT : RG_ERR_NO_MEMORY;
+            errno = error;
+            return error == EFAULT                                                      ? RG_ERR_FAULT
+                   : error == EOPNOTSUPP || error == EPROTONOSUPPORT || error == ENOSYS ? RG_ERR_UNSUPPORTED
+                                                                                        : RG_ERR_NO_MEMORY;
         }
     }
     region->next = c->regions;
     c->regions = region;
+    *out = region;
+    return RG_OK;
+}
+
+static struct ibv_mr *make_part(struct rg_rdma_conn *c, const struct rg_rdma_region *region, size_t offset,
+                                size_t size, void *unused)
+{
+    (void)unused;
+    return ibv_reg_mr(c->pd, region->base + offset, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+}
+
+enum rg_status rg_rdma_region_add(struct rg_rdma_conn *c, void *base, size_t size, bool temporary,
+                                  struct rg_rdma_region **out)
+{
+    struct rg_rdma_region *region;
+    enum rg_status status = rg_rdma_region_add_parts(c, base, size, make_part, NULL, &region);
+    if (status != RG_OK)
+        return status;
+    region->temporary = temporary;
     if (out)
         *out = region;
     return RG_OK;
@@ -64,6 +84,7 @@ void rg_rdma_region_remove(struct rg_rdma_conn *c, struct rg_rdma_region *region
         }
     while (region->uses > 0)
         pthread_cond_wait(&c->idle_region, &c->lock);
+    c->n_device_regions -= region->device;
     give_back(region);
 }
 

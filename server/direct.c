@@ -1,0 +1,401 @@
+/* direct.c - see direct.h. */
+#include "server/direct.h"
+
+#include "common/log.h"
+#include "generated/server/driver.h"
+#include "server/job.h"
+#include "server/roles.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    DEVICES = 64,
+    DIRECT_MIN = 64 << 10, /* bytes of a copy that are worth it */
+};
+
+struct rg_direct_area {
+    struct rg_direct_area *next;
+    uintptr_t base; /* of the allocation */
+    size_t size;
+    void *registered; /* where the registration begins; NULL: it failed and is not tried again */
+    struct rg_context *context;
+    unsigned holds;
+};
+
+struct rg_direct {
+    pthread_mutex_t lock; /* of `holds` */
+    pthread_cond_t let_go;
+    struct rg_direct_area *areas;
+    CUevent idle; /* of `idle_in` */
+    struct rg_context *idle_in;
+    struct device {
+        enum rg_direct_path path;
+        bool proven; /* memory was registered so */
+        bool flush;  /* what the network device wrote must be made visible */
+    } devices[DEVICES];
+};
+
+const char *rg_direct_name(enum rg_direct_path path)
+{
+    return path == RG_DIRECT_DMABUF ? "dma-buf" : path == RG_DIRECT_PEER ? "peer memory" : "staging";
+}
+
+/* --- the choice ------------------------------------------------------------------------------------------------- */
+
+static int attribute(CUdevice device, CUdevice_attribute which)
+{
+    int value = 0;
+    return rg_driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+static bool module_loaded(void)
+{
+    return access("/sys/module/nvidia_peermem", F_OK) == 0 || access("/sys/module/nv_peer_mem", F_OK) == 0;
+}
+
+/* Whether `path` can be had; else *why not. */
+static bool possible(struct rg_worker *worker, CUdevice device, enum rg_direct_path path, bool asked,
+                     const char **why)
+{
+    const unsigned paths = rg_conn_device_paths(worker->conn);
+    *why = NULL;
+    if (!rg_driver.cuMemGetAddressRange_v2 || !rg_driver.cuPointerGetAttribute)
+        *why = "the driver does not tell what its memory is";
+    else if (!paths)
+        *why = "not over this transport";
+    else if (path == RG_DIRECT_DMABUF && !(paths & RG_DEVICE_DMABUF))
+        *why = "kernel, libibverbs or network device do not take dma-bufs";
+    else if (path == RG_DIRECT_DMABUF && (!rg_driver.cuMemGetHandleForAddressRange ||
+                                          !attribute(device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)))
+        *why = "the GPU's driver exports no dma-bufs";
+    else if (path == RG_DIRECT_PEER && !(paths & RG_DEVICE_PEER))
+        *why = "not over this transport";
+    else if (path == RG_DIRECT_PEER && !asked &&
+             !attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED))
+        *why = "the GPU does not let other devices at its memory";
+    else if (path == RG_DIRECT_PEER && !asked && !module_loaded())
+        *why = "the module nvidia_peermem is not loaded";
+    return !*why;
+}
+
+static enum rg_direct_path wish(struct rg_worker *worker)
+{
+    const char *text = getenv("REMOTE_GPU_DIRECT");
+    if (!text || !*text || strcmp(text, "auto") == 0)
+        return RG_DIRECT_UNKNOWN;
+    if (strcmp(text, "dmabuf") == 0)
+        return RG_DIRECT_DMABUF;
+    if (strcmp(text, "peer") == 0)
+        return RG_DIRECT_PEER;
+    if (strcmp(text, "staging") != 0)
+        rg_warn("session %llu: REMOTE_GPU_DIRECT=%s is none of auto, dmabuf, peer, staging; taking staging",
+                (unsigned long long)worker->session, text);
+    return RG_DIRECT_STAGING;
+}
+
+/* The best way below `above` (RG_DIRECT_DMABUF + 1: any). */
+static enum rg_direct_path choose(struct rg_worker *worker, CUdevice device, int above)
+{
+    const enum rg_direct_path wished = wish(worker);
+    const char *why[RG_DIRECT_DMABUF + 1] = {0};
+    for (int path = above - 1; path > RG_DIRECT_STAGING; path--) {
+        if (wished != RG_DIRECT_UNKNOWN && wished != (enum rg_direct_path)path)
+            why[path] = "not wanted";
+        else if (possible(worker, device, (enum rg_direct_path)path, wished == (enum rg_direct_path)path,
+                          &why[path])) {
+            rg_info("session %llu: GPU %d: bulk data goes straight to and from its memory (%s)",
+                    (unsigned long long)worker->session, (int)device,
+                    rg_direct_name((enum rg_direct_path)path));
+            return (enum rg_direct_path)path;
+        }
+    }
+    const char *dmabuf = why[RG_DIRECT_DMABUF], *peer = why[RG_DIRECT_PEER];
+    rg_info("session %llu: GPU %d: bulk data goes through page-locked memory (dma-buf: %s; peer memory: %s)",
+            (unsigned long long)worker->session, (int)device, dmabuf ? dmabuf : "failed",
+            peer ? peer : "failed");
+    return RG_DIRECT_STAGING;
+}
+
+static struct rg_direct *direct_of(struct rg_worker *worker)
+{
+    if (!worker->direct) {
+        worker->direct = calloc(1, sizeof *worker->direct);
+        if (worker->direct) {
+            pthread_mutex_init(&worker->direct->lock, NULL);
+            pthread_cond_init(&worker->direct->let_go, NULL);
+        }
+    }
+    return worker->direct;
+}
+
+/* The device of the current context; NULL: there is none. */
+static struct device *current_device(struct rg_worker *worker, CUdevice *number)
+{
+    struct rg_direct *direct = direct_of(worker);
+    if (!direct || rg_driver.cuCtxGetDevice(number) != CUDA_SUCCESS || *number < 0 || *number >= DEVICES)
+        return NULL;
+    struct device *device = &direct->devices[*number];
+    if (device->path == RG_DIRECT_UNKNOWN) {
+        device->path = choose(worker, *number, RG_DIRECT_DMABUF + 1);
+        device->flush = rg_driver.cuFlushGPUDirectRDMAWrites &&
+                        (attribute(*number, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS) &
+                         CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) &&
+                        attribute(*number, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) <
+                            CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+    }
+    return device;
+}
+
+enum rg_direct_path rg_direct_path(struct rg_worker *worker)
+{
+    CUdevice number;
+    const struct device *device = current_device(worker, &number);
+    return device ? device->path : RG_DIRECT_STAGING;
+}
+
+/* --- registering --------------------------------------------------------------------------------------------------- */
+
+/* Whether nobody frees or moves this memory but a call that names it. */
+static bool is_plain(CUdeviceptr base)
+{
+    unsigned type = 0, managed = 1;
+    CUmemoryPool pool = NULL;
+    CUmemGenericAllocationHandle allocation;
+    if (rg_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base) != CUDA_SUCCESS ||
+        type != CU_MEMORYTYPE_DEVICE ||
+        rg_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, base) != CUDA_SUCCESS ||
+        managed)
+        return false;
+    if (rg_driver.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, base) == CUDA_SUCCESS &&
+        pool)
+        return false;
+    if (rg_driver.cuMemRetainAllocationHandle && rg_driver.cuMemRelease &&
+        rg_driver.cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)base) == CUDA_SUCCESS) {
+        (void)rg_driver.cuMemRelease(allocation);
+        return false;
+    }
+    return true;
+}
+
+/* Registers by a dma-buf, which covers whole pages of the host's. Returns where the registration begins. */
+static void *register_dmabuf(struct rg_worker *worker, uintptr_t base, size_t size, const char **what)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = base & ~(page - 1);
+    const size_t whole = (base + size - first + page - 1) & ~(size_t)(page - 1);
+    int fd = -1;
+    const CUresult exported = rg_driver.cuMemGetHandleForAddressRange(&fd, (CUdeviceptr)first, whole,
+                                                                      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    if (exported != CUDA_SUCCESS) {
+        *what = "the GPU's driver exports no dma-buf of it";
+        errno = exported == CUDA_ERROR_NOT_SUPPORTED ? EOPNOTSUPP : EINVAL;
+        return NULL;
+    }
+    const enum rg_status status = rg_conn_register_device(worker->conn, (void *)first, whole, fd, 0);
+    const int error = errno;
+    close(fd); /* the registration holds the memory by itself */
+    *what = "the network device does not take its dma-buf";
+    errno = error;
+    return status == RG_OK ? (void *)first : NULL;
+}
+
+static void *register_peer(struct rg_worker *worker, uintptr_t base, size_t size, const char **what)
+{
+    *what = "the network device does not take its address";
+    return rg_conn_register_device(worker->conn, (void *)base, size, -1, 0) == RG_OK ? (void *)base : NULL;
+}
+
+/* Registers an allocation by the device's way; where that has never worked, by the next one. */
+static void *try_register(struct rg_worker *worker, struct device *device, CUdevice number, uintptr_t base,
+                          size_t size)
+{
+    while (device->path > RG_DIRECT_STAGING) {
+        const char *what = "";
+        errno = 0;
+        void *registered = device->path == RG_DIRECT_DMABUF ? register_dmabuf(worker, base, size, &what)
+                                                            : register_peer(worker, base, size, &what);
+        if (registered) {
+            device->proven = true;
+            return registered;
+        }
+        rg_warn("session %llu: GPU %d: %zu bytes of its memory cannot be registered (%s: %s, %s)",
+                (unsigned long long)worker->session, (int)number, size, rg_direct_name(device->path), what,
+                strerror(errno));
+        if (device->proven)
+            return NULL; /* this one allocation goes through staging */
+        device->path = choose(worker, number, (int)device->path);
+    }
+    return NULL;
+}
+
+static struct rg_direct_area *area_of(struct rg_direct *direct, uintptr_t address)
+{
+    struct rg_direct_area *area = direct->areas;
+    while (area && (address < area->base || address - area->base >= area->size))
+        area = area->next;
+    return area;
+}
+
+struct rg_direct_area *rg_direct_hold(struct rg_worker *worker, struct rg_context *context,
+                                      CUdeviceptr address, size_t size)
+{
+    CUdevice number;
+    struct device *device = size >= DIRECT_MIN ? current_device(worker, &number) : NULL;
+    if (!device || device->path == RG_DIRECT_STAGING)
+        return NULL;
+    struct rg_direct *direct = worker->direct;
+    struct rg_direct_area *area = area_of(direct, (uintptr_t)address);
+    if (!area) {
+        CUdeviceptr base = 0;
+        size_t whole = 0;
+        if (rg_driver.cuMemGetAddressRange_v2(&base, &whole, address) != CUDA_SUCCESS || !is_plain(base))
+            return NULL;
+        area = calloc(1, sizeof *area);
+        if (!area)
+            return NULL;
+        *area = (struct rg_direct_area){.base = (uintptr_t)base, .size = whole, .context = context};
+        area->registered = try_register(worker, device, number, area->base, whole);
+        area->next = direct->areas;
+        direct->areas = area;
+    }
+    const size_t offset = (uintptr_t)address - area->base;
+    if (!area->registered || area->context != context || size > area->size - offset)
+        return NULL;
+    pthread_mutex_lock(&direct->lock);
+    area->holds++;
+    pthread_mutex_unlock(&direct->lock);
+    return area;
+}
+
+void rg_direct_let_go(struct rg_worker *worker, struct rg_direct_area *area)
+{
+    if (!area)
+        return;
+    struct rg_direct *direct = worker->direct;
+    pthread_mutex_lock(&direct->lock);
+    if (--area->holds == 0)
+        pthread_cond_broadcast(&direct->let_go);
+    pthread_mutex_unlock(&direct->lock);
+}
+
+/* --- to the device ------------------------------------------------------------------------------------------------- */
+
+/* Whether nothing is left that work put into the stream now would come after. */
+static bool is_idle(struct rg_direct *direct, struct rg_context *context, CUstream stream)
+{
+    if (direct->idle_in != context) {
+        if (direct->idle_in)
+            (void)rg_driver.cuEventDestroy_v2(direct->idle);
+        direct->idle_in =
+            rg_driver.cuEventCreate(&direct->idle, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? context : NULL;
+    }
+    return direct->idle_in && rg_driver.cuEventRecord(direct->idle, stream) == CUDA_SUCCESS &&
+           rg_driver.cuEventQuery(direct->idle) == CUDA_SUCCESS;
+}
+
+bool rg_direct_copy_in(struct rg_job *job, struct rg_context *context, CUdeviceptr device, size_t size,
+                       CUstream stream, CUresult *result)
+{
+    struct rg_worker *worker = job->worker;
+    struct rg_direct_area *area = rg_direct_hold(worker, context, device, size);
+    if (!area)
+        return false;
+    const bool now =
+        rg_job_places(job, (void *)(uintptr_t)device, size) && is_idle(worker->direct, context, stream);
+    if (now) {
+        CUdevice number;
+        const struct device *of = current_device(worker, &number);
+        *result = rg_job_recv_bulk(job, (void *)(uintptr_t)device, size) == RG_OK ? CUDA_SUCCESS
+                                                                                  : CUDA_ERROR_UNKNOWN;
+        if (*result == CUDA_SUCCESS && of && of->flush)
+            *result = rg_driver.cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                                           CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+    }
+    rg_direct_let_go(worker, area);
+    return now;
+}
+
+/* --- the end of memory --------------------------------------------------------------------------------------------- */
+
+static void give_back(struct rg_worker *worker, struct rg_direct_area **link)
+{
+    struct rg_direct_area *area = *link;
+    *link = area->next;
+    if (area->registered)
+        rg_conn_unregister(worker->conn, area->registered);
+    free(area);
+}
+
+/* Ends an area when nothing holds it any more; `waits`: it may take until the session is over. */
+static void end_area(struct rg_worker *worker, struct rg_direct_area **link, bool waits)
+{
+    struct rg_direct *direct = worker->direct;
+    struct rg_direct_area *area = *link;
+    pthread_mutex_lock(&direct->lock);
+    while (waits && area->holds > 0 && !rg_worker_over(worker)) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&direct->let_go, &direct->lock, &until);
+    }
+    const bool held =
+        area->holds > 0; /* by what will not end any more: the context has failed, or the session */
+    pthread_mutex_unlock(&direct->lock);
+    if (!held) {
+        give_back(worker, link);
+        return;
+    }
+    if (area->registered)
+        rg_conn_unregister(worker->conn, area->registered);
+    area->registered = NULL;
+    area->base = area->size = 0; /* found by nobody; freed at the end */
+    area->context = NULL;
+}
+
+void rg_direct_forget(struct rg_job *job, CUdeviceptr address)
+{
+    struct rg_worker *worker = job->worker;
+    struct rg_direct *direct = worker->direct;
+    if (!direct)
+        return;
+    struct rg_direct_area **link = &direct->areas;
+    while (*link && (*link)->base != (uintptr_t)address)
+        link = &(*link)->next;
+    if (!*link)
+        return;
+    rg_job_split(job); /* what is waited for may need the client's answers */
+    end_area(worker, link, rg_driver.cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
+void rg_direct_drop(struct rg_worker *worker, struct rg_context *context)
+{
+    struct rg_direct *direct = worker->direct;
+    if (!direct)
+        return;
+    for (struct rg_direct_area **link = &direct->areas, *area; (area = *link);) {
+        if (area->context == context)
+            end_area(worker, link, true);
+        if (*link == area)
+            link = &area->next;
+    }
+    if (direct->idle_in == context) {
+        (void)rg_driver.cuEventDestroy_v2(direct->idle);
+        direct->idle_in = NULL;
+    }
+}
+
+void rg_direct_fini(struct rg_worker *worker)
+{
+    struct rg_direct *direct = worker->direct;
+    if (!direct)
+        return;
+    while (direct->areas)
+        give_back(worker, &direct->areas);
+    pthread_cond_destroy(&direct->let_go);
+    pthread_mutex_destroy(&direct->lock);
+    free(direct);
+    worker->direct = NULL;
+}

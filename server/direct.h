@@ -1,0 +1,55 @@
+/*
+ * direct.h - bulk data between the network and the GPU's memory itself, past the server's memory.
+ *
+ * For each GPU one of three ways, the best that driver, kernel and network device have, tried in this order and kept
+ * until it fails: its memory is registered with the network device by a dma-buf; by its address, which the kernel
+ * module nvidia_peermem makes known; or data goes through page-locked memory (staging.h). REMOTE_GPU_DIRECT of the
+ * server names one (dmabuf, peer, staging) or leaves the choice (auto): no other than that and staging is tried then, and
+ * peer is taken at its word, whatever GPU and modules say of themselves.
+ *
+ * An allocation is registered when a large copy first needs it, as a whole, and given back before it is freed or its
+ * context ends. Memory that others than this session may free or unmap (pools, virtual and managed memory, memory of other
+ * processes) goes through staging.
+ *
+ * Failures: whatever cannot be had is done without; the first failure of a way is logged. Threads: the dispatcher,
+ * except as noted.
+ */
+#ifndef RG_SERVER_DIRECT_H
+#define RG_SERVER_DIRECT_H
+
+#include "server/worker.h"
+
+enum rg_direct_path { RG_DIRECT_UNKNOWN, RG_DIRECT_STAGING, RG_DIRECT_PEER, RG_DIRECT_DMABUF };
+
+/** Memory of a GPU that the network device may use; held as long as it is in use. */
+struct rg_direct_area;
+
+/** What the worker uses for the memory of the GPU of the current context. */
+enum rg_direct_path rg_direct_path(struct rg_worker *worker);
+/** "dma-buf", "peer memory", "staging". */
+const char *rg_direct_name(enum rg_direct_path path);
+
+/**
+ * Holds [address, address + size) for a transfer; NULL: it goes through staging. The context of the memory is
+ * current.
+ */
+struct rg_direct_area *rg_direct_hold(struct rg_worker *worker, struct rg_context *context,
+                                      CUdeviceptr address, size_t size);
+/** Any thread. NULL is fine. */
+void rg_direct_let_go(struct rg_worker *worker, struct rg_direct_area *area);
+
+/**
+ * Receives all of the job's bulk data straight to `device`, if that can be done now: nothing that `stream` comes
+ * after is left to do. False: nothing has happened.
+ */
+bool rg_direct_copy_in(struct rg_job *job, struct rg_context *context, CUdeviceptr device, size_t size,
+                       CUstream stream, CUresult *result);
+
+/** Memory is about to be freed: waits for what uses it, as the driver would, and gives it back to the network device. */
+void rg_direct_forget(struct rg_job *job, CUdeviceptr address);
+/** A context ends; it is current and idle. */
+void rg_direct_drop(struct rg_worker *worker, struct rg_context *context);
+/** Before the worker's connection is destroyed. */
+void rg_direct_fini(struct rg_worker *worker);
+
+#endif
