@@ -74,8 +74,10 @@ enum rg_refusal_code {
 };
 
 /* ClientHello and ServerHello: `capabilities`. Unknown bits are ignored. */
-#define RG_CONTROL_CAP_RESUME (1ull << 0)  /* both: the session survives its connection (transport/lasting.h) */
-#define RG_CONTROL_CAP_TIMES  (1ull << 30) /* the client asks for times of its records; the server measures them */
+#define RG_CONTROL_CAP_RESUME                                                                                \
+    (1ull << 0) /* both: the session survives its connection (transport/lasting.h) */
+#define RG_CONTROL_CAP_TIMES                                                                                 \
+    (1ull << 30) /* the client asks for times of its records; the server measures them */
 
 struct rg_identity {
     char host[RG_CONTROL_TEXT];
@@ -83,6 +85,9 @@ struct rg_identity {
     char command[RG_CONTROL_TEXT];
     uint32_t pid;
 };
+
+/** How network devices could reach a GPU's memory (rg_device_info.direct). */
+enum { RG_CONTROL_DIRECT_DMABUF = 1u << 0, RG_CONTROL_DIRECT_PEER = 1u << 1 };
 
 struct rg_device_info {
     uint32_t ordinal; /* on the server */
@@ -93,6 +98,7 @@ struct rg_device_info {
     uint64_t memory_free;
     bool memory_free_known;
     char pci[32];
+    uint32_t direct;       /* RG_CONTROL_DIRECT_* */
     uint32_t n_attributes; /* 0: not told */
     int32_t attributes[RG_CONTROL_ATTRIBUTES];
     uint32_t attribute_results[RG_CONTROL_ATTRIBUTES];
@@ -137,7 +143,7 @@ struct rg_client_hello {
     uint32_t memory_millionths;
     uint32_t capability; /* compute capability * 10 that a software device should report; 0: its own choice */
     uint32_t address_part; /* where device memory should lie, so that servers of one client do not collide */
-    uint64_t contexts; /* devices whose primary contexts are about to be retained, a bit each */
+    uint64_t contexts;     /* devices whose primary contexts are about to be retained, a bit each */
     struct rg_identity identity;
     uint64_t capabilities;
     uint32_t credential_size;
@@ -170,8 +176,8 @@ struct rg_server_hello {
     uint32_t n_addresses; /* of the transports that the session can move to */
     char addresses[RG_CONTROL_ADDRESSES][RG_CONTROL_TEXT];
     uint8_t move_token[RG_MOVE_TOKEN]; /* meant only if there are addresses */
-    uint64_t contexts; /* those that are ready */
-    uint8_t answers[RG_DIGEST_SIZE]; /* of all that answers about images depend on; zeros: not told */
+    uint64_t contexts;                 /* those that are ready */
+    uint8_t answers[RG_DIGEST_SIZE];   /* of all that answers about images depend on; zeros: not told */
     uint8_t bulk_token[RG_BULK_TOKEN]; /* meant only if there are connections */
     uint32_t bulk_connections, bulk_codecs;
     uint8_t resume_token[RG_RESUME_TOKEN]; /* with RG_CONTROL_CAP_RESUME */

@@ -119,6 +119,7 @@ static enum rg_status get_devices(struct rg_device_info *to, Rg__Device **from, 
         if (from[i]->uuid.len)
             memcpy(to[i].uuid, from[i]->uuid.data, sizeof to[i].uuid);
         to[i].compute_major = from[i]->compute_major;
+        to[i].direct = from[i]->direct;
         to[i].compute_minor = from[i]->compute_minor;
         if (from[i]->n_attributes > RG_CONTROL_ATTRIBUTES)
             return RG_ERR_LIMIT;

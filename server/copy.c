@@ -196,12 +196,14 @@ static bool out_directly(struct rg_job *job, struct rg_context *context, const s
         job->reply_bulk_size = t->total;
         job->reply_transfer = t->id;
         rg_thread_of(job)->reply_area = area;
+        rg_direct_sent(worker, t->total);
         return true;
     }
     if (*result == CUDA_SUCCESS) {
         rg_job_hand_over(job);
         if (rg_worker_land(worker, t->id, 0, (const void *)(uintptr_t)t->src, t->total, true) != RG_OK)
             *result = CUDA_ERROR_UNKNOWN;
+        rg_direct_sent(worker, t->total);
     }
     rg_direct_let_go(worker, area);
     return true;

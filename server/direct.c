@@ -7,6 +7,7 @@
 #include "server/roles.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -27,7 +28,8 @@ struct rg_direct_area {
 };
 
 struct rg_direct {
-    pthread_mutex_t lock; /* of `holds` */
+    _Atomic uint64_t in, out; /* bytes */
+    pthread_mutex_t lock;     /* of `holds` */
     pthread_cond_t let_go;
     struct rg_direct_area *areas;
     CUevent idle; /* of `idle_in` */
@@ -281,6 +283,17 @@ void rg_direct_let_go(struct rg_worker *worker, struct rg_direct_area *area)
     pthread_mutex_unlock(&direct->lock);
 }
 
+void rg_direct_sent(struct rg_worker *worker, size_t size)
+{
+    atomic_fetch_add_explicit(&worker->direct->out, size, memory_order_relaxed);
+}
+
+void rg_direct_statistics(struct rg_worker *worker, uint64_t *in, uint64_t *out)
+{
+    *in = worker->direct ? atomic_load_explicit(&worker->direct->in, memory_order_relaxed) : 0;
+    *out = worker->direct ? atomic_load_explicit(&worker->direct->out, memory_order_relaxed) : 0;
+}
+
 /* --- to the device ------------------------------------------------------------------------------------------------- */
 
 /* Whether nothing is left that work put into the stream now would come after. */
@@ -310,6 +323,7 @@ bool rg_direct_copy_in(struct rg_job *job, struct rg_context *context, CUdevicep
         const struct device *of = current_device(worker, &number);
         *result = rg_job_recv_bulk(job, (void *)(uintptr_t)device, size) == RG_OK ? CUDA_SUCCESS
                                                                                   : CUDA_ERROR_UNKNOWN;
+        atomic_fetch_add_explicit(&worker->direct->in, size, memory_order_relaxed);
         if (*result == CUDA_SUCCESS && of && of->flush)
             *result = rg_driver.cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                                            CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);

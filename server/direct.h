@@ -45,6 +45,10 @@ void rg_direct_let_go(struct rg_worker *worker, struct rg_direct_area *area);
 bool rg_direct_copy_in(struct rg_job *job, struct rg_context *context, CUdeviceptr device, size_t size,
                        CUstream stream, CUresult *result);
 
+/** Bytes that went straight to and from the memory of GPUs so far. Any thread. */
+void rg_direct_statistics(struct rg_worker *worker, uint64_t *in, uint64_t *out);
+/** Bytes were sent straight from it. Any thread. */
+void rg_direct_sent(struct rg_worker *worker, size_t size);
 /** Memory is about to be freed: waits for what uses it, as the driver would, and gives it back to the network device. */
 void rg_direct_forget(struct rg_job *job, CUdeviceptr address);
 /** A context ends; it is current and idle. */

@@ -321,6 +321,8 @@ static void send_chunk(struct rg_late_item *item, size_t index)
 {
     const unsigned char *from =
         item->area ? item->device + index * item->chunk : item->slots[index % RG_LATE_SLOTS];
+    if (item->area)
+        rg_direct_sent(item->worker, chunk_size(item, index));
     (void)rg_worker_land(item->worker, item->id, index * item->chunk, from, chunk_size(item, index),
                          index + 1 == item->n_chunks);
 }

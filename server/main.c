@@ -12,6 +12,7 @@
  * The main thread only waits for signals and the end; the session runs on threads of its own (roles.h).
  */
 #include "common/log.h"
+#include "server/direct.h"
 #include "server/hello.h"
 #include "server/image.h"
 #include "server/output.h"
@@ -104,6 +105,12 @@ static void tell_statistics(struct rg_worker *worker)
                 (unsigned long long)worker->session, (unsigned long long)bulk.bulk_direct_received,
                 (unsigned long long)bulk.bulk_copied_received, (unsigned long long)bulk.bulk_direct_sent,
                 (unsigned long long)bulk.bulk_copied_sent);
+    uint64_t in, out;
+    rg_direct_statistics(worker, &in, &out);
+    if (in || out)
+        rg_info("session %llu: of these, %llu bytes went straight to GPUs' memory and %llu bytes straight "
+                "from it",
+                (unsigned long long)worker->session, (unsigned long long)in, (unsigned long long)out);
 }
 
 /* Waits for the end of the session; a signal ends it, and so does the end of the connection that it began on. */

@@ -107,6 +107,13 @@ static json_t *device_json(const struct rg_device_info *device)
         json_object_set_new(out, "memory_free",
                             device->memory_free_known ? json_integer((json_int_t)device->memory_free)
                                                       : json_null());
+    json_t *direct = out ? json_array() : NULL;
+    if (device->direct & RG_CONTROL_DIRECT_DMABUF)
+        json_array_append_new(direct, json_string("dma-buf"));
+    if (device->direct & RG_CONTROL_DIRECT_PEER)
+        json_array_append_new(direct, json_string("peer memory"));
+    if (out)
+        json_object_set_new(out, "direct", direct);
     return out;
 }
 

@@ -13,8 +13,12 @@ static void print_device(const struct rg_device_info *device, unsigned first)
     rg_bytes_text(device->memory_total, total, sizeof total);
     if (device->memory_free_known)
         rg_bytes_text(device->memory_free, available, sizeof available);
-    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s\n", first + device->ordinal, device->name,
-           device->compute_major, device->compute_minor, total, available);
+    static const char *const direct[] = {"", ", RDMA into its memory by dma-buf",
+                                         ", RDMA into its memory by nvidia_peermem",
+                                         ", RDMA into its memory by dma-buf or nvidia_peermem"};
+    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s%s\n", first + device->ordinal, device->name,
+           device->compute_major, device->compute_minor, total, available,
+           direct[device->direct & (RG_CONTROL_DIRECT_DMABUF | RG_CONTROL_DIRECT_PEER)]);
 }
 
 static void print_session(const struct rg_session_info *session, unsigned first)

@@ -182,6 +182,19 @@ static bool is_soft(const char *path)
            strcmp(full, path) == 0;
 }
 
+/* What the GPU's driver and this kernel offer to network devices; what one of those takes shows in a session. */
+static uint32_t ways_to_memory(const struct driver *driver, CUdevice handle)
+{
+    int dma_buf = 0, peer = 0;
+    const bool module =
+        access("/sys/module/nvidia_peermem", F_OK) == 0 || access("/sys/module/nv_peer_mem", F_OK) == 0;
+    if (driver->attribute(&dma_buf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, handle) != CUDA_SUCCESS)
+        dma_buf = 0;
+    if (driver->attribute(&peer, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, handle) != CUDA_SUCCESS)
+        peer = 0;
+    return (dma_buf ? RG_CONTROL_DIRECT_DMABUF : 0u) | (peer && module ? RG_CONTROL_DIRECT_PEER : 0u);
+}
+
 static void look_at(const struct driver *driver, const struct nvml *nvml, bool soft, int ordinal,
                     struct rg_device_info *device)
 {
@@ -207,6 +220,7 @@ static void look_at(const struct driver *driver, const struct nvml *nvml, bool s
     char pci[32] = "";
     if (driver->pci && driver->pci(pci, sizeof pci - 1, handle) == CUDA_SUCCESS)
         rg_control_text(device->pci, sizeof device->pci, pci, strlen(pci));
+    device->direct = ways_to_memory(driver, handle);
     device->memory_free_known = soft ? free_of_machine(device) : free_by_nvml(nvml, device);
 }
 

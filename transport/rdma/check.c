@@ -59,6 +59,9 @@ static bool events_come(struct rg_rdma_conn *c)
     pthread_mutex_unlock(&c->lock);
     int n = poll(&event, 1, EVENT_MS);
     pthread_mutex_lock(&c->lock);
+    if (n > 0)
+        (void)rg_rdma_take_events(
+            c); /* it may be an earlier connection's: later ones must show that they come */
     return n > 0;
 }
 

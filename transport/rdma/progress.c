@@ -10,7 +10,7 @@
  * Waiting spins for a moment and then sleeps on the completion channel. What makes it safe that two threads share one
  * channel: whoever is about to return while the other one sleeps leaves the queue armed for it, and whoever handles
  * completions kicks the sleeper by an eventfd of its own. Where completion events do not come (check.c) a sleep is a
- * short one.
+ * short one; and where some come, but not for what has completed, that is found out by a sleep that was in vain.
  */
 #include "transport/rdma/rdma.h"
 
@@ -29,6 +29,7 @@ enum {
     PAUSES = 16,             /* between two looks while spinning */
     EVENTS_EVERY = 4096,     /* looks between two looks at the connection manager */
     LOOK_NS = 1000000000,    /* longest sleep */
+    DOUBT_NS = 20000000,     /* the same while no event has ended one */
     POLLED_SLEEP_NS = 50000, /* sleep where events do not come, doubled up to */
     POLLED_SLEEP_MAX_NS = 1000000,
     ACK_EVERY = 1024,
@@ -382,15 +383,17 @@ static void relax(void)
     }
 }
 
-static void take_events(struct rg_rdma_conn *c)
+unsigned rg_rdma_take_events(struct rg_rdma_conn *c)
 {
     struct ibv_cq *cq;
     void *context;
-    while (ibv_get_cq_event(c->channel, &cq, &context) == 0)
+    unsigned n = 0;
+    for (; ibv_get_cq_event(c->channel, &cq, &context) == 0; n++)
         if (++c->events_unacked >= ACK_EVERY) {
             ibv_ack_cq_events(c->cq, c->events_unacked);
             c->events_unacked = 0;
         }
+    return n;
 }
 
 /* Asks for an event at the next completion; true: something has completed meanwhile. */
@@ -404,8 +407,8 @@ static bool arm(struct rg_rdma_conn *c)
     return rg_rdma_progress(c) > 0;
 }
 
-/* Sleeps until something happens, `deadline`, or for at most `longest`. */
-static void sleep_once(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t deadline, uint64_t longest)
+/* Sleeps until something happens, `deadline`, or for at most `longest`. Returns whether nothing has. */
+static bool sleep_once(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t deadline, uint64_t longest)
 {
     uint64_t now = rg_now_ns(), left = deadline > now ? deadline - now : 0;
     if (left > longest)
@@ -416,15 +419,26 @@ static void sleep_once(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t 
                            {.fd = c->polled ? -1 : c->channel->fd, .events = POLLIN}};
     c->asleep[side] = true;
     pthread_mutex_unlock(&c->lock);
-    ppoll(fds, sizeof fds / sizeof *fds, &time, NULL);
+    const int n = ppoll(fds, sizeof fds / sizeof *fds, &time, NULL);
     pthread_mutex_lock(&c->lock);
     c->asleep[side] = false;
     uint64_t kicks;
     (void)!read(c->kick[side], &kicks, sizeof kicks);
     if (fds[1].revents)
         rg_rdma_look_at_events(c);
-    if (fds[2].revents)
-        take_events(c);
+    if (fds[2].revents && rg_rdma_take_events(c) > 0)
+        c->events_proven = true;
+    return n == 0;
+}
+
+/* The queue was armed, something has completed, and nothing came: events are not to be relied on. */
+static void doubt_events(struct rg_rdma_conn *c)
+{
+    struct pollfd event = {.fd = c->channel->fd, .events = POLLIN};
+    if (c->polled || poll(&event, 1, 0) != 0)
+        return;
+    rg_debug("rdma: %s: completion events do not come after all; completions are polled", c->head.peer);
+    c->polled = true;
 }
 
 /*
@@ -455,9 +469,11 @@ static void ask_for_life(struct rg_rdma_conn *c)
 enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t deadline)
 {
     uint64_t seen = c->version, began = 0, pause = POLLED_SLEEP_NS;
+    bool in_vain = false;
     enum rg_status status;
     for (unsigned looks = 1;; looks++) {
-        rg_rdma_progress(c);
+        if (rg_rdma_progress(c) > 0 && in_vain)
+            doubt_events(c);
         if (looks % EVENTS_EVERY == 0) {
             rg_rdma_look_at_events(c);
             ask_for_life(c);
@@ -483,7 +499,7 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
         ask_for_life(c);
         if (arm(c))
             continue;
-        sleep_once(c, side, deadline, c->polled ? pause : LOOK_NS);
+        in_vain = sleep_once(c, side, deadline, c->polled ? pause : c->events_proven ? LOOK_NS : DOUBT_NS);
         if (pause < POLLED_SLEEP_MAX_NS)
             pause *= 2;
     }

@@ -112,6 +112,7 @@ struct rg_rdma_conn {
     bool asleep[RG_RDMA_SIDES];
     int kick[RG_RDMA_SIDES]; /* eventfd */
     unsigned events_unacked;
+    bool events_proven; /* one has ended a sleep */
 
     /* sending */
     bool send_busy; /* in the middle of a message */
@@ -191,6 +192,8 @@ enum rg_status rg_rdma_post_write(struct rg_rdma_conn *c, const void *from, uint
                                   uint64_t to, uint32_t to_key);
 /** Handles what has completed; returns its number. */
 int rg_rdma_progress(struct rg_rdma_conn *c);
+/** Takes completion events from the channel; returns their number. */
+unsigned rg_rdma_take_events(struct rg_rdma_conn *c);
 /** Marks the connection as broken and wakes all. */
 void rg_rdma_break(struct rg_rdma_conn *c, enum rg_status status);
 /** Whether this side cannot go on: interrupted or broken; RG_OK else. */
