@@ -29,7 +29,7 @@
 #define RG_NETPERF_BYTES       (256ull << 30) /* in both directions together */
 #define RG_NETPERF_REPLIES_MAX 65536u
 #define RG_NETPERF_RAW_MAX     (4u << 20) /* bytes read or written in one round */
-#define RG_NETPERF_TAG         1u         /* of the memory that the client lends for the bulk data of answers */
+#define RG_NETPERF_TAG         1u /* of the memory that the client lends for the bulk data of answers */
 
 struct rg_netperf_request {
     struct rg_message_header header; /* kind RG_MESSAGE_NETPERF */
@@ -54,7 +54,7 @@ struct rg_netperf_perftest {
     uint32_t program;                /* enum rg_netperf_program */
     uint32_t size;                   /* of a message: 1 to RG_NETPERF_RAW_MAX */
     uint32_t iterations;             /* 5 to RG_NETPERF_ITERATIONS_MAX */
-    uint32_t reserved;
+    uint32_t single; /* 1: one message under way at a time, for devices that lose some of more; else 0 */
 };
 static_assert(sizeof(struct rg_netperf_perftest) == 40, "wire layout");
 
@@ -65,7 +65,7 @@ struct rg_netperf_started {
 };
 static_assert(sizeof(struct rg_netperf_started) == 32, "wire layout");
 
-enum { RG_NETPERF_WORDS = 12, RG_NETPERF_WORD = 16 };
+enum { RG_NETPERF_WORDS = 16, RG_NETPERF_WORD = 16 };
 
 /** The command line of either end, without the server's address: its words and NULL, in `text`. */
 static inline void rg_netperf_command(const struct rg_netperf_perftest *request, uint32_t port,
@@ -77,6 +77,15 @@ static inline void rg_netperf_command(const struct rg_netperf_perftest *request,
     snprintf(text[2], RG_NETPERF_WORD, "%u", (unsigned)request->iterations);
     const char *line[RG_NETPERF_WORDS] = {
         names[request->program], "-F", "-R", "-p", text[0], "-s", text[1], "-n", text[2], NULL};
+    unsigned n = 9;
+    if (request->single && request->program != RG_NETPERF_SEND_LAT) {
+        line[n++] = "-t";
+        line[n++] = "1";
+        if (request->program == RG_NETPERF_READ_BW) {
+            line[n++] = "-o";
+            line[n++] = "1";
+        }
+    }
     memcpy(words, line, sizeof line);
 }
 

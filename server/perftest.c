@@ -62,7 +62,7 @@ enum rg_status rg_perftest_start(pid_t *pid, const struct rg_netperf_perftest *r
         .header = {.kind = RG_MESSAGE_PERFTEST, .version = RG_PROTOCOL_MAJOR, .count = 1}};
     if (request->program < RG_NETPERF_SEND_LAT || request->program > RG_NETPERF_READ_BW ||
         request->size == 0 || request->size > RG_NETPERF_RAW_MAX || request->iterations < 5 ||
-        request->iterations > RG_NETPERF_ITERATIONS_MAX || request->reserved != 0)
+        request->iterations > RG_NETPERF_ITERATIONS_MAX || request->single > 1)
         return RG_ERR_LIMIT;
     rg_perftest_stop(pid);
     out->port = free_port();

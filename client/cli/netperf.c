@@ -113,6 +113,20 @@ static void measure_all(struct rg_netperf *all, const struct rg_cli_settings *se
     }
 }
 
+/* 0: it could not be had. */
+static void print_bandwidth(double value)
+{
+    if (value > 0)
+        printf(" %13.1f", value / 1e6);
+    else
+        printf(" %13s", "-");
+}
+
+static json_t *bandwidth_json(double value)
+{
+    return value > 0 ? json_real(value) : json_null();
+}
+
 static void print_table(const struct rg_netperf *all)
 {
     printf("%-24s %8s %11s %11s %11s %13s %13s\n", "", "size", "p50 us", "p99 us", "p99.9 us", "to MB/s",
@@ -122,13 +136,14 @@ static void print_table(const struct rg_netperf *all)
         for (unsigned j = 0; j < link->n; j++) {
             const struct rg_netperf_point *point = &link->points[j];
             char size[16];
-            printf("%-24s %8s %11.1f %11.1f %11.1f %13.1f %13.1f\n", link->name,
-                   rg_netperf_size(point->size, size), point->latency.p50_us, point->latency.p99_us,
-                   point->latency.p999_us, point->bandwidth.to_server / 1e6,
-                   point->bandwidth.from_server / 1e6);
+            printf("%-24s %8s %11.1f %11.1f %11.1f", link->name, rg_netperf_size(point->size, size),
+                   point->latency.p50_us, point->latency.p99_us, point->latency.p999_us);
+            print_bandwidth(point->bandwidth.to_server);
+            print_bandwidth(point->bandwidth.from_server);
+            putchar('\n');
         }
         if (link->failed[0])
-            printf("%-24s not measured: %s\n", link->name, link->failed);
+            printf("%-24s not measured%s: %s\n", link->name, link->n ? " further" : "", link->failed);
     }
     printf("\nRound trips are of messages of this size each way; MB/s is to and from the server, 1 MB = 10^6 "
            "bytes.\n"
@@ -152,11 +167,11 @@ static bool print_json(const struct rg_netperf *all)
         for (unsigned j = 0; j < link->n; j++) {
             const struct rg_netperf_point *at = &link->points[j];
             json_array_append_new(
-                points,
-                json_pack("{s:I, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "size", (json_int_t)at->size, "samples",
-                          (int)at->latency.samples, "min_us", at->latency.min_us, "p50_us",
-                          at->latency.p50_us, "p99_us", at->latency.p99_us, "p999_us", at->latency.p999_us,
-                          "to_server", at->bandwidth.to_server, "from_server", at->bandwidth.from_server));
+                points, json_pack("{s:I, s:i, s:f, s:f, s:f, s:f, s:o, s:o}", "size", (json_int_t)at->size,
+                                  "samples", (int)at->latency.samples, "min_us", at->latency.min_us, "p50_us",
+                                  at->latency.p50_us, "p99_us", at->latency.p99_us, "p999_us",
+                                  at->latency.p999_us, "to_server", bandwidth_json(at->bandwidth.to_server),
+                                  "from_server", bandwidth_json(at->bandwidth.from_server)));
         }
         json_t *one =
             json_pack("{s:s, s:s, s:o}", "name", link->name, "kind", kinds[link->kind], "points", points);

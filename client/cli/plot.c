@@ -35,12 +35,16 @@ static void find_ranges(struct chart *chart)
     for (unsigned i = 0; i < chart->all->n; i++)
         for (unsigned j = 0; j < chart->all->links[i].n; j++) {
             const struct rg_netperf_point *point = &chart->all->links[i].points[j];
-            double size = log2((double)point->size), value = log10(chart->value(point) + 1e-9);
+            if (chart->value(point) <= 0)
+                continue; /* it could not be had */
+            double size = log2((double)point->size), value = log10(chart->value(point));
             chart->size_low = fmin(chart->size_low, size);
             chart->size_high = fmax(chart->size_high, size);
             chart->low = fmin(chart->low, floor(value));
             chart->high = fmax(chart->high, ceil(value));
         }
+    if (chart->low == INFINITY)
+        chart->low = chart->size_low = 0, chart->high = chart->size_high = 1;
     if (chart->high <= chart->low)
         chart->high = chart->low + 1;
     if (chart->size_high <= chart->size_low)
@@ -87,8 +91,9 @@ static void draw(struct chart chart, FILE *out)
             continue;
         fprintf(out, "<polyline fill='none' stroke='%s' stroke-width='2' points='", colours[i % N_COLOURS]);
         for (unsigned j = 0; j < link->n; j++)
-            fprintf(out, "%.1f,%.1f ", x_of(&chart, log2((double)link->points[j].size)),
-                    y_of(&chart, log10(chart.value(&link->points[j]) + 1e-9)));
+            if (chart.value(&link->points[j]) > 0)
+                fprintf(out, "%.1f,%.1f ", x_of(&chart, log2((double)link->points[j].size)),
+                        y_of(&chart, log10(chart.value(&link->points[j]))));
         fprintf(out, "'/>\n");
     }
 }

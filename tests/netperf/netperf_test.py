@@ -198,8 +198,8 @@ class Hostile(unittest.TestCase):
         self.assert_ended()
 
 
-    def ask_perftest(self, program=1, size=64, iterations=5, reserved=0, more=b""):
-        message = struct.pack(self.MESSAGE, 16, 1, 1, 0, 0) + struct.pack("<IIII", program, size, iterations, reserved)
+    def ask_perftest(self, program=1, size=64, iterations=5, single=0, more=b""):
+        message = struct.pack(self.MESSAGE, 16, 1, 1, 0, 0) + struct.pack("<IIII", program, size, iterations, single)
         message += more
         self.ours.sendall(struct.pack(self.FRAME, 0x31504752, len(message), 0, 0) + message)
 
@@ -244,6 +244,16 @@ class Hostile(unittest.TestCase):
         self.assertEqual(self.process.wait(20), 0)
         self.assertTrue(self.is_gone(pid))
 
+    def test_perftest_one_at_a_time(self):
+        for program, name, more in ((1, "ib_send_lat", []), (2, "ib_write_bw", ["-t", "1"]),
+                                    (3, "ib_read_bw", ["-t", "1", "-o", "1"])):
+            note = self.install(name)
+            self.ask_perftest(program=program, single=1)
+            error, port = self.started()
+            self.assertEqual(error, 0)
+            _, words = self.noted(note)
+            self.assertEqual(words, ["-F", "-R", "-p", str(port), "-s", "64", "-n", "5", *more])
+
     def test_perftest_ends_with_its_parent(self):
         note = self.install("ib_send_lat")
         self.ask_perftest()
@@ -263,7 +273,7 @@ class Hostile(unittest.TestCase):
 
     def test_wrong_perftest(self):
         for wrong in (dict(program=0), dict(program=4), dict(size=0), dict(size=(4 << 20) + 1), dict(iterations=4),
-                      dict(iterations=10001), dict(reserved=1), dict(more=b"x")):
+                      dict(iterations=10001), dict(single=2), dict(more=b"x")):
             with self.subTest(wrong):
                 self.ask_perftest(**wrong)
                 self.assert_ended()

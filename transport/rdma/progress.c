@@ -474,6 +474,7 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
     for (unsigned looks = 1;; looks++) {
         if (rg_rdma_progress(c) > 0 && in_vain)
             doubt_events(c);
+        in_vain = false;
         if (looks % EVENTS_EVERY == 0) {
             rg_rdma_look_at_events(c);
             ask_for_life(c);
