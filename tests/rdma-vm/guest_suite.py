@@ -2,8 +2,8 @@
 
 usage: guest_suite.py BUILD_FOLDER [PART…]
 
-Parts: conformance (RDMA_VM_FULL=1: in more forms), examples, limits, benchmark (bench/rdma, briefly: that it has
-figures), faults (default: all; faults leaves the link down). Prints a line for each check and `N passed, N failed`; the exit
+Parts: conformance (RDMA_VM_FULL=1: in more forms), examples, limits, direct (the GPU's memory itself), benchmark (bench/rdma,
+briefly: that it has figures), faults (default: all; faults leaves the link down). Prints a line for each check and `N passed, N failed`; the exit
 status is 1 if a check failed.
 """
 
@@ -75,6 +75,22 @@ def examples(build):
                        log)
     check("the workers moved bulk data without a copy: %d sessions" % len(moved),
           any(int(direct_in) > 0 and int(direct_out) > 0 for direct_in, _, direct_out, _ in moved), log)
+
+
+def direct(build):
+    """Bulk data goes straight into and out of the device's memory: that of the software device can be registered."""
+    with server(build, environment={"REMOTE_GPU_DIRECT": "peer"}) as there:
+        for name, arguments in (("big_copy", ["16"]), ("streams_overlap", []), ("virtual_memory", []), ("pitched_memory", [])):
+            command = [build.example(name), *arguments]
+            here = build.run_direct(command, timeout=200)
+            remote = build.run_remote(command, there.address, ["--transport", "rdma"], timeout=200)
+            check("%s past the server's memory: %.1f s" % (name, remote.seconds),
+                  (here.status, here.output) == (remote.status, remote.output) and "remote-gpu:" not in remote.errors,
+                  here.report() + remote.report())
+        log = there.log()
+    went = re.findall(r"(\d+) bytes went straight to GPUs' memory and (\d+) bytes straight from it", log)
+    check("what went past it: %s" % went, "(peer memory)" in log and len(went) >= 2 and
+          all(int(number) >= 16000000 for number in went[0]), log)
 
 
 def long_run(build, address, change, arguments=("--transport", "rdma")):
@@ -195,7 +211,7 @@ def main():
     """Runs what the command line names."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     build = Build(sys.argv[1])
-    parts = {"conformance": conformance, "examples": examples, "limits": limits, "benchmark": benchmark,
+    parts = {"conformance": conformance, "examples": examples, "limits": limits, "direct": direct, "benchmark": benchmark,
              "faults": faults}
     for name in sys.argv[2:] or parts:
         parts[name](build)
