@@ -168,6 +168,9 @@ bool sg_gen_bits(struct sg_codegen *gen);       /* codegen_bits.c */
 bool sg_gen_float(struct sg_codegen *gen);      /* codegen_float.c */
 bool sg_gen_comparison(struct sg_codegen *gen); /* codegen_compare.c */
 bool sg_gen_convert(struct sg_codegen *gen);    /* codegen_convert.c */
+/** A float, but not beyond the greatest number of .f16 or .bf16. */
+LLVMValueRef sg_gen_clamp_finite(struct sg_codegen *gen, LLVMValueRef value, enum sg_type to);
+void sg_gen_convert_pair(struct sg_codegen *gen); /* codegen_narrow.c */
 bool sg_gen_memory(struct sg_codegen *gen);     /* codegen_memory.c */
 bool sg_gen_spaces(struct sg_codegen *gen);     /* codegen_spaces.c */
 bool sg_gen_copy(struct sg_codegen *gen);       /* codegen_copy.c */

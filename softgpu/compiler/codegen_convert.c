@@ -127,10 +127,9 @@ static LLVMValueRef integer_to_float(struct sg_codegen *gen, LLVMValueRef value,
 
 /* --- between floating-point types --- */
 
-static LLVMValueRef clamp_finite(struct sg_codegen *gen, LLVMValueRef value, enum sg_type to)
+LLVMValueRef sg_gen_clamp_finite(struct sg_codegen *gen, LLVMValueRef value, enum sg_type to)
 {
-    uint32_t greatest =
-        to == SG_F16 || to == SG_F16X2 ? 0x477fe000u : 0x7f7f0000u; /* 65504 or bfloat16's greatest */
+    uint32_t greatest = to == SG_F16 ? 0x477fe000u : 0x7f7f0000u; /* 65504 or bfloat16's greatest */
     LLVMValueRef top = LLVMConstBitCast(sg_gen_const(gen, 32, greatest), gen->f32);
     LLVMValueRef bottom = LLVMConstBitCast(sg_gen_const(gen, 32, greatest | 0x80000000u), gen->f32);
     value = sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOGT, value, top, ""), top, value);
@@ -181,7 +180,7 @@ static LLVMValueRef float_to_float(struct sg_codegen *gen, LLVMValueRef value, e
     if (from == SG_F64)
         value = sg_gen_f64_to_f32_odd(gen, value);
     if (SG_MOD(gen->insn, SG_GROUP_SATFINITE) != 0)
-        value = clamp_finite(gen, value, to);
+        value = sg_gen_clamp_finite(gen, value, to);
     return sg_gen_f32_to_small(gen, to, value, rounding(gen));
 }
 
@@ -201,110 +200,6 @@ static void convert(struct sg_codegen *gen)
     if (!from_float && to_float && SG_MOD(gen->insn, SG_GROUP_SAT) != 0 && !is_small(to))
         value = sg_gen_saturate(gen, value);
     sg_gen_write(gen, &gen->insn->operands[0], to, value);
-}
-
-/* --- pairs --- */
-
-static LLVMValueRef part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits)
-{
-    unsigned all = LLVMGetIntTypeWidth(LLVMTypeOf(packed));
-    return LLVMBuildTrunc(B, LLVMBuildLShr(B, packed, sg_gen_const(gen, all, (uint64_t)i * bits), ""),
-                          sg_gen_int(gen, bits), "");
-}
-
-static LLVMValueRef join(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef high)
-{
-    unsigned bits = LLVMGetIntTypeWidth(LLVMTypeOf(low));
-    LLVMTypeRef both = sg_gen_int(gen, bits * 2);
-    LLVMValueRef top = LLVMBuildShl(B, LLVMBuildZExt(B, high, both, ""), LLVMConstInt(both, bits, 0), "");
-    return LLVMBuildOr(B, top, LLVMBuildZExt(B, low, both, ""), "");
-}
-
-/* Pairs of numbers of 8, 6 and 4 bits, and the bits that each has of the pair. */
-struct narrow_format {
-    uint8_t exponent, mantissa, bits;
-};
-
-static struct narrow_format narrow_format(enum sg_type type)
-{
-    switch (type) {
-    case SG_E4M3X2:
-        return (struct narrow_format){4, 3, 8};
-    case SG_E5M2X2:
-        return (struct narrow_format){5, 2, 8};
-    case SG_E2M3X2:
-        return (struct narrow_format){2, 3, 8};
-    case SG_E3M2X2:
-        return (struct narrow_format){3, 2, 8};
-    case SG_E2M1X2:
-        return (struct narrow_format){2, 1, 4};
-    default:
-        return (struct narrow_format){0, 0, 0};
-    }
-}
-
-/* Number i of a pair, as a float. */
-static LLVMValueRef widen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, enum sg_type from)
-{
-    if (from == SG_F16X2)
-        return sg_gen_half_to_f32(gen, part(gen, packed, i, 16));
-    if (from == SG_BF16X2)
-        return sg_gen_small_to_f32(gen, SG_BF16, part(gen, packed, i, 16));
-    if (from == SG_UE8M0X2) {
-        /* 2^(scale - 127): the scale is a float's exponent, but for the least one and NaN */
-        LLVMValueRef scale = LLVMBuildZExt(B, part(gen, packed, i, 8), gen->i32, "");
-        LLVMValueRef bits = LLVMBuildShl(B, scale, sg_gen_const(gen, 32, 23), "");
-        bits = sg_gen_select(gen, sg_gen_compare(gen, LLVMIntEQ, scale, sg_gen_const(gen, 32, 0)),
-                             sg_gen_const(gen, 32, 0x00400000), bits);
-        bits = sg_gen_select(gen, sg_gen_compare(gen, LLVMIntEQ, scale, sg_gen_const(gen, 32, 0xff)),
-                             sg_gen_const(gen, 32, 0x7fffffff), bits);
-        return sg_gen_cast(gen, bits, gen->f32);
-    }
-    struct narrow_format format = narrow_format(from);
-    LLVMValueRef arguments[3] = {LLVMBuildZExt(B, part(gen, packed, i, format.bits), gen->i32, ""),
-                                 sg_gen_const(gen, 32, format.exponent),
-                                 sg_gen_const(gen, 32, format.mantissa)};
-    return sg_gen_runtime(gen, "sg_math_narrow_to_float", gen->f32, arguments, 3);
-}
-
-static LLVMValueRef narrow_part(struct sg_codegen *gen, LLVMValueRef value, enum sg_type to)
-{
-    if (SG_MOD(gen->insn, SG_GROUP_RELU) != 0)
-        value = sg_gen_relu(gen, value);
-    if (to == SG_UE8M0X2) {
-        LLVMValueRef arguments[3] = {value, sg_gen_const(gen, 32, rounding(gen)),
-                                     sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_SATFINITE))};
-        LLVMValueRef bits = sg_gen_runtime(gen, "sg_math_float_to_scale", gen->i32, arguments, 3);
-        return LLVMBuildTrunc(B, bits, gen->i8, "");
-    }
-    struct narrow_format format = narrow_format(to);
-    if (format.exponent != 0) {
-        LLVMValueRef arguments[3] = {value, sg_gen_const(gen, 32, format.exponent),
-                                     sg_gen_const(gen, 32, format.mantissa)};
-        LLVMValueRef bits = sg_gen_runtime(gen, "sg_math_float_to_narrow", gen->i32, arguments, 3);
-        return LLVMBuildTrunc(B, bits, sg_gen_int(gen, format.bits), "");
-    }
-    if (SG_MOD(gen->insn, SG_GROUP_SATFINITE) != 0)
-        value = clamp_finite(gen, value, to);
-    return sg_gen_f32_to_small(gen, to, value, rounding(gen));
-}
-
-/* d = {a, b}, a in the upper half; or a pair of one format to a pair of another. */
-static void convert_pair(struct sg_codegen *gen)
-{
-    const struct sg_insn *insn = gen->insn;
-    enum sg_type to = (enum sg_type)insn->types[0], from = (enum sg_type)insn->types[1];
-    LLVMValueRef high, low;
-    if (from == SG_F32) {
-        high = sg_gen_read(gen, &insn->operands[1], SG_F32);
-        low = sg_gen_read(gen, &insn->operands[2], SG_F32);
-    } else {
-        LLVMValueRef packed = sg_gen_read(gen, &insn->operands[1], from);
-        low = widen_part(gen, packed, 0, from);
-        high = widen_part(gen, packed, 1, from);
-    }
-    sg_gen_write(gen, &insn->operands[0], to,
-                 join(gen, narrow_part(gen, low, to), narrow_part(gen, high, to)));
 }
 
 /* Two integers saturated to a smaller type, a above b, below what the other operand has of lower bits. */
@@ -337,7 +232,7 @@ bool sg_gen_convert(struct sg_codegen *gen)
     if (gen->insn->form->op == SG_OP_CVT)
         convert(gen);
     else if (gen->insn->form->op == SG_OP_CVT_PACK)
-        convert_pair(gen);
+        sg_gen_convert_pair(gen);
     else if (gen->insn->form->op == SG_OP_CVT_SATURATE_PACK)
         saturate_and_pack(gen);
     else

@@ -22,17 +22,6 @@ double sg_math_integer_to_f64(uint64_t value, uint32_t is_signed, uint32_t round
 /** Half precision by integer arithmetic: for hosts that cannot convert, and for directed rounding. */
 float sg_math_half_to_float(uint32_t bits);
 uint32_t sg_math_float_to_half(float value, uint32_t round);
-/**
- * Formats of 8, 6 and 4 bits, named by their bits of exponent and mantissa. To them: nearest, ties to even; what is too large
- * becomes the greatest number, and so does NaN, without its sign, where the format has none.
- */
-uint32_t sg_math_float_to_narrow(float value, uint32_t exponent, uint32_t mantissa);
-float sg_math_narrow_to_float(uint32_t bits, uint32_t exponent, uint32_t mantissa);
-/**
- * The magnitude as .ue8m0, a power of two, rounded by SG_RZ or SG_RP; NaN is 0xff. What is too large is 0xff, too, or,
- * with `finite`, the greatest scale.
- */
-uint32_t sg_math_float_to_scale(float value, uint32_t round, uint32_t finite);
 /** fns: the place of the offset-th set bit from `base`, or 0xffffffff. */
 uint32_t sg_math_fns(uint32_t mask, uint32_t base, uint32_t offset);
 /** 128-bit exchanges; the old value goes to *old. */

@@ -1,6 +1,5 @@
 /*
- * math_narrow.c - floating-point formats of 16 bits and less, by integer arithmetic: half precision, the formats of 8, 6
- * and 4 bits, and scales (.ue8m0, powers of two). Any thread.
+ * math_half.c - half precision by integer arithmetic: for hosts that cannot convert, and for directed rounding. Any thread.
  */
 #include "softgpu/compiler/instruction.h"
 #include "softgpu/compiler/math.h"
@@ -72,58 +71,4 @@ uint32_t sg_math_float_to_half(float value, uint32_t round)
     if (magnitude >= 0x7c00)
         magnitude = to_greatest ? 0x7bff : 0x7c00;
     return sign | magnitude;
-}
-
-/* --- 8, 6 and 4 bits --- */
-
-#define SCALE_NAN      0xffu
-#define SCALE_GREATEST 0xfeu
-
-/* Only the formats of 8 bits have NaN, .e5m2 alone infinity. */
-static bool has_nan(uint32_t exponent, uint32_t mantissa)
-{
-    return exponent + mantissa == 7;
-}
-
-static uint32_t greatest_of(uint32_t exponent, uint32_t mantissa)
-{
-    uint32_t all = (1u << (exponent + mantissa)) - 1;
-    if (!has_nan(exponent, mantissa))
-        return all;
-    return exponent == 4 ? all - 1 : all - (1u << mantissa);
-}
-
-uint32_t sg_math_float_to_narrow(float value, uint32_t exponent, uint32_t mantissa)
-{
-    uint32_t greatest = greatest_of(exponent, mantissa);
-    if (isnan(value))
-        return has_nan(exponent, mantissa) ? 0x7f : greatest;
-    uint32_t magnitude = isinf(value) ? greatest : narrow(value, exponent, mantissa, SG_RN);
-    uint32_t sign = signbit(value) ? 1u << (exponent + mantissa) : 0;
-    return sign | (magnitude > greatest ? greatest : magnitude);
-}
-
-float sg_math_narrow_to_float(uint32_t bits, uint32_t exponent, uint32_t mantissa)
-{
-    uint32_t magnitude = bits & ((1u << (exponent + mantissa)) - 1);
-    float value;
-    if (!has_nan(exponent, mantissa) || magnitude <= greatest_of(exponent, mantissa))
-        value = widen(magnitude, exponent, mantissa);
-    else
-        value = exponent == 5 && magnitude == 0x7c ? INFINITY : NAN;
-    return (bits >> (exponent + mantissa) & 1) != 0 ? -value : value;
-}
-
-uint32_t sg_math_float_to_scale(float value, uint32_t round, uint32_t finite)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    bits &= 0x7fffffff;
-    if (isnan(value))
-        return SCALE_NAN;
-    /* the exponent's field; below the least scale, 2^-127, there is nothing to round down to */
-    uint32_t scale = bits >> 23;
-    if (round == SG_RP && scale != 0xff && (bits & 0x7fffff) != 0 && bits > 0x400000)
-        scale++;
-    return finite && scale == SCALE_NAN ? SCALE_GREATEST : scale;
 }
