@@ -1,0 +1,88 @@
+"""Part `failover` of guest_suite: sessions that move to RDMA, lose that in mid-run, and go on over TCP.
+
+TCP goes by the loopback interface, RDMA by the veth pair, so that one can fail without the other.
+"""
+
+import os
+import subprocess
+
+from trial import Server, wait_until
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GRACE = ("--allow-unauthenticated", "--reconnect-grace", "60")
+
+
+def mend_link(number=1):
+    """Makes a link as it was at the start, with devices of its own: Soft-RoCE's do not get over its having been down."""
+    for end in ("server", "client"):
+        subprocess.run(["rdma", "link", "delete", "rxe-" + end + ("" if number == 1 else str(number))],
+                       stderr=subprocess.DEVNULL, check=False)
+    subprocess.run([os.path.join(HERE, "guest-pair"), str(number)], check=True)
+
+
+def ip_link(device, state):
+    subprocess.run(["ip", "link", "set", device, state], check=True)
+
+
+def black_hole():
+    subprocess.run(["tc", "qdisc", "replace", "dev", "v-client", "root", "netem", "loss", "100%"], check=True)
+
+
+def close_hole():
+    subprocess.run(["tc", "qdisc", "del", "dev", "v-client", "root"], check=True)
+
+
+def remove_device():
+    subprocess.run(["rdma", "link", "delete", "rxe-client"], check=True)
+
+
+# What happens to RDMA, and how it is made good afterwards. A queue pair of which nothing is acknowledged goes to error.
+LOSSES = [("black hole", black_hole, close_hole),
+          ("own port down", lambda: ip_link("v-client", "down"), mend_link),
+          ("peer's port down", lambda: ip_link("v-server", "down"), mend_link),
+          ("device removed", remove_device, mend_link)]
+# Programs, and after how many bytes over the link it is lost: in commands, in data to the device, and from it.
+PROGRAMS = [("many_launches", ["400000"], 2000000), ("big_copy", ["32"], 15000000), ("big_copy", ["32"], 50000000)]
+
+
+def link_bytes():
+    """What has gone over the link so far, both ways."""
+    total = 0
+    for direction in ("rx_bytes", "tx_bytes"):
+        with open("/sys/class/net/v-client/statistics/" + direction, encoding="ascii") as file:
+            total += int(file.read())
+    return total
+
+
+def failover(build, check):
+    """Each loss in the middle of each program: it ends as it does without, over TCP."""
+    direct = {name: build.run_direct([build.example(name), *arguments], timeout=300)
+              for name, arguments, _ in PROGRAMS}
+    with Server(build, listen="0.0.0.0:7600", arguments=GRACE, environment={"REMOTE_GPU_LOG": "info"}) as there:
+        for what, lose, mend in LOSSES:
+            for name, arguments, after in PROGRAMS:
+                def in_the_middle(_, lose=lose, until=link_bytes() + after):
+                    wait_until(lambda: link_bytes() >= until, 60)
+                    lose()
+
+                result = build.run_remote([build.example(name), *arguments], "127.0.0.1:7600", ["--transport", "rdma"],
+                                          timeout=150, while_running=in_the_middle)
+                same = (result.status, result.output) == (direct[name].status, direct[name].output)
+                check("%s during %s: %.1f s, %s" % (what, name, result.seconds, last_word(result)),
+                      same and "the session goes on over TCP" in result.errors, result.report() + there.log())
+                mend()
+                check("    RDMA works again", wait_until(lambda: works(build), 30, 0.5), there.log())
+        check("no worker crashed", "killed by signal" not in there.log(), there.log())
+        check("the server still runs", there.process.poll() is None, there.log())
+
+
+def works(build):
+    """Whether a program runs over RDMA."""
+    result = build.run_remote([build.example("vector_add")], "127.0.0.1:7600", ["--transport", "rdma"], timeout=60)
+    return result.status == 0
+
+
+def last_word(result):
+    """What remote-gpu said last."""
+    lines = [line for line in result.errors.splitlines() if "goes on" in line]
+    return lines[-1] if lines else "without a word"
