@@ -175,6 +175,8 @@ struct rg_server_hello {
     uint64_t capabilities;
     uint32_t n_addresses; /* of the transports that the session can move to */
     char addresses[RG_CONTROL_ADDRESSES][RG_CONTROL_TEXT];
+    bool has_rails; /* address_rails are told */
+    uint32_t address_rails[RG_CONTROL_ADDRESSES]; /* the adapters that have the addresses, numbered from 0 */
     uint8_t move_token[RG_MOVE_TOKEN]; /* meant only if there are addresses */
     uint64_t contexts;                 /* those that are ready */
     uint8_t answers[RG_DIGEST_SIZE];   /* of all that answers about images depend on; zeros: not told */
@@ -189,6 +191,7 @@ struct rg_move_message {
     char transport[16];
     bool has_token;
     uint8_t token[RG_MOVE_TOKEN];
+    uint32_t rails; /* connections for bulk data that will follow */
 };
 
 struct rg_resumed {
@@ -206,6 +209,7 @@ struct rg_refusal {
 struct rg_machine_info {
     uint64_t clock_ns; /* its time of day when it answered */
     char kernel[RG_CONTROL_TEXT];
+    char rails[RG_CONTROL_REASON]; /* devices that sessions use, best first */
     char rdma[RG_CONTROL_REASON]; /* devices and libraries, a sentence for people */
 };
 

@@ -180,6 +180,10 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
         addresses[i] = TEXT(from->addresses[i]);
     hello.n_addresses = from->n_addresses;
     hello.addresses = addresses;
+    uint32_t rails[RG_CONTROL_ADDRESSES];
+    memcpy(rails, from->address_rails, sizeof rails);
+    hello.n_address_rails = from->has_rails ? from->n_addresses : 0;
+    hello.address_rails = rails;
     hello.answers = digest_of(from->answers);
     hello.contexts = from->contexts;
     hello.move_token = bytes_of(from->move_token, from->n_addresses ? RG_MOVE_TOKEN : 0);
@@ -269,6 +273,7 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
     machine.clock_ns = from->machine.clock_ns;
     machine.kernel = TEXT(from->machine.kernel);
     machine.rdma = TEXT(from->machine.rdma);
+    machine.rails = TEXT(from->machine.rails);
     inventory.machine = &machine;
     control->body_case = RG__CONTROL__BODY_INVENTORY;
     control->inventory = &inventory;
@@ -293,6 +298,7 @@ static enum rg_status pack_move(Rg__Control *control, const struct rg_move_messa
     rg__move__init(&move);
     move.transport = TEXT(from->transport);
     move.token = bytes_of(from->token, from->has_token ? RG_MOVE_TOKEN : 0);
+    move.rails = from->rails;
     control->body_case = RG__CONTROL__BODY_MOVE;
     control->move = &move;
     return finish(control, data, size);

@@ -215,6 +215,11 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
     for (size_t i = 0; i < from->n_addresses; i++)
         TRY(GET_TEXT(to->addresses[i], from->addresses[i]));
     to->n_addresses = (uint32_t)from->n_addresses;
+    if (from->n_address_rails && from->n_address_rails != from->n_addresses)
+        return RG_ERR_PROTOCOL;
+    to->has_rails = from->n_address_rails != 0;
+    for (size_t i = 0; i < from->n_address_rails; i++)
+        to->address_rails[i] = from->address_rails[i];
     if (to->n_addresses) {
         if (from->move_token.len != RG_MOVE_TOKEN)
             return RG_ERR_PROTOCOL;
@@ -280,6 +285,7 @@ static enum rg_status get_inventory(struct rg_inventory *to, void **storage, con
         to->machine.clock_ns = from->machine->clock_ns;
         TRY(GET_TEXT(to->machine.kernel, from->machine->kernel));
         TRY(GET_TEXT(to->machine.rdma, from->machine->rdma));
+        TRY(GET_TEXT(to->machine.rails, from->machine->rails));
     }
     to->sessions_running = from->sessions_running;
     if (from->n_devices > RG_DEVICES_MAX || from->n_sessions > RG_CONTROL_SESSIONS)
@@ -317,6 +323,7 @@ static enum rg_status get_move(struct rg_move_message *to, const Rg__Move *from)
     to->has_token = from->token.len != 0;
     if (to->has_token)
         memcpy(to->token, from->token.data, RG_MOVE_TOKEN);
+    to->rails = from->rails;
     return RG_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "generated/server/driver.h"
 #include "transport/control.h"
 #include "transport/move.h"
+#include "transport/near.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -296,6 +297,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
         good = describe(hello, i, &devices[i], why, sizeof why);
     for (uint32_t i = 0; i < hello->n_devices && good; i++)
         describe_attributes(i, &devices[i]);
+    if (good && hello->n_devices) /* staging buffers near the device; what is there by now is the driver's own */
+        rg_near_prefer_node(rg_near_node("", devices[0].pci));
     if (!good) {
         refuse(conn, RG_REFUSAL_DRIVER, why);
         rg_control_fini(&client);

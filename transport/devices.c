@@ -89,18 +89,26 @@ static unsigned add_addresses(const struct interfaces *list, const char *device,
         if (!listed || !at->ifa_addr || !(at->ifa_flags & IFF_UP))
             continue;
         const void *number;
+        unsigned prefix = 0;
         if (at->ifa_addr->sa_family == AF_INET) {
             number = &((const struct sockaddr_in *)(const void *)at->ifa_addr)->sin_addr;
+            if (at->ifa_netmask)
+                prefix = (unsigned)__builtin_popcount(
+                    ((const struct sockaddr_in *)(const void *)at->ifa_netmask)->sin_addr.s_addr);
         } else if (at->ifa_addr->sa_family == AF_INET6) {
             const struct in6_addr *address =
                 &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr;
             if (IN6_IS_ADDR_LINKLOCAL(address))
                 continue;
             number = address;
+            for (int i = 0; at->ifa_netmask && i < 16; i++)
+                prefix += (unsigned)__builtin_popcount(
+                    ((const struct sockaddr_in6 *)(const void *)at->ifa_netmask)->sin6_addr.s6_addr[i]);
         } else {
             continue;
         }
         struct rg_rdma_address *to = &out[n];
+        to->prefix = prefix;
         snprintf(to->device, sizeof to->device, "%.63s", device);
         snprintf(to->interface, sizeof to->interface, "%.31s", at->ifa_name);
         if (inet_ntop(at->ifa_addr->sa_family, number, to->address, sizeof to->address))

@@ -12,6 +12,7 @@ struct rg_rdma_address {
     char device[64];    /* "mlx5_0" */
     char interface[32]; /* "ens1f0" */
     char address[64];   /* number, without brackets: IPv4, or IPv6 that is not link-local */
+    unsigned prefix;    /* bits of it that its network has */
 };
 
 /**

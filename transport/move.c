@@ -3,11 +3,14 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/thread.h"
 #include "transport/address.h"
+#include "transport/bundle/bundle.h"
 #include "transport/control.h"
-#include "transport/devices.h"
+#include "transport/rails.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,10 @@ enum {
 struct rg_move {
     struct rg_listener *listener;
     uint8_t token[RG_MOVE_TOKEN];
+    /* once there are rails */
+    struct rg_conn *bundle;
+    bool has_thread;
+    pthread_t thread;
 };
 
 enum rg_status rg_transport_choice_parse(const char *text, enum rg_transport_choice *out)
@@ -57,30 +64,42 @@ static bool has(const struct rg_transport_list *list, const char *name)
 
 void rg_move_offer(enum rg_transport_choice choice, struct rg_transport_list *out)
 {
-    struct rg_rdma_address any;
+    struct rg_rail any;
     out->n = 0;
-    if (choice == RG_TRANSPORT_RDMA || (choice == RG_TRANSPORT_AUTO && rg_rdma_addresses(&any, 1) > 0))
+    if (choice == RG_TRANSPORT_RDMA || (choice == RG_TRANSPORT_AUTO && rg_rails_here(NULL, 0, &any, 1) > 0))
         add(out, "rdma");
     add(out, "tcp");
 }
 
 /* --- the server --- */
 
-static void write_addresses(const struct rg_rdma_address *addresses, unsigned n, uint16_t port,
+static void write_addresses(const struct rg_rail *rails, unsigned n, uint16_t port,
                             struct rg_server_hello *hello)
 {
     for (unsigned i = 0; i < n; i++) {
-        bool brackets = strchr(addresses[i].address, ':') != NULL;
-        snprintf(hello->addresses[i], sizeof hello->addresses[i], "rdma://%s%s%s:%u", brackets ? "[" : "",
-                 addresses[i].address, brackets ? "]" : "", port);
+        const char *number = rails[i].way.address;
+        bool brackets = strchr(number, ':') != NULL;
+        snprintf(hello->addresses[i], sizeof hello->addresses[i], "rdma://%s%s%s:%u", brackets ? "[" : "", number,
+                 brackets ? "]" : "", port);
+        hello->address_rails[i] = rails[i].number;
     }
     hello->n_addresses = n;
+    hello->has_rails = true;
+}
+
+/* The rails of this machine, those near the session's devices first. */
+static unsigned find_rails(const struct rg_server_hello *hello, struct rg_rail *rails)
+{
+    const char *gpus[RG_DEVICES_MAX];
+    for (uint32_t i = 0; i < hello->n_devices; i++)
+        gpus[i] = hello->devices[i].pci;
+    return rg_rails_here(gpus, hello->n_devices, rails, RG_CONTROL_ADDRESSES);
 }
 
 struct rg_move *rg_move_open(const struct rg_transport_list *offered, struct rg_server_hello *hello)
 {
-    struct rg_rdma_address addresses[RG_CONTROL_ADDRESSES];
-    unsigned n = has(offered, "rdma") ? rg_rdma_addresses(addresses, RG_CONTROL_ADDRESSES) : 0;
+    struct rg_rail rails[RG_CONTROL_ADDRESSES];
+    unsigned n = has(offered, "rdma") ? find_rails(hello, rails) : 0;
     if (n == 0)
         return NULL;
     struct rg_move *move = calloc(1, sizeof *move);
@@ -98,7 +117,7 @@ struct rg_move *rg_move_open(const struct rg_transport_list *offered, struct rg_
         rg_move_abandon(move);
         return NULL;
     }
-    write_addresses(addresses, n, bound.port, hello);
+    write_addresses(rails, n, bound.port, hello);
     memcpy(hello->move_token, move->token, sizeof move->token);
     hello->transports.n = 0;
     add(&hello->transports, "rdma");
@@ -106,22 +125,25 @@ struct rg_move *rg_move_open(const struct rg_transport_list *offered, struct rg_
     return move;
 }
 
-/* The connection that shows the token; others are closed. */
-static enum rg_status accept_moved(struct rg_move *move, struct rg_conn **out)
+/* The next connection that shows the token, for `purpose`; others are closed. Waits up to `patience_ms` (-1: for ever). */
+static enum rg_status accept_moved(struct rg_move *move, const char *purpose, int patience_ms,
+                                   struct rg_conn **out)
 {
-    uint64_t deadline = rg_now_ns() + (uint64_t)TOKEN_MS * 1000000u;
+    const uint64_t deadline =
+        patience_ms < 0 ? UINT64_MAX : rg_now_ns() + (uint64_t)patience_ms * 1000000u;
     for (;;) {
         uint64_t now = rg_now_ns();
         struct rg_conn *conn = NULL;
         struct rg_control message = {0};
         if (now >= deadline)
             return RG_ERR_TIMEOUT;
-        int left = (int)((deadline - now) / 1000000u) + 1;
+        int left = patience_ms < 0 ? -1 : (int)((deadline - now) / 1000000u) + 1;
         enum rg_status status = rg_listener_accept(move->listener, left, &conn);
         if (status != RG_OK)
             return status;
-        status = rg_control_receive(conn, left, &message);
+        status = rg_control_receive(conn, left < 0 ? TOKEN_MS : left, &message);
         bool good = status == RG_OK && message.kind == RG_CONTROL_MOVE && message.move.has_token &&
+                    strcmp(message.move.transport, purpose) == 0 &&
                     rg_token_equal(message.move.token, move->token, RG_MOVE_TOKEN);
         rg_control_fini(&message);
         if (good) {
@@ -133,16 +155,61 @@ static enum rg_status accept_moved(struct rg_move *move, struct rg_conn **out)
     }
 }
 
+/* --- rails of a session that has moved --- */
+
+static void *rails_main(void *arg)
+{
+    struct rg_move *move = arg;
+    struct rg_conn *rail;
+    while (accept_moved(move, "rail", -1, &rail) == RG_OK)
+        if (rg_bundle_add(move->bundle, rail) != RG_OK)
+            rg_conn_destroy(rail);
+    return NULL;
+}
+
+/* The bundle ends. */
+static void rails_done(void *user)
+{
+    struct rg_move *move = user;
+    rg_listener_interrupt(move->listener);
+    if (move->has_thread)
+        pthread_join(move->thread, NULL);
+    rg_move_abandon(move);
+}
+
+/* Takes `rails` connections for bulk data as they come. On success `move` is the bundle's. */
+static enum rg_status take_rails(struct rg_move *move, uint32_t rails, struct rg_conn **conn)
+{
+    const struct rg_bundle_options options = {.lanes = rails < RG_BUNDLE_LANES ? rails : RG_BUNDLE_LANES,
+                                              .rails = true,
+                                              .user = move,
+                                              .done = rails_done};
+    enum rg_status status = rg_bundle_wrap(*conn, &options, conn);
+    if (status != RG_OK)
+        return status;
+    move->bundle = *conn;
+    move->has_thread = rg_thread_create(&move->thread, "rg-rails", rails_main, move) == RG_OK;
+    return RG_OK; /* without a thread none comes, and the client goes on without */
+}
+
 enum rg_status rg_move_finish(struct rg_move *move, struct rg_conn **conn, struct rg_conn **tether)
 {
-    struct rg_control choice;
+    struct rg_control choice = {0};
     *tether = NULL;
     enum rg_status status = rg_control_receive(*conn, CHOOSE_MS, &choice);
+    const uint32_t rails = status == RG_OK && choice.kind == RG_CONTROL_MOVE ? choice.move.rails : 0;
     if (status == RG_OK && choice.kind != RG_CONTROL_MOVE)
         status = RG_ERR_PROTOCOL;
     if (status == RG_OK && strcmp(choice.move.transport, "rdma") == 0) {
         struct rg_conn *moved;
-        status = accept_moved(move, &moved);
+        status = accept_moved(move, "rdma", TOKEN_MS, &moved);
+        if (status == RG_OK && rails) {
+            status = take_rails(move, rails, &moved);
+            if (status == RG_OK)
+                move = NULL;
+            else
+                rg_conn_destroy(moved);
+        }
         if (status == RG_OK) {
             *tether = *conn;
             *conn = moved;
@@ -165,18 +232,19 @@ void rg_move_abandon(struct rg_move *move)
 /* --- the client --- */
 
 /* Connects to one of the server's addresses and shows the token. */
-static enum rg_status go_to(const char *address, const struct rg_server_hello *hello, struct rg_conn **out,
-                            char *why, size_t why_size)
+static enum rg_status go_to(const char *address, const uint8_t token[RG_MOVE_TOKEN], const char *purpose,
+                            struct rg_conn **out, char *why, size_t why_size)
 {
-    const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS};
+    const bool rail = strcmp(purpose, "rail") == 0;
+    const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS, .bulk = rail};
     struct rg_conn *conn;
     enum rg_status status = rg_transport_connect(address, &options, why, why_size, &conn);
     if (status != RG_OK)
         return status;
     struct rg_control message;
-    rg_move_init(&message, "rdma");
+    rg_move_init(&message, purpose);
     message.move.has_token = true;
-    memcpy(message.move.token, hello->move_token, RG_MOVE_TOKEN);
+    memcpy(message.move.token, token, RG_MOVE_TOKEN);
     status = rg_control_send(conn, &message);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s", rg_status_string(status));
@@ -187,22 +255,118 @@ static enum rg_status go_to(const char *address, const struct rg_server_hello *h
     return RG_OK;
 }
 
-/* The server's addresses, the one that the session came by first. */
-static enum rg_status go(const struct rg_server_hello *hello, const char *peer, struct rg_conn **out,
-                         char *why, size_t why_size)
+/* An address of the server's, and how it is reached. */
+struct way {
+    const char *address;
+    uint32_t there; /* number of the server's rail */
+    int here;       /* of ours; -1: none that we know */
+    int rank;       /* less is better; the server's order among equals */
+};
+
+enum { ON_OUR_NETWORK, SAME_AS_NOW, BY_A_RAIL, SOMEHOW, RANKS };
+
+/* The addresses that may be used; returns how many. */
+static unsigned find_ways(const struct rg_server_hello *hello, const char *peer, struct way *ways)
 {
-    for (int other = 0; other < 2; other++)
-        for (uint32_t i = 0; i < hello->n_addresses; i++) {
-            struct rg_address address;
-            if (rg_address_parse(hello->addresses[i], &address, why, why_size) != RG_OK ||
-                strcmp(address.scheme, "rdma") != 0)
-                continue;
-            size_t length = strlen(address.host);
-            bool same = strncmp(peer, address.host, length) == 0 && peer[length] == ':';
-            if (same == (other == 0) && go_to(hello->addresses[i], hello, out, why, why_size) == RG_OK)
+    struct rg_rail rails[RG_CONTROL_ADDRESSES];
+    const unsigned n_rails = rg_rails_here(NULL, 0, rails, RG_CONTROL_ADDRESSES);
+    unsigned n = 0;
+    for (uint32_t i = 0; i < hello->n_addresses; i++) {
+        struct rg_address address;
+        bool direct;
+        char why[128];
+        if (rg_address_parse(hello->addresses[i], &address, why, sizeof why) != RG_OK ||
+            strcmp(address.scheme, "rdma") != 0)
+            continue;
+        const struct rg_rail *rail = rg_rails_to(address.host, rails, n_rails, &direct);
+        if (!rail && n_rails && rg_rails_named())
+            continue;
+        const size_t length = strlen(address.host);
+        const bool same = strncmp(peer, address.host, length) == 0 && peer[length] == ':';
+        ways[n++] = (struct way){.address = hello->addresses[i],
+                                 .there = hello->has_rails ? hello->address_rails[i] : i,
+                                 .here = rail ? (int)rail->number : -1,
+                                 .rank = rail && direct && hello->has_rails ? ON_OUR_NETWORK
+                                         : same                             ? SAME_AS_NOW
+                                         : rail                             ? BY_A_RAIL
+                                                                            : SOMEHOW};
+    }
+    return n;
+}
+
+/* What the rails of a session are opened from. */
+struct rails {
+    uint8_t token[RG_MOVE_TOKEN];
+    unsigned n, next;
+    char addresses[RG_RAILS_MAX][RG_CONTROL_TEXT];
+};
+
+/* The session's first connection takes `first`: the same way once more for bulk data, and each other pair of adapters. */
+static void plan_rails(const struct way *ways, unsigned n_ways, const struct way *first, struct rails *out)
+{
+    const unsigned wanted = rg_rails_wanted();
+    uint64_t here = 0, there = 0;
+    out->n = 0;
+    for (unsigned i = 0; i <= n_ways && out->n < wanted; i++) {
+        const struct way *way = i == 0 ? first : &ways[i - 1];
+        if (way->here < 0 || way->there >= 64 || (here >> way->here & 1) || (there >> way->there & 1))
+            continue;
+        here |= 1ull << way->here;
+        there |= 1ull << way->there;
+        snprintf(out->addresses[out->n++], sizeof out->addresses[0], "%s", way->address);
+    }
+    if (out->n < 2)
+        out->n = 0; /* the one there is carries everything */
+}
+
+static struct rg_conn *open_rail(void *user)
+{
+    struct rails *rails = user;
+    while (rails->next < rails->n) {
+        struct rg_conn *conn;
+        char why[256] = "";
+        const char *address = rails->addresses[rails->next++];
+        if (go_to(address, rails->token, "rail", &conn, why, sizeof why) == RG_OK)
+            return conn;
+        rg_info("no rail to %s: %s", address, why);
+    }
+    return NULL;
+}
+
+/* The server's addresses, the best first. */
+static enum rg_status go(const struct rg_server_hello *hello, const char *peer, struct rg_conn **out,
+                         struct rails *rails, char *why, size_t why_size)
+{
+    struct way ways[RG_CONTROL_ADDRESSES];
+    const unsigned n = find_ways(hello, peer, ways);
+    if (!n)
+        rg_explain(why, why_size, "none of the server's addresses is reached by a device that REMOTE_GPU_RAILS names");
+    for (int rank = 0; rank < RANKS; rank++)
+        for (unsigned i = 0; i < n; i++)
+            if (ways[i].rank == rank &&
+                go_to(ways[i].address, hello->move_token, "rdma", out, why, why_size) == RG_OK) {
+                plan_rails(ways, n, &ways[i], rails);
+                memcpy(rails->token, hello->move_token, RG_MOVE_TOKEN);
+                if (!hello->has_rails)
+                    rails->n = 0;
                 return RG_OK;
-        }
+            }
     return RG_ERR_UNREACHABLE;
+}
+
+/* Makes a bundle of the session's connection, which opens rails once they are worth it. */
+static enum rg_status use_rails(const struct rails *plan, struct rg_conn **conn)
+{
+    struct rails *rails = malloc(sizeof *rails);
+    if (!rails)
+        return RG_ERR_NO_MEMORY;
+    *rails = *plan;
+    const struct rg_bundle_options options = {
+        .lanes = rails->n, .rails = true, .open = open_rail, .user = rails, .done = free};
+    enum rg_status status = rg_bundle_wrap(*conn, &options, conn);
+    if (status != RG_OK)
+        free(rails);
+    return status;
 }
 
 enum rg_status rg_move_follow(enum rg_transport_choice choice, const struct rg_server_hello *hello,
@@ -214,14 +378,18 @@ enum rg_status rg_move_follow(enum rg_transport_choice choice, const struct rg_s
         return choice == RG_TRANSPORT_RDMA ? RG_ERR_UNREACHABLE : RG_OK;
     }
     struct rg_conn *moved = NULL;
-    enum rg_status status = go(hello, rg_conn_peer(*conn), &moved, why, why_size);
+    struct rails rails = {.n = 0};
+    enum rg_status status = go(hello, rg_conn_peer(*conn), &moved, &rails, why, why_size);
     struct rg_control message;
     rg_move_init(&message, status == RG_OK ? "rdma" : "tcp");
+    message.move.rails = status == RG_OK ? rails.n : 0;
     if (status != RG_OK && choice == RG_TRANSPORT_RDMA)
         return RG_ERR_UNREACHABLE;
     if (status != RG_OK)
         rg_warn("RDMA cannot be used (%s); going on over TCP", why);
     status = rg_control_send(*conn, &message);
+    if (status == RG_OK && rails.n)
+        status = use_rails(&rails, &moved);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s", rg_status_string(status));
         rg_conn_destroy(moved);

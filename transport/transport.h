@@ -64,6 +64,8 @@ enum {
     RG_CAP_ASKS = 1u << 3,
     /* rg_conn_lend saves that round trip */
     RG_CAP_LENDS = 1u << 4,
+    /* a send that succeeds has arrived: the peer can still receive it when the connection has broken since */
+    RG_CAP_DELIVERS = 1u << 5,
 };
 
 /**
@@ -227,7 +229,9 @@ void rg_conn_interrupt(struct rg_conn *conn);
 /**
  * After an interrupt, of a connection that nobody is inside of: the peer learns of the end at once. Without this a peer
  * that is inside a send may not: over TCP the end travels behind data that it does not read, and a window that was shut
- * is not opened again by a reader that has left. What is under way is lost.
+ * is not opened again by a reader that has left. What is under way is lost. Of a connection that delivers
+ * (RG_CAP_DELIVERS) at any time, by any thread: its device writes into nobody's memory any more, sends fail, and what has
+ * arrived can still be received.
  */
 void rg_conn_reset(struct rg_conn *conn);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */

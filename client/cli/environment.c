@@ -111,6 +111,7 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
         return status;
     bool set = setenv("REMOTE_GPU_SERVER", server, 1) == 0 &&
                setenv("REMOTE_GPU_TRANSPORT", settings->transport, 1) == 0 &&
+               (!settings->rails || setenv("REMOTE_GPU_RAILS", settings->rails, 1) == 0) &&
                (!settings->connections || setenv("REMOTE_GPU_CONNECTIONS", settings->connections, 1) == 0) &&
                setenv("REMOTE_GPU_COMPRESS", settings->compress, 1) == 0 &&
                (!settings->gpus || set_number("REMOTE_GPU_GPUS", settings->gpus) == RG_OK) &&

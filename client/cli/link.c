@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "proto/netperf.h"
+#include "transport/bundle/bundle.h"
 #include "transport/control.h"
 
 #include <errno.h>
@@ -53,7 +54,8 @@ static enum rg_status begin(struct rg_link *link, const char *server, unsigned i
     /* A filter of the environment delays a session, so it delays what is measured; it cannot be below raw bytes. */
     const struct rg_transport_options options = {.filters = link->kind == RG_LINK_RAW ? "" : NULL,
                                                  .connect_timeout_ms = timeout_ms};
-    enum rg_transport_choice choice = link->kind == RG_LINK_RDMA ? RG_TRANSPORT_RDMA : RG_TRANSPORT_TCP;
+    enum rg_transport_choice choice =
+        link->kind == RG_LINK_RDMA || link->kind == RG_LINK_RAILS ? RG_TRANSPORT_RDMA : RG_TRANSPORT_TCP;
     enum rg_status status = rg_transport_connect(server, &options, why, why_size, &link->conn);
     if (status != RG_OK)
         return status;
@@ -70,6 +72,10 @@ static enum rg_status begin(struct rg_link *link, const char *server, unsigned i
             snprintf(link->address, sizeof link->address, "%s", hello->addresses[0]);
         }
         status = rg_move_follow(choice, hello, &link->conn, &link->tether, why, why_size);
+        if (status == RG_OK && link->kind == RG_LINK_RAILS) {
+            rg_bundle_open(link->conn);
+            link->n_rails = rg_bundle_lanes(link->conn);
+        }
         rg_control_fini(answer);
     }
     free(answer);

@@ -25,6 +25,7 @@ enum rg_link_kind {
     RG_LINK_RAW, /* the bare socket, without the product's framing */
     RG_LINK_TCP, /* where a session begins */
     RG_LINK_RDMA,
+    RG_LINK_RAILS,    /* RDMA, bulk data by all adapters */
     RG_LINK_PERFTEST, /* perftest's programs (perftest.h); not to be opened */
 };
 
@@ -32,6 +33,7 @@ struct rg_link {
     enum rg_link_kind kind;
     struct rg_conn *conn, *tether;
     unsigned n_addresses; /* RDMA addresses that the server has */
+    unsigned n_rails;     /* RAILS: that carry bulk data; 0 or 1: no more than RDMA */
     char address[256];    /* RDMA: the one that this link goes to */
     unsigned char *message, *bulk;
 };

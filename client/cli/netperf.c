@@ -1,6 +1,6 @@
 /*
  * netperf.c - remote-gpu netperf: round trips and bandwidth by message size, of a bare socket, of TCP as a session uses
- * it, of each RDMA address of the server, and if asked of perftest on the same.
+ * it, of each RDMA address of the server and of all its adapters together, and if asked of perftest on the same.
  */
 #include "client/cli/netperf.h"
 
@@ -72,7 +72,7 @@ static void measure_perftest(struct rg_netperf *all, const struct rg_cli_setting
 static unsigned measure_link(struct rg_netperf *all, const struct rg_cli_settings *settings,
                              enum rg_link_kind kind, unsigned index)
 {
-    static const char *const names[] = {"socket", "tcp", "rdma"};
+    static const char *const names[] = {"socket", "tcp", "rdma", "rails"};
     struct rg_netperf_link *out = &all->links[all->n++];
     struct rg_link link;
     out->kind = kind;
@@ -86,7 +86,12 @@ static unsigned measure_link(struct rg_netperf *all, const struct rg_cli_setting
                  (int)(strrchr(link.address, ':') - link.address - 7), link.address + strlen("rdma://"));
     else if (kind == RG_LINK_TCP)
         snprintf(out->name, sizeof out->name, "%s", rg_conn_transport(link.conn));
-    measure(out, &link, settings->quick);
+    else if (kind == RG_LINK_RAILS)
+        snprintf(out->name, sizeof out->name, "rdma, %u rails", link.n_rails);
+    if (kind == RG_LINK_RAILS && link.n_rails < 2)
+        all->n--; /* the same as RDMA */
+    else
+        measure(out, &link, settings->quick);
     rg_link_close(&link);
     return addresses;
 }
@@ -111,6 +116,8 @@ static void measure_all(struct rg_netperf *all, const struct rg_cli_settings *se
         measure_link(all, settings, RG_LINK_RDMA, i);
         measure_perftest(all, settings);
     }
+    if (n > 1 && all->n < RG_NETPERF_LINKS)
+        measure_link(all, settings, RG_LINK_RAILS, 0);
 }
 
 /* 0: it could not be had. */
@@ -159,7 +166,7 @@ static void print_table(const struct rg_netperf *all)
 
 static bool print_json(const struct rg_netperf *all)
 {
-    static const char *const kinds[] = {"socket", "tcp", "rdma", "perftest"};
+    static const char *const kinds[] = {"socket", "tcp", "rdma", "rails", "perftest"};
     json_t *links = json_array();
     for (unsigned i = 0; i < all->n; i++) {
         const struct rg_netperf_link *link = &all->links[i];

@@ -23,6 +23,7 @@ struct rg_cli_settings {
     uint64_t memory;
     uint32_t fraction; /* millionths */
     char *transport;
+    char *rails;       /* NULL: not said */
     char *connections; /* NULL: not said */
     char *compress;
     bool local;

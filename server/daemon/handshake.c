@@ -12,7 +12,7 @@
 #include "common/log.h"
 #include "server/daemon/management.h"
 #include "transport/control.h"
-#include "transport/devices.h"
+#include "transport/rails.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,7 @@ static void refuse(struct rg_conn *conn, const struct rg_control *refusal)
 }
 
 /* For those who look for a fault between the two machines. */
-static void describe_machine(struct rg_machine_info *out)
+static void describe_machine(const struct rg_driver *driver, struct rg_machine_info *out)
 {
     struct timespec now;
     struct utsname name;
@@ -90,6 +90,12 @@ static void describe_machine(struct rg_machine_info *out)
     if (uname(&name) == 0)
         rg_control_text(out->kernel, sizeof out->kernel, name.release, strlen(name.release));
     rg_rdma_describe(out->rdma, sizeof out->rdma);
+    const char *gpus[RG_DEVICES_MAX];
+    struct rg_rail rails[RG_CONTROL_ADDRESSES];
+    for (uint32_t i = 0; i < driver->n_devices; i++)
+        gpus[i] = driver->devices[i].pci;
+    rg_rails_describe(rails, rg_rails_here(gpus, driver->n_devices, rails, RG_CONTROL_ADDRESSES), out->rails,
+                      sizeof out->rails);
 }
 
 static void answer_inventory(struct rg_handshake *handshake)
@@ -116,7 +122,7 @@ static void answer_inventory(struct rg_handshake *handshake)
         inventory->sessions = sessions;
         if (status_wanted)
             inventory->n_sessions = rg_sessions_list(owner->sessions, sessions, RG_CONTROL_SESSIONS);
-        describe_machine(&inventory->machine);
+        describe_machine(driver, &inventory->machine);
         inventory->limits = (struct rg_limits_info){
             .message_bytes = RG_MESSAGE_MAX, .bulk_bytes = RG_BULK_MAX, .sessions = owner->sessions->max};
         enum rg_status status;

@@ -3,7 +3,8 @@
 usage: guest_suite.py BUILD_FOLDER [PART…]
 
 Parts: conformance (RDMA_VM_FULL=1: in more forms), examples, limits, direct (the GPU's memory itself), benchmark (bench/rdma,
-briefly: that it has figures), faults (default: all; faults leaves the link down). Prints a line for each check and `N passed, N failed`; the exit
+briefly: that it has figures), rails (two links), failover (RDMA lost, TCP not), faults (default: all; faults leaves the link
+down). Prints a line for each check and `N passed, N failed`; the exit
 status is 1 if a check failed.
 """
 
@@ -19,6 +20,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 
+import guest_failover  # noqa: E402
+import guest_rails  # noqa: E402
 from trial import Build, Server, children_of, run_program, wait_until  # noqa: E402
 
 SERVER = "10.77.0.1"
@@ -212,7 +215,8 @@ def main():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     build = Build(sys.argv[1])
     parts = {"conformance": conformance, "examples": examples, "limits": limits, "direct": direct, "benchmark": benchmark,
-             "faults": faults}
+             "rails": lambda it: guest_rails.rails(it, check),
+             "failover": lambda it: guest_failover.failover(it, check), "faults": faults}
     for name in sys.argv[2:] or parts:
         parts[name](build)
     print("%d passed, %d failed" % (passed, failed))

@@ -2,8 +2,8 @@
  * conformance.c - what every transport, and every filter around it, has to do alike.
  *
  *   transport_conformance CONFIGURATION      mem, tcp, tcp6, unix, abstract, tcp-spin, tcp-block, delay+mem,
- * delay+tcp, fault+tcp, bundle+tcp (bulk data on a connection of its own), …; rdma, rdma-spin, fault+rdma and
- * delay+rdma need the machine of tests/rdma-vm,
+ * delay+tcp, fault+tcp, bundle+tcp (bulk data on a connection of its own), rails+mem (on two that may fail), …; rdma, rdma-spin, fault+rdma and
+ * delay+rdma need the machine of tests/rdma-vm, rails+rdma its two links,
  * or the address of an RDMA device in RG_TEST_RDMA_HOST
  *
  * Each test gets a fresh pair of connected ends, and runs twice: once with the connecting and once with the
@@ -49,6 +49,9 @@ static const struct configuration configurations[] = {
     {"bundles+delay+tcp", "127.0.0.1:0", "delay:oneway=1ms,bandwidth=100Gb", RG_WAIT_AUTO, 2, RG_COMPRESS_NONE},
     {"lz4+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 1, RG_COMPRESS_LZ4},
     {"zstd+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 2, RG_COMPRESS_ZSTD},
+    {"rails+mem", "mem:conformance", "", RG_WAIT_AUTO, 2, RG_COMPRESS_NONE},
+    {"rails+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 2, RG_COMPRESS_NONE},
+    {"rails+rdma", "rdma://*:0", "", RG_WAIT_AUTO, 2, RG_COMPRESS_NONE},
     {"auto+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 1, RG_COMPRESS_AUTO},
 };
 
@@ -123,7 +126,9 @@ static void run_test(const struct configuration *conf, size_t index, bool swappe
     else
         snprintf(address, sizeof address, "%s", conf->address);
     struct pair pair = pair_open(address, conf->filters, conf->wait);
-    if (conf->lanes)
+    if (strncmp(conf->name, "rails", 5) == 0)
+        pair_rails(&pair, conf->filters, conf->filters, conf->lanes);
+    else if (conf->lanes)
         pair_bundle(&pair, conf->filters, conf->lanes, conf->compress);
     struct ends e = swapped ? (struct ends){pair.b, pair.a} : (struct ends){pair.a, pair.b};
     if (tests[index].plain) {

@@ -3,6 +3,7 @@
 
 #include "transport/operations.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,16 +16,31 @@ void test_begin(unsigned seconds)
 #endif
 }
 
+/* The address to connect to; of a listener at all of a machine's addresses the one that is named. */
+static const char *address_to(const struct rg_listener *listener, const char *host, char *text, size_t size)
+{
+    const char *address = rg_listener_address(listener);
+    const char *star = strchr(address, '*');
+    if (!star)
+        return address;
+    snprintf(text, size, "%.*s%s%s", (int)(star - address), address, host, star + 1);
+    return text;
+}
+
+/* Of the two links of tests/rdma-vm. */
+static const char *const hosts[] = {"10.77.0.1", "10.78.0.1"};
+
 struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait)
 {
     struct pair pair = {0};
+    char text[128];
     const struct rg_transport_options connecting = {.filters = filters, .wait = wait};
     const struct rg_transport_options listening = {.filters = "", .wait = wait};
     char why[128] = "";
     enum rg_status status = rg_transport_listen(address, &listening, why, sizeof why, &pair.listener);
     if (status == RG_OK)
-        status =
-            rg_transport_connect(rg_listener_address(pair.listener), &connecting, why, sizeof why, &pair.a);
+        status = rg_transport_connect(address_to(pair.listener, hosts[0], text, sizeof text), &connecting,
+                                      why, sizeof why, &pair.a);
     if (status != RG_OK)
         fprintf(stderr, "%s: %s\n", address, why);
     CHECK_OK(status);
@@ -32,20 +48,35 @@ struct pair pair_open(const char *address, const char *filters, enum rg_wait_mod
     return pair;
 }
 
-void pair_bundle(struct pair *pair, const char *filters, unsigned lanes, enum rg_compression compress)
+static void add_lanes(struct pair *pair, const struct rg_bundle_options *options, const char *filters,
+                      const char *last_filters)
 {
-    const struct rg_bundle_options options = {
-        .lanes = lanes, .compress = compress, .codecs = rg_codecs_here()};
-    const struct rg_transport_options connecting = {.filters = filters, .bulk = true, .wait = RG_WAIT_BLOCK};
-    CHECK_OK(rg_bundle_wrap(pair->a, &options, &pair->a));
-    CHECK_OK(rg_bundle_wrap(pair->b, &options, &pair->b));
-    for (unsigned i = 0; i < lanes; i++) {
+    CHECK_OK(rg_bundle_wrap(pair->a, options, &pair->a));
+    CHECK_OK(rg_bundle_wrap(pair->b, options, &pair->b));
+    for (unsigned i = 0; i < options->lanes; i++) {
+        const struct rg_transport_options connecting = {
+            .filters = i + 1 < options->lanes ? filters : last_filters, .bulk = true, .wait = RG_WAIT_BLOCK};
         struct rg_conn *a, *b;
-        CHECK_OK(rg_transport_connect(rg_listener_address(pair->listener), &connecting, NULL, 0, &a));
+        char text[128];
+        CHECK_OK(rg_transport_connect(address_to(pair->listener, hosts[i % 2], text, sizeof text),
+                                      &connecting, NULL, 0, &a));
         CHECK_OK(rg_listener_accept(pair->listener, 5000, &b));
         CHECK_OK(rg_bundle_add(pair->a, a));
         CHECK_OK(rg_bundle_add(pair->b, b));
     }
+}
+
+void pair_bundle(struct pair *pair, const char *filters, unsigned lanes, enum rg_compression compress)
+{
+    const struct rg_bundle_options options = {
+        .lanes = lanes, .compress = compress, .codecs = rg_codecs_here()};
+    add_lanes(pair, &options, filters, filters);
+}
+
+void pair_rails(struct pair *pair, const char *filters, const char *last_filters, unsigned rails)
+{
+    const struct rg_bundle_options options = {.lanes = rails, .rails = true};
+    add_lanes(pair, &options, filters, last_filters);
 }
 
 void pair_close(struct pair *pair)

@@ -51,6 +51,8 @@ void test_begin(unsigned seconds);
 struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait);
 /** Makes bundles of both ends, with `lanes` connections more, made as the pair was. */
 void pair_bundle(struct pair *pair, const char *filters, unsigned lanes, enum rg_compression compress);
+/** Likewise with rails, of which the last has filters of its own. */
+void pair_rails(struct pair *pair, const char *filters, const char *last_filters, unsigned rails);
 /** Closes what is open. */
 void pair_close(struct pair *pair);
 

@@ -13,7 +13,7 @@ enum {
     FIRST_TRY_BYTES = 64 << 20, /* before a second lane is tried */
 };
 
-static void interrupt(struct bundle *b)
+void rg_bundle_interrupt(struct bundle *b)
 {
     pthread_mutex_lock(&b->lock);
     b->interrupted = true;
@@ -40,7 +40,7 @@ void rg_bundle_break(struct bundle *b, const struct lane *lane, enum rg_status s
         rg_warn("a connection for bulk data to %s is lost while %s (%s)", b->head.peer, doing,
                 rg_status_string(status));
     if (lane)
-        interrupt(b);
+        rg_bundle_interrupt(b);
 }
 
 unsigned rg_codecs_here(void)
@@ -66,6 +66,8 @@ void rg_codecs_agree(unsigned asked, unsigned there, struct rg_bundle_options *o
 enum rg_status rg_bundle_add(struct rg_conn *conn, struct rg_conn *lane)
 {
     struct bundle *b = (struct bundle *)conn;
+    if (b->options.rails)
+        return rg_rails_add(b, lane);
     pthread_mutex_lock(&b->lock);
     const unsigned n = atomic_load(&b->n_lanes);
     const bool room = n < b->options.lanes && !b->ending, interrupted = b->interrupted;
@@ -78,11 +80,6 @@ enum rg_status rg_bundle_add(struct rg_conn *conn, struct rg_conn *lane)
     if (room && interrupted)
         rg_conn_interrupt(lane);
     return room ? RG_OK : RG_ERR_LIMIT;
-}
-
-unsigned rg_bundle_lanes(struct rg_conn *conn)
-{
-    return atomic_load(&((struct bundle *)conn)->n_lanes);
 }
 
 struct lane *rg_bundle_lane(struct bundle *b, unsigned index)
@@ -151,7 +148,7 @@ void rg_bundle_want(struct bundle *b, unsigned lanes, uint64_t unlaned)
 
 static void bundle_interrupt(struct rg_conn *conn)
 {
-    interrupt((struct bundle *)conn);
+    rg_bundle_interrupt((struct bundle *)conn);
 }
 
 static void bundle_reset(struct rg_conn *conn)
@@ -169,6 +166,10 @@ static void bundle_destroy(struct rg_conn *conn)
     rg_bundle_end_threads(b);
     if (b->opener_started)
         pthread_join(b->opener, NULL);
+    if (b->options.done)
+        b->options.done(b->options.user);
+    if (b->options.rails)
+        rg_rails_end(b);
     for (unsigned i = 0; i < RG_BUNDLE_LANES; i++) {
         struct lane *lane = &b->lanes[i];
         rg_conn_destroy(lane->conn);
@@ -182,6 +183,8 @@ static void bundle_destroy(struct rg_conn *conn)
     rg_press_fini(&b->press);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
+    pthread_mutex_destroy(&b->memory_lock);
+    free(b->memory);
     free(b);
 }
 
@@ -207,12 +210,17 @@ static void bundle_abandon(struct rg_conn *conn)
 
 static enum rg_status bundle_register(struct rg_conn *conn, void *base, size_t size)
 {
-    return rg_conn_register(((struct bundle *)conn)->first, base, size);
+    struct bundle *b = (struct bundle *)conn;
+    return b->options.rails ? rg_rails_register(b, base, size) : rg_conn_register(b->first, base, size);
 }
 
 static void bundle_unregister(struct rg_conn *conn, void *base)
 {
-    rg_conn_unregister(((struct bundle *)conn)->first, base);
+    struct bundle *b = (struct bundle *)conn;
+    if (b->options.rails)
+        rg_rails_unregister(b, base);
+    else
+        rg_conn_unregister(b->first, base);
 }
 
 static void bundle_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
@@ -227,8 +235,8 @@ static void bundle_statistics(const struct rg_conn *conn, struct rg_conn_statist
         out->bulk_copied_received += lane.bulk_copied_received;
         out->bulk_direct_sent += lane.bulk_direct_sent;
         out->bulk_direct_received += lane.bulk_direct_received;
+        out->lanes += !b->lanes[i].dropped;
     }
-    out->lanes = n;
     out->compressed_from = atomic_load(&b->pressed_from);
     out->compressed_to = atomic_load(&b->pressed_to);
 }
@@ -252,6 +260,23 @@ static struct rg_transport_ops bundle_ops = {
     .statistics = bundle_statistics,
 };
 
+void rg_bundle_open(struct rg_conn *conn)
+{
+    struct bundle *b = (struct bundle *)conn;
+    if (conn->ops != &bundle_ops)
+        return;
+    rg_bundle_want(b, b->options.lanes, 0);
+    pthread_mutex_lock(&b->lock);
+    while (b->opening)
+        pthread_cond_wait(&b->changed, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+}
+
+unsigned rg_bundle_lanes(struct rg_conn *conn)
+{
+    return conn->ops == &bundle_ops ? atomic_load(&((struct bundle *)conn)->n_lanes) : 0;
+}
+
 static pthread_once_t completed = PTHREAD_ONCE_INIT;
 
 static void complete(void)
@@ -271,6 +296,7 @@ enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct rg_bundle_opti
     if (b->options.lanes > RG_BUNDLE_LANES)
         b->options.lanes = RG_BUNDLE_LANES;
     pthread_mutex_init(&b->lock, NULL);
+    pthread_mutex_init(&b->memory_lock, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -283,9 +309,10 @@ enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct rg_bundle_opti
     b->turn = 1;
     atomic_init(&b->active, b->options.adaptive ? 1 : b->options.lanes);
     b->growth.rest = FIRST_TRY_BYTES;
-    rg_press_init(&b->press, options->compress);
+    rg_press_init(&b->press, options->rails ? RG_COMPRESS_NONE : options->compress);
     b->head.ops = &bundle_ops;
-    b->head.caps = first->caps;
+    b->head.caps =
+        first->caps & (RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_FD | RG_CAP_ASKS);
     memcpy(b->head.transport, first->transport, sizeof b->head.transport);
     memcpy(b->head.peer, first->peer, sizeof b->head.peer);
     *out = &b->head;

@@ -13,7 +13,10 @@
  * lanes are used by a side from the moment on when it has added them, and a receiver that is told of a lane which it
  * does not have yet waits for it. The side that connects opens them, by a function of its owner's, when they are worth it.
  *
- * Failures: a lane that breaks is the end of the whole connection, since what was under way on it is lost: RG_ERR_LOST.
+ * Rails are lanes over several networks, of transports that deliver (RG_CAP_DELIVERS): one that breaks is dropped, and what
+ * it has not delivered goes by the others (rails.c). Only when none is left the connection is lost.
+ *
+ * Failures: any other lane that breaks is the end of the whole connection, since what was under way on it is lost: RG_ERR_LOST.
  * What a lane carries is checked against what the message promised: RG_ERR_PROTOCOL. Nothing is delivered that is not
  * what was sent.
  *
@@ -32,6 +35,7 @@ struct rg_bundle_options {
     unsigned lanes;               /* how many may be added, at most RG_BUNDLE_LANES */
     bool adaptive;                /* of those use only as many as make transfers faster; else all */
     enum rg_compression compress; /* of what this side sends */
+    bool rails;                   /* lanes are rails; on both ends, and nothing is compressed */
     unsigned codecs;              /* that the other side can unpack: bits as rg_codecs_here */
     /**
      * The side that opens lanes: makes one more, or returns NULL (then it is not asked again). Called on a thread of the
@@ -39,6 +43,7 @@ struct rg_bundle_options {
      */
     struct rg_conn *(*open)(void *user);
     void *user;
+    void (*done)(void *user); /* the bundle ends: nothing may be added any more; NULL: nobody wants to know */
 };
 
 /** What this machine can pack and unpack: bit 0 LZ4, bit 1 Zstandard. Loads the libraries. Any thread. */
@@ -51,7 +56,12 @@ RG_MUST_CHECK enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct 
                                             struct rg_conn **out);
 /** Adds a lane, which must not have carried anything. RG_ERR_LIMIT: there are enough; it stays the caller's. */
 RG_MUST_CHECK enum rg_status rg_bundle_add(struct rg_conn *bundle, struct rg_conn *lane);
-/** How many lanes have been added. */
+/**
+ * Adds lanes now instead of when they are worth it, if this side opens them, and waits until that is done. Nothing happens
+ * to another kind of connection.
+ */
+void rg_bundle_open(struct rg_conn *bundle);
+/** How many lanes have been added; 0 of another kind of connection. */
 unsigned rg_bundle_lanes(struct rg_conn *bundle);
 
 #endif

@@ -1,4 +1,4 @@
-/* inside.h - what the parts of a bundle share: bundle.c (lanes), send.c, receive.c. */
+/* inside.h - what the parts of a bundle share: bundle.c (lanes), send.c, receive.c, rails.c. */
 #ifndef RG_TRANSPORT_BUNDLE_INSIDE_H
 #define RG_TRANSPORT_BUNDLE_INSIDE_H
 
@@ -17,6 +17,7 @@ struct job {
     size_t size;
     uint64_t number, route;
     unsigned lanes_left;   /* that have not sent theirs; the lock */
+    uint32_t undelivered;  /* rails: pieces (bits) of lanes that were dropped; the lock */
     enum rg_status status; /* the worst; the lock */
 };
 
@@ -35,6 +36,33 @@ struct lane {
     /* receiving; the receiver's */
     unsigned char *unpacked, *arrived; /* RG_PIECE bytes each; NULL: not needed yet */
     bool is_unpacked;                  /* the current piece was compressed, and is in `unpacked` */
+    /* rails; the lock */
+    bool dropped; /* it has failed: nothing more goes by it */
+    bool closed;  /* and its device writes nowhere any more; what has arrived can still be received */
+    bool reader_runs, reader_ended;
+    pthread_t reader;
+};
+
+/* Rails: a run of pieces of the message being received; the lock. */
+struct run {
+    unsigned pieces; /* 0: it has not come yet */
+    size_t done;     /* bytes of the message up to which it has been put in place */
+    unsigned owner;  /* the lane whose reader is at it, plus 1; 0: none */
+    unsigned former; /* the last such */
+    bool contested;  /* it has come by another rail: the owner is to leave */
+    unsigned char *stash; /* not NULL: the rest of it waits here … */
+    size_t stash_from;    /* … from this byte of the message on */
+};
+
+/* Rails: what the receiver wants, and how far that has come; the lock. */
+struct inbox {
+    bool wanted;
+    unsigned char *to; /* NULL: nowhere */
+    size_t from, until, got;
+    bool fault;
+    unsigned busy; /* readers that write to `to` */
+    bool violated;
+    struct run runs[RG_PIECES_MAX]; /* by their first piece */
 };
 
 /* How many lanes are used, where that is to be found out. Only the sender whose turn it is uses it. */
@@ -82,6 +110,15 @@ struct bundle {
     uint64_t route;
     size_t total, taken;
     enum rg_status recv_failed;
+    struct inbox inbox;
+
+    /* rails: memory that is registered with all connections */
+    pthread_mutex_t memory_lock; /* before the lock */
+    struct rg_bundle_memory {
+        void *base;
+        size_t size;
+    } *memory;
+    unsigned n_memory, memory_room;
 };
 
 /* bundle.c: more bulk data goes over the first connection, or the peer wants lanes: opens some if this side does that. */
@@ -90,6 +127,25 @@ void rg_bundle_want(struct bundle *b, unsigned lanes, uint64_t unlaned);
 struct lane *rg_bundle_lane(struct bundle *b, unsigned index);
 /* Ends everything: a lane has failed. */
 void rg_bundle_break(struct bundle *b, const struct lane *lane, enum rg_status status, const char *doing);
+
+/* Ends everything, without a word. */
+void rg_bundle_interrupt(struct bundle *b);
+
+/* rails.c */
+/* Adds a rail: registers memory with it and starts its reader. */
+enum rg_status rg_rails_add(struct bundle *b, struct rg_conn *conn);
+/* Sending by a rail has failed: it is not used for that any more. What has arrived by it is still received. */
+void rg_rails_drop(struct lane *lane, enum rg_status status, const char *doing);
+/* How many are left; the lock is held. */
+unsigned rg_rails_living(const struct bundle *b);
+/* A message of `total` bytes begins; the lock is held. */
+void rg_rails_begin(struct bundle *b);
+/* Takes the next `size` bytes of bulk data. */
+enum rg_status rg_rails_take(struct bundle *b, unsigned char *to, size_t size);
+enum rg_status rg_rails_register(struct bundle *b, void *base, size_t size);
+void rg_rails_unregister(struct bundle *b, void *base);
+/* Ends all readers. */
+void rg_rails_end(struct bundle *b);
 
 /* send.c */
 bool rg_bundle_is_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);

@@ -44,11 +44,15 @@ static enum rg_status take_head(struct bundle *b, struct rg_message *message)
     }
     if (!good)
         return violation(b, NULL, "an impossible announcement of bulk data");
+    pthread_mutex_lock(&b->lock); /* the readers of rails look at these */
     b->received_number = apart.number;
     b->apart = true;
     b->route = apart.route;
     b->total = apart.bulk_size;
     b->taken = 0;
+    if (b->options.rails)
+        rg_rails_begin(b);
+    pthread_mutex_unlock(&b->lock);
     message->data = (const unsigned char *)message->data + sizeof apart;
     message->size -= sizeof apart;
     message->bulk_size = apart.bulk_size;
@@ -116,7 +120,7 @@ static enum rg_status begin_piece(struct bundle *b, struct lane *lane, unsigned 
     memcpy(&piece, message.data, sizeof piece);
     const size_t size = piece_size(b, index);
     if (piece.kind != RG_MESSAGE_PIECE || piece.version != RG_PROTOCOL_MAJOR ||
-        piece.number != b->received_number || piece.index != index || piece.codec > RG_COMPRESS_ZSTD)
+        piece.number != b->received_number || piece.index != index || piece.codec > RG_COMPRESS_ZSTD || piece.more)
         return violation(b, lane, "bulk data that is not what was due");
     lane->is_unpacked = piece.codec != RG_COMPRESS_NONE;
     if (lane->is_unpacked ? !message.bulk_size || message.bulk_size >= size : message.bulk_size != size)
@@ -134,6 +138,10 @@ enum rg_status rg_bundle_recv_bulk(struct rg_conn *conn, void *buffer, size_t si
         return b->recv_failed;
     if (!b->apart)
         return rg_conn_recv_bulk(b->first, buffer, size);
+    if (b->options.rails) {
+        const enum rg_status status = rg_rails_take(b, to, size);
+        return status == RG_OK || status == RG_ERR_FAULT ? status : fail(b, NULL, status);
+    }
     while (size) {
         const unsigned index = (unsigned)(b->taken / RG_PIECE);
         const size_t offset = b->taken % RG_PIECE, left = piece_size(b, index) - offset;

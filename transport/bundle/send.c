@@ -37,15 +37,31 @@ static unsigned lane_of(uint64_t route, unsigned index)
     return (unsigned)(route >> (4 * index)) & 15;
 }
 
-/* Deals the pieces so that the lanes are done at the same time, as far as is known; the lock is held. */
+/* As many pieces for each lane as before, but side by side: what one carries is one message then. */
+static uint64_t gather_runs(uint64_t route, unsigned pieces, uint64_t number)
+{
+    unsigned count[RG_BUNDLE_LANES] = {0}, piece = 0;
+    uint64_t gathered = 0;
+    for (unsigned i = 0; i < pieces; i++)
+        count[lane_of(route, i)]++;
+    for (unsigned turn = 0; turn < RG_BUNDLE_LANES; turn++) {
+        const unsigned lane = (unsigned)((number + turn) % RG_BUNDLE_LANES);
+        while (count[lane]--)
+            gathered |= (uint64_t)lane << (4 * piece++);
+    }
+    return gathered;
+}
+
+/* Deals the pieces so that the lanes are done at the same time, as far as is known; the lock is held. One is left. */
 static uint64_t deal(struct bundle *b, uint64_t number, size_t size)
 {
     const unsigned n_lanes = atomic_load(&b->n_lanes), active = atomic_load(&b->active);
     const unsigned n = active < n_lanes ? active : n_lanes;
     double takes[RG_BUNDLE_LANES], fastest = 1, first = 1e9;
     uint64_t route = 0;
+    unsigned pieces = 0;
     for (unsigned i = 0; i < n; i++)
-        if (b->lanes[i].rate > fastest)
+        if (!b->lanes[i].dropped && b->lanes[i].rate > fastest)
             fastest = b->lanes[i].rate;
     for (unsigned i = 0; i < n; i++) {
         const double rate = b->lanes[i].rate;
@@ -53,20 +69,23 @@ static uint64_t deal(struct bundle *b, uint64_t number, size_t size)
     }
     for (unsigned piece = 0; piece * (size_t)RG_PIECE < size; piece++) {
         unsigned best = (unsigned)(number % n);
+        while (b->lanes[best].dropped)
+            best = (best + 1) % n;
         for (unsigned i = 0; i < n; i++)
-            if (b->lanes[i].due + takes[i] < b->lanes[best].due + takes[best])
+            if (!b->lanes[i].dropped && b->lanes[i].due + takes[i] < b->lanes[best].due + takes[best])
                 best = i;
         b->lanes[best].due += takes[best];
         route |= (uint64_t)best << (4 * piece);
+        pieces++;
     }
     for (unsigned i = 0; i < n; i++)
-        first = b->lanes[i].due < first ? b->lanes[i].due : first;
+        first = !b->lanes[i].dropped && b->lanes[i].due < first ? b->lanes[i].due : first;
     for (unsigned i = 0; i < n; i++) { /* none is held back for long by what it once was */
         b->lanes[i].due -= first;
         if (b->lanes[i].due > SLOWEST * takes[i])
             b->lanes[i].due = SLOWEST * takes[i];
     }
-    return route;
+    return b->options.rails ? gather_runs(route, pieces, number) : route;
 }
 
 /* --- one piece --- */
@@ -158,7 +177,7 @@ static enum rg_status send_piece(struct lane *lane, const struct job *job, unsig
     struct rg_piece head = {.kind = RG_MESSAGE_PIECE,
                             .version = RG_PROTOCOL_MAJOR,
                             .index = (uint16_t)index,
-                            .codec = (uint16_t)codec,
+                            .codec = (uint8_t)codec,
                             .number = job->number};
     const struct iovec message = {&head, sizeof head};
     const uint64_t since = rg_now_ns();
@@ -174,6 +193,80 @@ static enum rg_status send_piece(struct lane *lane, const struct job *job, unsig
 
 /* --- the pieces of one message --- */
 
+/* Rails: a run of pieces in one message. */
+static enum rg_status send_run(struct lane *lane, const struct job *job, unsigned index, unsigned n)
+{
+    struct iovec parts[ROWS];
+    const size_t offset = (size_t)index * RG_PIECE, left = job->size - offset;
+    const size_t size = left < n * (size_t)RG_PIECE ? left : n * (size_t)RG_PIECE;
+    const int n_parts = slice(job, offset, size, parts);
+    struct rg_piece head = {.kind = RG_MESSAGE_PIECE,
+                            .version = RG_PROTOCOL_MAJOR,
+                            .index = (uint16_t)index,
+                            .more = (uint8_t)(n - 1),
+                            .number = job->number};
+    const struct iovec message = {&head, sizeof head};
+    return rg_conn_send(lane->conn, &message, 1, parts, n_parts);
+}
+
+/* Rails: sends those pieces of `mask` that `lane` is to carry; returns the pieces that it has not delivered. */
+static uint32_t send_runs(struct lane *lane, const struct job *job, uint32_t mask, size_t *bytes, bool *fault)
+{
+    enum rg_status status = RG_OK;
+    for (unsigned i = 0, n; i < RG_PIECES_MAX && status == RG_OK; i += n) {
+        for (n = 0; i + n < RG_PIECES_MAX && (mask >> (i + n) & 1) &&
+                    (n == 0 || lane_of(job->route, i + n) == lane_of(job->route, i));
+             n++)
+            ;
+        if (!n) {
+            n = 1;
+            continue;
+        }
+        status = send_run(lane, job, i, n);
+        if (status == RG_ERR_FAULT) {
+            *fault = true;
+            status = RG_OK;
+        }
+        for (unsigned k = i; k < i + n && status == RG_OK; k++) {
+            mask &= ~(1u << k);
+            *bytes += piece_size(job->size, k);
+        }
+    }
+    if (status != RG_OK)
+        rg_rails_drop(lane, status, "sending");
+    return mask;
+}
+
+/* Rails: what dropped lanes have not delivered goes by others, the fastest first. */
+static void send_again(struct bundle *b, struct job *job)
+{
+    for (;;) {
+        struct lane *best = NULL;
+        pthread_mutex_lock(&b->lock);
+        for (unsigned i = 0; i < atomic_load(&b->n_lanes); i++)
+            if (!b->lanes[i].dropped && (!best || b->lanes[i].rate > best->rate))
+                best = &b->lanes[i];
+        const uint32_t mask = job->undelivered;
+        if (mask && !best)
+            job->status = RG_ERR_LOST;
+        pthread_mutex_unlock(&b->lock);
+        if (!mask)
+            return;
+        if (!best) {
+            rg_bundle_break(b, &b->lanes[0], RG_ERR_LOST, "sending; no rail is left");
+            return;
+        }
+        size_t bytes = 0;
+        bool fault = false;
+        const uint32_t left = send_runs(best, job, mask, &bytes, &fault);
+        pthread_mutex_lock(&b->lock);
+        job->undelivered = left;
+        if (fault && job->status == RG_OK)
+            job->status = RG_ERR_FAULT;
+        pthread_mutex_unlock(&b->lock);
+    }
+}
+
 /* Sends what of a message belongs to a lane, and takes the lane off those that are waited for. */
 static void send_part(struct lane *lane, struct job *job)
 {
@@ -182,7 +275,15 @@ static void send_part(struct lane *lane, struct job *job)
     const uint64_t since = rg_now_ns();
     enum rg_status worst = RG_OK;
     size_t bytes = 0;
-    for (unsigned i = 0; i * (size_t)RG_PIECE < job->size && (worst == RG_OK || worst == RG_ERR_FAULT); i++) {
+    uint32_t undelivered = 0;
+    if (b->options.rails) {
+        bool fault = false;
+        for (unsigned i = 0; i * (size_t)RG_PIECE < job->size; i++)
+            undelivered |= (uint32_t)(lane_of(job->route, i) == own) << i;
+        undelivered = send_runs(lane, job, undelivered, &bytes, &fault);
+        worst = fault ? RG_ERR_FAULT : RG_OK;
+    }
+    for (unsigned i = 0; !b->options.rails && i * (size_t)RG_PIECE < job->size && (worst == RG_OK || worst == RG_ERR_FAULT); i++) {
         if (lane_of(job->route, i) != own)
             continue;
         const enum rg_status status = send_piece(lane, job, i);
@@ -198,6 +299,7 @@ static void send_part(struct lane *lane, struct job *job)
     lane->ns += ns;
     if (job->status == RG_OK || (worst != RG_OK && worst != RG_ERR_FAULT))
         job->status = worst;
+    job->undelivered |= undelivered;
     lane->job = NULL;
     job->lanes_left--;
     pthread_cond_broadcast(&b->changed);
@@ -292,6 +394,10 @@ static enum rg_status send_pieces(struct bundle *b, struct job *job)
     pthread_mutex_lock(&b->lock);
     while (job->lanes_left)
         pthread_cond_wait(&b->changed, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+    if (b->options.rails)
+        send_again(b, job);
+    pthread_mutex_lock(&b->lock);
     rate_lanes(b, job->size, rg_now_ns() - since);
     const enum rg_status status = job->status;
     pthread_mutex_unlock(&b->lock);
@@ -360,8 +466,11 @@ enum rg_status rg_bundle_send_head(struct rg_conn *conn, const struct rg_outgoin
         return RG_ERR_INVALID;
     pthread_mutex_lock(&b->lock);
     enum rg_status status = b->send_failed;
+    if (status == RG_OK && b->options.rails && !rg_rails_living(b))
+        status = RG_ERR_LOST;
     apart.wanted = (uint8_t)b->wanted;
-    apart.route = deal(b, apart.number, message->bulk_size);
+    if (status == RG_OK)
+        apart.route = deal(b, apart.number, message->bulk_size);
     pthread_mutex_unlock(&b->lock);
     if (status != RG_OK)
         return status;

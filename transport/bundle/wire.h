@@ -5,6 +5,9 @@
  * Piece i of the bulk data is bytes [i * RG_PIECE, (i + 1) * RG_PIECE) of it. Each is a message on its lane: a struct
  * rg_piece, and as bulk data of that the piece itself, compressed or not. The pieces of a lane come in the order of
  * messages and, within a message, of their numbers.
+ *
+ * Rails: a run of pieces is one message. It comes by whatever lane, and again by another one if its sender has dropped the
+ * first; then the same run.
  */
 #ifndef RG_TRANSPORT_BUNDLE_WIRE_H
 #define RG_TRANSPORT_BUNDLE_WIRE_H
@@ -32,7 +35,8 @@ struct rg_piece {
     uint16_t kind;    /* RG_MESSAGE_PIECE */
     uint16_t version; /* RG_PROTOCOL_MAJOR */
     uint16_t index;
-    uint16_t codec;  /* enum rg_compression: RG_COMPRESS_NONE, _LZ4 or _ZSTD */
+    uint8_t codec;   /* enum rg_compression: RG_COMPRESS_NONE, _LZ4 or _ZSTD */
+    uint8_t more;    /* rails: so many of the pieces that follow are in the same message */
     uint64_t number; /* of the message */
 };
 static_assert(sizeof(struct rg_piece) == 16, "wire layout");

@@ -29,7 +29,7 @@
 enum {
     BACKLOG = 16,
     READY_MAX = 16, /* complete connections that nobody accepted */
-    RETRIES = 7,
+    RETRIES = 6,      /* 7 means for ever to Soft-RoCE */
     RNR_RETRIES = 7,  /* 7: for ever; there always is a receive */
     ACK_TIMEOUT = 16, /* 4.096 us * 2^16 = 268 ms a try */
     INLINE_WANTED = 192,
@@ -156,11 +156,12 @@ static struct rdma_conn_param parameters(const struct rg_rdma_private *private)
                                     .rnr_retry_count = RNR_RETRIES};
 }
 
-static struct rg_rdma_private make_private(bool two_sided)
+static struct rg_rdma_private make_private(const struct rg_rdma_conn *c)
 {
+    const unsigned flags = (c->two_sided ? RG_RDMA_TWO_SIDED : 0u) | (c->delivers ? RG_RDMA_DELIVERS : 0u);
     return (struct rg_rdma_private){.magic = htole32(RG_RDMA_MAGIC),
                                     .version = htole16(RG_RDMA_VERSION),
-                                    .flags = htole16(two_sided ? RG_RDMA_TWO_SIDED : 0)};
+                                    .flags = htole16((uint16_t)flags)};
 }
 
 /* --- a connection's resources --- */
@@ -349,6 +350,8 @@ static enum rg_status complete(struct rg_rdma_conn *c, char *why, size_t why_siz
         c->two_sided ? 0 : RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_LENDS;
     if (c->asks)
         c->head.caps &= ~(unsigned)RG_CAP_LENDS;
+    if (c->delivers)
+        c->head.caps |= RG_CAP_DELIVERS;
     enum rg_status status = rg_rdma_check(c);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s",
@@ -421,7 +424,7 @@ static enum rg_status establish(struct rg_rdma_conn *c, struct sockaddr *to, int
         status = make_resources(c, why, why_size);
     if (status != RG_OK)
         return status;
-    struct rg_rdma_private mine = make_private(c->two_sided), theirs;
+    struct rg_rdma_private mine = make_private(c), theirs;
     struct rdma_conn_param param = parameters(&mine);
     if (rdma_connect(c->id, &param) != 0)
         return no_resource("connecting", errno, why, why_size);
@@ -442,6 +445,7 @@ static enum rg_status connect_once(struct sockaddr *to, const struct rg_transpor
         rg_explain(why, why_size, "no RDMA here: %s", strerror(errno));
         return RG_ERR_UNREACHABLE;
     }
+    c->delivers = options->bulk;
     enum rg_status status = establish(c, to, options->connect_timeout_ms, why, why_size);
     if (status == RG_OK) {
         status = complete(c, why, why_size);
@@ -493,6 +497,7 @@ static enum rg_status answer_request(struct rdma_listener *l, struct rdma_cm_id 
         return RG_ERR_NO_MEMORY;
     }
     c->id = id;
+    c->delivers = (le16toh(theirs->flags) & RG_RDMA_DELIVERS) != 0;
     enum rg_status status = rdma_migrate_id(id, c->events) == 0 ? RG_OK : RG_ERR_IO;
     uint8_t ack_timeout = ACK_TIMEOUT;
     rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout, sizeof ack_timeout);
@@ -504,7 +509,7 @@ static enum rg_status answer_request(struct rdma_listener *l, struct rdma_cm_id 
         rg_rdma_conn_free(c);
         return status;
     }
-    struct rg_rdma_private mine = make_private(two_sided);
+    struct rg_rdma_private mine = make_private(c);
     struct rdma_conn_param param = parameters(&mine);
     if (rdma_accept(id, &param) != 0)
         status = no_resource("accepting", errno, why, sizeof why);

@@ -334,6 +334,8 @@ static enum rg_status ask(struct rg_rdma_conn *c, const struct rg_rdma_region *r
     }
     while (status == RG_OK && !c->placed)
         status = c->peer_bye ? RG_ERR_LOST : rg_rdma_wait(c, RG_RDMA_RECEIVER, UINT64_MAX);
+    if (status != RG_ERR_CLOSED && c->placed)
+        status = RG_OK; /* it came before what broke the connection */
     c->placing = false;
     return status;
 }

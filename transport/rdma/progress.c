@@ -35,6 +35,7 @@ enum {
     ACK_EVERY = 1024,
     SILENCE_NS = 2000000000, /* of a peer that is waited for, before it is asked for a sign of life */
 };
+#define DEAD_NS 20000000000u /* of nothing at all while writes are under way: whatever the device says of it */
 
 enum kind { KIND_RECEIVE, KIND_SEND };
 
@@ -138,7 +139,7 @@ enum rg_status rg_rdma_post_data(struct rg_rdma_conn *c, uint32_t length)
     fill_head(c, slot, RG_RDMA_DATA, length);
     const uint32_t number = c->data_posted + 1;
     enum rg_status status = post_send(c, send_id(number, c->control_posted, c->writes_posted),
-                                      c->bye_sent || number % SIGNAL_DATA == 0, slot,
+                                      c->bye_sent || c->delivers || number % SIGNAL_DATA == 0, slot,
                                       (uint32_t)sizeof(struct rg_rdma_fragment) + length);
     if (status != RG_OK)
         return status;
@@ -160,7 +161,7 @@ enum rg_status rg_rdma_post_control(struct rg_rdma_conn *c, enum rg_rdma_type ty
         memcpy(slot + sizeof(struct rg_rdma_fragment), payload, length);
     const uint32_t number = c->control_posted + 1;
     /* from the last message on each tells, so that a close knows when all has arrived */
-    const bool tells = type == RG_RDMA_BYE || c->bye_sent || number % SIGNAL_CONTROL == 0;
+    const bool tells = type == RG_RDMA_BYE || c->bye_sent || c->delivers || number % SIGNAL_CONTROL == 0;
     enum rg_status status = post_send(c, send_id(c->data_posted, number, c->writes_posted), tells, slot,
                                       (uint32_t)sizeof(struct rg_rdma_fragment) + length);
     if (status == RG_OK)
@@ -449,9 +450,15 @@ static void doubt_events(struct rg_rdma_conn *c)
 static void ask_for_life(struct rg_rdma_conn *c)
 {
     uint64_t now = rg_now_ns();
-    if (c->two_sided || c->checking || c->broken != RG_OK || c->peer_bye || now - c->heard_ns < SILENCE_NS ||
-        c->writes_done != c->writes_posted)
+    if (c->two_sided || c->checking || c->broken != RG_OK || c->peer_bye || now - c->heard_ns < SILENCE_NS)
         return;
+    if (c->writes_done != c->writes_posted) {
+        if (now - c->heard_ns < DEAD_NS)
+            return;
+        rg_warn("rdma: %s: nothing was acknowledged for %u s", c->head.peer, (unsigned)(DEAD_NS / 1000000000u));
+        rg_rdma_break(c, RG_ERR_LOST);
+        return;
+    }
     c->heard_ns = now;
     struct ibv_send_wr wr = {.wr_id = send_id(c->data_posted, c->control_posted, c->writes_posted + 1),
                              .opcode = IBV_WR_RDMA_WRITE,

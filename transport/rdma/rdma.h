@@ -91,6 +91,7 @@ struct rg_rdma_conn {
     bool two_sided; /* nothing but SEND and RECV works, or is wanted */
     bool polled;    /* completion events do not come */
     bool asks;      /* nothing is lent ahead, by the user's wish */
+    bool delivers;  /* a send waits until it has arrived (RG_CAP_DELIVERS) */
     uint32_t inline_max;
     size_t
         register_min; /* unregistered bulk data of this size is registered for the transfer; else it is bounced */

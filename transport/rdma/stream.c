@@ -110,6 +110,21 @@ static enum rg_status send_fragment(struct rg_rdma_conn *c, struct cursor *cur)
     return rg_rdma_post_data(c, (uint32_t)n);
 }
 
+static bool has_arrived(const struct rg_rdma_conn *c, uint32_t data, uint32_t control)
+{
+    return (int32_t)(c->data_done - data) >= 0 && (int32_t)(c->control_done - control) >= 0;
+}
+
+/* Waits until what was sent so far has arrived. Under the lock. */
+static enum rg_status delivered(struct rg_rdma_conn *c)
+{
+    const uint32_t data = c->data_posted, control = c->control_posted;
+    enum rg_status status = RG_OK;
+    while (status == RG_OK && !has_arrived(c, data, control))
+        status = rg_rdma_wait(c, RG_RDMA_SENDER, UINT64_MAX);
+    return has_arrived(c, data, control) ? RG_OK : status; /* it may have broken afterwards */
+}
+
 enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *message)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
@@ -140,6 +155,8 @@ enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *mess
     if (status == RG_OK && placed)
         status = rg_rdma_place(c, message, lent ? &route : NULL, &cur.fault);
     pthread_mutex_lock(&c->lock);
+    if (status == RG_OK && c->delivers)
+        status = delivered(c);
     c->send_busy = false;
     if (status != RG_OK) {
         c->send_failed = status;
@@ -375,6 +392,17 @@ static void rdma_interrupt(struct rg_conn *conn)
     pthread_mutex_unlock(&c->lock);
 }
 
+/* From now on the device does nothing more with this connection; what has arrived can be received. */
+static void rdma_reset(struct rg_conn *conn)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    pthread_mutex_lock(&c->lock);
+    rg_rdma_progress(c);
+    rdma_disconnect(c->id);
+    rg_rdma_break(c, RG_ERR_LOST);
+    pthread_mutex_unlock(&c->lock);
+}
+
 /* Says goodbye and waits until all that was sent has arrived. */
 static void finish(struct rg_rdma_conn *c)
 {
@@ -433,6 +461,7 @@ struct rg_transport_ops rg_transport_rdma_ops = {
     .recv = rg_rdma_recv,
     .recv_bulk = rg_rdma_recv_bulk,
     .interrupt = rdma_interrupt,
+    .reset = rdma_reset,
     .destroy = rdma_destroy,
     .abandon = rdma_abandon,
     .register_memory = rg_rdma_register,

@@ -43,7 +43,10 @@ enum {
 /** Private data of connecting and accepting. */
 #define RG_RDMA_MAGIC   0x52475230u /* "RGR0" */
 #define RG_RDMA_VERSION 2u
-enum { RG_RDMA_TWO_SIDED = 1u }; /* flags: nothing but SEND and RECV is to be used */
+enum {
+    RG_RDMA_TWO_SIDED = 1u, /* flags: nothing but SEND and RECV is to be used */
+    RG_RDMA_DELIVERS = 2u,  /* both ends are to wait until what they send has arrived */
+};
 
 struct rg_rdma_private {
     uint32_t magic;

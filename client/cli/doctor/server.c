@@ -7,7 +7,7 @@
 #include "client/cli/link.h"
 #include "client/query.h"
 #include "common/clock.h"
-#include "transport/devices.h"
+#include "transport/rails.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -150,6 +150,31 @@ static bool check_tcp(struct rg_doctor *doctor, const char *server, uint64_t tim
     return true;
 }
 
+/* Whether bulk data goes by several adapters, where both machines have more than one. */
+static void check_rails(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
+{
+    struct rg_rail rails[RG_CONTROL_ADDRESSES];
+    const unsigned n = rg_rails_here(NULL, 0, rails, RG_CONTROL_ADDRESSES);
+    char why[RG_DOCTOR_TEXT] = "", here[RG_DOCTOR_TEXT];
+    struct rg_link link;
+    rg_rails_describe(rails, n, here, sizeof here);
+    if (!n || rails[n - 1].number == 0) {
+        rg_doctor_say(doctor, RG_CHECK_OK, "rails", NULL, "one adapter carries everything here: %s", n ? here : "none");
+        return;
+    }
+    if (rg_link_open(&link, server, RG_LINK_RAILS, 0, timeout_ns, why, sizeof why) != RG_OK)
+        return; /* said already */
+    if (link.n_rails > 1)
+        rg_doctor_say(doctor, RG_CHECK_OK, "rails", NULL, "bulk data goes by %u adapters; here %s", link.n_rails,
+                      here);
+    else
+        rg_doctor_say(doctor, RG_CHECK_WARNING, "rails",
+                      "give each adapter a network of its own, the same on both machines; REMOTE_GPU_RAILS says "
+                      "which are used",
+                      "one adapter carries everything, though this machine has more: %s", here);
+    rg_link_close(&link);
+}
+
 static void check_rdma(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
 {
     unsigned n = 1;
@@ -180,12 +205,14 @@ static void check_rdma(struct rg_doctor *doctor, const char *server, uint64_t ti
 
 void rg_doctor_server(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
 {
-    struct rg_rdma_address any;
+    struct rg_rail any;
     if (!check_answer(doctor, server, timeout_ns) || !check_tcp(doctor, server, timeout_ns))
         return;
-    if (rg_rdma_addresses(&any, 1) > 0)
+    if (rg_rails_here(NULL, 0, &any, 1) > 0) {
         check_rdma(doctor, server, timeout_ns);
-    else
+        check_rails(doctor, server, timeout_ns);
+    } else {
         rg_doctor_say(doctor, RG_CHECK_OK, "rdma", NULL,
                       "this machine has no RDMA device that can be used: TCP is used");
+    }
 }

@@ -1,0 +1,98 @@
+"""Part `rails` of guest_suite: two links, of which a session uses both, and one of which fails."""
+
+import json
+import os
+import subprocess
+import time
+
+from guest_failover import mend_link
+from trial import Server, run_program, wait_until
+
+RAILS = {"REMOTE_GPU_RAILS": "rxe-server,rxe-server2", "REMOTE_GPU_LOG": "info"}
+
+
+def sent(link):
+    """Bytes that have gone over a link, both ways."""
+    total = 0
+    for direction in ("rx_bytes", "tx_bytes"):
+        with open("/sys/class/net/%s/statistics/%s" % (link, direction), encoding="ascii") as file:
+            total += int(file.read())
+    return total
+
+
+def set_link(state):
+    """Takes the second link down (up: as it was)."""
+    if state == "up":
+        mend_link(2)
+    else:
+        subprocess.run(["ip", "link", "set", "v-client2", state], check=True)
+
+
+def transport(build, check):
+    """The conformance suite over two rails; traffic while one is cut."""
+    program = os.path.join(build.folder, "tests", "transport_conformance")
+    result = run_program([program, "rails+rdma"], timeout=400)
+    check("conformance rails+rdma: %.0f s" % result.seconds, result.status == 0, result.report())
+    program = os.path.join(build.folder, "tests", "transport_rails")
+
+    def cut(_):
+        until = sent("v-client2") + 5000000
+        wait_until(lambda: sent("v-client2") >= until, 60)
+        set_link("down")
+
+    result = run_program([program, "rdma", "25"], timeout=200, while_running=cut)
+    check("a rail is cut in mid-transfer: %.0f s" % result.seconds, result.status == 0 and
+          "1 and 1 rails" in result.output, result.report())
+    set_link("up")
+
+
+def sessions(build, check):
+    """Sessions over both rails; with one cut; tools that show them."""
+    with Server(build, listen="0.0.0.0:7600", arguments=("--allow-unauthenticated", "--reconnect-grace", "60"),
+                environment=RAILS) as there:
+        command = [build.example("big_copy"), "24"]
+        direct = build.run_direct(command, timeout=200)
+        before = sent("v-client"), sent("v-client2")
+        result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma"], timeout=200)
+        each = sent("v-client") - before[0], sent("v-client2") - before[1]
+        check("big_copy over two rails: %.1f s, %d and %d bytes" % (result.seconds, *each),
+              (result.status, result.output) == (direct.status, direct.output) and min(each) > 5000000,
+              result.report() + there.log())
+        result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma", "--rails", "off"], timeout=200)
+        check("--rails off: one", result.status == 0 and result.stats.get("lanes", 0) == 0, result.report())
+
+        def cut(_):
+            until = sent("v-client2") + 8000000
+            wait_until(lambda: sent("v-client2") >= until, 60)
+            set_link("down")
+
+        result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma"], timeout=200, while_running=cut)
+        check("a rail is cut in mid-run: %.1f s" % result.seconds,
+              (result.status, result.output) == (direct.status, direct.output) and "a rail to" in result.errors and
+              "goes on over TCP" not in result.errors, result.report() + there.log())
+        set_link("up")
+        time.sleep(1)
+        remote_gpu = build.command
+        result = run_program([remote_gpu, "list", "-s", "10.77.0.1:7600"], timeout=60)
+        check("list shows the rails", "rails: rxe-server (v-server, 10.77.0.1" in result.output and
+              "rxe-server2 (v-server2, 10.78.0.1" in result.output, result.report())
+        result = run_program([remote_gpu, "netperf", "-s", "10.77.0.1:7600", "--quick", "--timeout", "60"], timeout=300)
+        print(result.output)
+        for name in ("rdma 10.77.0.1", "rdma 10.78.0.1", "rdma, 2 rails"):
+            rows = [line for line in result.output.splitlines() if line.startswith(name + " ")]
+            check("netperf has rows of " + name, len(rows) >= 4, result.report())
+        result = run_program([remote_gpu, "doctor", "-s", "10.77.0.1:7600", "--timeout", "60", "--json"], timeout=200)
+        checks = json.loads(result.output)["checks"] if result.output else []
+        check("doctor sees two rails", any(one["check"] == "rails" and "2 adapters" in one["saw"] for one in checks),
+              result.report())
+        check("no worker crashed", "killed by signal" not in there.log(), there.log())
+
+
+def rails(build, check):
+    """All of it, with a second link, which is taken away afterwards."""
+    mend_link(2)
+    transport(build, check)
+    sessions(build, check)
+    for end in ("server2", "client2"):
+        subprocess.run(["rdma", "link", "delete", "rxe-" + end], check=False)
+    subprocess.run(["ip", "link", "delete", "v-client2"], check=False)

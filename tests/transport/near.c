@@ -1,0 +1,90 @@
+/* near.c - how near devices are to each other, in a tree of sysfs made for that. */
+#include "transport/near.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[64];
+
+/* A PCI function at a place below /sys/devices, on a NUMA node. */
+static void add(const char *place, int node)
+{
+    char command[1024];
+    const char *name = strrchr(place, '/') + 1;
+    snprintf(command, sizeof command,
+             "mkdir -p %s/sys/devices/%s %s/sys/bus/pci/devices && echo %d >%s/sys/devices/%s/numa_node && "
+             "ln -sfn ../../../devices/%s %s/sys/bus/pci/devices/%s",
+             root, place, root, node, root, place, place, root, name);
+    cr_assert_eq(system(command), 0);
+}
+
+static void make_tree(void)
+{
+    strcpy(root, "/tmp/remote-gpu-near.XXXXXX");
+    cr_assert(mkdtemp(root));
+    add("pci0000:10/0000:10:00.0/0000:11:00.0/0000:12:00.0/0000:13:00.0", 0); /* behind a switch: a GPU … */
+    add("pci0000:10/0000:10:00.0/0000:11:00.0/0000:12:01.0/0000:14:00.0", 0); /* … and an adapter */
+    add("pci0000:10/0000:10:00.0/0000:11:00.0/0000:12:02.0/0000:15:00.0/0000:16:00.0/0000:17:00.0", 0);
+    add("pci0000:10/0000:10:01.0/0000:18:00.0", 0); /* another root port */
+    add("pci0000:20/0000:20:00.0/0000:21:00.0", 0); /* another host bridge */
+    add("pci0000:80/0000:80:00.0/0000:81:00.0", 1); /* another socket */
+    char command[512];
+    snprintf(command, sizeof command,
+             "mkdir -p %s/sys/class/infiniband/mlx5_0 %s/sys/class/infiniband/rxe0 && "
+             "ln -s ../../../devices/pci0000:10/0000:10:01.0/0000:18:00.0 %s/sys/class/infiniband/mlx5_0/device",
+             root, root, root);
+    cr_assert_eq(system(command), 0);
+}
+
+static void remove_tree(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    cr_expect_eq(system(command), 0);
+}
+
+TestSuite(near, .init = make_tree, .fini = remove_tree);
+
+Test(near, distances)
+{
+    static const char gpu[] = "0000:13:00.0";
+    cr_expect_eq(rg_near_pci(root, gpu, gpu), RG_NEAR_SWITCH);
+    cr_expect_eq(rg_near_pci(root, gpu, "0000:14:00.0"), RG_NEAR_SWITCH);
+    cr_expect_eq(rg_near_pci(root, "0000:14:00.0", gpu), RG_NEAR_SWITCH);
+    cr_expect_eq(rg_near_pci(root, gpu, "0000:17:00.0"), RG_NEAR_BRIDGES);
+    cr_expect_eq(rg_near_pci(root, gpu, "0000:18:00.0"), RG_NEAR_COMPLEX);
+    cr_expect_eq(rg_near_pci(root, gpu, "0000:21:00.0"), RG_NEAR_NODE);
+    cr_expect_eq(rg_near_pci(root, gpu, "0000:81:00.0"), RG_NEAR_FAR);
+    cr_expect_eq(rg_near_pci(root, gpu, "0000:99:00.0"), RG_NEAR_UNKNOWN);
+    cr_expect_eq(rg_near_pci(root, "", gpu), RG_NEAR_UNKNOWN);
+    cr_expect_eq(rg_near_pci(root, "../../x", gpu), RG_NEAR_UNKNOWN);
+}
+
+Test(near, nodes)
+{
+    cr_expect_eq(rg_near_node(root, "0000:13:00.0"), 0);
+    cr_expect_eq(rg_near_node(root, "0000:81:00.0"), 1);
+    cr_expect_eq(rg_near_node(root, "0000:99:00.0"), -1);
+    cr_expect_eq(rg_near_node(root, ""), -1);
+}
+
+Test(near, rdma_devices)
+{
+    char pci[24];
+    rg_near_pci_of_rdma(root, "mlx5_0", pci, sizeof pci);
+    cr_expect_str_eq(pci, "0000:18:00.0");
+    rg_near_pci_of_rdma(root, "rxe0", pci, sizeof pci); /* no PCI function */
+    cr_expect_str_eq(pci, "");
+    rg_near_pci_of_rdma(root, "none", pci, sizeof pci);
+    cr_expect_str_eq(pci, "");
+}
+
+Test(near, words)
+{
+    cr_expect_str_eq(rg_near_words(RG_NEAR_SWITCH), "behind the same switch");
+    cr_expect_str_eq(rg_near_words((enum rg_near)77), rg_near_words(RG_NEAR_UNKNOWN));
+}
