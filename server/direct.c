@@ -115,6 +115,8 @@ static enum rg_direct_path choose(struct rg_worker *worker, CUdevice device, int
             return (enum rg_direct_path)path;
         }
     }
+    if (!rg_conn_device_paths(worker->conn))
+        return RG_DIRECT_STAGING; /* goes without saying */
     const char *dmabuf = why[RG_DIRECT_DMABUF], *peer = why[RG_DIRECT_PEER];
     rg_info("session %llu: GPU %d: bulk data goes through page-locked memory (dma-buf: %s; peer memory: %s)",
             (unsigned long long)worker->session, (int)device, dmabuf ? dmabuf : "failed",
