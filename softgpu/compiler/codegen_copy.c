@@ -205,6 +205,32 @@ static void store_bulk(struct sg_codegen *gen)
     LLVMBuildMemSet(B, to, sg_gen_const(gen, 8, 0), sg_gen_read(gen, &insn->operands[1], SG_U64), 1);
 }
 
+/*
+ * clusterlaunchcontrol.try_cancel asks for a cluster that has not begun, to do its work. That may always fail, and here it does:
+ * all clusters begin by themselves. The answer, which the other instructions read, is 0.
+ */
+static void try_cancel(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    uint8_t space = sg_gen_space(gen);
+    LLVMValueRef to = sg_gen_address(gen, &insn->operands[0], space);
+    if (SG_MOD(insn, SG_GROUP_COMPLETE) != 1 || (space != 0 && space != SG_MOD_SHARED))
+        sg_gen_fail(gen, "not a form of this instruction");
+    sg_gen_access(gen, &insn->operands[0], to, space, 16, SG_ACCESS_WRITE);
+    LLVMSetAlignment(LLVMBuildStore(B, sg_gen_const(gen, 128, 0), to), 16);
+    sg_gen_complete_bytes(gen, sg_gen_address(gen, &insn->operands[1], space), sg_gen_const(gen, 32, 16));
+}
+
+static void first_ctaid(struct sg_codegen *gen)
+{
+    const struct sg_operand *to = &gen->insn->operands[0];
+    bool vector = to->kind == SG_OPERAND_VECTOR;
+    if (vector != (SG_MOD(gen->insn, SG_GROUP_FIRST_CTAID) == 1) || (vector && to->count != 4))
+        sg_gen_fail(gen, "not a form of this instruction");
+    for (uint32_t i = 0; i < (vector ? 4u : 1u); i++)
+        sg_gen_write(gen, vector ? &to->items[i] : to, SG_B32, sg_gen_const(gen, 32, 0));
+}
+
 bool sg_gen_copy(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
@@ -223,6 +249,15 @@ bool sg_gen_copy(struct sg_codegen *gen)
         store_bulk(gen);
         return true;
     case SG_OP_CP_ASYNC_STEP:
+        return true;
+    case SG_OP_TRY_CANCEL:
+        try_cancel(gen);
+        return true;
+    case SG_OP_IS_CANCELED:
+        sg_gen_write(gen, &gen->insn->operands[0], SG_PRED, sg_gen_const(gen, 1, 0));
+        return true;
+    case SG_OP_FIRST_CTAID:
+        first_ctaid(gen);
         return true;
     default:
         return false;

@@ -102,6 +102,10 @@ const char *const sg_group_names[SG_GROUP_COUNT] = {
     [SG_GROUP_TILE] = "tile",
     [SG_GROUP_TENSORMAP] = "tensormap",
     [SG_GROUP_FENCEPROXY] = "fenceproxy",
+    [SG_GROUP_TRY_CANCEL] = "trycancel",
+    [SG_GROUP_QUERY_CANCEL] = "querycancel",
+    [SG_GROUP_IS_CANCELED] = "iscanceled",
+    [SG_GROUP_FIRST_CTAID] = "firstctaid",
     [SG_GROUP_CLUSTER_WINDOW] = "clusterwindow",
 };
 
@@ -208,4 +212,9 @@ const char *const sg_group_words[SG_GROUP_COUNT][28] = {
     [SG_GROUP_TILE] = {"tile"},
     [SG_GROUP_TENSORMAP] = {"tensormap"},
     [SG_GROUP_FENCEPROXY] = {"cp_fenceproxy"},
+    [SG_GROUP_TRY_CANCEL] = {"try_cancel"},
+    [SG_GROUP_QUERY_CANCEL] = {"query_cancel"},
+    [SG_GROUP_IS_CANCELED] = {"is_canceled"},
+    [SG_GROUP_FIRST_CTAID] = {"get_first_ctaid", "get_first_ctaid::x", "get_first_ctaid::y",
+                              "get_first_ctaid::z"},
 };

@@ -160,6 +160,9 @@ struct sg_form sg_form_table[] = {
      "*? *? *?"),
     ROW("cp", CP_TENSOR_PREFETCH, "async! bulk! bulkprefetch! tensor! dims! level! space! tile hint", "*? *?"),
     ROW("tensormap", TENSORMAP_COPY, "fenceproxy! space! frombulk! proxykind! sem! scope! sync! aligned!", "m m u32"),
+    ROW("clusterlaunchcontrol", TRY_CANCEL, "trycancel! async! space complete! T:b128", "m m"),
+    ROW("clusterlaunchcontrol", IS_CANCELED, "querycancel! iscanceled! T:pred T:b128", "=p 1"),
+    ROW("clusterlaunchcontrol", FIRST_CTAID, "querycancel! firstctaid! vec T:b32 T:b128", "=0v 1"),
     ROW("alloca", ALLOCA, "T:u64,u32,b64", "=0 0 u32?"),
     ROW("stacksave", STACKSAVE, "T:u64", "=0"),
     ROW("stackrestore", STACKRESTORE, "T:u64", "0"),
@@ -289,7 +292,7 @@ struct sg_form sg_form_table[] = {
 // clang-format on
 const uint32_t sg_form_count = sizeof(sg_form_table) / sizeof(sg_form_table[0]);
 
-static const char *const unsupported[] = {"wgmma", "tcgen05", "istypep", "multimem", "clusterlaunchcontrol"};
+static const char *const unsupported[] = {"wgmma", "tcgen05", "istypep", "multimem"};
 
 bool sg_base_is_unsupported(struct sg_slice base)
 {

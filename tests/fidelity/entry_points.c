@@ -334,6 +334,42 @@ static void memory_operations(void)
     TRY(cuStreamSynchronize(s));
 }
 
+/* Shapes that do not divide the grid, have too many blocks, or are not what the function asks for. */
+static void cluster_shapes(CUlaunchConfig *config, CUlaunchAttribute *wide)
+{
+    static const unsigned shapes[][3] = {{2, 1, 1}, {8, 1, 1}, {3, 1, 1},  {2, 2, 1},
+                                         {0, 1, 1}, {2, 0, 0}, {16, 1, 1}, {0, 0, 0}};
+    unsigned number = 1;
+    float real = 0;
+    void *parameters[] = {&p, &number, &real};
+    config->blockDimX = 8;
+    for (int round = 0; round < 4; round++) {
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+            config->gridDimX = shapes[i][0] == 16 ? 16 : 8;
+            config->blockDimX = shapes[i][0] == 16 ? 4 : 8;
+            wide->value.clusterDim.x = shapes[i][0];
+            wide->value.clusterDim.y = shapes[i][1];
+            wide->value.clusterDim.z = shapes[i][2];
+            printf("clusters of %u x %u x %u\n", shapes[i][0], shapes[i][1], shapes[i][2]);
+            TRY(cuLaunchKernelEx(config, f, parameters, NULL));
+        }
+        if (round == 0)
+            TRY(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+        if (round == 1)
+            TRY(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2));
+        if (round == 2) {
+            TRY(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 1));
+            TRY(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 1));
+        }
+        TRY(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, f));
+        printf("%d\n", v);
+    }
+    TRY(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 0));
+    TRY(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 0));
+    TRY(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 0));
+    TRY(cuCtxSynchronize());
+}
+
 static void clusters(void)
 {
     int n = -1;
@@ -358,6 +394,8 @@ static void clusters(void)
     printf("%d\n", n >= 1);
     config.attrs = NULL;
     TRY(cuOccupancyMaxActiveClusters(&n, f, &config));
+    config.attrs = &wide;
+    cluster_shapes(&config, &wide);
 }
 
 static void libraries(void)

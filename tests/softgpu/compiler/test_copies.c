@@ -226,6 +226,23 @@ Test(copies, stores_counted)
     cr_expect_eq(word_at(out, 1, 4), (uint32_t)(word_at(before, 1, 4) + 18));
 }
 
+/* No cluster can be had; the answer says so, and comes as a copy would. */
+Test(copies, clusters_not_canceled)
+{
+    fill();
+    run_copy(
+        "mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16; mov.u32 %r3, to;\n"
+        "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [to], [bar];\n"
+        "mbarrier.test_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 trap; .reg .b128 %q; ld.shared.b128 %q, "
+        "[to];\n"
+        "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p2, %q; @%p2 trap;\n"
+        "clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r4, %r5, %r6, _}, %q; "
+        "clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r7, %q;",
+        in, out);
+    cr_expect(word_at(out + BYTES, 0, 8) == 0 && word_at(out + BYTES, 1, 8) == 0);
+    cr_expect_eq(memcmp(out + BYTES + 16, before + 16, BYTES - 16), 0);
+}
+
 /* --- addresses of a cluster --- */
 
 Test(copies, windows)
