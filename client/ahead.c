@@ -45,6 +45,7 @@ static struct stock *stocks[BUCKETS];
 static unsigned n_stocks;
 static uint64_t next_ticket = 1;
 static atomic_uint live[RG_SERVERS_MAX]; /* stocks with a ticket */
+static atomic_bool announced[RG_SERVERS_MAX]; /* the worker knows that it may recall */
 
 static uint32_t lane_of(const struct rg_ahead_key *key)
 {
@@ -180,6 +181,9 @@ void rg_ahead_want(const struct rg_ahead_key *key)
         more = refill(stock);
     }
     pthread_mutex_unlock(&lock);
+    if (more && session->op_numbers[RG_OP_rgMemMayRecall] &&
+        !atomic_exchange(&announced[session->number], true))
+        (void)rg_op_rgMemMayRecall();
     if (more && rg_op_rgMemAhead(stock->ticket, key->kind, key->size, key->height, key->element, key->stream,
                                  key->pool, more) != CUDA_SUCCESS) {
         pthread_mutex_lock(&lock);
@@ -315,6 +319,59 @@ void rg_ahead_age(struct rg_session *session)
     const uint64_t now = rg_now_ns();
     if (now > OLD_NS)
         (void)give_back(&(struct which){.session = session, .unused_since = now - OLD_NS});
+}
+
+/* --- recalls --------------------------------------------------------------------------------------------------- */
+
+static _Atomic uint64_t recalls[RG_SERVERS_MAX]; /* to be answered; 0: none */
+
+void rg_ahead_recalled(struct rg_session *session, uint64_t recall)
+{
+    atomic_store(&recalls[session->number], recall);
+    rg_command_wake_sender(session);
+}
+
+/* Empties the stocks of a session, and makes do without for a while. The lock is held. */
+static size_t empty(const struct rg_session *session, struct rg_ahead_return *out, size_t most)
+{
+    size_t n = 0;
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (struct stock *stock = stocks[i]; stock; stock = stock->next) {
+            if (stock->session != session || !stock->ticket)
+                continue;
+            for (; stock->n && n < most; stock->n--)
+                out[n++] = (struct rg_ahead_return){stock->ticket, stock->blocks[stock->n - 1].address};
+            stock->target = 0;
+            stock->poor = POOR;
+        }
+    return n;
+}
+
+/*
+ * What was given out before has a record that is appended already (`order`). Where that lock is held until an answer comes,
+ * which is so without the optimisation that calls do not wait, the worker may be waiting for this one: it gets nothing then.
+ */
+void rg_ahead_answer_recall(struct rg_session *session)
+{
+    const uint64_t recall = atomic_exchange(&recalls[session->number], 0);
+    if (!recall)
+        return;
+    enum { MOST = RG_BULK_MAX / sizeof(struct rg_ahead_return) };
+    struct rg_ahead_return *blocks = NULL;
+    size_t n = 0;
+    const bool mine =
+        rg_optimise[RG_OPT_ASYNC] ? pthread_mutex_lock(&order) == 0 : pthread_mutex_trylock(&order) == 0;
+    if (mine && (blocks = malloc(MOST * sizeof *blocks))) {
+        pthread_mutex_lock(&lock);
+        n = empty(session, blocks, MOST);
+        pthread_mutex_unlock(&lock);
+    }
+    if (mine)
+        pthread_mutex_unlock(&order);
+    const struct rg_answer answer = {.type = RG_ANSWER_RECALLED, .id = recall};
+    const struct iovec bulk = {blocks, n * sizeof *blocks};
+    (void)rg_command_answer(session, &answer, &bulk, n ? 1 : 0);
+    free(blocks);
 }
 
 /* --- notices --------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,8 @@
  * then on the worker keeps a few blocks ready. How many follows from need: each time none was ready although some were asked
  * for, twice as many. Where the worker refuses (it makes only a part of what is free ready), allocations ask as before.
  *
+ * The worker asks for blocks when it runs out of memory itself, in a call that nobody waits for (rg_ahead_answer_recall).
+ *
  * Blocks go back when any call runs out of memory (which is then tried once more), when they have not been needed for half a
  * second, before their stream, pool or context ends, and before a question about their pool.
  *
@@ -52,6 +54,11 @@ bool rg_ahead_any(const struct rg_session *session);
 /** Gives back what was not needed for long. */
 void rg_ahead_age(struct rg_session *session);
 #define RG_AHEAD_AGE_MS 100
+
+/** RG_NOTICE_RECALL has come: the sender is to answer it. */
+void rg_ahead_recalled(struct rg_session *session, uint64_t recall);
+/** Answers a recall, if there is one, with what is ready. The sender thread. */
+void rg_ahead_answer_recall(struct rg_session *session);
 
 /** RG_NOTICE_AHEAD has come. False: it is malformed. */
 bool rg_ahead_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in);

@@ -12,10 +12,12 @@
 #include "client/call.h"
 #include "client/copy.h"
 #include "client/handle.h"
+#include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/pieces.h"
 #include "client/pinned.h"
+#include "client/room.h"
 #include "client/transfer.h"
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
@@ -217,6 +219,7 @@ struct transfer {
     CUarray array;
     CUstream stream;
     bool asynchronous;
+    bool passing; /* the memory is ours, and not there any more when the call has returned */
 };
 
 static bool is_pinned(const struct transfer *t, size_t slice)
@@ -231,6 +234,20 @@ static bool is_pinned(const struct transfer *t, size_t slice)
            size <= range.size - (start - range.start);
 }
 
+/* The copy's destination from byte x of row y of slice z on; of memory, the address says where that is. */
+static CUDA_MEMCPY3D part_from(const struct transfer *t, size_t x, size_t y, size_t z)
+{
+    CUDA_MEMCPY3D part = t->box;
+    if (part.dstMemoryType == CU_MEMORYTYPE_DEVICE) {
+        part.dstDevice += x + (y + z * part.dstHeight) * part.dstPitch;
+    } else {
+        part.dstXInBytes += x;
+        part.dstY += y;
+        part.dstZ += z;
+    }
+    return part;
+}
+
 static CUresult send(const struct transfer *t, const CUDA_MEMCPY3D *part, size_t offset)
 {
     struct iovec rows[MAX_ROWS];
@@ -239,9 +256,58 @@ static CUresult send(const struct transfer *t, const CUDA_MEMCPY3D *part, size_t
     int n = rg_area_iovec(&t->host, offset, size, rows, MAX_ROWS, &covered);
     if (covered != size)
         return CUDA_ERROR_UNKNOWN;
+    const bool ends = offset + size == rg_area_size(&t->host);
     const uint64_t began = rg_now_ns();
-    CUresult status = rg_op_rgBoxIn(part, t->array, t->stream, !t->asynchronous, rows, n);
+    const struct rg_lane *lane = rg_lane_current();
+    const uint64_t position = lane->position;
+    CUresult status = rg_op_rgBoxIn(part, t->array, t->stream, ends && !t->asynchronous, rows, n);
+    if (status != CUDA_SUCCESS && lane->position == position)
+        rg_room_return(rg_session_current(), size);
     rg_piece_sent(rg_session_current(), size, began);
+    return status;
+}
+
+/* Whether the source may be read when the stream is there, after the call has returned. */
+static bool may_be_read_late(const struct transfer *t, size_t slice)
+{
+    return t->asynchronous && !t->passing && is_pinned(t, slice);
+}
+
+/* `part` of the copy is asked for by the worker when the stream is there. */
+static CUresult put_late(const struct transfer *t, const CUDA_MEMCPY3D *part, const struct rg_host_area *host)
+{
+    uint64_t id = rg_pull_create(rg_session_current(), host);
+    if (!id)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult status = rg_op_rgBoxInLate(part, t->array, t->stream, id);
+    if (status != CUDA_SUCCESS)
+        rg_transfer_cancel(id);
+    return status;
+}
+
+/* There is no room for the rest: rows from `row` on, the first of them from `at` on. See send_late of copy.c. */
+static CUresult send_late(const struct transfer *t, size_t slice, size_t row, size_t at)
+{
+    const size_t height = t->box.Height, rows = height * t->box.Depth;
+    CUresult status = CUDA_SUCCESS;
+    while (row < rows && status == CUDA_SUCCESS) {
+        const size_t y = row % height, z = row / height;
+        CUDA_MEMCPY3D part = part_from(t, at, y, z);
+        struct rg_host_area host = {.memory = t->host.memory + z * slice + y * t->host.pitch + at,
+                                    .pitch = t->host.pitch};
+        part.WidthInBytes -= at;
+        part.Height = at ? 1 : height - y; /* the rest of a row, of a slice, or all slices that are left */
+        part.Depth = y || at ? 1 : t->box.Depth - z;
+        host.width = part.WidthInBytes;
+        host.height = part.Height * part.Depth;
+        host.rows = part.Depth > 1 ? height : 0;
+        host.slice = slice;
+        status = put_late(t, &part, &host);
+        row += host.height;
+        at = 0;
+    }
+    if (status == CUDA_SUCCESS && !may_be_read_late(t, slice))
+        status = rg_op_cuStreamSynchronize(t->stream);
     return status;
 }
 
@@ -249,34 +315,28 @@ static CUresult send_in(const struct transfer *t, size_t slice)
 {
     CUresult status = CUDA_SUCCESS;
     if (rg_transfers_may_write_host()) {
-        if (t->asynchronous && is_pinned(t, slice)) {
-            uint64_t id = rg_pull_create(rg_session_current(), &t->host);
-            if (!id)
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            status = rg_op_rgBoxInLate(&t->box, t->array, t->stream, id);
-            if (status != CUDA_SUCCESS)
-                rg_transfer_cancel(id);
-            return status;
-        }
+        if (may_be_read_late(t, slice))
+            return put_late(t, &t->box, &t->host);
         if (!t->asynchronous) /* what the stream does first may write the source */
             status = rg_op_cuStreamSynchronize(t->stream);
     }
     const size_t width = t->box.WidthInBytes, height = t->box.Height, depth = t->box.Depth;
     const bool gapless = t->host.pitch == width && (depth == 1 || slice == width * height);
     for (size_t row = 0; row < height * depth && status == CUDA_SUCCESS;) {
-        CUDA_MEMCPY3D part = t->box;
         size_t most = rg_piece(rg_session_current()) / width; /* rows of a message */
         if (!gapless && most > MAX_ROWS)
             most = MAX_ROWS;
         const size_t y = row % height, z = row / height;
-        part.dstY += y;
-        part.dstZ += z;
+        CUDA_MEMCPY3D part = part_from(t, 0, y, z);
         part.Height = part.Depth = 1;
         if (!most) { /* a row is more than one message */
             for (size_t at = 0; at < width && status == CUDA_SUCCESS; at += part.WidthInBytes) {
                 const size_t piece = rg_piece(rg_session_current());
-                part.dstXInBytes = t->box.dstXInBytes + at;
+                part = part_from(t, at, y, z);
+                part.Height = part.Depth = 1;
                 part.WidthInBytes = width - at < piece ? width - at : piece;
+                if (!rg_room_take(rg_session_current(), part.WidthInBytes))
+                    return send_late(t, slice, row, at);
                 status = send(t, &part, row * width + at);
             }
             row++;
@@ -288,6 +348,8 @@ static CUresult send_in(const struct transfer *t, size_t slice)
         } else {
             part.Height = most < height - y ? most : height - y;
         }
+        if (!rg_room_take(rg_session_current(), part.Height * part.Depth * width))
+            return send_late(t, slice, row, 0);
         status = send(t, &part, row * width);
         row += part.Height * part.Depth;
     }
@@ -301,6 +363,7 @@ static CUresult box_in(const struct transfer *t, size_t slice)
         struct transfer through = *t;
         if (!rg_area_gather(&t->host, &through.host))
             return CUDA_ERROR_OUT_OF_MEMORY;
+        through.passing = true;
         CUresult status = send_in(&through, t->box.WidthInBytes * t->box.Height);
         free(through.host.memory);
         return status;

@@ -155,8 +155,8 @@ static void send_on_idle_wire(struct rg_session *session)
         pthread_cond_signal(&command->sender_wake);
 }
 
-void rg_command_answer(struct rg_session *session, const struct rg_answer *answer, const struct iovec *bulk,
-                       int n_bulk)
+enum rg_status rg_command_answer(struct rg_session *session, const struct rg_answer *answer,
+                                 const struct iovec *bulk, int n_bulk)
 {
     struct rg_command *command = &session->command;
     struct rg_message_header header = {.kind = RG_MESSAGE_ANSWER,
@@ -187,6 +187,7 @@ void rg_command_answer(struct rg_session *session, const struct rg_answer *answe
     if (status != RG_OK && status != RG_ERR_FAULT && status != RG_ERR_CLOSED)
         rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
                        session->server, rg_status_string(status));
+    return status;
 }
 
 void rg_command_wake_sender(struct rg_session *session)
@@ -215,6 +216,8 @@ static void sleep_until_needed(struct rg_session *session)
     if (pthread_cond_timedwait(&command->sender_wake, &command->lock, &until) != ETIMEDOUT)
         return;
     pthread_mutex_unlock(&command->lock);
+    rg_receiver_poll(session); /* the worker may ask for what is ready while nobody else reads */
+    rg_ahead_answer_recall(session);
     rg_ahead_age(session);
     pthread_mutex_lock(&command->lock);
 }
@@ -233,6 +236,7 @@ static void *sender_main(void *argument)
         command->sender_sleeping = false;
         command->sender_has_pulls = false;
         pthread_mutex_unlock(&command->lock);
+        rg_ahead_answer_recall(session);
         while (rg_pull_send_next(session))
             rg_command_flush(session); /* between two pieces */
         rg_command_flush(session);

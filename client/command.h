@@ -56,10 +56,13 @@ RG_MUST_CHECK enum rg_status rg_command_start(struct rg_session *session);
 void rg_command_flush(struct rg_session *session);
 /** There is a part of a pull to send (transfer.h): lets the sender thread do it. */
 void rg_command_wake_sender(struct rg_session *session);
-/** Sends an RG_MESSAGE_ANSWER; returns when the bulk memory may be reused. */
+/**
+ * Sends an RG_MESSAGE_ANSWER; returns when the bulk memory may be reused. RG_ERR_FAULT: it could not be read, and was sent
+ * as zeros. Other errors end the session.
+ */
 struct rg_answer;
-void rg_command_answer(struct rg_session *session, const struct rg_answer *answer, const struct iovec *bulk,
-                       int n_bulk);
+enum rg_status rg_command_answer(struct rg_session *session, const struct rg_answer *answer,
+                                 const struct iovec *bulk, int n_bulk);
 
 /** Starts a thread that runs until the process ends. */
 RG_MUST_CHECK enum rg_status rg_thread_start(const char *name, void *(*main)(void *), void *argument);

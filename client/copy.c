@@ -12,11 +12,13 @@
 #include "client/box.h"
 #include "client/call.h"
 #include "client/handle.h"
+#include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/pieces.h"
 #include "client/pinned.h"
 #include "client/progress.h"
+#include "client/room.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
@@ -37,6 +39,7 @@ struct copy {
     size_t device_pitch;
     CUstream stream;
     bool asynchronous;
+    bool passing; /* the memory is ours, and not there any more when the call has returned */
 };
 
 /* Set during a copy of a graph on this thread: all host memory is as page-locked memory is. */
@@ -52,17 +55,65 @@ static bool is_pinned(const struct rg_host_area *area)
            size <= range.size - (start - range.start);
 }
 
-/* Sends packed bytes [offset, offset + size) of rows that fit into one message. */
+/*
+ * Sends packed bytes [offset, offset + size) of rows that fit into one message. Other streams are ordered after the end of a
+ * synchronous copy; not after its beginning, as it may yet turn out that the call has to wait for its stream.
+ */
 static CUresult send_part(const struct copy *copy, CUdeviceptr device, size_t width, size_t height,
                           size_t offset)
 {
+    const bool ends = offset + width * height == copy->host.width * copy->host.height;
     struct iovec rows[MAX_ROWS];
     size_t covered;
     int n = rg_area_iovec(&copy->host, offset, width * height, rows, MAX_ROWS, &covered);
     const uint64_t began = rg_now_ns();
-    CUresult status =
-        rg_op_rgCopyIn(device, copy->device_pitch, width, height, copy->stream, !copy->asynchronous, rows, n);
+    const struct rg_lane *lane = rg_lane_current();
+    const uint64_t position = lane->position;
+    CUresult status = rg_op_rgCopyIn(device, copy->device_pitch, width, height, copy->stream,
+                                     ends && !copy->asynchronous, rows, n);
+    if (status != CUDA_SUCCESS && lane->position == position)
+        rg_room_return(rg_session_current(), width * height);
     rg_piece_sent(rg_session_current(), covered, began);
+    return status;
+}
+
+/* Whether the source may be read when the stream is there, after the call has returned. */
+static bool may_be_read_late(const struct copy *copy)
+{
+    return copy->asynchronous && !copy->passing && is_pinned(&copy->host);
+}
+
+/* Packed bytes from `offset` on, of rows or the rest of one row, are asked for by the worker when the stream is there. */
+static CUresult put_late(const struct copy *copy, const struct rg_host_area *host, CUdeviceptr device)
+{
+    uint64_t id = rg_pull_create(rg_session_current(), host);
+    if (!id)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult status =
+        rg_op_rgCopyInLate(device, copy->device_pitch, host->width, host->height, copy->stream, id);
+    if (status != CUDA_SUCCESS)
+        rg_transfer_cancel(id);
+    return status;
+}
+
+/* There is no room for the rest: rows from `row` on, the first of them from `at` on. */
+static CUresult send_late(const struct copy *copy, size_t row, size_t at)
+{
+    struct rg_host_area host = copy->host;
+    CUresult status = CUDA_SUCCESS;
+    if (at) {
+        const struct rg_host_area part = {
+            host.memory + row * host.pitch + at, host.width - at, host.width - at, 1, 0, 0};
+        status = put_late(copy, &part, copy->device + row * copy->device_pitch + at);
+        row++;
+    }
+    host.memory += row * host.pitch;
+    host.height -= row;
+    if (status == CUDA_SUCCESS && host.height)
+        status = put_late(copy, &host, copy->device + row * copy->device_pitch);
+    /* what a driver does with more than it keeps aside: the call returns when its source has been read */
+    if (status == CUDA_SUCCESS && !may_be_read_late(copy))
+        status = rg_op_cuStreamSynchronize(copy->stream);
     return status;
 }
 
@@ -77,16 +128,8 @@ static CUresult send_in(const struct copy *copy)
 {
     CUresult status = CUDA_SUCCESS;
     if (rg_transfers_may_write_host()) {
-        if (copy->asynchronous && is_pinned(&copy->host)) {
-            uint64_t id = rg_pull_create(rg_session_current(), &copy->host);
-            if (!id)
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            status = rg_op_rgCopyInLate(copy->device, copy->device_pitch, copy->host.width, copy->host.height,
-                                        copy->stream, id);
-            if (status != CUDA_SUCCESS)
-                rg_transfer_cancel(id);
-            return status;
-        }
+        if (may_be_read_late(copy))
+            return put_late(copy, &copy->host, copy->device);
         if (!copy->asynchronous) /* what the stream does first may write the source */
             status = rg_op_cuStreamSynchronize(copy->stream);
         if (status != CUDA_SUCCESS)
@@ -104,6 +147,8 @@ static CUresult send_in(const struct copy *copy)
         n = rows_per_message(&copy->host, rg_piece(rg_session_current()));
         if (n) {
             n = height - row < n ? height - row : n;
+            if (!rg_room_take(rg_session_current(), n * width))
+                return send_late(copy, row, 0);
             status = send_part(copy, device, width, n, row * width);
             continue;
         }
@@ -111,6 +156,8 @@ static CUresult send_in(const struct copy *copy)
         for (size_t at = 0, size = 0; at < width && status == CUDA_SUCCESS; at += size) {
             size = rg_piece(rg_session_current());
             size = width - at < size ? width - at : size;
+            if (!rg_room_take(rg_session_current(), size))
+                return send_late(copy, row, at);
             status = send_part(copy, device + at, size, 1, row * width + at);
         }
     }
@@ -131,6 +178,7 @@ static CUresult copy_in_here(const struct copy *copy)
         struct copy through = *copy;
         if (!rg_area_gather(host, &through.host))
             return CUDA_ERROR_OUT_OF_MEMORY;
+        through.passing = true;
         status = send_in(&through);
         free(through.host.memory);
     } else {

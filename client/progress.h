@@ -38,6 +38,9 @@ static inline bool rg_progress_is_work(enum rg_op op)
     case RG_OP_rgEventWatchTimed:
     case RG_OP_rgStreamAsk:
     case RG_OP_rgDefaultStreamAsk:
+    case RG_OP_rgRoomAsk:
+    case RG_OP_rgRoomTell:
+    case RG_OP_rgMemMayRecall:
     case RG_OP_cuMemGetInfo_v2:
         return false;
     default:

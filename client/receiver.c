@@ -135,6 +135,13 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
         if (!rg_progress_notice(session, &notice, &in))
             malformed(session, "notice of what is done");
         return;
+    case RG_NOTICE_RECALL:
+        rg_ahead_recalled(session, notice.id);
+        return;
+    case RG_NOTICE_ROOM:
+        if (!rg_room_notice(session, notice.arg[0]))
+            malformed(session, "notice of room that was not taken");
+        return;
     case RG_NOTICE_TIMES:
         if (!rg_times_notice(session, &notice, message->bulk_size))
             malformed(session, "times that were not asked for");

@@ -14,6 +14,7 @@
 
 #include "client/command.h"
 #include "client/receiver.h"
+#include "client/room.h"
 #include "client/stats.h"
 #include "common/limits.h"
 #include "common/pace.h"
@@ -49,6 +50,7 @@ struct rg_session {
     struct rg_command command;
     struct rg_receiver receiver;
     struct rg_pace pace; /* of bulk data to the server */
+    struct rg_client_room room;
     struct rg_stats stats;
 };
 

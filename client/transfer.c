@@ -539,7 +539,8 @@ bool rg_pull_send_next(struct rg_session *session)
         int n = rg_area_iovec(&part->area, part->offset, piece, rows, ROWS, &covered);
         struct rg_answer answer = {.type = RG_ANSWER_DATA, .id = part->id, .arg = {part->offset, covered}};
         const uint64_t began = rg_now_ns();
-        rg_command_answer(session, &answer, rows, n);
+        if (rg_command_answer(session, &answer, rows, n) == RG_ERR_FAULT)
+            rg_session_async_error(session, CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyInLate);
         rg_piece_sent(session, covered, began);
         part->offset += covered;
         part->size -= covered;

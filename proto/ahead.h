@@ -20,4 +20,11 @@ struct rg_ahead_block {
 };
 static_assert(sizeof(struct rg_ahead_block) == 16, "wire layout");
 
+/** With RG_ANSWER_RECALLED. */
+struct rg_ahead_return {
+    uint64_t ticket;
+    uint64_t address;
+};
+static_assert(sizeof(struct rg_ahead_return) == 16, "wire layout");
+
 #endif

@@ -96,6 +96,9 @@ enum rg_notice_type {
         21, /* id: a ticket; arg0: so many blocks are ready, struct rg_ahead_block of each follow;
                              arg1: so many of those asked for are not to be had (proto/ahead.h) */
     RG_NOTICE_DONE = 20, /* what the client watches has come; arg0: how many; struct rg_done of each follow */
+    RG_NOTICE_ROOM =
+        22, /* arg0: bytes of room that have become free since the session began (proto/room.h) */
+    RG_NOTICE_RECALL = 23, /* id: of the recall; the client answers RG_ANSWER_RECALLED (proto/ahead.h) */
     RG_NOTICE_TIMES =
         30, /* id of RG_ANSWER_TIMES; arg0: how many struct rg_time (proto/times.h) are the bulk part,
                              arg1: how many were not kept, arg2: how many more there are now */
@@ -126,6 +129,9 @@ enum rg_answer_type {
         4, /* id: named by the reply, RG_NOTICE_UNIFIED; arg0: address, arg1: bytes (RG_BULK_MAX at most),
                                 arg2: context; reserved: enum rg_unified_flags. The message's seq: the last record
                                 that was appended before. */
+    RG_ANSWER_RECALLED =
+        5, /* id of the notice; the bulk part: struct rg_ahead_return of each block that it has not
+                                given out and gives back */
     RG_ANSWER_TIMES =
         30, /* id: named by RG_NOTICE_TIMES; arg0: 1: also of work that the device has not done yet */
 };

@@ -1,8 +1,10 @@
 /* ahead.c - tickets, their blocks, and what is said of memory meanwhile. See ahead.h. */
 #include "server/ahead.h"
 
+#include "common/log.h"
 #include "generated/server/serve.h"
 #include "proto/ahead.h"
+#include "server/roles.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -301,6 +303,12 @@ CUresult rg_serve_rgMemReturn(struct rg_job *job, unsigned long long id)
     return CUDA_SUCCESS;
 }
 
+CUresult rg_serve_rgMemMayRecall(struct rg_job *job)
+{
+    job->worker->recall.able = true;
+    return CUDA_SUCCESS;
+}
+
 CUresult rg_serve_cuMemGetInfo_v2(struct rg_job *job, size_t *free_bytes, size_t *total)
 {
     CUdevice device;
@@ -310,6 +318,105 @@ CUresult rg_serve_cuMemGetInfo_v2(struct rg_job *job, size_t *free_bytes, size_t
     if (result == CUDA_SUCCESS && job->worker->tickets && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
         *free_bytes += held_on(job->worker, device);
     return result;
+}
+
+/* --- asking for it ------------------------------------------------------------------------------------------------------- */
+
+static bool any_ready(const struct rg_worker *worker)
+{
+    const struct rg_ticket *ticket = worker->tickets;
+    while (ticket && !ticket->n)
+        ticket = ticket->next;
+    return ticket != NULL;
+}
+
+/* Frees a block that the client has given back; false: it had none such. */
+static bool take_back(struct rg_worker *worker, const struct rg_ahead_return *block)
+{
+    struct rg_ticket *ticket = *find(worker, block->ticket);
+    unsigned index = 0;
+    while (ticket && index < ticket->n && ticket->blocks[index] != block->address)
+        index++;
+    if (!ticket || index == ticket->n)
+        return false;
+    struct rg_object *entry = rg_objects_find(&worker->objects, ticket->context);
+    if (entry && rg_driver.cuMemFree_v2 && rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS)
+        (void)rg_driver.cuMemFree_v2(block->address);
+    rg_current_context_unknown();
+    ticket->n--;
+    memmove(&ticket->blocks[index], &ticket->blocks[index + 1], (ticket->n - index) * sizeof *ticket->blocks);
+    return true;
+}
+
+bool rg_ahead_recall(struct rg_job *job)
+{
+    struct rg_worker *worker = job->worker;
+    struct rg_recall *recall = &worker->recall;
+    if (!recall->able || !rg_thread_of(job)->roles || !any_ready(worker))
+        return false;
+    rg_job_split(job); /* the answer has to be read */
+    if (job->violated)
+        return false;
+    atomic_fetch_add(&worker->answers_due, 1);
+    pthread_mutex_lock(&worker->late_lock);
+    recall->due = true;
+    const struct rg_notice notice = {.type = RG_NOTICE_RECALL, .id = ++recall->number};
+    pthread_mutex_unlock(&worker->late_lock);
+    (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
+    pthread_mutex_lock(&worker->late_lock);
+    while (recall->due && !rg_worker_over(worker))
+        pthread_cond_wait(&recall->answered, &worker->late_lock);
+    recall->due = false;
+    struct rg_ahead_return *blocks = recall->blocks;
+    const size_t n = recall->n;
+    recall->blocks = NULL;
+    recall->n = 0;
+    pthread_mutex_unlock(&worker->late_lock);
+    atomic_fetch_sub(&worker->answers_due, 1);
+    for (size_t i = 0; i < n && !job->violated; i++)
+        if (!take_back(worker, &blocks[i]))
+            rg_job_violation(job, "memory is given back that was not ready");
+    free(blocks);
+    rg_debug(
+        "session %llu: %s ran out of memory; %zu blocks that were ready are freed, and it is tried again",
+        (unsigned long long)worker->session, worker->operations[job->op].name, n);
+    if (!job->violated && rg_job_make_current(job) != CUDA_SUCCESS)
+        return false;
+    return n && !job->violated;
+}
+
+bool rg_ahead_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size)
+{
+    struct rg_recall *recall = &worker->recall;
+    const size_t n = bulk_size / sizeof(struct rg_ahead_return);
+    pthread_mutex_lock(&worker->late_lock);
+    const bool good = recall->due && answer->id == recall->number &&
+                      bulk_size % sizeof(struct rg_ahead_return) == 0 && n <= TICKETS_MAX * RG_AHEAD_MAX;
+    pthread_mutex_unlock(&worker->late_lock);
+    if (!good)
+        return false;
+    struct rg_ahead_return *blocks = bulk_size ? malloc(bulk_size) : NULL;
+    const bool received =
+        !bulk_size || (rg_conn_recv_bulk(worker->conn, blocks, bulk_size) == RG_OK && blocks != NULL);
+    if (!received) {
+        free(blocks);
+        rg_worker_end(worker, 0, NULL);
+        return true;
+    }
+    pthread_mutex_lock(&worker->late_lock);
+    recall->blocks = blocks;
+    recall->n = n;
+    recall->due = false;
+    pthread_cond_signal(&recall->answered);
+    pthread_mutex_unlock(&worker->late_lock);
+    return true;
+}
+
+void rg_ahead_wake(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&worker->late_lock);
+    pthread_cond_broadcast(&worker->recall.answered);
+    pthread_mutex_unlock(&worker->late_lock);
 }
 
 /* --- ends ---------------------------------------------------------------------------------------------------------------- */
@@ -329,8 +436,15 @@ void rg_ahead_drop_context(struct rg_worker *worker, uint64_t context)
     }
 }
 
+void rg_ahead_init(struct rg_worker *worker)
+{
+    pthread_cond_init(&worker->recall.answered, NULL);
+}
+
 void rg_ahead_fini(struct rg_worker *worker)
 {
+    free(worker->recall.blocks);
+    pthread_cond_destroy(&worker->recall.answered);
     while (worker->tickets)
         forget(worker, &worker->tickets);
     while (worker->ahead_pools) {

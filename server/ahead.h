@@ -8,9 +8,12 @@
  *
  * What is ready is not in use: cuMemGetInfo counts it as free, and a pool's high mark leaves it out. It is never more than a
  * part of what is free on the device; the client gives it back (rgMemReturn) when an allocation fails, and when it was not
- * needed for a while. Nothing can be taken back from the client, whose record that it has taken a block may be on its way.
+ * needed for a while. Nothing can be taken back from the client, whose record that it has taken a block may be on its way;
+ * but it can be asked to: where a record runs out of memory whose result nobody waits for, or that cannot be tried again
+ * from there, the dispatcher asks (RG_NOTICE_RECALL), waits for what is still with the client, and tries again. Meanwhile
+ * another thread reads, and the client answers by itself, whatever its program does.
  *
- * The dispatcher alone.
+ * The dispatcher alone, except as noted.
  */
 #ifndef RG_SERVER_AHEAD_H
 #define RG_SERVER_AHEAD_H
@@ -23,6 +26,15 @@ void rg_ahead_drop_context(struct rg_worker *worker, uint64_t context);
 bool rg_ahead_pool_high(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high);
 /** The mark was reset. */
 void rg_ahead_pool_reset(struct rg_worker *worker, CUmemoryPool pool);
+
+/** Gets back what is ready, and frees it; false: nothing. What `job` points to in the message may be gone afterwards. */
+bool rg_ahead_recall(struct rg_job *job);
+/** RG_ANSWER_RECALLED has come, with bulk data. False: it answers nothing. The reader. */
+bool rg_ahead_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size);
+/** The session is over: nobody waits any more. Any thread. */
+void rg_ahead_wake(struct rg_worker *worker);
+
+void rg_ahead_init(struct rg_worker *worker);
 void rg_ahead_fini(struct rg_worker *worker);
 
 #endif

@@ -11,6 +11,7 @@
 #include "server/late.h"
 #include "server/output.h"
 #include "server/roles.h"
+#include "server/room.h"
 #include "server/staging.h"
 #include "server/wait.h"
 
@@ -204,6 +205,7 @@ CUresult rg_serve_rgBoxInLate(struct rg_job *job, const CUDA_MEMCPY3D *box, CUar
         return CUDA_ERROR_INVALID_VALUE;
     }
     const bool good = take_side(box, array, false, &own);
+    rg_room_tell_now(job->worker);
     rg_job_split(job); /* as for rgCopyInLate */
     if (job->violated)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -232,7 +234,7 @@ CUresult rg_serve_rgBoxOut(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray
     for (size_t offset = 0; offset < total && result == CUDA_SUCCESS; offset += OUT_PART) {
         const size_t size = total - offset < OUT_PART ? total - offset : OUT_PART;
         struct rg_pinned *pinned;
-        result = rg_pinned_take(worker, context, size, false, &pinned);
+        result = rg_pinned_take(worker, context, size, &pinned);
         if (result != CUDA_SUCCESS)
             break;
         result = rg_copy_box(false, &own, pinned->memory, offset, size, stream);

@@ -36,7 +36,9 @@ CUresult rg_serve_rgLaneEnd(struct rg_job *job)
 {
     struct rg_lane *lane = job->lane;
     for (struct rg_lane_stream *at = lane->streams; at; at = at->next) {
+        rg_context_leave_stream(job, at->stream.context, at->stream.object);
         rg_stream_give_slots(job->worker, &at->stream);
+        rg_context_remove_stream(job->worker, at->stream.context, NULL);
         rg_unified_remove_stream(job->worker, at->stream.object);
         (void)rg_driver.cuStreamDestroy_v2(at->stream.object); /* what is queued in it is still done */
     }
@@ -285,13 +287,39 @@ void rg_context_remove_stream(struct rg_worker *worker, uint64_t handle, CUstrea
             context->few_streams[i] = NULL;
 }
 
-/* Whether all work of the context ends within a moment; only asked of a context with few streams. */
-static bool done_soon(struct rg_worker *worker, const struct rg_context *context)
+void rg_context_leave_stream(struct rg_job *job, uint64_t handle, CUstream stream)
+{
+    struct rg_context *context = context_of(job->worker, handle);
+    if (context && (!rg_driver.cuStreamQuery || rg_driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY))
+        context->left_at = rg_thread_of(job)->seq;
+}
+
+/* Whether the context can be asked stream by stream. */
+static bool has_few_streams(const struct rg_context *context)
 {
     unsigned n = 0;
     for (int i = 0; i < 4; i++)
         n += context->few_streams[i] != NULL;
-    if (n != context->n_streams || !rg_stream_done_soon(worker, CU_STREAM_LEGACY))
+    return n == context->n_streams && context->left_at <= atomic_load(&context->idle_at);
+}
+
+bool rg_context_idle(struct rg_worker *worker, const struct rg_context *context)
+{
+    if (worker->last_work <= atomic_load(&context->idle_at))
+        return true;
+    if (!rg_driver.cuStreamQuery || !has_few_streams(context) ||
+        rg_driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS)
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (context->few_streams[i] && rg_driver.cuStreamQuery(context->few_streams[i]) != CUDA_SUCCESS)
+            return false;
+    return true;
+}
+
+/* Whether all work of the context ends within a moment. */
+static bool done_soon(struct rg_worker *worker, const struct rg_context *context)
+{
+    if (!has_few_streams(context) || !rg_stream_done_soon(worker, CU_STREAM_LEGACY))
         return false;
     for (int i = 0; i < 4; i++)
         if (context->few_streams[i] && !rg_stream_done_soon(worker, context->few_streams[i]))
@@ -299,12 +327,28 @@ static bool done_soon(struct rg_worker *worker, const struct rg_context *context
     return true;
 }
 
+static bool may_block(struct rg_job *job, const struct rg_context *context)
+{
+    return !context ||
+           (job->worker->last_work > atomic_load(&context->idle_at) && !done_soon(job->worker, context));
+}
+
+CUresult rg_wait_legacy_stream(struct rg_job *job, CUstream stream)
+{
+    struct rg_context *context = rg_job_context(job);
+    if (!context)
+        return job->result;
+    /* it may have no work itself and yet be waited for until the streams that block it are done */
+    if (may_block(job, context))
+        rg_job_hand_over(job);
+    return rg_driver.cuStreamSynchronize(stream);
+}
+
 /* Waits for all work of the context current on this thread. */
 static CUresult synchronize(struct rg_job *job, struct rg_context *context)
 {
     const uint64_t seq = rg_thread_of(job)->seq;
-    if (!context ||
-        (job->worker->last_work > atomic_load(&context->idle_at) && !done_soon(job->worker, context)))
+    if (may_block(job, context))
         rg_job_hand_over(job);
     CUresult result = rg_driver.cuCtxSynchronize();
     if (result == CUDA_SUCCESS && context)

@@ -10,6 +10,7 @@
 #include "server/late.h"
 #include "server/output.h"
 #include "server/roles.h"
+#include "server/room.h"
 #include "server/staging.h"
 #include "server/wait.h"
 
@@ -125,7 +126,7 @@ static CUresult start_part(struct rg_worker *worker, struct rg_context *context,
                            size_t offset, struct rg_pinned **out)
 {
     struct rg_pinned *pinned;
-    CUresult result = rg_pinned_take(worker, context, part_size(t, offset), false, &pinned);
+    CUresult result = rg_pinned_take(worker, context, part_size(t, offset), &pinned);
     if (result != CUDA_SUCCESS)
         return result;
     result = rg_copy_packed(false, t->src, t->pitch, t->width, pinned->memory, offset, part_size(t, offset),
@@ -180,7 +181,7 @@ static bool out_directly(struct rg_job *job, struct rg_context *context, const s
     if (!area)
         return false;
     struct rg_pinned *small; /* for its event */
-    *result = rg_pinned_take(worker, context, 1, false, &small);
+    *result = rg_pinned_take(worker, context, 1, &small);
     if (*result != CUDA_SUCCESS) {
         rg_direct_let_go(worker, area);
         return true;
@@ -273,6 +274,7 @@ CUresult rg_serve_rgCopyInLate(struct rg_job *job, CUdeviceptr dst, size_t pitch
     struct rg_late_area area = {.transfer = transfer, .device = dst, .pitch = pitch, .width = width};
     if (!late_area(job, &area, height))
         return job->result;
+    rg_room_tell_now(job->worker);
     /* Putting many parts into the stream may block until the first has been answered. */
     rg_job_split(job);
     return job->violated ? CUDA_ERROR_OUT_OF_MEMORY : rg_late_pull(job, &area, stream);

@@ -6,8 +6,10 @@
  * for the next record that somebody waits for, or for a notice when the input runs dry.
  */
 #include "common/clock.h"
+#include "server/ahead.h"
 #include "server/direct.h"
 #include "server/roles.h"
+#include "server/room.h"
 #include "server/staging.h"
 #include "server/times.h"
 #include "server/watch.h"
@@ -85,11 +87,20 @@ static bool is_work(unsigned op)
     case RG_OP_rgStreamAsk:
     case RG_OP_rgDefaultStreamAsk:
     case RG_OP_rgMemReturn:
+    case RG_OP_rgRoomAsk:
+    case RG_OP_rgRoomTell:
+    case RG_OP_rgMemMayRecall:
     case RG_OP_rgLaneSetContext:
         return false;
     default:
         return true;
     }
+}
+
+/* Whose data takes room, which the client has counted. */
+static bool takes_room(unsigned op)
+{
+    return op == RG_OP_rgCopyIn || op == RG_OP_rgBoxIn;
 }
 
 static void keep_failure(struct rg_worker *worker, const struct rg_job *job)
@@ -132,6 +143,28 @@ static void free_job(struct rg_job *job, struct rg_thread *thread)
     }
 }
 
+/*
+ * A record ran out of memory while some is ready that nobody uses: it is done once more without that. Its parameters are
+ * copied, as the message that they are in may be gone when the client has answered.
+ */
+static void serve_again(struct rg_thread *thread, const struct rg_operation *operation,
+                        const unsigned char *parameters, size_t size)
+{
+    struct rg_job *job = &thread->job;
+    unsigned char *copy = malloc(size + 1);
+    if (!copy)
+        return;
+    memcpy(copy, parameters, size);
+    if (rg_ahead_recall(job)) {
+        job->result = CUDA_SUCCESS;
+        job->out_size = 0;
+        job->in = rg_reader_of(copy, size);
+        thread->scratch_used = 0;
+        operation->serve(job);
+    }
+    free(copy);
+}
+
 void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
 {
     struct rg_feed *feed = &worker->feed;
@@ -156,6 +189,7 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
         .out = thread->output,
         .out_capacity = sizeof thread->output,
     };
+    const unsigned char *parameters = feed->at + sizeof record;
     thread->seq = feed->seq;
     thread->stream = NULL;
     thread->named_stream = thread->named_event = 0;
@@ -174,12 +208,18 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
     if (is_work(record.op))
         worker->last_work = thread->seq;
 
+    const uint64_t taken = worker->room.taken;
+    const size_t bulk = job->bulk_left;
     rg_times_begin(thread, operation->flags);
     operation->serve(job);
+    if (job->result == CUDA_ERROR_OUT_OF_MEMORY && !bulk && !job->violated && thread->roles)
+        serve_again(thread, operation, parameters, record.size - sizeof record);
     rg_times_served(thread, operation->flags);
 
     /* The roles may be another thread's by now; then nothing of the dispatcher's may be touched any more. */
     const bool mine = thread->roles != 0;
+    if (takes_room(record.op))
+        rg_room_executed(worker, taken, bulk);
     if (mine && job->bulk_left && !job->violated && rg_job_recv_bulk(job, NULL, job->bulk_left) != RG_OK)
         rg_worker_end(worker, 0, NULL);
     const uint64_t replied = worker->times && record.token ? rg_now_ns() : 0;

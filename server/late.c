@@ -5,6 +5,7 @@
 #include "common/thread.h"
 #include "common/tuning.h"
 #include "generated/server/driver.h"
+#include "server/ahead.h"
 #include "server/array.h"
 #include "server/direct.h"
 #include "server/image.h"
@@ -178,7 +179,7 @@ static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct 
             slots[i] = NULL;
         }
         if (!slots[i]) {
-            CUresult result = rg_pinned_take(job->worker, context, item->chunk, false, &slots[i]);
+            CUresult result = rg_pinned_take(job->worker, context, item->chunk, &slots[i]);
             if (result != CUDA_SUCCESS)
                 return result;
         }
@@ -494,6 +495,8 @@ void rg_late_answer(struct rg_worker *worker, const struct rg_message *message)
             good = message->bulk_size == 0 && host_call_done(worker, answer.id);
         else if (answer.type == RG_ANSWER_UNIFIED_IN || answer.type == RG_ANSWER_UNIFIED_OUT)
             good = shared(worker, message, &answer);
+        else if (answer.type == RG_ANSWER_RECALLED)
+            good = rg_ahead_answer(worker, &answer, message->bulk_size);
         else if (answer.type == RG_ANSWER_TIMES)
             good = rg_times_answer(worker, &answer, message->bulk_size);
         else

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "generated/server/serve.h"
 #include "proto/function_info.h"
+#include "server/ahead.h"
 #include "server/image.h"
 
 #include <stdlib.h>
@@ -110,6 +111,13 @@ static void end_load(struct rg_job *job, struct load *load)
         rg_image_free(job->worker, load->image);
 }
 
+static CUresult load_module(const struct load *load, CUmodule *out)
+{
+    struct load own = *load; /* the driver writes to what it is given */
+    return load->count ? rg_driver.cuModuleLoadDataEx(out, load->data, load->count, own.options, own.values)
+                       : rg_driver.cuModuleLoadData(out, load->data);
+}
+
 CUresult rg_serve_rgModuleLoad(struct rg_job *job, uint64_t module, unsigned long long image,
                                unsigned int count, const CUjit_option *options,
                                const unsigned long long *values, size_t info_size, size_t error_size)
@@ -117,14 +125,22 @@ CUresult rg_serve_rgModuleLoad(struct rg_job *job, uint64_t module, unsigned lon
     struct load load;
     CUmodule made = NULL;
     CUresult result = begin_load(job, &load, image, count, options, values, info_size, error_size);
-    if (result == CUDA_SUCCESS)
-        result = load.count
-                     ? rg_driver.cuModuleLoadDataEx(&made, load.data, load.count, load.options, load.values)
-                     : rg_driver.cuModuleLoadData(&made, load.data);
+    if (result == CUDA_SUCCESS) {
+        result = load_module(&load, &made);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_ahead_recall(job))
+            result = load_module(&load, &made);
+    }
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_MODULE, module, made);
     end_load(job, &load);
     return result;
+}
+
+static CUresult load_library(const struct load *load, CUlibrary *out)
+{
+    struct load own = *load;
+    return rg_driver.cuLibraryLoadData(out, load->data, load->count ? own.options : NULL,
+                                       load->count ? own.values : NULL, load->count, NULL, NULL, 0);
 }
 
 CUresult rg_serve_rgLibraryLoad(struct rg_job *job, uint64_t library, unsigned long long image,
@@ -143,9 +159,11 @@ CUresult rg_serve_rgLibraryLoad(struct rg_job *job, uint64_t library, unsigned l
             result = CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS && !rg_driver.cuLibraryLoadData)
         result = CUDA_ERROR_NOT_SUPPORTED;
-    if (result == CUDA_SUCCESS)
-        result = rg_driver.cuLibraryLoadData(&made, load.data, load.count ? load.options : NULL,
-                                             load.count ? load.values : NULL, load.count, NULL, NULL, 0);
+    if (result == CUDA_SUCCESS) {
+        result = load_library(&load, &made);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_ahead_recall(job))
+            result = load_library(&load, &made);
+    }
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_LIBRARY, library, made);
     end_load(job, &load);

@@ -4,6 +4,7 @@
 #include "generated/server/driver.h"
 #include "server/direct.h"
 #include "server/lent.h"
+#include "server/room.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +12,6 @@
 #define IN_PIECE (512u << 10)
 
 static _Atomic uint64_t given_count;
-
-static size_t round_size(size_t size)
-{
-    return size <= RG_STAGING_SMALL    ? RG_STAGING_SMALL
-           : size <= RG_STAGING_MEDIUM ? RG_STAGING_MEDIUM
-                                       : RG_STAGING_LARGE;
-}
 
 static CUresult create(struct rg_worker *worker, struct rg_context *context, size_t size,
                        struct rg_pinned **out)
@@ -49,39 +43,68 @@ static CUresult create(struct rg_worker *worker, struct rg_context *context, siz
     return CUDA_SUCCESS;
 }
 
-CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, size_t size, bool may_wait,
+static void destroy(struct rg_worker *worker, struct rg_pinned *list)
+{
+    while (list) {
+        struct rg_pinned *next = list->next;
+        (void)rg_driver.cuEventDestroy_v2(list->ready);
+        rg_conn_unregister(worker->conn, list->memory);
+        (void)rg_driver.cuMemFreeHost(list->memory);
+        free(list);
+        list = next;
+    }
+}
+
+/* Whether nothing uses the buffer; the lock is held. */
+static bool is_free(struct rg_pinned *pinned)
+{
+    if (pinned->pending && !pinned->taken && rg_driver.cuEventQuery(pinned->ready) == CUDA_SUCCESS)
+        pinned->pending = false;
+    return !pinned->taken && !pinned->pending;
+}
+
+void rg_staging_shrink(struct rg_worker *worker, struct rg_context *context)
+{
+    struct rg_pinned *unused = NULL;
+    pthread_mutex_lock(&worker->staging_lock);
+    for (struct rg_pinned **link = &context->pinned; *link && context->pinned_bytes > RG_ROOM;) {
+        struct rg_pinned *pinned = *link;
+        if (!is_free(pinned)) {
+            link = &pinned->next;
+            continue;
+        }
+        rg_room_forget(worker, pinned);
+        *link = pinned->next;
+        context->pinned_bytes -= pinned->size;
+        pinned->next = unused;
+        unused = pinned;
+    }
+    pthread_mutex_unlock(&worker->staging_lock);
+    destroy(worker, unused);
+}
+
+CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, size_t size,
                         struct rg_pinned **out)
 {
-    size = round_size(size);
-    struct rg_pinned *oldest = NULL;
+    size = (size_t)rg_room_of(size);
+    struct rg_pinned *best = NULL;
     pthread_mutex_lock(&worker->staging_lock);
-    for (struct rg_pinned *pinned = context->pinned; pinned; pinned = pinned->next) {
-        if (pinned->taken || pinned->size != size)
-            continue;
-        if (!pinned->pending || rg_driver.cuEventQuery(pinned->ready) == CUDA_SUCCESS) {
-            pinned->pending = false;
-            pinned->taken = true;
-            pthread_mutex_unlock(&worker->staging_lock);
-            *out = pinned;
-            return CUDA_SUCCESS;
-        }
-        if (!oldest || pinned->given < oldest->given)
-            oldest = pinned;
+    const bool crowded = context->pinned_bytes + size > RG_ROOM;
+    for (struct rg_pinned *pinned = context->pinned; pinned && (!best || best->size != size);
+         pinned = pinned->next)
+        if (pinned->size >= size && (crowded || pinned->size <= 4 * size) &&
+            (!best || pinned->size < best->size) && is_free(pinned))
+            best = pinned;
+    if (best) {
+        best->taken = true;
+        rg_room_forget(worker, best);
     }
-    const bool wait = may_wait && oldest && context->pinned_bytes + size > RG_STAGING_BUDGET;
-    if (wait)
-        oldest->taken = true;
     pthread_mutex_unlock(&worker->staging_lock);
-    if (!wait)
-        return create(worker, context, size, out);
-    CUresult result = rg_driver.cuEventSynchronize(oldest->ready);
-    oldest->pending = false;
-    if (result != CUDA_SUCCESS) {
-        rg_pinned_give(worker, oldest);
-        return result;
+    if (best) {
+        *out = best;
+        return CUDA_SUCCESS;
     }
-    *out = oldest;
-    return CUDA_SUCCESS;
+    return create(worker, context, size, out);
 }
 
 static void give(struct rg_worker *worker, struct rg_pinned *pinned, bool pending)
@@ -119,17 +142,12 @@ void rg_staging_drop(struct rg_worker *worker, struct rg_context *context)
 {
     pthread_mutex_lock(&worker->staging_lock);
     struct rg_pinned *list = context->pinned;
+    for (struct rg_pinned *pinned = list; pinned; pinned = pinned->next)
+        rg_room_forget(worker, pinned);
     context->pinned = NULL;
     context->pinned_bytes = 0;
     pthread_mutex_unlock(&worker->staging_lock);
-    while (list) {
-        struct rg_pinned *next = list->next;
-        (void)rg_driver.cuEventDestroy_v2(list->ready);
-        rg_conn_unregister(worker->conn, list->memory);
-        (void)rg_driver.cuMemFreeHost(list->memory);
-        free(list);
-        list = next;
-    }
+    destroy(worker, list);
     rg_lent_drop(worker, context);
     rg_direct_drop(worker, context);
     if (context->synchronous)
@@ -195,7 +213,7 @@ CUresult rg_staging_arrive(struct rg_job *job, struct rg_context *context, size_
     CUresult result = arrive_lent(job, context, size, stream, copy, what, &offset);
     if (result != CUDA_SUCCESS || offset == size)
         return result;
-    result = rg_pinned_take(job->worker, context, size - offset, true, &pinned);
+    result = rg_room_take(job->worker, context, size, size - offset, &pinned);
     if (result != CUDA_SUCCESS)
         return result;
     /* in pieces: what has arrived is copied while the rest arrives, and from memory that is still in a cache */

@@ -1,9 +1,10 @@
 /*
  * staging.h - pinned memory between connection and GPU, and the order of synchronous copies.
  *
- * Each context has a pool of pinned buffers of a few sizes. A buffer is taken, filled or read by work of a stream, and
- * given back with an event recorded behind that work; it is taken again once the event has come. Only the buffers
- * needed are ever made; above a budget, who takes one waits for the oldest.
+ * Each context has a pool of pinned buffers, whose sizes are powers of two. A buffer is taken, filled or read by work of a
+ * stream, and given back with an event recorded behind that work; it is taken again once the event has come. Only the
+ * buffers needed are ever made. How much of them data on its way to the device may fill is limited elsewhere (room.h);
+ * data that comes back has few at a time for each thread that waits.
  *
  * Failures: the driver's, as CUresult. Threads: any; the pools have one lock, not held while anything waits.
  */
@@ -12,10 +13,10 @@
 
 #include "server/worker.h"
 
-#define RG_STAGING_SMALL  (64u << 10)
-#define RG_STAGING_MEDIUM (1u << 20)
-#define RG_STAGING_LARGE  RG_BULK_MAX
-#define RG_STAGING_BUDGET (64u << 20) /* pinned bytes of a context, as far as waiting can keep them */
+#define RG_STAGING_SMALL RG_ROOM_LEAST
+#define RG_STAGING_LARGE RG_BULK_MAX
+#define RG_STAGING_KEPT                                                                                      \
+    (2 * RG_ROOM) /* when a context's pool is larger, what nothing uses is freed at some time */
 
 struct rg_pinned {
     struct rg_pinned *next; /* in the context's pool */
@@ -24,13 +25,13 @@ struct rg_pinned {
     CUevent ready;
     uint64_t given; /* order in which they were given back */
     bool taken, pending;
+    /* room.c: the bytes of room that its data takes, 0: it is not in the list */
+    uint64_t room;
+    struct rg_pinned *earlier, *later;
 };
 
-/**
- * A buffer of at least `size` bytes (at most RG_STAGING_LARGE). `may_wait`: rather than exceed the budget, wait for one
- * that is in use. The context is current.
- */
-CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, size_t size, bool may_wait,
+/** A buffer of at least `size` bytes (at most RG_STAGING_LARGE). Never waits. The context is current. */
+CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, size_t size,
                         struct rg_pinned **out);
 /** Gives a buffer back once the work now in `stream` is done. NULL is fine. */
 void rg_pinned_give_after(struct rg_worker *worker, struct rg_pinned *pinned, CUstream stream);
@@ -38,6 +39,8 @@ void rg_pinned_give_after(struct rg_worker *worker, struct rg_pinned *pinned, CU
 void rg_pinned_give(struct rg_worker *worker, struct rg_pinned *pinned);
 /** Gives back what a stream kept for late transfers, after the work now in it. */
 void rg_stream_give_slots(struct rg_worker *worker, struct rg_stream *stream);
+/** Frees buffers of a large pool that nothing uses; the context is current and idle, or the driver would wait for it. */
+void rg_staging_shrink(struct rg_worker *worker, struct rg_context *context);
 /** Frees the context's buffers; it is current and idle. */
 void rg_staging_drop(struct rg_worker *worker, struct rg_context *context);
 

@@ -9,7 +9,8 @@ CUresult rg_serve_cuStreamSynchronize(struct rg_job *job, CUstream stream)
 {
     if (!rg_driver.cuStreamSynchronize)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_wait_stream(job, stream);
+    CUresult result = !stream || stream == CU_STREAM_LEGACY ? rg_wait_legacy_stream(job, stream)
+                                                            : rg_wait_stream(job, stream);
     rg_output_drain(job->worker);
     return result;
 }
@@ -21,6 +22,7 @@ CUresult rg_serve_cuStreamDestroy_v2(struct rg_job *job, CUstream stream)
         return CUDA_ERROR_INVALID_HANDLE; /* the default streams are not created, so not destroyed */
     if (!rg_driver.cuStreamDestroy_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
+    rg_context_leave_stream(job, state->context, stream);
     rg_stream_give_slots(job->worker, state);
     rg_unified_remove_stream(job->worker, stream);
     return rg_driver.cuStreamDestroy_v2(stream);

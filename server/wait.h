@@ -7,7 +7,10 @@
 
 #include "server/worker.h"
 
+/** A stream that is not the legacy one. */
 CUresult rg_wait_stream(struct rg_job *job, CUstream stream);
+/** The legacy stream of the lane's context, and the streams that it waits for (context.c). */
+CUresult rg_wait_legacy_stream(struct rg_job *job, CUstream stream);
 /** Polls for that long: false if the stream still has work, or cannot be asked. */
 bool rg_stream_done_soon(struct rg_worker *worker, CUstream stream);
 CUresult rg_wait_event(struct rg_job *job, CUevent event);

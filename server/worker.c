@@ -48,6 +48,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     rg_roles_init(worker);
     rg_wait_init(&worker->wait, RG_WAIT_DEFAULT);
     rg_late_init(worker);
+    rg_ahead_init(worker);
     rg_watch_init(worker);
     rg_elapsed_init(worker);
     rg_images_init(worker);
@@ -169,6 +170,7 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     rg_conn_interrupt(worker->conn);
     rg_roles_wake_all(worker);
     rg_late_wake_all(worker);
+    rg_ahead_wake(worker);
     rg_images_wake_all(worker);
     rg_watch_wake(worker);
     const uint64_t one = 1;

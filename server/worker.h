@@ -15,6 +15,7 @@
 #include "common/tuning.h"
 #include "common/turn.h"
 #include "generated/proto/ops.h"
+#include "proto/room.h"
 #include "server/job.h"
 #include "server/objects.h"
 #include "server/unified.h"
@@ -51,6 +52,15 @@ struct rg_queued {
 /** Pending work of a context on its pinned memory: see staging.h. */
 struct rg_pinned;
 
+/** Bytes since the session began that copies to the device brought: room.c; guarded by the staging lock. */
+struct rg_room {
+    uint64_t taken, freed; /* by records; of them, what the device has taken */
+    uint64_t told;         /* of which the client knows */
+    uint64_t looked;       /* `taken` at the last look at what is free */
+    uint64_t every;        /* the client is told of each so many bytes more; 0: of none. The dispatcher's */
+    struct rg_pinned *first, *last; /* buffers that hold the rest, in the order in which it came */
+};
+
 /** What the worker keeps for a context; made when the context's handle is. */
 struct rg_context {
     uint64_t handle;
@@ -64,6 +74,7 @@ struct rg_context {
     /* the streams made in it: those that found a place (context.c polls them if that is all), and how many there are */
     CUstream few_streams[4];
     unsigned n_streams;
+    uint64_t left_at; /* the last record that ended a stream which had work left; 0: none */
     /* the last synchronous copy from the host: other streams are ordered after it */
     CUevent synchronous;
     uint64_t synchronous_seq;
@@ -129,6 +140,7 @@ struct rg_ahead_pool;
 struct rg_lent;
 struct rg_direct;
 struct rg_direct_area;
+struct rg_ahead_return;
 
 /** What the client wants to be told of; watch.c's. */
 struct rg_watches {
@@ -146,6 +158,16 @@ struct rg_elapsed;
 struct rg_elapsed_wishes {
     pthread_mutex_t lock; /* a leaf; the driver is asked under it */
     struct rg_elapsed *first;
+};
+
+/** Asking the client for memory that is ready; ahead.c's, guarded by the late lock. */
+struct rg_recall {
+    bool able;                      /* the client can be asked. The dispatcher's */
+    uint64_t number;                /* of the last one */
+    bool due;                       /* it is not answered */
+    struct rg_ahead_return *blocks; /* the answer */
+    size_t n;
+    pthread_cond_t answered;
 };
 
 struct rg_worker {
@@ -192,6 +214,7 @@ struct rg_worker {
     pthread_mutex_t staging_lock;
     struct rg_lent *lent;     /* memory lent to the client; NULL: not yet */
     struct rg_direct *direct; /* the dispatcher's; NULL: not yet */
+    struct rg_room room;
     struct rg_unified unified;
     struct rg_times *times; /* NULL: the client has not asked for them */
 
@@ -210,6 +233,7 @@ struct rg_worker {
     /* ahead.c; the dispatcher's */
     struct rg_ticket *tickets;
     unsigned n_tickets;
+    struct rg_recall recall;
     struct rg_ahead_pool *ahead_pools;
 
     /* output.c */
@@ -292,6 +316,10 @@ void rg_context_forget_objects(struct rg_worker *worker, uint64_t handle);
 
 /** A stream of the context has been made; NULL: one that is not to be polled. The dispatcher. */
 void rg_context_add_stream(struct rg_worker *worker, uint64_t context, CUstream stream);
+/** A stream of the context is about to end; what it has left to do is done all the same. The dispatcher. */
+void rg_context_leave_stream(struct rg_job *job, uint64_t context, CUstream stream);
+/** Whether the context is known to have nothing to do. The dispatcher. */
+bool rg_context_idle(struct rg_worker *worker, const struct rg_context *context);
 /** A stream of the context ends. The dispatcher. */
 void rg_context_remove_stream(struct rg_worker *worker, uint64_t context, CUstream stream);
 

@@ -1,8 +1,9 @@
 """Runs a program directly on the software device and remotely in several ways; its transcripts must be the same.
 
-usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [ARGUMENT…]
+usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [memory=SIZE] [ARGUMENT…]
 
 servers=1,2: two servers, with 1 and 2 devices, that the program uses together; directly, one device has as many.
+memory=64M: devices with so much memory.
 """
 
 import contextlib
@@ -43,13 +44,16 @@ def main():
     arguments, counts = sys.argv[3:], []
     if arguments and arguments[0].startswith("servers="):
         counts = [int(count) for count in arguments.pop(0)[len("servers="):].split(",")]
+    memory = {}
+    if arguments and arguments[0].startswith("memory="):
+        memory = {"SOFTGPU_MEMORY": arguments[0][len("memory="):]}
     command = [os.path.join(sys.argv[1], "tests", sys.argv[2])] + arguments
-    direct = build.run_direct(command, environment={"SOFTGPU_DEVICES": str(sum(counts) or 1)})
+    direct = build.run_direct(command, environment=dict(memory, SOFTGPU_DEVICES=str(sum(counts) or 1)))
     lines = direct.output.splitlines()
     print("directly: %s, %d lines" % (direct.describe(), len(lines)))
     good = direct.status == 0 and (len(lines) > 50 or arguments or sys.argv[2] == "images")
     with contextlib.ExitStack() as stack:
-        address = ",".join(stack.enter_context(Server(build, environment={"SOFTGPU_DEVICES": str(count)})).address
+        address = ",".join(stack.enter_context(Server(build, environment=dict(memory, SOFTGPU_DEVICES=str(count)))).address
                            for count in counts or [1])
         cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-cache-"))
         for way, environment in WAYS.items():

@@ -386,15 +386,89 @@ static void test_memory(void)
     CHECK(client_destroy(c) == 0);
 }
 
-/* What no client sends ends the session. */
-static void expect_end(struct client *c, const char *word)
+static unsigned most_blocks; /* with more of them there is no memory for a stream */
+static CUresult stream_create_tight(CUstream *stream, unsigned flags)
 {
+    if (atomic_load(&blocks) > most_blocks)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return stream_create(stream, flags);
+}
+
+/* A session with blocks ready, two of them unless the driver has too few, and a record that finds no memory for them. */
+static struct client *run_out(struct rg_ahead_return *out, unsigned spared)
+{
+    const uint64_t zero = 0;
+    rg_driver.cuStreamCreate = stream_create;
+    struct client *c = begin();
+    CHECK(free_bytes(c));
+    most_blocks = atomic_load(&blocks) + spared;
+    rg_driver.cuStreamCreate = stream_create_tight;
+    put(c, RG_OP_rgMemMayRecall, 0, 0, "");
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)65536, zero, 0, 2,
+        zero, zero);
     send_batch(c);
+    const struct rg_ahead_block *ready_blocks = expect_blocks(c, 5, 2, 0);
+    for (unsigned i = 0; i < 2; i++)
+        out[i] = (struct rg_ahead_return){5, ready_blocks[i].address};
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 8));
+    return c;
+}
+
+/* A call that nobody waits for runs out of memory: the client is asked for what is ready, and the call is made again. */
+static void test_recall(void)
+{
+    struct rg_ahead_return back[2];
+    const uint64_t zero = 0;
+    struct client *c = run_out(back, 0);
+    put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 8));
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    expect_nothing(c);
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back);
+    expect_reply(c, 77, CUDA_SUCCESS);
+    CHECK(c->got.reply.async_result == CUDA_SUCCESS);
+
+    /* One that was taken meanwhile stays, and may be taken still; without the other there is enough. */
+    CHECK(client_destroy(c) == 0);
+    c = run_out(back, 1);
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, back[0].address, 0, zero, zero);
+    put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 8));
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, &back[1], sizeof *back);
+    expect_reply(c, 77, CUDA_SUCCESS);
+
+    /* Nothing is given back: the error stands. The client goes while it is asked. */
+    CHECK(client_destroy(c) == 0);
+    c = run_out(back, 0);
+    put(c, RG_OP_cuMemGetInfo_v2, 0, 77, "");
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, NULL, 0);
+    expect_reply(c, 77, CUDA_SUCCESS);
+    CHECK(c->got.reply.async_result == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(client_destroy(c) == 0);
+    c = run_out(back, 0);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    CHECK(client_destroy(c) == 0);
+    rg_driver.cuStreamCreate = stream_create;
+}
+
+/* What no client sends ends the session. */
+static void expect_over(struct client *c, const char *word)
+{
     do
         CHECK(receive(c, 5000));
     while (c->got.kind != RG_MESSAGE_CONTROL);
     CHECK(strstr((char *)c->got.output, "protocol violation") && strstr((char *)c->got.output, word));
     CHECK(client_destroy(c) == 1);
+}
+
+static void expect_end(struct client *c, const char *word)
+{
+    send_batch(c);
+    expect_over(c, word);
 }
 
 static void test_violations(void)
@@ -417,6 +491,32 @@ static void test_violations(void)
     expect_end(c, "kind");
 }
 
+static void test_recall_violations(void)
+{
+    struct rg_ahead_return back[2];
+    struct client *c = begin(); /* nobody asked */
+    send_batch(c);
+    send_answer(c, RG_ANSWER_RECALLED, 0, 0, NULL, 0);
+    expect_over(c, "answer");
+    c = run_out(back, 0); /* for another recall, for half a block, for the same block twice */
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    send_answer(c, RG_ANSWER_RECALLED, 2, 0, back, sizeof back);
+    expect_over(c, "answer");
+    c = run_out(back, 0);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back - 8);
+    expect_over(c, "answer");
+    c = run_out(back, 0);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    back[1] = back[0];
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back);
+    expect_over(c, "not ready");
+    rg_driver.cuStreamCreate = stream_create;
+}
+
 int main(void)
 {
     use_driver();
@@ -426,5 +526,7 @@ int main(void)
     test_context_ends();
     test_memory();
     test_violations();
+    test_recall();
+    test_recall_violations();
     return 0;
 }
