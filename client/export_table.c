@@ -9,8 +9,6 @@
 #include "client/session.h"
 #include "common/cuda/export_tables.h"
 
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 static CUcontext current_context(void)

@@ -14,7 +14,6 @@
 #include <elf.h>
 #include <link.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

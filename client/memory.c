@@ -23,8 +23,6 @@
 #include "common/log.h"
 #include "generated/client/operations.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 /* --- device memory ---------------------------------------------------------------------------------------- */

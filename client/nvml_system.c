@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 
 #define INTERFACE_VERSION "13" /* of NVML, whose functions are as they are there */
 

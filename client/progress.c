@@ -14,8 +14,6 @@
 #include "proto/times.h"
 #include "proto/wire.h"
 
-#include <string.h>
-
 /* At once, of a session: few enough that notices which nobody reads yet never fill a connection. */
 #define WATCHES 256u
 

@@ -22,7 +22,6 @@
 
 #include "common/status.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

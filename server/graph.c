@@ -10,7 +10,6 @@
 #include "server/image.h"
 #include "server/worker.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct condition {

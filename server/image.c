@@ -8,7 +8,6 @@
 #include "generated/server/serve.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id)
 {

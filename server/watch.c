@@ -9,7 +9,6 @@
 #include "server/roles.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 

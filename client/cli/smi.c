@@ -5,7 +5,6 @@
 #include "client/cli/inventory.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Columns of the tables, without the borders and the blanks beside them. */
 static const int gpu_widths[] = {3, 30, 12, 19, 5};

@@ -2,7 +2,6 @@
 #include "client/profile/python.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -14,7 +14,6 @@
 
 #include "common/cuda/api.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

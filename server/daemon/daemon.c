@@ -17,7 +17,6 @@
 #include "transport/transport.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>

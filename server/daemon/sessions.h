@@ -11,7 +11,6 @@
 #include "server/daemon/driver.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <sys/types.h>
 
 struct rg_session_entry {

@@ -12,8 +12,6 @@
 #include "softgpu/compiler/flow.h"
 #include "softgpu/compiler/regions.h"
 
-#include <string.h>
-
 struct walk {
     uint32_t *order, *low, *component, *next, *stack, *path;
     uint32_t counter, n_stack, n_path, n_components;

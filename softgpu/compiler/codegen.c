@@ -6,7 +6,6 @@
 
 #include <llvm-c/IRReader.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LEAD_POINTS_MAX 48u /* kernels with more points would take long to compile */

@@ -9,7 +9,6 @@
 #include "softgpu/compiler/device_runtime.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define B gen->builder
 

@@ -7,8 +7,6 @@
  */
 #include "softgpu/compiler/codegen_frame.h"
 
-#include <string.h>
-
 #define TURNS_MAX 16u /* that a region takes by itself, before the engine has a look at the grid */
 
 // clang-format off

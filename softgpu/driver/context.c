@@ -2,7 +2,6 @@
  * context.c - the life of contexts, explicit ones, and access between devices. The thread's part is in current.c.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/module.h"

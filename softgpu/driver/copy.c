@@ -9,7 +9,6 @@
  *   - page-locked memory: the asynchronous forms never wait, and read or write at their place in the stream.
  * An array is device memory whose rows, and the place of each, are the array's own (array.h).
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/cuda/copy_peer.h"

@@ -4,7 +4,6 @@
  * A conditional node is a task of the stream: it reads the value that kernels have set, gives the body to a stream of its
  * own and waits for it. It occupies one executor thread meanwhile.
  */
-#include <stdlib.h>
 
 #include "common/cuda/graph/plan.h"
 #include "softgpu/driver/copy.h"

@@ -4,7 +4,6 @@
  * A handle that was never given out, was destroyed or is of another kind is refused without being read. Any
  * thread; the table's lock is held for a few instructions only.
  */
-#include <stdlib.h>
 
 #include "softgpu/driver/driver.h"
 

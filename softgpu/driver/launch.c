@@ -5,7 +5,6 @@
  * compiled fails there. A fault while the grid runs poisons the context and is logged with block, thread and
  * address.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/cuda/graph/graph.h"

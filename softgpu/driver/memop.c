@@ -4,7 +4,6 @@
  * A wait is a task that looks at the word now and then; it occupies one executor thread, sleeps in between, and gives
  * up when the context has failed.
  */
-#include <stdlib.h>
 #include <time.h>
 
 #include "common/cuda/graph/graph.h"

@@ -4,8 +4,6 @@
  * cuMemFree waits for the work queued before it, as the API has it; so freeing what queued work still uses is
  * safe. Page-locked host memory is seen by the device at its own address.
  */
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"

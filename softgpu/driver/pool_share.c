@@ -6,7 +6,6 @@
  * the file. An imported pool only names memory: it makes none.
  */
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -12,7 +12,6 @@
 #include "softgpu/exec/children.h"
 #include "softgpu/exec/engine.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 

@@ -4,7 +4,6 @@
 #include <criterion/criterion.h>
 #include <locale.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef enum rg_status (*parse_fn)(const char *, uint64_t *, char *, size_t);
 

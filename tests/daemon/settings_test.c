@@ -2,9 +2,7 @@
 #include "server/daemon/settings.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static bool is_local(const char *address)

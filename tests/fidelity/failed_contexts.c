@@ -4,7 +4,6 @@
  */
 #include <cuda.h>
 #include <stdio.h>
-#include <string.h>
 
 #define TRY(call) printf("%s: %d\n", #call, (int)(call))
 

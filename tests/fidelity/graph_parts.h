@@ -6,7 +6,6 @@
 #define TESTS_FIDELITY_GRAPH_PARTS_H
 
 #include <cuda.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 

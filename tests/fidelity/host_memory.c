@@ -6,7 +6,6 @@
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define TRY(call) printf("%s: %d\n", #call, (int)(call))
 

@@ -5,7 +5,6 @@
 #include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 /* --- the images, as nvcc lays them out ------------------------------------------------------------------------------ */
 

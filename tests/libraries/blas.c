@@ -7,7 +7,6 @@
 #include <cuda_runtime.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* values[i * stride], i < n, become their transform; sign -1 forward, 1 inverse. */
 static void transform_line(double complex *values, int n, size_t stride, int sign, double complex *scratch)

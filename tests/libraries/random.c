@@ -9,9 +9,7 @@
 #include <curand.h>
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define COUNT 20000 /* even, and divisible by the dimensions below */
 

@@ -2,7 +2,6 @@
 #include "client/nvml.h"
 
 #include <criterion/criterion.h>
-#include <string.h>
 
 Test(nvml_text, addresses)
 {

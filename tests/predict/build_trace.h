@@ -4,7 +4,6 @@
 
 #include "client/profile/trace_format.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

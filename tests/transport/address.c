@@ -3,7 +3,6 @@
 #include "transport/operations.h"
 
 #include <criterion/criterion.h>
-#include <string.h>
 
 struct good {
     const char *text, *formatted, *transport, *host;

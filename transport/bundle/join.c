@@ -4,8 +4,6 @@
 #include "transport/control.h"
 #include "transport/operations.h"
 
-#include <stdlib.h>
-
 enum { CONNECT_MS = 5000, ANSWER_MS = 30000 };
 
 static const char purpose[] = "bulk";

@@ -6,11 +6,9 @@
 #include "common/log.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define EXIT_PROBLEMS 1

@@ -8,7 +8,6 @@
 #include "client/cli/doctor/tree.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CLASS "/sys/class/infiniband"

@@ -4,7 +4,6 @@
 #include "common/cuda/graph/graph.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define BUCKETS 1024
 

@@ -4,7 +4,6 @@
 #include "common/cuda/graph/plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define NONE SIZE_MAX
 

@@ -6,7 +6,6 @@
 #include "softgpu/compiler/compiler.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>

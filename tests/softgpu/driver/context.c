@@ -3,7 +3,6 @@
 #include "tests/softgpu/driver/support.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -4,7 +4,6 @@
  */
 #include "tests/softgpu/driver/kernels.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

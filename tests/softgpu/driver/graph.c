@@ -2,7 +2,6 @@
 #include "tests/softgpu/driver/support.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <time.h>
 
 static int order[64];

@@ -2,7 +2,6 @@
 #include "tests/softgpu/driver/fake_program.h"
 #include "tests/softgpu/driver/support.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

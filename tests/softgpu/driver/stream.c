@@ -2,7 +2,6 @@
 #include "tests/softgpu/driver/support.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 static int order[16];
 static _Atomic int n_order;

@@ -2,8 +2,6 @@
 #include "softgpu/driver/range.h"
 #include "tests/softgpu/driver/support.h"
 
-#include <string.h>
-
 #define CHUNK (2u << 20)
 
 static const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -1,7 +1,6 @@
 /* test_basic.c - indices, parameters and shared memory of block-form and thread-form kernels. */
 #include "tests/softgpu/exec/kernel_test.h"
 
-#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

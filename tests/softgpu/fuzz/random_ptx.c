@@ -11,11 +11,9 @@
  */
 #include "random_ptx.h"
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define R  10u /* registers of 32 bits, %r0… */
 #define RD 6u
