@@ -317,7 +317,8 @@ void rg_ahead_give_back_lane(uint32_t lane)
 void rg_ahead_age(struct rg_session *session)
 {
     const uint64_t now = rg_now_ns();
-    if (now > OLD_NS)
+    /* Without async a return waits for its reply, and the sender must not: what others wait for may be its to send. */
+    if (now > OLD_NS && rg_optimise[RG_OPT_ASYNC])
         (void)give_back(&(struct which){.session = session, .unused_since = now - OLD_NS});
 }
 

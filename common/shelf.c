@@ -345,39 +345,44 @@ static bool write_file(int folder, const char *name, const void *data, size_t si
     return false;
 }
 
+/* The folder, with room for `size` more bytes. -1: they are not to be kept. */
+static int open_for(struct rg_shelf *shelf, size_t size)
+{
+    if (!size || size > shelf->limit)
+        return -1;
+    const int folder = make_folder(shelf);
+    if (folder >= 0)
+        reserve(shelf, folder, size);
+    else
+        tell(shelf);
+    return folder;
+}
+
 void rg_shelf_write(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], const void *data, size_t size)
 {
     char text[TEXT_SIZE];
-    if (!size || size > shelf->limit)
+    RG_CLEANUP_FD int folder = open_for(shelf, size);
+    if (folder < 0)
         return;
     text_of(name, text);
-    RG_CLEANUP_FD int folder = make_folder(shelf);
-    if (folder >= 0) {
-        reserve(shelf, folder, size);
-        if (write_file(folder, text, data, size)) {
-            atomic_fetch_add(&shelf->counts.written, 1);
-            return;
-        }
-    }
-    tell(shelf);
+    if (write_file(folder, text, data, size))
+        atomic_fetch_add(&shelf->counts.written, 1);
+    else
+        tell(shelf);
 }
 
 void rg_shelf_append(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], const void *data, size_t size)
 {
     char text[TEXT_SIZE];
-    if (!size || size > shelf->limit)
+    struct stat status;
+    RG_CLEANUP_FD int folder = open_for(shelf, size);
+    if (folder < 0)
         return;
     text_of(name, text);
-    RG_CLEANUP_FD int folder = make_folder(shelf);
-    if (folder >= 0) {
-        reserve(shelf, folder, size);
-        RG_CLEANUP_FD int fd =
-            openat(folder, text, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-        struct stat status;
-        /* One write: a part of a record at the end of a full disk is for the reader to tell. */
-        if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && is_own(&status) &&
-            write(fd, data, size) == (ssize_t)size)
-            return;
-    }
-    tell(shelf);
+    RG_CLEANUP_FD int fd =
+        openat(folder, text, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    /* One write: a part of a record at the end of a full disk is for the reader to tell. */
+    if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !is_own(&status) ||
+        write(fd, data, size) != (ssize_t)size)
+        tell(shelf);
 }

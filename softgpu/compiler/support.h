@@ -22,8 +22,6 @@ struct sg_slice {
     uint32_t size;
 };
 
-#define SG_SLICE(literal) ((struct sg_slice){(literal), sizeof(literal) - 1})
-
 bool sg_slice_is(struct sg_slice slice, const char *text);
 bool sg_slice_equal(struct sg_slice a, struct sg_slice b);
 

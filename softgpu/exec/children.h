@@ -20,8 +20,7 @@
 
 #include <stdatomic.h>
 
-#define SG_STREAM_DEFAULT         0u /* a block's own; 1 and 2, legacy and per thread, are the same */
-#define SG_STREAM_DEFAULT_MAX     2u
+/* Streams below these (0, 1, 2: default, legacy, per thread) are a block's own. */
 #define SG_STREAM_TAIL            3u
 #define SG_STREAM_FIRE_AND_FORGET 4u
 

@@ -2,9 +2,7 @@
 
 import ctypes
 
-SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED = 0, 1, 2, 3
-NOT_FOUND, INSUFFICIENT_SIZE, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, GPU_IS_LOST = 6, 7, 9, 12, 15
-VERSION_MISMATCH = 25
+SUCCESS, INSUFFICIENT_SIZE = 0, 7
 
 library = ctypes.CDLL("libnvidia-ml.so.1")
 library.nvmlErrorString.restype = ctypes.c_char_p

@@ -1,4 +1,4 @@
-/* capture.h - the state of captures, for capture.c and capture_api.c. All with the graphs' lock held. */
+/* capture.h - the state of captures, for the files capture….c. All with the graphs' lock held, but where it says otherwise. */
 #ifndef RG_GRAPH_CAPTURE_H
 #define RG_GRAPH_CAPTURE_H
 
@@ -54,11 +54,20 @@ bool rg_capture_nodes_set(struct rg_capture_nodes *set, struct rg_graph_node *co
                           const CUgraphEdgeData *edges, size_t n);
 void rg_capture_nodes_free(struct rg_capture_nodes *set);
 struct rg_capture_place rg_capture_find(unsigned long long stream);
+/** The capture, or NULL: it has ended. */
+struct rg_capture *rg_capture_by_id(uint64_t id);
 /** A capture with a stream that the legacy stream would have to wait for, or NULL. */
 struct rg_capture *rg_capture_blocking(void);
-/* Without the lock. */
+
+/* Without the lock: */
+
 CUresult rg_capture_identify(CUstream handle, struct rg_capture_who *who);
 /** The stream's place in a valid capture, with the lock taken on success. */
 CUresult rg_capture_enter(CUstream stream, struct rg_capture_place *place);
+/** A node behind what the stream has so far. */
+CUresult rg_capture_add(const CUgraphNodeParams *params, CUstream stream);
+/** The event stands for one node's port. */
+CUresult rg_capture_note_event(CUevent event, struct rg_graph_node *node, unsigned char port,
+                               CUstream stream);
 
 #endif

@@ -1,0 +1,283 @@
+/* capture_work.c - what is put into streams that capture, as nodes of their graphs. See capture.c. */
+#include "common/cuda/graph/capture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A kernel that may begin before those it follows have ended depends on them by their programmatic port. */
+static void make_programmatic(struct rg_capture_nodes *last)
+{
+    for (size_t i = 0; i < last->n; i++)
+        if (last->at[i]->work->params.type == CU_GRAPH_NODE_TYPE_KERNEL &&
+            rg_graph_edge_plain(&last->edges[i]))
+            last->edges[i] = (CUgraphEdgeData){.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                               .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+}
+
+/* The work as a node behind what the stream has so far; it is taken over. */
+static CUresult add_work(struct rg_graph_work *work, bool programmatic, CUstream stream,
+                         struct rg_graph_node **out)
+{
+    struct rg_capture_place place;
+    CUcontext context = NULL;
+    if (cuStreamGetCtx(rg_graph_stream(stream), &context) == CUDA_SUCCESS)
+        work->context = context;
+    CUresult result = rg_capture_enter(stream, &place);
+    if (result != CUDA_SUCCESS) {
+        pthread_mutex_lock(&rg_graph_lock);
+        rg_graph_work_release(work);
+        pthread_mutex_unlock(&rg_graph_lock);
+        return result;
+    }
+    struct rg_capture_nodes *last = &place.stream->last;
+    struct rg_graph *graph = place.capture->graph;
+    if (work->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        result = rg_graph_memory_freed_by(work->params.free.dptr, graph);
+    if (result != CUDA_SUCCESS) {
+        rg_graph_work_release(work);
+        pthread_mutex_unlock(&rg_graph_lock);
+        return result;
+    }
+    if (work->memory)
+        rg_graph_memory_made_by(work->memory, graph);
+    if (programmatic)
+        make_programmatic(last);
+    result = rg_graph_add(graph, work, last->at, last->edges, last->n, out);
+    if (result == CUDA_SUCCESS && !rg_capture_nodes_set(last, out, NULL, 1))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        place.capture->invalid = true;
+    pthread_mutex_unlock(&rg_graph_lock);
+    return result;
+}
+
+/* What a captured launch asks for beside its node's attributes. */
+struct launch_wishes {
+    bool programmatic;                    /* may begin before what it follows has ended */
+    CUevent when_triggered, when_started; /* events to record at the kernel's ports */
+};
+
+/* The attributes of a captured launch that its node keeps; false for those that it could not. */
+static bool keep_attributes(struct rg_graph_work *work, const CUlaunchConfig *config,
+                            struct launch_wishes *wishes)
+{
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        switch ((int)attribute->id) {
+        case CU_LAUNCH_ATTRIBUTE_IGNORE:
+        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: /* told apart */
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+            work->priority = attribute->value.priority;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+            wishes->programmatic = attribute->value.programmaticStreamSerializationAllowed != 0;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+            wishes->when_triggered = attribute->value.programmaticEvent.event;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+            wishes->when_started = attribute->value.launchCompletionEvent.event;
+            break;
+        default:
+            if (!rg_graph_work_attribute(work, attribute))
+                return false;
+        }
+    }
+    return true;
+}
+
+CUresult rg_capture_add(const CUgraphNodeParams *params, CUstream stream)
+{
+    struct rg_graph_work *work;
+    struct rg_graph_node *node;
+    struct rg_capture_place place;
+    CUresult result = rg_capture_enter(stream, &place);
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUgraph into = (CUgraph)place.capture->graph;
+    pthread_mutex_unlock(&rg_graph_lock);
+    result = rg_graph_work_new(params, into, &work);
+    if (result == CUDA_SUCCESS)
+        return add_work(work, false, stream, &node);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        (void)rg_capture_refuse(stream);
+    return result;
+}
+
+/* --- what the layers' functions call --- */
+
+CUresult rg_capture_kernel(const CUlaunchConfig *config, CUfunction function, bool cooperative, void **params,
+                           void **extra)
+{
+    CUgraphNodeParams described = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    described.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){
+        .func = function,
+        .gridDimX = config->gridDimX,
+        .gridDimY = config->gridDimY,
+        .gridDimZ = config->gridDimZ,
+        .blockDimX = config->blockDimX,
+        .blockDimY = config->blockDimY,
+        .blockDimZ = config->blockDimZ,
+        .sharedMemBytes = config->sharedMemBytes,
+        .kernelParams = params,
+        .extra = extra,
+    };
+    struct rg_graph_work *work;
+    struct rg_graph_node *node;
+    struct launch_wishes wishes = {0};
+    CUresult result = rg_graph_work_new(&described, NULL, &work);
+    if (result != CUDA_SUCCESS)
+        return result;
+    work->cooperative = cooperative;
+    (void)cuStreamGetPriority(rg_graph_stream(config->hStream), &work->priority);
+    if (!keep_attributes(work, config, &wishes)) {
+        pthread_mutex_lock(&rg_graph_lock);
+        rg_graph_work_release(work);
+        pthread_mutex_unlock(&rg_graph_lock);
+        (void)rg_graph_unsupported("a captured launch with so many attributes");
+        return rg_capture_refuse(config->hStream);
+    }
+    result = add_work(work, wishes.programmatic, config->hStream, &node);
+    if (result == CUDA_SUCCESS && wishes.when_triggered)
+        result = rg_capture_note_event(wishes.when_triggered, node, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                       config->hStream);
+    if (result == CUDA_SUCCESS && wishes.when_started)
+        result = rg_capture_note_event(wishes.when_started, node, CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER,
+                                       config->hStream);
+    return result;
+}
+
+CUresult rg_capture_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
+    if (!copy)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!copy->WidthInBytes || !copy->Height || !copy->Depth)
+        return CUDA_SUCCESS;
+    node.memcpy.copyParams = *copy;
+    return rg_capture_add(&node, stream);
+}
+
+CUresult rg_capture_copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
+{
+    if (!c)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY3D copy = {
+        .srcXInBytes = c->srcXInBytes,
+        .srcY = c->srcY,
+        .srcMemoryType = c->srcMemoryType,
+        .srcHost = c->srcHost,
+        .srcDevice = c->srcDevice,
+        .srcArray = c->srcArray,
+        .srcPitch = c->srcPitch,
+        .dstXInBytes = c->dstXInBytes,
+        .dstY = c->dstY,
+        .dstMemoryType = c->dstMemoryType,
+        .dstHost = c->dstHost,
+        .dstDevice = c->dstDevice,
+        .dstArray = c->dstArray,
+        .dstPitch = c->dstPitch,
+        .WidthInBytes = c->WidthInBytes,
+        .Height = c->Height,
+        .Depth = 1,
+    };
+    return rg_capture_copy(&copy, stream);
+}
+
+CUresult rg_capture_copy_1d(CUdeviceptr to, CUmemorytype to_type, CUdeviceptr from, CUmemorytype from_type,
+                            size_t size, CUstream stream)
+{
+    CUDA_MEMCPY3D copy = {
+        .srcMemoryType = from_type, .dstMemoryType = to_type, .WidthInBytes = size, .Height = 1, .Depth = 1};
+    if (from_type == CU_MEMORYTYPE_HOST)
+        copy.srcHost = (const void *)(uintptr_t)from;
+    else
+        copy.srcDevice = from;
+    if (to_type == CU_MEMORYTYPE_HOST)
+        copy.dstHost = (void *)(uintptr_t)to;
+    else
+        copy.dstDevice = to;
+    return rg_capture_copy(&copy, stream);
+}
+
+CUresult rg_capture_fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element, size_t width,
+                         size_t height, CUstream stream)
+{
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
+    if (!width || !height)
+        return CUDA_SUCCESS;
+    node.memset = (CUDA_MEMSET_NODE_PARAMS_v2){
+        .dst = to, .pitch = pitch, .value = value, .elementSize = element, .width = width, .height = height};
+    return rg_capture_add(&node, stream);
+}
+
+CUresult rg_capture_host(CUhostFn function, void *user, CUstream stream)
+{
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_HOST};
+    node.host.fn = function;
+    node.host.userData = user;
+    return rg_capture_add(&node, stream);
+}
+
+CUresult rg_capture_memops(const CUstreamBatchMemOpParams *operations, unsigned n, unsigned flags,
+                           CUstream stream)
+{
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
+    node.memOp.count = n;
+    node.memOp.flags = flags;
+    node.memOp.paramArray = (CUstreamBatchMemOpParams *)(uintptr_t)operations;
+    return rg_capture_add(&node, stream);
+}
+
+CUresult rg_capture_memop(CUstreamBatchMemOpType operation, CUdeviceptr address, uint64_t value,
+                          unsigned flags, CUstream stream)
+{
+    CUstreamBatchMemOpParams op = {.operation = operation};
+    if (operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || operation == CU_STREAM_MEM_OP_WAIT_VALUE_64) {
+        op.waitValue.address = address;
+        op.waitValue.value64 = value; /* the low half is the 32-bit value */
+        op.waitValue.flags = flags;
+    } else {
+        op.writeValue.address = address;
+        op.writeValue.value64 = value;
+        op.writeValue.flags = flags;
+    }
+    return rg_capture_memops(&op, 1, 0, stream);
+}
+
+CUresult rg_capture_allocate(CUdeviceptr *out, size_t size, CUdevice device, CUstream stream)
+{
+    struct rg_graph_work *work;
+    struct rg_graph_node *node;
+    CUgraphNodeParams described = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    described.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    described.alloc.poolProps.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    described.alloc.bytesize = size;
+    CUresult result = rg_graph_work_new(&described, NULL, &work);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const CUdeviceptr address = work->params.alloc.dptr;
+    result = add_work(work, false, stream, &node);
+    if (result == CUDA_SUCCESS)
+        *out = address;
+    else
+        rg_graph_memory_collect();
+    return result;
+}
+
+CUresult rg_capture_free(CUdeviceptr address, CUstream stream)
+{
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
+    node.free.dptr = address;
+    return rg_capture_add(&node, stream);
+}
+
+CUresult rg_capture_launch(CUgraph graph, CUstream stream)
+{
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    node.graph.graph = graph;
+    return rg_capture_add(&node, stream);
+}
