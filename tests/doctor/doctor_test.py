@@ -194,7 +194,7 @@ class Live(unittest.TestCase):
             self.assertIn("--no-netperf", trip["saw"])
 
     def test_mistakes(self):
-        for words in (["--root", "/nonexistent"], ["word"], ["--jsn"]):
+        for words in (["--root", os.path.join(TREES, "none")], ["word"], ["--jsn"]):
             result = call(*words)
             self.assertEqual((result.returncode, result.stdout), (125, ""))
             self.assertIn("remote-gpu: ", result.stderr)
