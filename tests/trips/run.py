@@ -28,6 +28,9 @@ TABLE = {
 }
 # The most that a start of bench/startup may cost: the context, the first allocation, and the result.
 STARTUP = 3
+# Of a module and a library from text that the program has in its memory, and of what it finds in them.
+OF_AN_IMAGE = {"cuModuleLoadData": 1, "cuModuleGetFunction": 0, "cuLibraryLoadData": 1, "cuLibraryGetKernel": 0,
+               "cuKernelGetFunction": 0, "cuFuncGetAttribute": 0}
 # The least that a round may cost where something else than the client decides when a notice arrives.
 AT_MOST = {"cuStreamQuery"}
 FEW, MANY = 10, 30
@@ -74,7 +77,10 @@ def main():
                     Server(build, arguments=["--image-cache", images]) as server: # it has never seen the images
                 good &= start_up(build, server.address, way, environment)
     with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-trips-") as folder:
-        trips(build, server.address, 1, folder, {}) # what the server learns of a program it then knows
+        once = trips(build, server.address, 1, folder, {}) # what the server learns of a program it then knows
+        for name, wanted in OF_AN_IMAGE.items():
+            print("device code that the program makes: %-22s %2d, %d wanted" % (name, once.get(name, 0), wanted))
+            good &= once.get(name, 0) == wanted
         for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
             few = trips(build, server.address, FEW, folder, environment)
             many = trips(build, server.address, MANY, folder, environment)
