@@ -282,6 +282,20 @@ static bool has_meeting(const struct sg_function *function, const struct loop *l
     return false;
 }
 
+/* Does each turn of the loop begin with a point at which threads wait? */
+static bool begins_by_yielding(const struct sg_function *function, const struct loop *loop)
+{
+    for (uint32_t i = loop->first; i < loop->jump; i++) {
+        const struct sg_insn *insn = &function->insns[i];
+        enum sg_op op = insn->form->op;
+        if (insn->yields && insn->guard == 0)
+            return true;
+        if (op == SG_OP_BRA || op == SG_OP_BRX || op == SG_OP_RET || op == SG_OP_EXIT)
+            return false;
+    }
+    return false;
+}
+
 /*
  * Does the loop look at the time? Threads that wait for it wait at the same time if they take turns, and one after the
  * other if they do not.
@@ -289,6 +303,8 @@ static bool has_meeting(const struct sg_function *function, const struct loop *l
 static bool watches_time(const struct sg_function *function, const struct loop *loop)
 {
     bool watches = false;
+    if (begins_by_yielding(function, loop))
+        return false; /* the others have their turns meanwhile */
     for (uint32_t i = loop->first; i <= loop->jump; i++) {
         const struct sg_insn *insn = &function->insns[i];
         if (insn->call != NULL || insn->waits_in_loop || insn->form->op == SG_OP_BRX)
