@@ -519,6 +519,35 @@ static void inverses(enum type t, int n, int count)
     array_free(&a), array_free(&inverse), free(ra), free(product), free(rinverse);
 }
 
+/* Solves `count` systems of m equations that n numbers fulfil exactly. */
+static void least_squares(enum type t, int m, int n, int count)
+{
+    struct array a = array_random(t, (size_t)m * n * count), b = array_zero(t, (size_t)m * count);
+    double complex *ra = copy_of(&a);
+    int info = -1, status;
+    for (int i = 0; i < count; i++)
+        for (int row = 0; row < m; row++) {
+            double complex sum = 0;
+            for (int column = 0; column < n; column++)
+                sum += ra[((size_t)i * n + column) * m + row] * (column + 1);
+            array_set(&b, (size_t)i * m + row, sum);
+        }
+    array_push(&b);
+    void **pa = array_pointers(&a, (size_t)count, (size_t)m * n),
+         **pb = array_pointers(&b, (size_t)count, (size_t)m);
+    status = CALL(t, gelsBatched, CUBLAS_OP_N, m, n, 1, (void *)pa, m, (void *)pb, m, &info, NULL, count);
+    MUST(cudaDeviceSynchronize());
+    array_fetch(&b);
+    double error = 0;
+    for (int i = 0; i < count; i++)
+        for (int column = 0; column < n; column++)
+            error = fmax(error, cabs(array_get(&b, (size_t)i * m + column) - (column + 1)));
+    tried(status ? status : info, error, 1000 * type_tolerance(t), "cublas %cgelsBatched %d x %d, %d of them",
+          type_letter(t), m, n, count);
+    MUST(cudaFree(pa)), MUST(cudaFree(pb));
+    array_free(&a), array_free(&b), free(ra);
+}
+
 /* --- a thread that has made no context current and calls nothing but the library --- */
 
 struct product {
@@ -604,6 +633,8 @@ int main(int argc, char **argv)
         for (enum type t = S; t <= Z; t++) {
             inverses(t, 6, 3);
             inverses(t, 33, 3);
+            least_squares(t, 5, 3, 4);
+            least_squares(t, 40, 17, 2);
         }
     MUST(cublasDestroy(handle));
     return verdict();

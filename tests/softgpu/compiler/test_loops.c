@@ -119,7 +119,7 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 34);
+    compare_forms(LOOPS_PTX, 35);
 }
 
 Test(loops, waiting, .timeout = 400)
@@ -146,6 +146,27 @@ Test(loops, lanes_run_together)
             sum = i % 32 == 0 ? 0 : sum;
             cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
         }
+        free_program(program);
+    }
+}
+
+/* What all have loaded from one place is overwritten once all have it, as on a GPU. */
+Test(loops, marks_are_left_when_all_have_looked)
+{
+    const struct sg_kernel *kernel;
+    const uint32_t shape[3] = {256, 1, 1};
+    for (uint32_t i = 0; i < N; i++)
+        in[i] = i * 2654435761u;
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        struct sg_program *program = load(LOOPS_PTX, options[option]);
+        size_t index = 0;
+        while ((kernel = sg_program_kernel(program, index)) != NULL &&
+               strcmp(kernel->name, "loops_marks") != 0)
+            index++;
+        cr_assert_not_null(kernel);
+        run(program, index, shape, out[option]);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++)
+            cr_assert_eq(out[option][i], in[i & ~7u] + 5, "option %zu, thread %u", option, i);
         free_program(program);
     }
 }

@@ -433,6 +433,21 @@ KERNEL(loops_volatile_warp)
     out[place()] = s[i] - value;
 }
 
+// eight lanes take what lies in one place, and leave a mark there
+KERNEL(loops_marks)
+{
+    __shared__ unsigned s[1024 / 8];
+    unsigned t = linear(), *place_of_row = &s[t / 8];
+    if (t % 8 == 0)
+        *place_of_row = in[place()];
+    __syncthreads();
+    unsigned taken = *place_of_row;
+    if (t != 77)
+        *place_of_row = 5;
+    __syncthreads();
+    out[place()] = taken + *place_of_row;
+}
+
 // masks that disagree: each lane names those below it
 KERNEL(loops_masks_of_lower_lanes)
 {
