@@ -216,6 +216,27 @@ static void both_fault(const char *ptx, uint32_t threads, int fault)
     }
 }
 
+/* Half the blocks store vectors of four equal words, the others look whether they are equal. */
+Test(loops, strong_vectors_are_accessed_at_once)
+{
+    _Alignas(16) static uint32_t words[8];
+    struct sg_program *program =
+        program_of(".entry k(.param .u64 p) { .reg .pred %p<3>; .reg .b32 %r<10>; .reg .b64 %a<2>;\n"
+                   "  ld.param.u64 %a1, [p]; mov.u32 %r1, %ctaid.x; and.b32 %r2, %r1, 1; mov.b32 %r3, 0;\n"
+                   "  setp.eq.u32 %p1, %r2, 0;\n"
+                   "again: @%p1 st.relaxed.gpu.global.v4.u32 [%a1], {%r3, %r3, %r3, %r3};\n"
+                   "  @!%p1 ld.relaxed.gpu.global.v4.u32 {%r4, %r5, %r6, %r7}, [%a1];\n"
+                   "  @%p1 bra next;\n"
+                   "  xor.b32 %r5, %r5, %r4; xor.b32 %r6, %r6, %r4; xor.b32 %r7, %r7, %r4;\n"
+                   "  or.b32 %r5, %r5, %r6; or.b32 %r5, %r5, %r7; setp.eq.u32 %p2, %r5, 0;\n"
+                   "  @!%p2 st.global.u32 [%a1+16], 1;\n"
+                   "next: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 50000; @%p2 bra again; ret; }");
+    const void *params[1] = {words};
+    cr_expect_eq(run_grid(program, 64, 1, params), SG_FAULT_NONE);
+    cr_expect_eq(words[4], 0);
+    free_program(program);
+}
+
 Test(loops, faults)
 {
     both_fault(".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<2>; mov.u32 %r1, %tid.x;\n"
