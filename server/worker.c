@@ -238,9 +238,9 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_worker_end(worker, 0, NULL);
     (void)rg_worker_wait(worker); /* somebody else may still be ending it */
     rg_roles_fini(worker);
+    rg_objects_each(&worker->objects, destroy_context, worker); /* with what is watched in them */
     rg_watch_fini(worker);
     rg_elapsed_fini(worker);
-    rg_objects_each(&worker->objects, destroy_context, worker);
     rg_objects_each(&worker->objects, destroy_unbound, worker);
     rg_late_fini(worker);
     rg_output_fini(worker);
