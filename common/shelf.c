@@ -22,6 +22,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TEMPORARY "new."
 #define ABANDONED 3600 /* seconds: a temporary file this old was left by a process that ended */
@@ -78,7 +79,7 @@ bool rg_shelf_place(const char *variable, const char *part, char *out, size_t si
         length = snprintf(out, size, "%s", named);
     else if (caches && *caches == '/') /* a relative one is to be ignored */
         length = snprintf(out, size, "%s/remote-gpu%s%s", caches, slash, part);
-    else if (home && *home == '/')
+    else if (home && *home == '/' && access(home, X_OK) == 0) /* a home that is not there is not made */
         length = snprintf(out, size, "%s/.cache/remote-gpu%s%s", home, slash, part);
     if (length > 0 && (size_t)length < size)
         return true;

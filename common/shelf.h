@@ -55,8 +55,8 @@ void rg_shelf_remove(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME]);
 
 /**
  * Where this user wants such files: the folder that the environment's `variable` names, else `part` ("" for all of them)
- * below $XDG_CACHE_HOME/remote-gpu or ~/.cache/remote-gpu. False: nowhere (`variable` says "off", there is no place, or the
- * program has other rights than its user).
+ * below $XDG_CACHE_HOME/remote-gpu or ~/.cache/remote-gpu. False: nowhere (`variable` says "off", there is no place, such as
+ * a HOME that does not exist, or the program has other rights than its user).
  */
 bool rg_shelf_place(const char *variable, const char *part, char *out, size_t size);
 /** The limit that the environment's `variable` sets, as "1G", else `otherwise`; what is no size is warned of. */

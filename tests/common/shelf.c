@@ -169,11 +169,12 @@ static void place(const char *named, const char *caches, const char *home, const
 Test(shelf_environment, says_where)
 {
     place("off", "/x", "/h", "part", NULL);
-    place("own", "/x", "/h", "part", "own");
-    place("", "/x", "/h", "part", "/x/remote-gpu/part");
-    place(NULL, "/x", "/h", "", "/x/remote-gpu");
-    place(NULL, "relative", "/h", "part", "/h/.cache/remote-gpu/part");
-    place(NULL, NULL, "/h", "", "/h/.cache/remote-gpu");
+    place("own", "/x", "/tmp", "part", "own");
+    place("", "/x", "/tmp", "part", "/x/remote-gpu/part");
+    place(NULL, "/x", "/no home", "", "/x/remote-gpu");
+    place(NULL, "relative", "/tmp", "part", "/tmp/.cache/remote-gpu/part");
+    place(NULL, NULL, "/tmp", "", "/tmp/.cache/remote-gpu");
+    place(NULL, NULL, "/no home", "", NULL);
     place(NULL, NULL, "relative", "part", NULL);
     place(NULL, NULL, NULL, "part", NULL);
     place("/a/folder/with/a/name/that/is/longer/than/the/caller/has/room/for", "/x", "/h", "part", NULL);
