@@ -375,6 +375,7 @@ static void test_environment(void)
         {NULL, "x", "h", "x/remote-gpu/soft"},
         {NULL, NULL, "h", "h/.cache/remote-gpu/soft"},
         {NULL, NULL, NULL, NULL},
+        {NULL, NULL, "no home", NULL},
         {NULL, NULL, "/proc", NULL},
     };
     CHECK(mkdir(folder, 0700) == 0);
@@ -384,6 +385,10 @@ static void test_environment(void)
             const char *names[] = {"SOFTGPU_CACHE", "XDG_CACHE_HOME", "HOME"};
             const char *values[] = {cases[i].cache, cases[i].xdg, cases[i].home};
             char path[256];
+            snprintf(path, sizeof(path), "%s/%zu", folder, i);
+            CHECK(mkdir(path, 0700) == 0);
+            snprintf(path, sizeof(path), "%s/%zu/h", folder, i);
+            CHECK(mkdir(path, 0700) == 0);
             for (int n = 0; n < 3; n++) {
                 bool whole = values[n] == NULL || *values[n] == 0 || *values[n] == '/' ||
                              strcmp(values[n], "off") == 0;
