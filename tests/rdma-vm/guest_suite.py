@@ -86,7 +86,7 @@ def direct(build):
         for name, arguments in (("big_copy", ["16"]), ("streams_overlap", []), ("virtual_memory", []), ("pitched_memory", [])):
             command = [build.example(name), *arguments]
             here = build.run_direct(command, timeout=200)
-            remote = build.run_remote(command, there.address, ["--transport", "rdma"], timeout=200)
+            remote = build.run_remote(command, there.address, ["--transport", "rdma", "--rails", "off"], timeout=200)
             check("%s past the server's memory: %.1f s" % (name, remote.seconds),
                   (here.status, here.output) == (remote.status, remote.output) and "remote-gpu:" not in remote.errors,
                   here.report() + remote.report())

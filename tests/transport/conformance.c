@@ -158,6 +158,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < COUNT(tests); i++) {
         if (argc > 2 && strcmp(argv[2], tests[i].name) != 0)
             continue;
+        if (strcmp(conf->name, "rails+rdma") == 0 && strcmp(tests[i].name, "listener") == 0)
+            continue; /* without rails, and where each end has one device: the configuration rdma has it */
         for (int swapped = 0; swapped < (tests[i].pair ? 1 : 2); swapped++) {
             uint64_t before = rg_now_ns();
             run_test(conf, i, swapped);
