@@ -11,7 +11,7 @@
 
 static enum rg_compression compression_asked(void)
 {
-    const char *text = getenv("REMOTE_GPU_COMPRESS");
+    const char *text = secure_getenv("REMOTE_GPU_COMPRESS");
     enum rg_compression compression = RG_COMPRESS_NONE;
     if (text && rg_compression_parse(text, &compression) != RG_OK)
         rg_warn("REMOTE_GPU_COMPRESS=%s is none of none, lz4, zstd, auto; not compressing", text);
@@ -25,7 +25,7 @@ static enum rg_compression compression_asked(void)
 /* How many connections for bulk data the user asked for; *adaptive: as many as make it faster. */
 static unsigned connections_asked(bool *adaptive)
 {
-    const char *text = getenv("REMOTE_GPU_CONNECTIONS");
+    const char *text = secure_getenv("REMOTE_GPU_CONNECTIONS");
     *adaptive = !text || !*text || strcmp(text, "auto") == 0;
     if (*adaptive)
         return RG_BUNDLE_LANES;

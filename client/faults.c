@@ -58,7 +58,7 @@ static bool agree_on_features(int fd)
 
 static int open_uffd(void)
 {
-    const char *wish = getenv("REMOTE_GPU_FAULTS");
+    const char *wish = secure_getenv("REMOTE_GPU_FAULTS");
     if (wish && strcmp(wish, "signals") == 0)
         return -1;
     int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);

@@ -73,7 +73,7 @@ static void watch_forks(void)
 /* How many devices the user wants to see; 0: all. */
 static unsigned devices_wanted(void)
 {
-    const char *text = getenv("REMOTE_GPU_GPUS");
+    const char *text = secure_getenv("REMOTE_GPU_GPUS");
     return text && *text ? (unsigned)strtoul(text, NULL, 10) : 0;
 }
 

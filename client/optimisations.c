@@ -44,7 +44,7 @@ static bool set(const char *name, size_t length, bool on)
 
 static void read_once(void)
 {
-    const char *at = getenv("REMOTE_GPU_OPT");
+    const char *at = secure_getenv("REMOTE_GPU_OPT");
     while (at && *at) {
         const bool on = *at != '-';
         if (*at == '-' || *at == '+')

@@ -25,7 +25,7 @@ enum { PATIENCE_S = 60, CONNECT_MS = 5000, ANSWER_MS = 10000 };
 
 static uint64_t patience(void)
 {
-    const char *text = getenv("REMOTE_GPU_RECONNECT");
+    const char *text = secure_getenv("REMOTE_GPU_RECONNECT");
     uint64_t wanted;
     char why[256];
     if (!text || !*text)

@@ -10,7 +10,7 @@
 
 const char *rg_servers_named(void)
 {
-    const char *servers = getenv("REMOTE_GPU_SERVER");
+    const char *servers = secure_getenv("REMOTE_GPU_SERVER");
     return servers && *servers ? servers : RG_DEFAULT_SERVER;
 }
 

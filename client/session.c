@@ -91,7 +91,7 @@ static void map_operations(struct rg_session *session)
  * what CUDA_VISIBLE_DEVICES leaves. */
 static void choose_devices(const char *server, struct rg_client_hello *hello)
 {
-    const char *gpus = getenv("REMOTE_GPU_GPUS");
+    const char *gpus = secure_getenv("REMOTE_GPU_GPUS");
     if (gpus && *gpus)
         hello->gpus = (uint32_t)strtoul(gpus, NULL, 10);
     hello->n_gpu_indices = rg_nvml_shown(server, hello->gpu_indices);
@@ -158,7 +158,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
 
 static enum rg_transport_choice transport_choice(void)
 {
-    const char *text = getenv("REMOTE_GPU_TRANSPORT");
+    const char *text = secure_getenv("REMOTE_GPU_TRANSPORT");
     enum rg_transport_choice choice = RG_TRANSPORT_AUTO;
     if (text && rg_transport_choice_parse(text, &choice) != RG_OK)
         rg_warn("REMOTE_GPU_TRANSPORT=%s is none of auto, tcp, rdma; taking auto", text);

@@ -24,7 +24,7 @@ void rg_stats_start(void)
 /* Runs when the client core is unloaded, which is at exit: after main and the application's own handlers. */
 __attribute__((destructor)) static void write_stats(void)
 {
-    const char *path = getenv("REMOTE_GPU_STATS");
+    const char *path = secure_getenv("REMOTE_GPU_STATS");
     if (!path || !*path || !started || getpid() != owner)
         return;
     struct rg_stats sum = {0};

@@ -17,7 +17,7 @@ static bool is_listed(const uint32_t *list, uint32_t n, unsigned long number)
 
 bool rg_visible_devices(uint32_t *out, size_t max, uint32_t *n)
 {
-    const char *at = getenv("CUDA_VISIBLE_DEVICES");
+    const char *at = secure_getenv("CUDA_VISIBLE_DEVICES");
     *n = 0;
     if (!at)
         return false;

@@ -64,7 +64,7 @@ enum rg_log_level rg_log_get_level(void)
     int level = atomic_load_explicit(&log_level, memory_order_relaxed);
     if (level != LEVEL_UNSET)
         return (enum rg_log_level)level;
-    const char *wanted = getenv("REMOTE_GPU_LOG");
+    const char *wanted = secure_getenv("REMOTE_GPU_LOG");
     level = wanted && *wanted ? level_of(wanted) : RG_LOG_WARN;
     const bool known = level != LEVEL_UNSET;
     if (!known)

@@ -95,7 +95,7 @@ static bool ends_with(const char *path, const char *end)
 /* lib/remote-gpu, without a slash at its end. */
 static enum rg_status find_library_dir(char *out, size_t size)
 {
-    const char *named = library_dir[0] ? library_dir : getenv("REMOTE_GPU_LIBDIR");
+    const char *named = library_dir[0] ? library_dir : secure_getenv("REMOTE_GPU_LIBDIR");
     if (named && *named)
         return format_path(out, size, named, "", "");
 

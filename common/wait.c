@@ -124,7 +124,7 @@ void rg_wait_init(struct rg_wait *wait, enum rg_wait_mode mode)
 {
     *wait = (struct rg_wait){.mode = mode};
     if (mode == RG_WAIT_DEFAULT) {
-        const char *text = getenv("REMOTE_GPU_WAIT");
+        const char *text = secure_getenv("REMOTE_GPU_WAIT");
         if (rg_wait_mode_parse(text, &wait->mode) != RG_OK)
             rg_warn("REMOTE_GPU_WAIT is auto, block or spin, not '%s'", text);
         if (wait->mode == RG_WAIT_DEFAULT)

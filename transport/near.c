@@ -90,7 +90,7 @@ void rg_near_pci_of_rdma(const char *root, const char *device, char *out, size_t
 
 void rg_near_prefer_node(int node)
 {
-    const char *wish = getenv("REMOTE_GPU_NUMA");
+    const char *wish = secure_getenv("REMOTE_GPU_NUMA");
     if (wish && strcmp(wish, "off") == 0)
         return;
     if (wish && *wish && strcmp(wish, "auto") != 0) {

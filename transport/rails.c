@@ -19,7 +19,7 @@ enum { ADDRESSES = 32 };
 
 static const char *wish(void)
 {
-    const char *text = getenv("REMOTE_GPU_RAILS");
+    const char *text = secure_getenv("REMOTE_GPU_RAILS");
     return text ? text : "";
 }
 

@@ -293,7 +293,7 @@ enum rg_status rg_transport_connect(const char *address, const struct rg_transpo
     struct rg_filter_chain chain;
     enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
     if (status == RG_OK)
-        status = prepare(given, getenv("REMOTE_GPU_FILTER"), &options, &chain, why, why_size);
+        status = prepare(given, secure_getenv("REMOTE_GPU_FILTER"), &options, &chain, why, why_size);
     if (status != RG_OK)
         return status;
     const struct rg_transport_ops *ops = find_transport(parsed.transport, why, why_size);

@@ -329,7 +329,7 @@ static void after_fork_in_child(void)
 
 static long long limit_of(const char *name, long long usual)
 {
-    const char *limit = getenv(name);
+    const char *limit = secure_getenv(name);
     char *end = NULL;
     long long events = limit ? strtoll(limit, &end, 10) : usual;
     if (limit && (*end || end == limit || events < 0)) {
@@ -341,7 +341,7 @@ static long long limit_of(const char *name, long long usual)
 
 static void start(void)
 {
-    const char *path = getenv("REMOTE_GPU_PROFILE"), *trace = getenv("REMOTE_GPU_RECORD");
+    const char *path = secure_getenv("REMOTE_GPU_PROFILE"), *trace = secure_getenv("REMOTE_GPU_RECORD");
     const bool profile = path && *path;
     rg_recording = trace && *trace && !profile;
     if (!profile && !rg_recording)

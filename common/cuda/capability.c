@@ -73,7 +73,7 @@ unsigned rg_capability_parse(const char *text)
 
 unsigned rg_capability_wish(void)
 {
-    unsigned named = rg_capability_parse(getenv("SOFTGPU_CC"));
+    unsigned named = rg_capability_parse(secure_getenv("SOFTGPU_CC"));
     if (named)
         return named;
     struct seen seen = {0};

@@ -185,7 +185,7 @@ LLVMContextRef sg_jit_context(const struct sg_jit *jit)
 
 static void dump(LLVMModuleRef module, const char *symbol, const char *stage)
 {
-    const char *folder = getenv("SOFTGPU_DUMP_IR");
+    const char *folder = secure_getenv("SOFTGPU_DUMP_IR");
     char path[4096];
     if (folder == NULL)
         return;

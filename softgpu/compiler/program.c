@@ -49,7 +49,7 @@ struct sg_program {
 
 static bool is_set(const char *variable)
 {
-    const char *value = getenv(variable);
+    const char *value = secure_getenv(variable);
     return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
 }
 
@@ -61,7 +61,7 @@ static uint32_t thread_product(const uint32_t dimensions[3])
 /* For developers: SOFTGPU_OPT=-loops, -lockstep, -llvm, -all. */
 static bool wanted(const char *without)
 {
-    const char *text = getenv("SOFTGPU_OPT");
+    const char *text = secure_getenv("SOFTGPU_OPT");
     return text == NULL || (strstr(text, without) == NULL && strstr(text, "-all") == NULL);
 }
 
@@ -350,7 +350,7 @@ static enum sg_compile_status make_code(struct sg_program *program, struct kerne
         return SG_COMPILE_NO_MEMORY;
     snprintf(symbol, sizeof(symbol), SG_SYMBOL_KERNEL, (unsigned)(kernel - program->kernels));
     /* whoever wants to see how code is made wants it made */
-    struct sg_cache *cache = getenv("SOFTGPU_DUMP_IR") == NULL ? sg_cache_default() : NULL;
+    struct sg_cache *cache = secure_getenv("SOFTGPU_DUMP_IR") == NULL ? sg_cache_default() : NULL;
     if (cache != NULL) {
         key = key_of(program, kernel, symbol);
         kernel->code = load_kept(program, cache, &key, symbol);

@@ -26,7 +26,7 @@ struct sg_device *sg_device(CUdevice ordinal)
 
 static uint64_t memory_by_environment(int n_devices)
 {
-    const char *text = getenv("SOFTGPU_MEMORY");
+    const char *text = secure_getenv("SOFTGPU_MEMORY");
     uint64_t size = 0;
     char why[160];
     if (text != NULL && *text != '\0') {
@@ -41,7 +41,7 @@ static uint64_t memory_by_environment(int n_devices)
 
 static int devices_by_environment(void)
 {
-    const char *text = getenv("SOFTGPU_DEVICES");
+    const char *text = secure_getenv("SOFTGPU_DEVICES");
     int64_t n = 1;
     char why[160];
     if (text != NULL && *text != '\0' &&
@@ -59,7 +59,7 @@ static int devices_by_environment(void)
  */
 static uint32_t capability(void)
 {
-    const char *text = getenv("SOFTGPU_CC");
+    const char *text = secure_getenv("SOFTGPU_CC");
     const unsigned wish = text && *text ? rg_capability_parse(text) : rg_capability_wish();
     if (wish >= SG_MAJOR_MIN * 10)
         return wish;
@@ -95,7 +95,7 @@ CUresult sg_devices_init(void)
     const int n = devices_by_environment();
     for (int i = 0; i < n; i++)
         uuids[i] = make_uuid(i);
-    const int visible = sg_visible_devices(getenv("CUDA_VISIBLE_DEVICES"), uuids, n, numbers);
+    const int visible = sg_visible_devices(secure_getenv("CUDA_VISIBLE_DEVICES"), uuids, n, numbers);
     if (visible == 0)
         return CUDA_ERROR_NO_DEVICE;
     for (int i = 0; i < visible; i++) {

@@ -197,7 +197,7 @@ static void write_report(const struct sg_launch *launch, const struct sg_fault_r
 
 static bool wants_report(void)
 {
-    const char *value = getenv("SOFTGPU_REPORT");
+    const char *value = secure_getenv("SOFTGPU_REPORT");
     return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
 }
 

@@ -45,7 +45,7 @@ bool sg_window_map_nothing(void *at, uint64_t size)
 
 bool sg_window_reserve(void)
 {
-    const char *part = getenv("SOFTGPU_ADDRESS_PART"), *report = getenv("SOFTGPU_REPORT");
+    const char *part = secure_getenv("SOFTGPU_ADDRESS_PART"), *report = secure_getenv("SOFTGPU_REPORT");
     sg_memory.guarded = report != NULL && report[0] != '\0' && strcmp(report, "0") != 0;
     const uint64_t number = part ? strtoull(part, NULL, 10) % WINDOWS : 0;
     /* Between the fourth window and the fifth are the addresses of clients' page-locked memory. */

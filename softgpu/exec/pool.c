@@ -50,7 +50,7 @@ static unsigned n_cores;
 
 static void count_cores(void)
 {
-    const char *text = getenv("SOFTGPU_CORES");
+    const char *text = secure_getenv("SOFTGPU_CORES");
     if (text && *text) {
         char *end;
         errno = 0;

@@ -78,7 +78,7 @@ static uint64_t timeout_ns(void)
     uint64_t value = atomic_load_explicit(&known, memory_order_relaxed);
     if (value != UINT64_MAX)
         return value;
-    const char *text = getenv("SOFTGPU_TIMEOUT");
+    const char *text = secure_getenv("SOFTGPU_TIMEOUT");
     value = 0;
     if (text != NULL && *text != '\0') {
         char *end;

@@ -61,7 +61,7 @@ struct rdma_listener {
 
 static bool is_set(const char *word)
 {
-    const char *text = getenv("REMOTE_GPU_RDMA");
+    const char *text = secure_getenv("REMOTE_GPU_RDMA");
     return text && strstr(text, word);
 }
 

@@ -14,7 +14,7 @@
 
 void rg_zerocopy_start(struct rg_zerocopy *zerocopy, int fd)
 {
-    const char *text = getenv("REMOTE_GPU_ZEROCOPY");
+    const char *text = secure_getenv("REMOTE_GPU_ZEROCOPY");
     const int one = 1;
     *zerocopy = (struct rg_zerocopy){0};
     if (!text || strcmp(text, "1") != 0)
