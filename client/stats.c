@@ -49,14 +49,16 @@ __attribute__((destructor)) static void write_stats(void)
         bulk.compressed_to += one.compressed_to;
     }
     char line[768];
+    /* in integers: %f would write the decimal point of the program's locale */
+    const unsigned long long us = (rg_now_ns() - started) / 1000, waited_us = sum.waited_ns / 1000;
     int length = snprintf(line, sizeof line,
-                          "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%.6f,\"waited\":%.6f,\"calls\":%llu,"
+                          "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%llu.%06llu,\"waited\":%llu.%06llu,\"calls\":%llu,"
                           "\"round_trips\":%llu,"
                           "\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,"
                           "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu,"
                           "\"bulk_connections\":%u,\"compressed_from\":%llu,\"compressed_to\":%llu}\n",
                           (int)owner, rg_conn_transport(rg_sessions[0].conn),
-                          (double)(rg_now_ns() - started) / 1e9, (double)sum.waited_ns / 1e9,
+                          us / 1000000, us % 1000000, waited_us / 1000000, waited_us % 1000000,
                           (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
                           (unsigned long long)sum.sent_messages, (unsigned long long)sum.received_messages,
                           (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes,

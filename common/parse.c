@@ -6,7 +6,10 @@
  */
 #include "common/parse.h"
 
+#include <locale.h>
+#include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SCALE = 1000000000 };
@@ -205,4 +208,18 @@ enum rg_status rg_parse_integer(const char *text, int64_t min, int64_t max, int6
     }
     *out = (int64_t)number;
     return RG_OK;
+}
+
+static locale_t plain; /* belongs to the C library */
+
+static void find_plain(void)
+{
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+double rg_parse_double(const char *text, char **end)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_plain);
+    return plain ? strtod_l(text, end, plain) : strtod(text, end);
 }

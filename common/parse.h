@@ -28,5 +28,7 @@ RG_MUST_CHECK enum rg_status rg_parse_integer(const char *text, int64_t min, int
 /** A share of a whole, more than 0 and at most 1: "0.5", "50%"; in millionths. */
 RG_MUST_CHECK enum rg_status rg_parse_fraction(const char *text, uint32_t *out_millionths, char *why,
                                                size_t why_size);
+/** strtod(3) with a point as decimal point: it would take the one of the program's locale. */
+double rg_parse_double(const char *text, char **end);
 
 #endif

@@ -2,6 +2,7 @@
 #include "transport/rails.h"
 
 #include "common/log.h"
+#include "common/parse.h"
 #include "transport/near.h"
 
 #include <arpa/inet.h>
@@ -69,15 +70,15 @@ static unsigned place_of(const struct rg_rdma_address *way)
 static unsigned speed_of(const char *device)
 {
     char path[256];
-    double gigabits = 0;
+    char text[32] = "";
     snprintf(path, sizeof path, "/sys/class/infiniband/%.63s/ports/1/rate", device);
     FILE *file = fopen(path, "re");
     if (!file)
         return 0;
-    if (fscanf(file, "%lf", &gigabits) != 1)
-        gigabits = 0;
+    const bool read = fgets(text, sizeof text, file) != NULL; /* "2.5 Gb/sec (1X SDR)" */
     fclose(file);
-    return (unsigned)(gigabits * 1000);
+    const double gigabits = read ? rg_parse_double(text, NULL) : 0;
+    return gigabits > 0 && gigabits < 1e6 ? (unsigned)(gigabits * 1000) : 0;
 }
 
 static void complete(struct rg_rail *rail, const char *const *gpus, unsigned n_gpus)

@@ -3,8 +3,9 @@
  */
 #include "softgpu/compiler/lexer.h"
 
+#include "common/parse.h"
+
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool is_word_start(char c)
@@ -69,7 +70,7 @@ static void lex_decimal_float(struct sg_lexer *lexer, struct sg_token *token)
         copy[size++] = *p++;
     copy[size] = '\0';
     char *end;
-    double value = strtod(copy, &end);
+    double value = rg_parse_double(copy, &end);
     lexer->at = token->text.data + (end - copy);
     token->kind = SG_TOKEN_FLOAT64;
     memcpy(&token->value, &value, sizeof(value));

@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/parse.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -83,7 +84,7 @@ static uint64_t timeout_ns(void)
     if (text != NULL && *text != '\0') {
         char *end;
         errno = 0;
-        double seconds = strtod(text, &end);
+        double seconds = rg_parse_double(text, &end);
         if (errno == 0 && *end == '\0' && seconds >= 0 && seconds < 1e9)
             value = (uint64_t)(seconds * 1e9);
         else

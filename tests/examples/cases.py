@@ -10,10 +10,11 @@ import delayed
 import devices
 import faults
 import kept
+import surroundings
 import wire
 from trial import Failure
 
-MODULES = (bulk, clients, delayed, devices, faults, kept, wire)
+MODULES = (bulk, clients, delayed, devices, faults, kept, surroundings, wire)
 
 
 def run(build, name):
