@@ -46,7 +46,8 @@ enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_dr
                                   struct rg_sessions *sessions, bool allow_unauthenticated)
 {
     *handshakes = (struct rg_handshakes){
-        .driver = driver, .sessions = sessions, .allow_unauthenticated = allow_unauthenticated};
+        .driver = driver, .sessions = sessions, .allow_unauthenticated = allow_unauthenticated,
+        .refusals = RG_LOG_LIMIT_INIT};
     pthread_mutex_init(&handshakes->lock, NULL);
     rg_management_init(&handshakes->management);
     handshakes->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -60,11 +61,18 @@ enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_dr
 /* --- the thread of one handshake ---------------------------------------------------------------------------
  */
 
+static void say_refused(struct rg_handshakes *owner, const struct rg_conn *conn, const struct rg_control *refusal)
+{
+    rg_log_limited(&owner->refusals, rg_now_ns(), RG_LOG_INFO, "%s: refused: %s", rg_conn_peer(conn),
+                   refusal->refusal.reason);
+}
+
 /* Sends a refusal, then waits for the client to close first: data that it has sent and that nobody read would
  * make the kernel reset the connection, and the refusal would be lost with it. */
-static void refuse(struct rg_conn *conn, const struct rg_control *refusal)
+static void refuse(const struct rg_handshake *handshake, const struct rg_control *refusal)
 {
-    rg_info("%s: refused: %s", rg_conn_peer(conn), refusal->refusal.reason);
+    struct rg_conn *conn = handshake->conn;
+    say_refused(handshake->owner, conn, refusal);
     if (rg_control_send(conn, refusal) != RG_OK)
         return;
     int fd = rg_conn_fd(conn);
@@ -190,11 +198,12 @@ static bool receive_hello(struct rg_handshake *handshake)
             &refusal, RG_REFUSAL_MALFORMED,
             "this is a remote-gpu server, and what was sent is no greeting of a remote-gpu client; "
             "check which program was pointed at this address");
-        refuse(conn, &refusal);
+        refuse(handshake, &refusal);
     } else if (status == RG_ERR_CLOSED || status == RG_ERR_LOST) {
         rg_debug("%s: left before the handshake", rg_conn_peer(conn));
     } else {
-        rg_info("%s: no greeting came: %s", rg_conn_peer(conn), rg_status_string(status));
+        rg_log_limited(&handshake->owner->refusals, rg_now_ns(), RG_LOG_INFO, "%s: no greeting came: %s",
+                       rg_conn_peer(conn), rg_status_string(status));
     }
     return false;
 }
@@ -211,13 +220,13 @@ static void converse(struct rg_handshake *handshake)
             "the client (%s) speaks version %u of the protocol and the server (remote-gpu %s) version %u; "
             "install the same release on both sides",
             hello->software, hello->protocol_major, RG_VERSION, RG_PROTOCOL_MAJOR);
-        refuse(handshake->conn, &refusal);
+        refuse(handshake, &refusal);
     } else if (!peer_is_trusted(handshake)) {
         rg_refusal_init(
             &refusal, RG_REFUSAL_UNAUTHORISED,
             "this server's socket is for the user who started it; run your own, or have it started with "
             "--allow-unauthenticated");
-        refuse(handshake->conn, &refusal);
+        refuse(handshake, &refusal);
     } else if (hello->purpose == RG_PURPOSE_MANAGEMENT) {
         answer_question(handshake);
     } else if (hello->purpose != RG_PURPOSE_SESSION && hello->purpose != RG_PURPOSE_NETPERF &&
@@ -310,7 +319,7 @@ static void start_session(struct rg_handshake *handshake, bool stopping)
                                  rg_conn_peer(conn), rg_conn_fd(conn), &refusal) == RG_OK) {
         return;
     }
-    rg_info("%s: refused: %s", rg_conn_peer(conn), refusal.refusal.reason);
+    say_refused(handshake->owner, conn, &refusal);
     /* The client waits for the answer and has sent nothing else, and an answer this small never blocks. */
     if (rg_control_send(conn, &refusal) != RG_OK)
         rg_debug("%s: left before it was refused", rg_conn_peer(conn));

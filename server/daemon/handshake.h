@@ -9,6 +9,7 @@
 #ifndef RG_SERVER_DAEMON_HANDSHAKE_H
 #define RG_SERVER_DAEMON_HANDSHAKE_H
 
+#include "common/log_limit.h"
 #include "server/daemon/driver.h"
 #include "server/daemon/management.h"
 #include "server/daemon/sessions.h"
@@ -29,6 +30,7 @@ struct rg_handshakes {
     struct rg_sessions *sessions;
     bool allow_unauthenticated;
     struct rg_management management;
+    struct rg_log_limit refusals; /* whoever reaches the port can cause them */
 };
 
 RG_MUST_CHECK enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_driver *driver,

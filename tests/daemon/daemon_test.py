@@ -300,6 +300,15 @@ class Talking(Case):
         self.assertRegex(say(daemon.address), "^hello")
         self.assertIsNone(daemon.process.poll())
 
+    def test_who_knocks_all_the_time_does_not_fill_the_log(self):
+        daemon = self.start("--log", "info")
+        for _ in range(100):
+            with daemon.socket() as connection:
+                connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                self.assertTrue(connection.recv(4096))
+        self.assertTrue(wait_until(lambda: "others like this are left out" in daemon.log()))
+        self.assertLess(daemon.log().count("refused"), 50)
+
     def test_half_open_handshakes_keep_nobody_waiting(self):
         daemon = self.start()
         silent = [daemon.socket() for _ in range(40)]
