@@ -39,6 +39,10 @@ static enum rg_status put_in_front(const char *name, const char *front, const ch
     return setenv(name, value, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
 }
 
+/*
+ * LD_PRELOAD separates by blanks, too. What lies in a folder with a blank in its name is preloaded by its own name alone,
+ * which ld.so looks up in LD_LIBRARY_PATH; by its path it is found also where that variable was changed meanwhile.
+ */
 static enum rg_status preload(const char *library_dir, const char *name, bool required)
 {
     char path[PATH_MAX];
@@ -50,7 +54,7 @@ static enum rg_status preload(const char *library_dir, const char *name, bool re
         rg_error("the client library %s is not there; the installation is incomplete", path);
         return RG_ERR_NOT_FOUND;
     }
-    return put_in_front("LD_PRELOAD", path, ": ");
+    return put_in_front("LD_PRELOAD", strchr(library_dir, ' ') ? name : path, ": ");
 }
 
 static enum rg_status set_number(const char *name, long long number)
@@ -89,10 +93,9 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
         rg_error("remote-gpu is not in its installed place: lib/remote-gpu is not beside bin");
         return status;
     }
-    if (strpbrk(directory, ": ")) {
-        rg_error("remote-gpu is installed in '%s', but LD_PRELOAD cannot name a folder with a space or a "
-                 "colon; move "
-                 "it",
+    if (strpbrk(directory, ":;$")) { /* ld.so would take these apart, or put something else in their place */
+        rg_error("remote-gpu is installed in '%s', but LD_LIBRARY_PATH cannot name a folder with a colon, a semicolon or "
+                 "a dollar sign; move it",
                  directory);
         return RG_ERR_INVALID;
     }

@@ -8,16 +8,43 @@
 #include "server/daemon/daemon.h"
 
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Whether an entry of LD_PRELOAD is one that remote-gpu run puts there: by its path, or by its name alone. */
+static bool is_client_library(const char *entry, size_t size)
+{
+    static const char *const ours[] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+        const size_t name = strlen(ours[i]), folder = strlen("/remote-gpu/");
+        if (size < name || strncmp(entry + size - name, ours[i], name) != 0)
+            continue;
+        if (size == name || (size > name + folder && strncmp(entry + size - name - folder, "/remote-gpu/", folder) == 0))
+            return true;
+    }
+    return false;
+}
 
 /* A server started from within "remote-gpu run" must not hand its drivers and workers the client library. */
 static void drop_client_environment(void)
 {
     const char *preload = getenv("LD_PRELOAD");
-    if (preload && strstr(preload, "/remote-gpu/libcuda.so.1"))
+    char *rest = preload ? calloc(1, strlen(preload) + 1) : NULL;
+    size_t used = 0;
+    for (const char *at = preload; rest && *at;) {
+        const size_t size = strcspn(at, ": ");
+        if (size && !is_client_library(at, size))
+            used += (size_t)sprintf(rest + used, "%s%.*s", used ? ":" : "", (int)size, at);
+        at += size;
+        at += strspn(at, ": ");
+    }
+    if (used)
+        setenv("LD_PRELOAD", rest, 1);
+    else
         unsetenv("LD_PRELOAD");
+    free(rest);
     unsetenv("REMOTE_GPU_SERVER");
 }
 

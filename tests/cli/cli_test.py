@@ -171,6 +171,18 @@ class Run(Case):
         self.assertEqual(seen["REMOTE_GPU_STATS"], os.path.join(os.getcwd(), "counts"))
         self.assertEqual(seen["REMOTE_GPU_LOG"], "error")
 
+    def test_installed_in_a_folder_with_a_blank(self):
+        tree = os.path.join(TREE, "a folder", "lib", "remote-gpu")
+        self.addCleanup(shutil.rmtree, os.path.join(TREE, "a folder"))
+        shutil.copytree(LIBRARY, tree, symlinks=True)
+        # which program it is must not matter: what counts is that its process has the library
+        result = self.run_command("--", "grep", "-c", "fake_client", "/proc/self/maps", REMOTE_GPU_LIBDIR=tree)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertGreater(int(result.stdout), 0)
+        nested = self.run_command("--", COMMAND, "run", "--", "sh", "-c", "echo $LD_PRELOAD:$LD_LIBRARY_PATH",
+                                  REMOTE_GPU_LIBDIR=tree)
+        self.assertEqual(nested.stdout, "libcuda.so.1:%s\n" % tree, nested.stderr)
+
     def test_nested(self):
         result = self.run_command("--", COMMAND, "run", "--", "sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH")
         self.assertEqual(result.stdout, "%s/libcuda.so.1 %s\n" % (LIBRARY, LIBRARY), result.stderr)
