@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LISTENERS_MAX     16
@@ -91,6 +92,14 @@ static bool check_addresses(const struct daemon *daemon)
     return true;
 }
 
+/* A socket in the file system is made for its user; one that everybody may use must let them write. */
+static void open_to_everybody(const char *address)
+{
+    const char *path = strncmp(address, "unix:", 5) == 0 && address[5] != '@' ? address + 5 : NULL;
+    if (path && chmod(path, 0666) != 0)
+        rg_warn("%s cannot be opened to other users: %s", path, strerror(errno));
+}
+
 static bool listen_on(struct daemon *daemon, const char *address, bool required)
 {
     char why[256] = "";
@@ -105,6 +114,8 @@ static bool listen_on(struct daemon *daemon, const char *address, bool required)
             rg_debug("not listening on %s: %s", address, why);
         return !required;
     }
+    if (daemon->settings->allow_unauthenticated)
+        open_to_everybody(rg_listener_address(listener));
     daemon->listeners[daemon->n_listeners++] = listener;
     rg_info("listening on %s", rg_listener_address(listener));
     return true;

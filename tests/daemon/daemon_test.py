@@ -372,13 +372,20 @@ class Talking(Case):
 
     @unittest.skipUnless(os.geteuid() == 0, "needs a second user")
     def test_unix_socket_is_for_its_user(self):
-        daemon = self.start("--listen", "unix:@remote-gpud-user-%d" % os.getpid(), listen=False)
-        with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, 0o755)
+        def say_as_nobody(*arguments):
+            daemon = self.start("--listen", *arguments, listen=False)
             result = subprocess.run([CLIENT, daemon.address], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, text=True, timeout=60, cwd=folder,
                                     user=65534, group=65534, extra_groups=[])
-        self.assertRegex(result.stdout, "^refusal unauthorised ")
+            return result.stdout
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            for address in ("unix:@remote-gpud-user-%d" % os.getpid(), "unix:%s/socket" % folder):
+                with self.subTest(address):
+                    self.assertNotRegex(say_as_nobody(address), "^hello")
+                    self.assertRegex(say_as_nobody(address + "-2", "--allow-unauthenticated"), "^hello")
+            self.assertRegex(say_as_nobody("unix:@remote-gpud-other-%d" % os.getpid()), "^refusal unauthorised ")
 
 
 class Ending(Case):
