@@ -13,6 +13,7 @@
 #include "common/path.h"
 #include "server/daemon/driver.h"
 #include "server/daemon/handshake.h"
+#include "server/daemon/notify.h"
 #include "server/daemon/sessions.h"
 #include "transport/transport.h"
 
@@ -166,7 +167,10 @@ static bool say_ready(const struct daemon *daemon)
         write_addresses(daemon, out);
         fclose(out); /* a reader that has gone does not matter */
     }
-    return !settings->ready_file || write_ready_file(daemon, settings->ready_file);
+    if (settings->ready_file && !write_ready_file(daemon, settings->ready_file))
+        return false;
+    rg_notify("READY=1");
+    return true;
 }
 
 static bool open_signals(struct daemon *daemon)
@@ -252,6 +256,7 @@ static void enter(struct daemon *daemon, enum phase phase)
     case SERVING:
         break;
     case WAITING:
+        rg_notify("STOPPING=1");
         close_listeners(daemon);
         if (running)
             rg_info("stopping: no new sessions; waiting up to %.0f s for %u running (a second signal ends "

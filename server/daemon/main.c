@@ -4,11 +4,13 @@
  * Processes: this one listens, answers questions and starts one worker by exec for each session; it never
  * loads a CUDA driver and never reads a session's data. Workers end when it dies. See daemon.c for its life.
  */
+#include "common/cleanup.h"
 #include "common/log.h"
 #include "server/daemon/daemon.h"
 
 #include <malloc.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,10 +55,15 @@ static void set_worker_environment(const struct rg_daemon_settings *settings)
 {
     char size[24];
     const char *cache = settings->image_cache ? settings->image_cache : getenv("CACHE_DIRECTORY");
+    /* a service manager that was asked for several folders names them with colons between */
+    RG_CLEANUP_FREE char *folder =
+        !cache ? NULL : strndup(cache, settings->image_cache ? strlen(cache) : strcspn(cache, ":"));
     if (settings->wait)
         setenv("REMOTE_GPU_WAIT", settings->wait, 1);
-    if (cache)
-        setenv("REMOTE_GPU_IMAGE_CACHE", cache, 1);
+    if (rg_options_is_set(&settings->options, offsetof(struct rg_daemon_settings, log)))
+        setenv("REMOTE_GPU_LOG", settings->log, 1);
+    if (folder)
+        setenv("REMOTE_GPU_IMAGE_CACHE", folder, 1);
     snprintf(size, sizeof size, "%llu", (unsigned long long)settings->image_cache_size);
     setenv("REMOTE_GPU_IMAGE_CACHE_SIZE", size, 1);
 }

@@ -406,6 +406,31 @@ class Ending(Case):
         self.assertEqual(switches(), before)
         self.assertEqual(len(os.listdir("/proc/%d/task" % daemon.process.pid)), 1)
 
+    def test_folders_and_level_reach_the_workers(self):
+        daemon = self.start("--log", "error", environment={"CACHE_DIRECTORY": "/cache/one:/cache/two"})
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        with open("/proc/%d/environ" % children_of(daemon.process.pid)[0][0], "rb") as file:
+            environment = file.read().split(b"\0")
+        self.assertIn(b"REMOTE_GPU_LOG=error", environment)
+        self.assertIn(b"REMOTE_GPU_IMAGE_CACHE=/cache/one", environment)
+
+    def test_service_manager_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in (os.path.join(folder, "notify"), "@remote-gpud-notify-%d" % os.getpid()):
+                with self.subTest(name), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+                    manager.bind(name.replace("@", "\0"))
+                    manager.settimeout(10)
+                    daemon = self.start(environment={"NOTIFY_SOCKET": name})
+                    self.assertEqual(manager.recv(100), b"READY=1")
+                    daemon.process.send_signal(signal.SIGTERM)
+                    self.assertEqual(manager.recv(100), b"STOPPING=1")
+                    self.assertEqual(daemon.process.wait(20), 0)
+        # one that is not there is no reason not to serve
+        daemon = self.start(environment={"NOTIFY_SOCKET": "/nonexistent/notify"})
+        self.assertIn("cannot tell the service manager", daemon.log())
+        self.assertRegex(say(daemon.address), "^hello")
+
     def test_stops_at_once_without_sessions(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             daemon = self.start()

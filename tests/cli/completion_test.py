@@ -1,0 +1,38 @@
+"""Completion for bash: subcommands, options and choices of the programs as they are."""
+
+import os
+import subprocess
+import sys
+import unittest
+
+SCRIPT, BIN = sys.argv[1:3]
+del sys.argv[1:3]
+
+
+def complete(*words):
+    """What bash would offer for the last of `words`."""
+    result = subprocess.run(["bash", "--norc", "-c", '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+                             '_remote_gpu; printf "%s\\n" "${COMPREPLY[@]}"', "bash", SCRIPT, *words],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30, cwd="/",
+                            env={**os.environ, "PATH": BIN + ":" + os.environ["PATH"]})
+    assert result.returncode == 0 and not result.stderr, result.stderr
+    return set(result.stdout.split())
+
+
+class Completion(unittest.TestCase):
+    def test_words(self):
+        self.assertEqual(complete("remote-gpu", "ru"), {"run"})
+        self.assertTrue({"run", "list", "smi", "doctor", "netperf", "compare", "predict", "version"} <=
+                        complete("remote-gpu", ""))
+        self.assertEqual(complete("remote-gpu", "run", "--tr"), {"--transport"})
+        self.assertEqual(complete("remote-gpu", "run", "--transport", ""), {"auto", "tcp", "rdma"})
+        self.assertEqual(complete("remote-gpu", "run", "--compress", "l"), {"lz4"})
+        self.assertEqual(complete("remote-gpu", "list", "--tr"), set())
+        self.assertEqual(complete("remote-gpu", "run", "--", "mkdi"), {"mkdir"})
+        self.assertEqual(complete("remote-gpud", "--max"), {"--max-sessions"})
+        self.assertEqual(complete("remote-gpud", "--driver", "so"), {"soft"})
+        self.assertIn("/etc/passwd", complete("remote-gpu", "predict", "/etc/passw"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
