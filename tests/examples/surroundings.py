@@ -97,18 +97,15 @@ def test_set_user_id(build):
         if os.statvfs(folder).f_flag & os.ST_NOSUID:
             print("left out: %s is mounted without set-user-ID" % folder)
             return
-        python = os.path.join(folder, "python")
-        shutil.copy(os.path.realpath(sys.executable), python)
-        os.chown(python, 65534, 65534)
-        script = os.path.join(folder, "program.py")
-        with open(script, "w") as file:
-            file.write("import ctypes, sys\nprint(ctypes.CDLL(sys.argv[1]).cuInit(0))\n")
+        program = os.path.join(folder, "program")
+        shutil.copy(os.path.join(build.folder, "tests", "load_and_init"), program)
+        os.chown(program, 65534, 65534)
         written = {"REMOTE_GPU_STATS": os.path.join(folder, "stats"),
                    "REMOTE_GPU_PROFILE": os.path.join(folder, "profile")}
-        environment = {**written, "REMOTE_GPU_SERVER": server.address, "PYTHONHOME": sys.base_prefix}
-        command = [python, script, os.path.join(build.lib_dir, "libcuda.so.1")]
+        environment = {**written, "REMOTE_GPU_SERVER": server.address}
+        command = [program, os.path.join(build.lib_dir, "libcuda.so.1")]
         for mode, result in ((0o755, "0\n"), (stat.S_ISUID | 0o755, "100\n")):
-            os.chmod(python, mode)
+            os.chmod(program, mode)
             run = build.run_direct(command, environment=environment)
             expect(run.status == 0 and run.output == result, "cuInit is to be %s" % result.strip(), run, server.log())
             for path in written.values():
