@@ -10,19 +10,11 @@ enum { PASS_MOST = 64 }; /* in a hurry, before one that is not has its turn */
 void rg_turn_init(struct rg_turn *turn)
 {
     *turn = (struct rg_turn){.taken = false};
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&turn->lock, NULL);
-    pthread_cond_init(&turn->hurry, &attributes);
-    pthread_cond_init(&turn->calm, &attributes);
-    pthread_condattr_destroy(&attributes);
 }
 
 void rg_turn_fini(struct rg_turn *turn)
 {
-    pthread_cond_destroy(&turn->calm);
-    pthread_cond_destroy(&turn->hurry);
     pthread_mutex_destroy(&turn->lock);
 }
 
@@ -37,9 +29,12 @@ static bool take_hurrying(struct rg_turn *turn, const struct timespec *until)
     bool late = false;
     pthread_mutex_lock(&turn->lock);
     turn->hurrying++;
-    while ((turn->taken || is_for_calm(turn)) && !late)
-        late = (until ? pthread_cond_timedwait(&turn->hurry, &turn->lock, until)
-                      : pthread_cond_wait(&turn->hurry, &turn->lock)) != 0;
+    while ((turn->taken || is_for_calm(turn)) && !late) {
+        if (until)
+            late = !rg_sleepers_wait_until(&turn->hurry, &turn->lock, until);
+        else
+            rg_sleepers_wait(&turn->hurry, &turn->lock);
+    }
     turn->hurrying--;
     const bool got = !turn->taken;
     if (got) {
@@ -59,7 +54,7 @@ void rg_turn_take(struct rg_turn *turn, bool hurry)
     pthread_mutex_lock(&turn->lock);
     turn->waiting++;
     while (turn->taken || !is_for_calm(turn))
-        pthread_cond_wait(&turn->calm, &turn->lock);
+        rg_sleepers_wait(&turn->calm, &turn->lock);
     turn->waiting--;
     turn->passed = 0;
     turn->taken = true;
@@ -77,8 +72,7 @@ void rg_turn_give(struct rg_turn *turn)
 {
     pthread_mutex_lock(&turn->lock);
     turn->taken = false;
-    pthread_cond_t *next = is_for_calm(turn) ? &turn->calm : turn->hurrying ? &turn->hurry : NULL;
-    if (next)
-        pthread_cond_signal(next);
+    /* Who was woken before and has yet to run looks for itself. */
+    rg_sleepers_wake_first(is_for_calm(turn) ? &turn->calm : &turn->hurry);
     pthread_mutex_unlock(&turn->lock);
 }

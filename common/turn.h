@@ -8,12 +8,14 @@
 #ifndef RG_COMMON_TURN_H
 #define RG_COMMON_TURN_H
 
+#include "common/sleepers.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 
 struct rg_turn {
     pthread_mutex_t lock;
-    pthread_cond_t hurry, calm; /* what those wait for */
+    struct rg_sleepers hurry, calm; /* those that wait for the turn */
     bool taken;
     unsigned hurrying, waiting; /* those in a hurry, and those not */
     unsigned passed;            /* in a hurry, since somebody waits who is not */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/sleepers.h"
 #include "softgpu/driver/schedule.h"
 
 /* A thread that sleeps until `outstanding` tasks have ended. */
@@ -28,15 +29,15 @@ struct sg_waiter {
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t work;
+    struct rg_sleepers idle; /* executors */
     struct sg_stream *ready_head[SG_PRIORITIES], *ready_tail[SG_PRIORITIES];
-    unsigned ready;     /* streams in the ready queues */
-    unsigned signalled; /* idle executors told to wake that have not yet */
-    unsigned starting;  /* executors made that do not run yet */
-    unsigned idle, executors;
+    unsigned ready;    /* streams in the ready queues */
+    unsigned woken;    /* executors that were idle and do not run yet */
+    unsigned starting; /* executors made that do not run yet */
+    unsigned executors;
     uint64_t sequence;       /* of the task submitted last */
     struct sg_task *garbage; /* tasks whose last use here is over; released without the lock */
-} scheduler = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+} scheduler = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct sg_task *sg_task_new(size_t payload_size, void (*run)(struct sg_task *),
                             void (*dispose)(struct sg_task *))
@@ -308,10 +309,9 @@ static void *executor(void *unused);
  */
 static void wake(unsigned own)
 {
-    while (scheduler.ready > own + scheduler.signalled + scheduler.starting) {
-        if (scheduler.idle > scheduler.signalled) {
-            scheduler.signalled++;
-            pthread_cond_signal(&scheduler.work);
+    while (scheduler.ready > own + scheduler.woken + scheduler.starting) {
+        if (rg_sleepers_wake_last(&scheduler.idle)) { /* whose data is most likely still in a cache */
+            scheduler.woken++;
             continue;
         }
         if (scheduler.executors >= SG_EXECUTORS_MAX)
@@ -355,11 +355,8 @@ static void *executor(void *unused)
             lock();
             if (scheduler.ready > 0)
                 continue;
-            scheduler.idle++;
-            while (scheduler.signalled == 0)
-                pthread_cond_wait(&scheduler.work, &scheduler.lock);
-            scheduler.idle--;
-            scheduler.signalled--;
+            rg_sleepers_wait(&scheduler.idle, &scheduler.lock);
+            scheduler.woken--;
             continue;
         }
         run_taken(stream);

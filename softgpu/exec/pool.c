@@ -4,11 +4,20 @@
  * A thread needs a slot to run blocks, and there is one a core. The thread that calls sg_exec_run takes a
  * slot if one is free and works on its own grid; a grid of more than one block is also put into the list,
  * from which worker threads (made when first needed, at most one a core) help the grid with the fewest
- * helpers. Waking spreads: each worker that finds blocks left wakes the next. Everybody without work sleeps
- * on a condition variable.
+ * helpers. Waking spreads: each worker that finds blocks left wakes the next.
  *
  * A caller that finds all slots taken waits for a worker to come to its grid. After a short time it makes an
  * extra slot for itself: the blocks that hold the others may be waiting for just this grid.
+ *
+ * Who waits for whom, all under the one lock:
+ * - A caller whose grid has workers left sleeps on the grid's `finished`, as its only waiter. Whoever leaves the grid
+ *   last signals it, whether blocks are left (the worker went to a grid that starves; the caller then works again) or not.
+ * - A caller whose grid has blocks, no worker and no slot sleeps there, too, but not for longer than until it may make an
+ *   extra slot.
+ * - Workers without blocks or slots sleep in `idle`. Callers never depend on them: what nobody comes for a caller does
+ *   itself.
+ * tests/softgpu/exec/pool_model.py goes through all that can happen for a few threads, workers that sleep through calls
+ * included; it should be changed together with this file.
  *
  * Threads that cannot be made are done without: the caller's own suffices. A process that forks keeps a
  * usable engine in the parent only.
@@ -18,6 +27,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/sleepers.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -37,12 +47,13 @@
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t work; /* a grid was listed, or a slot became free */
     struct sg_slot *free_slots;
     struct sg_grid *grids; /* listed: blocks may be left to begin */
-    unsigned n_slots, n_workers, n_idle;
+    unsigned n_slots, n_workers;
+    unsigned n_coming;           /* workers that were made or woken and have yet to look at the list */
+    struct rg_sleepers idle;     /* workers that found no blocks, or no slot */
     _Atomic unsigned n_starving; /* listed grids with no worker */
-} engine = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+} engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
 static pthread_once_t cores_once = PTHREAD_ONCE_INIT;
@@ -191,14 +202,17 @@ static struct sg_grid *choose_grid(void)
 
 static void *work(void *unused);
 
-/** Sees to it that one more worker looks at the list: wakes one, or makes one. */
+static bool wake_worker(void)
+{
+    bool woken = rg_sleepers_wake_last(&engine.idle); /* whose caches are the warmest */
+    engine.n_coming += woken;
+    return woken;
+}
+
+/** Sees to it that one more worker looks at the list: wakes one, or makes one unless one is on its way. */
 static void call_worker(void)
 {
-    if (engine.n_idle) {
-        pthread_cond_signal(&engine.work);
-        return;
-    }
-    if (engine.n_workers >= sg_exec_cores())
+    if (wake_worker() || engine.n_coming || engine.n_workers >= sg_exec_cores())
         return;
     pthread_attr_t attributes;
     pthread_t thread;
@@ -208,8 +222,10 @@ static void call_worker(void)
         return;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &old); /* the application's signals are not for the worker */
-    if (pthread_create(&thread, &attributes, work, NULL) == 0)
+    if (pthread_create(&thread, &attributes, work, NULL) == 0) {
         engine.n_workers++;
+        engine.n_coming++;
+    }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attributes);
 }
@@ -220,17 +236,18 @@ static void *work(void *unused)
     pthread_setname_np(pthread_self(), "softgpu");
     bool able = sg_fault_thread_init();
     pthread_mutex_lock(&engine.lock);
+    engine.n_coming--;
     while (able) {
         struct sg_grid *grid = choose_grid();
         struct sg_slot *slot = grid ? take_slot(false) : NULL;
         if (!slot) {
-            engine.n_idle++;
-            pthread_cond_wait(&engine.work, &engine.lock);
-            engine.n_idle--;
+            rg_sleepers_wait(&engine.idle, &engine.lock);
+            engine.n_coming--;
             continue;
         }
         join_grid(grid);
-        if (grid->n_blocks - atomic_load_explicit(&grid->next_block, memory_order_relaxed) > 1)
+        if (grid->n_blocks - atomic_load_explicit(&grid->next_block, memory_order_relaxed) > 1 ||
+            sg_pool_starving())
             call_worker();
         pthread_mutex_unlock(&engine.lock);
         bind_slot(slot);
@@ -344,8 +361,8 @@ static void work_oneself(struct sg_grid *grid, struct sg_slot *slot)
     pthread_mutex_lock(&engine.lock);
     return_slot(slot);
     leave_grid(grid);
-    if (engine.n_idle && choose_grid())
-        pthread_cond_signal(&engine.work);
+    if (engine.idle.count && choose_grid())
+        wake_worker();
 }
 
 /** Runs the planned grid to its end, with the help of the workers. */
