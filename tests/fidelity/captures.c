@@ -49,12 +49,7 @@ static void joins(void)
     TRY(cuMemsetD32Async(p + 8, 4, 1, s));
     TRY(cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
     TRY(cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL));
-    TRY(cuStreamEndCapture(s, &g));
-    shape(g);
-    TRY(cuGraphInstantiateWithFlags(&x, g, 0));
-    run(x);
-    show(p, 4);
-    TRY(cuGraphExecDestroy(x));
+    run_captured(4);
 
     /* The application's own dependencies. */
     n = 16;
@@ -210,11 +205,5 @@ static void captured_launches(void)
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    begin();
-    joins();
-    invalid_captures();
-    captured_launches();
-    TRY(cuCtxSynchronize());
-    return 0;
+    return transcript((void (*const[])(void)){joins, invalid_captures, captured_launches, NULL});
 }

@@ -37,13 +37,7 @@ static void conditional_nodes(void)
                         .WidthInBytes = sizeof start,
                         .Height = 1,
                         .Depth = 1};
-    CUDA_MEMCPY3D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .srcDevice = p,
-                          .dstMemoryType = CU_MEMORYTYPE_HOST,
-                          .dstHost = result,
-                          .WidthInBytes = sizeof result,
-                          .Height = 1,
-                          .Depth = 1};
+    CUDA_MEMCPY3D back = to_host(result, p, sizeof result);
     TRY(cuGraphCreate(&g, 0));
     TRY(cuGraphConditionalHandleCreate(NULL, g, c, 0, 0));
     TRY(cuGraphConditionalHandleCreate(&h, NULL, c, 0, 0));
@@ -131,9 +125,5 @@ static void conditional_nodes(void)
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    begin();
-    conditional_nodes();
-    TRY(cuCtxSynchronize());
-    return 0;
+    return transcript((void (*const[])(void)){conditional_nodes, NULL});
 }

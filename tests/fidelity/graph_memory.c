@@ -32,13 +32,7 @@ static void memory_nodes(void)
     CUDA_MEMSET_NODE_PARAMS fill = {.dst = inner, .elementSize = 4, .value = 3, .width = 4, .height = 1};
     TRY(cuGraphAddMemsetNode(&nodes[2], g, nodes, 2, &fill, c));
     nodes[3] = kernel(g, &nodes[2], 1, add, inner, 4);
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .srcDevice = inner,
-                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .dstDevice = outer,
-                          .WidthInBytes = 16,
-                          .Height = 1,
-                          .Depth = 1};
+    CUDA_MEMCPY3D copy = on_device(outer, inner, 16);
     TRY(cuGraphAddMemcpyNode(&nodes[4], g, &nodes[3], 1, &copy, c));
     TRY(cuGraphAddMemFreeNode(&nodes[5], g, &nodes[4], 1, inner));
     TRY(cuGraphAddMemFreeNode(&node, g, &nodes[4], 1, inner));
@@ -91,12 +85,7 @@ static void memory_nodes(void)
     TRY(cuMemcpyDtoDAsync_v2(p, captured, 16, s));
     TRY(cuMemFreeAsync(p, s));
     TRY(cuMemFreeAsync(captured, s));
-    TRY(cuStreamEndCapture(s, &g));
-    shape(g);
-    TRY(cuGraphInstantiateWithFlags(&x, g, 0));
-    run(x);
-    show(p, 4);
-    TRY(cuGraphExecDestroy(x));
+    run_captured(4);
     TRY(cuGraphDestroy(g));
 }
 
@@ -134,12 +123,7 @@ static void memory_operations(void)
     TRY(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     TRY(cuStreamWriteValue32_v2(s, p, 77, 0));
     TRY(cuStreamWaitValue32_v2(s, p, 70, CU_STREAM_WAIT_VALUE_GEQ));
-    TRY(cuStreamEndCapture(s, &g));
-    shape(g);
-    TRY(cuGraphInstantiateWithFlags(&x, g, 0));
-    run(x);
-    show(p, 1);
-    TRY(cuGraphExecDestroy(x));
+    run_captured(1);
     TRY(cuGraphDestroy(g));
 }
 
@@ -219,12 +203,5 @@ static void user_objects(void)
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    begin();
-    memory_nodes();
-    memory_operations();
-    overlap();
-    user_objects();
-    TRY(cuCtxSynchronize());
-    return 0;
+    return transcript((void (*const[])(void)){memory_nodes, memory_operations, overlap, user_objects, NULL});
 }

@@ -143,7 +143,37 @@ void run(CUgraphExec exec)
     TRY(cuStreamSynchronize(s));
 }
 
-void begin(void)
+void run_captured(int count)
+{
+    TRY(cuStreamEndCapture(s, &g));
+    shape(g);
+    TRY(cuGraphInstantiateWithFlags(&x, g, 0));
+    run(x);
+    show(p, count);
+    TRY(cuGraphExecDestroy(x));
+}
+
+CUDA_MEMCPY3D on_device(CUdeviceptr to, CUdeviceptr from, size_t size)
+{
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = from,
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = to,
+                           .WidthInBytes = size,
+                           .Height = 1,
+                           .Depth = 1};
+}
+
+CUDA_MEMCPY3D to_host(void *to, CUdeviceptr from, size_t size)
+{
+    CUDA_MEMCPY3D copy = on_device(0, from, size);
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copy.dstHost = to;
+    return copy;
+}
+
+/* Makes what the transcripts have in common. */
+static void begin(void)
 {
     TRY(cuInit(0));
     TRY(cuGraphCreate(&g, 0));
@@ -162,4 +192,14 @@ void begin(void)
     TRY(cuStreamCreate(&u, CU_STREAM_DEFAULT));
     TRY(cuEventCreate(&e, 0));
     TRY(cuEventCreate(&e2, 0));
+}
+
+int transcript(void (*const parts[])(void))
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    begin();
+    while (*parts)
+        (*parts++)();
+    TRY(cuCtxSynchronize());
+    return 0;
 }

@@ -25,8 +25,6 @@ extern size_t n;
 extern int calls;                 /* what `called` was called with, added up */
 extern CUresult in_host_function; /* what a call of the API gives there */
 
-/** Makes all of the above. */
-void begin(void);
 void CUDA_CB called(void *user);
 /** A launch of one thread. */
 CUDA_KERNEL_NODE_PARAMS one_thread(CUfunction f, void **args);
@@ -39,5 +37,12 @@ void show(CUdeviceptr address, int count);
 void shape(CUgraph graph);
 /** Launches in `s` and waits. */
 void run(CUgraphExec exec);
+/** Ends the capture in `s`, shows and runs its graph `g`, and shows so many numbers at `p`. */
+void run_captured(int count);
+/** Copies of `size` bytes. */
+CUDA_MEMCPY3D on_device(CUdeviceptr to, CUdeviceptr from, size_t size);
+CUDA_MEMCPY3D to_host(void *to, CUdeviceptr from, size_t size);
+/** Makes all of the above, then calls the parts up to NULL. What main returns. */
+int transcript(void (*const parts[])(void));
 
 #endif

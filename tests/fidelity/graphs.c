@@ -134,13 +134,7 @@ static void branches(void)
     CUDA_MEMSET_NODE_PARAMS fill = {.dst = p, .elementSize = 4, .value = 3, .width = 8, .height = 1};
     CUgraphNode child;
     unsigned result[8] = {0};
-    CUDA_MEMCPY3D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .srcDevice = p,
-                          .dstMemoryType = CU_MEMORYTYPE_HOST,
-                          .dstHost = result,
-                          .WidthInBytes = sizeof result,
-                          .Height = 1,
-                          .Depth = 1};
+    CUDA_MEMCPY3D back = to_host(result, p, sizeof result);
     CUDA_HOST_NODE_PARAMS host = {called, (void *)1};
     cuuint64_t flags;
     TRY(cuGraphCreate(&g, 0));
@@ -192,13 +186,7 @@ static void branches(void)
 static void updates(void)
 {
     CUDA_MEMSET_NODE_PARAMS fill = {.dst = p, .elementSize = 4, .value = 3, .width = 4, .height = 1};
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .srcDevice = p,
-                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .dstDevice = q,
-                          .WidthInBytes = 16,
-                          .Height = 1,
-                          .Depth = 1};
+    CUDA_MEMCPY3D copy = on_device(q, p, 16);
     CUgraphExecUpdateResultInfo info;
     CUgraphExecUpdateResult why;
     CUgraphNode clone[3];
@@ -401,15 +389,6 @@ static void versions(void)
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    begin();
-    graphs_and_wrong_nodes();
-    edges();
-    branches();
-    updates();
-    arrays();
-    pictures();
-    versions();
-    TRY(cuCtxSynchronize());
-    return 0;
+    return transcript((void (*const[])(void)){graphs_and_wrong_nodes, edges, branches, updates, arrays,
+                                              pictures, versions, NULL});
 }
