@@ -285,11 +285,22 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 
 /* --- detours ------------------------------------------------------------------------------------------------------ */
 
+/* Memory and stream are of one server: the stream's context is entered where it is not the current one. */
+static CUresult enter_stream(struct rg_detour *detour)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)detour->of);
+    if (!shadow || shadow->stream.context == rg_context_current())
+        return CUDA_SUCCESS;
+    const CUresult status = rg_across_enter(shadow->stream.context);
+    detour->straight = detour->on = status == CUDA_SUCCESS;
+    return status;
+}
+
 CUresult rg_detour_begin(struct rg_detour *detour, uint64_t owner, CUstream stream, bool synchronous)
 {
     *detour = (struct rg_detour){.stream = stream, .of = stream, .synchronous = synchronous};
     if (!rg_owners_apart(owner, rg_owner_of(RG_KIND_STREAM, (uint64_t)stream)))
-        return CUDA_SUCCESS;
+        return enter_stream(detour);
     detour->context = rg_across_context(owner);
     detour->of_context = context_of_stream(stream);
     CUresult status = CUDA_SUCCESS;
@@ -316,7 +327,7 @@ CUresult rg_detour_end(struct rg_detour *detour, CUresult status)
     if (!detour->on)
         return status;
     rg_across_leave();
-    if (detour->synchronous)
+    if (detour->synchronous || detour->straight)
         return status;
     CUresult result = gate(detour->context, detour->stream, detour->of_context, detour->of, detour->helper);
     return status == CUDA_SUCCESS ? result : status;

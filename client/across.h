@@ -35,18 +35,20 @@ struct rg_across_copy {
 /** Puts the copy into `stream`, of whichever server; returns at once, unless `synchronous`. */
 CUresult rg_across_copy(const struct rg_across_copy *copy, CUstream stream, bool synchronous);
 
-/** A call that is made on another server than the one of its stream, in that stream's order. */
+/** A call that is made in another context than the current one, or on another server than its stream's in that stream's order. */
 struct rg_detour {
     CUstream stream; /* what to use in between */
     CUstream of;
     uint64_t context, of_context;
     struct rg_helper *helper;
     bool synchronous, on;
+    bool straight; /* memory and stream are of one server: no more than the stream's context was entered */
 };
 
 /**
  * Where `owner` (of memory) is of another server than `stream`: makes its context current and gives the stream to use;
- * else the stream is the one given. A synchronous call finds the work before it done.
+ * else the stream is the one given, and its context current. So the current session is the one that the copy goes to, and
+ * what the worker keeps for it is of the stream's context. A synchronous call finds the work before it done.
  */
 CUresult rg_detour_begin(struct rg_detour *detour, uint64_t owner, CUstream stream, bool synchronous);
 /** Undoes that; what comes next in the stream waits for what was put into the detour's. Returns `status` or an error. */

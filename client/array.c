@@ -258,10 +258,10 @@ static CUresult send(const struct transfer *t, const CUDA_MEMCPY3D *part, size_t
         return CUDA_ERROR_UNKNOWN;
     const bool ends = offset + size == rg_area_size(&t->host);
     const uint64_t began = rg_now_ns();
-    const struct rg_lane *lane = rg_lane_current();
-    const uint64_t position = lane->position;
+    struct rg_lane *lane = rg_lane_current();
+    lane->position = 0; /* no record's */
     CUresult status = rg_op_rgBoxIn(part, t->array, t->stream, ends && !t->asynchronous, rows, n);
-    if (status != CUDA_SUCCESS && lane->position == position)
+    if (status != CUDA_SUCCESS && !lane->position)
         rg_room_return(rg_session_current(), size);
     rg_piece_sent(rg_session_current(), size, began);
     return status;
@@ -290,6 +290,7 @@ static CUresult send_late(const struct transfer *t, size_t slice, size_t row, si
 {
     const size_t height = t->box.Height, rows = height * t->box.Depth;
     CUresult status = CUDA_SUCCESS;
+    bool put = false;
     while (row < rows && status == CUDA_SUCCESS) {
         const size_t y = row % height, z = row / height;
         CUDA_MEMCPY3D part = part_from(t, at, y, z);
@@ -303,12 +304,14 @@ static CUresult send_late(const struct transfer *t, size_t slice, size_t row, si
         host.rows = part.Depth > 1 ? height : 0;
         host.slice = slice;
         status = put_late(t, &part, &host);
+        put |= status == CUDA_SUCCESS;
         row += host.height;
         at = 0;
     }
-    if (status == CUDA_SUCCESS && !may_be_read_late(t, slice))
-        status = rg_op_cuStreamSynchronize(t->stream);
-    return status;
+    if (!put || may_be_read_late(t, slice))
+        return status;
+    const CUresult waited = rg_op_cuStreamSynchronize(t->stream);
+    return status == CUDA_SUCCESS ? waited : status;
 }
 
 static CUresult send_in(const struct transfer *t, size_t slice)

@@ -67,11 +67,11 @@ static CUresult send_part(const struct copy *copy, CUdeviceptr device, size_t wi
     size_t covered;
     int n = rg_area_iovec(&copy->host, offset, width * height, rows, MAX_ROWS, &covered);
     const uint64_t began = rg_now_ns();
-    const struct rg_lane *lane = rg_lane_current();
-    const uint64_t position = lane->position;
+    struct rg_lane *lane = rg_lane_current();
+    lane->position = 0; /* no record's */
     CUresult status = rg_op_rgCopyIn(device, copy->device_pitch, width, height, copy->stream,
                                      ends && !copy->asynchronous, rows, n);
-    if (status != CUDA_SUCCESS && lane->position == position)
+    if (status != CUDA_SUCCESS && !lane->position)
         rg_room_return(rg_session_current(), width * height);
     rg_piece_sent(rg_session_current(), covered, began);
     return status;
@@ -101,20 +101,25 @@ static CUresult send_late(const struct copy *copy, size_t row, size_t at)
 {
     struct rg_host_area host = copy->host;
     CUresult status = CUDA_SUCCESS;
+    bool put = false;
     if (at) {
         const struct rg_host_area part = {
             host.memory + row * host.pitch + at, host.width - at, host.width - at, 1, 0, 0};
         status = put_late(copy, &part, copy->device + row * copy->device_pitch + at);
+        put = status == CUDA_SUCCESS;
         row++;
     }
     host.memory += row * host.pitch;
     host.height -= row;
-    if (status == CUDA_SUCCESS && host.height)
+    if (status == CUDA_SUCCESS && host.height) {
         status = put_late(copy, &host, copy->device + row * copy->device_pitch);
+        put |= status == CUDA_SUCCESS;
+    }
     /* what a driver does with more than it keeps aside: the call returns when its source has been read */
-    if (status == CUDA_SUCCESS && !may_be_read_late(copy))
-        status = rg_op_cuStreamSynchronize(copy->stream);
-    return status;
+    if (!put || may_be_read_late(copy))
+        return status;
+    const CUresult waited = rg_op_cuStreamSynchronize(copy->stream);
+    return status == CUDA_SUCCESS ? waited : status;
 }
 
 /* How many whole rows a piece has; 0 if a row is longer than one. */
@@ -248,7 +253,7 @@ static CUresult copy_out_here(const struct copy *copy)
     return status;
 }
 
-/* Either way, in the stream's order: also where the memory is of another server than the stream. */
+/* Either way, in the stream's order and context: also where the memory is of another server than the stream. */
 static CUresult transfer(const struct copy *copy, CUresult (*move)(const struct copy *copy))
 {
     struct rg_detour detour;
@@ -263,12 +268,12 @@ static CUresult transfer(const struct copy *copy, CUresult (*move)(const struct 
 
 static CUresult copy_in(const struct copy *copy)
 {
-    return rg_several_servers() ? transfer(copy, copy_in_here) : copy_in_here(copy);
+    return transfer(copy, copy_in_here);
 }
 
 static CUresult copy_out(const struct copy *copy)
 {
-    return rg_several_servers() ? transfer(copy, copy_out_here) : copy_out_here(copy);
+    return transfer(copy, copy_out_here);
 }
 
 /* A copy of rows from device to device, if that is between two servers; false: it is not. */

@@ -4,6 +4,7 @@
  */
 #include <cuda.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,52 @@ static void copies(int here)
     TELL(cuMemcpyPeer(memory[here], contexts[here], memory[1 - here], contexts[1 - here], SIZE + 1));
     TELL(cuMemcpyDtoD_v2(memory[here] + 1, memory[1 - here], SIZE));
     TELL(cuMemcpyPeer(memory[here], NULL, memory[1 - here], contexts[1 - here], SIZE));
+}
+
+/* Eight slices of ten rows between a device's memory and the host's. */
+static CUDA_MEMCPY3D slices(CUdeviceptr there, void *here, bool to_host)
+{
+    CUDA_MEMCPY3D copy = {.WidthInBytes = 300, .Height = 10, .Depth = 8};
+    copy.srcMemoryType = to_host ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    copy.dstMemoryType = to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = copy.dstDevice = there;
+    copy.srcHost = copy.dstHost = here;
+    copy.srcPitch = copy.dstPitch = 512;
+    copy.srcHeight = copy.dstHeight = 16;
+    return copy;
+}
+
+/* Memory and stream of the device that is not current; more data than is kept for a stream that does not go on. */
+static void copies_elsewhere(int here)
+{
+    enum { ROUNDS = 60 };
+    const int there = 1 - here;
+    unsigned char *locked = NULL;
+    int failed = 0;
+    current(here);
+    TELL(cuMemAllocHost_v2((void **)&locked, SIZE));
+    memset(locked, 0x21 + here, SIZE);
+    for (int i = 0; i < ROUNDS; i++) {
+        memset(host, i, SIZE);
+        failed += cuMemcpyHtoDAsync_v2(memory[there], host, SIZE, streams[there]) != CUDA_SUCCESS;
+    }
+    printf("copies that failed: %d\n", failed);
+    TELL(cuStreamSynchronize(streams[there]));
+    digest("from pageable memory", memory[there], SIZE);
+    TELL(cuMemcpyHtoDAsync_v2(memory[there], locked, SIZE, streams[there]));
+    TELL(cuMemsetD8Async(memory[there] + 77, 3, 1000, streams[there]));
+    TELL(cuMemcpyDtoHAsync_v2(locked, memory[there], SIZE / 2, streams[there]));
+    TELL(cuMemcpyHtoDAsync_v2(memory[there] + SIZE / 2, locked, SIZE / 2, streams[there]));
+    TELL(cuMemcpyDtoHAsync_v2(host, memory[there], SIZE, streams[there]));
+    TELL(cuStreamSynchronize(streams[there]));
+    printf("%d %d\n", memcmp(locked, host, SIZE / 2), memcmp(locked, host + SIZE / 2, SIZE / 2));
+    CUDA_MEMCPY3D out = slices(memory[there], locked, true),
+                  in = slices(memory[there] + SIZE / 4, locked, false);
+    TELL(cuMemcpy3DAsync_v2(&out, streams[there]));
+    TELL(cuMemcpy3DAsync_v2(&in, streams[there]));
+    TELL(cuStreamSynchronize(streams[there]));
+    digest("there", memory[there], SIZE);
+    TELL(cuMemFreeHost(locked));
 }
 
 static void ordering(void)
@@ -337,6 +384,8 @@ int main(void)
     }
     copies(0);
     copies(1);
+    copies_elsewhere(0);
+    copies_elsewhere(1);
     ordering();
     for (int i = 0; i < 2; i++) {
         pools(i);
