@@ -8,8 +8,8 @@
 #include "client/device.h"
 #include "client/kept.h"
 #include "client/optimisations.h"
-#include "client/profile/profile.h"
 #include "client/owner.h"
+#include "client/profile/profile.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
 
@@ -68,6 +68,18 @@ void rg_found_free(struct rg_found_function **list, enum rg_kind kind)
             rg_handle_delete(kind, entry->handle);
         free(entry);
     }
+}
+
+uint64_t rg_found_take(struct rg_found_function **list, uint64_t key)
+{
+    while (*list && (*list)->key != key)
+        list = &(*list)->next;
+    struct rg_found_function *entry = *list;
+    const uint64_t handle = entry ? entry->handle : 0;
+    if (entry)
+        *list = entry->next;
+    free(entry);
+    return handle;
 }
 
 bool rg_function_read(struct rg_reader *reply, struct rg_function *function, const char *name, uint64_t owner)
@@ -243,22 +255,68 @@ static struct rg_shadow *library_of(const struct rg_function *function)
     return rg_handle_shadow(RG_KIND_LIBRARY, module ? module->module.owner : function->owner);
 }
 
-/* Something of a function has been set, and with it of the kernel that it is of and of that one's other functions. */
-static void note_changed(struct rg_function *function)
+/* The entry of a list with that name; NULL: there is none. The lock of found objects is held. */
+static struct rg_function *named(const struct rg_found_function *list, const char *name)
 {
-    atomic_store(&function->changed, true);
+    return rg_function_of((CUfunction)rg_found_by_name(list, name));
+}
+
+/* What has been set: of a kernel on a device, or of a function, which is one context's. */
+struct change {
+    unsigned which; /* setting */
+    bool attribute;
+    int value;
+    CUdevice device;
+    uint64_t context; /* 0: of a kernel */
+};
+
+/* Handles of what is the same function by another name, or may be, know of a change too. The lock of found objects is held. */
+static void learn(struct rg_function *function, const struct rg_function *changed, bool is_kernel,
+                  const struct change *change)
+{
+    if (!function)
+        return;
+    const bool the_same = change->context
+                              ? function == changed || (!is_kernel && function->context == change->context)
+                              : function->device == change->device;
+    if (change->attribute)
+        atomic_store(&function->changed, true);
+    if (change->attribute && the_same && change->which < RG_FUNCTION_ATTRIBUTES)
+        function->set[change->which] = change->value;
+    if (function != changed)
+        rg_setting_forget(&function->settings, change->which);
+}
+
+/* A kernel, its functions by contexts, and those of the library's modules: all that may be what has been changed. */
+static void note_change(struct rg_function *changed, const struct change *change)
+{
     rg_found_lock();
-    struct rg_shadow *library = library_of(function);
-    struct rg_function *kernel =
-        library ? rg_function_of((CUfunction)rg_found_by_name(library->library.kernels, function->name)) : NULL;
-    if (kernel)
-        atomic_store(&kernel->changed, true);
-    for (struct rg_found_function *made = kernel ? kernel->by_context : NULL; made; made = made->next) {
-        struct rg_function *other = rg_function_of((CUfunction)made->handle);
-        if (other)
-            atomic_store(&other->changed, true);
+    learn(changed, changed, !change->context, change);
+    const struct rg_shadow *library = library_of(changed);
+    struct rg_function *kernel = library ? named(library->library.kernels, changed->name) : NULL;
+    learn(kernel, changed, true, change);
+    for (struct rg_found_function *made = kernel ? kernel->by_context : NULL; made; made = made->next)
+        learn(rg_function_of((CUfunction)made->handle), changed, false, change);
+    for (struct rg_found_function *at = library ? library->library.modules : NULL; at; at = at->next) {
+        const struct rg_shadow *module = rg_handle_shadow(RG_KIND_MODULE, at->handle);
+        learn(module ? named(module->module.functions, changed->name) : NULL, changed, false, change);
     }
     rg_found_unlock();
+}
+
+const struct rg_function *rg_kernel_function_here(const struct rg_function *kernel)
+{
+    const uint64_t context = rg_context_current();
+    rg_found_lock();
+    const struct rg_function *function =
+        rg_function_of((CUfunction)rg_found_by_key(kernel->by_context, context));
+    const struct rg_shadow *library = function ? NULL : library_of(kernel);
+    const struct rg_shadow *module =
+        library ? rg_handle_shadow(RG_KIND_MODULE, rg_found_by_key(library->library.modules, context)) : NULL;
+    if (module)
+        function = named(module->module.functions, kernel->name);
+    rg_found_unlock();
+    return function;
 }
 
 /* Settings by number: attributes by theirs. */
@@ -281,45 +339,10 @@ static void note_setting(struct rg_function *function, unsigned which, int value
     rg_setting_note(&function->settings, OF_DEVICE, (unsigned)device);
 }
 
-/* What is set of a kernel is set of its functions, and the other way round it may be: the one does not know the other's. */
-static void forget_related(const struct rg_function *function, uint64_t handle, unsigned which)
+/* The context that a function is of; 0 for a kernel, which may be named as a function. */
+static uint64_t context_of(uint64_t handle, const struct rg_function *function)
 {
-    uint64_t kernels[64];
-    rg_found_lock();
-    for (struct rg_found_function *made = function->by_context; made; made = made->next) {
-        struct rg_function *other = rg_function_of((CUfunction)made->handle);
-        if (other)
-            rg_setting_forget(&other->settings, which);
-    }
-    size_t n =
-        rg_handle_kind(handle) == RG_KIND_FUNCTION ? rg_handle_list(RG_KIND_KERNEL, 0, kernels, 64) : 0;
-    while (n) {
-        for (size_t i = 0; i < n; i++) {
-            struct rg_shadow *kernel = rg_handle_shadow(RG_KIND_KERNEL, kernels[i]);
-            for (struct rg_found_function *made = kernel ? kernel->function.by_context : NULL; made;
-                 made = made->next)
-                if (made->handle == handle)
-                    rg_setting_forget(&kernel->function.settings, which);
-        }
-        n = n == 64 ? rg_handle_list(RG_KIND_KERNEL, kernels[63], kernels, 64) : 0;
-    }
-    rg_found_unlock();
-}
-
-/* A kernel's attribute holds for its functions too, which were made from it. */
-static void note_set(struct rg_function *function, CUfunction_attribute attribute, int value)
-{
-    note_changed(function);
-    if ((unsigned)attribute >= RG_FUNCTION_ATTRIBUTES)
-        return;
-    function->set[attribute] = value;
-    rg_found_lock();
-    for (struct rg_found_function *made = function->by_context; made; made = made->next) {
-        struct rg_function *other = rg_function_of((CUfunction)made->handle);
-        if (other)
-            other->set[attribute] = value;
-    }
-    rg_found_unlock();
+    return rg_handle_kind(handle) == RG_KIND_FUNCTION ? function->context : 0;
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
@@ -334,8 +357,11 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
     status = rg_op_cuFuncSetAttribute(hfunc, attrib, value);
     if (status != CUDA_SUCCESS)
         return status;
-    note_set(function, attrib, value);
-    forget_related(function, (uint64_t)hfunc, attrib);
+    note_change(function, &(struct change){.which = attrib,
+                                           .attribute = true,
+                                           .value = value,
+                                           .device = device,
+                                           .context = context_of((uint64_t)hfunc, function)});
     note_setting(function, attrib, value, device);
     return status;
 }
@@ -351,8 +377,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
     status = rg_op_cuKernelSetAttribute(attrib, val, kernel, dev);
     if (status != CUDA_SUCCESS)
         return status;
-    note_set(function, attrib, val);
-    forget_related(function, (uint64_t)kernel, attrib);
+    note_change(function, &(struct change){.which = attrib, .attribute = true, .value = val, .device = dev});
     note_setting(function, attrib, val, dev);
     return status;
 }
@@ -371,7 +396,9 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
     status = rg_op_cuFuncSetCacheConfig(hfunc, config);
     if (status != CUDA_SUCCESS)
         return status;
-    forget_related(function, (uint64_t)hfunc, CACHE_CONFIG);
+    note_change(function, &(struct change){.which = CACHE_CONFIG,
+                                           .device = device,
+                                           .context = context_of((uint64_t)hfunc, function)});
     note_setting(function, CACHE_CONFIG, (int)config, device);
     return status;
 }
@@ -387,7 +414,7 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
     status = rg_op_cuKernelSetCacheConfig(kernel, config, dev);
     if (status != CUDA_SUCCESS)
         return status;
-    forget_related(function, (uint64_t)kernel, CACHE_CONFIG);
+    note_change(function, &(struct change){.which = CACHE_CONFIG, .device = dev});
     note_setting(function, CACHE_CONFIG, (int)config, dev);
     return status;
 }

@@ -18,6 +18,8 @@ uint64_t rg_found_by_name(const struct rg_found_function *list, const char *name
 uint64_t rg_found_by_key(const struct rg_found_function *list, uint64_t key);
 /** Adds an entry (name may be NULL); false: out of memory. */
 bool rg_found_add(struct rg_found_function **list, const char *name, uint64_t key, uint64_t handle);
+/** Takes the entry with that key out of the list; 0 if there is none. */
+uint64_t rg_found_take(struct rg_found_function **list, uint64_t key);
 /** Frees the list; with `kind` a handle kind, deletes its handles too. */
 void rg_found_free(struct rg_found_function **list, enum rg_kind kind);
 /** Guards all lists of found objects. */
@@ -31,5 +33,7 @@ bool rg_function_read(struct rg_reader *reply, struct rg_function *function, con
 void rg_modules_context_ended(uint64_t context);
 /** The shadow of a function or kernel, or NULL. */
 struct rg_function *rg_function_of(CUfunction function);
+/** The function that a kernel has in the current context, as far as it was asked for; else NULL. */
+const struct rg_function *rg_kernel_function_here(const struct rg_function *kernel);
 
 #endif

@@ -177,6 +177,26 @@ static bool of_current_context(CUstream stream)
     return !shadow || shadow->stream.context == rg_context_current();
 }
 
+/* What the attributes of a kernel are in the current context: they are of a device, and can be set of the function alone. */
+static CUresult find_here(CUkernel kernel, const struct rg_function *shadow, const struct rg_function **out)
+{
+    const bool elsewhere = shadow->device != rg_device_current();
+    CUfunction function;
+    *out = shadow;
+    if (!elsewhere && !atomic_load_explicit(&shadow->changed, memory_order_relaxed))
+        return CUDA_SUCCESS;
+    const struct rg_function *here = rg_kernel_function_here(shadow);
+    if (!here && elsewhere) {
+        CUresult status = cuKernelGetFunction(&function, kernel);
+        if (status != CUDA_SUCCESS)
+            return status;
+        here = rg_function_of(function);
+    }
+    if (here)
+        *out = here;
+    return CUDA_SUCCESS;
+}
+
 /* Whether parameters name host memory that another server's device has been given. */
 static bool names_foreign_host_memory(const void *data, size_t size)
 {
@@ -197,16 +217,18 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    const struct rg_function *function = rg_function_of(f);
+    const struct rg_function *function = rg_function_of(f), *here = function;
     if (!function || !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
         return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     if (!of_current_context(stream) || rg_owners_apart(rg_owner_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
         return CUDA_ERROR_INVALID_HANDLE;
     status = rg_spread_to(RG_KIND_KERNEL, (uint64_t)f, 0);
+    if (status == CUDA_SUCCESS && rg_handle_kind((uint64_t)f) == RG_KIND_KERNEL)
+        status = find_here((CUkernel)f, function, &here);
     if (status == CUDA_SUCCESS)
-        status = check_dimensions(function, d);
+        status = check_dimensions(here, d);
     if (status == CUDA_SUCCESS)
-        status = check_clusters(f, function, d, n_attributes, attributes);
+        status = check_clusters(f, here, d, n_attributes, attributes);
     if (status != CUDA_SUCCESS)
         return status;
     if (rg_capture_takes(stream)) {

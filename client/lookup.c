@@ -4,6 +4,7 @@
  */
 #include "client/call.h"
 #include "client/context.h"
+#include "client/device.h"
 #include "client/function.h"
 #include "client/handle.h"
 #include "client/known.h"
@@ -169,7 +170,13 @@ static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_
                                     uint64_t context)
 {
     struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
-    if (!library || !library->library.known || rg_found_by_key(library->library.modules, context))
+    if (!library || !library->library.known)
+        return CUDA_ERROR_NOT_FOUND;
+    rg_found_lock();
+    const bool by_module = rg_found_by_key(library->library.modules, context) != 0;
+    rg_found_unlock();
+    /* what has been set of the kernel is known of its own device alone */
+    if (by_module || (atomic_load(&of->changed) && of->device != rg_device_current()))
         return CUDA_ERROR_NOT_FOUND;
     CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
     if (!function)
@@ -185,7 +192,8 @@ static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_
         struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function)->function;
         if (!rg_function_read(&answer, made, of->name, of->owner))
             status = CUDA_ERROR_OUT_OF_MEMORY;
-        memcpy(made->set, of->set, sizeof made->set);
+        if (of->device == made->device)
+            memcpy(made->set, of->set, sizeof made->set);
         atomic_store(&made->changed, of->changed);
         rg_promise_release(promise);
     }
@@ -211,8 +219,6 @@ static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_fun
         struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, actual)->function;
         if (made->name == NULL && !rg_function_read(&reply.reply, made, of->name, of->owner))
             status = reply.reply.bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_OUT_OF_MEMORY;
-        memcpy(made->set, of->set, sizeof made->set);
-        atomic_store(&made->changed, of->changed);
     }
     rg_call_done(&reply);
     if (status != CUDA_SUCCESS)

@@ -273,6 +273,60 @@ static void library(void)
     TELL(cuLibraryUnload(made));
 }
 
+/* What is set of a kernel is set on one device. */
+static void kernel_attributes(void)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                              ".extern .shared .align 4 .b8 bytes[];\n.visible .entry nothing() {\nret;\n}\n";
+    const CUfunction_attribute most = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    static const unsigned sizes[] = {1000, 20000, 40000, 60000, 90000};
+    CUlibrary made;
+    CUkernel kernel;
+    CUfunction functions[2];
+    current(0);
+    TELL(cuLibraryLoadData(&made, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    TELL(cuLibraryGetKernel(&kernel, made, "nothing"));
+    for (int step = 0; step < 6; step++) {
+        for (int device = 0; device < 2; device++) {
+            int value = -1;
+            current(device);
+            TELL(cuKernelGetFunction(&functions[device], kernel));
+            TELL(cuKernelGetAttribute(&value, most, kernel, device));
+            printf("%d\n", value);
+            TELL(cuFuncGetAttribute(&value, most, functions[device]));
+            printf("%d\n", value);
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                printf("%u bytes: function %d", sizes[i],
+                       cuLaunchKernel(functions[device], 1, 1, 1, 1, 1, 1, sizes[i], NULL, NULL, NULL));
+                printf(" %d", cuCtxSynchronize());
+                printf(", kernel %d",
+                       cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 1, 1, 1, sizes[i], NULL, NULL, NULL));
+                printf(" %d\n", cuCtxSynchronize());
+            }
+        }
+        current(step % 2);
+        switch (step) {
+        case 0:
+            TELL(cuKernelSetAttribute(most, 90000, kernel, 0));
+            break;
+        case 1:
+            TELL(cuKernelSetAttribute(most, 20000, kernel, 1));
+            break;
+        case 2:
+            TELL(cuKernelSetAttribute(most, 1000, kernel, 0));
+            break;
+        case 3:
+            TELL(cuFuncSetAttribute(functions[1], most, 60000));
+            break;
+        case 4:
+            TELL(cuFuncSetAttribute(functions[0], most, 40000));
+            break;
+        }
+    }
+    current(0);
+    TELL(cuLibraryUnload(made));
+}
+
 static void destroy(void)
 {
     current(0);
@@ -392,6 +446,7 @@ int main(void)
         mappings(i);
     }
     library();
+    kernel_attributes();
     crowd();
     queue_of_copies();
     destroy();
