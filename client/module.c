@@ -269,14 +269,26 @@ static void end_module(uint64_t module, uint64_t context)
     rg_handle_delete(RG_KIND_MODULE, module);
 }
 
+/* The library stays; its variables, its module and its kernels' functions in the context were that one's. */
 static void end_library_in(uint64_t library, uint64_t context)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, library);
+    uint64_t handle;
     if (!shadow)
         return;
     rg_found_lock();
     rg_variables_drop(&shadow->library.variables, context);
+    for (struct rg_found_function *found = shadow->library.kernels; found; found = found->next) {
+        struct rg_shadow *kernel = rg_handle_shadow(RG_KIND_KERNEL, found->handle);
+        while (kernel && (handle = rg_found_take(&kernel->function.by_context, context)) != 0)
+            rg_handle_delete(RG_KIND_FUNCTION, handle);
+    }
+    const uint64_t module = rg_found_take(&shadow->library.modules, context);
     rg_found_unlock();
+    struct rg_shadow *of_module = rg_handle_shadow(RG_KIND_MODULE, module);
+    if (of_module)
+        forget_found(of_module);
+    rg_handle_delete(RG_KIND_MODULE, module);
 }
 
 void rg_modules_context_ended(uint64_t context)

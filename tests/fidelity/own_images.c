@@ -62,10 +62,11 @@ static const struct image images[] = {
 static const struct {
     struct image image;
     char blanks[100000];
-} large = {{{0xba55ed50, 1, 16, sizeof large - 16},
-            {1, 0x0101, 64, TEXT + sizeof large.blanks, 0, 0, 0, 7, 75, 0, 0, 0x11, 0, 0},
-            GOOD("d")},
-           {0}};
+} __attribute__((aligned(4096)))
+large = {{{0xba55ed50, 1, 16, sizeof large - 16},
+          {1, 0x0101, 64, TEXT + sizeof large.blanks, 0, 0, 0, 7, 75, 0, 0, 0x11, 0, 0},
+          GOOD("d")},
+         {0}};
 static const struct image cut = {{0xba55ed50, 1, 16, 1ull << 40}, {0}, ""};
 
 struct wrapper {
@@ -267,6 +268,26 @@ static void both(void)
     printf("again: %d\n", cuLibraryUnload(libraries[1]));
 }
 
+/* A library outlives a context: what is asked of it in the next one is of that one. */
+static void again(CUlibrary library)
+{
+    CUkernel kernel = NULL;
+    CUmodule module = NULL;
+    CUfunction function = NULL, of_module = NULL;
+    CUdeviceptr address = 0;
+    size_t size = 0;
+    printf("kernel: %d", cuLibraryGetKernel(&kernel, library, "a_first"));
+    printf(", its function: %d", cuKernelGetFunction(&function, kernel));
+    printf(", counts %u, %u\n", run(function, 1), run((CUfunction)kernel, 2));
+    printf("module: %d", cuLibraryGetModule(&module, library));
+    printf(", function: %d", cuModuleGetFunction(&of_module, module, "a_first"));
+    printf(", counts %u\n", run(of_module, 3));
+    CUresult result = cuModuleGetGlobal_v2(&address, &size, module, "a_count");
+    variable("a_count", result, address, size);
+    result = cuLibraryGetGlobal(&address, &size, library, "a_count");
+    variable("a_count", result, address, size);
+}
+
 int main(void)
 {
     CUdevice device;
@@ -297,6 +318,7 @@ int main(void)
     printf("the module: %d\n", cuModuleGetFunction(&function, module, "b_first"));
     printf("retained: %d, current: %d\n", cuDevicePrimaryCtxRetain(&primary, device),
            cuCtxSetCurrent(primary));
+    again(library);
     (void)module_of(B, 'b', NULL);
     (void)module_of(A, 'a', NULL);
     (void)library_of(B, 'b');
