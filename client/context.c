@@ -159,6 +159,7 @@ static void forget_contents(uint64_t context)
     rg_progress_forget_context(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
+    rg_preload_context_ended(context);
     rg_modules_context_ended(context);
     rg_handle_orphan_context(context);
     struct rg_context *shadow = shadow_of((CUcontext)context);

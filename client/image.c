@@ -121,14 +121,14 @@ static int is_constant_part(struct dl_phdr_info *info, size_t size, void *user)
     return 0;
 }
 
-static struct source *make_source(const struct rg_image_view *view, bool stays)
+static struct source *make_source(const struct rg_image_view *view, enum rg_image_stay stay)
 {
     struct source *source = calloc(1, sizeof *source);
     if (!source)
         return NULL;
     source->supply.finish = source_done;
-    if (view->n_sections == 1 &&
-        (stays || dl_iterate_phdr(is_constant_part, (void *)(uintptr_t)view->sections)))
+    if (view->n_sections == 1 && stay != RG_IMAGE_PASSES &&
+        (stay == RG_IMAGE_STAYS || dl_iterate_phdr(is_constant_part, (void *)(uintptr_t)view->sections)))
         return source;
     source->copy = malloc(view->size);
     if (!source->copy) {
@@ -143,11 +143,11 @@ static struct source *make_source(const struct rg_image_view *view, bool stays)
     return source;
 }
 
-static CUresult send_named(struct rg_image_view *view, bool stays, uint64_t id)
+static CUresult send_named(struct rg_image_view *view, enum rg_image_stay stay, uint64_t id)
 {
     struct rg_session *session = image_session();
     const struct rg_digest *digest = rg_image_digest(view);
-    struct source *source = make_source(view, stays);
+    struct source *source = make_source(view, stay);
     if (!source)
         return CUDA_ERROR_OUT_OF_MEMORY;
     unsigned char *memory = source->copy ? source->copy : (unsigned char *)(uintptr_t)view->sections[0].data;
@@ -169,14 +169,14 @@ CUresult rg_image_name(const struct rg_digest *digest, uint64_t size, uint64_t *
     return rg_op_rgImageNamed(*id, size, 0, digest->bytes);
 }
 
-CUresult rg_image_send(struct rg_image_view *view, bool stays, uint64_t *id)
+CUresult rg_image_send(struct rg_image_view *view, enum rg_image_stay stay, uint64_t *id)
 {
     CUresult status = CUDA_SUCCESS;
     uint64_t offset = 0;
     const bool name = rg_optimise[RG_OPT_IMAGES] && image_session()->op_numbers[RG_OP_rgImageNamed];
     *id = atomic_fetch_add(&next_image, 1);
     if (name && view->size > SENT_ALWAYS) {
-        status = send_named(view, stays, *id);
+        status = send_named(view, stay, *id);
     } else {
         for (unsigned i = 0; i < view->n_sections && status == CUDA_SUCCESS; i++) {
             status = send_bytes(*id, view->size, offset, view->sections[i].data, view->sections[i].size);

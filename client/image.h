@@ -28,11 +28,14 @@ struct rg_image_view {
 CUresult rg_image_view(const void *pointer, struct rg_image_view **out);
 /** The digest of its bytes. */
 const struct rg_digest *rg_image_digest(struct rg_image_view *view);
-/**
- * Sends an image, or its digest and then what the worker lacks; *id names it on the worker. `stays`: the bytes stay where
- * they are and as they are until the image has been loaded; else a copy is made where one is needed.
- */
-CUresult rg_image_send(struct rg_image_view *view, bool stays, uint64_t *id);
+/** How long the bytes of an image stay where they are and as they are; a copy is made where that is not long enough. */
+enum rg_image_stay {
+    RG_IMAGE_STAYS,         /* until the image has been loaded */
+    RG_IMAGE_STAYS_IN_FILE, /* the same of what cannot be written in a program's or library's file */
+    RG_IMAGE_PASSES,        /* for the call: nobody has loaded it, and its file may be closed */
+};
+/** Sends an image, or its digest and then what the worker lacks; *id names it on the worker. */
+CUresult rg_image_send(struct rg_image_view *view, enum rg_image_stay stay, uint64_t *id);
 /** Names an image whose bytes are not at hand. */
 CUresult rg_image_name(const struct rg_digest *digest, uint64_t size, uint64_t *id);
 /** The same for `size` bytes of whatever a linker takes. */

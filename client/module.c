@@ -132,7 +132,7 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
         return CUDA_SUCCESS;
     }
     struct rg_image_copy *copy = NULL;
-    CUresult status = rg_image_send(view, !load.ahead, &load.image);
+    CUresult status = rg_image_send(view, load.ahead ? RG_IMAGE_STAYS_IN_FILE : RG_IMAGE_STAYS, &load.image);
     if (status == CUDA_SUCCESS && kind == RG_KIND_LIBRARY)
         status = rg_spread_keep(view, &copy);
     if (status != CUDA_SUCCESS)

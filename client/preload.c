@@ -136,7 +136,7 @@ static void send_image(void *user, const void *wrapper)
         *image =
             (struct preloaded){.context = batch->context,
                                .as = {[AS_LIBRARY] = {.known = library}, [AS_MODULE] = {.known = module}}};
-    if (image && rg_image_send(view, false, &image->image) == CUDA_SUCCESS) {
+    if (image && rg_image_send(view, RG_IMAGE_PASSES, &image->image) == CUDA_SUCCESS) {
         *batch->last = image;
         batch->last = &image->next;
     } else {
@@ -204,6 +204,23 @@ static void settle(struct preloaded *image, struct rg_promise *promise)
     }
     pthread_mutex_unlock(&lock);
     rg_promise_release(promise);
+}
+
+void rg_preload_context_ended(uint64_t context)
+{
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        struct preloaded *image = images;
+        while (image && !(image->promise && image->context == context))
+            image = image->next;
+        struct rg_promise *promise = image ? image->promise : NULL;
+        if (promise)
+            rg_promise_keep(promise);
+        pthread_mutex_unlock(&lock);
+        if (!promise)
+            return;
+        settle(image, promise);
+    }
 }
 
 /* The program gets the image in this form, and in no other. 0: it has been taken, or it was not loaded. */

@@ -20,6 +20,8 @@ struct rg_promise;
 
 /** A context was made. The first time: sends what is likely to be needed; the calling thread's lane is used. */
 void rg_preload_context(uint64_t context);
+/** It ends. Before its modules do: those that could not be loaded are none. No locks held. */
+void rg_preload_context_ended(uint64_t context);
 /** The module or library of this image that was loaded in the current context before it was asked for; 0: there is none. */
 uint64_t rg_preload_take(enum rg_kind kind, struct rg_known *known);
 

@@ -1,10 +1,13 @@
 /*
  * own_images.c - images in the program's own file, where compilers put them: loaded as libraries, as modules, as both, in
  * several contexts, unloaded and loaded again; good ones, and such as no driver takes.
+ *
+ *   own_images [unused]
  */
 #include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 /* --- the images, as nvcc lays them out ------------------------------------------------------------------------------ */
 
@@ -288,12 +291,43 @@ static void again(CUlibrary library)
     variable("a_count", result, address, size);
 }
 
-int main(void)
+/* Contexts that end before the program has asked for any image: what was made ready for the first goes with it. */
+static int unused(CUdevice device)
+{
+    CUcontext context;
+    unsigned value = 0;
+    CUdeviceptr memory = 0;
+    for (int i = 0; i < 2; i++) {
+        printf("made: %d\n", cuCtxCreate_v2(&context, 0, device));
+        if (i == 0) /* as a library that is unloaded: an image in it need not be there for longer */
+            printf("unmapped: %d\n", munmap((void *)(uintptr_t)&large, sizeof large / 4096 * 4096));
+        printf("destroyed: %d\n", cuCtxDestroy_v2(context));
+    }
+    for (int i = 0; i < 2; i++) {
+        printf("retained: %d", cuDevicePrimaryCtxRetain(&context, device));
+        printf(", current: %d\n", cuCtxSetCurrent(context));
+        printf("memory: %d\n", cuMemAlloc_v2(&memory, sizeof value));
+        printf("set: %d", cuMemsetD32_v2(memory, 5, 1));
+        printf(", got: %d", cuMemcpyDtoH_v2(&value, memory, sizeof value));
+        printf(" %u, reset: %d\n", value, cuDevicePrimaryCtxReset_v2(device));
+    }
+    printf("retained: %d", cuDevicePrimaryCtxRetain(&context, device));
+    printf(", current: %d\n", cuCtxSetCurrent(context));
+    for (int image = A; image <= CUT; image++)
+        bad(image);
+    printf("done: %d\n", cuCtxSynchronize());
+    return 0;
+}
+
+int main(int argc, char **argv)
 {
     CUdevice device;
     CUcontext primary, second;
     CUfunction function;
+    (void)argv;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc > 1)
+        return cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS || unused(device);
     if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
         cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS ||
         cuCtxSetCurrent(primary) != CUDA_SUCCESS)
