@@ -178,12 +178,15 @@ static void expect_head(struct by_hand *hand, size_t size)
     CHECK(message.size == 0 && message.bulk_size == size);
 }
 
-/* The same run by both rails: while nobody has asked for it, in its middle, and when it is there already. */
+/*
+ * The same run by both rails: while nobody has asked for it, in its middle, when it is there already, and when the receiver
+ * has gone on to a message without.
+ */
 static void test_again(void)
 {
     const size_t size = 3 * RG_PIECE + 1000, all = size;
     unsigned char *got = malloc(size);
-    for (int when = 0; when < 4; when++) {
+    for (int when = 0; when < 5; when++) {
         struct by_hand hand = open_by_hand();
         announce(&hand, 1, size);
         bring(&hand, 0, 1, 0, 4, all);
@@ -192,11 +195,16 @@ static void test_again(void)
             poll(NULL, 0, 20); /* the first reader is at it */
         } else if (when == 2) {
             CHECK_OK(rg_conn_recv_bulk(hand.pair.b, got, 300000));
-        } else if (when == 3) {
+        } else if (when >= 3) {
             CHECK_OK(rg_conn_recv_bulk(hand.pair.b, got, size));
         }
+        if (when == 4) {
+            struct rg_message plain;
+            CHECK_OK(send_bytes(hand.pair.a, "plain", 5, NULL, 0));
+            CHECK_OK(rg_conn_recv(hand.pair.b, 5000, &plain));
+        }
         bring(&hand, 1, 1, 0, 4, all);
-        if (when == 1)
+        if (when == 1 || when == 4)
             poll(NULL, 0, 20);
         if (when < 2)
             CHECK_OK(rg_conn_recv_bulk(hand.pair.b, got, size));

@@ -138,7 +138,7 @@ static void contest(struct bundle *b, struct run *run)
 static bool is_possible(const struct bundle *b, const struct rg_piece *piece, size_t bytes)
 {
     const unsigned pieces = (unsigned)((b->total + RG_PIECE - 1) / RG_PIECE), n = piece->more + 1u;
-    if (!b->apart || piece->index >= pieces || n > pieces - piece->index)
+    if (piece->index >= pieces || n > pieces - piece->index)
         return false;
     const size_t begin = (size_t)piece->index * RG_PIECE, most = (size_t)n * RG_PIECE;
     if (bytes != (b->total - begin < most ? b->total - begin : most))
@@ -175,7 +175,8 @@ static enum rg_status claim(struct lane *lane, const struct rg_piece *piece, siz
         const size_t begin = (size_t)piece->index * RG_PIECE;
         if (run->owner == own || run->former == own)
             return RG_ERR_PROTOCOL; /* nobody sends the same by the same way again */
-        if (run->stash)
+        /* All of it is there. It is not claimed: the receiver may go on to the next message at any time. */
+        if (run->stash || (run->pieces && !run->owner && run->done == begin + bytes))
             return RG_ERR_NOT_FOUND;
         if (run->owner && !run->contested) {
             contest(b, run);
