@@ -3,8 +3,8 @@
  * own: which way is taken, what is done when a step of it fails, and that registrations end before the memory does.
  * No GPU and no network device has a part in it.
  */
-#include "generated/server/driver.h"
 #include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
 #include "transport/operations.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static unsigned char *device; /* the GPU's memory */
 static int exported = -1;
 static void *registered;
 static size_t registered_size;
-static int context_object, some_object;
+static int some_object;
 
 static void __attribute__((format(printf, 1, 2))) note(const char *format, ...)
 {
@@ -43,10 +43,6 @@ static void __attribute__((format(printf, 1, 2))) note(const char *format, ...)
 
 /* --- the driver --- */
 
-static CUresult succeed(void)
-{
-    return CUDA_SUCCESS;
-}
 static CUresult device_attribute(int *value, CUdevice_attribute which, CUdevice of)
 {
     (void)of;
@@ -54,33 +50,6 @@ static CUresult device_attribute(int *value, CUdevice_attribute which, CUdevice 
              : which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED            ? now.rdma_supported
              : which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS ? now.flush
                                                                                  : 0;
-    return CUDA_SUCCESS;
-}
-static CUresult device_of(CUdevice *out)
-{
-    *out = 0;
-    return CUDA_SUCCESS;
-}
-static CUresult retain(CUcontext *context, CUdevice of)
-{
-    (void)of;
-    *context = (CUcontext)(void *)&context_object;
-    return CUDA_SUCCESS;
-}
-static CUresult host_alloc(void **memory, size_t size, unsigned flags)
-{
-    (void)flags;
-    return posix_memalign(memory, 4096, size) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-static CUresult host_free(void *memory)
-{
-    free(memory);
-    return CUDA_SUCCESS;
-}
-static CUresult event_create(CUevent *event, unsigned flags)
-{
-    (void)flags;
-    *event = (CUevent)(void *)&some_object;
     return CUDA_SUCCESS;
 }
 static CUresult event_query(CUevent event)
@@ -168,16 +137,9 @@ static CUresult release_primary(CUdevice of)
 
 static void use_driver(void)
 {
-    CUresult (*all)(void) = succeed;
-    for (size_t i = 0; i < sizeof rg_driver / sizeof(void *); i++)
-        memcpy((char *)&rg_driver + i * sizeof(void *), &all, sizeof all);
+    stub_driver_use(stub_succeed);
     rg_driver.cuDeviceGetAttribute = device_attribute;
-    rg_driver.cuCtxGetDevice = device_of;
-    rg_driver.cuDevicePrimaryCtxRetain = retain;
     rg_driver.cuDevicePrimaryCtxRelease_v2 = release_primary;
-    rg_driver.cuMemHostAlloc = host_alloc;
-    rg_driver.cuMemFreeHost = host_free;
-    rg_driver.cuEventCreate = event_create;
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuMemGetAddressRange_v2 = address_range;
     rg_driver.cuPointerGetAttribute = pointer_attribute;
@@ -245,8 +207,7 @@ static struct client *begin(const struct setting *setting, const char *direct)
     ops.unregister_memory = fake_unregister;
     ops.places = fake_places;
     c->worker->conn->ops = &ops;
-    CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 0));
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    enter_context(c);
     return c;
 }
 

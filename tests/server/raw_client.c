@@ -2,12 +2,13 @@
 #include "tests/server/raw_client.h"
 
 #include "proto/codec.h"
+#include "server/times.h"
 #include "transport/control.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-struct client *client_create(void)
+static struct client *create(bool timed)
 {
     static int number;
     char name[64];
@@ -22,10 +23,26 @@ struct client *client_create(void)
     CHECK(rg_listener_accept(listener, 1000, &theirs) == RG_OK);
     rg_listener_destroy(listener);
     c->worker = rg_worker_create(theirs, 1, -1);
-    CHECK(c->worker && rg_worker_start(c->worker) == RG_OK);
+    CHECK(c->worker && (!timed || rg_times_start(c->worker)) && rg_worker_start(c->worker) == RG_OK);
     c->seq = 1;
     c->used = sizeof(struct rg_message_header);
     return c;
+}
+
+struct client *client_create(void)
+{
+    return create(false);
+}
+
+struct client *client_create_timed(void)
+{
+    return create(true);
+}
+
+void enter_context(struct client *c)
+{
+    CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
 }
 
 int client_destroy(struct client *c)

@@ -50,6 +50,10 @@ struct client {
 
 /** Starts a worker and its client. */
 struct client *client_create(void);
+/** The same of a session whose records are timed (server/times.h). */
+struct client *client_create_timed(void);
+/** The device's primary context, as handle(RG_KIND_CONTEXT, 0), becomes that of lane 0. Nothing is sent after the answer. */
+void enter_context(struct client *c);
 /** The client goes away without a word, and everything of the worker's is taken down. Returns the exit code. */
 int client_destroy(struct client *c);
 

@@ -3,8 +3,8 @@
  * was given out is taken back, and a green context's ordinary context ends with it.
  */
 #include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
 
-#include "generated/server/driver.h"
 #include "server/share.h"
 
 #include <fcntl.h>
@@ -15,10 +15,6 @@
 static int green_object, context_object, description_object, stream_object;
 static unsigned splits, destroyed, streams;
 
-static CUresult succeed(void)
-{
-    return CUDA_SUCCESS;
-}
 static CUresult query(CUstream stream)
 {
     (void)stream;
@@ -83,9 +79,7 @@ static CUresult stream_create(CUstream *out, CUgreenCtx green, unsigned flags, i
 
 static void use_driver(void)
 {
-    CUresult (*all)(void) = succeed;
-    for (size_t i = 0; i < sizeof rg_driver / sizeof(void *); i++)
-        memcpy((char *)&rg_driver + i * sizeof(void *), &all, sizeof all);
+    stub_driver_use(stub_succeed);
     rg_driver.cuStreamQuery = query;
     rg_driver.cuDeviceGetDevResource = device_resource;
     rg_driver.cuDevSmResourceSplitByCount = split;

@@ -4,8 +4,8 @@
  * the test's own; its events come when the test says so.
  */
 #include "proto/room.h"
-#include "generated/server/driver.h"
 #include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -16,12 +16,7 @@
 static atomic_bool ready;
 static atomic_uint waits; /* for events that had not come */
 static atomic_ullong pinned;
-static int context_object, stream_object;
 
-static CUresult succeed(void)
-{
-    return CUDA_SUCCESS;
-}
 static CUresult event_query(CUevent event)
 {
     (void)event;
@@ -31,13 +26,6 @@ static CUresult event_synchronize(CUevent event)
 {
     (void)event;
     atomic_fetch_add(&waits, !atomic_load(&ready));
-    return CUDA_SUCCESS;
-}
-static CUresult event_create(CUevent *event, unsigned flags)
-{
-    (void)flags;
-    static int made;
-    *event = (CUevent)(void *)&made;
     return CUDA_SUCCESS;
 }
 static CUresult stream_query(CUstream stream)
@@ -54,23 +42,6 @@ static CUresult host_alloc(void **memory, size_t size, unsigned flags)
     atomic_fetch_add(&pinned, size);
     return CUDA_SUCCESS;
 }
-static CUresult host_free(void *memory)
-{
-    free(memory);
-    return CUDA_SUCCESS;
-}
-static CUresult retain(CUcontext *context, CUdevice device)
-{
-    (void)device;
-    *context = (CUcontext)(void *)&context_object;
-    return CUDA_SUCCESS;
-}
-static CUresult stream_create(CUstream *stream, unsigned flags)
-{
-    (void)flags;
-    *stream = (CUstream)(void *)&stream_object;
-    return CUDA_SUCCESS;
-}
 static CUresult memory_info(size_t *available, size_t *total)
 {
     *available = *total = 1 << 20;
@@ -79,17 +50,11 @@ static CUresult memory_info(size_t *available, size_t *total)
 
 static void use_driver(void)
 {
-    CUresult (*all)(void) = succeed;
-    for (size_t i = 0; i < sizeof rg_driver / sizeof(void *); i++)
-        memcpy((char *)&rg_driver + i * sizeof(void *), &all, sizeof all);
+    stub_driver_use(stub_succeed);
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuEventSynchronize = event_synchronize;
-    rg_driver.cuEventCreate = event_create;
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuMemHostAlloc = host_alloc;
-    rg_driver.cuMemFreeHost = host_free;
-    rg_driver.cuDevicePrimaryCtxRetain = retain;
-    rg_driver.cuStreamCreate = stream_create;
     rg_driver.cuMemGetInfo_v2 = memory_info;
 }
 
@@ -99,8 +64,7 @@ static struct client *begin(void)
     atomic_store(&ready, false);
     atomic_store(&waits, 0);
     atomic_store(&pinned, 0);
-    CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 0));
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    enter_context(c);
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     return c;

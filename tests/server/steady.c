@@ -2,9 +2,9 @@
  * steady.c - what the worker does so that the client need not ask, over a driver of the test's own: it says when what is
  * watched has come, before any reply that could show it, and makes memory ready, no more than it may, and gives it back.
  */
-#include "generated/server/driver.h"
 #include "proto/ahead.h"
 #include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -16,12 +16,10 @@ static atomic_ullong used;         /* bytes of the device */
 static atomic_uint blocks, events; /* that are there */
 static _Atomic CUdeviceptr next_address;
 static CUresult event_result = CUDA_SUCCESS;
-static int context_object, stream_object, pool_object, other_event;
+static int pool_object, other_event;
+static CUresult (*create_event)(CUevent *event, unsigned flags); /* the stub's */
+static CUresult (*create_stream)(CUstream *stream, unsigned flags);
 
-static CUresult succeed(void)
-{
-    return CUDA_SUCCESS;
-}
 static CUresult event_query(CUevent event)
 {
     return event == (CUevent)(void *)&other_event || !atomic_load(&ready) ? CUDA_ERROR_NOT_READY
@@ -34,11 +32,10 @@ static CUresult stream_query(CUstream stream)
 }
 static CUresult event_create(CUevent *event, unsigned flags)
 {
-    static char made[4096]; /* their addresses are the handles; sessions leave theirs to the driver */
-    static _Atomic unsigned n;
-    char *next = &made[atomic_fetch_add(&n, 1) % sizeof made];
-    *event = flags == CU_EVENT_BLOCKING_SYNC ? (CUevent)(void *)&other_event : (CUevent)(void *)next;
     atomic_fetch_add(&events, 1);
+    if (flags != CU_EVENT_BLOCKING_SYNC)
+        return create_event(event, flags);
+    *event = (CUevent)(void *)&other_event;
     return CUDA_SUCCESS;
 }
 static CUresult event_destroy(CUevent event)
@@ -60,18 +57,6 @@ static CUresult elapsed_v2(float *ms, CUevent start, CUevent end)
 {
     (void)elapsed(ms, start, end);
     *ms = 5;
-    return CUDA_SUCCESS;
-}
-static CUresult retain(CUcontext *context, CUdevice device)
-{
-    (void)device;
-    *context = (CUcontext)(void *)&context_object;
-    return CUDA_SUCCESS;
-}
-static CUresult stream_create(CUstream *stream, unsigned flags)
-{
-    (void)flags;
-    *stream = (CUstream)(void *)&stream_object;
     return CUDA_SUCCESS;
 }
 static CUresult info(size_t *available, size_t *total)
@@ -107,11 +92,6 @@ static CUresult pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     *(cuuint64_t *)value = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? high : atomic_load(&used);
     return CUDA_SUCCESS;
 }
-static CUresult device_of(CUdevice *device)
-{
-    *device = 0;
-    return CUDA_SUCCESS;
-}
 static CUresult release(CUdeviceptr address)
 {
     (void)address;
@@ -122,24 +102,21 @@ static CUresult release(CUdeviceptr address)
 
 static void use_driver(void)
 {
-    CUresult (*all)(void) = succeed;
-    for (size_t i = 0; i < sizeof rg_driver / sizeof(void *); i++)
-        memcpy((char *)&rg_driver + i * sizeof(void *), &all, sizeof all);
+    stub_driver_use(stub_succeed);
+    create_event = rg_driver.cuEventCreate;
+    create_stream = rg_driver.cuStreamCreate;
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuEventCreate = event_create;
     rg_driver.cuEventDestroy_v2 = event_destroy;
     rg_driver.cuEventElapsedTime = elapsed;
     rg_driver.cuEventElapsedTime_v2 = elapsed_v2;
-    rg_driver.cuDevicePrimaryCtxRetain = retain;
-    rg_driver.cuStreamCreate = stream_create;
     rg_driver.cuMemGetInfo_v2 = info;
     rg_driver.cuMemAlloc_v2 = allocate;
     rg_driver.cuMemAllocAsync = allocate_ordered;
     rg_driver.cuDeviceGetMemPool = current_pool;
     rg_driver.cuMemPoolGetAttribute = pool_attribute;
     rg_driver.cuMemFree_v2 = release;
-    rg_driver.cuCtxGetDevice = device_of;
     atomic_store(&next_address, 0x700000000000);
 }
 
@@ -150,8 +127,7 @@ static struct client *begin(void)
     struct client *c = client_create();
     event = handle(RG_KIND_EVENT, 4);
     atomic_store(&ready, false);
-    CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 0));
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    enter_context(c);
     put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, event);
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
     return c;
@@ -391,14 +367,14 @@ static CUresult stream_create_tight(CUstream *stream, unsigned flags)
 {
     if (atomic_load(&blocks) > most_blocks)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return stream_create(stream, flags);
+    return create_stream(stream, flags);
 }
 
 /* A session with blocks ready, two of them unless the driver has too few, and a record that finds no memory for them. */
 static struct client *run_out(struct rg_ahead_return *out, unsigned spared)
 {
     const uint64_t zero = 0;
-    rg_driver.cuStreamCreate = stream_create;
+    rg_driver.cuStreamCreate = create_stream;
     struct client *c = begin();
     CHECK(free_bytes(c));
     most_blocks = atomic_load(&blocks) + spared;
@@ -452,7 +428,7 @@ static void test_recall(void)
     send_batch(c);
     expect_notice(c, RG_NOTICE_RECALL, 1);
     CHECK(client_destroy(c) == 0);
-    rg_driver.cuStreamCreate = stream_create;
+    rg_driver.cuStreamCreate = create_stream;
 }
 
 /* What no client sends ends the session. */
@@ -514,7 +490,7 @@ static void test_recall_violations(void)
     back[1] = back[0];
     send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back);
     expect_over(c, "not ready");
-    rg_driver.cuStreamCreate = stream_create;
+    rg_driver.cuStreamCreate = create_stream;
 }
 
 int main(void)

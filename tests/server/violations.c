@@ -4,34 +4,14 @@
  * they do (meant for the address sanitizer). usage: server_violations [CASES [SEED]]
  */
 #include "common/log.h"
-#include "generated/server/driver.h"
-#include "server/times.h"
 #include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
 
 #include <string.h>
 #include <time.h>
 
 /* --- a driver that does nothing ------------------------------------------------------------------------------------ */
 
-static CUresult succeed(void)
-{
-    return CUDA_SUCCESS;
-}
-static CUresult fail(void)
-{
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-static CUresult host_alloc(void **out, size_t size, unsigned flags)
-{
-    (void)flags;
-    *out = malloc(size);
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-static CUresult host_free(void *memory)
-{
-    free(memory);
-    return CUDA_SUCCESS;
-}
 static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
     *base = address;
@@ -58,10 +38,7 @@ static CUresult function_count(unsigned *count, CUmodule module)
 
 static void use_driver(CUresult (*all)(void))
 {
-    for (size_t i = 0; i < sizeof rg_driver / sizeof(void *); i++)
-        memcpy((char *)&rg_driver + i * sizeof(void *), &all, sizeof all);
-    rg_driver.cuMemHostAlloc = host_alloc;
-    rg_driver.cuMemFreeHost = host_free;
+    stub_driver_use(all);
     rg_driver.cuMemGetAddressRange_v2 = address_range;
     rg_driver.cuLaunchHostFunc = launch_host;
     rg_driver.cuFuncGetName = function_name;
@@ -88,8 +65,7 @@ static const uint64_t stream = 2ull << 42 | 1ull << 26 | 7 << 4; /* handle(RG_KI
 static struct client *begin(void)
 {
     struct client *c = client_create();
-    CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 0));
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    enter_context(c);
     return c;
 }
 
@@ -238,13 +214,11 @@ static void test_parameters(void)
     send_answer(c, RG_ANSWER_TIMES, 1, 1, NULL, 0);
     expect_violation(c, "answer");
 
-    c = begin();
-    CHECK(rg_times_start(c->worker));
+    c = client_create_timed();
     send_answer(c, RG_ANSWER_TIMES, 1, 2, NULL, 0);
     expect_violation(c, "answer");
 
-    c = begin();
-    CHECK(rg_times_start(c->worker));
+    c = client_create_timed();
     send_answer(c, RG_ANSWER_TIMES, 1, 1, "abc", 3);
     expect_violation(c, "answer");
 }
@@ -315,25 +289,10 @@ static void test_named_images(void)
     CHECK(client_destroy(c) == 0);
 }
 
-static CUresult host_memory(void **memory, size_t size, unsigned flags)
-{
-    (void)flags;
-    *memory = malloc(size);
-    return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-static CUresult free_host_memory(void *memory)
-{
-    free(memory);
-    return CUDA_SUCCESS;
-}
-
 /* Memory that host and device address: what travels outside the records. */
 static void test_unified(void)
 {
     const uint64_t context = handle(RG_KIND_CONTEXT, 0);
-    rg_driver.cuMemHostAlloc = host_memory;
-    rg_driver.cuMemFreeHost = free_host_memory;
     struct client *c = begin();
     const uint64_t runs[] = {4096, 1 << 20, 0}; /* a run that is longer than what follows */
     CALL(c, RG_OP_rgUnifiedOpen, 0, CUDA_SUCCESS, "");
@@ -358,7 +317,6 @@ static void test_unified(void)
     put(c, RG_OP_rgHostMap, 0, 0, "88", UINT64_MAX - 4095, (uint64_t)8192);
     send_batch(c);
     expect_violation(c, "rgHostMap");
-    use_driver(succeed);
 }
 
 static CUresult never(CUstream s)
@@ -384,7 +342,7 @@ static void test_two_calls_of_a_lane(void)
     put(c, RG_OP_cuStreamSynchronize, 0, 2, "8", (uint64_t)0);
     send_batch(c);
     expect_violation(c, "still in another call");
-    use_driver(succeed);
+    use_driver(stub_succeed);
 }
 
 /* --- changed bytes ------------------------------------------------------------------------------------------------------ */
@@ -502,7 +460,7 @@ static void one_case(uint64_t seed)
 {
     state = seed * 0x9e3779b97f4a7c15ull + 1;
     struct client *c = client_create();
-    use_driver(chance(4) ? succeed : fail);
+    use_driver(chance(4) ? stub_succeed : stub_fail);
     for (unsigned batch = 0; batch < 6; batch++) {
         size_t bulk_size = 0;
         const unsigned first = batch == 0 ? 0 : chance(21), n = 1 + chance(6);
@@ -546,7 +504,7 @@ int main(int argc, char **argv)
     const unsigned long cases = argc > 1 ? strtoul(argv[1], NULL, 10) : 1500;
     const unsigned long seed = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
     setenv("REMOTE_GPU_IMAGE_CACHE", "off", 1);
-    use_driver(succeed);
+    use_driver(stub_succeed);
     test_headers();
     test_parameters();
     test_named_images();

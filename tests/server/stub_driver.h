@@ -1,0 +1,19 @@
+/*
+ * stub_driver.h - a driver that does nothing, for tests of the worker: what a test needs beyond that it sets in rg_driver
+ * itself.
+ */
+#ifndef RG_TESTS_SERVER_STUB_DRIVER_H
+#define RG_TESTS_SERVER_STUB_DRIVER_H
+
+#include "generated/server/driver.h"
+
+CUresult stub_succeed(void);
+CUresult stub_fail(void); /* CUDA_ERROR_NOT_SUPPORTED */
+
+/**
+ * Every function of the driver is `all`, but these: contexts, streams and events are made, each another one; of a device
+ * there is one primary context; pinned memory is the heap's; the current device is 0.
+ */
+void stub_driver_use(CUresult (*all)(void));
+
+#endif
