@@ -184,14 +184,12 @@ CUresult rg_serve_rgBoxIn(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray 
     }
     if (!take_side(box, array, false, &own))
         return CUDA_ERROR_INVALID_VALUE;
-    struct rg_context *context = rg_job_context(job);
+    struct rg_context *context = rg_job_stream_context(job, stream);
     if (!context)
         return job->result;
     CUresult result = rg_staging_arrive(job, context, size, stream, copy_box_in, &own);
     if (synchronous && result == CUDA_SUCCESS)
-        rg_staging_synchronous(job->worker, context, stream,
-                               stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream)
-                                                                    : NULL);
+        rg_staging_synchronous(job, context, stream);
     return result;
 }
 
@@ -227,7 +225,7 @@ CUresult rg_serve_rgBoxOut(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray
     }
     if (!take_side(box, array, true, &own))
         return CUDA_ERROR_INVALID_VALUE;
-    struct rg_context *context = rg_job_context(job);
+    struct rg_context *context = rg_job_stream_context(job, stream);
     if (!context)
         return job->result;
     CUresult result = CUDA_SUCCESS;

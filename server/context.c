@@ -3,6 +3,7 @@
  */
 #include "generated/server/serve.h"
 #include "server/ahead.h"
+#include "server/late.h"
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
@@ -17,6 +18,10 @@
 
 CUresult rg_serve_rgLaneSetContext(struct rg_job *job, unsigned long long context)
 {
+    if (context && rg_handle_kind(context) != RG_KIND_CONTEXT) {
+        rg_job_violation(job, "%#llx is no context", context);
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
     /* By handle: that a context has ended is seen when it is used. */
     job->lane->context = context;
     return CUDA_SUCCESS;
@@ -58,6 +63,7 @@ void rg_context_release_contents(struct rg_worker *worker, struct rg_context *co
     rg_unified_drop_context(worker, context->handle);
     rg_ahead_drop_context(worker, context->handle);
     rg_watch_drop_context(worker, context->handle);
+    rg_late_drop_context(worker, context);
     memset(context->few_streams, 0, sizeof context->few_streams);
     context->n_streams = 0;
     for (uint32_t i = 0; i < RG_LANES_MAX; i++) {
@@ -202,9 +208,18 @@ CUresult rg_serve_cuDevicePrimaryCtxRetain(struct rg_job *job, uint64_t pctx, CU
     return retain_primary(job, pctx, dev, rg_job_found);
 }
 
+/* As rg_job_new, but of a context that has a handle there is no other: it would end behind the other's back. */
+static void enter_first(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *object)
+{
+    if (state_of(job, object))
+        rg_job_violation(job, "the device's primary context has a handle");
+    else
+        rg_job_new(job, kind, handle, object);
+}
+
 CUresult rg_serve_rgPrimaryTake(struct rg_job *job, uint64_t context, CUdevice dev)
 {
-    return retain_primary(job, context, dev, rg_job_new);
+    return retain_primary(job, context, dev, enter_first);
 }
 
 CUresult rg_serve_cuDevicePrimaryCtxSetFlags_v2(struct rg_job *job, CUdevice dev, unsigned int flags)

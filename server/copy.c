@@ -71,7 +71,7 @@ CUresult rg_serve_rgCopyIn(struct rg_job *job, CUdeviceptr dst, size_t pitch, si
     }
     if (!size)
         return CUDA_SUCCESS;
-    struct rg_context *context = rg_job_context(job);
+    struct rg_context *context = rg_job_stream_context(job, stream);
     if (!context)
         return job->result;
     flatten(&pitch, &width, height);
@@ -82,9 +82,7 @@ CUresult rg_serve_rgCopyIn(struct rg_job *job, CUdeviceptr dst, size_t pitch, si
         result =
             rg_staging_arrive(job, context, size, stream, copy_rows_in, &(struct rows){dst, pitch, width});
     if (synchronous && result == CUDA_SUCCESS)
-        rg_staging_synchronous(job->worker, context, stream,
-                               stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream)
-                                                                    : NULL);
+        rg_staging_synchronous(job, context, stream);
     return result;
 }
 
@@ -95,15 +93,13 @@ CUresult rg_serve_rgCopyInSmall(struct rg_job *job, CUdeviceptr dst, CUstream st
         rg_job_violation(job, "a small copy of %zu bytes", size);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct rg_context *context = rg_job_context(job);
+    struct rg_context *context = rg_job_stream_context(job, stream);
     if (!context)
         return job->result;
     /* The driver takes the bytes along itself. */
     CUresult result = rg_driver.cuMemcpyHtoDAsync_v2(dst, data, size, stream);
     if (synchronous && result == CUDA_SUCCESS)
-        rg_staging_synchronous(job->worker, context, stream,
-                               stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream)
-                                                                    : NULL);
+        rg_staging_synchronous(job, context, stream);
     return result;
 }
 
@@ -223,7 +219,7 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
     const bool parts = t.total > RG_BULK_MAX || (transfer && t.total > OUT_PART);
     t.part = t.total > RG_BULK_MAX ? OUT_PART : parts ? OUT_PART / 2 : RG_BULK_MAX;
     flatten(&t.pitch, &t.width, height);
-    struct rg_context *context = rg_job_context(job);
+    struct rg_context *context = rg_job_stream_context(job, stream);
     struct rg_pinned *pinned = NULL;
     CUresult result = job->result;
     if (context && out_directly(job, context, &t, &result))

@@ -163,6 +163,20 @@ static bool attach(struct rg_job *job, struct rg_object *entry)
     return true;
 }
 
+/* Ends what `attach` made. Threads that wait for a context may still look at it: it is freed at the session's end. */
+static void detach(struct rg_job *job, uint64_t handle, void *extra)
+{
+    if (extra && rg_handle_kind(handle) == RG_KIND_CONTEXT) {
+        struct rg_context *context = extra;
+        context->next_retired = job->worker->retired;
+        job->worker->retired = context;
+        return;
+    }
+    if (rg_thread_of(job)->stream == extra)
+        rg_thread_of(job)->stream = NULL;
+    free(extra);
+}
+
 static bool bound_to_context(enum rg_kind kind)
 {
     return kind != RG_KIND_CONTEXT && kind != RG_KIND_LIBRARY && kind != RG_KIND_KERNEL &&
@@ -182,7 +196,7 @@ void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *ob
         rg_job_violation(job, "handle %#llx is in use", (unsigned long long)handle);
         return;
     }
-    free(old.extra);
+    detach(job, old.handle, old.extra);
     struct rg_object *entry = status == RG_OK ? rg_objects_find(&job->worker->objects, handle) : NULL;
     if (!entry || !attach(job, entry))
         rg_worker_end(job->worker, 1, "the worker is out of memory");
@@ -222,18 +236,12 @@ void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle)
     struct rg_object *entry = rg_objects_find(&job->worker->objects, handle);
     if (!entry)
         return;
-    if (rg_handle_kind(handle) == RG_KIND_CONTEXT) {
-        struct rg_context *context = entry->extra;
-        context->next_retired = job->worker->retired;
-        job->worker->retired = context;
-    } else {
-        if (rg_handle_kind(handle) == RG_KIND_STREAM)
-            rg_context_remove_stream(job->worker, entry->context, entry->object);
-        /* their functions are gone: the driver may give their addresses to those of the next module */
-        if (rg_handle_kind(handle) == RG_KIND_MODULE || rg_handle_kind(handle) == RG_KIND_LIBRARY)
-            rg_objects_each(&job->worker->objects, forget_owned, &(struct owned){job->worker, entry->object});
-        free(entry->extra);
-    }
+    if (rg_handle_kind(handle) == RG_KIND_STREAM)
+        rg_context_remove_stream(job->worker, entry->context, entry->object);
+    /* their functions are gone: the driver may give their addresses to those of the next module */
+    if (rg_handle_kind(handle) == RG_KIND_MODULE || rg_handle_kind(handle) == RG_KIND_LIBRARY)
+        rg_objects_each(&job->worker->objects, forget_owned, &(struct owned){job->worker, entry->object});
+    detach(job, handle, entry->extra);
     rg_objects_remove(&job->worker->objects, entry);
 }
 
@@ -245,6 +253,22 @@ struct rg_context *rg_job_context(struct rg_job *job)
     if (!entry)
         fail(job, job->lane->context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT);
     return entry ? entry->extra : NULL;
+}
+
+struct rg_context *rg_job_stream_context(struct rg_job *job, CUstream stream)
+{
+    struct rg_context *own = rg_job_context(job);
+    const struct rg_stream *state = stream && stream != CU_STREAM_LEGACY ? rg_thread_of(job)->stream : NULL;
+    if (!own || !state || state->context == own->handle)
+        return own;
+    struct rg_object *entry = rg_objects_find(&job->worker->objects, state->context);
+    const CUresult result =
+        entry ? rg_driver.cuCtxSetCurrent(entry->object) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    rg_current_context_unknown();
+    if (result == CUDA_SUCCESS)
+        return entry->extra;
+    fail(job, result);
+    return NULL;
 }
 
 void rg_current_context_unknown(void)

@@ -32,6 +32,7 @@ struct rg_late_item {
     struct rg_worker *worker;
     uint64_t id;
     enum late_kind kind;
+    const struct rg_context *context; /* transfers: the stream's, whose buffers are used */
     pthread_cond_t changed;
     /* guarded by the late lock */
     bool due;      /* host calls: the client has been told */
@@ -40,6 +41,8 @@ struct rg_late_item {
     size_t total, chunk;
     size_t requested, received; /* pulls: bytes */
     size_t posted, sent;        /* landings: chunks */
+    unsigned at_work;           /* transfers: threads that use the buffers, without the lock */
+    bool gone;                  /* transfers: the context has ended, and the buffers with it */
     size_t n_chunks;
     unsigned char *slots[RG_LATE_SLOTS];
     struct rg_direct_area
@@ -166,13 +169,23 @@ CUresult rg_late_host_call(struct rg_job *job, CUstream stream, uint64_t id, boo
 
 /* --- transfers ----------------------------------------------------------------------------------------------------- */
 
-/* Lets a transfer use the stream's buffers, making or replacing those that are missing or too small. */
-static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct rg_pinned **slots,
-                          CUstream stream)
+/* Whether the transfer's buffers may be used now, until rest(); the lock is held. */
+static bool begin_work(struct rg_late_item *item)
 {
-    struct rg_context *context = rg_job_context(job);
-    if (!context)
-        return job->result;
+    item->at_work += !item->gone;
+    return !item->gone;
+}
+
+static void rest(struct rg_late_item *item)
+{
+    if (--item->at_work == 0)
+        pthread_cond_broadcast(&item->worker->late_settled);
+}
+
+/* Lets a transfer use the stream's buffers, making or replacing those that are missing or too small. */
+static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct rg_context *context,
+                          struct rg_pinned **slots, CUstream stream)
+{
     for (size_t i = 0; i < RG_LATE_SLOTS && i < item->n_chunks; i++) {
         if (slots[i] && slots[i]->size < item->chunk) {
             rg_pinned_give_after(job->worker, slots[i], stream);
@@ -219,21 +232,22 @@ static CUresult begin(struct rg_job *job, const struct rg_late_area *area, enum 
     CUresult result = rg_driver.cuLaunchHostFunc ? check_area(area) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS)
         return result;
-    struct rg_stream *state = rg_job_stream_state(job, stream);
+    struct rg_context *context = rg_job_stream_context(job, stream);
+    struct rg_stream *state = context ? rg_job_stream_state(job, stream) : NULL;
     const size_t chunk = area->total < RG_LATE_CHUNK ? area->total : RG_LATE_CHUNK;
     struct rg_late_item *item =
         state ? create(job, kind, area->transfer, (area->total + chunk - 1) / chunk) : NULL;
     if (!item)
         return job->result;
     item->total = area->total;
-    struct rg_context *context =
-        kind == LANDING && !area->box && area->pitch == area->width ? rg_job_context(job) : NULL;
-    if (context)
+    item->context = context;
+    if (kind == LANDING && !area->box && area->pitch == area->width)
         item->area = rg_direct_hold(job->worker, context, area->device, area->total);
     item->device = (unsigned char *)(uintptr_t)area->device;
     item->chunk = chunk;
     if (!item->area)
-        result = use_slots(job, item, kind == PULL ? state->pull_slots : state->landing_slots, stream);
+        result =
+            use_slots(job, item, context, kind == PULL ? state->pull_slots : state->landing_slots, stream);
     if (result != CUDA_SUCCESS)
         cancel(item);
     else
@@ -255,7 +269,7 @@ static void request(struct rg_late_item *item, size_t end)
     for (;;) {
         pthread_mutex_lock(&worker->late_lock);
         const size_t index = item->requested / item->chunk;
-        const bool more = index < end && item->requested < item->total;
+        const bool more = index < end && item->requested < item->total && begin_work(item);
         const size_t offset = item->requested, size = more ? chunk_size(item, index) : 0;
         item->requested += size;
         pthread_mutex_unlock(&worker->late_lock);
@@ -264,6 +278,9 @@ static void request(struct rg_late_item *item, size_t end)
         (void)rg_conn_lend(worker->conn, item->id, offset, item->slots[index % RG_LATE_SLOTS],
                            size); /* where that helps */
         notice(item, RG_NOTICE_PULL, offset, size, 0);
+        pthread_mutex_lock(&worker->late_lock);
+        rest(item);
+        pthread_mutex_unlock(&worker->late_lock);
     }
 }
 
@@ -278,7 +295,7 @@ static void CUDA_CB pull_step(void *user)
         return;
     request(item, step->index + (item->n_chunks < RG_LATE_SLOTS ? item->n_chunks : RG_LATE_SLOTS));
     pthread_mutex_lock(&worker->late_lock);
-    while (item->received < end && !rg_worker_over(worker))
+    while (item->received < end && !item->gone && !rg_worker_over(worker))
         pthread_cond_wait(&item->changed, &worker->late_lock);
     pthread_mutex_unlock(&worker->late_lock);
 }
@@ -289,7 +306,7 @@ static void CUDA_CB pull_end(void *user)
     struct rg_late_item *item = user;
     struct rg_worker *worker = item->worker;
     pthread_mutex_lock(&worker->late_lock);
-    if (!rg_worker_over(worker))
+    if (!item->gone && !rg_worker_over(worker)) /* else its data may be on its way */
         destroy(item);
     pthread_mutex_unlock(&worker->late_lock);
 }
@@ -339,10 +356,13 @@ static void *landing_main(void *arg)
             continue;
         }
         const size_t index = item->sent;
-        pthread_mutex_unlock(&worker->late_lock);
-        rg_watch_before_notice(worker);
-        send_chunk(item, index);
-        pthread_mutex_lock(&worker->late_lock);
+        if (begin_work(item)) {
+            pthread_mutex_unlock(&worker->late_lock);
+            rg_watch_before_notice(worker);
+            send_chunk(item, index);
+            pthread_mutex_lock(&worker->late_lock);
+            rest(item);
+        }
         item->sent++;
         if (item->sent == item->posted) {
             worker->landing_first = item->next_send;
@@ -386,10 +406,12 @@ static void CUDA_CB landing_step(void *user)
     pthread_mutex_lock(&worker->late_lock);
     item->posted++;
     /* Where the client watches events, the other thread looks first whether they have come; this one may not. */
-    if (last && item->sent == step->index && !rg_watch_any(worker) && !rg_worker_over(worker)) {
+    if (last && item->sent == step->index && !rg_watch_any(worker) && !rg_worker_over(worker) &&
+        begin_work(item)) {
         pthread_mutex_unlock(&worker->late_lock);
         send_chunk(item, step->index);
         pthread_mutex_lock(&worker->late_lock);
+        rest(item);
         item->sent++;
     } else {
         list_chunk(item);
@@ -447,6 +469,12 @@ static bool host_call_done(struct rg_worker *worker, uint64_t id)
     return good;
 }
 
+/* Whether the client has nothing more to send for a pull; the lock is held. */
+static bool has_all(const struct rg_late_item *item)
+{
+    return item->received == (item->gone ? item->requested : item->total);
+}
+
 /* Data of a pull comes in order, in parts that lie within what was asked for. */
 static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size)
 {
@@ -456,22 +484,25 @@ static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_
     bool good = item && item->kind == PULL && size == bulk_size && size && offset == item->received &&
                 size <= item->requested - item->received &&
                 size <= item->chunk - item->received % item->chunk;
+    const bool wanted = good && begin_work(item);
     pthread_mutex_unlock(&worker->late_lock);
     if (!good)
         return false;
-    /* The item cannot go away while this part of it is missing. */
-    unsigned char *to = item->slots[offset / item->chunk % RG_LATE_SLOTS] + offset % item->chunk;
-    if (rg_conn_recv_bulk(worker->conn, to, size) != RG_OK) {
-        rg_worker_end(worker, 0, NULL);
-        return true;
-    }
-    if (offset % item->chunk + size == chunk_size(item, offset / item->chunk))
-        rg_conn_unlend(worker->conn, item->slots[offset / item->chunk % RG_LATE_SLOTS]);
+    /* The item cannot go away while this part of it is missing; nor can a buffer that is lent. */
+    unsigned char *slot = item->slots[offset / item->chunk % RG_LATE_SLOTS];
+    const bool came =
+        rg_conn_recv_bulk(worker->conn, wanted ? slot + offset % item->chunk : NULL, size) == RG_OK;
+    if (came && offset % item->chunk + size == chunk_size(item, offset / item->chunk))
+        rg_conn_unlend(worker->conn, slot);
     pthread_mutex_lock(&worker->late_lock);
-    item->received += size;
-    const bool all = item->received == item->total;
+    item->received += came ? size : 0;
+    const bool all = came && has_all(item);
+    if (wanted)
+        rest(item);
     pthread_cond_signal(&item->changed);
     pthread_mutex_unlock(&worker->late_lock);
+    if (!came)
+        rg_worker_end(worker, 0, NULL);
     if (all)
         atomic_fetch_sub(&worker->answers_due, 1);
     return true;
@@ -509,12 +540,44 @@ void rg_late_answer(struct rg_worker *worker, const struct rg_message *message)
         rg_worker_end(worker, 1, "protocol violation: an answer to nothing that was asked");
 }
 
+/* --- the end of contexts ------------------------------------------------------------------------------------------------- */
+
+/* The lock is held, and nobody is at work on the item. */
+static void abandon(struct rg_late_item *item)
+{
+    rg_direct_let_go(item->worker, item->area);
+    item->area = NULL;
+    if (item->kind == PULL && item->received != item->total && has_all(item))
+        atomic_fetch_sub(&item->worker->answers_due, 1);
+    item->context = NULL;
+    pthread_cond_broadcast(&item->changed);
+}
+
+void rg_late_drop_context(struct rg_worker *worker, const struct rg_context *context)
+{
+    pthread_mutex_lock(&worker->late_lock);
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct rg_late_item *item = worker->late[i]; item;) {
+            item->gone |= item->context == context;
+            if (item->context == context && item->at_work) {
+                pthread_cond_wait(&worker->late_settled, &worker->late_lock);
+                item = worker->late[i]; /* the list may have changed */
+                continue;
+            }
+            if (item->context == context)
+                abandon(item);
+            item = item->next;
+        }
+    pthread_mutex_unlock(&worker->late_lock);
+}
+
 /* --- beginning and end --------------------------------------------------------------------------------------------------- */
 
 void rg_late_init(struct rg_worker *worker)
 {
     pthread_mutex_init(&worker->late_lock, NULL);
     pthread_cond_init(&worker->landing_wake, NULL);
+    pthread_cond_init(&worker->late_settled, NULL);
     worker->landing_last = &worker->landing_first;
 }
 
@@ -538,5 +601,6 @@ void rg_late_fini(struct rg_worker *worker)
             destroy(worker->late[i]);
     pthread_mutex_unlock(&worker->late_lock);
     pthread_cond_destroy(&worker->landing_wake);
+    pthread_cond_destroy(&worker->late_settled);
     pthread_mutex_destroy(&worker->late_lock);
 }

@@ -11,7 +11,8 @@
  * return at once.
  *
  * Failures: an answer that fits nothing ends the session. If the context fails, the driver does not call host
- * functions any more; what waits for them here is freed with the worker.
+ * functions any more; what waits for them here is freed with the worker, and touches no buffer any more once the context
+ * ends.
  */
 #ifndef RG_SERVER_LATE_H
 #define RG_SERVER_LATE_H
@@ -30,6 +31,12 @@ struct rg_late_area {
 CUresult rg_late_host_call(struct rg_job *job, CUstream stream, uint64_t id, bool callback);
 CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstream stream);
 CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CUstream stream);
+
+/**
+ * The context is about to end, with the buffers of its streams. Its work is done, or will not be any more: what of its
+ * transfers is still under way goes nowhere from now on. The dispatcher.
+ */
+void rg_late_drop_context(struct rg_worker *worker, const struct rg_context *context);
 
 /** Handles an ANSWER of the client. The reader. */
 void rg_late_answer(struct rg_worker *worker, const struct rg_message *message);

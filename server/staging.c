@@ -157,17 +157,16 @@ void rg_staging_drop(struct rg_worker *worker, struct rg_context *context)
     context->legacy = NULL;
 }
 
-void rg_staging_synchronous(struct rg_worker *worker, struct rg_context *context, CUstream object,
-                            const struct rg_stream *stream)
+void rg_staging_synchronous(struct rg_job *job, struct rg_context *context, CUstream stream)
 {
-    (void)worker;
     if (!context->synchronous &&
         rg_driver.cuEventCreate(&context->synchronous, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return;
-    if (rg_driver.cuEventRecord(context->synchronous, object) != CUDA_SUCCESS)
+    if (rg_driver.cuEventRecord(context->synchronous, stream) != CUDA_SUCCESS)
         return;
     context->synchronous_seq++;
-    context->synchronous_stream = stream;
+    context->synchronous_stream =
+        stream && stream != CU_STREAM_LEGACY ? rg_job_stream_state(job, stream) : NULL;
 }
 
 void rg_staging_order(struct rg_worker *worker, struct rg_stream *stream)

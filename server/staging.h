@@ -44,9 +44,10 @@ void rg_staging_shrink(struct rg_worker *worker, struct rg_context *context);
 /** Frees the context's buffers; it is current and idle. */
 void rg_staging_drop(struct rg_worker *worker, struct rg_context *context);
 
-/** A synchronous copy was put into `stream`: what any stream of the context does from now on comes after it. */
-void rg_staging_synchronous(struct rg_worker *worker, struct rg_context *context, CUstream object,
-                            const struct rg_stream *stream);
+/**
+ * A synchronous copy was put into `stream`, of that context: what any stream of the context does from now on comes after it.
+ */
+void rg_staging_synchronous(struct rg_job *job, struct rg_context *context, CUstream stream);
 /** Orders a stream that is about to be used after synchronous copies that it does not come after by itself. */
 void rg_staging_order(struct rg_worker *worker, struct rg_stream *stream);
 

@@ -183,10 +183,18 @@ void rg_times_begin(struct rg_thread *thread, unsigned flags)
     thread->time = (struct rg_time){.seq = thread->seq, .op = job->op, .begin = rg_now_ns()};
 }
 
+/* While nobody else executes records: later the stream may have ended. */
+static void note_stream(struct rg_thread *thread)
+{
+    if (thread->stream && thread->stream->non_blocking)
+        thread->time.flags |= RG_TIME_NON_BLOCKING;
+}
+
 void rg_times_handed_over(struct rg_thread *thread)
 {
     if (!thread->worker->times)
         return;
+    note_stream(thread);
     thread->time.served = rg_now_ns();
     thread->time.flags |= RG_TIME_HANDED_OVER;
 }
@@ -235,14 +243,14 @@ void rg_times_served(struct rg_thread *thread, unsigned flags)
     if (!thread->worker->times)
         return;
     struct rg_time *time = &thread->time;
-    if (!(time->flags & RG_TIME_HANDED_OVER))
+    if (!(time->flags & RG_TIME_HANDED_OVER)) {
+        note_stream(thread);
         time->served = rg_now_ns();
+    }
     if (flags & RG_OPERATION_BLOCKS)
         time->flags |= RG_TIME_BLOCKS;
     if (is_work(thread, flags) && thread->job.result == CUDA_SUCCESS)
         time->flags |= RG_TIME_WORK;
-    if (thread->stream && thread->stream->non_blocking)
-        time->flags |= RG_TIME_NON_BLOCKING;
 }
 
 void rg_times_finish(struct rg_thread *thread, uint64_t replied)

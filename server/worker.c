@@ -250,6 +250,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     while (worker->retired) {
         struct rg_context *context = worker->retired;
         worker->retired = context->next_retired;
+        rg_staging_drop(worker, context); /* nothing is left of one that ended as it should */
         free(context);
     }
     free_images(worker);

@@ -222,6 +222,7 @@ struct rg_worker {
     pthread_mutex_t late_lock;
     struct rg_late_item *late[256];
     atomic_uint answers_due; /* host calls and pulls that the client has not answered, due or not */
+    pthread_cond_t late_settled; /* nobody is at work on some item any more */
     struct rg_late_item *landing_first, **landing_last;
     pthread_cond_t landing_wake;
     pthread_t landing_thread;
@@ -301,6 +302,11 @@ void rg_job_hand_over(struct rg_job *job);
 void rg_job_split(struct rg_job *job);
 /** The state of the lane's current context, or NULL with job->result set. */
 struct rg_context *rg_job_context(struct rg_job *job);
+/**
+ * The same of the context that a stream belongs to, which a parameter of this record named: copies may be put into streams
+ * of other contexts than the current one. That context is current on this thread then.
+ */
+struct rg_context *rg_job_stream_context(struct rg_job *job, CUstream stream);
 /** The state of a stream that a parameter of this record named. NULL: out of memory. */
 struct rg_stream *rg_job_stream_state(struct rg_job *job, CUstream stream);
 /** Temporary zeroed memory that lives as long as the job. NULL with job->result set: out of memory. */

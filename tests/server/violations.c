@@ -131,6 +131,18 @@ static void test_parameters(void)
     send_batch(c);
     expect_violation(c, "kind");
 
+    c = begin(); /* something else as a thread's current context */
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 0, stream);
+    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", stream);
+    put(c, RG_OP_cuCtxSynchronize, 1, 1, "");
+    send_batch(c);
+    expect_violation(c, "no context");
+
+    c = begin(); /* a second handle for a context */
+    put(c, RG_OP_rgPrimaryTake, 0, 0, "48", 0, handle(RG_KIND_CONTEXT, 1));
+    send_batch(c);
+    expect_violation(c, "has a handle");
+
     c = begin(); /* bulk data for an operation that takes none */
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 0, stream);
     send_bulk(c, "abc", 3);

@@ -1,0 +1,396 @@
+/*
+ * contexts.c - several contexts in a session, and what is under way when one of them ends: transfers that the client is still
+ * to answer, data that is being sent, calls that wait. Over a driver of the test's own, whose contexts fail when the test
+ * says so. Meant for the address sanitizer.
+ */
+#include "common/tuning.h"
+#include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
+#include "transport/operations.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE 4096u
+#define SIZE (100u << 10) /* of a copy through pinned memory */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool held;             /* what may wait, waits: under the lock */
+static atomic_uint waiting;   /* so many do */
+static atomic_bool failed;    /* contexts do nothing any more */
+static atomic_bool not_ready; /* nothing that was put into streams is done */
+
+static void hold_on(void)
+{
+    pthread_mutex_lock(&lock);
+    atomic_fetch_add(&waiting, 1);
+    while (held)
+        pthread_cond_wait(&changed, &lock);
+    atomic_fetch_sub(&waiting, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+static void set_held(bool value)
+{
+    pthread_mutex_lock(&lock);
+    held = value;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_until_waiting(void)
+{
+    for (int i = 0; atomic_load(&waiting) == 0; i++) {
+        CHECK(i < 5000);
+        usleep(1000);
+    }
+}
+
+/* --- the driver: objects know their context; host functions are called in the order of their stream ---------------- */
+
+enum { OBJECTS = 256, CALLS = 64 };
+static __thread CUcontext current;
+static struct {
+    const void *object;
+    CUcontext context;
+} objects[OBJECTS]; /* the lock */
+static unsigned n_objects;
+
+static void know(const void *object)
+{
+    pthread_mutex_lock(&lock);
+    CHECK(n_objects < OBJECTS);
+    objects[n_objects].object = object;
+    objects[n_objects++].context = current;
+    pthread_mutex_unlock(&lock);
+}
+
+static CUcontext context_of(const void *object)
+{
+    CUcontext found = object ? NULL : current; /* the legacy stream */
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < n_objects; i++)
+        found = objects[i].object == object ? objects[i].context : found;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static CUresult (*make_stream)(CUstream *stream, unsigned flags),
+    (*make_event)(CUevent *event, unsigned flags);
+
+static CUresult set_current(CUcontext context)
+{
+    current = context;
+    return CUDA_SUCCESS;
+}
+static CUresult stream_create(CUstream *stream, unsigned flags)
+{
+    CHECK(make_stream(stream, flags) == CUDA_SUCCESS);
+    know(*stream);
+    return CUDA_SUCCESS;
+}
+static CUresult event_create(CUevent *event, unsigned flags)
+{
+    CHECK(make_event(event, flags) == CUDA_SUCCESS);
+    know(*event);
+    return CUDA_SUCCESS;
+}
+static CUresult event_record(CUevent event, CUstream stream)
+{
+    return atomic_load(&failed)                      ? CUDA_ERROR_ILLEGAL_ADDRESS
+           : context_of(event) == context_of(stream) ? CUDA_SUCCESS
+                                                     : CUDA_ERROR_INVALID_HANDLE;
+}
+static CUresult event_query(CUevent event)
+{
+    (void)event;
+    return atomic_load(&not_ready) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+static CUresult stream_query(CUstream stream)
+{
+    (void)stream;
+    return event_query(NULL);
+}
+static CUresult synchronize(void)
+{
+    hold_on();
+    return atomic_load(&failed) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+static struct call {
+    CUstream stream;
+    CUhostFn function;
+    void *user;
+    struct call *before; /* in the same stream */
+    bool done;           /* the lock */
+    pthread_t thread;
+} calls[CALLS];
+static unsigned n_calls;
+
+static void *run_call(void *arg)
+{
+    struct call *call = arg;
+    pthread_mutex_lock(&lock);
+    while (call->before && !call->before->done)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    if (!atomic_load(&failed))
+        call->function(call->user);
+    pthread_mutex_lock(&lock);
+    call->done = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static CUresult launch_host(CUstream stream, CUhostFn function, void *user)
+{
+    CHECK(n_calls < CALLS);
+    struct call *call = &calls[n_calls];
+    *call = (struct call){.stream = stream, .function = function, .user = user};
+    for (unsigned i = 0; i < n_calls; i++)
+        call->before = calls[i].stream == stream ? &calls[i] : call->before;
+    n_calls++;
+    CHECK(pthread_create(&call->thread, NULL, run_call, call) == 0);
+    return CUDA_SUCCESS;
+}
+
+static const void *copied[8]; /* where the copies to the device were from; the dispatcher's */
+static unsigned n_copied;
+
+static CUresult copy_in(CUdeviceptr to, const void *from, size_t size, CUstream stream)
+{
+    (void)to, (void)size, (void)stream;
+    copied[n_copied++ % 8] = from;
+    return CUDA_SUCCESS;
+}
+static CUresult copy_out(void *to, CUdeviceptr from, size_t size, CUstream stream)
+{
+    (void)from, (void)stream;
+    memset(to, 0x5a, size);
+    return CUDA_SUCCESS;
+}
+/* What was freed is not there any more, for nobody. */
+static CUresult host_alloc(void **memory, size_t size, unsigned flags)
+{
+    (void)flags;
+    unsigned char *start =
+        mmap(NULL, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(start != MAP_FAILED);
+    memcpy(start, &size, sizeof size);
+    *memory = start + PAGE;
+    return CUDA_SUCCESS;
+}
+static CUresult host_free(void *memory)
+{
+    unsigned char *start = (unsigned char *)memory - PAGE;
+    size_t size;
+    memcpy(&size, start, sizeof size);
+    CHECK(munmap(start, size + PAGE) == 0);
+    return CUDA_SUCCESS;
+}
+static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+    *base = address;
+    *size = 1u << 30;
+    return CUDA_SUCCESS;
+}
+
+static void use_driver(void)
+{
+    stub_driver_use(stub_succeed);
+    make_stream = rg_driver.cuStreamCreate;
+    make_event = rg_driver.cuEventCreate;
+    rg_driver.cuCtxSetCurrent = set_current;
+    rg_driver.cuStreamCreate = stream_create;
+    rg_driver.cuEventCreate = event_create;
+    rg_driver.cuEventRecord = event_record;
+    rg_driver.cuEventQuery = event_query;
+    rg_driver.cuStreamQuery = stream_query;
+    rg_driver.cuCtxSynchronize = synchronize;
+    rg_driver.cuLaunchHostFunc = launch_host;
+    rg_driver.cuMemcpyHtoDAsync_v2 = copy_in;
+    rg_driver.cuMemcpyDtoHAsync_v2 = copy_out;
+    rg_driver.cuMemHostAlloc = host_alloc;
+    rg_driver.cuMemFreeHost = host_free;
+    rg_driver.cuMemGetAddressRange_v2 = address_range;
+}
+
+/* --- the session -------------------------------------------------------------------------------------------------------- */
+
+static const uint64_t address = 0x10000;
+static unsigned char data[4u << 20];
+
+/* Context 0 with stream 7 is current. */
+static struct client *begin(void)
+{
+    struct client *c = client_create();
+    atomic_store(&failed, false);
+    atomic_store(&not_ready, false);
+    n_objects = n_copied = 0;
+    enter_context(c);
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
+    send_batch(c);
+    return c;
+}
+
+static void end(struct client *c)
+{
+    CALL(c, RG_OP_cuMemGetInfo_v2, 3, CUDA_SUCCESS, ""); /* it goes on */
+    CHECK(client_destroy(c) == 0);
+    for (; n_calls; n_calls--)
+        CHECK(pthread_join(calls[n_calls - 1].thread, NULL) == 0);
+}
+
+/* The second device's context, 1, with stream 8. */
+static void add_context(struct client *c)
+{
+    CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 1, handle(RG_KIND_CONTEXT, 1));
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 1));
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 8));
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    send_batch(c);
+}
+
+static void put_late(struct client *c, unsigned op, uint64_t transfer, size_t size, uint64_t stream)
+{
+    put(c, op, 0, 0, "888888", address, (uint64_t)size, (uint64_t)size, (uint64_t)1, transfer, stream);
+}
+
+/* Copies in a stream of another context than the current one: their buffers are kept until that stream has taken them. */
+static void test_streams_of_others(void)
+{
+    struct client *c = begin();
+    add_context(c);
+    atomic_store(&not_ready, true);
+    for (int i = 0; i < 2; i++) {
+        put(c, RG_OP_rgCopyIn, 0, 0, "888848", address, (uint64_t)SIZE, (uint64_t)SIZE, (uint64_t)1, 0,
+            handle(RG_KIND_STREAM, 8));
+        send_bulk(c, data, SIZE);
+    }
+    CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
+    CHECK(n_copied == 2 && copied[0] != copied[1]);
+    atomic_store(&not_ready, false);
+    CALL(c, RG_OP_rgCopyOut, 0, CUDA_SUCCESS, "888888", address, (uint64_t)SIZE, (uint64_t)SIZE, (uint64_t)1,
+         (uint64_t)0, handle(RG_KIND_STREAM, 8));
+    CHECK(c->got.bulk_size == SIZE);
+
+    /* A stream keeps buffers for late transfers; they go with its context and no other. */
+    for (uint64_t transfer = 5; transfer < 7; transfer++) {
+        put_late(c, RG_OP_rgCopyInLate, transfer, SIZE, handle(RG_KIND_STREAM, 8));
+        send_batch(c);
+        expect_notice(c, RG_NOTICE_PULL, transfer);
+        send_answer(c, RG_ANSWER_DATA, transfer, 0, data, SIZE);
+        if (transfer == 5) {
+            CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
+            put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 1));
+        }
+    }
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 1);
+    end(c);
+}
+
+/* A context fails and ends while the client is asked for data: it may answer, in parts, and the data goes nowhere. */
+static void test_pull_into_nothing(void)
+{
+    struct client *c = begin();
+    put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    send_answer(c, RG_ANSWER_DATA, 5, 0, data, SIZE / 2);
+    atomic_store(&failed, true);
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
+    send_answer(c, RG_ANSWER_DATA, 5, SIZE / 2, data, SIZE / 2);
+    end(c);
+
+    c = begin(); /* or it may not */
+    put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    atomic_store(&failed, true);
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
+    end(c);
+}
+
+static enum rg_status (*plain_send)(struct rg_conn *conn, const struct rg_outgoing *message);
+
+static enum rg_status slow_send(struct rg_conn *conn, const struct rg_outgoing *message)
+{
+    if (message->bulk_size)
+        hold_on();
+    return plain_send(conn, message);
+}
+
+/* The same while data is being sent: the memory that it is sent from stays until it has left. */
+static void test_landing_from_nothing(void)
+{
+    static struct rg_transport_ops ops;
+    struct client *c = begin();
+    ops = *c->worker->conn->ops;
+    plain_send = ops.send;
+    ops.send = slow_send;
+    c->worker->conn->ops = &ops;
+    CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
+    set_held(true);
+    put_late(c, RG_OP_rgCopyOutLate, 5, 3 * RG_LATE_CHUNK, handle(RG_KIND_STREAM, 7));
+    send_batch(c);
+    wait_until_waiting();
+    atomic_store(&failed, true);
+    rg_driver.cuCtxSynchronize = stub_fail;
+    put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, 77, "4", 0);
+    send_batch(c);
+    usleep(50000);
+    set_held(false);
+    expect_notice(c, RG_NOTICE_LANDING, 5); /* in one piece or several; what was under way, and no more */
+    while (c->got.kind == RG_MESSAGE_NOTICE) {
+        CHECK(c->got.bulk[0] == 0x5a && c->got.bulk[c->got.bulk_size - 1] == 0x5a);
+        CHECK(receive(c, 5000));
+    }
+    CHECK(c->got.kind == RG_MESSAGE_REPLY && c->got.reply.result == CUDA_SUCCESS);
+    rg_driver.cuCtxSynchronize = synchronize;
+    end(c);
+}
+
+/* A call waits for a context whose handle is given to something else meanwhile. */
+static void test_handle_taken(void)
+{
+    struct client *c = begin();
+    atomic_store(&not_ready, true);
+    put(c, RG_OP_cuMemsetD8_v2, 0, 0, "848", address, 1, (uint64_t)1);
+    set_held(true);
+    put(c, RG_OP_cuCtxSynchronize, 0, 5, "");
+    send_batch(c);
+    wait_until_waiting();
+    put(c, RG_OP_cuEventCreate, 1, 6, "48", 0, handle(RG_KIND_EVENT, 0));
+    send_batch(c);
+    expect_reply(c, 6, CUDA_SUCCESS);
+    set_held(false);
+    expect_reply(c, 5, CUDA_SUCCESS);
+    end(c);
+}
+
+/* The records of a session are timed, and a stream ends. */
+static void test_timed(void)
+{
+    struct client *c = client_create_timed();
+    n_objects = 0;
+    enter_context(c);
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
+    CALL(c, RG_OP_cuStreamSynchronize, 0, CUDA_SUCCESS, "8", handle(RG_KIND_STREAM, 7));
+    CALL(c, RG_OP_cuStreamDestroy_v2, 0, CUDA_SUCCESS, "8", handle(RG_KIND_STREAM, 7));
+    end(c);
+}
+
+int main(void)
+{
+    use_driver();
+    test_streams_of_others();
+    test_pull_into_nothing();
+    test_landing_from_nothing();
+    test_handle_taken();
+    test_timed();
+    return 0;
+}
