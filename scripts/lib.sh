@@ -43,6 +43,32 @@ as_root() {
     fi
 }
 
+# has_command NAME: whether there is one, those for root among them.
+has_command() {
+    command -v "$1" > /dev/null || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]
+}
+
+# apt_get ARGUMENT…: as root, without questions, and with patience for another that runs.
+apt_get() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+        -o APT::Install-Recommends=false "$@"
+}
+
+# A Python interpreter that has pip: the system's, else one in .deps/pip, else the system's once pip is installed.
+find_pip() {
+    if python3 -m pip --version > /dev/null 2>&1; then
+        echo python3
+    elif python3 -m venv "$deps/pip" > /dev/null 2>&1; then
+        echo "$deps/pip/bin/python3"
+    elif has_command apt-get; then
+        say "installing python3-pip"
+        apt_get update > "$deps/apt.log" 2>&1 || true
+        apt_get install python3-pip >> "$deps/apt.log" 2>&1 && echo python3
+    else
+        return 1
+    fi
+}
+
 # The CUDA toolkit that scripts/setup chose.
 cuda_root() {
     [ -r "$deps/cuda-root" ] || die "no CUDA toolkit chosen yet" "run scripts/setup"
