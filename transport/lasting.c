@@ -66,11 +66,31 @@ static bool heard_lately(const struct rg_conn *conn)
     return info.tcpi_last_ack_recv < HEARD_WITHIN_MS;
 }
 
+/*
+ * A peer that leaves closes at once, so a send may fail before anybody has read its word. Reads on for it. What else is
+ * found is not counted: if the peer does come back, it sends it again. Under the lock; nobody receives, and nothing that lies
+ * in the carrier is in use.
+ */
+static void look_for_leave(struct rg_lasting *c)
+{
+    struct rg_message message;
+    struct rg_lasting_header header;
+    if (c->receiving || c->in_use || c->in_bulk)
+        return;
+    while (!c->peer_leaves && rg_conn_recv(c->carrier, 0, &message) == RG_OK && !message.bulk_size &&
+           message.size >= sizeof header) {
+        memcpy(&header, message.data, sizeof header);
+        c->peer_leaves = header.kind == RG_LASTING_LEAVE && message.size == sizeof header;
+    }
+}
+
 void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status status)
 {
     if (epoch != c->epoch || (c->state != RG_LASTING_UP && c->state != RG_LASTING_REPLAYING))
         return;
     const bool ended = status == RG_ERR_CLOSED || heard_lately(c->carrier);
+    if (ended && !c->peer_leaves)
+        look_for_leave(c);
     if (c->final || (ended && c->peer_leaves)) {
         rg_lasting_end(c, status);
         return;
