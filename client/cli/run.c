@@ -11,6 +11,7 @@
 #include "client/query.h"
 #include "client/servers.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/log.h"
 
 #include <errno.h>
@@ -18,7 +19,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#define FULL_PATIENCE_NS 2000000000ull
+#define FULL_PAUSE_NS    50000000
 
 static bool supported(const struct rg_cli_settings *settings)
 {
@@ -29,17 +34,29 @@ static bool supported(const struct rg_cli_settings *settings)
     return true;
 }
 
-/* Whether the server answers and takes sessions, and how many GPUs it has. `why` says why not. */
-static bool serves(const struct rg_cli_settings *settings, const char *server, uint32_t *gpus, char *why,
+/*
+ * Whether the server answers and takes sessions, and how many GPUs it has. `why` says why not. One that has as many sessions
+ * as it takes is asked again for a moment if there is no other: what ran before has perhaps just ended.
+ */
+static bool serves(const struct rg_cli_settings *settings, const char *server, bool last, uint32_t *gpus, char *why,
                    size_t why_size)
 {
-    struct rg_control answer;
-    if (rg_query(server, RG_PURPOSE_INVENTORY, settings->timeout_ns, &answer, why, why_size) != RG_OK)
-        return false;
-    *gpus = answer.inventory.n_devices;
-    bool full = answer.inventory.limits.sessions &&
-                answer.inventory.sessions_running >= answer.inventory.limits.sessions;
-    rg_control_fini(&answer);
+    const struct timespec pause = {.tv_nsec = FULL_PAUSE_NS};
+    const uint64_t end = rg_now_ns() + (last ? FULL_PATIENCE_NS : 0);
+    bool full = true;
+    while (full) {
+        struct rg_control answer;
+        if (rg_query(server, RG_PURPOSE_INVENTORY, settings->timeout_ns, &answer, why, why_size) != RG_OK)
+            return false;
+        *gpus = answer.inventory.n_devices;
+        full = answer.inventory.limits.sessions &&
+               answer.inventory.sessions_running >= answer.inventory.limits.sessions;
+        rg_control_fini(&answer);
+        if (full && rg_now_ns() >= end)
+            break;
+        if (full)
+            nanosleep(&pause, NULL);
+    }
     if (full)
         rg_explain(why, why_size, "the server %s runs as many sessions as it takes; try again later", server);
     return !full;
@@ -63,7 +80,7 @@ static const char *choose(const struct rg_cli_settings *settings, char *alternat
 {
     char *rest = alternatives, *server;
     while (rest && (server = rg_servers_next(&rest))) {
-        if (settings->no_check || (serves(settings, server, gpus, why, why_size) &&
+        if (settings->no_check || (serves(settings, server, !rest, gpus, why, why_size) &&
                                    (!alone || has_enough(settings, server, *gpus, why, why_size))))
             return server;
         if (rest)

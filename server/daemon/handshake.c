@@ -30,6 +30,9 @@
 #define HELLO_SIZE_MAX 16384
 /* How long a refused client may take to read why before its connection is closed under it. */
 #define LINGER_MS 1000
+/* How long a client waits for a session to end where there are as many as there may be, and how often that is looked at. */
+#define ROOM_PATIENCE_MS 2000
+#define ROOM_STEP_MS     10
 
 struct rg_handshake {
     struct rg_handshake *next, *next_done;
@@ -208,6 +211,21 @@ static bool receive_hello(struct rg_handshake *handshake)
     return false;
 }
 
+/*
+ * A program that has just ended may still have its worker: the one that starts next, as the next line of a script does, must
+ * not be refused for it. Waits a moment for a session to end if there are as many as there may be, or for the client to go.
+ */
+static void wait_for_room(const struct rg_handshake *handshake)
+{
+    struct rg_sessions *sessions = handshake->owner->sessions;
+    const uint64_t end = rg_now_ns() + ROOM_PATIENCE_MS * 1000000ull;
+    while (rg_sessions_running(sessions) >= sessions->max && rg_now_ns() < end) {
+        struct pollfd client = {.fd = rg_conn_fd(handshake->conn), .events = POLLRDHUP};
+        if (poll(&client, 1, ROOM_STEP_MS) != 0)
+            return;
+    }
+}
+
 static void converse(struct rg_handshake *handshake)
 {
     struct rg_control refusal;
@@ -233,6 +251,8 @@ static void converse(struct rg_handshake *handshake)
                hello->purpose != RG_PURPOSE_BULK && hello->purpose != RG_PURPOSE_RESUME) {
         answer_inventory(handshake);
     } else {
+        if (hello->purpose == RG_PURPOSE_SESSION || hello->purpose == RG_PURPOSE_NETPERF)
+            wait_for_room(handshake);
         handshake->wants_session = true;
     }
 }
