@@ -53,8 +53,9 @@ static void print_text(const struct rg_doctor *doctor)
         if (check->mend[0])
             printf("%22s-> %s\n", "", check->mend);
     }
-    printf("\n%u checks: %u problems, %u warnings\n", doctor->n_checks, count(doctor, RG_CHECK_PROBLEM),
-           count(doctor, RG_CHECK_WARNING));
+    const unsigned problems = count(doctor, RG_CHECK_PROBLEM), warnings = count(doctor, RG_CHECK_WARNING);
+    printf("\n%u checks: %u problem%s, %u warning%s\n", doctor->n_checks, problems, problems == 1 ? "" : "s", warnings,
+           warnings == 1 ? "" : "s");
 }
 
 static bool print_json(const struct rg_doctor *doctor)
