@@ -352,6 +352,7 @@ class Talking(Case):
         clients[0].leave()
         self.assertTrue(wait_until(lambda: len(children_of(daemon.process.pid)) == 1))
         self.assertRegex(say(daemon.address), "^hello")
+        clients[1].leave()
 
     def test_who_comes_when_another_goes_is_served(self):
         daemon = self.start("--max-sessions", "1")
@@ -361,7 +362,7 @@ class Talking(Case):
         self.assertEqual(second.line(0.5), "nothing")
         first.leave()
         self.assertRegex(second.line(), "^hello")
-        clients[1].leave()
+        second.leave()
 
     def test_worker_that_crashes_hurts_nobody_else(self):
         daemon = self.start()

@@ -124,7 +124,7 @@ class Trees(unittest.TestCase):
             result = call("--root", root)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertRegex(result.stdout, r"(?m)^warning  module order  vmw_pvrdma .*\n +-> modprobe -r vmw_pvrdma;")
-            self.assertRegex(result.stdout, r"(?m)^\d+ checks: 0 problems, 1 warnings$")
+            self.assertRegex(result.stdout, r"(?m)^\d+ checks: 0 problems, 1 warning$")
 
     def test_large_table(self):
         """Soft-RoCE has a table of 1024 GIDs, nearly all of them empty."""
