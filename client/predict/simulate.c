@@ -348,6 +348,13 @@ static void step_over(struct simulation *s, uint32_t number, uint64_t now)
     go_on(s, number, now);
 }
 
+/* The thread waits until then, for something else than a reply. */
+static void wait_until(struct simulation *s, uint32_t number, uint64_t now, uint64_t until)
+{
+    s->out->waited_ns += gap(now, until);
+    step_over(s, number, later(now, until));
+}
+
 /* The thread waits from now on; the reply comes as an event. */
 static void wait(struct simulation *s, uint32_t number, uint64_t now)
 {
@@ -504,7 +511,7 @@ static void run_thread(struct simulation *s, uint32_t number, uint64_t now)
         return;
     case RG_STEP_SEND:
         if (s->async)
-            step_over(s, number, later(now + step->time, flush(s, now)));
+            wait_until(s, number, now, later(now + step->time, flush(s, now)));
         else
             wait(s, number, now);
         return;
@@ -520,10 +527,10 @@ static void run_thread(struct simulation *s, uint32_t number, uint64_t now)
         }
         return;
     case RG_STEP_CONNECT:
-        step_over(s, number, now + step->time + (s->wire->whole ? 2 : 4) * s->wire->oneway_ns);
+        wait_until(s, number, now, now + step->time + (s->wire->whole ? 2 : 4) * s->wire->oneway_ns);
         return;
     case RG_STEP_ASK:
-        step_over(s, number, now + step->time + 2 * s->wire->oneway_ns);
+        wait_until(s, number, now, now + step->time + 2 * s->wire->oneway_ns);
         return;
     case RG_STEP_END:
         end_thread(s, number, now);

@@ -4,6 +4,7 @@
 #include "common/cleanup.h"
 #include "common/crc32.h"
 #include "common/log.h"
+#include "common/shown.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -63,9 +64,8 @@ static char *get_text(struct cursor *cursor)
     cursor->at += size;
     if (!text)
         cursor->bad = true;
-    for (char *at = text; at && *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 127)
-            *at = '?'; /* it will be shown */
+    else
+        rg_shown_clean(text); /* it will be shown */
     return text;
 }
 

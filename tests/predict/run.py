@@ -4,6 +4,7 @@ how good predictions are is bench/predict's to say."""
 import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -136,9 +137,27 @@ def case_output(trial):
     root = xml.etree.ElementTree.parse(picture).getroot()
     text = "".join(root.itertext())
     expect(root.tag.endswith("svg") and "RoCE" in text and "PVRDMA" in text and "100 Gb/s" in text, "the picture: " + text)
-    grid = trial.predict(path, "--grid")["grid"]
+    answer = trial.predict(path, "--grid")
+    grid, waited, seconds = answer["grid"], first(answer)["waited_seconds"], first(answer)["seconds"]
+    # one thread: it computes or it waits
+    expect(abs(answer["recorded"]["computed_seconds"] + waited - seconds) < 0.02 * seconds,
+           "%g s computed and %g s waited are not %g s" % (answer["recorded"]["computed_seconds"], waited, seconds))
     expect(len(grid) == 55 and all(point["slow_down"] > 0.9 for point in grid), "the grid: %s" % grid)
     expect(os.path.getsize(path) < 400000, "a trace of %d bytes" % os.path.getsize(path))
+
+
+def case_names(trial):
+    """A program's name may be anything; what is said of it is JSON and XML all the same."""
+    program = os.path.join(os.fsencode(trial.folder), b"odd \xff<&\"\x07")
+    shutil.copy(trial.build.example("vector_add"), program)
+    path = os.path.join(trial.folder, "odd.rgt")
+    result = trial.build.run_remote([os.fsdecode(program)], trial.server.address, ["--record=" + path])
+    expect(result.status == 0, "the program failed", result)
+    picture = os.path.join(trial.folder, "odd.svg")
+    answer = trial.predict(path, "--svg", picture)
+    expect(answer["program"] == "odd ?<&\"?", "the program is called %r" % answer["program"])
+    text = "".join(xml.etree.ElementTree.parse(picture).getroot().itertext())
+    expect('odd ?"?' in text, "the picture says " + text)
 
 
 def case_errors(trial):
