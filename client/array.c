@@ -17,6 +17,7 @@
 #include "client/owner.h"
 #include "client/pieces.h"
 #include "client/pinned.h"
+#include "client/progress.h"
 #include "client/room.h"
 #include "client/transfer.h"
 #include "common/cuda/copy_peer.h"
@@ -220,6 +221,7 @@ struct transfer {
     CUstream stream;
     bool asynchronous;
     bool passing; /* the memory is ours, and not there any more when the call has returned */
+    bool stays;   /* see copy.c */
 };
 
 static bool is_pinned(const struct transfer *t, size_t slice)
@@ -260,7 +262,8 @@ static CUresult send(const struct transfer *t, const CUDA_MEMCPY3D *part, size_t
     const uint64_t began = rg_now_ns();
     struct rg_lane *lane = rg_lane_current();
     lane->position = 0; /* no record's */
-    CUresult status = rg_op_rgBoxIn(part, t->array, t->stream, ends && !t->asynchronous, rows, n);
+    CUresult status =
+        rg_op_rgBoxIn(part, t->array, t->stream, ends && !t->asynchronous && !t->stays, rows, n);
     if (status != CUDA_SUCCESS && !lane->position)
         rg_room_return(rg_session_current(), size);
     rg_piece_sent(rg_session_current(), size, began);
@@ -314,15 +317,16 @@ static CUresult send_late(const struct transfer *t, size_t slice, size_t row, si
     return status == CUDA_SUCCESS ? waited : status;
 }
 
-static CUresult send_in(const struct transfer *t, size_t slice)
+static CUresult send_in(struct transfer *t, size_t slice)
 {
     CUresult status = CUDA_SUCCESS;
     if (rg_transfers_may_write_host()) {
         if (may_be_read_late(t, slice))
             return put_late(t, &t->box, &t->host);
         if (!t->asynchronous) /* what the stream does first may write the source */
-            status = rg_op_cuStreamSynchronize(t->stream);
+            status = rg_progress_wait_stream(t->stream);
     }
+    t->stays = !t->asynchronous && rg_progress_holds_stream(t->stream);
     const size_t width = t->box.WidthInBytes, height = t->box.Height, depth = t->box.Depth;
     const bool gapless = t->host.pitch == width && (depth == 1 || slice == width * height);
     for (size_t row = 0; row < height * depth && status == CUDA_SUCCESS;) {
@@ -362,19 +366,20 @@ static CUresult send_in(const struct transfer *t, size_t slice)
 /* By way of memory of our own where host and device share pages (rg_area_shared). */
 static CUresult box_in(const struct transfer *t, size_t slice)
 {
+    struct transfer own = *t;
+    CUresult status;
     if (rg_area_shared(&t->host)) {
-        struct transfer through = *t;
-        if (!rg_area_gather(&t->host, &through.host))
+        if (!rg_area_gather(&t->host, &own.host))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        through.passing = true;
-        CUresult status = send_in(&through, t->box.WidthInBytes * t->box.Height);
-        free(through.host.memory);
-        return status;
+        own.passing = true;
+        status = send_in(&own, t->box.WidthInBytes * t->box.Height);
+        free(own.host.memory);
+    } else {
+        const bool held = rg_pinned_hold();
+        status = send_in(&own, slice);
+        rg_pinned_let_go(held);
     }
-    const bool held = rg_pinned_hold();
-    CUresult status = send_in(t, slice);
-    rg_pinned_let_go(held);
-    return status;
+    return own.stays && status == CUDA_SUCCESS ? rg_progress_wait_stream(own.stream) : status;
 }
 
 static CUresult receive_out(const struct transfer *t, size_t slice)

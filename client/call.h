@@ -24,10 +24,11 @@ struct rg_lane;
 struct rg_session;
 
 /* Flags of rg_call_begin and rg_call_allowed. */
-#define RG_CALL_CONTEXT 1u /* needs a current context, which the worker is told of */
-#define RG_CALL_WORK    2u /* the device may touch memory: managed memory that the host holds goes first */
-#define RG_CALL_BLOCKS  4u /* the worker may wait for the device and executes nothing else meanwhile */
-#define RG_CALL_STREAM  8u /* what it gives the device to do is in one stream: rg_progress_work follows */
+#define RG_CALL_CONTEXT 1u  /* needs a current context, which the worker is told of */
+#define RG_CALL_WORK    2u  /* the device may touch memory: managed memory that the host holds goes first */
+#define RG_CALL_BLOCKS  4u  /* the worker may wait for the device and executes nothing else meanwhile */
+#define RG_CALL_STREAM  8u  /* what it gives the device to do is in one stream: rg_progress_work follows */
+#define RG_CALL_LASTS   16u /* the device may be at it for as long as the program likes */
 
 struct rg_call {
     struct rg_lane *lane;
@@ -38,6 +39,7 @@ struct rg_call {
     unsigned char *record;
     uint32_t size;
     uint16_t op;
+    bool lasts, stays; /* stays: it waits, although it returns nothing (rg_call_post) */
 };
 
 /**
@@ -65,6 +67,10 @@ void rg_calls_together_end(void);
 void rg_call_owns(const struct rg_call *call, uint64_t handle);
 /** The number that the call's server gives `device`. */
 CUdevice rg_call_device(const struct rg_call *call, CUdevice device);
+/**
+ * Waits all the same if the call blocks (RG_CALL_BLOCKS) on work that may last until another thread of the program ends it
+ * (rg_progress_holds_context): the worker then lets others' calls pass.
+ */
 CUresult rg_call_post(struct rg_call *call);
 /**
  * As rg_call_post, and sends at once with `bulk` attached to the record (which therefore ends the batch). Returns

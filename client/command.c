@@ -399,6 +399,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
         if (status != CUDA_SUCCESS)
             return status;
     }
+    const bool stays = (flags & RG_CALL_BLOCKS) && rg_progress_holds_context(rg_lane_context(lane));
     const bool blocks = (flags & RG_CALL_BLOCKS) && rg_several_servers();
     if (blocks)
         pthread_mutex_lock(&together);
@@ -419,8 +420,10 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     }
     lane->at[session->number].announced = true;
     session->stats.calls++;
-    lane->position = rg_progress_count(session, op, flags & RG_CALL_STREAM);
+    lane->position = rg_progress_count(session, op, flags);
     call->op = (uint16_t)op;
+    call->lasts = flags & RG_CALL_LASTS;
+    call->stays = stays;
     call->size = record_size;
     call->record = append(command, lane, number, record_size);
     call->writer.at = call->record + sizeof(struct rg_record);
@@ -486,7 +489,7 @@ static void leave_in_batch(struct rg_session *session)
  */
 CUresult rg_call_post(struct rg_call *call)
 {
-    if (!rg_optimise[RG_OPT_ASYNC]) {
+    if (!rg_optimise[RG_OPT_ASYNC] || call->stays) {
         CUresult status = wait_for_reply(call);
         rg_call_done(call);
         return status;

@@ -184,6 +184,12 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     pthread_mutex_lock(&lock);
     struct primary *primary = &primaries[dev];
     uint64_t ended = 0;
+    if (primary->references == 1) { /* most likely it ends now */
+        const uint64_t ends = primary->handle;
+        pthread_mutex_unlock(&lock);
+        rg_progress_before_end(ends);
+        pthread_mutex_lock(&lock);
+    }
     if (primary->references == 0) {
         status = CUDA_ERROR_INVALID_CONTEXT;
     } else if (--primary->references == 0) {
@@ -213,6 +219,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     pthread_mutex_lock(&lock);
     (void)is_ready(dev);
     pthread_mutex_unlock(&lock);
+    if (ended)
+        rg_progress_before_end(ended);
     if (ended)
         contents_end(ended);
     if (ended)
@@ -320,6 +328,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     if (!shadow || shadow->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     struct rg_session *session = shadow->session;
+    rg_progress_before_end((uint64_t)ctx);
     contents_end((uint64_t)ctx);
     status = rg_op_cuCtxDestroy_v2(ctx);
     struct rg_lane *lane = rg_lane_current();

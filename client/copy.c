@@ -2,7 +2,8 @@
  * copy.c - copies between host and device.
  *
  * Host → device leaves from the caller's memory without waiting: when the call returns the source has been read, as
- * CUDA promises for pageable memory. Pinned memory of an asynchronous copy is read at once too, unless something queued
+ * CUDA promises for pageable memory; a synchronous one waits where other threads may have to go on first
+ * (rg_progress_holds_stream). Pinned memory of an asynchronous copy is read at once too, unless something queued
  * may still write it (a copy to the host, a host function): then the worker asks for it when the stream is there.
  * Device → host waits for the data; into pinned memory, asynchronously, it lands when the stream gets there.
  */
@@ -40,6 +41,7 @@ struct copy {
     CUstream stream;
     bool asynchronous;
     bool passing; /* the memory is ours, and not there any more when the call has returned */
+    bool stays;   /* to the device: the call waits until it is done */
 };
 
 /* Set during a copy of a graph on this thread: all host memory is as page-locked memory is. */
@@ -57,7 +59,7 @@ static bool is_pinned(const struct rg_host_area *area)
 
 /*
  * Sends packed bytes [offset, offset + size) of rows that fit into one message. Other streams are ordered after the end of a
- * synchronous copy; not after its beginning, as it may yet turn out that the call has to wait for its stream.
+ * synchronous copy that nobody waits for; not after its beginning, as it may yet turn out that the call has to wait for its stream.
  */
 static CUresult send_part(const struct copy *copy, CUdeviceptr device, size_t width, size_t height,
                           size_t offset)
@@ -70,7 +72,7 @@ static CUresult send_part(const struct copy *copy, CUdeviceptr device, size_t wi
     struct rg_lane *lane = rg_lane_current();
     lane->position = 0; /* no record's */
     CUresult status = rg_op_rgCopyIn(device, copy->device_pitch, width, height, copy->stream,
-                                     ends && !copy->asynchronous, rows, n);
+                                     ends && !copy->asynchronous && !copy->stays, rows, n);
     if (status != CUDA_SUCCESS && !lane->position)
         rg_room_return(rg_session_current(), width * height);
     rg_piece_sent(rg_session_current(), covered, began);
@@ -129,23 +131,25 @@ static size_t rows_per_message(const struct rg_host_area *area, size_t piece)
     return area->height > 1 && area->pitch != area->width && rows > MAX_ROWS ? MAX_ROWS : rows;
 }
 
-static CUresult send_in(const struct copy *copy)
+static CUresult send_in(struct copy *copy)
 {
     CUresult status = CUDA_SUCCESS;
     if (rg_transfers_may_write_host()) {
         if (may_be_read_late(copy))
             return put_late(copy, &copy->host, copy->device);
         if (!copy->asynchronous) /* what the stream does first may write the source */
-            status = rg_op_cuStreamSynchronize(copy->stream);
+            status = rg_progress_wait_stream(copy->stream);
         if (status != CUDA_SUCCESS)
             return status;
     }
+    copy->stays = !copy->asynchronous && rg_progress_holds_stream(copy->stream);
     const size_t width = copy->host.width, height = copy->host.height;
     if (height == 1 && width <= SMALL_COPY && rg_optimise[RG_OPT_BATCH]) {
         /* by way of our own memory: reading the application's may fault, which must not happen under the stream lock */
         unsigned char data[SMALL_COPY];
         memcpy(data, copy->host.memory, width);
-        return rg_op_rgCopyInSmall(copy->device, copy->stream, !copy->asynchronous, width, data);
+        return rg_op_rgCopyInSmall(copy->device, copy->stream, !copy->asynchronous && !copy->stays, width,
+                                   data);
     }
     for (size_t row = 0, n = 0; row < height && status == CUDA_SUCCESS; row += n) {
         const CUdeviceptr device = copy->device + row * copy->device_pitch;
@@ -179,18 +183,20 @@ static CUresult copy_in_here(const struct copy *copy)
         status = rg_pinned_scan(host->memory + row * host->pitch, host->width);
     if (status != CUDA_SUCCESS)
         return status;
+    struct copy own = *copy;
     if (rg_area_shared(host)) {
-        struct copy through = *copy;
-        if (!rg_area_gather(host, &through.host))
+        if (!rg_area_gather(host, &own.host))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        through.passing = true;
-        status = send_in(&through);
-        free(through.host.memory);
+        own.passing = true;
+        status = send_in(&own);
+        free(own.host.memory);
     } else {
         const bool held = rg_pinned_hold();
-        status = send_in(copy);
+        status = send_in(&own);
         rg_pinned_let_go(held);
     }
+    if (own.stays && status == CUDA_SUCCESS)
+        return rg_progress_wait_stream(own.stream);
     return rg_pinned_copied(status, copy->device, 0, copy->stream, copy->asynchronous);
 }
 

@@ -10,6 +10,7 @@
 #include "client/profile/profile.h"
 #include "client/receiver.h"
 #include "client/unified.h"
+#include "common/thread.h"
 #include "generated/client/operations.h"
 #include "proto/times.h"
 #include "proto/wire.h"
@@ -207,6 +208,8 @@ static struct rg_stream_progress *created(CUstream stream)
 void rg_progress_work(const struct rg_call *call, CUstream stream)
 {
     struct rg_stream_progress *progress = created(stream);
+    if (call->lasts && (uintptr_t)stream > (uintptr_t)CU_STREAM_LEGACY)
+        atomic_store_explicit(&call->session->lasting_apart, call->lane->position, memory_order_relaxed);
     if (progress && rg_progress_is_work((enum rg_op)call->op))
         atomic_store_explicit(&progress->worked, call->lane->position, memory_order_relaxed);
 }
@@ -228,6 +231,30 @@ static bool stream_is_idle(const struct rg_context *context, CUstream stream,
         worked = worked > elsewhere ? worked : elsewhere;
     }
     return reached(&progress->done, worked) || reached(&context->done, worked);
+}
+
+bool rg_progress_holds_context(uint64_t handle)
+{
+    const struct rg_context *context = trusted(handle);
+    if (!context)
+        return rg_thread_has_others();
+    const uint64_t lasting = atomic_load_explicit(&context->session->lasting, memory_order_relaxed);
+    const uint64_t apart = atomic_load_explicit(&context->session->lasting_apart, memory_order_relaxed);
+    if (reached(&context->done, lasting) ||
+        (reached(&context->legacy.done, lasting) && reached(&context->done, apart)))
+        return false;
+    return rg_thread_has_others();
+}
+
+bool rg_progress_holds_stream(CUstream stream)
+{
+    uint64_t handle;
+    const struct rg_stream_progress *progress = progress_of(rg_effective_stream(stream), 0, &handle);
+    const struct rg_context *context = trusted(handle);
+    if (!progress || !context)
+        return rg_thread_has_others();
+    const uint64_t lasting = atomic_load_explicit(&context->session->lasting, memory_order_relaxed);
+    return !reached(&progress->done, lasting) && !reached(&context->done, lasting) && rg_thread_has_others();
 }
 
 /* Whether what `watch` is for was not done when the program last was shown anything. */
@@ -344,6 +371,16 @@ CUresult rg_progress_wait_context(CUcontext named)
     if (context && status == CUDA_SUCCESS)
         raise_to(&context->done, own_position());
     return status;
+}
+
+void rg_progress_before_end(uint64_t handle)
+{
+    struct rg_context *context = context_of(handle);
+    if (!context || !rg_progress_holds_context(handle))
+        return;
+    CUresult status = rg_op_cuCtxSynchronize_v2((CUcontext)handle);
+    if (status == CUDA_SUCCESS && trusted(handle))
+        raise_to(&context->done, own_position());
 }
 
 /* --- events ------------------------------------------------------------------------------------------------------ */

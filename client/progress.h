@@ -49,18 +49,22 @@ static inline bool rg_progress_is_work(enum rg_op op)
 }
 
 /**
- * A record is appended; the lock of the command stream is held. Its position. `in_stream`: rg_progress_work says in which
- * stream its work is, before the lock is released.
+ * A record is appended, with the flags of rg_call_begin; the lock of the command stream is held. Its position. With
+ * RG_CALL_STREAM, rg_progress_work says in which stream its work is, before the lock is released.
  */
-static inline uint64_t rg_progress_count(struct rg_session *session, enum rg_op op, bool in_stream)
+static inline uint64_t rg_progress_count(struct rg_session *session, enum rg_op op, unsigned flags)
 {
     const uint64_t position = atomic_load_explicit(&session->posted, memory_order_relaxed) + 1;
     atomic_store_explicit(&session->posted, position, memory_order_relaxed);
     if (rg_progress_is_work(op)) {
         atomic_store_explicit(&session->worked, position, memory_order_relaxed);
-        if (!in_stream)
+        if (!(flags & RG_CALL_STREAM))
             atomic_store_explicit(&session->worked_elsewhere, position, memory_order_relaxed);
     }
+    if (flags & RG_CALL_LASTS)
+        atomic_store_explicit(&session->lasting, position, memory_order_relaxed);
+    if ((flags & (RG_CALL_LASTS | RG_CALL_STREAM)) == RG_CALL_LASTS)
+        atomic_store_explicit(&session->lasting_apart, position, memory_order_relaxed);
     return position;
 }
 
@@ -86,6 +90,18 @@ CUresult rg_progress_query_stream(CUstream stream);
 CUresult rg_progress_wait_stream(CUstream stream);
 /** context 0: the current one. */
 CUresult rg_progress_wait_context(CUcontext context);
+
+/**
+ * Whether a call that waits for the device's work must wait at the call: the work may last until another thread of the
+ * program ends it, by calls that must not stand behind this one. A program of one thread cannot do that; its call is as
+ * well put into the sequence of records.
+ *   context   all work of the context (handle)
+ *   stream    what work of the stream comes after
+ */
+bool rg_progress_holds_context(uint64_t context);
+bool rg_progress_holds_stream(CUstream stream);
+/** Before a context ends: waits for its work if it holds, so that the worker need not, which would hold up all threads. */
+void rg_progress_before_end(uint64_t context);
 
 /** This thread's last record was of a call that has waited for all that was in the stream, its own work included. */
 void rg_progress_waited(CUstream stream);

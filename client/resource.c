@@ -7,6 +7,7 @@
 #include "client/device.h"
 #include "client/handle.h"
 #include "client/lane.h"
+#include "client/progress.h"
 #include "client/stream.h"
 #include "generated/client/operations.h"
 
@@ -75,6 +76,8 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     if (!known)
         return CUDA_ERROR_INVALID_HANDLE;
     const uint64_t context = known->context;
+    if (context)
+        rg_progress_before_end(context);
     status = rg_op_cuGreenCtxDestroy(hCtx);
     if (status != CUDA_SUCCESS)
         return status;

@@ -10,10 +10,17 @@
 #include "common/status.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 
 /** Starts a thread, named `name` (up to 15 bytes) for debuggers. RG_ERR_NO_MEMORY. */
 RG_MUST_CHECK enum rg_status rg_thread_create(pthread_t *out, const char *name, void *(*run)(void *),
                                               void *arg);
+
+/**
+ * Whether this process has threads besides the calling one and those that rg_thread_create made (of this library). Asks
+ * the kernel, about a microsecond; true where it cannot tell.
+ */
+bool rg_thread_has_others(void);
 
 /**
  * Says of the calling thread that it runs for a moment at a time: a kernel that can (Linux 6.12) then lets it run soon

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "generated/server/serve.h"
 #include "proto/ahead.h"
+#include "server/frees.h"
 #include "server/roles.h"
 
 #include <stdlib.h>
@@ -41,13 +42,13 @@ static struct rg_ticket **find(struct rg_worker *worker, uint64_t id)
     return link;
 }
 
-static uint64_t held_on(const struct rg_worker *worker, CUdevice device)
+static uint64_t held_on(struct rg_worker *worker, CUdevice device)
 {
     uint64_t held = 0;
     for (const struct rg_ticket *ticket = worker->tickets; ticket; ticket = ticket->next)
         if (ticket->device == device)
             held += ticket->n * ticket->bytes;
-    return held;
+    return held + rg_frees_held(worker, device);
 }
 
 /* --- pools ------------------------------------------------------------------------------------------------------- */
@@ -223,6 +224,21 @@ static void refill(struct rg_job *job, struct rg_ticket *ticket, CUstream stream
     (void)rg_worker_notice(worker, &notice, blocks, made * sizeof *blocks, NULL, 0);
 }
 
+/*
+ * Frees a block that nobody has used. The program has not asked for that, and must not be held up by it: cuMemFree may wait
+ * for all that the device has to do, except of memory of pools; then another thread calls it.
+ */
+static void free_block(struct rg_worker *worker, const struct rg_ticket *ticket, CUdeviceptr address)
+{
+    const struct rg_object *entry = rg_objects_find(&worker->objects, ticket->context);
+    const bool current = entry && rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
+    rg_current_context_unknown();
+    if (current && ticket->kind != RG_AHEAD_ORDERED && !rg_context_idle(worker, entry->extra))
+        rg_frees_add(worker, entry->extra, ticket->device, address, ticket->bytes);
+    else if (current && rg_driver.cuMemFree_v2)
+        (void)rg_driver.cuMemFree_v2(address);
+}
+
 /* --- operations -------------------------------------------------------------------------------------------------------- */
 
 CUresult rg_serve_rgMemAhead(struct rg_job *job, unsigned long long id, unsigned int kind, size_t size,
@@ -294,11 +310,8 @@ CUresult rg_serve_rgMemReturn(struct rg_job *job, unsigned long long id)
     struct rg_ticket **link = find(job->worker, id), *ticket = *link;
     if (!ticket)
         return CUDA_SUCCESS; /* it went with its context */
-    struct rg_object *entry = rg_objects_find(&job->worker->objects, ticket->context);
-    const bool current = entry && rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
-    rg_current_context_unknown();
-    for (unsigned i = 0; current && i < ticket->n && rg_driver.cuMemFree_v2; i++)
-        (void)rg_driver.cuMemFree_v2(ticket->blocks[i]);
+    for (unsigned i = 0; i < ticket->n; i++)
+        free_block(job->worker, ticket, ticket->blocks[i]);
     forget(job->worker, link);
     return CUDA_SUCCESS;
 }
@@ -314,9 +327,14 @@ CUresult rg_serve_cuMemGetInfo_v2(struct rg_job *job, size_t *free_bytes, size_t
     CUdevice device;
     if (!rg_driver.cuMemGetInfo_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuMemGetInfo_v2(free_bytes, total);
-    if (result == CUDA_SUCCESS && job->worker->tickets && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
-        *free_bytes += held_on(job->worker, device);
+    uint64_t freed;
+    CUresult result;
+    do { /* until nothing has been freed between the two */
+        freed = rg_frees_count(job->worker);
+        result = rg_driver.cuMemGetInfo_v2(free_bytes, total);
+        if (result == CUDA_SUCCESS && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+            *free_bytes += held_on(job->worker, device);
+    } while (rg_frees_count(job->worker) != freed);
     return result;
 }
 
@@ -339,10 +357,7 @@ static bool take_back(struct rg_worker *worker, const struct rg_ahead_return *bl
         index++;
     if (!ticket || index == ticket->n)
         return false;
-    struct rg_object *entry = rg_objects_find(&worker->objects, ticket->context);
-    if (entry && rg_driver.cuMemFree_v2 && rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS)
-        (void)rg_driver.cuMemFree_v2(block->address);
-    rg_current_context_unknown();
+    free_block(worker, ticket, block->address);
     ticket->n--;
     memmove(&ticket->blocks[index], &ticket->blocks[index + 1], (ticket->n - index) * sizeof *ticket->blocks);
     return true;
@@ -352,11 +367,16 @@ bool rg_ahead_recall(struct rg_job *job)
 {
     struct rg_worker *worker = job->worker;
     struct rg_recall *recall = &worker->recall;
-    if (!recall->able || !rg_thread_of(job)->roles || !any_ready(worker))
+    const bool ask = recall->able && any_ready(worker);
+    if (!rg_thread_of(job)->roles || !(ask || rg_frees_any(worker)))
         return false;
-    rg_job_split(job); /* the answer has to be read */
+    rg_job_split(job); /* answers have to be read */
     if (job->violated)
         return false;
+    if (!ask) {
+        (void)rg_frees_wait(worker, 0);
+        return true;
+    }
     atomic_fetch_add(&worker->answers_due, 1);
     pthread_mutex_lock(&worker->late_lock);
     recall->due = true;
@@ -377,12 +397,13 @@ bool rg_ahead_recall(struct rg_job *job)
         if (!take_back(worker, &blocks[i]))
             rg_job_violation(job, "memory is given back that was not ready");
     free(blocks);
+    const bool freed = rg_frees_wait(worker, 0);
     rg_debug(
         "session %llu: %s ran out of memory; %zu blocks that were ready are freed, and it is tried again",
         (unsigned long long)worker->session, worker->operations[job->op].name, n);
     if (!job->violated && rg_job_make_current(job) != CUDA_SUCCESS)
         return false;
-    return n && !job->violated;
+    return (n || freed) && !job->violated;
 }
 
 bool rg_ahead_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size)
@@ -423,6 +444,7 @@ void rg_ahead_wake(struct rg_worker *worker)
 
 void rg_ahead_drop_context(struct rg_worker *worker, uint64_t context)
 {
+    (void)rg_frees_wait(worker, context);
     for (struct rg_ticket **link = &worker->tickets; *link;) {
         struct rg_ticket *ticket = *link;
         if (ticket->context != context) {

@@ -29,9 +29,9 @@ struct rg_direct_area {
 
 struct rg_direct {
     _Atomic uint64_t in, out; /* bytes */
-    pthread_mutex_t lock;     /* of `holds` */
+    pthread_mutex_t lock;     /* of `holds` and the list of those that are held beyond their end */
     pthread_cond_t let_go;
-    struct rg_direct_area *areas;
+    struct rg_direct_area *areas, *held;
     CUevent idle; /* of `idle_in` */
     struct rg_context *idle_in;
     struct device {
@@ -336,20 +336,17 @@ bool rg_direct_copy_in(struct rg_job *job, struct rg_context *context, CUdevicep
 
 /* --- the end of memory --------------------------------------------------------------------------------------------- */
 
-static void give_back(struct rg_worker *worker, struct rg_direct_area **link)
+static void give_back(struct rg_worker *worker, struct rg_direct_area *area)
 {
-    struct rg_direct_area *area = *link;
-    *link = area->next;
     if (area->registered)
         rg_conn_unregister(worker->conn, area->registered);
     free(area);
 }
 
-/* Ends an area when nothing holds it any more; `waits`: it may take until the session is over. */
-static void end_area(struct rg_worker *worker, struct rg_direct_area **link, bool waits)
+/* Ends an area that is found by nobody any more, when nothing holds it; `waits`: it may take until the session is over. */
+static void end_area(struct rg_worker *worker, struct rg_direct_area *area, bool waits)
 {
     struct rg_direct *direct = worker->direct;
-    struct rg_direct_area *area = *link;
     pthread_mutex_lock(&direct->lock);
     while (waits && area->holds > 0 && !rg_worker_over(worker)) {
         struct timespec until;
@@ -359,31 +356,38 @@ static void end_area(struct rg_worker *worker, struct rg_direct_area **link, boo
     }
     const bool held =
         area->holds > 0; /* by what will not end any more: the context has failed, or the session */
+    if (held) {
+        area->next = direct->held;
+        direct->held = area;
+    }
     pthread_mutex_unlock(&direct->lock);
     if (!held) {
-        give_back(worker, link);
-        return;
-    }
-    if (area->registered)
+        give_back(worker, area);
+    } else if (area->registered) {
         rg_conn_unregister(worker->conn, area->registered);
-    area->registered = NULL;
-    area->base = area->size = 0; /* found by nobody; freed at the end */
-    area->context = NULL;
+        area->registered = NULL; /* it is freed at the end */
+    }
 }
 
-void rg_direct_forget(struct rg_job *job, CUdeviceptr address)
+struct rg_direct_area *rg_direct_take(struct rg_worker *worker, CUdeviceptr address)
 {
-    struct rg_worker *worker = job->worker;
-    struct rg_direct *direct = worker->direct;
-    if (!direct)
-        return;
-    struct rg_direct_area **link = &direct->areas;
+    if (!worker->direct)
+        return NULL;
+    struct rg_direct_area **link = &worker->direct->areas, *area;
     while (*link && (*link)->base != (uintptr_t)address)
         link = &(*link)->next;
-    if (!*link)
+    area = *link;
+    if (area)
+        *link = area->next;
+    return area;
+}
+
+void rg_direct_end(struct rg_job *job, struct rg_direct_area *area)
+{
+    if (!area)
         return;
     rg_job_split(job); /* what is waited for may need the client's answers */
-    end_area(worker, link, rg_driver.cuCtxSynchronize() == CUDA_SUCCESS);
+    end_area(job->worker, area, rg_driver.cuCtxSynchronize() == CUDA_SUCCESS);
 }
 
 void rg_direct_drop(struct rg_worker *worker, struct rg_context *context)
@@ -392,10 +396,12 @@ void rg_direct_drop(struct rg_worker *worker, struct rg_context *context)
     if (!direct)
         return;
     for (struct rg_direct_area **link = &direct->areas, *area; (area = *link);) {
-        if (area->context == context)
-            end_area(worker, link, true);
-        if (*link == area)
+        if (area->context != context) {
             link = &area->next;
+            continue;
+        }
+        *link = area->next;
+        end_area(worker, area, true);
     }
     if (direct->idle_in == context) {
         (void)rg_driver.cuEventDestroy_v2(direct->idle);
@@ -408,8 +414,14 @@ void rg_direct_fini(struct rg_worker *worker)
     struct rg_direct *direct = worker->direct;
     if (!direct)
         return;
-    while (direct->areas)
-        give_back(worker, &direct->areas);
+    for (struct rg_direct_area *area; (area = direct->areas);) {
+        direct->areas = area->next;
+        give_back(worker, area);
+    }
+    for (struct rg_direct_area *area; (area = direct->held);) {
+        direct->held = area->next;
+        give_back(worker, area);
+    }
     pthread_cond_destroy(&direct->let_go);
     pthread_mutex_destroy(&direct->lock);
     free(direct);

@@ -49,8 +49,13 @@ bool rg_direct_copy_in(struct rg_job *job, struct rg_context *context, CUdevicep
 void rg_direct_statistics(struct rg_worker *worker, uint64_t *in, uint64_t *out);
 /** Bytes were sent straight from it. Any thread. */
 void rg_direct_sent(struct rg_worker *worker, size_t size);
-/** Memory is about to be freed: waits for what uses it, as the driver would, and gives it back to the network device. */
-void rg_direct_forget(struct rg_job *job, CUdeviceptr address);
+/** Memory is about to be freed: it is not found any more. NULL: nothing is known of it. */
+struct rg_direct_area *rg_direct_take(struct rg_worker *worker, CUdeviceptr address);
+/**
+ * Ends what was taken: waits for what uses it, as the driver would, and gives it back to the network device. Also by a
+ * thread that is not the dispatcher any more. The context of the memory is current; NULL is fine.
+ */
+void rg_direct_end(struct rg_job *job, struct rg_direct_area *area);
 /** A context ends; it is current and idle. */
 void rg_direct_drop(struct rg_worker *worker, struct rg_context *context);
 /** Before the worker's connection is destroyed. */

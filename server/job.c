@@ -367,6 +367,14 @@ bool rg_job_enter(struct rg_job *job, bool context)
     return true;
 }
 
+void rg_job_let_pass(struct rg_job *job, bool context)
+{
+    const struct rg_object *entry =
+        context && job->token ? rg_objects_find(&job->worker->objects, job->lane->context) : NULL;
+    if (job->token && (!entry || !rg_context_idle(job->worker, entry->extra)))
+        rg_job_hand_over(job);
+}
+
 enum rg_status rg_job_recv_bulk(struct rg_job *job, void *buffer, size_t size)
 {
     struct rg_feed *feed = &job->worker->feed;

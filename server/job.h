@@ -78,6 +78,13 @@ void *rg_job_array_out(struct rg_job *job, uint64_t count, size_t size);
  */
 bool rg_job_enter(struct rg_job *job, bool context);
 
+/**
+ * Before the driver is called by a record that may wait for the device: where its caller waits for the answer, and the
+ * device is not known to have nothing to do, others' records go on from here, and the record may touch nothing of the
+ * dispatcher's any more. `context`: the lane's context is current here.
+ */
+void rg_job_let_pass(struct rg_job *job, bool context);
+
 /** Adds to the outputs. */
 void rg_job_output(struct rg_job *job, const void *data, size_t size);
 /** Registers a driver object under the client's new handle. A handle in use already is a violation. */

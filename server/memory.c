@@ -42,7 +42,9 @@ CUresult rg_serve_cuMemFree_v2(struct rg_job *job, CUdeviceptr dptr)
 {
     if (!rg_driver.cuMemFree_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
-    rg_direct_forget(job, dptr);
+    struct rg_direct_area *area = rg_direct_take(job->worker, dptr);
+    rg_job_let_pass(job, true);
+    rg_direct_end(job, area);
     return rg_driver.cuMemFree_v2(dptr);
 }
 
@@ -50,6 +52,6 @@ CUresult rg_serve_cuMemFreeAsync(struct rg_job *job, CUdeviceptr dptr, CUstream 
 {
     if (!rg_driver.cuMemFreeAsync)
         return CUDA_ERROR_NOT_SUPPORTED;
-    rg_direct_forget(job, dptr); /* memory that is no pool's can be freed so, too */
+    rg_direct_end(job, rg_direct_take(job->worker, dptr)); /* memory that is no pool's can be freed so, too */
     return rg_driver.cuMemFreeAsync(dptr, hStream);
 }

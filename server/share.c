@@ -368,7 +368,9 @@ CUresult rg_serve_rgIpcOpenMemory(struct rg_job *job, const CUipcMemHandle *hand
 
 CUresult rg_serve_rgIpcCloseMemory(struct rg_job *job, CUdeviceptr address)
 {
-    rg_direct_forget(job, address);
+    struct rg_direct_area *area = rg_direct_take(job->worker, address);
+    rg_job_let_pass(job, true);
+    rg_direct_end(job, area);
     return rg_driver.cuIpcCloseMemHandle ? rg_driver.cuIpcCloseMemHandle(address) : CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -51,10 +51,10 @@ CUresult rg_serve_rgSurfObjectCreate(struct rg_job *job, CUarray array, unsigned
 CUresult rg_serve_rgTexRefSetAddress(struct rg_job *job, CUtexref reference, CUdeviceptr address, size_t size,
                                      unsigned int aligned, size_t *offset)
 {
-    (void)job;
     *offset = 0;
     if (!reference)
         return CUDA_ERROR_INVALID_HANDLE;
+    rg_job_let_pass(job, true);
     return rg_driver.cuTexRefSetAddress_v2
                ? rg_driver.cuTexRefSetAddress_v2(aligned ? NULL : offset, reference, address, size)
                : CUDA_ERROR_NOT_SUPPORTED;

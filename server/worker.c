@@ -1,5 +1,6 @@
 /* worker.c - beginning and end of a worker, and sending. See worker.h. */
 #include "server/elapsed.h"
+#include "server/frees.h"
 #include "server/worker.h"
 
 #include "common/clock.h"
@@ -49,6 +50,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     rg_wait_init(&worker->wait, RG_WAIT_DEFAULT);
     rg_late_init(worker);
     rg_ahead_init(worker);
+    rg_frees_init(worker);
     rg_watch_init(worker);
     rg_elapsed_init(worker);
     rg_images_init(worker);
@@ -171,6 +173,7 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     rg_roles_wake_all(worker);
     rg_late_wake_all(worker);
     rg_ahead_wake(worker);
+    rg_frees_wake(worker);
     rg_images_wake_all(worker);
     rg_watch_wake(worker);
     const uint64_t one = 1;
@@ -238,6 +241,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_worker_end(worker, 0, NULL);
     (void)rg_worker_wait(worker); /* somebody else may still be ending it */
     rg_roles_fini(worker);
+    rg_frees_join(worker);
     rg_objects_each(&worker->objects, destroy_context, worker); /* with what is watched in them */
     rg_watch_fini(worker);
     rg_elapsed_fini(worker);
@@ -256,6 +260,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     free_images(worker);
     rg_images_fini(worker);
     rg_ahead_fini(worker);
+    rg_frees_fini(worker);
     rg_objects_fini(&worker->objects);
     rg_lent_fini(worker);
     rg_direct_fini(worker);

@@ -170,6 +170,17 @@ struct rg_recall {
     pthread_cond_t answered;
 };
 
+/** What is to be freed that no call frees; frees.c's. */
+struct rg_free;
+struct rg_frees {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct rg_free *first, **last;
+    uint64_t count; /* that were freed */
+    pthread_t thread;
+    bool runs;
+};
+
 struct rg_worker {
     struct rg_conn *conn;
     uint64_t session;
@@ -236,6 +247,7 @@ struct rg_worker {
     unsigned n_tickets;
     struct rg_recall recall;
     struct rg_ahead_pool *ahead_pools;
+    struct rg_frees frees;
 
     /* output.c */
     int output_fd; /* read end of what the driver prints; -1: not redirected */

@@ -98,7 +98,8 @@ def stream(operation):
 
 def flags(operation):
     words = [word for word, on in [("RG_CALL_CONTEXT", operation.needs_context), ("RG_CALL_WORK", "work" in operation.flags),
-                                ("RG_CALL_BLOCKS", "blocks" in operation.flags), ("RG_CALL_STREAM", stream(operation))] if on]
+                                ("RG_CALL_BLOCKS", "blocks" in operation.flags), ("RG_CALL_STREAM", stream(operation)),
+                                ("RG_CALL_LASTS", "lasts" in operation.flags)] if on]
     return " | ".join(words) or "0"
 
 

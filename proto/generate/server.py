@@ -80,9 +80,14 @@ def encode(p):
     return []
 
 
+def lets_pass(operation):
+    """Whether others' records go on while it waits for the device: what it makes would be entered too late."""
+    return "blocks" in operation.flags and not any(p.role in ("new", "found") for p in operation.parameters)
+
+
 def driver_call(operation):
     """Lines that call the driver's function of the same name and register or drop handles."""
-    lines, after, arguments = [], [], []
+    lines, before, after, arguments = [], [], [], []
     for p in operation.parameters:
         if p.role in ("new", "found"):
             lines.append(f"    {p.pointee} made_{p.name} = NULL;")
@@ -93,11 +98,14 @@ def driver_call(operation):
                 after.append(f"rg_job_found(job, RG_KIND_{p.kind}, {p.name}, made_{p.name});")
         else:
             arguments.append(p.name)
-            if p.role == "del":
-                after.append(f"rg_job_delete(job, RG_KIND_{p.kind}, id_{p.name});")
+            if p.role == "del": # handles are the dispatcher's: before others' records can pass
+                (before if lets_pass(operation) else after).append(f"rg_job_delete(job, RG_KIND_{p.kind}, id_{p.name});")
+    if lets_pass(operation):
+        before.append(f"rg_job_let_pass(job, {'true' if operation.needs_context else 'false'});")
     lines += [f"    if (!rg_driver.{operation.name}) {{", "        job->result = CUDA_ERROR_NOT_SUPPORTED;",
-              "        return;", "    }",
-              f"    job->result = rg_driver.{operation.name}({', '.join(arguments)});"]
+              "        return;", "    }"]
+    lines += ["    " + line for line in before]
+    lines.append(f"    job->result = rg_driver.{operation.name}({', '.join(arguments)});")
     return lines, after
 
 
