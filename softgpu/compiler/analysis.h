@@ -49,6 +49,8 @@ struct sg_low_bits {
 };
 /** One entry a register of the function. */
 struct sg_low_bits *sg_analyse_alignment(struct sg_arena *arena, const struct sg_function *function);
+/** The largest number, without sign, that a register ever holds; UINT64_MAX: not known. One entry a register. */
+uint64_t *sg_analyse_bounds(struct sg_arena *arena, const struct sg_function *function);
 /** Marks the registers that are best kept as pointers. */
 void sg_analyse_pointers(struct sg_arena *arena, struct sg_function *function);
 

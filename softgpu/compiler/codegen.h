@@ -54,6 +54,7 @@ struct sg_codegen {
     LLVMValueRef carry;
     LLVMValueRef misaligned; /* the bits of addresses that should have been zero */
     const struct sg_low_bits *low_bits;
+    const uint64_t *bounds; /* of registers */
     LLVMValueRef specials[40][4];
     LLVMValueRef block_pointer, shared_base, fragments;
 };

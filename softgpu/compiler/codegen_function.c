@@ -153,6 +153,7 @@ static LLVMBasicBlockRef begin(struct sg_codegen *gen, struct sg_function *funct
     gen->block_pointer = gen->shared_base = gen->fragments = NULL;
     memset(gen->specials, 0, sizeof(gen->specials));
     gen->low_bits = sg_analyse_alignment(gen->arena, function);
+    gen->bounds = sg_analyse_bounds(gen->arena, function);
     LLVMBasicBlockRef entry = sg_gen_block(gen, "entry"), start = sg_gen_block(gen, "start");
     LLVMPositionBuilderAtEnd(gen->entry_builder, entry);
     LLVMPositionBuilderAtEnd(B, start);

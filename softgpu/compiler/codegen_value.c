@@ -252,13 +252,17 @@ LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *ope
         if (!is_register)
             offset = 0;
         if (space == SG_MOD_SHARED || space == SG_MOD_CLUSTER) {
-            /* 32-bit windows wrap, so the offset counts before the address is widened */
+            /* 32-bit windows wrap, so an offset counts before the address is widened; unless it is known not to wrap:
+             * then processors add it for nothing */
             if (pointer)
                 value = LLVMBuildPtrToInt(gen->builder, value, gen->i64, "");
             LLVMTypeRef type = LLVMTypeOf(value);
-            if (offset != 0)
+            bool wraps = !is_register || space == SG_MOD_CLUSTER || offset > INT32_MAX ||
+                         gen->bounds[operand->reg] > INT32_MAX;
+            if (wraps && offset != 0)
                 value = LLVMBuildAdd(gen->builder, value, LLVMConstInt(type, offset, 0), "");
-            offset = 0;
+            if (wraps)
+                offset = 0;
             value = LLVMBuildZExt(gen->builder, value, gen->i64, "");
             base = space == SG_MOD_CLUSTER ? sg_gen_cluster_pointer(gen, value)
                                            : offset_pointer(gen, sg_gen_shared_base(gen), value);

@@ -1,5 +1,6 @@
 /*
- * test_access.c - which accesses are misaligned: what analysis knows of addresses must neither hide one nor make one up.
+ * test_access.c - which accesses are misaligned: what analysis knows of addresses must neither hide one nor make one up;
+ * and which places offsets name.
  */
 #include "harness.h"
 #include "softgpu/exec/exec.h"
@@ -158,4 +159,92 @@ Test(access, place_in_the_sources)
     cr_expect_eq(report.address, (uintptr_t)memory + 3);
     cr_expect(report.site->access == SG_ACCESS_READ && report.site->bytes == 4);
     free_program(program);
+}
+
+/*
+ * %s becomes an address that is 4096 less than that of the thread's own word, modulo 2^32: an offset of 4096 makes it valid.
+ * What is known of how large registers are must not say that these wrap nowhere. The thread's number is in %t and, times
+ * 4, in %f; -4096 is in memory at %p.
+ */
+static const char *const addresses[] = {
+    "sub.u32 %s, %f, 4096; mov.u32 %u, sv; add.u32 %s, %s, %u;",
+    "mov.u32 %u, sv; add.s32 %s, %f, %u; add.s32 %s, %s, -4096;",
+    "mad.lo.s32 %s, %t, 4, -4096; mov.u32 %u, sv; add.s32 %s, %s, %u;",
+    "mad.lo.s32 %s, %t, -4, 4096; neg.s32 %s, %s;",
+    "mul.lo.s32 %s, %t, -4; add.s32 %s, %s, 4096; not.b32 %s, %s; add.s32 %s, %s, 1;",
+    "mul.lo.u32 %s, %t, 0x40000001; and.b32 %s, %s, 63; shl.b32 %s, %s, 2; add.u32 %s, %s, 0xfffff000;",
+    "or.b32 %s, %f, 0xfffff000;",
+    "xor.b32 %s, %f, 0xfffff000;",
+    "or.b32 %s, %f, 0xfffff002; and.b32 %s, %s, -4;",
+    "add.s32 %s, %f, -4096; max.s32 %s, %s, -8192; min.s32 %s, %s, 4096;",
+    "add.s32 %s, %f, -4096; min.u32 %s, %s, 0xfffffffe; max.u32 %s, %s, 1;",
+    "add.s32 %u, %f, -4096; setp.lt.u32 %c, %t, 100; selp.b32 %s, %u, %f, %c;",
+    "mov.u32 %s, %f; setp.lt.u32 %c, %t, 100; @%c add.u32 %s, %s, 0xfffff000;",
+    "add.s32 %s, %f, -4096; cvt.s32.s16 %s, %s;",
+    "add.s32 %s, %f, -4096; cvt.s64.s32 %a, %s; cvt.u32.u64 %s, %a;",
+    "mul.wide.u32 %a, %t, 4; add.u64 %a, %a, 0xfffff000; cvt.u32.u64 %s, %a;",
+    "mul.wide.s32 %a, %t, -4; add.s64 %a, %a, 4096; neg.s64 %a, %a; cvt.u32.u64 %s, %a;",
+    "add.s32 %s, %f, -4096; shl.b32 %s, %s, 3; shr.s32 %s, %s, 3;",
+    "add.s32 %s, %f, -4096; rem.s32 %s, %s, 8192; div.s32 %s, %s, 1;",
+    "add.s32 %s, %f, -4096; bfe.s32 %s, %s, 0, 20;",
+    "ld.global.s32 %s, [%p]; add.s32 %s, %s, %f;",
+    "ld.global.s16 %s, [%p]; add.s32 %s, %s, %f;",
+    "ld.global.v2.s32 {%s, %u}, [%p]; add.s32 %s, %s, %f;",
+    "call (%s), less, (%f);",
+    "mov.u32 %s, %f; mov.u32 %u, 0; L: sub.u32 %s, %s, 1024; add.u32 %u, %u, 1; setp.lt.u32 %c, %u, 4; @%c "
+    "bra L;",
+    "mov.u32 %s, %f; mov.u32 %u, 0; L: add.u32 %s, %s, 0x3ffffc00; add.u32 %u, %u, 1; setp.lt.u32 %c, %u, 4; "
+    "@%c bra L;",
+    "mov.u32 %s, 1; mov.u32 %u, 0; L: shl.b32 %s, %s, 1; add.u32 %u, %u, 1; setp.lt.u32 %c, %u, 32; @%c bra "
+    "L;\n"
+    "add.u32 %s, %s, %f; add.s32 %s, %s, -4096;",
+    "shl.b32 %s, %f, 29; shr.u32 %s, %s, 29; and.b32 %u, %f, 0xfff8; or.b32 %s, %s, %u; add.u32 %s, %s, "
+    "-4096;",
+};
+
+/* The same with no way round: what is known to be small, with the offset beside. */
+static const char *const small_addresses[] = {
+    "mov.u32 %s, sv; add.u32 %s, %s, %f;",
+    "mov.u32 %u, sv; mad.lo.u32 %s, %t, 4, %u;",
+    "and.b32 %u, %t, 63; shl.b32 %s, %u, 2;",
+    "mov.u32 %u, %ntid.x; mul.lo.u32 %u, %u, 4; rem.u32 %s, %f, %u;",
+};
+
+static void check_address(const char *body, uint32_t offset)
+{
+    enum { THREADS = 40 };
+    for (int waits = 0; waits < 2; waits++) {
+        uint32_t memory[2 + THREADS] = {(uint32_t)-4096, 7};
+        const void *params[1] = {memory};
+        char *text = NULL;
+        int size = asprintf(&text,
+                            ".func (.reg .u32 y) less(.reg .u32 x) { add.s32 y, x, -4096; ret; }\n"
+                            ".visible .entry k(.param .u64 p) {\n.reg .u64 %%p, %%a; .reg .u32 %%t, %%u, "
+                            "%%f, %%s; .reg .pred %%c;\n"
+                            ".shared .align 16 .b8 sv[8192];\nld.param.u64 %%p, [p]; mov.u32 %%t, %%tid.x; "
+                            "shl.b32 %%f, %%t, 2;\n"
+                            "%s\n%s\nst.shared.u32 [%%s+%u], %%t; mov.u32 %%u, sv; add.u32 %%u, %%u, %%f; "
+                            "add.u32 %%u, %%u, %u;\n"
+                            "ld.shared.u32 %%u, [%%u]; mul.wide.u32 %%a, %%t, 4; add.u64 %%a, %%a, %%p; "
+                            "add.u32 %%u, %%u, 1;\n"
+                            "st.global.u32 [%%a+8], %%u; ret;\n}\n",
+                            waits ? "bar.sync 0;" : "", body, offset, offset == 4096 ? 0 : offset);
+        cr_assert(size > 0);
+        struct sg_program *program = program_of(text);
+        cr_expect_eq(run_grid(program, 2, THREADS, params), SG_FAULT_NONE, "fault: %s", body);
+        for (uint32_t i = 0; i < THREADS; i++)
+            cr_expect_eq(memory[2 + i], i + 1, "thread %u, %s a barrier: %s", i, waits ? "behind" : "without",
+                         body);
+        free_program(program);
+        free(text);
+    }
+}
+
+Test(access, offsets)
+{
+    for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++)
+        check_address(addresses[i], 4096);
+    for (size_t i = 0; i < sizeof(small_addresses) / sizeof(small_addresses[0]); i++)
+        for (uint32_t offset = 0; offset < 4096; offset = offset * 16 + 4)
+            check_address(small_addresses[i], offset);
 }
