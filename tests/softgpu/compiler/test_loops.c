@@ -127,65 +127,49 @@ Test(loops, waiting, .timeout = 400)
     compare_forms(WAITS_PTX, 12);
 }
 
-/* The sums before each lane in its warp: what a GPU gives whose lanes run together. */
-Test(loops, lanes_run_together)
+/* Runs a kernel of loops.cu with an option, in blocks of 256 threads, for numbers that all differ; the result is in out[option]. */
+static void run_kernel(const char *name, size_t option)
 {
     const struct sg_kernel *kernel;
     const uint32_t shape[3] = {256, 1, 1};
+    struct sg_program *program = load(LOOPS_PTX, options[option]);
+    size_t index = 0;
+    while ((kernel = sg_program_kernel(program, index)) != NULL && strcmp(kernel->name, name) != 0)
+        index++;
+    cr_assert_not_null(kernel, "%s", name);
     for (uint32_t i = 0; i < N; i++)
         in[i] = i * 2654435761u;
+    run(program, index, shape, out[option]);
+    free_program(program);
+}
+
+/* The sums before each lane in its warp: what a GPU gives whose lanes run together. */
+Test(loops, lanes_run_together)
+{
     for (size_t option = 0; option < N_OPTIONS; option++) {
-        struct sg_program *program = load(LOOPS_PTX, options[option]);
-        size_t index = 0;
-        while ((kernel = sg_program_kernel(program, index)) != NULL &&
-               strcmp(kernel->name, "loops_volatile_warp") != 0)
-            index++;
-        cr_assert_not_null(kernel);
-        run(program, index, shape, out[option]);
+        run_kernel("loops_volatile_warp", option);
         for (uint32_t i = 0, sum = 0; i < BLOCKS * 256; sum += in[i++]) {
             sum = i % 32 == 0 ? 0 : sum;
             cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
         }
-        free_program(program);
     }
 }
 
 /* What all have loaded from one place is overwritten once all have it, as on a GPU. */
 Test(loops, marks_are_left_when_all_have_looked)
 {
-    const struct sg_kernel *kernel;
-    const uint32_t shape[3] = {256, 1, 1};
-    for (uint32_t i = 0; i < N; i++)
-        in[i] = i * 2654435761u;
     for (size_t option = 0; option < N_OPTIONS; option++) {
-        struct sg_program *program = load(LOOPS_PTX, options[option]);
-        size_t index = 0;
-        while ((kernel = sg_program_kernel(program, index)) != NULL &&
-               strcmp(kernel->name, "loops_marks") != 0)
-            index++;
-        cr_assert_not_null(kernel);
-        run(program, index, shape, out[option]);
+        run_kernel("loops_marks", option);
         for (uint32_t i = 0; i < BLOCKS * 256; i++)
             cr_assert_eq(out[option][i], in[i & ~7u] + 5, "option %zu, thread %u", option, i);
-        free_program(program);
     }
 }
 
 /* Votes of lanes that name those below them: what a GPU gives whose lanes run together. */
 Test(loops, masks_of_lower_lanes)
 {
-    const struct sg_kernel *kernel;
-    const uint32_t shape[3] = {256, 1, 1};
-    for (uint32_t i = 0; i < N; i++)
-        in[i] = i * 2654435761u;
     for (size_t option = 0; option < N_OPTIONS; option++) {
-        struct sg_program *program = load(LOOPS_PTX, options[option]);
-        size_t index = 0;
-        while ((kernel = sg_program_kernel(program, index)) != NULL &&
-               strcmp(kernel->name, "loops_masks_of_lower_lanes") != 0)
-            index++;
-        cr_assert_not_null(kernel);
-        run(program, index, shape, out[option]);
+        run_kernel("loops_masks_of_lower_lanes", option);
         for (uint32_t i = 0; i < BLOCKS * 256; i++) {
             uint32_t sum = 0;
             for (uint32_t bit = 0; bit < 8; bit++) {
@@ -196,7 +180,6 @@ Test(loops, masks_of_lower_lanes)
             }
             cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
         }
-        free_program(program);
     }
 }
 

@@ -2,25 +2,7 @@
 // all of them go on from what an earlier launch has left in their variables.
 #include <cuda/barrier>
 
-#define KERNEL(name) extern "C" __global__ void name(unsigned *out, const unsigned *in, int n)
-
-static __device__ unsigned linear()
-{
-    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-}
-static __device__ unsigned size()
-{
-    return blockDim.x * blockDim.y * blockDim.z;
-}
-static __device__ unsigned place()
-{
-    return blockIdx.x * size() + linear();
-}
-static __device__ unsigned mix(unsigned a, unsigned b)
-{
-    a = (a ^ b) * 0x9e3779b1u;
-    return a ^ a >> 15;
-}
+#include "common.cuh"
 
 using block_barrier = cuda::barrier<cuda::thread_scope_block>;
 
