@@ -136,6 +136,9 @@ LLVMValueRef sg_gen_compare(struct sg_codegen *gen, LLVMIntPredicate predicate, 
                             LLVMValueRef b);
 LLVMValueRef sg_gen_select(struct sg_codegen *gen, LLVMValueRef condition, LLVMValueRef yes, LLVMValueRef no);
 LLVMValueRef sg_gen_cast(struct sg_codegen *gen, LLVMValueRef value, LLVMTypeRef type);
+/** Part number `i`, of `bits` bits, of an integer; and two integers of one type as one of twice its bits. */
+LLVMValueRef sg_gen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits);
+LLVMValueRef sg_gen_join(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef high);
 
 /** Shorthand for operand `i` of the instruction in work as its type 0. */
 LLVMValueRef sg_gen_operand(struct sg_codegen *gen, uint32_t i);

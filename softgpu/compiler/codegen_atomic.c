@@ -41,12 +41,6 @@ static LLVMValueRef compute_small(struct sg_codegen *gen, LLVMValueRef a, LLVMVa
     return sg_gen_f32_to_small(gen, type, value, SG_RN);
 }
 
-static LLVMValueRef half_of(struct sg_codegen *gen, LLVMValueRef packed, unsigned i)
-{
-    return LLVMBuildTrunc(B, LLVMBuildLShr(B, packed, sg_gen_const(gen, 32, i * 16), ""), sg_gen_int(gen, 16),
-                          "");
-}
-
 /* The new value of an operation that the host does not have. */
 static LLVMValueRef compute(struct sg_codegen *gen, LLVMValueRef old, LLVMValueRef b)
 {
@@ -64,10 +58,9 @@ static LLVMValueRef compute(struct sg_codegen *gen, LLVMValueRef old, LLVMValueR
     default:
         if (type_of(gen) == SG_F16 || type_of(gen) == SG_BF16)
             return compute_small(gen, old, b);
-        LLVMValueRef low = compute_small(gen, half_of(gen, old, 0), half_of(gen, b, 0));
-        LLVMValueRef high = compute_small(gen, half_of(gen, old, 1), half_of(gen, b, 1));
-        high = LLVMBuildShl(B, LLVMBuildZExt(B, high, gen->i32, ""), sg_gen_const(gen, 32, 16), "");
-        return LLVMBuildOr(B, high, LLVMBuildZExt(B, low, gen->i32, ""), "");
+        LLVMValueRef low = compute_small(gen, sg_gen_part(gen, old, 0, 16), sg_gen_part(gen, b, 0, 16));
+        LLVMValueRef high = compute_small(gen, sg_gen_part(gen, old, 1, 16), sg_gen_part(gen, b, 1, 16));
+        return sg_gen_join(gen, low, high);
     }
 }
 

@@ -68,12 +68,6 @@ static LLVMValueRef combine(struct sg_codegen *gen, LLVMValueRef p, uint32_t ope
                                 : LLVMBuildXor(B, p, c, "");
 }
 
-static LLVMValueRef half_of(struct sg_codegen *gen, LLVMValueRef packed, unsigned i)
-{
-    return LLVMBuildTrunc(B, LLVMBuildLShr(B, packed, sg_gen_const(gen, 32, i * 16), ""), sg_gen_int(gen, 16),
-                          "");
-}
-
 static void set_predicate(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
@@ -82,8 +76,8 @@ static void set_predicate(struct sg_codegen *gen)
     if (type == SG_F16X2 || type == SG_BF16X2) {
         /* p of the low halves, q of the high ones */
         enum sg_type half = type == SG_F16X2 ? SG_F16 : SG_BF16;
-        p = combine(gen, compare(gen, half_of(gen, a, 0), half_of(gen, b, 0), half), 3);
-        q = combine(gen, compare(gen, half_of(gen, a, 1), half_of(gen, b, 1), half), 3);
+        p = combine(gen, compare(gen, sg_gen_part(gen, a, 0, 16), sg_gen_part(gen, b, 0, 16), half), 3);
+        q = combine(gen, compare(gen, sg_gen_part(gen, a, 1, 16), sg_gen_part(gen, b, 1, 16), half), 3);
     } else {
         LLVMValueRef plain = compare(gen, a, b, type);
         p = combine(gen, plain, 3);
@@ -116,7 +110,7 @@ static void set_value(struct sg_codegen *gen)
     enum sg_type half_to = to == SG_F16X2 ? SG_F16 : to == SG_BF16X2 ? SG_BF16 : SG_U16;
     LLVMValueRef value = sg_gen_const(gen, 32, 0);
     for (unsigned i = 0; i < 2; i++) {
-        LLVMValueRef p = combine(gen, compare(gen, half_of(gen, a, i), half_of(gen, b, i), half), 3);
+        LLVMValueRef p = combine(gen, compare(gen, sg_gen_part(gen, a, i, 16), sg_gen_part(gen, b, i, 16), half), 3);
         LLVMValueRef part = LLVMBuildZExt(B, truth(gen, p, half_to), gen->i32, "");
         value = LLVMBuildOr(B, value, LLVMBuildShl(B, part, sg_gen_const(gen, 32, i * 16), ""), "");
     }

@@ -250,21 +250,6 @@ static LLVMValueRef apply_small(struct sg_codegen *gen, LLVMValueRef *bits, unsi
     return flush_small(gen, sg_gen_f32_to_small(gen, type_of(gen), value, SG_RN));
 }
 
-static LLVMValueRef lane(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits)
-{
-    unsigned all = LLVMGetIntTypeWidth(LLVMTypeOf(packed));
-    return LLVMBuildTrunc(B, LLVMBuildLShr(B, packed, sg_gen_const(gen, all, (uint64_t)i * bits), ""),
-                          sg_gen_int(gen, bits), "");
-}
-
-static LLVMValueRef pack(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef high)
-{
-    unsigned bits = LLVMGetIntTypeWidth(LLVMTypeOf(low));
-    LLVMTypeRef both = sg_gen_int(gen, bits * 2);
-    LLVMValueRef top = LLVMBuildShl(B, LLVMBuildZExt(B, high, both, ""), LLVMConstInt(both, bits, 0), "");
-    return LLVMBuildOr(B, top, LLVMBuildZExt(B, low, both, ""), "");
-}
-
 static LLVMValueRef finish(struct sg_codegen *gen, LLVMValueRef value)
 {
     value = flush_if(gen, value);
@@ -308,14 +293,14 @@ static void arithmetic(struct sg_codegen *gen)
     LLVMValueRef results[2];
     for (unsigned half = 0; half < 2; half++) {
         for (unsigned i = 0; i < count; i++) {
-            lanes[half][i] = lane(gen, values[i], half, type == SG_F32X2 ? 32 : 16);
+            lanes[half][i] = sg_gen_part(gen, values[i], half, type == SG_F32X2 ? 32 : 16);
             if (type == SG_F32X2)
                 lanes[half][i] = sg_gen_cast(gen, lanes[half][i], gen->f32);
         }
         results[half] = type == SG_F32X2 ? sg_gen_cast(gen, apply_single(gen, lanes[half], count), gen->i32)
                                          : apply_small(gen, lanes[half], count);
     }
-    sg_gen_result(gen, pack(gen, results[0], results[1]));
+    sg_gen_result(gen, sg_gen_join(gen, results[0], results[1]));
 }
 
 static void copy_sign(struct sg_codegen *gen)

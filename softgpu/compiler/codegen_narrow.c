@@ -135,25 +135,10 @@ static unsigned bits_of_part(enum sg_type type)
     return sg_types[type].bits / 2u;
 }
 
-static LLVMValueRef part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits)
-{
-    unsigned all = LLVMGetIntTypeWidth(LLVMTypeOf(packed));
-    return LLVMBuildTrunc(B, LLVMBuildLShr(B, packed, sg_gen_const(gen, all, (uint64_t)i * bits), ""),
-                          sg_gen_int(gen, bits), "");
-}
-
-static LLVMValueRef join(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef high)
-{
-    unsigned bits = LLVMGetIntTypeWidth(LLVMTypeOf(low));
-    LLVMTypeRef both = sg_gen_int(gen, bits * 2);
-    LLVMValueRef top = LLVMBuildShl(B, LLVMBuildZExt(B, high, both, ""), LLVMConstInt(both, bits, 0), "");
-    return LLVMBuildOr(B, top, LLVMBuildZExt(B, low, both, ""), "");
-}
-
 /* Number i of a pair, as a float. */
 static LLVMValueRef widen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, enum sg_type from)
 {
-    LLVMValueRef bits = part(gen, packed, i, bits_of_part(from));
+    LLVMValueRef bits = sg_gen_part(gen, packed, i, bits_of_part(from));
     if (from == SG_F16X2 || from == SG_BF16X2)
         return sg_gen_small_to_f32(gen, from == SG_F16X2 ? SG_F16 : SG_BF16, bits);
     bits = LLVMBuildZExt(B, bits, gen->i32, "");
@@ -189,5 +174,5 @@ void sg_gen_convert_pair(struct sg_codegen *gen)
         high = widen_part(gen, packed, 1, from);
     }
     sg_gen_write(gen, &insn->operands[0], to,
-                 join(gen, narrow_part(gen, low, to), narrow_part(gen, high, to)));
+                 sg_gen_join(gen, narrow_part(gen, low, to), narrow_part(gen, high, to)));
 }

@@ -317,3 +317,19 @@ LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRe
     }
     return LLVMBuildCall2(gen->builder, type, function, arguments, count, "");
 }
+
+LLVMValueRef sg_gen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits)
+{
+    unsigned all = LLVMGetIntTypeWidth(LLVMTypeOf(packed));
+    LLVMValueRef moved = LLVMBuildLShr(gen->builder, packed, sg_gen_const(gen, all, (uint64_t)i * bits), "");
+    return LLVMBuildTrunc(gen->builder, moved, sg_gen_int(gen, bits), "");
+}
+
+LLVMValueRef sg_gen_join(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef high)
+{
+    unsigned bits = LLVMGetIntTypeWidth(LLVMTypeOf(low));
+    LLVMTypeRef both = sg_gen_int(gen, bits * 2);
+    LLVMValueRef top = LLVMBuildZExt(gen->builder, high, both, "");
+    top = LLVMBuildShl(gen->builder, top, LLVMConstInt(both, bits, 0), "");
+    return LLVMBuildOr(gen->builder, top, LLVMBuildZExt(gen->builder, low, both, ""), "");
+}

@@ -20,6 +20,14 @@
     }
 
 // clang-format off
+/* Barriers have two names. */
+#define BARRIERS(b)                                                                                          \
+    ROW(b, BAR, "scope bar! aligned", "u32 u32?"),                                                           \
+    ROW(b, BAR, "scope bar! aligned reduce! T:u32", "=0 u32 p"),                                             \
+    ROW(b, BAR, "scope bar! aligned reduce! T:u32", "=0 u32 u32 p"),                                         \
+    ROW(b, BAR, "scope bar! aligned reduce! T:pred", "=0 u32 p"),                                            \
+    ROW(b, BAR, "scope bar! aligned reduce! T:pred", "=0 u32 u32 p")
+
 struct sg_form sg_form_table[] = {
     /* --- add, sub --- */
     ROW("add", ADD, "T:u16,s16,u32,s32,u64,s64,u16x2,s16x2", "=0 0 0"),
@@ -176,17 +184,9 @@ struct sg_form sg_form_table[] = {
     ROW("brkpt", NOP, "", ""),
     ROW("pmevent", NOP, "mask", "u32"),
     /* --- threads --- */
-    ROW("bar", BAR, "scope bar! aligned", "u32 u32?"),
-    ROW("bar", BAR, "scope bar! aligned reduce! T:u32", "=0 u32 p"),
-    ROW("bar", BAR, "scope bar! aligned reduce! T:u32", "=0 u32 u32 p"),
-    ROW("bar", BAR, "scope bar! aligned reduce! T:pred", "=0 u32 p"),
-    ROW("bar", BAR, "scope bar! aligned reduce! T:pred", "=0 u32 u32 p"),
+    BARRIERS("bar"),
     ROW("bar", BAR_WARP, "warp! sync!", "u32"),
-    ROW("barrier", BAR, "scope bar! aligned", "u32 u32?"),
-    ROW("barrier", BAR, "scope bar! aligned reduce! T:u32", "=0 u32 p"),
-    ROW("barrier", BAR, "scope bar! aligned reduce! T:u32", "=0 u32 u32 p"),
-    ROW("barrier", BAR, "scope bar! aligned reduce! T:pred", "=0 u32 p"),
-    ROW("barrier", BAR, "scope bar! aligned reduce! T:pred", "=0 u32 u32 p"),
+    BARRIERS("barrier"),
     ROW("barrier", CLUSTER_BARRIER, "cluster! clusterstep! sem aligned", ""),
     ROW("membar", FENCE, "scope!", ""),
     ROW("membar", FENCE, "proxy! proxykind!", ""),
