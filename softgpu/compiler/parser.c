@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define DEPTH_MAX 200u /* each level takes some stack, of whoever loads the text */
+
 void sg_parser_advance(struct sg_parser *parser)
 {
     parser->previous_end = parser->token.text.data + parser->token.text.size;
@@ -62,6 +64,18 @@ void sg_parser_unexpected(struct sg_parser *parser, const char *wanted)
     sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, parser->token.line,
             "expected %s, found '%s%.*s'", wanted, parser->token.kind == SG_TOKEN_DOTTED ? "." : "",
             (int)parser->token.text.size, parser->token.text.data);
+}
+
+void sg_parser_enter(struct sg_parser *parser)
+{
+    if (++parser->depth > DEPTH_MAX)
+        sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, parser->token.line,
+                "nested more than %u levels deep", DEPTH_MAX);
+}
+
+void sg_parser_leave(struct sg_parser *parser)
+{
+    parser->depth--;
 }
 
 void sg_parser_expect(struct sg_parser *parser, int punctuation)
@@ -165,6 +179,8 @@ static void parse_dimensions(struct sg_parser *parser, uint32_t dimensions[3])
     for (int i = 0; i < 3; i++)
         dimensions[i] = 1;
     for (int i = 0; i < 3; i++) {
+        if (parser->token.kind == SG_TOKEN_INTEGER && parser->token.value == 0)
+            sg_parser_unexpected(parser, "a number of threads or blocks that is not 0");
         dimensions[i] = (uint32_t)sg_parser_integer(parser, "a number of threads or blocks");
         if (!sg_parser_accept(parser, ','))
             break;
@@ -176,7 +192,6 @@ static bool parse_function_directive(struct sg_parser *parser, struct sg_ast_fun
 {
     static const char *const with_numbers[] = {"minnctapersm",   "maxnctapersm", "maxnreg",
                                                "maxclusterrank", "abi_preserve", "abi_preserve_control"};
-    uint32_t ignored[3];
     if (sg_parse_ignored(parser))
         return true;
     if (sg_parser_accept_dotted(parser, "noreturn"))
@@ -192,8 +207,10 @@ static bool parse_function_directive(struct sg_parser *parser, struct sg_ast_fun
     if (sg_parser_accept_dotted(parser, "blocksareclusters"))
         return function->blocks_are_clusters = true;
     for (size_t i = 0; i < sizeof(with_numbers) / sizeof(with_numbers[0]); i++)
-        if (sg_parser_accept_dotted(parser, with_numbers[i]))
-            return parse_dimensions(parser, ignored), true;
+        if (sg_parser_accept_dotted(parser, with_numbers[i])) {
+            sg_parser_integer(parser, "a number");
+            return true;
+        }
     return sg_parser_accept_dotted(parser, "unique");
 }
 

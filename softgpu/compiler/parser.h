@@ -17,6 +17,7 @@ struct sg_parser {
     struct sg_ast *ast;
     struct sg_ast_place place; /* by the last .loc of the function */
     const char *previous_end;  /* end of the token before the current one */
+    uint32_t depth;            /* of what is nested in itself */
 };
 
 void sg_parser_advance(struct sg_parser *parser);
@@ -31,6 +32,9 @@ void sg_parser_expect(struct sg_parser *parser, int punctuation);
 struct sg_slice sg_parser_name(struct sg_parser *parser, const char *what);
 uint64_t sg_parser_integer(struct sg_parser *parser, const char *what);
 _Noreturn void sg_parser_unexpected(struct sg_parser *parser, const char *wanted);
+/** To be called around the parts of a text that may hold others of their own kind: fails where they are nested too deeply. */
+void sg_parser_enter(struct sg_parser *parser);
+void sg_parser_leave(struct sg_parser *parser);
 
 /** A constant integer expression. */
 uint64_t sg_parse_expression(struct sg_parser *parser);

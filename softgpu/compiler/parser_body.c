@@ -70,6 +70,7 @@ static void parse_address(struct sg_parser *parser, struct sg_ast_operand *opera
 
 static void parse_operand(struct sg_parser *parser, struct sg_ast_operand *operand)
 {
+    sg_parser_enter(parser);
     operand->negated = sg_parser_accept(parser, '!');
     if (sg_parser_at(parser, '[')) {
         parse_address(parser, operand);
@@ -95,6 +96,7 @@ static void parse_operand(struct sg_parser *parser, struct sg_ast_operand *opera
         operand->pair = SG_NEW(parser->arena, struct sg_ast_operand);
         parse_operand(parser, operand->pair);
     }
+    sg_parser_leave(parser);
 }
 
 void sg_parse_operands(struct sg_parser *parser, struct sg_ast_instruction *instruction)

@@ -88,7 +88,9 @@ static uint64_t apply(struct sg_parser *parser, int operator, uint64_t a, uint64
     }
 }
 
-static uint64_t parse_unary(struct sg_parser *parser)
+static uint64_t parse_unary(struct sg_parser *parser);
+
+static uint64_t parse_signed(struct sg_parser *parser)
 {
     if (sg_parser_accept(parser, '-'))
         return -parse_unary(parser);
@@ -110,6 +112,14 @@ static uint64_t parse_unary(struct sg_parser *parser)
     return sg_parser_integer(parser, "a number");
 }
 
+static uint64_t parse_unary(struct sg_parser *parser)
+{
+    sg_parser_enter(parser);
+    uint64_t value = parse_signed(parser);
+    sg_parser_leave(parser);
+    return value;
+}
+
 static uint64_t parse_binary(struct sg_parser *parser, int lowest)
 {
     uint64_t value = parse_unary(parser);
@@ -125,13 +135,15 @@ static uint64_t parse_binary(struct sg_parser *parser, int lowest)
 
 uint64_t sg_parse_expression(struct sg_parser *parser)
 {
+    sg_parser_enter(parser);
     uint64_t value = parse_binary(parser, 1);
     if (sg_parser_accept(parser, '?')) {
         uint64_t yes = sg_parse_expression(parser);
         sg_parser_expect(parser, ':');
         uint64_t no = sg_parse_expression(parser);
-        return value ? yes : no;
+        value = value ? yes : no;
     }
+    sg_parser_leave(parser);
     return value;
 }
 
@@ -157,6 +169,7 @@ static void parse_symbol(struct sg_parser *parser, struct sg_ast_initial *initia
 
 static void parse_initial(struct sg_parser *parser, struct sg_ast_initial *initial)
 {
+    sg_parser_enter(parser);
     initial->line = parser->token.line;
     bool minus_float = sg_parser_at(parser, '-') && sg_parser_peek(parser)->kind == SG_TOKEN_FLOAT64;
     if (minus_float)
@@ -188,6 +201,7 @@ static void parse_initial(struct sg_parser *parser, struct sg_ast_initial *initi
         initial->kind = SG_INITIAL_INTEGER;
         initial->value = sg_parse_expression(parser);
     }
+    sg_parser_leave(parser);
 }
 
 /* --- declarations --- */

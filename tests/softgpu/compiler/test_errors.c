@@ -4,6 +4,8 @@
 #include "harness.h"
 
 #include <criterion/criterion.h>
+#include <locale.h>
+#include <stdlib.h>
 
 static const struct {
     const char *insn, *log;
@@ -97,8 +99,49 @@ Test(errors, modules)
     cr_expect_str_eq(log_of(".entry k() { .local .b8 x[600000]; ret; }", SG_COMPILE_INVALID_PTX),
                      "ptx:4: variable is too large: 'x'\n");
     cr_expect_str_eq(log_of("/* no end", SG_COMPILE_INVALID_PTX), "ptx:4: comment is not closed\n");
+    cr_expect_str_eq(
+        log_of(".entry k() .blocksareclusters .reqnctapercluster 2, 0, 1 { ret; }", SG_COMPILE_INVALID_PTX),
+        "ptx:4: expected a number of threads or blocks that is not 0, found '0'\n");
     cr_expect_str_eq(log_of(".global .align 3 .u32 x;", SG_COMPILE_INVALID_PTX),
                      "ptx:4: .align must be a power of two, at most 4096\n");
+}
+
+/* Texts without end: refused where they are deeper than any program needs, before the stack is used up. */
+Test(errors, nesting)
+{
+    static const struct {
+        const char *before, *again;
+    } cases[] = {
+        {".global .u32 x[2] = ", "{"},
+        {".global .u32 x = ", "("},
+        {".global .u32 x = ", "-"},
+        {".global .u32 x = ", "1 ? 1 : "},
+        {".entry k() { mov.b64 %rd1, ", "{"},
+        {".entry k() { call ", "("},
+        {".entry k() { ld.global.u32 %r1, ", "[a, "},
+        {".entry k() { setp.eq.u32 ", "%p|"},
+        {".entry k() ", "{"},
+    };
+    enum { TIMES = 1 << 20 };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t head = strlen(cases[i].before), size = strlen(cases[i].again);
+        char *text = malloc(head + TIMES * size + 1), *to = text + head;
+        memcpy(text, cases[i].before, head);
+        for (size_t n = 0; n < TIMES; n++, to += size)
+            memcpy(to, cases[i].again, size);
+        *to = '\0';
+        log_of(text, SG_COMPILE_INVALID_PTX);
+        free(text);
+    }
+    cr_expect_str_eq(log_of(".global .u32 x = ((((((((((((((((7))))))))))))))));", SG_COMPILE_OK), "");
+}
+
+/* The application may have set a locale whose decimal point is a comma. */
+Test(errors, locale_does_not_matter)
+{
+    if (setlocale(LC_ALL, "de_DE.UTF-8") == NULL && setlocale(LC_ALL, "fr_FR.UTF-8") == NULL)
+        cr_skip("no such locale here");
+    cr_expect_str_eq(log_of(".global .f32 x[2] = {1.5, 2.5e3};", SG_COMPILE_OK), "");
 }
 
 Test(errors, unresolved_functions_are_named_when_code_is_asked_for)
