@@ -26,7 +26,11 @@ static LLVMValueRef with_overflow(struct sg_codegen *gen, const char *name, LLVM
     return LLVMBuildExtractValue(B, both, 0, "");
 }
 
-/* a + b (+ carry) or a - b (- borrow); the carry flag is read and written as the instruction says. */
+/*
+ * a + b (+ carry) or a - b (- borrow); the carry flag is read and written as the instruction says. A subtraction leaves there
+ * what GPUs do, who add a + ~b + 1: 1 if nothing is borrowed. It shows where an addition goes on behind a subtraction, as in
+ * what nvcc makes of a division of 128 bits, whatever PTX's manual says of borrows.
+ */
 static LLVMValueRef add_carry(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b, bool subtract,
                               bool carry_in)
 {
@@ -35,11 +39,12 @@ static LLVMValueRef add_carry(struct sg_codegen *gen, LLVMValueRef a, LLVMValueR
     LLVMValueRef value = with_overflow(gen, name, a, b, &carry);
     if (carry_in) {
         LLVMValueRef flag = LLVMBuildLoad2(B, gen->i1, gen->carry, "");
+        flag = subtract ? LLVMBuildNot(B, flag, "") : flag;
         value = with_overflow(gen, name, value, LLVMBuildZExt(B, flag, LLVMTypeOf(a), ""), &second);
         carry = LLVMBuildOr(B, carry, second, "");
     }
     if (SG_MOD(gen->insn, SG_GROUP_CC) != 0)
-        LLVMBuildStore(B, carry, gen->carry);
+        LLVMBuildStore(B, subtract ? LLVMBuildNot(B, carry, "") : carry, gen->carry);
     return value;
 }
 

@@ -257,6 +257,38 @@ Test(cuda, virtual_calls_and_recursion)
     free_program(program);
 }
 
+Test(cuda, divisions_of_128_bits)
+{
+    typedef unsigned __int128 wide;
+    enum { COUNT = 400 };
+    static wide in[2 * COUNT], out[4 * COUNT];
+    uint64_t state = 1;
+    for (int i = 0; i < 2 * COUNT; i++) { /* of all sizes */
+        uint64_t words[2];
+        for (int k = 0; k < 2; k++)
+            words[k] = state = state * 6364136223846793005u + 1442695040888963407u;
+        in[i] = ((wide)words[1] << 64 | words[0]) >> (i * 37 % 128);
+    }
+    in[1] = (wide)1 << 64, in[3] = in[2], in[4] = 0, in[6] = -(wide)1;
+    struct sg_program *program = load(THREADS_PTX);
+    struct {
+        void *out, *in;
+        int n;
+    } params = {out, in, COUNT};
+    cr_assert_eq(launch(program, "divide_wide", (uint32_t[2]){4, 1}, (uint32_t[2]){100, 1}, &params), 0);
+    for (int i = 0, bad = 0; i < COUNT && bad < 5; i++) {
+        wide a = in[2 * i], b = in[2 * i + 1], results[4];
+        if (b == 0)
+            continue;
+        results[0] = a / b, results[1] = a % b;
+        results[2] = (wide)((__int128)a / (__int128)b), results[3] = (wide)((__int128)a % (__int128)b);
+        bool good = memcmp(results, &out[4 * i], sizeof(results)) == 0;
+        cr_expect(good, "division %d", i);
+        bad += !good;
+    }
+    free_program(program);
+}
+
 Test(cuda, split_barrier)
 {
     int out[128];

@@ -113,6 +113,12 @@ static const struct case32 cases32[] = {
     {"set.gt.and.u32.s32 %r0, %r1, %r2, %p3;", 1, 0, 0, 0, 0},
     {"{ .reg .b32 lo; add.cc.u32 lo, %r1, %r2; addc.u32 %r0, %r3, %r4; }", ONES, 1, 5, 6, 12},
     {"{ .reg .b32 lo; sub.cc.u32 lo, %r1, %r2; subc.u32 %r0, %r3, %r4; }", 0, 1, 5, 2, 2},
+    /* an addition behind a subtraction, and the other way round: the flag is 1 if nothing has been borrowed */
+    {"{ .reg .b32 lo; sub.cc.u32 lo, %r1, %r2; addc.u32 %r0, %r3, %r4; }", 0, 1, 5, 2, 7},
+    {"{ .reg .b32 lo; sub.cc.u32 lo, %r1, %r2; addc.u32 %r0, %r3, %r4; }", 1, 1, 5, 2, 8},
+    {"{ .reg .b32 lo; sub.cc.u32 lo, %r1, %r2; subc.cc.u32 lo, %r3, %r4; addc.u32 %r0, %r3, 0; }", 0, 1, 5, 5,
+     5},
+    {"{ .reg .b32 lo; add.cc.u32 lo, %r1, %r2; subc.u32 %r0, %r3, %r4; }", ONES, 1, 5, 2, 3},
     {"{ .reg .b32 lo; mad.lo.cc.u32 lo, %r1, %r2, %r3; madc.hi.u32 %r0, %r1, %r2, %r4; }", ONES, ONES, ONES,
      1, 0},
     {"@%p1 mov.u32 %r0, 5; @!%p1 mov.u32 %r0, 6;", 0, 0, 0, 0, 6},

@@ -137,3 +137,16 @@ extern "C" __global__ void large_tiles(int *out)
     tile.sync();
     out[threadIdx.x] = sum + tile.shfl((int)threadIdx.x, 40);
 }
+
+// quotients and remainders of 128 bits, without sign and with
+extern "C" __global__ void divide_wide(unsigned __int128 *out, const unsigned __int128 *in, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    unsigned __int128 a = in[2 * i], b = in[2 * i + 1];
+    out[4 * i] = a / b;
+    out[4 * i + 1] = a % b;
+    out[4 * i + 2] = (unsigned __int128)((__int128)a / (__int128)b);
+    out[4 * i + 3] = (unsigned __int128)((__int128)a % (__int128)b);
+}
