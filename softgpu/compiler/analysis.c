@@ -78,10 +78,11 @@ static bool takes_param_address(const struct sg_function *function, const struct
     return !kernel_param;
 }
 
-static void analyse_function(struct sg_arena *arena, struct sg_function *function)
+static void analyse_function(struct sg_arena *arena, const struct sg_module *module,
+                             struct sg_function *function)
 {
     sg_analyse_warp_sync(arena, function);
-    sg_analyse_loops(arena, function);
+    sg_analyse_loops(arena, module, function);
     sg_analyse_pointers(arena, function);
     for (uint32_t i = 0; i < function->n_vars; i++)
         function->has_local |= function->vars[i]->space == SG_SPACE_LOCAL;
@@ -99,9 +100,10 @@ static void analyse_function(struct sg_arena *arena, struct sg_function *functio
 
 void sg_analyse_module(struct sg_arena *arena, struct sg_module *module)
 {
+    sg_analyse_watchers(module);
     for (uint32_t i = 0; i < module->n_functions; i++)
         if (module->functions[i]->defined)
-            analyse_function(arena, module->functions[i]);
+            analyse_function(arena, module, module->functions[i]);
 }
 
 static void reach_add(struct sg_arena *arena, struct sg_module *module, struct sg_reach *reach,

@@ -39,8 +39,10 @@ void sg_reach_compute(struct sg_arena *arena, struct sg_module *module, struct s
                       struct sg_reach *reach);
 void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, struct sg_shared_layout *layout);
 uint32_t sg_shared_offset(const struct sg_shared_layout *layout, const struct sg_var *var);
+/** Finds the functions that look at what others write; before sg_analyse_loops. */
+void sg_analyse_watchers(struct sg_module *module);
 /** Marks the back edges of loops that may wait for other threads. */
-void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function);
+void sg_analyse_loops(struct sg_arena *arena, const struct sg_module *module, struct sg_function *function);
 /** What is known of a register at all times: its value is base + offset modulo 2^bits (at most 4 bits). */
 struct sg_low_bits {
     uint32_t base; /* the instruction that loads a parameter of the kernel, or UINT32_MAX: none */

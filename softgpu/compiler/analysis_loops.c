@@ -1,7 +1,8 @@
 /*
  * analysis_loops.c - finds loops in which a thread may wait for what another thread writes: cycles of the
- * control flow graph that hold a volatile or acquiring load, a compare-and-swap, or the like. The jumps
- * backwards of such a cycle are marked; the code generator lets other threads run there.
+ * control flow graph that hold a volatile or acquiring load, a compare-and-swap, or the like, or a fence and a load, or a
+ * call of a function that does. The jumps backwards of such a cycle are marked; the code generator lets other threads run
+ * there.
  *
  * A cycle in which the block's threads meet and whose every jump follows from what was known when it was entered (the
  * steps of a scan in shared memory that is volatile) makes the same turns whatever others write: nobody waits in it.
@@ -67,23 +68,90 @@ static void find_components(struct sg_arena *arena, const struct sg_flow *graph,
     }
 }
 
+/* Does an atomic operation only look (`atomicOr(&flag, 0)`)? */
+static bool changes_nothing(const struct sg_insn *insn)
+{
+    const struct sg_operand *operand = &insn->operands[2];
+    enum sg_type type = (enum sg_type)insn->types[0];
+    uint64_t all = sg_types[type].bits >= 64 ? UINT64_MAX : (UINT64_C(1) << sg_types[type].bits) - 1;
+    uint64_t value, top = all - (all >> 1);
+    bool is_signed = sg_type_is_signed(type);
+    if (insn->n_operands < 3 || (operand->kind != SG_OPERAND_INTEGER && operand->kind != SG_OPERAND_FLOAT32 &&
+                                 operand->kind != SG_OPERAND_FLOAT64))
+        return false;
+    value = operand->value & all;
+    switch (SG_MOD(insn, SG_GROUP_ATOM)) {
+    case SG_ATOM_ADD:
+        return value == 0 || (sg_type_is_float(type) && value == top);
+    case SG_ATOM_OR:
+    case SG_ATOM_XOR:
+        return value == 0;
+    case SG_ATOM_AND:
+        return value == all;
+    case SG_ATOM_MIN:
+        return value == (is_signed ? all - top : all);
+    case SG_ATOM_MAX:
+        return value == (is_signed ? top : 0);
+    default:
+        return false;
+    }
+}
+
 /* What a thread that waits on memory repeats. */
 static bool watches_memory(const struct sg_insn *insn)
 {
     uint8_t sem = SG_MOD(insn, SG_GROUP_SEM);
     switch (insn->form->op) {
     case SG_OP_LD:
-        return sem == SG_VOLATILE || sem == SG_ACQUIRE || sem == SG_RELAXED;
+        return sem == SG_VOLATILE || sem == SG_ACQUIRE || sem == SG_RELAXED ||
+               SG_MOD(insn, SG_GROUP_CACHE) == SG_CACHE_CV;
     case SG_OP_ATOM: {
         uint8_t op = SG_MOD(insn, SG_GROUP_ATOM);
-        if (op == SG_ATOM_CAS || op == SG_ATOM_EXCH)
-            return true;
-        /* reading by adding 0 */
-        return insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_INTEGER &&
-               insn->operands[2].value == 0;
+        return op == SG_ATOM_CAS || op == SG_ATOM_EXCH || changes_nothing(insn);
     }
     default:
         return false;
+    }
+}
+
+/* What a cycle holds by which its threads may wait: loads that are always made anew, and others; fences; calls. */
+enum { WATCHES = 1, FENCES = 2, LOADS = 4, LOOKS = 8, CALLS = 16 };
+
+/* Is it a call of a function that may look, for its caller, at what others write? */
+static bool calls_watcher(const struct sg_module *module, const struct sg_insn *insn)
+{
+    if (insn->call == NULL)
+        return false;
+    if (insn->call->callee != NULL)
+        return insn->call->callee->watches;
+    for (uint32_t i = 0; i < module->n_handles; i++)
+        if (module->handles[i]->watches)
+            return true;
+    return false;
+}
+
+static uint8_t ways_to_wait(const struct sg_module *module, const struct sg_insn *insn)
+{
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    if (watches_memory(insn))
+        return WATCHES;
+    if (insn->form->op == SG_OP_FENCE)
+        return FENCES;
+    if (insn->form->op == SG_OP_LD && (space == 0 || space == SG_MOD_GLOBAL || space == SG_MOD_SHARED))
+        return SG_MOD(insn, SG_GROUP_CACHE) == SG_CACHE_CG ? LOOKS : LOADS;
+    return calls_watcher(module, insn) ? CALLS : 0;
+}
+
+void sg_analyse_watchers(struct sg_module *module)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t f = 0; f < module->n_functions; f++) {
+            struct sg_function *function = module->functions[f];
+            for (uint32_t i = 0; i < function->n_insns && !function->watches; i++)
+                changed |= function->watches =
+                    (ways_to_wait(module, &function->insns[i]) & (WATCHES | LOOKS | CALLS)) != 0;
+        }
     }
 }
 
@@ -166,56 +234,86 @@ static void note_tainted_write(void *user, uint32_t reg, bool written, bool mayb
     taint->changed = true;
 }
 
-static bool brings_news(const struct sg_insn *insn)
+/* Does it load a parameter of the function itself, and not what a call has returned? */
+static bool loads_own_param(const struct sg_function *function, const struct sg_insn *insn)
 {
+    const struct sg_operand *address = &insn->operands[1];
+    return insn->form->op == SG_OP_LD && address->kind == SG_OPERAND_VAR &&
+           address->var >= function->params && address->var < function->params + function->n_params;
+}
+
+/* May what the instruction writes differ from turn to turn because of what others do? Of `ways` only, if not 0. */
+static bool brings_news(const struct sg_module *module, const struct sg_function *function,
+                        const struct sg_insn *insn, uint8_t ways)
+{
+    bool returned = insn->form->op == SG_OP_LD && SG_MOD(insn, SG_GROUP_SPACE) == SG_MOD_PARAM &&
+                    !loads_own_param(function, insn);
+    if (ways != 0)
+        return (ways_to_wait(module, insn) & ways) != 0 || (returned && (ways & CALLS) != 0);
     if (insn->form->op == SG_OP_LD)
-        return SG_MOD(insn, SG_GROUP_SPACE) != SG_MOD_PARAM;
+        return SG_MOD(insn, SG_GROUP_SPACE) != SG_MOD_PARAM || returned;
     return insn->call != NULL || !sg_is_arithmetic(insn->form->op);
 }
 
-/* Are the turns of the cycle the same whatever its threads read, and do they meet in it? */
-static bool has_set_turns(struct sg_arena *arena, const struct sg_flow *graph, const struct walk *walk,
-                          uint32_t component)
+/* Are the turns of the cycle the same whatever its threads read (by `ways`)? `*meet`: do they meet in it? */
+static bool has_set_turns(struct sg_arena *arena, const struct sg_module *module, const struct sg_flow *graph,
+                          const struct walk *walk, uint32_t component, uint8_t ways, bool *meet)
 {
     const struct sg_function *function = graph->function;
     struct taint taint = {.seen = SG_NEW_ARRAY(arena, uint8_t, function->n_regs + 1), .changed = true};
-    bool meets = false;
+    *meet = false;
     while (taint.changed) {
         taint.changed = false;
         for (uint32_t i = 0; i < function->n_insns; i++) {
             const struct sg_insn *insn = &function->insns[i];
             if (walk->component[graph->block_of[i]] != component)
                 continue;
-            meets |= sg_is_meeting(insn) || insn->aligns;
-            if (insn->form->op == SG_OP_BRX || (insn->guard != 0 && taint.seen[insn->guard - 1]))
+            *meet |= sg_is_meeting(insn) || insn->aligns;
+            if (insn->guard != 0 && taint.seen[insn->guard - 1])
                 return false;
-            taint.reads = brings_news(insn);
+            taint.reads = brings_news(module, function, insn, ways);
             sg_visit_registers(insn, note_tainted_read, &taint);
+            if (insn->form->op == SG_OP_BRX && (ways == 0 || taint.reads))
+                return false;
             if (taint.reads)
                 sg_visit_registers(insn, note_tainted_write, &taint);
         }
     }
-    return meets;
+    return true;
 }
 
-void sg_analyse_loops(struct sg_arena *arena, struct sg_function *function)
+static bool may_wait(struct sg_arena *arena, const struct sg_module *module, const struct sg_flow *graph,
+                     const struct walk *walk, uint32_t component, uint8_t ways)
+{
+    bool meet;
+    if ((ways & WATCHES) != 0)
+        return !has_set_turns(arena, module, graph, walk, component, 0, &meet) || !meet;
+    /* of other loads, most are no waits: only those count by which the cycle's turns are decided */
+    uint8_t deciding = ways & (LOOKS | CALLS);
+    if ((ways & FENCES) != 0)
+        deciding |= ways & LOADS;
+    return deciding != 0 && !has_set_turns(arena, module, graph, walk, component, deciding, &meet);
+}
+
+void sg_analyse_loops(struct sg_arena *arena, const struct sg_module *module, struct sg_function *function)
 {
     struct sg_flow graph = {0};
     struct walk walk;
-    bool any = false;
+    uint8_t any = 0;
     for (uint32_t i = 0; i < function->n_insns; i++)
-        any |= watches_memory(&function->insns[i]);
-    if (!any)
+        any |= ways_to_wait(module, &function->insns[i]);
+    if ((any & (WATCHES | FENCES | LOOKS | CALLS)) == 0)
         return;
     sg_flow_build(arena, function, &graph);
     find_components(arena, &graph, &walk);
     uint8_t *waits = sg_arena_alloc(arena, walk.n_components + 1);
-    for (uint32_t i = 0; i < function->n_insns; i++)
-        if (watches_memory(&function->insns[i]) && !always_gets_on(&graph, graph.block_of[i]))
-            waits[walk.component[graph.block_of[i]]] = 1;
+    for (uint32_t i = 0; i < function->n_insns; i++) {
+        uint8_t ways = ways_to_wait(module, &function->insns[i]);
+        if (ways != WATCHES || !always_gets_on(&graph, graph.block_of[i]))
+            waits[walk.component[graph.block_of[i]]] |= ways;
+    }
     for (uint32_t component = 1; component <= walk.n_components; component++)
-        if (waits[component])
-            waits[component] = !has_set_turns(arena, &graph, &walk, component);
+        waits[component] = may_wait(arena, module, &graph, &walk, component, waits[component]);
     for (uint32_t block = 0; block < graph.n_blocks; block++) {
         uint32_t to;
         if (!waits[walk.component[block]])

@@ -32,10 +32,11 @@ void sg_gen_mark_parallel(struct sg_codegen *gen, LLVMValueRef access, uint8_t s
         LLVMSetMetadata(access, gen->access_group_kind, gen->access_group);
 }
 
+/* .cv asks to fetch again: as .volatile does. */
 static bool is_strong(struct sg_codegen *gen)
 {
     uint8_t sem = SG_MOD(gen->insn, SG_GROUP_SEM);
-    return sem != 0 && sem != SG_WEAK;
+    return (sem != 0 && sem != SG_WEAK) || SG_MOD(gen->insn, SG_GROUP_CACHE) == SG_CACHE_CV;
 }
 
 static void shape_access(struct sg_codegen *gen, LLVMValueRef access, uint32_t align, bool load)
@@ -44,7 +45,7 @@ static void shape_access(struct sg_codegen *gen, LLVMValueRef access, uint32_t a
     LLVMSetAlignment(access, align);
     if (is_strong(gen) && align <= 8) {
         LLVMSetOrdering(access, sg_gen_ordering(gen, load, !load));
-        LLVMSetVolatile(access, sem == SG_VOLATILE || sem == SG_RELAXED);
+        LLVMSetVolatile(access, sem == SG_VOLATILE || sem == SG_RELAXED || sem == 0);
     } else if (!is_strong(gen)) {
         sg_gen_mark_parallel(gen, access, SG_MOD(gen->insn, SG_GROUP_SPACE));
     }

@@ -292,6 +292,13 @@ LLVMValueRef sg_gen_math(struct sg_codegen *gen, const char *name, LLVMValueRef 
     return sg_gen_intrinsic(gen, name, &type, 1, arguments, c != NULL ? 3 : b != NULL ? 2 : 1);
 }
 
+static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, const char *name)
+{
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                            LLVMCreateEnumAttribute(gen->context, kind, 0));
+}
+
 LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRef result,
                             LLVMValueRef *arguments, unsigned count)
 {
@@ -302,17 +309,13 @@ LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRe
     LLVMValueRef function = LLVMGetNamedFunction(gen->llvm, name);
     if (function == NULL) {
         function = LLVMAddFunction(gen->llvm, name, type);
-        unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
-        LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                                LLVMCreateEnumAttribute(gen->context, nounwind, 0));
-        if (strncmp(name, "sg_math_", 8) == 0) {
-            /* a function of its arguments alone */
-            unsigned memory = LLVMGetEnumAttributeKindForName("memory", 6);
-            LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                                    LLVMCreateEnumAttribute(gen->context, memory, 0));
-            unsigned returns = LLVMGetEnumAttributeKindForName("willreturn", 10);
-            LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                                    LLVMCreateEnumAttribute(gen->context, returns, 0));
+        add_attribute(gen, function, "nounwind");
+        if (strncmp(name, "sg_math_", 8) == 0) { /* a function of its arguments alone */
+            add_attribute(gen, function, "memory");
+            add_attribute(gen, function, "willreturn");
+        } else if (strcmp(name, "sg_rt_activemask") == 0) { /* it is told by the call who are together */
+            add_attribute(gen, function, "convergent");
+            add_attribute(gen, function, "nomerge");
         }
     }
     return LLVMBuildCall2(gen->builder, type, function, arguments, count, "");

@@ -194,6 +194,7 @@ enum { SG_REDUX_ADD = 1, SG_REDUX_MIN, SG_REDUX_MAX, SG_REDUX_AND, SG_REDUX_OR, 
 enum { SG_SECOND_ADD = 1, SG_SECOND_MIN, SG_SECOND_MAX };
 enum { SG_MATRIX_A = 1, SG_MATRIX_B, SG_MATRIX_C, SG_MATRIX_D };
 enum { SG_ROW = 1, SG_COL };
+enum { SG_CACHE_CG = 2, SG_CACHE_CV = 5 };
 enum { SG_MOD_SHARED = 1, SG_MOD_GLOBAL, SG_MOD_LOCAL, SG_MOD_CONST, SG_MOD_PARAM };
 #define SG_MOD_CLUSTER 7 /* .shared::cluster: in addresses; as a modifier it is SG_MOD_SHARED with a mark */
 

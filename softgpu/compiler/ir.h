@@ -186,6 +186,7 @@ struct sg_function {
     /* by analysis */
     bool waits, exits, calls_indirect, has_local, uses_grid_workspace, uses_reserved_shared;
     bool clustered; /* looks beyond its block, into the cluster */
+    bool watches;   /* it, or what it calls, looks at what others may write meanwhile */
 };
 
 struct sg_module {

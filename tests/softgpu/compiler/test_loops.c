@@ -119,12 +119,12 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 35);
+    compare_forms(LOOPS_PTX, 36);
 }
 
 Test(loops, waiting, .timeout = 400)
 {
-    compare_forms(WAITS_PTX, 12);
+    compare_forms(WAITS_PTX, 17);
 }
 
 /* Runs a kernel of loops.cu with an option, in blocks of 256 threads, for numbers that all differ; the result is in out[option]. */

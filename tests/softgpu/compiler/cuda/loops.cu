@@ -146,6 +146,22 @@ KERNEL(loops_votes)
     out[place()] = sum;
 }
 
+// lanes of two paths that both begin by asking, and end so
+KERNEL(loops_active_masks)
+{
+    unsigned value = in[place()], mask, sum;
+    if (value & 1) {
+        mask = __activemask();
+        sum = mix(value, 3);
+        mask ^= __activemask() * 3;
+    } else {
+        mask = __activemask();
+        sum = mix(value, 5);
+        mask ^= __activemask() * 3;
+    }
+    out[place()] = mix(sum, mask);
+}
+
 KERNEL(loops_tiles)
 {
     cg::thread_block block = cg::this_thread_block();

@@ -242,6 +242,116 @@ KERNEL(loops_waits_and_activemask)
     out[place()] = sum;
 }
 
+// each waits until all behind it are done, by operations that change nothing
+KERNEL(loops_look_by_operations)
+{
+    __shared__ unsigned done;
+    __shared__ int signed_done;
+    unsigned t = linear(), left = size() - 1 - t;
+    if (t == 0)
+        done = signed_done = 0;
+    __syncthreads();
+    switch (t % 7) {
+    case 0:
+        while (atomicOr(&done, 0) < left)
+            ;
+        break;
+    case 1:
+        while (atomicAnd(&done, ~0u) < left)
+            ;
+        break;
+    case 2:
+        while (atomicMax(&done, 0u) < left)
+            ;
+        break;
+    case 3:
+        while (atomicMin(&done, ~0u) < left)
+            ;
+        break;
+    case 4:
+        while (atomicMax(&signed_done, -2147483647 - 1) < (int)left)
+            ;
+        break;
+    case 5:
+        while (atomicMin(&signed_done, 2147483647) < (int)left)
+            ;
+        break;
+    default:
+        while (atomicSub(&done, 0) < left)
+            ;
+        break;
+    }
+    atomicAdd(&signed_done, 1);
+    out[place()] = atomicAdd(&done, 1);
+}
+
+static __device__ unsigned from_behind[3];
+
+static __device__ __noinline__ unsigned peek(const unsigned *from)
+{
+    return *(const volatile unsigned *)from;
+}
+static __device__ __noinline__ unsigned peek_twice(const unsigned *from)
+{
+    return peek(from) & peek(from);
+}
+static __device__ __noinline__ unsigned look_by_atomic(const unsigned *from)
+{
+    return atomicOr((unsigned *)from, 0);
+}
+
+// the function that looks is called again and again
+KERNEL(loops_look_in_function)
+{
+    unsigned t = linear(), start = peek(&from_behind[blockIdx.x % 3]);
+    __syncthreads();
+    while (peek_twice(&from_behind[blockIdx.x % 3]) - start != size() - 1 - t)
+        ;
+    out[place()] = in[place()] + atomicAdd(&from_behind[blockIdx.x % 3], 1) - start;
+}
+
+static __device__ unsigned (*const look[2])(const unsigned *) = {peek, look_by_atomic};
+
+KERNEL(loops_look_through_pointer)
+{
+    unsigned t = linear(), start = peek(&from_behind[blockIdx.x % 3]);
+    __syncthreads();
+    while (look[in[place()] % 2](&from_behind[blockIdx.x % 3]) - start != size() - 1 - t)
+        ;
+    out[place()] = in[place()] + atomicAdd(&from_behind[blockIdx.x % 3], 1) - start;
+}
+
+// ordinary loads, which fences keep in the loop
+KERNEL(loops_look_behind_fence)
+{
+    __shared__ unsigned done;
+    unsigned t = linear();
+    if (t == 0)
+        done = 0;
+    __syncthreads();
+    while (done != size() - 1 - t)
+        __threadfence_block();
+    out[place()] = in[place()] * 2;
+    atomicAdd(&done, 1);
+}
+
+static __device__ unsigned seen_through[3];
+
+// loads past the nearer caches
+KERNEL(loops_look_through_caches)
+{
+    unsigned *from = &seen_through[blockIdx.x % 3], t = linear(), start = *(volatile unsigned *)from, now;
+    __syncthreads();
+    do
+        if (t % 2)
+            asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(now) : "l"(from) : "memory");
+        else
+            now = __ldcv(from);
+    while (now - start != size() - 1 - t);
+    out[place()] = in[place()] + t;
+    atomicAdd(from, 1);
+}
+
 static __device__ __noinline__ void wait_for_turn(unsigned own)
 {
     while (*(volatile unsigned *)&whose % gridDim.x != own)
