@@ -4,7 +4,6 @@
 #include "harness.h"
 
 #include <criterion/criterion.h>
-#include <locale.h>
 #include <stdlib.h>
 
 static const struct {
@@ -134,14 +133,6 @@ Test(errors, nesting)
         free(text);
     }
     cr_expect_str_eq(log_of(".global .u32 x = ((((((((((((((((7))))))))))))))));", SG_COMPILE_OK), "");
-}
-
-/* The application may have set a locale whose decimal point is a comma. */
-Test(errors, locale_does_not_matter)
-{
-    if (setlocale(LC_ALL, "de_DE.UTF-8") == NULL && setlocale(LC_ALL, "fr_FR.UTF-8") == NULL)
-        cr_skip("no such locale here");
-    cr_expect_str_eq(log_of(".global .f32 x[2] = {1.5, 2.5e3};", SG_COMPILE_OK), "");
 }
 
 Test(errors, unresolved_functions_are_named_when_code_is_asked_for)
