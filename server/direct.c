@@ -22,6 +22,7 @@ struct rg_direct_area {
     struct rg_direct_area *next;
     uintptr_t base; /* of the allocation */
     size_t size;
+    uint64_t id;      /* the driver's number of it, never used again; 0: it has none */
     void *registered; /* where the registration begins; NULL: it failed and is not tried again */
     struct rg_context *context;
     unsigned holds;
@@ -235,12 +236,28 @@ static void *try_register(struct rg_worker *worker, struct device *device, CUdev
     return NULL;
 }
 
-static struct rg_direct_area *area_of(struct rg_direct *direct, uintptr_t address)
+static uint64_t id_of(CUdeviceptr address)
 {
-    struct rg_direct_area *area = direct->areas;
-    while (area && (address < area->base || address - area->base >= area->size))
-        area = area->next;
-    return area;
+    unsigned long long id = 0;
+    return rg_driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) == CUDA_SUCCESS ? id
+                                                                                                         : 0;
+}
+
+static void end_area(struct rg_worker *worker, struct rg_direct_area **link, bool waits);
+
+/*
+ * The area that holds an address. What lies there may have gone without a call that names it, as variables go with their
+ * module, and other memory come in its place.
+ */
+static struct rg_direct_area *find_area(struct rg_worker *worker, CUdeviceptr address)
+{
+    struct rg_direct_area **link = &worker->direct->areas;
+    while (*link && (address < (*link)->base || address - (*link)->base >= (*link)->size))
+        link = &(*link)->next;
+    if (!*link || (*link)->id == id_of(address))
+        return *link;
+    end_area(worker, link, false);
+    return NULL;
 }
 
 struct rg_direct_area *rg_direct_hold(struct rg_worker *worker, struct rg_context *context,
@@ -251,7 +268,7 @@ struct rg_direct_area *rg_direct_hold(struct rg_worker *worker, struct rg_contex
     if (!device || device->path == RG_DIRECT_STAGING)
         return NULL;
     struct rg_direct *direct = worker->direct;
-    struct rg_direct_area *area = area_of(direct, (uintptr_t)address);
+    struct rg_direct_area *area = find_area(worker, address);
     if (!area) {
         CUdeviceptr base = 0;
         size_t whole = 0;
@@ -260,7 +277,8 @@ struct rg_direct_area *rg_direct_hold(struct rg_worker *worker, struct rg_contex
         area = calloc(1, sizeof *area);
         if (!area)
             return NULL;
-        *area = (struct rg_direct_area){.base = (uintptr_t)base, .size = whole, .context = context};
+        *area = (struct rg_direct_area){
+            .base = (uintptr_t)base, .size = whole, .id = id_of(base), .context = context};
         area->registered = try_register(worker, device, number, area->base, whole);
         area->next = direct->areas;
         direct->areas = area;

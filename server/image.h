@@ -30,6 +30,8 @@ bool rg_image_wait(struct rg_worker *worker, struct rg_image *image);
 CUresult rg_image_ready(struct rg_job *job, struct rg_image *image);
 /** Whether an answer is one to an image that was asked for; then *good says whether it fits. The reader. */
 bool rg_image_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size, bool *good);
+/** More bytes of images than these do not wait to be written: a client may send them faster than a disk takes them. */
+#define RG_IMAGES_WRITING (512u << 20)
 /** Takes the bytes of a good image to write them; false: they are still the caller's to free. */
 bool rg_image_keep(struct rg_worker *worker, struct rg_image *image);
 

@@ -72,9 +72,11 @@ static void *write_images(void *argument)
             images->last = &images->writing;
         images->busy = true;
         pthread_mutex_unlock(&images->lock);
-        rg_shelf_write(images->shelf, image->digest, image->data, image->total);
+        const size_t total = image->total;
+        rg_shelf_write(images->shelf, image->digest, image->data, total);
         free_kept(image);
         pthread_mutex_lock(&images->lock);
+        images->writing_bytes -= total;
         images->busy = false;
         pthread_cond_broadcast(&images->changed);
     }
@@ -89,7 +91,10 @@ bool rg_image_keep(struct rg_worker *worker, struct rg_image *image)
     pthread_mutex_lock(&images->lock);
     if (images->shelf && !images->writer_runs && !images->stop)
         images->writer_runs = rg_thread_create(&images->writer, "rg-images", write_images, images) == RG_OK;
-    if (images->writer_runs) {
+    const bool room = !images->writing_bytes || (images->writing_bytes < RG_IMAGES_WRITING &&
+                                                 image->total < RG_IMAGES_WRITING - images->writing_bytes);
+    if (images->writer_runs && room) {
+        images->writing_bytes += image->total;
         image->next = NULL;
         *images->last = image;
         images->last = &image->next;

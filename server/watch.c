@@ -173,13 +173,15 @@ static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t c
     struct rg_watches *watches = &worker->watches;
     bool good = true;
     pthread_mutex_lock(&watches->lock);
+    if (!watches->runs)
+        watches->runs = rg_thread_create(&watches->thread, "rg-watch", watch_main, worker) == RG_OK;
     struct rg_watch *watch = watches->first;
     while (watch && (context || watch->context || watch->event != event))
         watch = watch->next;
     if (watch) {
         watch->id = id;
         (void)rg_elapsed_end(worker, &watch->elapsed, NULL);
-    } else if (atomic_load(&watches->n) < WATCHES_MAX && (watch = malloc(sizeof *watch))) {
+    } else if (watches->runs && atomic_load(&watches->n) < WATCHES_MAX && (watch = malloc(sizeof *watch))) {
         *watch = (struct rg_watch){.id = id, .event = event, .context = context};
         *watches->last = watch;
         watches->last = &watch->next;
@@ -189,8 +191,6 @@ static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t c
     }
     if (good && since)
         rg_elapsed_begin(worker, &watch->elapsed, since, version);
-    if (good && !watches->runs)
-        watches->runs = rg_thread_create(&watches->thread, "rg-watch", watch_main, worker) == RG_OK;
     watches->since = rg_now_ns();
     pthread_cond_signal(&watches->changed);
     pthread_mutex_unlock(&watches->lock);

@@ -128,6 +128,7 @@ struct rg_images {
     pthread_cond_t changed;
     struct rg_image *asked;           /* of the client, whose answers the reader takes */
     struct rg_image *writing, **last; /* to be written and freed */
+    size_t writing_bytes;             /* of those, and of the one that is being written */
     bool writer_runs, stop, busy;
     pthread_t writer;
 };

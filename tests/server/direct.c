@@ -24,6 +24,7 @@ static struct setting {
     int refuse_dmabuf, refuse_peer; /* errno of registering */
     bool pool, managed, mapped;     /* the memory is of another kind */
     bool busy;                      /* the stream has work left */
+    uint64_t id;                    /* of the memory */
 } now;
 static char trace[4096];
 static unsigned char *device; /* the GPU's memory */
@@ -73,6 +74,8 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute which, CUdevice
         *(unsigned *)out = CU_MEMORYTYPE_DEVICE;
     else if (which == CU_POINTER_ATTRIBUTE_IS_MANAGED)
         *(unsigned *)out = now.managed;
+    else if (which == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+        *(unsigned long long *)out = now.id;
     else if (which == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
         *(CUmemoryPool *)out = now.pool ? (CUmemoryPool)(void *)&some_object : NULL;
     else
@@ -338,6 +341,19 @@ static void test_busy(void)
     CHECK(client_destroy(c) == 0);
 }
 
+/* Memory goes with what it belongs to, a module, and other memory comes to lie there. */
+static void test_replaced(void)
+{
+    struct client *c = begin(&able, NULL);
+    put_in(c, 6);
+    get_out(c, 6);
+    now.id++;
+    put_in(c, 7);
+    get_out(c, 7);
+    expect("other memory", "export register-dmabuf unregister export register-dmabuf ");
+    CHECK(client_destroy(c) == 0);
+}
+
 /* A context ends with memory in it, and a session with a context in it. */
 static void test_ends(void)
 {
@@ -366,6 +382,7 @@ int main(void)
     test_failures();
     test_other_memory();
     test_busy();
+    test_replaced();
     test_ends();
     return 0;
 }
