@@ -291,7 +291,8 @@ struct rg_conn *rg_lasting_create(struct rg_conn *carrier, struct rg_conn *tethe
     if (!c)
         return NULL;
     c->head.ops = &lasting_ops;
-    c->head.caps = rg_conn_caps(carrier) & ~(unsigned)RG_CAP_FD;
+    /* the rest is what this does not pass on, or not from one carrier to the next */
+    c->head.caps = rg_conn_caps(carrier) & (RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS);
     memcpy(c->head.transport, carrier->transport, sizeof c->head.transport);
     memcpy(c->head.peer, carrier->peer, sizeof c->head.peer);
     c->options = *options;

@@ -13,7 +13,7 @@
  * On the wire every message begins with struct rg_lasting_header. Acknowledgements travel with messages; a receiver
  * that has not sent any for RG_LASTING_ACK_BYTES sends one by itself. What is kept: a message's own bytes always, its
  * bulk data from when the sending call returns until it is acknowledged; before that it is the caller's memory that is
- * sent from again. If more than RG_LASTING_KEPT_MAX is not acknowledged, senders wait for it, for a time; beyond
+ * sent from again. If more memory than RG_LASTING_KEPT_MAX holds what is not acknowledged, senders wait for it, for a time; beyond
  * RG_LASTING_KEPT_LIMIT nothing is kept any more until the peer has caught up, and a loss in that state is final.
  *
  * Threads: as a connection's; and one of its own, which looks after the carrier (it sleeps in poll).

@@ -33,7 +33,7 @@ struct rg_lasting_block {
     unsigned class;
     _Alignas(16) unsigned char data[];
 };
-enum { RG_LASTING_CLASSES = 6 };
+enum { RG_LASTING_CLASSES = 14 };
 
 /** A message that the peer has not acknowledged. */
 struct rg_lasting_kept {
@@ -86,7 +86,7 @@ struct rg_lasting {
     uint64_t sent;    /* messages */
     uint64_t on_wire; /* the last one that the carrier was given */
     struct rg_lasting_kept *kept, **kept_last;
-    size_t kept_bytes;
+    size_t kept_bytes; /* of memory, as far as it has been taken already */
     uint64_t forgotten; /* messages up to here are not kept though they were not acknowledged; 0: none */
     struct rg_lasting_block *store[RG_LASTING_CLASSES];
     unsigned n_store[RG_LASTING_CLASSES];

@@ -1,31 +1,48 @@
 /* lasting_kept.c - messages that may have to be sent again, and the memory for them. See lasting_inside.h. */
 #include "transport/lasting_inside.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ROOM 256 /* for a header of ours beside content of a round size */
 
+/* Each twice the one before: what is kept takes less than twice its size, whoever chooses the sizes. */
 static const struct {
     size_t size;
     unsigned most; /* kept for the next message */
-} classes[RG_LASTING_CLASSES] = {
+} classes[] = {
     {512, 64},
-    {4096 + ROOM, 32},
-    {32768 + ROOM, 16},
+    {1024, 32},
+    {2048, 32},
+    {(4u << 10) + ROOM, 32},
+    {8u << 10, 16},
+    {16u << 10, 16},
+    {(32u << 10) + ROOM, 16},
+    {64u << 10, 8},
+    {128u << 10, 8},
     {RG_MESSAGE_MAX + ROOM, 8},
+    {512u << 10, 4},
     {(1u << 20) + ROOM, 4},
+    {2u << 20, 2},
     {RG_BULK_MAX + ROOM, 4},
 };
+static_assert(sizeof classes / sizeof *classes == RG_LASTING_CLASSES, "a list of blocks for each");
 
 /* --- the store --- */
 
-/* Memory of at least `size` bytes, which is never more than the largest class has. Under the lock. */
-static struct rg_lasting_block *take(struct rg_lasting *c, size_t size)
+static unsigned class_of(size_t size)
 {
     unsigned class = 0;
     while (class + 1 < RG_LASTING_CLASSES && classes[class].size < size)
         class ++;
+    return class;
+}
+
+/* Memory of at least `size` bytes, which is never more than the largest class has. Under the lock. */
+static struct rg_lasting_block *take(struct rg_lasting *c, size_t size)
+{
+    const unsigned class = class_of(size);
     struct rg_lasting_block *block = c->store[class];
     if (block) {
         c->store[class] = block->next;
@@ -83,13 +100,20 @@ struct rg_lasting_kept *rg_lasting_keep(struct rg_lasting *c, const struct rg_ou
     return kept;
 }
 
+/* The memory that a message takes until it is acknowledged. */
+static size_t room_of(const struct rg_lasting_kept *kept)
+{
+    return classes[class_of(sizeof *kept + kept->msg_size)].size +
+           (kept->bulk_size ? classes[class_of(kept->bulk_size)].size : 0);
+}
+
 void rg_lasting_append(struct rg_lasting *c, struct rg_lasting_kept *kept)
 {
     kept->seq = ++c->sent;
     kept->next = NULL;
     *c->kept_last = kept;
     c->kept_last = &kept->next;
-    c->kept_bytes += kept->msg_size + kept->bulk_size;
+    c->kept_bytes += room_of(kept);
 }
 
 void rg_lasting_release(struct rg_lasting *c, struct rg_lasting_kept *kept)
@@ -107,7 +131,7 @@ static void drop_first(struct rg_lasting *c)
     c->kept = kept->next;
     if (!c->kept)
         c->kept_last = &c->kept;
-    c->kept_bytes -= kept->msg_size + kept->bulk_size;
+    c->kept_bytes -= room_of(kept);
     kept->acked = true;
     rg_lasting_release(c, kept);
 }
@@ -157,7 +181,8 @@ void rg_lasting_settle(struct rg_lasting *c, struct rg_lasting_kept *kept)
             rg_lasting_forget(c); /* it could not be sent again */
         }
     }
-    while (kept->replaying) /* also if it is acknowledged: the mender may still look at what it was told to send */
+    while (
+        kept->replaying) /* also if it is acknowledged: the mender may still look at what it was told to send */
         rg_lasting_sleep(c, UINT64_MAX);
     kept->copy = copy;
     kept->own = (struct iovec){copy ? copy->data : NULL, kept->bulk_size};

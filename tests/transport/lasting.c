@@ -9,9 +9,9 @@
 #include "support.h"
 
 #include "common/clock.h"
-#include "transport/lasting.h"
-#include "transport/operations.h"
+#include "transport/lasting_inside.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -376,6 +376,27 @@ static void test_violations(void)
     }
 }
 
+/* A peer that reads and never says so: what is kept for it takes no more memory than it may, however small the messages. */
+static void test_never_acknowledged(void)
+{
+    struct pair pair = pair_open("mem:lasting", "", RG_WAIT_AUTO);
+    struct end end = {.listener = pair.listener, .filters = "", .connects = true};
+    const struct rg_lasting_options options = {
+        .user = &end, .patience_ns = 60000000000ull, .renew = renew, .report = report};
+    struct rg_message message;
+    pair.a->caps |= RG_CAP_LENDS | RG_CAP_DELIVERS;
+    CHECK((pair.a = rg_lasting_create(pair.a, NULL, &options)) != NULL);
+    CHECK(!(rg_conn_caps(pair.a) & (RG_CAP_LENDS | RG_CAP_DELIVERS))); /* what it does not pass on */
+    const struct rg_lasting *inside = (const struct rg_lasting *)(const void *)pair.a;
+    const long long before = (long long)mallinfo2().uordblks; /* with a sanitizer's allocator: 0 */
+    for (unsigned i = 0; i < 20000; i++) {
+        CHECK_OK(send_bytes(pair.a, "0123456789", 10, NULL, 0));
+        CHECK_OK(rg_conn_recv(pair.b, -1, &message));
+    }
+    CHECK((long long)inside->kept_bytes >= (long long)mallinfo2().uordblks - before - (1 << 20));
+    pair_close(&pair);
+}
+
 /* A message that could not be sent with what is added to it is refused, and nothing happened. */
 static void test_too_large(void)
 {
@@ -409,6 +430,7 @@ int main(int argc, char **argv)
     RUN(test_patience);
     RUN(test_ends);
     RUN(test_violations);
+    RUN(test_never_acknowledged);
     RUN(test_too_large);
     return 0;
 }

@@ -4,7 +4,11 @@
 #include "transport/control.h"
 #include "transport/operations.h"
 
-enum { CONNECT_MS = 5000, ANSWER_MS = 30000 };
+enum {
+    CONNECT_MS = 5000,
+    ANSWER_MS = 30000,
+    ADMIT_MS = 5000, /* the same thread takes the session's client back when that has lost its connection */
+};
 
 static const char purpose[] = "bulk";
 
@@ -76,7 +80,7 @@ enum rg_status rg_bundle_admit(struct rg_conn *conn, const struct rg_client_hell
     rg_move_init(&message, purpose);
     enum rg_status status = rg_control_send(conn, &message);
     if (status == RG_OK)
-        status = rg_control_receive(conn, ANSWER_MS, &answer);
+        status = rg_control_receive(conn, ADMIT_MS, &answer);
     if (status == RG_OK && !is_move(&answer))
         status = RG_ERR_PROTOCOL;
     rg_control_fini(&answer);
