@@ -164,6 +164,35 @@ static void copies_elsewhere(int here)
     TELL(cuMemFreeHost(locked));
 }
 
+static void CUDA_CB nap(void *unused)
+{
+    (void)unused;
+    usleep(200000);
+}
+
+/* Copies of the host's memory in the stream of the device that is not current, which has something else to do first. */
+static void copies_of_others(int here)
+{
+    const CUstream stream = streams[1 - here];
+    unsigned char *pinned;
+    current(here);
+    TELL(cuMemAllocHost_v2((void **)&pinned, SIZE));
+    TELL(cuLaunchHostFunc(stream, nap, NULL));
+    for (size_t i = 0; i < 6; i++) {
+        memset(host, (int)(0x10 * i + 1), SIZE / 6);
+        TELL(cuMemcpyHtoDAsync_v2(memory[i % 2] + i / 2 * (SIZE / 6), host, SIZE / 6, stream));
+    }
+    memset(pinned, 0x77, SIZE);
+    TELL(cuMemcpyHtoDAsync_v2(memory[here] + SIZE / 2, pinned, SIZE / 6, stream));
+    TELL(cuMemcpyDtoHAsync_v2(host, memory[here], SIZE / 6, stream));
+    TELL(cuMemcpyDtoHAsync_v2(pinned, memory[1 - here], SIZE / 2, stream));
+    TELL(cuStreamSynchronize(stream));
+    printf("%02x %02x %02x\n", host[0], pinned[0], pinned[SIZE / 2 - 1]);
+    digest("here", memory[here], SIZE);
+    digest("there", memory[1 - here], SIZE);
+    TELL(cuMemFreeHost(pinned));
+}
+
 static void ordering(void)
 {
     float milliseconds;
@@ -398,12 +427,6 @@ static void crowd(void)
     printf("--- threads that copy and free: %zu calls failed\n", failed);
 }
 
-static void CUDA_CB nap(void *unused)
-{
-    (void)unused;
-    usleep(200000);
-}
-
 /* Many copies that wait for their source's device must not keep that device from what they wait for. */
 static void queue_of_copies(void)
 {
@@ -438,6 +461,8 @@ int main(void)
     }
     copies(0);
     copies(1);
+    copies_of_others(0);
+    copies_of_others(1);
     copies_elsewhere(0);
     copies_elsewhere(1);
     ordering();
