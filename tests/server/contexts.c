@@ -20,7 +20,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool held;             /* what may wait, waits: under the lock */
 static atomic_uint waiting;   /* so many do */
-static atomic_bool failed;    /* contexts do nothing any more */
 static atomic_bool not_ready; /* nothing that was put into streams is done */
 
 static void hold_on(void)
@@ -49,9 +48,9 @@ static void wait_until_waiting(void)
     }
 }
 
-/* --- the driver: objects know their context; host functions are called in the order of their stream ---------------- */
+/* --- the driver: objects know their context ------------------------------------------------------------------------------ */
 
-enum { OBJECTS = 256, CALLS = 64 };
+enum { OBJECTS = 256 };
 static __thread CUcontext current;
 static struct {
     const void *object;
@@ -100,7 +99,7 @@ static CUresult event_create(CUevent *event, unsigned flags)
 }
 static CUresult event_record(CUevent event, CUstream stream)
 {
-    return atomic_load(&failed)                      ? CUDA_ERROR_ILLEGAL_ADDRESS
+    return atomic_load(&stub_failed)                 ? CUDA_ERROR_ILLEGAL_ADDRESS
            : context_of(event) == context_of(stream) ? CUDA_SUCCESS
                                                      : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -117,45 +116,7 @@ static CUresult stream_query(CUstream stream)
 static CUresult synchronize(void)
 {
     hold_on();
-    return atomic_load(&failed) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
-}
-
-static struct call {
-    CUstream stream;
-    CUhostFn function;
-    void *user;
-    struct call *before; /* in the same stream */
-    bool done;           /* the lock */
-    pthread_t thread;
-} calls[CALLS];
-static unsigned n_calls;
-
-static void *run_call(void *arg)
-{
-    struct call *call = arg;
-    pthread_mutex_lock(&lock);
-    while (call->before && !call->before->done)
-        pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
-    if (!atomic_load(&failed))
-        call->function(call->user);
-    pthread_mutex_lock(&lock);
-    call->done = true;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
-    return NULL;
-}
-
-static CUresult launch_host(CUstream stream, CUhostFn function, void *user)
-{
-    CHECK(n_calls < CALLS);
-    struct call *call = &calls[n_calls];
-    *call = (struct call){.stream = stream, .function = function, .user = user};
-    for (unsigned i = 0; i < n_calls; i++)
-        call->before = calls[i].stream == stream ? &calls[i] : call->before;
-    n_calls++;
-    CHECK(pthread_create(&call->thread, NULL, run_call, call) == 0);
-    return CUDA_SUCCESS;
+    return atomic_load(&stub_failed) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
 static const void *copied[8]; /* where the copies to the device were from; the dispatcher's */
@@ -211,7 +172,7 @@ static void use_driver(void)
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuCtxSynchronize = synchronize;
-    rg_driver.cuLaunchHostFunc = launch_host;
+    stub_driver_call_host();
     rg_driver.cuMemcpyHtoDAsync_v2 = copy_in;
     rg_driver.cuMemcpyDtoHAsync_v2 = copy_out;
     rg_driver.cuMemHostAlloc = host_alloc;
@@ -228,7 +189,7 @@ static unsigned char data[4u << 20];
 static struct client *begin(void)
 {
     struct client *c = client_create();
-    atomic_store(&failed, false);
+    atomic_store(&stub_failed, false);
     atomic_store(&not_ready, false);
     n_objects = n_copied = 0;
     enter_context(c);
@@ -240,9 +201,8 @@ static struct client *begin(void)
 static void end(struct client *c)
 {
     CALL(c, RG_OP_cuMemGetInfo_v2, 3, CUDA_SUCCESS, ""); /* it goes on */
+    stub_driver_wait();
     CHECK(client_destroy(c) == 0);
-    for (; n_calls; n_calls--)
-        CHECK(pthread_join(calls[n_calls - 1].thread, NULL) == 0);
 }
 
 /* The second device's context, 1, with stream 8. */
@@ -301,7 +261,7 @@ static void test_pull_into_nothing(void)
     send_batch(c);
     expect_notice(c, RG_NOTICE_PULL, 5);
     send_answer(c, RG_ANSWER_DATA, 5, 0, data, SIZE / 2);
-    atomic_store(&failed, true);
+    atomic_store(&stub_failed, true);
     CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
     send_answer(c, RG_ANSWER_DATA, 5, SIZE / 2, data, SIZE / 2);
     end(c);
@@ -310,7 +270,7 @@ static void test_pull_into_nothing(void)
     put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     expect_notice(c, RG_NOTICE_PULL, 5);
-    atomic_store(&failed, true);
+    atomic_store(&stub_failed, true);
     CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
     end(c);
 }
@@ -338,7 +298,7 @@ static void test_landing_from_nothing(void)
     put_late(c, RG_OP_rgCopyOutLate, 5, 3 * RG_LATE_CHUNK, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     wait_until_waiting();
-    atomic_store(&failed, true);
+    atomic_store(&stub_failed, true);
     rg_driver.cuCtxSynchronize = stub_fail;
     put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, 77, "4", 0);
     send_batch(c);

@@ -176,6 +176,20 @@ void expect_notice(struct client *c, uint32_t type, uint64_t id)
     CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == type && c->got.notice.id == id);
 }
 
+void expect_violation(struct client *c, const char *word)
+{
+    do
+        CHECK(receive(c, 5000));
+    while (c->got.kind != RG_MESSAGE_CONTROL);
+    const char *said = (const char *)c->got.output;
+    if (!strstr(said, "protocol violation") || !strstr(said, word)) {
+        fprintf(stderr, "'%s' does not say '%s'\n", said, word);
+        _exit(1);
+    }
+    CHECK(!receive(c, 5000));
+    CHECK(client_destroy(c) == 1);
+}
+
 void expect_nothing(struct client *c)
 {
     CHECK(!receive(c, 50));

@@ -76,6 +76,11 @@ bool receive(struct client *c, int timeout_ms);
 void expect_reply(struct client *c, uint32_t token, int result);
 /** The next message must be a notice of that type. */
 void expect_notice(struct client *c, uint32_t type, uint64_t id);
+/**
+ * The worker must say that the protocol was violated, in words that contain `word`, and end with a failure. Destroys the
+ * client.
+ */
+void expect_violation(struct client *c, const char *word);
 /** Nothing comes for a moment. */
 void expect_nothing(struct client *c);
 /** Puts a record that is waited for, sends, and takes the reply. */

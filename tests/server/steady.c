@@ -435,19 +435,10 @@ static void test_recall(void)
 }
 
 /* What no client sends ends the session. */
-static void expect_over(struct client *c, const char *word)
-{
-    do
-        CHECK(receive(c, 5000));
-    while (c->got.kind != RG_MESSAGE_CONTROL);
-    CHECK(strstr((char *)c->got.output, "protocol violation") && strstr((char *)c->got.output, word));
-    CHECK(client_destroy(c) == 1);
-}
-
 static void expect_end(struct client *c, const char *word)
 {
     send_batch(c);
-    expect_over(c, word);
+    expect_violation(c, word);
 }
 
 static void test_violations(void)
@@ -476,23 +467,23 @@ static void test_recall_violations(void)
     struct client *c = begin(); /* nobody asked */
     send_batch(c);
     send_answer(c, RG_ANSWER_RECALLED, 0, 0, NULL, 0);
-    expect_over(c, "answer");
+    expect_violation(c, "answer");
     c = run_out(back, 0); /* for another recall, for half a block, for the same block twice */
     send_batch(c);
     expect_notice(c, RG_NOTICE_RECALL, 1);
     send_answer(c, RG_ANSWER_RECALLED, 2, 0, back, sizeof back);
-    expect_over(c, "answer");
+    expect_violation(c, "answer");
     c = run_out(back, 0);
     send_batch(c);
     expect_notice(c, RG_NOTICE_RECALL, 1);
     send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back - 8);
-    expect_over(c, "answer");
+    expect_violation(c, "answer");
     c = run_out(back, 0);
     send_batch(c);
     expect_notice(c, RG_NOTICE_RECALL, 1);
     back[1] = back[0];
     send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back);
-    expect_over(c, "not ready");
+    expect_violation(c, "not ready");
     rg_driver.cuStreamCreate = create_stream;
 }
 

@@ -1,7 +1,8 @@
 /* stub_driver.c - see stub_driver.h. */
 #include "tests/server/stub_driver.h"
 
-#include <stdatomic.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,4 +80,96 @@ void stub_driver_use(CUresult (*all)(void))
     rg_driver.cuCtxGetDevice = current_device;
     rg_driver.cuMemHostAlloc = allocate;
     rg_driver.cuMemFreeHost = release;
+}
+
+/* --- host functions ----------------------------------------------------------------------------------------------- */
+
+struct call {
+    struct call *next;
+    CUstream stream;
+    CUhostFn function;
+    CUstreamCallback callback;
+    void *user;
+};
+
+atomic_bool stub_failed;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct call *calls, **last_call = &calls; /* that have not returned, in their order; the lock */
+
+static bool is_first(const struct call *call)
+{
+    const struct call *at = calls;
+    while (at->stream != call->stream)
+        at = at->next;
+    return at == call;
+}
+
+static void *run(void *arg)
+{
+    struct call *call = arg;
+    pthread_mutex_lock(&lock);
+    while (!is_first(call))
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    if (call->callback)
+        call->callback(call->stream, CUDA_SUCCESS, call->user);
+    else if (!atomic_load(&stub_failed))
+        call->function(call->user);
+    pthread_mutex_lock(&lock);
+    struct call **link = &calls;
+    while (*link != call)
+        link = &(*link)->next;
+    *link = call->next;
+    if (!call->next)
+        last_call = link;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    free(call);
+    return NULL;
+}
+
+static CUresult submit(const struct call *given)
+{
+    struct call *call = malloc(sizeof *call);
+    pthread_t thread;
+    if (!call)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *call = *given;
+    pthread_mutex_lock(&lock);
+    const bool started = pthread_create(&thread, NULL, run, call) == 0;
+    if (started) {
+        *last_call = call;
+        last_call = &call->next;
+        pthread_detach(thread);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!started)
+        free(call);
+    return started ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult launch_host(CUstream stream, CUhostFn function, void *user)
+{
+    return submit(&(struct call){.stream = stream, .function = function, .user = user});
+}
+
+static CUresult add_callback(CUstream stream, CUstreamCallback callback, void *user, unsigned flags)
+{
+    (void)flags;
+    return submit(&(struct call){.stream = stream, .callback = callback, .user = user});
+}
+
+void stub_driver_call_host(void)
+{
+    rg_driver.cuLaunchHostFunc = launch_host;
+    rg_driver.cuStreamAddCallback = add_callback;
+}
+
+void stub_driver_wait(void)
+{
+    pthread_mutex_lock(&lock);
+    while (calls)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
 }

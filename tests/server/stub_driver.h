@@ -7,6 +7,8 @@
 
 #include "generated/server/driver.h"
 
+#include <stdatomic.h>
+
 CUresult stub_succeed(void);
 CUresult stub_fail(void); /* CUDA_ERROR_NOT_SUPPORTED */
 
@@ -15,5 +17,12 @@ CUresult stub_fail(void); /* CUDA_ERROR_NOT_SUPPORTED */
  * there is one primary context; pinned memory is the heap's; the current device is 0.
  */
 void stub_driver_use(CUresult (*all)(void));
+
+/** From now on host functions and callbacks are called, on threads, those of a stream one after another. */
+void stub_driver_call_host(void);
+/** Waits until those that were put into streams have returned. */
+void stub_driver_wait(void);
+/** Contexts have failed: host functions are not called any more. */
+extern atomic_bool stub_failed;
 
 #endif
