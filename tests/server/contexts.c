@@ -6,7 +6,6 @@
 #include "common/tuning.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
-#include "transport/operations.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -186,9 +185,9 @@ static const uint64_t address = 0x10000;
 static unsigned char data[4u << 20];
 
 /* Context 0 with stream 7 is current. */
-static struct client *begin(void)
+static struct client *begin_on(void (*change)(struct rg_transport_ops *ops))
 {
-    struct client *c = client_create();
+    struct client *c = client_create_with(false, change);
     atomic_store(&stub_failed, false);
     atomic_store(&not_ready, false);
     n_objects = n_copied = 0;
@@ -196,6 +195,11 @@ static struct client *begin(void)
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     return c;
+}
+
+static struct client *begin(void)
+{
+    return begin_on(NULL);
 }
 
 static void end(struct client *c)
@@ -284,16 +288,16 @@ static enum rg_status slow_send(struct rg_conn *conn, const struct rg_outgoing *
     return plain_send(conn, message);
 }
 
+static void send_slowly(struct rg_transport_ops *ops)
+{
+    plain_send = ops->send;
+    ops->send = slow_send;
+}
+
 /* The same while data is being sent: the memory that it is sent from stays until it has left. */
 static void test_landing_from_nothing(void)
 {
-    static struct rg_transport_ops ops;
-    struct client *c = begin();
-    ops = *c->worker->conn->ops;
-    plain_send = ops.send;
-    ops.send = slow_send;
-    c->worker->conn->ops = &ops;
-    CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
+    struct client *c = begin_on(send_slowly);
     set_held(true);
     put_late(c, RG_OP_rgCopyOutLate, 5, 3 * RG_LATE_CHUNK, handle(RG_KIND_STREAM, 7));
     send_batch(c);
@@ -335,7 +339,7 @@ static void test_handle_taken(void)
 /* The records of a session are timed, and a stream ends. */
 static void test_timed(void)
 {
-    struct client *c = client_create_timed();
+    struct client *c = client_create_with(true, NULL);
     n_objects = 0;
     enter_context(c);
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));

@@ -5,7 +5,6 @@
  */
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
-#include "transport/operations.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -192,24 +191,25 @@ static bool fake_places(struct rg_conn *conn, const void *memory, size_t size)
            (const char *)memory + size <= (char *)registered + registered_size;
 }
 
+static void take_device_memory(struct rg_transport_ops *ops)
+{
+    ops->device_paths = fake_paths;
+    ops->register_device = fake_register;
+    ops->unregister_memory = fake_unregister;
+    ops->places = fake_places;
+}
+
 /* --- the tests --- */
 
 static struct client *begin(const struct setting *setting, const char *direct)
 {
-    static struct rg_transport_ops ops;
     now = *setting;
     trace[0] = 0;
     if (direct)
         setenv("REMOTE_GPU_DIRECT", direct, 1);
     else
         unsetenv("REMOTE_GPU_DIRECT");
-    struct client *c = client_create();
-    ops = *c->worker->conn->ops;
-    ops.device_paths = fake_paths;
-    ops.register_device = fake_register;
-    ops.unregister_memory = fake_unregister;
-    ops.places = fake_places;
-    c->worker->conn->ops = &ops;
+    struct client *c = client_create_with(false, take_device_memory);
     enter_context(c);
     return c;
 }

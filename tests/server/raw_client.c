@@ -8,7 +8,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-static struct client *create(bool timed)
+struct client *client_create_with(bool timed, void (*change)(struct rg_transport_ops *ops))
 {
     static int number;
     char name[64];
@@ -22,6 +22,10 @@ static struct client *create(bool timed)
     CHECK(rg_transport_connect(name, &options, NULL, 0, &c->conn) == RG_OK);
     CHECK(rg_listener_accept(listener, 1000, &theirs) == RG_OK);
     rg_listener_destroy(listener);
+    c->ops = *theirs->ops;
+    if (change)
+        change(&c->ops);
+    theirs->ops = &c->ops;
     c->worker = rg_worker_create(theirs, 1, -1);
     CHECK(c->worker && (!timed || rg_times_start(c->worker)) && rg_worker_start(c->worker) == RG_OK);
     c->seq = 1;
@@ -31,12 +35,7 @@ static struct client *create(bool timed)
 
 struct client *client_create(void)
 {
-    return create(false);
-}
-
-struct client *client_create_timed(void)
-{
-    return create(true);
+    return client_create_with(false, NULL);
 }
 
 void enter_context(struct client *c)

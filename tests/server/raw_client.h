@@ -11,7 +11,7 @@
 #include "proto/kinds.h"
 #include "proto/wire.h"
 #include "server/worker.h"
-#include "transport/transport.h"
+#include "transport/operations.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,6 +41,7 @@ struct got {
 struct client {
     struct rg_conn *conn;
     struct rg_worker *worker;
+    struct rg_transport_ops ops; /* of the worker's end */
     uint64_t seq;
     uint32_t count; /* records of the batch being filled */
     size_t used;
@@ -50,8 +51,11 @@ struct client {
 
 /** Starts a worker and its client. */
 struct client *client_create(void);
-/** The same of a session whose records are timed (server/times.h). */
-struct client *client_create_timed(void);
+/**
+ * The same; `timed`: of a session whose records are timed (server/times.h); `change` (or NULL) puts operations of the
+ * test's own into those of the worker's end of the connection.
+ */
+struct client *client_create_with(bool timed, void (*change)(struct rg_transport_ops *ops));
 /** The device's primary context, as handle(RG_KIND_CONTEXT, 0), becomes that of lane 0. Nothing is sent after the answer. */
 void enter_context(struct client *c);
 /** The client goes away without a word, and everything of the worker's is taken down. Returns the exit code. */

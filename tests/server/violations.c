@@ -212,11 +212,11 @@ static void test_parameters(void)
     send_answer(c, RG_ANSWER_TIMES, 1, 1, NULL, 0);
     expect_violation(c, "answer");
 
-    c = client_create_timed();
+    c = client_create_with(true, NULL);
     send_answer(c, RG_ANSWER_TIMES, 1, 2, NULL, 0);
     expect_violation(c, "answer");
 
-    c = client_create_timed();
+    c = client_create_with(true, NULL);
     send_answer(c, RG_ANSWER_TIMES, 1, 1, "abc", 3);
     expect_violation(c, "answer");
 }
