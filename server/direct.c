@@ -243,7 +243,7 @@ static uint64_t id_of(CUdeviceptr address)
                                                                                                          : 0;
 }
 
-static void end_area(struct rg_worker *worker, struct rg_direct_area **link, bool waits);
+static void end_area(struct rg_worker *worker, struct rg_direct_area *area, bool waits);
 
 /*
  * The area that holds an address. What lies there may have gone without a call that names it, as variables go with their
@@ -254,9 +254,11 @@ static struct rg_direct_area *find_area(struct rg_worker *worker, CUdeviceptr ad
     struct rg_direct_area **link = &worker->direct->areas;
     while (*link && (address < (*link)->base || address - (*link)->base >= (*link)->size))
         link = &(*link)->next;
-    if (!*link || (*link)->id == id_of(address))
-        return *link;
-    end_area(worker, link, false);
+    struct rg_direct_area *area = *link;
+    if (!area || area->id == id_of(address))
+        return area;
+    *link = area->next;
+    end_area(worker, area, false);
     return NULL;
 }
 
