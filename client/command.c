@@ -48,6 +48,13 @@ static void reset(struct rg_batch *batch)
     batch->bulk_way = NULL;
 }
 
+static void lost_sending(struct rg_session *session, enum rg_status status)
+{
+    rg_receiver_last_words(session);
+    rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
+                   session->server, rg_status_string(status));
+}
+
 /* Sends the taken batch; the send lock is held. */
 static void send_batch(struct rg_session *session, struct rg_batch *batch)
 {
@@ -74,8 +81,7 @@ static void send_batch(struct rg_session *session, struct rg_batch *batch)
         way->status = status;
     }
     if (status != RG_OK && status != RG_ERR_FAULT)
-        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
-                       session->server, rg_status_string(status));
+        lost_sending(session, status);
 }
 
 /* Sends what has been appended, without `bulk` not with bulk data, whose owner does; the send lock is held, and released. */
@@ -185,8 +191,7 @@ enum rg_status rg_command_answer(struct rg_session *session, const struct rg_ans
     if (follows && status == RG_OK)
         status = rg_conn_send_tail(session->conn, &ticket, bulk, n_bulk);
     if (status != RG_OK && status != RG_ERR_FAULT && status != RG_ERR_CLOSED)
-        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
-                       session->server, rg_status_string(status));
+        lost_sending(session, status);
     return status;
 }
 
@@ -504,8 +509,7 @@ static enum rg_status send_after(struct rg_session *session, const struct rg_bul
 {
     enum rg_status status = rg_conn_send_tail(session->conn, ticket, bulk, n_bulk);
     if (status != RG_OK && status != RG_ERR_FAULT)
-        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "lost the connection to %s while sending (%s)",
-                       session->server, rg_status_string(status));
+        lost_sending(session, status);
     return status;
 }
 

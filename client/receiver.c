@@ -24,7 +24,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#define ROLE_PAUSES 20 /* of 5 ms: how long another thread that receives is waited for where nothing is sent any more */
 
 void rg_receiver_init(struct rg_session *session)
 {
@@ -327,6 +330,42 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
         waiter->result = atomic_load(&session->ended);
     }
     list_remove(receiver, waiter);
+    pass_role(receiver);
+    pthread_mutex_unlock(&receiver->lock);
+}
+
+/* Takes the role; false: another thread has it, and does not give it back soon. */
+static bool take_role(struct rg_session *session)
+{
+    struct rg_receiver *receiver = &session->receiver;
+    const struct timespec pause = {.tv_nsec = 5000000};
+    for (int i = 0; i < ROLE_PAUSES && !session_over(session); i++) {
+        pthread_mutex_lock(&receiver->lock);
+        const bool free = !receiver->role_taken;
+        receiver->role_taken = true;
+        pthread_mutex_unlock(&receiver->lock);
+        if (free)
+            return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+void rg_receiver_last_words(struct rg_session *session)
+{
+    struct rg_receiver *receiver = &session->receiver;
+    struct rg_message message;
+    struct rg_message_header header;
+    if (!take_role(session))
+        return; /* whoever has it comes to them */
+    while (!session_over(session) && rg_conn_recv(session->conn, 0, &message) == RG_OK && !message.bulk_size &&
+           message.size >= sizeof header) {
+        memcpy(&header, message.data, sizeof header);
+        if (header.kind == RG_MESSAGE_CONTROL)
+            handle_control(session, &message);
+    }
+    pthread_mutex_lock(&receiver->lock);
+    receiver->role_taken = false;
     pass_role(receiver);
     pthread_mutex_unlock(&receiver->lock);
 }

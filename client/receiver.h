@@ -30,6 +30,11 @@ void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, u
 void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter);
 /** Handles what has come already, if no other thread is receiving. Sends nothing and does not wait. */
 void rg_receiver_poll(struct rg_session *session);
+/**
+ * A send has failed, so the session is over: looks whether the worker has said why before it ended, and ends the session with
+ * that. Any locks may be held: nothing else that has come is handled.
+ */
+void rg_receiver_last_words(struct rg_session *session);
 /** Whether the reply is there, or whoever waited for it has found the session ended. */
 bool rg_receiver_done(struct rg_session *session, struct rg_waiter *waiter);
 /** The worker will send notices that no call waits for: adds `change` to how many are due (host calls, landings). */

@@ -131,6 +131,7 @@ def test_stopped_server(build):
         result = build.run_remote(endless(build), server.address, timeout=NOTICE + 60,
                                   while_running=when_working(server, lambda _: server.stop(NOTICE + 15)))
         expect_lost(result, server.log())
+        expect("ended the session: the server is shutting down" in result.errors, "the client was not told", result)
         expect(wait_until(lambda: server.process.poll() is not None, 10), "the server does not end", server.log())
 
 
