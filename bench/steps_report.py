@@ -14,7 +14,7 @@ SIDES = ("0", "50us", "200us", "1ms", "10ms", "100ms")
 class Program:
     """A program of bench/programs, or another that measures itself."""
 
-    def __init__(self, key, title, command, results=None, alone=False, optional=False, environment=None):
+    def __init__(self, key, title, command, results=None, alone=False, optional=False, environment=None, traced=False):
         self.key = key
         self.title = title
         self.command = command
@@ -23,11 +23,12 @@ class Program:
         self.alone = alone
         self.optional = optional  # left out where it is not built
         self.environment = environment or {}
+        self.traced = traced      # it takes its steps by step_compare, which can trace them
 
 
 PROGRAMS = (
-    Program("training", "training a network, 300 launches", ["training"]),
-    Program("inference", "inference, 136 launches, a token", ["inference"]),
+    Program("training", "training a network, 300 launches", ["training"], traced=True),
+    Program("inference", "inference, 136 launches, a token", ["inference"], traced=True),
     Program("queries", "queries of events, 20 launches", ["queries"]),
     Program("copies", "copies of 4 MiB in, 1 MiB out, pageable", ["copies"]),
     Program("copies_pinned", "… pinned", ["copies", "--pinned"]),
@@ -51,8 +52,46 @@ def time_title(side):
     return re.sub(r"([0-9])(us|ms|s|ns)$", r"\1 \2", side).replace("us", "µs")
 
 
+# The parts of a traced step, as struct step_trace of programs/step.h names them; those that make up its time come first.
+PARTS = (
+    ("first", "from the first call until the first kernel begins"),
+    ("kernels", "kernels"),
+    ("between", "between kernels"),
+    ("last", "from the end of the last kernel until the program has the result"),
+)
+ASIDE = (
+    ("pauses", "of it between kernels: pauses of more than 2 µs"),
+    ("calls", "from the first call until the last launch has returned"),
+)
+
+
+def trace_tables(result):
+    """Where the time of a step goes, a table for each program."""
+    sides = [DIRECT] + list(result["rtt"])
+    found = []
+    for program in PROGRAMS:
+        measured = result["measurements"].get(program.key)
+        if not measured:
+            continue
+        here = [side for side in sides if side in measured]
+        def line(title, part):
+            return [title] + [quantity(measured[side][part]["p50"], "ns") for side in here]
+        found.append((program.title[0].upper() + program.title[1:] + ":",
+                      ["round-trip time"] + [time_title(side) for side in here],
+                      [line(title, part) for part, title in PARTS] + [line("the step", "time")] +
+                      [line(title, part) for part, title in ASIDE]))
+    return found
+
+
 def judge(result):
-    """Adds `rows`, by program and round-trip time, and `targets`."""
+    """Adds `rows`, by program and round-trip time, and `targets`; of a trace, rows by part as well."""
+    if result["kind"] == "steps_trace":
+        result["rows"] = [{"key": "%s.%s.%s" % (program, side, part), "title": "%s, %s: %s" % (program, time_title(side), part),
+                           "unit": found["unit"], "measured": found["p50"], "p99": found["p99"], "noise": noise(found, None),
+                           "ratio": None}
+                          for program, sides in result["measurements"].items() for side, parts in sides.items()
+                          for part, found in parts.items() if found["unit"] == "ns"]
+        return result
     rows = []
     for program in PROGRAMS:
         found = result["measurements"].get(program.key)
@@ -118,7 +157,9 @@ def targets(result, rows):
 
 
 def tables(result):
-    """The tables as (title, heads, lines): times, round trips, shares waited, targets."""
+    """The tables as (title, heads, lines): times, round trips, shares waited, targets; or those of a trace."""
+    if result["kind"] == "steps_trace":
+        return trace_tables(result)
     sides = list(result["rtt"])
     rows = {row["key"]: row for row in result["rows"]}
     programs = [program for program in PROGRAMS if any(row["program"] == program.key for row in result["rows"])]

@@ -8,9 +8,10 @@
  * as kernels or as loops on the host; compiled with -fmad=false they give the same bits on both.
  *
  * Options of all: --steps N, --warm N (steps before those, which are not timed), --kernel-us T (what a kernel lasts at
- * least; 0: as long as its work).
+ * least; 0: as long as its work), --trace (kernels of a block note when they ran, where step_compare takes the steps).
  * Output: one line, {"program", "steps", "results": that the program waits for in a step, "launches" a step, "threads",
- * "kernel_us", "ns": [of each step], "digest": of all results, warm steps included}. Exit status: 0; 1 after a wrong result
+ * "kernel_us", "ns": [of each step], "digest": of all results, warm steps included} and, with --trace, "trace": a step's parts
+ * (struct step_trace), each [of each step]. Exit status: 0; 1 after a wrong result
  * or a failed call; 2 after wrong usage.
  */
 #ifndef BENCH_STEP_H
@@ -55,16 +56,18 @@ struct step_run {
     const char *program;
     int steps, warm;
     double kernel_us;
+    bool trace;
 };
 
 static inline struct step_run step_begin(const char *program, int argc, char **argv,
                                          std::vector<step_option> options = {}, double kernel_us = 10)
 {
-    double steps = 50, warm = 2;
-    struct step_run run = {program, 0, 0, kernel_us};
+    double steps = 50, warm = 2, trace = 0;
+    struct step_run run = {program, 0, 0, kernel_us, false};
     options.push_back({"--steps", &steps, 0, 1e6});
     options.push_back({"--warm", &warm, 0, 1e6});
     options.push_back({"--kernel-us", &run.kernel_us, 0, 1e6});
+    options.push_back({"--trace", &trace, 0, 1});
     for (int i = 1; i < argc; i++) {
         const struct step_option *found = nullptr;
         for (const struct step_option &option : options)
@@ -84,6 +87,7 @@ static inline struct step_run step_begin(const char *program, int argc, char **a
     }
     run.steps = (int)steps;
     run.warm = (int)warm;
+    run.trace = trace != 0;
     return run;
 }
 
@@ -91,6 +95,14 @@ static inline uint64_t step_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/** The same by the clock that devices' %globaltimer follows. */
+static inline uint64_t step_wall_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
@@ -105,16 +117,46 @@ template <class T> static inline void step_digest(uint64_t *digest, const T &res
 
 enum : uint64_t { STEP_DIGEST_START = 0xcbf29ce484222325u };
 
+/**
+ * Where the time of a step went, in ns, by the program's clock and the device's, which have to agree: the device is this
+ * machine's. The first four make up the step.
+ */
+struct step_trace {
+    std::vector<uint64_t> first; /* from the first call until the first kernel begins */
+    std::vector<uint64_t> kernels, between;
+    std::vector<uint64_t> last;   /* from the end of the last kernel until the program has the result */
+    std::vector<uint64_t> pauses; /* those between two kernels that are longer than STEP_PAUSE_NS */
+    std::vector<uint64_t> calls;  /* from the first call until the last launch has returned */
+};
+
+enum : uint64_t { STEP_PAUSE_NS = 2000, STEP_TRACED = 4096 /* kernels of a step */ };
+
+static inline void step_print(const char *before, const std::vector<uint64_t> &numbers)
+{
+    printf("%s[", before);
+    for (size_t i = 0; i < numbers.size(); i++)
+        printf("%s%llu", i ? "," : "", (unsigned long long)numbers[i]);
+    printf("]");
+}
+
 /** Prints the line. `ns`: of each step that counts, of all threads. */
 static inline void step_report(const struct step_run &run, int results, int launches, int threads,
-                               const std::vector<uint64_t> &ns, uint64_t digest)
+                               const std::vector<uint64_t> &ns, uint64_t digest,
+                               const struct step_trace *trace = nullptr)
 {
-    printf("{\"program\":\"%s\",\"steps\":%d,\"results\":%d,\"launches\":%d,\"threads\":%d,\"kernel_us\":%g,"
-           "\"ns\":[",
+    printf("{\"program\":\"%s\",\"steps\":%d,\"results\":%d,\"launches\":%d,\"threads\":%d,\"kernel_us\":%g",
            run.program, run.steps, results, launches, threads, run.kernel_us);
-    for (size_t i = 0; i < ns.size(); i++)
-        printf("%s%llu", i ? "," : "", (unsigned long long)ns[i]);
-    printf("],\"digest\":\"%016llx\"}\n", (unsigned long long)digest);
+    step_print(",\"ns\":", ns);
+    if (trace) {
+        step_print(",\"trace\":{\"first\":", trace->first);
+        step_print(",\"kernels\":", trace->kernels);
+        step_print(",\"between\":", trace->between);
+        step_print(",\"last\":", trace->last);
+        step_print(",\"pauses\":", trace->pauses);
+        step_print(",\"calls\":", trace->calls);
+        printf("}");
+    }
+    printf(",\"digest\":\"%016llx\"}\n", (unsigned long long)digest);
 }
 
 __device__ static inline unsigned long long step_device_ns(void)
@@ -132,8 +174,10 @@ template <class Op> __global__ void step_kernel(Op op, int n)
         op(i);
 }
 
-/* The same, and lasts at least `ns`, which the device's clock counts, whatever its speed. */
-template <class Op> __global__ void step_kernel_lasting(Op op, int n, unsigned long long ns)
+/* The same, and lasts at least `ns`, which the device's clock counts, whatever its speed. `times`: of begin and end, or
+ * NULL. */
+template <class Op>
+__global__ void step_kernel_lasting(Op op, int n, unsigned long long ns, unsigned long long *times)
 {
     const unsigned long long begin = step_device_ns();
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -142,6 +186,10 @@ template <class Op> __global__ void step_kernel_lasting(Op op, int n, unsigned l
     if (i == 0)
         while (step_device_ns() - begin < ns)
             ;
+    if (i == 0 && times) {
+        times[0] = begin;
+        times[1] = step_device_ns();
+    }
 }
 
 /** Where operations run and memory lies: a stream of the device, or the host. */
@@ -150,6 +198,8 @@ struct step_place {
     cudaStream_t stream;
     unsigned long long kernel_ns;
     int launches = 0;
+    unsigned long long *times = nullptr,
+                       *times_end = nullptr; /* of the next kernel, if that is wanted; on the device */
     char *free_memory = nullptr;
     size_t free_bytes = 0;
 
@@ -201,12 +251,15 @@ struct step_place {
                 op(i);
             return;
         }
+        if (times && times == times_end)
+            step_fail("--trace: more than %llu kernels in a step", (unsigned long long)STEP_TRACED);
         const int threads = n < 128 ? n : 128, blocks = (n + threads - 1) / threads;
         if (kernel_ns)
-            step_kernel_lasting<<<blocks, threads, 0, stream>>>(op, n, kernel_ns);
+            step_kernel_lasting<<<blocks, threads, 0, stream>>>(op, n, kernel_ns, times);
         else
             step_kernel<<<blocks, threads, 0, stream>>>(op, n);
         CHECK(cudaGetLastError());
+        times = times ? times + 2 : nullptr;
     }
 };
 
@@ -240,6 +293,27 @@ static inline void step_fill(float *to, size_t n, uint32_t seed, float scale)
     }
 }
 
+/* Takes a traced step apart: it lasted from `began` to `ended`, its calls until `put`. `times`: begin and end of each kernel. */
+static inline void step_take_apart(const std::vector<unsigned long long> &times, uint64_t began, uint64_t put,
+                                   uint64_t ended, struct step_trace *trace)
+{
+    uint64_t kernels = 0, between = 0, pauses = 0;
+    for (size_t i = 0; i + 1 < times.size(); i += 2) {
+        kernels += times[i + 1] - times[i];
+        const uint64_t gap = i ? times[i] - times[i - 1] : 0;
+        between += gap;
+        pauses += gap > STEP_PAUSE_NS ? gap : 0;
+    }
+    if (times.empty() || times.front() < began || times.back() > ended)
+        step_fail("the device's clock is not this machine's: a trace needs the device here");
+    trace->first.push_back(times.front() - began);
+    trace->kernels.push_back(kernels);
+    trace->between.push_back(between);
+    trace->last.push_back(ended - times.back());
+    trace->pauses.push_back(pauses);
+    trace->calls.push_back(put - began);
+}
+
 /**
  * The program of a model that is on the device and on the host: takes each step on the device, waits for its result (what
  * `result` points to) and keeps the time, then takes them on the host, whose results must be the same. `prepare(step)` is
@@ -253,16 +327,32 @@ static inline void step_compare(const struct step_run &run, Model &device, Model
     Result *came = step_pinned<Result>(1);
     std::vector<uint64_t> ns;
     std::vector<Result> results;
+    struct step_trace trace;
+    unsigned long long *times = nullptr;
+    if (run.trace) {
+        if (!device.place.kernel_ns)
+            step_fail("--trace: kernels note when they ran where --kernel-us sets how long");
+        CHECK(cudaMalloc(&times, 2 * STEP_TRACED * sizeof *times));
+    }
     CHECK(cudaDeviceSynchronize());
     for (int step = 0; step < n; step++) {
         prepare(step);
-        const uint64_t begin = step_now_ns();
+        device.place.times = times;
+        device.place.times_end = times ? times + 2 * STEP_TRACED : nullptr;
+        const uint64_t wall = run.trace ? step_wall_ns() : 0, begin = step_now_ns();
         take(device, step);
+        const uint64_t put = run.trace ? step_wall_ns() : 0;
         CHECK(
             cudaMemcpyAsync(came, device.*result, sizeof *came, cudaMemcpyDeviceToHost, device.place.stream));
         CHECK(cudaStreamSynchronize(device.place.stream));
         if (step >= run.warm)
             ns.push_back(step_now_ns() - begin);
+        if (step >= run.warm && run.trace) {
+            const uint64_t ended = step_wall_ns();
+            std::vector<unsigned long long> noted((size_t)(device.place.times - times));
+            CHECK(cudaMemcpy(noted.data(), times, noted.size() * sizeof *times, cudaMemcpyDeviceToHost));
+            step_take_apart(noted, wall, put, ended, &trace);
+        }
         results.push_back(*came);
     }
 
@@ -276,7 +366,7 @@ static inline void step_compare(const struct step_run &run, Model &device, Model
                       (double)results[(size_t)step], (double)right);
         step_digest(&digest, right);
     }
-    step_report(run, 1, device.place.launches / (n ? n : 1), 1, ns, digest);
+    step_report(run, 1, device.place.launches / (n ? n : 1), 1, ns, digest, run.trace ? &trace : nullptr);
 }
 
 /* One turn of arithmetic on whole numbers, for programs that are about other things than what they compute. */

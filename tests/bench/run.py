@@ -85,6 +85,28 @@ def forwarding_test(build):
         expect("timed one by one" in command("run", "--from", path), "--from shows nothing")
 
 
+def trace_test(build):
+    """What kernels note of a step: its parts make up its time, kernels last as long as they shall, the link takes its time."""
+    result = build.run_direct([os.path.join(build.folder, "bench", "inference"), "--trace", "--steps", str(STEPS)])
+    told = json.loads(result.output)
+    for i, time in enumerate(told["ns"]):
+        part = {name: values[i] for name, values in told["trace"].items()}
+        expect(part["first"] + part["kernels"] + part["between"] + part["last"] >= time, "step %d: %r" % (i, told))
+        expect(part["kernels"] >= told["launches"] * told["kernel_us"] * 1000 and part["pauses"] <= part["between"],
+               "step %d: %r" % (i, told))
+    result = build.run_direct([os.path.join(build.folder, "bench", "inference"), "--trace", "--kernel-us", "0"])
+    expect(result.status == 1 and "--trace" in result.errors, result.report())
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        command("steps", "--build", build.folder, "--trace", "--quick", "--only", "inference", "--rtt", "0,2ms", "--json", path)
+        with open(path) as file:
+            rows = {row["key"]: row["measured"] for row in json.load(file)["rows"]}
+        expect(rows["inference.2ms.first"] >= 1e6 and rows["inference.2ms.last"] >= 1e6, "rows: %r" % rows)
+        expect(rows["inference.direct.kernels"] > 0 and rows["inference.0.between"] > 0, "rows: %r" % rows)
+        expect("between kernels" in command("steps", "--trace", "--from", path), "--from shows nothing")
+        expect("same" in command("compare", path, path), "compare")
+
+
 def steps_test(build):
     """bench/steps measures, writes, and shows again what it wrote."""
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +134,9 @@ def steps_test(build):
         expect("8 threads" in command("steps", "--from", path), "--from shows nothing")
         expect("same" in command("compare", path, path) and "WORSE" not in command("compare", path, path), "compare")
         command("run", "--from", path, status=1)
+    trace_test(build)
     command("steps", "--build", build.folder, "--only", "nothing", status=1)
+    command("steps", "--build", build.folder, "--only", "threads", "--trace", status=1)
     command("steps", "--build", build.folder, "--rtt", "5", status=1)
     command("steps", "--build", os.path.join(build.folder, "nowhere"), status=1)
 
