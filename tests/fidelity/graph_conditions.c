@@ -7,7 +7,7 @@ static CUgraphNode decision(CUgraph graph, const CUgraphNode *after, size_t coun
                             CUdeviceptr address)
 {
     void *args[] = {&h, &address};
-    CUDA_KERNEL_NODE_PARAMS k = one_thread(decide, args);
+    CUDA_KERNEL_NODE_PARAMS k = one_block(decide, 1, args);
     CUgraphNode made = NULL;
     TRY(cuGraphAddKernelNode_v2(&made, graph, after, count, &k));
     return made;
@@ -30,14 +30,8 @@ static void conditional_nodes(void)
     CUgraphConditionalHandle h = 0, h2 = 0;
     CUgraphNode while_node, if_node, switch_node;
     unsigned start[4] = {5, 0, 2, 0}, result[4] = {0};
-    CUDA_MEMCPY3D in = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                        .srcHost = start,
-                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                        .dstDevice = p,
-                        .WidthInBytes = sizeof start,
-                        .Height = 1,
-                        .Depth = 1};
-    CUDA_MEMCPY3D back = to_host(result, p, sizeof result);
+    CUDA_MEMCPY3D in = copy_to_device(p, start, sizeof start);
+    CUDA_MEMCPY3D back = copy_to_host(result, p, sizeof result);
     TRY(cuGraphCreate(&g, 0));
     TRY(cuGraphConditionalHandleCreate(NULL, g, c, 0, 0));
     TRY(cuGraphConditionalHandleCreate(&h, NULL, c, 0, 0));
@@ -83,7 +77,7 @@ static void conditional_nodes(void)
     unsigned more = 3;
     CUdeviceptr address = p + 4;
     void *args[] = {&address, &more};
-    CUDA_KERNEL_NODE_PARAMS k = one_thread(add, args);
+    CUDA_KERNEL_NODE_PARAMS k = one_block(add, 1, args);
     TRY(cuGraphExecKernelNodeSetParams_v2(x, nodes[1], &k));
     run(x);
     printf("%u %u %u %u\n", result[0], result[1], result[2], result[3]);

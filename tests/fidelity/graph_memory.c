@@ -32,7 +32,7 @@ static void memory_nodes(void)
     CUDA_MEMSET_NODE_PARAMS fill = {.dst = inner, .elementSize = 4, .value = 3, .width = 4, .height = 1};
     TRY(cuGraphAddMemsetNode(&nodes[2], g, nodes, 2, &fill, c));
     nodes[3] = kernel(g, &nodes[2], 1, add, inner, 4);
-    CUDA_MEMCPY3D copy = on_device(outer, inner, 16);
+    CUDA_MEMCPY3D copy = copy_on_device(outer, inner, 16);
     TRY(cuGraphAddMemcpyNode(&nodes[4], g, &nodes[3], 1, &copy, c));
     TRY(cuGraphAddMemFreeNode(&nodes[5], g, &nodes[4], 1, inner));
     TRY(cuGraphAddMemFreeNode(&node, g, &nodes[4], 1, inner));

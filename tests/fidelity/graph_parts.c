@@ -3,35 +3,27 @@
 
 #include <stdint.h>
 
+#define CHANGE(name, instruction)                                                                            \
+    ".visible .entry " name "(.param .u64 p, .param .u32 n)\n"                                               \
+    "{\n"                                                                                                    \
+    "    .reg .u32 %r<4>;\n"                                                                                 \
+    "    .reg .u64 %rd<3>;\n"                                                                                \
+    "    ld.param.u64 %rd1, [p];\n"                                                                          \
+    "    ld.param.u32 %r1, [n];\n"                                                                           \
+    "    cvta.to.global.u64 %rd2, %rd1;\n"                                                                   \
+    "    ld.global.u32 %r2, [%rd2];\n"                                                                       \
+    "    " instruction " %r3, %r1, %r2;\n"                                                                   \
+    "    st.global.u32 [%rd2], %r3;\n"                                                                       \
+    "    ret;\n"                                                                                             \
+    "}\n"
+
 static const char ptx[] =
     ".version 7.0\n"
     ".target sm_75\n"
     ".address_size 64\n"
-    ".extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);\n"
-    ".visible .entry add(.param .u64 p, .param .u32 n)\n" /* *p += n */
-    "{\n"
-    "    .reg .u32 %r<4>;\n"
-    "    .reg .u64 %rd<3>;\n"
-    "    ld.param.u64 %rd1, [p];\n"
-    "    ld.param.u32 %r1, [n];\n"
-    "    cvta.to.global.u64 %rd2, %rd1;\n"
-    "    ld.global.u32 %r2, [%rd2];\n"
-    "    add.u32 %r3, %r1, %r2;\n"
-    "    st.global.u32 [%rd2], %r3;\n"
-    "    ret;\n"
-    "}\n"
-    ".visible .entry scale(.param .u64 p, .param .u32 n)\n" /* *p *= n */
-    "{\n"
-    "    .reg .u32 %r<4>;\n"
-    "    .reg .u64 %rd<3>;\n"
-    "    ld.param.u64 %rd1, [p];\n"
-    "    ld.param.u32 %r1, [n];\n"
-    "    cvta.to.global.u64 %rd2, %rd1;\n"
-    "    ld.global.u32 %r2, [%rd2];\n"
-    "    mul.lo.u32 %r3, %r1, %r2;\n"
-    "    st.global.u32 [%rd2], %r3;\n"
-    "    ret;\n"
-    "}\n"
+    ".extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);\n" CHANGE(
+        "add", "add.u32")                                         /* *p += n */
+    CHANGE("scale", "mul.lo.u32")                                 /* *p *= n */
     ".visible .entry decide(.param .u64 handle, .param .u64 p)\n" /* the condition is *p */
     "{\n"
     "    .reg .u32 %r<2>;\n"
@@ -74,23 +66,11 @@ void CUDA_CB called(void *user)
     in_host_function = cuMemAlloc_v2(&none, 4);
 }
 
-CUDA_KERNEL_NODE_PARAMS one_thread(CUfunction f, void **args)
-{
-    return (CUDA_KERNEL_NODE_PARAMS){.func = f,
-                                     .gridDimX = 1,
-                                     .gridDimY = 1,
-                                     .gridDimZ = 1,
-                                     .blockDimX = 1,
-                                     .blockDimY = 1,
-                                     .blockDimZ = 1,
-                                     .kernelParams = args};
-}
-
 CUgraphNode kernel(CUgraph graph, const CUgraphNode *after, size_t count, CUfunction f, CUdeviceptr address,
                    unsigned number)
 {
     void *args[] = {&address, &number};
-    CUDA_KERNEL_NODE_PARAMS k = one_thread(f, args);
+    CUDA_KERNEL_NODE_PARAMS k = one_block(f, 1, args);
     CUgraphNode made = NULL;
     TRY(cuGraphAddKernelNode_v2(&made, graph, after, count, &k));
     return made;
@@ -151,25 +131,6 @@ void run_captured(int count)
     run(x);
     show(p, count);
     TRY(cuGraphExecDestroy(x));
-}
-
-CUDA_MEMCPY3D on_device(CUdeviceptr to, CUdeviceptr from, size_t size)
-{
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .srcDevice = from,
-                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .dstDevice = to,
-                           .WidthInBytes = size,
-                           .Height = 1,
-                           .Depth = 1};
-}
-
-CUDA_MEMCPY3D to_host(void *to, CUdeviceptr from, size_t size)
-{
-    CUDA_MEMCPY3D copy = on_device(0, from, size);
-    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
-    copy.dstHost = to;
-    return copy;
 }
 
 /* Makes what the transcripts have in common. */

@@ -5,6 +5,8 @@
 #ifndef TESTS_FIDELITY_GRAPH_PARTS_H
 #define TESTS_FIDELITY_GRAPH_PARTS_H
 
+#include "tests/node_params.h"
+
 #include <cuda.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -26,8 +28,6 @@ extern int calls;                 /* what `called` was called with, added up */
 extern CUresult in_host_function; /* what a call of the API gives there */
 
 void CUDA_CB called(void *user);
-/** A launch of one thread. */
-CUDA_KERNEL_NODE_PARAMS one_thread(CUfunction f, void **args);
 /** A kernel's node, with one address and one number. */
 CUgraphNode kernel(CUgraph graph, const CUgraphNode *after, size_t count, CUfunction f, CUdeviceptr address,
                    unsigned number);
@@ -39,9 +39,6 @@ void shape(CUgraph graph);
 void run(CUgraphExec exec);
 /** Ends the capture in `s`, shows and runs its graph `g`, and shows so many numbers at `p`. */
 void run_captured(int count);
-/** Copies of `size` bytes. */
-CUDA_MEMCPY3D on_device(CUdeviceptr to, CUdeviceptr from, size_t size);
-CUDA_MEMCPY3D to_host(void *to, CUdeviceptr from, size_t size);
 /** Makes all of the above, then calls the parts up to NULL. What main returns. */
 int transcript(void (*const parts[])(void));
 

@@ -134,7 +134,7 @@ static void branches(void)
     CUDA_MEMSET_NODE_PARAMS fill = {.dst = p, .elementSize = 4, .value = 3, .width = 8, .height = 1};
     CUgraphNode child;
     unsigned result[8] = {0};
-    CUDA_MEMCPY3D back = to_host(result, p, sizeof result);
+    CUDA_MEMCPY3D back = copy_to_host(result, p, sizeof result);
     CUDA_HOST_NODE_PARAMS host = {called, (void *)1};
     cuuint64_t flags;
     TRY(cuGraphCreate(&g, 0));
@@ -186,14 +186,14 @@ static void branches(void)
 static void updates(void)
 {
     CUDA_MEMSET_NODE_PARAMS fill = {.dst = p, .elementSize = 4, .value = 3, .width = 4, .height = 1};
-    CUDA_MEMCPY3D copy = on_device(q, p, 16);
+    CUDA_MEMCPY3D copy = copy_on_device(q, p, 16);
     CUgraphExecUpdateResultInfo info;
     CUgraphExecUpdateResult why;
     CUgraphNode clone[3];
     unsigned number = 10;
     CUdeviceptr address = p + 4;
     void *args[] = {&address, &number};
-    CUDA_KERNEL_NODE_PARAMS k = one_thread(scale, args);
+    CUDA_KERNEL_NODE_PARAMS k = one_block(scale, 1, args);
     TRY(cuGraphCreate(&g, 0));
     TRY(cuGraphAddMemsetNode(&nodes[0], g, NULL, 0, &fill, c));
     nodes[1] = kernel(g, &nodes[0], 1, add, p, 7);

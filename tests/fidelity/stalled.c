@@ -5,6 +5,8 @@
  *
  *   stalled [CASE|all]
  */
+#include "must.h"
+
 #include <cuda.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -22,16 +24,6 @@ static CUstream stalled, blocking, other;
 static CUdeviceptr gate, big, second, small;
 static CUarray array;
 static unsigned char *locked, *pageable;
-
-static void check(CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS) {
-        printf("%s: %d\n", call, (int)result);
-        fflush(stdout);
-        _exit(1);
-    }
-}
-#define CHECK(call) check(call, #call)
 
 /* --- what is copied ------------------------------------------------------------------------------------------- */
 

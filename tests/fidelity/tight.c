@@ -3,6 +3,8 @@
  * before the program asks for it. Each round first allocates and frees so often that blocks are made ready, then fills the
  * device but for a gap that only what is asked for last fits into, without the blocks.
  */
+#include "must.h"
+
 #include <cuda.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,16 +13,6 @@
 #define MIB (1ull << 20)
 
 static CUstream stream;
-
-static void check(CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS) {
-        printf("%s: %d\n", call, (int)result);
-        fflush(stdout);
-        _Exit(1);
-    }
-}
-#define CHECK(call) check(call, #call)
 
 /* A module whose variable takes so much of the device. */
 static char *module_with(size_t size, unsigned number)

@@ -1,4 +1,5 @@
 /* Graphs: structure, launches, changes of executable graphs; stream capture and what invalidates it. */
+#include "tests/node_params.h"
 #include "tests/softgpu/driver/support.h"
 
 #include <pthread.h>
@@ -87,31 +88,12 @@ Test(graph, copies_read_and_write_host_memory_when_they_run)
     OK(cuGraphCreate(&graph, 0));
     CUDA_HOST_NODE_PARAMS writes = {write_source, (void *)7};
     OK(cuGraphAddHostNode(&host, graph, NULL, 0, &writes));
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                          .srcHost = source,
-                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .dstDevice = d,
-                          .WidthInBytes = 16,
-                          .Height = 1,
-                          .Depth = 1};
+    CUDA_MEMCPY3D copy = copy_to_device(d, source, 16);
     OK(cuGraphAddMemcpyNode(&in, graph, &host, 1, &copy, NULL));
     void *params[] = {&d, &n, &x};
-    CUDA_KERNEL_NODE_PARAMS k = {.func = get_function("add"),
-                                 .gridDimX = 1,
-                                 .gridDimY = 1,
-                                 .gridDimZ = 1,
-                                 .blockDimX = 4,
-                                 .blockDimY = 1,
-                                 .blockDimZ = 1,
-                                 .kernelParams = params};
+    CUDA_KERNEL_NODE_PARAMS k = one_block(get_function("add"), 4, params);
     OK(cuGraphAddKernelNode_v2(&kernel, graph, &in, 1, &k));
-    CUDA_MEMCPY3D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .srcDevice = d,
-                          .dstMemoryType = CU_MEMORYTYPE_HOST,
-                          .dstHost = result,
-                          .WidthInBytes = 16,
-                          .Height = 1,
-                          .Depth = 1};
+    CUDA_MEMCPY3D back = copy_to_host(result, d, 16);
     OK(cuGraphAddMemcpyNode(&out, graph, &kernel, 1, &back, NULL));
     x = 0; /* parameters were taken along */
     OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
@@ -185,14 +167,7 @@ Test(graph, what_is_not_there_says_so)
 static CUgraphNode kernel_node(CUgraph graph, const CUgraphNode *dependencies, size_t n, const char *name,
                                void **params)
 {
-    CUDA_KERNEL_NODE_PARAMS k = {.func = get_function(name),
-                                 .gridDimX = 1,
-                                 .gridDimY = 1,
-                                 .gridDimZ = 1,
-                                 .blockDimX = 1,
-                                 .blockDimY = 1,
-                                 .blockDimZ = 1,
-                                 .kernelParams = params};
+    CUDA_KERNEL_NODE_PARAMS k = one_block(get_function(name), 1, params);
     CUgraphNode node;
     OK(cuGraphAddKernelNode_v2(&node, graph, dependencies, n, &k));
     return node;
