@@ -106,12 +106,11 @@ static const char block_no_guard[] =
 
 static const char block_leads[] =
     "  br label %row.checked\n"
-    "row.checked:\n"
-    "  br label %piece\n";
+    "row.checked:\n";
 
 static const char block_call[] = "  call void @" SG_GEN_BODY "(ptr %thread, ptr %params, i32 #0)\n";
 
-static const char piece_lead_block[] = "  %lead = call i64 @" SG_GEN_LEAD ".0(ptr %thread, ptr %params)\n";
+static const char piece_lead_block[] = "  %$lead = call i64 @" SG_GEN_LEAD ".0(ptr %thread, ptr %params)\n";
 
 static const char block_lead_call[] = "  call void @" SG_GEN_BODY "(ptr %thread, ptr %params, i32 #2)\n";
 
@@ -201,6 +200,7 @@ static void put_block(FILE *file, const char *symbol, const struct sg_guards *gu
         sg_frame_put(file, block_leads, NULL, NULL);
         sg_frame_put_pieces(file, &(struct sg_pieces){.leads = leads,
                                                       .lead = piece_lead_block,
+                                                      .apart = true,
                                                       .call = block_lead_call,
                                                       .next = SG_POINT_END,
                                                       .loop = SG_FRAME_FIRST_LOOP});

@@ -55,6 +55,7 @@ void sg_frame_put_settle(FILE *file, const struct sg_function *kernel, const str
 /** A row in pieces whose threads take the same way (leads.h). */
 struct sg_pieces {
     const struct sg_leads *leads;
+    bool apart;              /* the first piece asks apart: nothing is kept */
     const char *lead, *call; /* take the point and whether registers are even, the call then the decisions */
     const char *store;       /* what tells where a thread has come to, where that is not known; or NULL */
     uint64_t point;

@@ -17,6 +17,25 @@ static const char piece_head[] =
 
 static const char piece_thread[] = SG_FRAME_THREAD;
 
+/* In block form the first piece of a row asks apart: what does not change from row to row is then computed once. */
+static const char piece_first[] =
+    "  %first.i = and i32 0, 0\n"
+    SG_FRAME_THREAD;
+
+static const char piece_first_head[] =
+    "  br label %piece\n"
+    "piece:\n"
+    "  %piece.i = phi i32 [ 0, %row.checked ], [ %piece.end, %piece.again ]\n"
+    "  %lead = phi i64 [ %first.lead, %row.checked ], [ %again.lead, %piece.again ]\n";
+
+static const char piece_again[] =
+    "piece.done:\n"
+    "  %piece.more = icmp ult i32 %piece.end, %count\n"
+    "  br i1 %piece.more, label %piece.again, label %row.end\n"
+    "piece.again:\n"
+    "  %again.i = add nuw nsw i32 %piece.end, 0\n"
+    SG_FRAME_THREAD;
+
 static const char piece_bounds[] =
     "  %lead.extent.64 = lshr i64 %lead, 8\n"
     "  %lead.extent = trunc i64 %lead.extent.64 to i32\n"
@@ -281,10 +300,17 @@ void sg_frame_put_pieces(FILE *file, const struct sg_pieces *p)
     uint32_t keeps = 0;
     for (uint32_t i = 0; i < leads->n_leaves && p->keeping != NULL; i++)
         keeps |= (uint32_t)leads->leaves[i].keeps << i;
-    sg_frame_put(file, piece_head,
-                 find_circle(leads, p->keeping, p->point) != UINT32_MAX ? ", [ 0, %kept.again ]" : "", NULL);
-    sg_frame_put(file, piece_thread, "piece", NULL);
-    sg_frame_put(file, p->lead, NULL, NUMBERS(p->point, p->even));
+    if (p->apart) {
+        sg_frame_put(file, piece_first, "first", NULL);
+        sg_frame_put(file, p->lead, "first.", NULL);
+        sg_frame_put(file, piece_first_head, NULL, NULL);
+    } else {
+        sg_frame_put(file, piece_head,
+                     find_circle(leads, p->keeping, p->point) != UINT32_MAX ? ", [ 0, %kept.again ]" : "",
+                     NULL);
+        sg_frame_put(file, piece_thread, "piece", NULL);
+        sg_frame_put(file, p->lead, "", NUMBERS(p->point, p->even));
+    }
     sg_frame_put(file, piece_bounds, NULL, NULL);
     sg_frame_put(file, keeps != 0 ? piece_choice : piece_no_choice, NULL, NUMBERS(keeps));
     for (uint32_t i = 0; i < leads->n_leaves && keeps != 0; i++)
@@ -310,7 +336,13 @@ void sg_frame_put_pieces(FILE *file, const struct sg_pieces *p)
     }
     if (keeps != 0)
         put_kept_turns(file, p);
-    sg_frame_put(file, piece_end, NULL, NULL);
+    if (p->apart) {
+        sg_frame_put(file, piece_again, "again", NULL);
+        sg_frame_put(file, p->lead, "again.", NULL);
+        fputs("  br label %piece\n", file);
+    } else {
+        sg_frame_put(file, piece_end, NULL, NULL);
+    }
 }
 
 /* What a region begins with, for registers that are kept. */

@@ -22,7 +22,7 @@
     512u /* turns of a block with some progress, each ended by yields, after which one is begun, too */
 #define IDLE_ROUNDS_SLEEP 2000u /* … after which the slot sleeps between rounds */
 #define IDLE_SLEEP_NS     50000
-#define CHUNK_MAX         64u /* blocks of block form taken at a time */
+#define CHUNK_MAX         4096u /* blocks of block form taken at a time: neighbours read the same and share pages */
 
 static void report_deadlock(const struct sg_run *run)
 {
