@@ -2,6 +2,9 @@
  * ast.h - a PTX module as written: what the parser makes of the text. Names are not resolved here,
  * instructions are a word, dotted modifiers and operands; check.h gives them meaning. Slices point into the
  * text.
+ *
+ * The bodies of functions, which are nearly all of a module, are parsed one at a time and live only until they are
+ * checked: as written they take a kilobyte an instruction, and libraries have half a million of them.
  */
 #ifndef SG_COMPILER_AST_H
 #define SG_COMPILER_AST_H
@@ -138,8 +141,15 @@ struct sg_ast_function {
     uint32_t maxntid[3], reqntid[3];
     uint32_t reqnctapercluster[3];
     bool explicit_cluster, blocks_are_clusters;
+    struct sg_slice body; /* text from '{' to '}' */
+    uint32_t body_line;
+};
+
+/** What a function's braces hold, they included. */
+struct sg_ast_body {
     struct sg_ast_statement *statements;
-    uint32_t n_statements, statement_capacity;
+    uint32_t n_statements, capacity;
+    uint32_t n_instructions; /* of them */
 };
 
 struct sg_ast_alias {
@@ -167,7 +177,13 @@ struct sg_ast {
     uint32_t n_files, file_capacity;
 };
 
-/** Parses a module. Fails through the arena's diagnostics. */
+/** Parses a module, without the bodies of its functions. Fails through the arena's diagnostics. */
 struct sg_ast *sg_parse(struct sg_arena *arena, const char *text, size_t size);
+/**
+ * Parses the body of a function of `ast` that has one, into `scratch`; only the initial values of variables are put into
+ * `arena`, for they outlive the body. Fails through the arenas' diagnostics.
+ */
+struct sg_ast_body *sg_parse_body(struct sg_arena *arena, struct sg_arena *scratch, struct sg_ast *ast,
+                                  const struct sg_ast_function *function);
 
 #endif

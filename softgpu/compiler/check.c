@@ -279,13 +279,24 @@ static void check_aliases(struct sg_checker *checker, const struct sg_ast *ast)
     }
 }
 
-struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, size_t count,
-                           uint32_t capability)
+/* The body of a function; of one that another stands in for (NULL) only whether it can be parsed. */
+static void check_function(struct sg_checker *checker, struct sg_function *function, struct sg_ast *ast,
+                           const struct sg_ast_function *written)
+{
+    struct sg_ast_body *body = sg_parse_body(checker->arena, checker->scratch, ast, written);
+    if (function != NULL)
+        sg_check_body(checker, function, written, body);
+    sg_arena_fini(checker->scratch);
+}
+
+struct sg_module *sg_check(struct sg_arena *arena, struct sg_arena *scratch, struct sg_ast *const *asts,
+                           size_t count, uint32_t capability)
 {
     struct sg_checker *checker = SG_NEW(arena, struct sg_checker);
     struct sg_map *units = SG_NEW_ARRAY(arena, struct sg_map, count);
     struct sg_function ***functions = SG_NEW_ARRAY(arena, struct sg_function **, count);
     checker->arena = arena;
+    checker->scratch = scratch;
     checker->module = SG_NEW(arena, struct sg_module);
     checker->module->arena = arena;
     for (size_t unit = 0; unit < count; unit++) {
@@ -308,8 +319,8 @@ struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, s
             if (ast->variables[i].initial != NULL)
                 sg_check_initial(checker, ast->variables[i].initial);
         for (uint32_t i = 0; i < ast->n_functions; i++)
-            if (ast->functions[i].has_body && functions[unit][i] != NULL)
-                sg_check_body(checker, functions[unit][i], &ast->functions[i]);
+            if (ast->functions[i].has_body)
+                check_function(checker, functions[unit][i], ast, &ast->functions[i]);
     }
     return checker->module;
 }

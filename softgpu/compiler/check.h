@@ -10,6 +10,7 @@
 
 struct sg_checker {
     struct sg_arena *arena;
+    struct sg_arena *scratch; /* what the function being checked is like as written, and its scopes */
     struct sg_module *module;
     struct sg_map opcodes; /* text of "base.mod.mod" and number of operands → struct sg_opcode */
     const char **files;    /* of the module in work, by their numbers */
@@ -46,7 +47,7 @@ uint32_t sg_check_new_register(struct sg_checker *checker, enum sg_type type);
 void sg_check_take_address(struct sg_checker *checker, struct sg_function *function);
 /** The body of a function whose header is known. */
 void sg_check_body(struct sg_checker *checker, struct sg_function *function,
-                   const struct sg_ast_function *ast);
+                   const struct sg_ast_function *ast, const struct sg_ast_body *body);
 /** Params and returns of a signature. */
 void sg_check_signature(struct sg_checker *checker, struct sg_function *function,
                         const struct sg_ast_prototype *prototype);

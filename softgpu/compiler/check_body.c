@@ -43,9 +43,9 @@ void sg_check_declare(struct sg_checker *checker, struct sg_slice name, struct s
     /* "r" may be a register and "r<9>" a range at the same time only under two names */
     if (known != NULL)
         sg_check_fail(checker, "'%.*s' is already declared here", (int)name.size, name.data);
-    struct sg_symbol *copy = SG_NEW(checker->arena, struct sg_symbol);
+    struct sg_symbol *copy = SG_NEW(checker->scratch, struct sg_symbol);
     *copy = symbol;
-    sg_map_put(scope, checker->arena, name, copy);
+    sg_map_put(scope, checker->scratch, name, copy);
 }
 
 uint32_t sg_check_new_register(struct sg_checker *checker, enum sg_type type)
@@ -105,13 +105,13 @@ static void declare_formals(struct sg_checker *checker, struct sg_function *func
 }
 
 /* Labels, tables and prototypes are declared before the instructions are looked at. */
-static void declare_labels(struct sg_checker *checker, const struct sg_ast_function *ast)
+static void declare_labels(struct sg_checker *checker, const struct sg_ast_body *body)
 {
     struct sg_function *function = checker->function;
     uint32_t insn = 0;
     uint32_t depth = 0;
-    for (uint32_t i = 0; i < ast->n_statements; i++) {
-        const struct sg_ast_statement *statement = &ast->statements[i];
+    for (uint32_t i = 0; i < body->n_statements; i++) {
+        const struct sg_ast_statement *statement = &body->statements[i];
         checker->statement = statement;
         insn += statement->kind == SG_STATEMENT_INSTRUCTION;
         depth += statement->kind == SG_STATEMENT_OPEN;
@@ -129,12 +129,12 @@ static void declare_labels(struct sg_checker *checker, const struct sg_ast_funct
 }
 
 /* Declares what the braces that open at `from` hold directly: labels, tables, prototypes. */
-static void declare_inner(struct sg_checker *checker, const struct sg_ast_function *ast, uint32_t from)
+static void declare_inner(struct sg_checker *checker, const struct sg_ast_body *body, uint32_t from)
 {
     struct sg_function *function = checker->function;
     uint32_t depth = 1;
-    for (uint32_t i = from + 1; i < ast->n_statements && depth > 0; i++) {
-        const struct sg_ast_statement *statement = &ast->statements[i];
+    for (uint32_t i = from + 1; i < body->n_statements && depth > 0; i++) {
+        const struct sg_ast_statement *statement = &body->statements[i];
         depth += statement->kind == SG_STATEMENT_OPEN;
         depth -= statement->kind == SG_STATEMENT_CLOSE;
         if (depth != 1)
@@ -187,22 +187,24 @@ static void enter(struct sg_checker *checker)
 }
 
 void sg_check_body(struct sg_checker *checker, struct sg_function *function,
-                   const struct sg_ast_function *ast)
+                   const struct sg_ast_function *ast, const struct sg_ast_body *body)
 {
     checker->function = function;
     checker->depth = 0;
-    checker->statement = &ast->statements[0];
+    checker->statement = &body->statements[0];
+    function->insns = SG_NEW_ARRAY(checker->arena, struct sg_insn, body->n_instructions);
+    function->insn_capacity = body->n_instructions;
     enter(checker); /* formals */
     declare_formals(checker, function, ast);
-    for (uint32_t i = 0; i < ast->n_statements; i++) {
-        const struct sg_ast_statement *statement = &ast->statements[i];
+    for (uint32_t i = 0; i < body->n_statements; i++) {
+        const struct sg_ast_statement *statement = &body->statements[i];
         checker->statement = statement;
         switch (statement->kind) {
         case SG_STATEMENT_OPEN:
             enter(checker);
             if (i == 0)
-                declare_labels(checker, ast);
-            declare_inner(checker, ast, i);
+                declare_labels(checker, body);
+            declare_inner(checker, body, i);
             break;
         case SG_STATEMENT_CLOSE:
             checker->depth--;

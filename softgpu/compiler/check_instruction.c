@@ -4,6 +4,8 @@
 #include "softgpu/compiler/check.h"
 #include "softgpu/compiler/video.h"
 
+#include <string.h>
+
 /* --- operand types --- */
 
 /* May an operand of register type `have` stand where an instruction wants `want`? */
@@ -470,20 +472,21 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
 {
     struct sg_function *function = checker->function;
     const struct sg_form *texture = sg_check_texture_form(ast->base);
-    const struct sg_opcode plain = {.form = texture},
-                           *opcode = texture ? &plain : sg_check_opcode(checker, ast);
+    static const uint8_t no_mods[SG_GROUP_COUNT];
+    const struct sg_opcode *opcode = texture ? NULL : sg_check_opcode(checker, ast);
     struct sg_insn *insn =
         SG_PUSH(checker->arena, function->insns, function->n_insns, function->insn_capacity);
-    *insn = (struct sg_insn){.form = opcode->form, .line = checker->statement->line, .text = ast->text};
+    *insn = (struct sg_insn){.form = opcode ? opcode->form : texture,
+                             .mods = opcode ? opcode->mods : no_mods,
+                             .line = checker->statement->line,
+                             .text = ast->text};
     const struct sg_ast_place *place = &checker->statement->place;
     if (place->file < checker->n_files) {
         insn->source.file = checker->files[place->file];
         insn->source.line = place->line;
     }
-    for (int i = 0; i < SG_INSN_TYPES; i++)
-        insn->types[i] = opcode->types[i];
-    for (int i = 0; i < SG_GROUP_COUNT; i++)
-        insn->mods[i] = opcode->mods[i];
+    if (opcode != NULL)
+        memcpy(insn->types, opcode->types, sizeof(insn->types));
     if (ast->guard.size != 0) {
         uint32_t guard = sg_check_register(checker, ast->guard);
         if (guard == UINT32_MAX || function->regs[guard].type != SG_PRED)
@@ -492,7 +495,7 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
         insn->guard = guard + 1;
         insn->guard_negated = ast->guard_negated;
     }
-    if (opcode->form->op == SG_OP_CALL) {
+    if (insn->form->op == SG_OP_CALL) {
         sg_check_call(checker, insn, ast);
         return;
     }
@@ -500,8 +503,8 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
         sg_check_texture(checker, insn, ast);
         return;
     }
-    if (opcode->form->op == SG_OP_CP_TENSOR || opcode->form->op == SG_OP_CP_REDUCE_TENSOR ||
-        opcode->form->op == SG_OP_CP_TENSOR_PREFETCH) {
+    if (insn->form->op == SG_OP_CP_TENSOR || insn->form->op == SG_OP_CP_REDUCE_TENSOR ||
+        insn->form->op == SG_OP_CP_TENSOR_PREFETCH) {
         sg_check_tensor(checker, insn, ast);
         return;
     }

@@ -117,22 +117,23 @@ struct sg_call {
     const struct sg_var *formals_in, *formals_out;
 };
 
+/** There are many of these: libraries have half a million of them. */
 struct sg_insn {
     const struct sg_form *form;
-    uint32_t line;
+    const uint8_t *mods; /* [SG_GROUP_COUNT], of its words: 1 + place in the group's list, or 0 */
+    struct sg_operand *operands;
+    struct sg_call *call;
+    struct sg_slice text;
     struct {
         const char *file; /* NULL: unknown */
         uint32_t line;
     } source;
-    uint32_t guard; /* register + 1, or 0 */
-    bool guard_negated;
-    uint8_t n_operands;
+    uint32_t line;
+    uint32_t guard;   /* register + 1, or 0 */
+    uint32_t texture; /* of texture and surface instructions: the operation of kernel_abi.h */
     uint8_t types[SG_INSN_TYPES];
-    uint8_t mods[SG_GROUP_COUNT]; /* 1 + place in the group's list, or 0 */
-    struct sg_operand *operands;
-    struct sg_slice text;
-    struct sg_call *call;
-    uint32_t texture;   /* of texture and surface instructions: the operation of kernel_abi.h */
+    uint8_t n_operands;
+    bool guard_negated;
     bool waits_in_loop; /* by analysis: gives way to other threads before it jumps */
     bool passes;        /* by analysis: a jump back that the threads of a block had better take together */
     bool aligns;        /* by analysis: there is a point before it, where the lanes of a warp come together */
@@ -225,9 +226,10 @@ struct sg_symbol {
 
 /**
  * Resolves and checks `count` modules as one: what is .visible or .weak in one satisfies .extern in the
- * others, names without linkage are the module's own. Fails through the arena's diagnostics.
+ * others, names without linkage are the module's own. What is not needed afterwards is put into `scratch`, which is
+ * empty again at the end. Fails through the arenas' diagnostics; `scratch` is then the caller's to clear.
  */
-struct sg_module *sg_check(struct sg_arena *arena, struct sg_ast *const *asts, size_t count,
-                           uint32_t capability);
+struct sg_module *sg_check(struct sg_arena *arena, struct sg_arena *scratch, struct sg_ast *const *asts,
+                           size_t count, uint32_t capability);
 
 #endif

@@ -170,3 +170,21 @@ struct sg_token sg_lexer_next(struct sg_lexer *lexer)
     token.text.size = (uint32_t)(lexer->at - token.text.data);
     return token;
 }
+
+void sg_lexer_skip_braces(struct sg_lexer *lexer)
+{
+    uint32_t depth = 0;
+    do {
+        skip_space(lexer);
+        if (lexer->at == lexer->end)
+            sg_fail(lexer->diagnostics, SG_COMPILE_INVALID_PTX, lexer->line,
+                    "expected '}', found the end of the text");
+        char c = *lexer->at++;
+        if (c == '"') {
+            const char *quote = memchr(lexer->at, '"', (size_t)(lexer->end - lexer->at));
+            lexer->at = quote == NULL ? lexer->end : quote + 1;
+        }
+        depth += c == '{';
+        depth -= c == '}';
+    } while (depth > 0);
+}

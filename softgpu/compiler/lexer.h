@@ -37,5 +37,10 @@ struct sg_lexer {
 
 /** The next token; fails on characters that no token starts with. */
 struct sg_token sg_lexer_next(struct sg_lexer *lexer);
+/**
+ * Steps over text in braces without looking at its tokens, from '{' (where the lexer must stand) to behind its '}'. Fails
+ * if there is none. Braces in comments and strings do not count.
+ */
+void sg_lexer_skip_braces(struct sg_lexer *lexer);
 
 #endif

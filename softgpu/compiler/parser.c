@@ -103,16 +103,19 @@ uint64_t sg_parser_integer(struct sg_parser *parser, const char *what)
     return value;
 }
 
-static void skip_braces(struct sg_parser *parser)
+/* Steps over what the braces hold that open with the current token, and gives its text. */
+static struct sg_slice skip_braces(struct sg_parser *parser)
 {
-    uint32_t depth = 0;
-    do {
-        if (parser->token.kind == SG_TOKEN_END)
-            sg_parser_unexpected(parser, "'}'");
-        depth += sg_parser_at(parser, '{');
-        depth -= sg_parser_at(parser, '}');
-        sg_parser_advance(parser);
-    } while (depth > 0);
+    const char *start = parser->token.text.data;
+    parser->lexer.at = start;
+    parser->lexer.line = parser->token.line;
+    parser->has_ahead = false;
+    sg_lexer_skip_braces(&parser->lexer);
+    const char *end = parser->lexer.at;
+    if (end - start > UINT32_MAX)
+        sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, parser->token.line, "too large");
+    sg_parser_advance(parser);
+    return (struct sg_slice){start, (uint32_t)(end - start)};
 }
 
 /* .loc and .file have no terminator: they end where their arguments end. */
@@ -124,7 +127,7 @@ static void parse_location(struct sg_parser *parser)
     if (parser->token.kind == SG_TOKEN_INTEGER) {
         uint32_t number = (uint32_t)sg_parser_integer(parser, "a number");
         if (is_file && parser->token.kind == SG_TOKEN_STRING)
-            *SG_PUSH(parser->arena, parser->ast->files, parser->ast->n_files, parser->ast->file_capacity) =
+            *SG_PUSH(parser->lasting, parser->ast->files, parser->ast->n_files, parser->ast->file_capacity) =
                 (struct sg_ast_file){number, parser->token.text};
         else if (!is_file && parser->token.kind == SG_TOKEN_INTEGER)
             parser->place = (struct sg_ast_place){number, (uint32_t)parser->token.value};
@@ -144,6 +147,8 @@ bool sg_parse_ignored(struct sg_parser *parser)
         sg_parser_advance(parser);
         while (!sg_parser_at(parser, '{') && parser->token.kind != SG_TOKEN_END)
             sg_parser_advance(parser);
+        if (!sg_parser_at(parser, '{'))
+            sg_parser_unexpected(parser, "'{'");
         skip_braces(parser);
         return true;
     }
@@ -241,7 +246,8 @@ static void parse_function(struct sg_parser *parser, struct sg_ast *ast, enum sg
         ;
     if (sg_parser_at(parser, '{')) {
         function.has_body = true;
-        sg_parse_body(parser, &function);
+        function.body_line = parser->token.line;
+        function.body = skip_braces(parser);
     } else {
         sg_parser_expect(parser, ';');
     }
@@ -312,6 +318,7 @@ struct sg_ast *sg_parse(struct sg_arena *arena, const char *text, size_t size)
     struct sg_parser parser = {
         .lexer = {.at = text, .end = text + size, .line = 1, .diagnostics = arena->diagnostics},
         .arena = arena,
+        .lasting = arena,
     };
     struct sg_ast *ast = parser.ast = SG_NEW(arena, struct sg_ast);
     parser.token = sg_lexer_next(&parser.lexer);

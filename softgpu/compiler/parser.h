@@ -13,7 +13,8 @@ struct sg_parser {
     struct sg_token ahead; /* the one after, if has_ahead */
     bool has_ahead;
     bool in_call; /* of the instruction in work: parentheses hold lists, elsewhere expressions */
-    struct sg_arena *arena;
+    struct sg_arena *arena;   /* of what is parsed */
+    struct sg_arena *lasting; /* of initial values; the same but in bodies */
     struct sg_ast *ast;
     struct sg_ast_place place; /* by the last .loc of the function */
     const char *previous_end;  /* end of the token before the current one */
@@ -46,8 +47,6 @@ void sg_parse_variable_head(struct sg_parser *parser, struct sg_ast_variable *va
 void sg_parse_declarator(struct sg_parser *parser, struct sg_ast_variable *variable);
 /** "(params)" into an array. */
 struct sg_ast_variable *sg_parse_params(struct sg_parser *parser, uint32_t *count);
-/** "{ statements }" of a function. */
-void sg_parse_body(struct sg_parser *parser, struct sg_ast_function *function);
 void sg_parse_operands(struct sg_parser *parser, struct sg_ast_instruction *instruction);
 /** Steps over .loc, .file, .pragma and the like; false if the current token starts none of them. */
 bool sg_parse_ignored(struct sg_parser *parser);

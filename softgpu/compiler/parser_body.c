@@ -173,16 +173,16 @@ static void parse_label(struct sg_parser *parser, struct sg_ast_statement *state
     }
 }
 
-static struct sg_ast_statement *push(struct sg_parser *parser, struct sg_ast_function *function)
+static struct sg_ast_statement *push(struct sg_parser *parser, struct sg_ast_body *body)
 {
     struct sg_ast_statement *statement =
-        SG_PUSH(parser->arena, function->statements, function->n_statements, function->statement_capacity);
+        SG_PUSH(parser->arena, body->statements, body->n_statements, body->capacity);
     statement->line = parser->token.line;
     statement->place = parser->place;
     return statement;
 }
 
-static void parse_registers(struct sg_parser *parser, struct sg_ast_function *function)
+static void parse_registers(struct sg_parser *parser, struct sg_ast_body *body)
 {
     uint32_t line = parser->token.line;
     sg_parser_advance(parser);
@@ -195,7 +195,7 @@ static void parse_registers(struct sg_parser *parser, struct sg_ast_function *fu
                 sg_types[type].name);
     sg_parser_advance(parser);
     do {
-        struct sg_ast_statement *statement = push(parser, function);
+        struct sg_ast_statement *statement = push(parser, body);
         statement->kind = SG_STATEMENT_REGISTERS;
         statement->registers.type = type;
         statement->registers.name = sg_parser_name(parser, "a register's name");
@@ -210,12 +210,12 @@ static void parse_registers(struct sg_parser *parser, struct sg_ast_function *fu
     sg_parser_expect(parser, ';');
 }
 
-static void parse_local_variables(struct sg_parser *parser, struct sg_ast_function *function)
+static void parse_local_variables(struct sg_parser *parser, struct sg_ast_body *body)
 {
     struct sg_ast_variable head = {0};
     sg_parse_variable_head(parser, &head);
     do {
-        struct sg_ast_statement *statement = push(parser, function);
+        struct sg_ast_statement *statement = push(parser, body);
         statement->kind = SG_STATEMENT_VARIABLE;
         statement->variable = head;
         sg_parse_declarator(parser, &statement->variable);
@@ -223,31 +223,48 @@ static void parse_local_variables(struct sg_parser *parser, struct sg_ast_functi
     sg_parser_expect(parser, ';');
 }
 
-void sg_parse_body(struct sg_parser *parser, struct sg_ast_function *function)
+static void parse_statements(struct sg_parser *parser, struct sg_ast_body *body)
 {
     uint32_t depth = 0;
-    parser->place = (struct sg_ast_place){0};
     do {
         if (parser->token.kind == SG_TOKEN_END)
             sg_parser_unexpected(parser, "'}'");
         if (sg_parser_at(parser, '{') || sg_parser_at(parser, '}')) {
             bool open = sg_parser_at(parser, '{');
-            push(parser, function)->kind = open ? SG_STATEMENT_OPEN : SG_STATEMENT_CLOSE;
+            push(parser, body)->kind = open ? SG_STATEMENT_OPEN : SG_STATEMENT_CLOSE;
             depth += open ? 1u : -1u;
             sg_parser_advance(parser);
         } else if (sg_parser_at_dotted(parser, "reg")) {
-            parse_registers(parser, function);
+            parse_registers(parser, body);
         } else if (parser->token.kind == SG_TOKEN_DOTTED &&
                    sg_space_from_name(parser->token.text) != SG_SPACE_NONE) {
-            parse_local_variables(parser, function);
+            parse_local_variables(parser, body);
         } else if (sg_parse_ignored(parser) || sg_parser_accept(parser, ';')) {
             continue;
         } else if (parser->token.kind == SG_TOKEN_WORD && sg_parser_peek(parser)->punctuation == ':') {
-            struct sg_ast_statement *statement = push(parser, function);
-            parse_label(parser, statement);
+            parse_label(parser, push(parser, body));
         } else {
-            struct sg_ast_statement *statement = push(parser, function);
-            parse_instruction(parser, statement);
+            parse_instruction(parser, push(parser, body));
+            body->n_instructions++;
         }
     } while (depth > 0);
+}
+
+struct sg_ast_body *sg_parse_body(struct sg_arena *arena, struct sg_arena *scratch, struct sg_ast *ast,
+                                  const struct sg_ast_function *function)
+{
+    const char *text = function->body.data;
+    struct sg_parser parser = {
+        .lexer = {.at = text,
+                  .end = text + function->body.size,
+                  .line = function->body_line,
+                  .diagnostics = arena->diagnostics},
+        .arena = scratch,
+        .lasting = arena,
+        .ast = ast,
+    };
+    struct sg_ast_body *body = SG_NEW(scratch, struct sg_ast_body);
+    parser.token = sg_lexer_next(&parser.lexer);
+    parse_statements(&parser, body);
+    return body;
 }

@@ -180,7 +180,7 @@ static void parse_initial(struct sg_parser *parser, struct sg_ast_initial *initi
         while (!sg_parser_at(parser, '}')) {
             struct sg_ast_initial item = {0};
             parse_initial(parser, &item);
-            *SG_PUSH(parser->arena, initial->items, initial->n_items, capacity) = item;
+            *SG_PUSH(parser->lasting, initial->items, initial->n_items, capacity) = item;
             if (!sg_parser_accept(parser, ','))
                 break;
         }
@@ -285,7 +285,7 @@ void sg_parse_declarator(struct sg_parser *parser, struct sg_ast_variable *varia
         sg_parser_expect(parser, ']');
     }
     if (sg_parser_accept(parser, '=')) {
-        variable->initial = SG_NEW(parser->arena, struct sg_ast_initial);
+        variable->initial = SG_NEW(parser->lasting, struct sg_ast_initial);
         parse_initial(parser, variable->initial);
         if (variable->is_array && variable->count == 0)
             variable->count = variable->initial->n_items;

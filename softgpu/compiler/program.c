@@ -33,6 +33,7 @@ struct kernel {
 
 struct sg_program {
     struct sg_arena arena;
+    struct sg_arena scratch; /* while the program is made */
     struct sg_module *module;
     uint32_t capability;
     bool optimised;
@@ -148,11 +149,12 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
     program->capability = capability;
     program->optimised = wanted("-llvm");
     program->watched = is_set("SOFTGPU_REPORT");
-    program->arena.diagnostics = &diagnostics;
+    program->arena.diagnostics = program->scratch.diagnostics = &diagnostics;
     if (setjmp(diagnostics.escape) != 0) {
         sg_program_destroy(program);
         return diagnostics.status;
     }
+    size_t units = count;
     struct sg_ast **asts = SG_NEW_ARRAY(&program->arena, struct sg_ast *, count + 1);
     struct rg_digest_part *pieces = SG_NEW_ARRAY(&program->arena, struct rg_digest_part, count + 1);
     for (size_t i = 0; i < count; i++) {
@@ -164,15 +166,15 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
     }
     const char *runtime = sg_device_runtime(sources, count);
     if (runtime != NULL) {
-        pieces[count] = (struct rg_digest_part){runtime, strlen(runtime)};
-        asts[count++] = sg_parse(&program->arena, runtime, strlen(runtime));
+        pieces[units] = (struct rg_digest_part){runtime, strlen(runtime)};
+        asts[units++] = sg_parse(&program->arena, runtime, strlen(runtime));
     }
     if (sg_cache_default() != NULL)
-        program->digest = rg_digest_of(pieces, count);
-    program->module = sg_check(&program->arena, asts, count, capability);
+        program->digest = rg_digest_of(pieces, units);
+    program->module = sg_check(&program->arena, &program->scratch, asts, units, capability);
     sg_analyse_module(&program->arena, program->module);
     describe(program);
-    program->arena.diagnostics = NULL;
+    program->arena.diagnostics = program->scratch.diagnostics = NULL;
     *out = program;
     return SG_COMPILE_OK;
 }
@@ -188,6 +190,7 @@ void sg_program_destroy(struct sg_program *program)
     if (program == NULL)
         return;
     sg_jit_destroy(program->jit);
+    sg_arena_fini(&program->scratch);
     sg_arena_fini(&program->arena);
     pthread_mutex_destroy(&program->lock);
     free(program);

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
     const char *insn, *log;
@@ -21,9 +22,11 @@ static const struct {
     {"mma.sync.aligned.m16n8k16.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {%f1}, {%r1}, {%r2}, {%f1};",
      "ptx:11: the software device has no multiplication of this shape for .e2m1 and .e2m1: "
      "mma.sync.aligned.m16n8k16.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {%f1}, {%r1}, {%r2}, {%f1}\n"},
-    {"mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, %r3, 0;",
+    {"mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, "
+     "%r3, 0;",
      "ptx:11: multiplication of sparse matrices is not supported by the software device: "
-     "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, %r3, 0\n"},
+     "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, "
+     "%r3, 0\n"},
     {"wmma.load.d.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4}, [%rd1];",
      "ptx:11: a, b and c are loaded, d is stored: "
      "wmma.load.d.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4}, [%rd1]\n"},
@@ -105,34 +108,54 @@ Test(errors, modules)
                      "ptx:4: .align must be a power of two, at most 4096\n");
 }
 
-/* Texts without end: refused where they are deeper than any program needs, before the stack is used up. */
+/* What is nested more deeply than any program needs is refused before the stack is used up. */
 Test(errors, nesting)
 {
     static const struct {
-        const char *before, *again;
+        const char *before, *open, *close, *after, *log;
     } cases[] = {
-        {".global .u32 x[2] = ", "{"},
-        {".global .u32 x = ", "("},
-        {".global .u32 x = ", "-"},
-        {".global .u32 x = ", "1 ? 1 : "},
-        {".entry k() { mov.b64 %rd1, ", "{"},
-        {".entry k() { call ", "("},
-        {".entry k() { ld.global.u32 %r1, ", "[a, "},
-        {".entry k() { setp.eq.u32 ", "%p|"},
-        {".entry k() ", "{"},
+        {".global .u32 x[2] = ", "{", "", "", "nested more than"},
+        {".global .u32 x = ", "(", "", "", "nested more than"},
+        {".global .u32 x = ", "-", "", "", "nested more than"},
+        {".global .u32 x = ", "1 ? 1 : ", "", "", "nested more than"},
+        {".global .u32 x = ", "1 ? ", "", "", "nested more than"},
+        {".entry k() { mov.b64 %rd1, ", "{", "}", "; }", "nested more than"},
+        {".entry k() { call ", "(", ")", "; }", "nested more than"},
+        {".entry k() { ld.global.u32 %r1, ", "[a, ", "]", "; }", "nested more than"},
+        {".entry k() { setp.eq.u32 ", "%p|", "", "; }", "nested more than"},
+        {".entry k() ", "{", "}", "", "braces are nested too deeply"},
+        {".entry k() ", "{", "", "", "expected '}', found the end of the text"},
     };
     enum { TIMES = 1 << 20 };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        size_t head = strlen(cases[i].before), size = strlen(cases[i].again);
-        char *text = malloc(head + TIMES * size + 1), *to = text + head;
+        const char *open = cases[i].open, *close = cases[i].close, *after = cases[i].after;
+        size_t head = strlen(cases[i].before);
+        char *text = malloc(head + TIMES * (strlen(open) + strlen(close)) + strlen(after) + 1),
+             *to = text + head;
         memcpy(text, cases[i].before, head);
-        for (size_t n = 0; n < TIMES; n++, to += size)
-            memcpy(to, cases[i].again, size);
-        *to = '\0';
-        log_of(text, SG_COMPILE_INVALID_PTX);
+        for (size_t n = 0; n < TIMES; n++)
+            to = stpcpy(to, open);
+        for (size_t n = 0; n < TIMES; n++)
+            to = stpcpy(to, close);
+        strcpy(to, after);
+        const char *log = log_of(text, SG_COMPILE_INVALID_PTX);
+        cr_expect(strncmp(log, "ptx:4: ", 7) == 0 &&
+                      strncmp(log + 7, cases[i].log, strlen(cases[i].log)) == 0,
+                  "case %zu: %.60s", i, log);
         free(text);
     }
     cr_expect_str_eq(log_of(".global .u32 x = ((((((((((((((((7))))))))))))))));", SG_COMPILE_OK), "");
+}
+
+Test(errors, bodies_end_where_their_own_brace_is)
+{
+    free_program(program_of(".entry k() { /* } */ // }\n .pragma \"}\"; { ret; } }\n.entry l() { ret; }"));
+    cr_expect_str_eq(log_of(".entry k() { ret; }\n}", SG_COMPILE_INVALID_PTX),
+                     "ptx:5: expected a directive, found '}'\n");
+    cr_expect_str_eq(log_of(".entry k() { .pragma \"}; ret; }", SG_COMPILE_INVALID_PTX),
+                     "ptx:4: expected '}', found the end of the text\n");
+    cr_expect_str_eq(log_of(".weak .func f() { ret; }\n.weak .func f() { ret }", SG_COMPILE_INVALID_PTX),
+                     "ptx:5: expected a number, found '}'\n");
 }
 
 Test(errors, unresolved_functions_are_named_when_code_is_asked_for)
