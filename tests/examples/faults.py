@@ -7,6 +7,7 @@ no hang), and standard error has a line of remote-gpu's own that says what happe
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 
@@ -133,6 +134,37 @@ def test_stopped_server(build):
         expect_lost(result, server.log())
         expect("ended the session: the server is shutting down" in result.errors, "the client was not told", result)
         expect(wait_until(lambda: server.process.poll() is not None, 10), "the server does not end", server.log())
+
+
+# Sends once when the server has ended, which its machine refuses, and once more, which fails.
+SLEEPER = r"""
+import ctypes, sys, time
+cuda = ctypes.CDLL("libcuda.so.1")
+context, memory = ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)) == 0
+assert cuda.cuCtxSynchronize() == 0
+open(sys.argv[1], "w").close()
+while True:
+    time.sleep(0.5)
+    if cuda.cuMemsetD8Async(memory, 0, ctypes.c_size_t(4096), None):
+        sys.exit("CUDA_ERROR from cuMemsetD8Async")
+"""
+
+
+def test_told_why(build):
+    """A server that ends says so; a program that only sends learns it, too."""
+    with Server(build, arguments=["--grace", "0"]) as server:
+        ready = os.path.join(server.folder, "sleeps")
+
+        def stop(_):
+            if wait_until(lambda: os.path.exists(ready), 20):
+                server.stop()
+
+        result = build.run_remote([sys.executable, "-c", SLEEPER, ready], server.address, timeout=60,
+                                  environment={"REMOTE_GPU_OPT": "-ahead"}, while_running=stop)
+        expect_lost(result, server.log())
+        expect("ended the session: the server is shutting down" in result.errors, "the client was not told", result)
 
 
 # The connection's end of the client breaks the rules: at its first messages, in the middle, and later.
