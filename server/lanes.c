@@ -1,7 +1,9 @@
 /* lanes.c - see lanes.h. */
 #include "server/lanes.h"
 
+#include "common/clock.h"
 #include "common/log.h"
+#include "common/log_limit.h"
 #include "common/thread.h"
 #include "server/resume.h"
 #include "transport/bundle/join.h"
@@ -68,6 +70,14 @@ static unsigned count(struct rg_lanes *lanes)
     return n;
 }
 
+static bool takes_none(struct rg_lanes *lanes)
+{
+    pthread_mutex_lock(&lanes->lock);
+    const bool none = lanes->bundle == NULL;
+    pthread_mutex_unlock(&lanes->lock);
+    return none;
+}
+
 static enum rg_status add(struct rg_lanes *lanes, struct rg_conn *conn)
 {
     pthread_mutex_lock(&lanes->lock);
@@ -95,8 +105,12 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
         rg_debug("session %llu: connection %u for bulk data", session, count(taker->lanes));
         return;
     }
-    rg_warn("session %llu: %s wanted to carry bulk data for it and may not: %s", session, rg_conn_peer(conn),
-            rg_status_string(status));
+    static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
+    if (takes_none(taker->lanes)) /* it came when the session was about to end */
+        rg_debug("session %llu: %s came too late to carry bulk data for it", session, rg_conn_peer(conn));
+    else
+        rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN, "session %llu: %s wanted to carry bulk data for it and may not: %s",
+                       session, rg_conn_peer(conn), rg_status_string(status));
     rg_conn_destroy(conn);
 }
 

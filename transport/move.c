@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/log_limit.h"
 #include "common/thread.h"
 #include "transport/address.h"
 #include "transport/bundle/bundle.h"
@@ -150,7 +151,9 @@ static enum rg_status accept_moved(struct rg_move *move, const char *purpose, in
             *out = conn;
             return RG_OK;
         }
-        rg_warn("%s connected for a session without its token", rg_conn_peer(conn));
+        static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
+        rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN, "%s connected for a session without its token",
+                       rg_conn_peer(conn));
         rg_conn_destroy(conn);
     }
 }

@@ -29,6 +29,7 @@
 
 #include "common/clock.h"
 #include "common/copy.h"
+#include "common/log_limit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -383,9 +384,10 @@ static enum rg_status receive_message(struct tcp_conn *c, uint64_t deadline, str
     size_t msg_size, bulk_size;
     status = rg_frame_decode(&frame, &msg_size, &bulk_size);
     if (status != RG_OK) {
-        rg_error("%s sent %s", c->head.peer,
-                 status == RG_ERR_LIMIT ? "a message beyond the limits"
-                                        : "something that is not remote-gpu's");
+        static struct rg_log_limit limit = RG_LOG_LIMIT_INIT; /* whoever reaches a server's port can send it */
+        rg_log_limited(&limit, rg_now_ns(), RG_LOG_ERROR, "%s sent %s", c->head.peer,
+                       status == RG_ERR_LIMIT ? "a message beyond the limits"
+                                              : "something that is not remote-gpu's");
         return status;
     }
     status = fill(c, sizeof frame + msg_size, deadline);
