@@ -209,6 +209,15 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
     return status;
 }
 
+/* The memory of a module's variables becomes others' with the call that unloads it. */
+static void before_unload(uint64_t module, const struct rg_shadow *shadow)
+{
+    rg_managed_drop_owner(module);
+    rg_found_lock();
+    rg_variables_unmap(shadow->module.variables);
+    rg_found_unlock();
+}
+
 /* What was found in a module ends with it. */
 static void forget_found(struct rg_shadow *shadow)
 {
@@ -236,7 +245,7 @@ CUresult cuModuleUnload(CUmodule hmod)
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
     if (!shadow || shadow->module.owner) /* a library's module goes with the library */
         return CUDA_ERROR_INVALID_HANDLE;
-    rg_managed_drop_owner((uint64_t)hmod);
+    before_unload((uint64_t)hmod, shadow);
     status = shadow->module.whole ? unload_whole(shadow->module.whole) : rg_op_cuModuleUnload(hmod);
     forget_found(shadow);
     rg_handle_delete(RG_KIND_MODULE, (uint64_t)hmod);
@@ -256,6 +265,15 @@ static void for_all(enum rg_kind kind, void (*each)(uint64_t handle, uint64_t co
             return;
         after = handles[n - 1];
     }
+}
+
+/* One of a library's, which has gone. */
+static void forget_module(uint64_t module)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, module);
+    if (shadow)
+        forget_found(shadow);
+    rg_handle_delete(RG_KIND_MODULE, module);
 }
 
 static void end_module(uint64_t module, uint64_t context)
@@ -285,10 +303,7 @@ static void end_library_in(uint64_t library, uint64_t context)
     }
     const uint64_t module = rg_found_take(&shadow->library.modules, context);
     rg_found_unlock();
-    struct rg_shadow *of_module = rg_handle_shadow(RG_KIND_MODULE, module);
-    if (of_module)
-        forget_found(of_module);
-    rg_handle_delete(RG_KIND_MODULE, module);
+    forget_module(module);
 }
 
 void rg_modules_context_ended(uint64_t context)
@@ -361,7 +376,19 @@ CUresult cuLibraryUnload(CUlibrary library)
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
     rg_managed_drop_owner((uint64_t)library);
+    rg_found_lock();
+    struct rg_found_function *modules = shadow->library.modules;
+    shadow->library.modules = NULL;
+    rg_variables_unmap(shadow->library.variables);
+    rg_found_unlock();
+    for (const struct rg_found_function *found = modules; found; found = found->next) {
+        const struct rg_shadow *module = rg_handle_shadow(RG_KIND_MODULE, found->handle);
+        if (module)
+            before_unload(found->handle, module);
+    }
     status = rg_spread_unload((uint64_t)library, rg_op_cuLibraryUnload);
+    for (const struct rg_found_function *found = modules; found; found = found->next)
+        forget_module(found->handle);
     rg_found_lock();
     for (struct rg_found_function *found = shadow->library.kernels; found; found = found->next) {
         struct rg_shadow *kernel = rg_handle_shadow(RG_KIND_KERNEL, found->handle);
@@ -369,7 +396,7 @@ CUresult cuLibraryUnload(CUlibrary library)
             rg_found_free(&kernel->function.by_context, RG_KIND_FUNCTION);
     }
     rg_found_free(&shadow->library.kernels, RG_KIND_KERNEL);
-    rg_found_free(&shadow->library.modules, RG_KIND_MODULE);
+    rg_found_free(&modules, RG_KIND_COUNT);
     rg_variables_drop(&shadow->library.variables, 0);
     rg_found_unlock();
     rg_handle_delete(RG_KIND_LIBRARY, (uint64_t)library);

@@ -150,6 +150,13 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_known *known)
     }
 }
 
+void rg_variables_unmap(const struct rg_variable *list)
+{
+    for (; list; list = list->next)
+        if (!list->promise && !list->fresh)
+            (void)rg_map_remove(list->place.address, 1u << RG_RANGE_GLOBAL | 1u << RG_RANGE_MANAGED, NULL);
+}
+
 void rg_variables_drop(struct rg_variable **list, uint64_t context)
 {
     while (*list) {
@@ -201,6 +208,14 @@ static bool known_place(struct rg_variable **list, const char *name, bool manage
     return good;
 }
 
+static bool is_listed(struct rg_variable **list, const char *name, bool managed)
+{
+    rg_found_lock();
+    const bool listed = find(*list, name, managed) != NULL;
+    rg_found_unlock();
+    return listed;
+}
+
 /* What is to be done when a variable is asked for has been done. */
 static void note_asked(struct rg_variable **list, const char *name, bool managed)
 {
@@ -229,7 +244,7 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
     if (!rg_optimise[RG_OPT_SHADOW] || !known_place(list, name, managed, &v, &fresh, &status)) {
         status = fetch(kind, owner, name, managed, &v);
         fresh = true;
-        if (status == CUDA_SUCCESS && rg_optimise[RG_OPT_SHADOW])
+        if (status == CUDA_SUCCESS && !is_listed(list, name, managed))
             (void)add(list, rg_context_current(), name, managed, NULL, &v);
     }
     if (status == CUDA_SUCCESS && fresh && known) {

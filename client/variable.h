@@ -12,6 +12,8 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_known *known)
 /** A variable that nobody has asked for yet, in `context`; `answer` has RG_VARIABLE_ANSWER bytes. */
 void rg_variables_learn(enum rg_kind kind, uint64_t owner, uint64_t context, const char *name,
                         const void *answer);
+/** They are about to be unloaded: their addresses are nobody's. The lock of found objects is held. */
+void rg_variables_unmap(const struct rg_variable *list);
 /** Forgets those of the list that belong to `context` (0: all). */
 void rg_variables_drop(struct rg_variable **list, uint64_t context);
 

@@ -271,6 +271,48 @@ static void both(void)
     printf("again: %d\n", cuLibraryUnload(libraries[1]));
 }
 
+static void of_memory(CUdeviceptr address)
+{
+    unsigned type = 0;
+    printf("    memory: %d", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+    printf(" %u, set: %d\n", type, cuMemsetD8_v2(address, 1, 1));
+}
+
+/* What is found by way of a library's module goes with the library. */
+static void unloading(void)
+{
+    const int which[] = {C, MANAGED};
+    const char *const kernels[] = {"c_first", "k"}, *const variables[] = {"c_count", "both"};
+    for (int i = 0; i < 2; i++) {
+        CUlibrary library = NULL;
+        CUmodule module = NULL, alone = NULL;
+        CUfunction function = NULL, of_alone = NULL;
+        CUdeviceptr address = 0, of_library = 0, again = 0;
+        size_t size = 0;
+        int value = 0;
+        printf("library %d: %d", which[i],
+               cuLibraryLoadData(&library, &wrappers[which[i]], NULL, NULL, 0, NULL, NULL, 0));
+        printf(", module: %d %d", cuLibraryGetModule(&module, library),
+               cuModuleLoadData(&alone, &wrappers[which[i]]));
+        printf(", function: %d %d", cuModuleGetFunction(&function, module, kernels[i]),
+               cuModuleGetFunction(&of_alone, alone, kernels[i]));
+        printf(", variable: %d", cuModuleGetGlobal_v2(&address, &size, module, variables[i]));
+        printf(" %d", cuLibraryGetGlobal(&of_library, &size, library, variables[i]));
+        printf(" %d", cuModuleGetGlobal_v2(&again, &size, alone, variables[i]));
+        printf(", the same: %d %d\n", address == of_library, address == again);
+        of_memory(address);
+        of_memory(again);
+        printf("unloaded: %d %d\n", cuLibraryUnload(library), cuModuleUnload(alone));
+        of_memory(address);
+        of_memory(again);
+        printf("  attribute: %d",
+               cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
+        printf(" %d", cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, of_alone));
+        printf(", variable: %d", cuModuleGetGlobal_v2(&address, &size, module, variables[i]));
+        printf(", counts %u %u\n", run(function, 1), run(of_alone, 1));
+    }
+}
+
 /* A library outlives a context: what is asked of it in the next one is of that one. */
 static void again(CUlibrary library)
 {
@@ -340,6 +382,7 @@ int main(int argc, char **argv)
         if (image != A_AGAIN)
             bad(image);
     both();
+    unloading();
 
     printf("another context: %d\n", cuCtxCreate_v2(&second, 0, device));
     (void)module_of(B, 'b', NULL);
