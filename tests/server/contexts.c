@@ -152,12 +152,6 @@ static CUresult host_free(void *memory)
     CHECK(munmap(start, size + PAGE) == 0);
     return CUDA_SUCCESS;
 }
-static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
-{
-    *base = address;
-    *size = 1u << 30;
-    return CUDA_SUCCESS;
-}
 
 static void use_driver(void)
 {
@@ -176,7 +170,6 @@ static void use_driver(void)
     rg_driver.cuMemcpyDtoHAsync_v2 = copy_out;
     rg_driver.cuMemHostAlloc = host_alloc;
     rg_driver.cuMemFreeHost = host_free;
-    rg_driver.cuMemGetAddressRange_v2 = address_range;
 }
 
 /* --- the session -------------------------------------------------------------------------------------------------------- */

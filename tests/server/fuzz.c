@@ -44,12 +44,6 @@ static CUresult synchronize(void)
         stub_driver_wait();
     return atomic_load(&stub_failed) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
-static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
-{
-    *base = address;
-    *size = 1u << 30;
-    return CUDA_SUCCESS;
-}
 static CUresult allocate(CUdeviceptr *address, size_t size)
 {
     *address = atomic_fetch_add(&next_address, 65536);
@@ -67,22 +61,10 @@ static CUresult describe_array(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray array)
         .Width = 64, .Height = 32, .Depth = 8, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
     return CUDA_SUCCESS;
 }
-static CUresult function_name(const char **name, CUfunction function)
-{
-    (void)function;
-    *name = "name";
-    return CUDA_SUCCESS;
-}
 static CUresult kernel_name(const char **name, CUkernel kernel)
 {
     (void)kernel;
     *name = "name";
-    return CUDA_SUCCESS;
-}
-static CUresult function_count(unsigned *count, CUmodule module)
-{
-    (void)module;
-    *count = 3;
     return CUDA_SUCCESS;
 }
 static CUresult kernel_count(unsigned *count, CUlibrary library)
@@ -113,13 +95,10 @@ static void use_driver(void)
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuCtxSynchronize = synchronize;
-    rg_driver.cuMemGetAddressRange_v2 = address_range;
     rg_driver.cuMemAlloc_v2 = allocate;
     rg_driver.cuMemGetInfo_v2 = info;
     rg_driver.cuArray3DGetDescriptor_v2 = describe_array;
-    rg_driver.cuFuncGetName = function_name;
     rg_driver.cuKernelGetName = kernel_name;
-    rg_driver.cuModuleGetFunctionCount = function_count;
     rg_driver.cuLibraryGetKernelCount = kernel_count;
     rg_driver.cuFuncGetParamInfo = param_info;
     rg_driver.cuKernelGetParamInfo = kernel_param_info;

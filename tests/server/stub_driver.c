@@ -69,6 +69,27 @@ static CUresult release(void *memory)
     return CUDA_SUCCESS;
 }
 
+static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+    *base = address;
+    *size = 1u << 30;
+    return CUDA_SUCCESS;
+}
+
+static CUresult function_name(const char **name, CUfunction function)
+{
+    (void)function;
+    *name = "name";
+    return CUDA_SUCCESS;
+}
+
+static CUresult function_count(unsigned *count, CUmodule module)
+{
+    (void)module;
+    *count = 3;
+    return CUDA_SUCCESS;
+}
+
 void stub_driver_use(CUresult (*all)(void))
 {
     for (size_t i = 0; i < sizeof rg_driver / sizeof(void *); i++)
@@ -80,6 +101,9 @@ void stub_driver_use(CUresult (*all)(void))
     rg_driver.cuCtxGetDevice = current_device;
     rg_driver.cuMemHostAlloc = allocate;
     rg_driver.cuMemFreeHost = release;
+    rg_driver.cuMemGetAddressRange_v2 = address_range;
+    rg_driver.cuFuncGetName = function_name;
+    rg_driver.cuModuleGetFunctionCount = function_count;
 }
 
 /* --- host functions ----------------------------------------------------------------------------------------------- */

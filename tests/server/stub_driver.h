@@ -14,7 +14,8 @@ CUresult stub_fail(void); /* CUDA_ERROR_NOT_SUPPORTED */
 
 /**
  * Every function of the driver is `all`, but these: contexts, streams and events are made, each another one; of a device
- * there is one primary context; pinned memory is the heap's; the current device is 0.
+ * there is one primary context; pinned memory is the heap's; the current device is 0; a gigabyte of memory lies behind each
+ * address; a module has three functions.
  */
 void stub_driver_use(CUresult (*all)(void));
 

@@ -11,37 +11,16 @@
 
 /* --- a driver that does nothing ------------------------------------------------------------------------------------ */
 
-static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
-{
-    *base = address;
-    *size = 1u << 30;
-    return CUDA_SUCCESS;
-}
 static CUresult launch_host(CUstream stream, CUhostFn function, void *user)
 {
     (void)stream, (void)function, (void)user; /* the stream never gets there */
-    return CUDA_SUCCESS;
-}
-static CUresult function_name(const char **name, CUfunction function)
-{
-    (void)function;
-    *name = "name";
-    return CUDA_SUCCESS;
-}
-static CUresult function_count(unsigned *count, CUmodule module)
-{
-    (void)module;
-    *count = 3;
     return CUDA_SUCCESS;
 }
 
 static void use_driver(CUresult (*all)(void))
 {
     stub_driver_use(all);
-    rg_driver.cuMemGetAddressRange_v2 = address_range;
     rg_driver.cuLaunchHostFunc = launch_host;
-    rg_driver.cuFuncGetName = function_name;
-    rg_driver.cuModuleGetFunctionCount = function_count;
 }
 
 /* --- single violations ------------------------------------------------------------------------------------------------ */
