@@ -307,7 +307,8 @@ static enum rg_status get_refusal(struct rg_refusal *to, const Rg__Refusal *from
 {
     /* a code of a newer server is shown by its sentence */
     unsigned code = (unsigned)from->code;
-    to->code = code <= RG_REFUSAL_INTERNAL ? (enum rg_refusal_code)code : RG_REFUSAL_UNKNOWN;
+    const bool known = code <= RG_REFUSAL_INTERNAL || code == RG_REFUSAL_NO_SUCH_SESSION;
+    to->code = known ? (enum rg_refusal_code)code : RG_REFUSAL_UNKNOWN;
     TRY(GET_TEXT(to->reason, from->reason));
     TRY(GET_TEXT(to->software, from->software));
     to->protocol_major = from->protocol_major;

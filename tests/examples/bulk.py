@@ -94,11 +94,21 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
+def hello_for(purpose, fields):
+    """A ClientHello of that purpose, with what belongs to it."""
+    hello = (field(1, 1) + field(3, b"a test") + field(5, purpose) + field(10, field(1, b"host") + field(2, b"user")) +
+             fields)
+    return frame(struct.pack("<HHIQQ", 1, 1, 1, 0, 0) + field(1, hello))
+
+
 def bulk_hello(session, token):
     """A ClientHello of purpose BULK."""
-    hello = (field(1, 1) + field(3, b"a test") + field(5, 70) + field(10, field(1, b"host") + field(2, b"user")) +
-             field(70, session) + field(71, token))
-    return frame(struct.pack("<HHIQQ", 1, 1, 1, 0, 0) + field(1, hello))
+    return hello_for(70, field(70, session) + field(71, token))
+
+
+def resume_hello(session, token, received=0):
+    """A ClientHello of purpose RESUME."""
+    return hello_for(8, field(80, session) + field(81, token) + field(82, received))
 
 
 def answer_to(server, data):
@@ -116,6 +126,32 @@ def answer_to(server, data):
                 break
             answer += part
         return answer
+
+
+def test_wrong_resume_token(build):
+    """Nobody takes a session over without its token, whether it waits for its client or not, or could at all."""
+    for grace in "60", "0":
+        with Server(build, tcp=True, arguments=["--reconnect-grace", grace]) as server:
+            def intrude(process):
+                deadline = time.monotonic() + 20
+                while not server.workers() and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                for attempt in range(20):
+                    token = bytes(16) if attempt == 0 else os.urandom(16)
+                    answer = answer_to(server, resume_hello(1, token, attempt))
+                    expect(b"no such session" in answer or b"has ended on the server" in answer,
+                           "attempt %d was answered %r" % (attempt, answer))
+                expect(b"has ended" in answer_to(server, resume_hello(77, bytes(16))), "session 77")
+                answer = answer_to(server, resume_hello(1, b"short"))
+                expect(b"no greeting" in answer, "a short token was answered %r" % answer)
+
+            result = build.run_remote([build.example("big_copy"), "300"], server.address, ["--no-check"],
+                                      {"REMOTE_GPU_CONNECTIONS": "2",
+                                       "REMOTE_GPU_FILTER": "delay:oneway=1ms,bandwidth=2Gb"}, while_running=intrude)
+            expect(result.status == 0, "the session that others wanted to take over", result, server.log())
+            if grace != "0":
+                expect("without its token" in server.log(), "the server did not say that somebody tried", server.log())
+            still_serves(build, server)
 
 
 def test_wrong_bulk_token(build):
