@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,6 +29,11 @@ void rg_thread_expect_little(void)
     attributes.flags = 0;
     attributes.runtime = 100000;
     (void)!syscall(SYS_sched_setattr, 0, &attributes, 0u);
+}
+
+void rg_thread_sleep_precisely(void)
+{
+    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* ns */
 }
 
 struct start {

@@ -28,4 +28,7 @@ bool rg_thread_has_others(void);
  */
 void rg_thread_expect_little(void);
 
+/** The calling thread's sleeps that have an end end when they shall, not up to 50 us later. Of our own threads alone. */
+void rg_thread_sleep_precisely(void);
+
 #endif

@@ -9,7 +9,6 @@
 #include "server/roles.h"
 
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 #define WATCHES_MAX 4096 /* more than a client has (client/progress.c), with those that it has given up */
@@ -141,7 +140,7 @@ static void *watch_main(void *arg)
     struct rg_worker *worker = arg;
     struct rg_watches *watches = &worker->watches;
     uint64_t looked = 0;
-    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* ns; its pauses are shorter than the usual 50 us */
+    rg_thread_sleep_precisely(); /* its pauses are shorter than what the kernel usually adds */
     pthread_mutex_lock(&watches->lock);
     while (!rg_worker_over(worker)) {
         if (!watches->first) {

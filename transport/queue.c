@@ -2,7 +2,8 @@
  * queue.c - one lock and one condition a queue.
  *
  * A pop that must wait for a time sleeps until shortly before it and watches the clock for the rest: sleeping
- * alone would add the kernel's timer slack to every delay, as much as the whole delay of a fast link.
+ * alone would add the kernel's timer slack to every delay, as much as the whole delay of a fast link. A thread of our own
+ * sleeps without slack, and watches for no longer than it takes to wake up: where there are few cores, others need them.
  */
 #include "transport/queue.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPIN_NS = 80000 };
+enum { SPIN_NS = 80000, SPIN_PRECISE_NS = 8000 };
 
 struct rg_parcel *rg_parcel_create(size_t msg_size, size_t bulk_size)
 {
@@ -149,7 +150,8 @@ enum rg_status rg_queue_pop(struct rg_queue *queue, int timeout_ms, struct rg_pa
             status = RG_ERR_TIMEOUT;
             break;
         }
-        if (head && head->due_ns - now <= SPIN_NS && head->due_ns <= deadline) {
+        const uint64_t spin = queue->precise ? SPIN_PRECISE_NS : SPIN_NS;
+        if (head && head->due_ns - now <= spin && head->due_ns <= deadline) {
             /* the only reader is here, so the head stays the head */
             uint64_t due = head->due_ns;
             pthread_mutex_unlock(&queue->lock);
@@ -158,7 +160,7 @@ enum rg_status rg_queue_pop(struct rg_queue *queue, int timeout_ms, struct rg_pa
             pthread_mutex_lock(&queue->lock);
             continue;
         }
-        uint64_t until = head ? head->due_ns - SPIN_NS : UINT64_MAX;
+        uint64_t until = head ? head->due_ns - spin : UINT64_MAX;
         wait_until(queue, until < deadline ? until : deadline);
     }
     pthread_mutex_unlock(&queue->lock);

@@ -226,6 +226,7 @@ static void *run_outbound(void *arg)
     struct delay_conn *c = arg;
     struct rg_parcel *parcel;
     enum rg_status end;
+    rg_thread_sleep_precisely();
     while ((end = rg_queue_pop(&c->out, -1, &parcel)) == RG_OK) {
         const struct iovec msg = {parcel->data, parcel->msg_size};
         const struct iovec bulk = {parcel->bulk, parcel->bulk_size};
@@ -385,6 +386,7 @@ static enum rg_status delay_wrap(struct rg_conn *next, const char *text, struct 
     }
     c->next = next;
     rg_queue_init(&c->out, QUEUE_BYTES);
+    c->out.precise = true;
     rg_queue_init(&c->in, QUEUE_BYTES);
     pthread_mutex_init(&c->done_lock, NULL);
     pthread_condattr_t attr;
