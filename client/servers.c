@@ -14,13 +14,19 @@ const char *rg_servers_named(void)
     return servers && *servers ? servers : RG_DEFAULT_SERVER;
 }
 
-/* The next part of *rest that is not empty. */
+/* The next part of *rest that is not empty, without the blanks around it. */
 static char *next_part(char **rest, const char *separator)
 {
     char *part = NULL;
-    while (*rest && (part = strsep(rest, separator)) && !*part)
-        part = NULL;
-    return part;
+    while (*rest && (part = strsep(rest, separator))) {
+        part += strspn(part, " \t");
+        size_t size = strlen(part);
+        while (size && (part[size - 1] == ' ' || part[size - 1] == '\t'))
+            part[--size] = 0;
+        if (size)
+            return part;
+    }
+    return NULL;
 }
 
 void rg_servers_place(unsigned number, char *pci, size_t size)

@@ -85,7 +85,7 @@ static bool is_text(enum rg_option_type type)
     return type == RG_OPTION_TEXT || type == RG_OPTION_OPTIONAL_TEXT || type == RG_OPTION_CHOICE;
 }
 
-static void list_clear(struct rg_text_list *list)
+void rg_text_list_clear(struct rg_text_list *list)
 {
     for (size_t i = 0; i < list->n; i++)
         free(list->items[i]);
@@ -93,11 +93,15 @@ static void list_clear(struct rg_text_list *list)
     *list = (struct rg_text_list){0};
 }
 
-/* Appends the parts between commas; empty ones are dropped. */
+/* Appends the parts between commas, without the blanks around them; empty ones are dropped. */
 static enum rg_status list_add(struct rg_text_list *list, const char *text)
 {
     while (*text) {
-        size_t size = strcspn(text, ",");
+        text += strspn(text, " \t");
+        const size_t part = strcspn(text, ",");
+        size_t size = part;
+        while (size && isblank((unsigned char)text[size - 1]))
+            size--;
         if (size) {
             char **items = realloc(list->items, (list->n + 1) * sizeof *items);
             if (!items)
@@ -108,7 +112,7 @@ static enum rg_status list_add(struct rg_text_list *list, const char *text)
                 return RG_ERR_NO_MEMORY;
             list->n++;
         }
-        text += size + (text[size] == ',');
+        text += part + (text[part] == ',');
     }
     return RG_OK;
 }
@@ -176,7 +180,7 @@ static enum rg_status parse_value(const struct rg_options *options, const struct
         return set_text(row, field, text, why, why_size);
     case RG_OPTION_LIST:
         if (first)
-            list_clear(field);
+            rg_text_list_clear(field);
         return list_add(field, text);
     case RG_OPTION_INTEGER:
         return rg_parse_integer(text, row->min, row->max, field, why, why_size);
@@ -237,7 +241,7 @@ void rg_options_fini(struct rg_options *options)
             free(*(char **)field);
             *(char **)field = NULL;
         } else if (row->type == RG_OPTION_LIST) {
-            list_clear(field);
+            rg_text_list_clear(field);
         }
     }
 }

@@ -38,6 +38,9 @@ struct rg_text_list {
     char **items;
 };
 
+/** Frees the items and the list of them; it is empty then. */
+void rg_text_list_clear(struct rg_text_list *list);
+
 struct rg_option {
     const char *name; /* "max-sessions": --max-sessions and the key in files */
     char letter;      /* 's': -s; 0: none */

@@ -209,12 +209,15 @@ int rg_cli_compare(const struct rg_cli_settings *settings, int argc, char **argv
         rg_error("compare runs on one server; name it with -s HOST");
         return RG_EXIT_FAILURE;
     }
-    char filter[256] = "";
+    char filter[256] = "", why[256] = "";
+    if (settings->link && rg_link_filter(settings->link, filter, sizeof filter, why, sizeof why) != RG_OK) {
+        rg_error("--link: %s", why);
+        return RG_EXIT_FAILURE;
+    }
     struct row rows[ROWS_MAX] = {{.name = "tcp", .transport = "tcp"}, {.name = "rdma", .transport = "rdma"}};
     unsigned n = 2;
     try_rdma(settings, &rows[1]);
     if (settings->link) {
-        snprintf(filter, sizeof filter, "delay:%s", settings->link);
         rows[n] = (struct row){.transport = "tcp", .link = filter};
         snprintf(rows[n].name, sizeof rows[n].name, "tcp, %.120s", settings->link);
         n++;

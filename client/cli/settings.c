@@ -6,6 +6,7 @@
  */
 #include "client/cli/settings.h"
 
+#include "client/servers.h"
 #include "common/log.h"
 #include "common/wait.h"
 
@@ -263,6 +264,29 @@ static enum rg_status load_files(struct rg_options *options, char *why, size_t w
     return status == RG_ERR_NOT_FOUND ? RG_OK : status;
 }
 
+/* Alternatives are for a command that needs one server; a question about servers is about each of them. */
+static enum rg_status part_alternatives(struct rg_text_list *servers)
+{
+    struct rg_text_list parted = {0};
+    for (size_t i = 0; i < servers->n; i++) {
+        char *rest = servers->items[i], *server;
+        while (rest && (server = rg_servers_next(&rest))) {
+            char **items = realloc(parted.items, (parted.n + 1) * sizeof *items);
+            char *copy = items ? strdup(server) : NULL;
+            if (items)
+                parted.items = items;
+            if (!copy) {
+                rg_text_list_clear(&parted);
+                return RG_ERR_NO_MEMORY;
+            }
+            parted.items[parted.n++] = copy;
+        }
+    }
+    rg_text_list_clear(servers);
+    *servers = parted;
+    return RG_OK;
+}
+
 enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_cli_command command, int argc,
                                       char **argv, int *next)
 {
@@ -277,6 +301,10 @@ enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_
     if (rg_options_load_environment(&settings->options, why, sizeof why) != RG_OK ||
         load_files(&settings->options, why, sizeof why) != RG_OK) {
         rg_error("%s", why);
+        return RG_CLI_WRONG;
+    }
+    if (command != RG_CLI_RUN && part_alternatives(&settings->server) != RG_OK) {
+        rg_error("out of memory");
         return RG_CLI_WRONG;
     }
     return RG_CLI_GO;

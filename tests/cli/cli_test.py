@@ -130,6 +130,10 @@ class Usage(Case):
         self.assertIn("list of servers is empty", self.own_failure("list", "-s", ","))
         self.assertIn("takes no 'x'", self.own_failure("list", "-s", self.address, "x"))
         self.assertIn("-n: '0'", self.own_failure("run", "-n", "0", "true"))
+        for link in ("nonsense", "oneway=nonsense", "oneway=1ms;fault:send_lost_at=1"):
+            self.assertIn("--link", self.own_failure("compare", "-s", self.address, "--link", link, "true"))
+        self.assertIn("one server", self.own_failure("compare", "-s", "a|b", "true"))
+        self.assertIn("one server", self.own_failure("netperf", "-s", "a|b"))
 
     def test_what_is_not_there_yet_is_refused(self):
         for words in (("-m", "1GiB"), ("-p", "0.5")):
@@ -201,6 +205,14 @@ class Run(Case):
             file.write("server = %s\n" % self.address)
         self.assertEqual(call("run", "true").returncode, 0)
         self.own_failure("run", "true", REMOTE_GPU_SERVER="127.0.0.1:1")
+        with open(os.path.join(folder, "config"), "w") as file:
+            file.write("server = 127.0.0.1:1 | %s , %s\n" % (self.address, self.address))
+        result = call("run", "sh", "-c", "echo $REMOTE_GPU_SERVER")
+        self.assertEqual(result.stdout, "%s,%s\n" % (self.address, self.address), result.stderr)
+        # a question is about each of them
+        servers = json.loads(call("list", "--json").stdout)["servers"]
+        self.assertEqual([server["address"] for server in servers], ["127.0.0.1:1", self.address, self.address])
+        self.assertIn("refused", servers[0]["error"])
 
     def test_no_server_there(self):
         text = self.own_failure("run", "-s", "127.0.0.1:1", "true")

@@ -194,6 +194,13 @@ class Starting(Case):
             file.write("max-sesions = 2\n")
             file.flush()
             self.assertRegex(self.fails("--config", file.name), r":5: .*did you mean 'max-sessions'")
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "conf"), "w") as file:
+                file.write("listen = 127.0.0.1:0, unix:%s/socket ,\n" % folder)
+            daemon = self.start("--config", file.name, listen=False)
+            self.assertEqual(len(daemon.addresses()), 2)
+            for address in daemon.addresses():
+                self.assertRegex(say(address), "^hello")
         self.assertIn("No such file", self.fails("--config", "/nonexistent/file"))
 
     def test_driver_that_does_not_work(self):
