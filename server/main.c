@@ -29,7 +29,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { TETHER_GRACE_MS = 2000 };
+enum { TETHER_GRACE_MS = 2000, LAST_WORDS_S = 5 };
 
 struct arguments {
     struct rg_hello hello;
@@ -135,8 +135,12 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
             tell_statistics(worker);
             return code;
         }
-        if (fds[1].revents)
+        if (fds[1].revents) {
+            /* Whatever becomes of the last words to a client that may take nothing: the server may be gone already. */
+            (void)alarm(LAST_WORDS_S);
             rg_worker_end(worker, 0, "the server is shutting down");
+            signal_fd = -1;
+        }
     }
 }
 

@@ -1,24 +1,27 @@
 """Tests of a session's connections for bulk data: they die, lie, or are slow, in mid-transfer."""
 
 import os
+import signal
 import socket
 import struct
+import threading
 import time
 
 from expected import expect, expect_lost, still_serves
 from passage import Passage
-from trial import Server
+from trial import Server, wait_until
 
 
 class Disturbed(Passage):
-    """From the second connection on, which carry bulk data, `disturb(data, passed, upward)` says what is passed on."""
+    """From connection `first` on (2: those that carry bulk data), `disturb(data, passed, upward)` says what is passed on."""
 
-    def __init__(self, address, disturb):
+    def __init__(self, address, disturb, first=2):
         super().__init__(address)
         self.disturb = disturb
+        self.first = first
 
     def take(self, data, passed, upward, connection):
-        return self.disturb(data, passed, upward) if self.disturb and connection > 1 else data
+        return self.disturb(data, passed, upward) if self.disturb and connection >= self.first else data
 
 
 def cut(limit, upward_only=None):
@@ -74,6 +77,31 @@ def test_slow_bulk_connection(build):
                                           environment={"REMOTE_GPU_CONNECTIONS": number}, timeout=120)
                 expect(result.status == 0 and result.output == good.output, "with slow connections", result, server.log())
         still_serves(build, server)
+
+
+def test_stuck_client(build):
+    """The server dies while a session's client takes nothing of what it is sent: the worker ends all the same."""
+    stuck, over = threading.Event(), threading.Event()
+
+    def swallow(data, passed, upward):
+        if not upward and passed > 20e6:
+            stuck.set()
+            over.wait(60)
+        return data
+
+    with Server(build, tcp=True) as server, Disturbed(server.address, swallow, first=1) as passage:
+        def kill(_):
+            expect(stuck.wait(60), "nothing came from the server", server.log())
+            time.sleep(1)  # so that all is full between the two
+            workers = server.workers()
+            expect(len(workers) == 1, "%d workers" % len(workers))
+            os.kill(server.process.pid, signal.SIGKILL)
+            gone = wait_until(lambda: not os.path.exists("/proc/%d" % workers[0]), 20)
+            over.set()
+            expect(gone, "the worker lives on without its server", server.log())
+
+        build.run_remote([build.example("big_copy"), "300"], passage.address, ["--no-check"],
+                         {"REMOTE_GPU_CONNECTIONS": "0"}, timeout=120, while_running=kill)
 
 
 def frame(message):
