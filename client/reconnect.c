@@ -76,6 +76,8 @@ static enum rg_status say_resume(const struct rg_session *session, struct rg_con
         status = RG_OK;
     } else if (answer.kind == RG_CONTROL_REFUSAL) {
         rg_explain(why, why_size, "%s", answer.refusal.reason);
+        if (answer.refusal.code == RG_REFUSAL_FULL)
+            status = RG_ERR_UNREACHABLE; /* it is there, and may have time later */
     } else {
         rg_explain(why, why_size, "its answer was something else");
     }

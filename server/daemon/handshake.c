@@ -324,10 +324,13 @@ static void start_session(struct rg_handshake *handshake, bool stopping)
     struct rg_conn *conn = handshake->conn;
     struct rg_control refusal;
     if (handshake->hello.client_hello.purpose == RG_PURPOSE_RESUME) {
-        if (rg_sessions_hand_over(handshake->owner->sessions, handshake->hello.client_hello.resume_session,
-                                  &handshake->hello, rg_conn_fd(conn), &refusal) == RG_OK)
+        const enum rg_status status =
+            rg_sessions_hand_over(handshake->owner->sessions, handshake->hello.client_hello.resume_session,
+                                  &handshake->hello, rg_conn_fd(conn), &refusal);
+        if (status == RG_OK)
             return;
-        rg_refusal_init(&refusal, RG_REFUSAL_NO_SUCH_SESSION, "the session has ended on the server");
+        if (status != RG_ERR_TIMEOUT)
+            rg_refusal_init(&refusal, RG_REFUSAL_NO_SUCH_SESSION, "the session has ended on the server");
     } else if (stopping) {
         rg_refusal_init(&refusal, RG_REFUSAL_SHUTTING_DOWN,
                         "the server is shutting down; use another, or try later");

@@ -335,7 +335,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
 
 /* --- further connections ---------------------------------------------------------------------------------------- */
 
-/* Sends `size` bytes and a descriptor as one packet, without waiting. */
+/* Sends `size` bytes and a descriptor as one packet, without waiting; errno tells why not. */
 static bool send_with_fd(int socket, const void *data, size_t size, int fd)
 {
     struct iovec part = {(void *)(uintptr_t)data, size};
@@ -362,11 +362,19 @@ enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, uint64_t id,
             entry = sessions->entries[i];
     void *data = NULL;
     size_t size = 0;
+    errno = 0;
     const bool given = entry && entry->hand >= 0 && rg_control_pack(hello, &data, &size) == RG_OK &&
                        send_with_fd(entry->hand, data, size, fd);
+    /* the worker is behind with taking them: others, without a token, may send it as many as they like */
+    const bool later = !given && (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS);
     free(data);
     if (given)
         return RG_OK;
+    if (later) {
+        rg_refusal_init(refusal, RG_REFUSAL_FULL, "session %llu has too much to do just now; try again",
+                        (unsigned long long)id);
+        return RG_ERR_TIMEOUT;
+    }
     rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED, "there is no session %llu that takes a connection more",
                     (unsigned long long)id);
     return RG_ERR_REFUSED;

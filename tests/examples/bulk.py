@@ -1,5 +1,6 @@
 """Tests of a session's connections for bulk data: they die, lie, or are slow, in mid-transfer."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -180,6 +181,37 @@ def test_wrong_resume_token(build):
             if grace != "0":
                 expect("without its token" in server.log(), "the server did not say that somebody tried", server.log())
             still_serves(build, server)
+
+
+def test_flooded_session(build):
+    """More connections come for a session than its worker takes: who is one too many may try again."""
+    with Server(build, tcp=True, arguments=["--reconnect-grace", "60"]) as server, contextlib.ExitStack() as stack:
+        host, port = server.address.rsplit("/", 1)[-1].rsplit(":", 1)
+
+        def flood(process):
+            expect(wait_until(server.workers, 20), "no worker", server.log())
+            time.sleep(0.5)
+            worker = server.workers()[0]
+            os.kill(worker, signal.SIGSTOP)
+            try:
+                answer = b""
+                for attempt in range(3000):
+                    connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+                    connection.sendall(resume_hello(1, os.urandom(16)))
+                    connection.settimeout(0.02)
+                    try:
+                        answer = connection.recv(4096)
+                        break
+                    except TimeoutError:
+                        pass
+                expect(b"try again" in answer, "attempt %d was answered %r" % (attempt, answer), server.log())
+            finally:
+                os.kill(worker, signal.SIGCONT)
+
+        result = build.run_remote([build.example("big_copy"), "300"], server.address, ["--no-check"],
+                                  {"REMOTE_GPU_FILTER": "delay:oneway=1ms,bandwidth=2Gb"}, while_running=flood)
+        expect(result.status == 0, "the session that others wanted to join", result, server.log())
+        still_serves(build, server)
 
 
 def test_wrong_bulk_token(build):
