@@ -24,6 +24,7 @@
 #define LARGE      (64ull << 20) /* of blocks of this size, no more than that */
 #define OLD_NS     500000000ull  /* what was not needed for so long goes back */
 #define POOR       64u           /* after a refusal, this many allocations ask before it is tried again */
+#define UNREAD_MAX 64u           /* notices that may be due at a time */
 
 struct stock {
     struct stock *next;
@@ -45,6 +46,11 @@ static struct stock *stocks[BUCKETS];
 static unsigned n_stocks;
 static uint64_t next_ticket = 1;
 static atomic_uint live[RG_SERVERS_MAX]; /* stocks with a ticket */
+/*
+ * Records that the worker answers with a notice, and has not yet. A program that only sends reads no notices: were there more
+ * than the connection holds, the worker would wait until somebody reads, and the program until the worker does.
+ */
+static unsigned unread[RG_SERVERS_MAX];
 static atomic_bool announced[RG_SERVERS_MAX]; /* the worker knows that it may recall */
 
 static uint32_t lane_of(const struct rg_ahead_key *key)
@@ -87,11 +93,14 @@ static bool pop(struct stock *stock, struct rg_ahead_block *out)
     return true;
 }
 
-/* How many are to be asked for, so that there are as many as the target says; they count as due. */
+/* How many are to be asked for, so that there are as many as the target says; they count as due. The lock is held. */
 static unsigned refill(struct stock *stock)
 {
     const unsigned have = stock->n + stock->due;
     const unsigned more = have <= stock->target / 2 ? stock->target - have : 0;
+    if (!more || unread[stock->session->number] == UNREAD_MAX)
+        return 0;
+    unread[stock->session->number]++;
     stock->due += more;
     return more;
 }
@@ -167,6 +176,7 @@ void rg_ahead_want(const struct rg_ahead_key *key)
     unsigned more = 0;
     pthread_mutex_lock(&order);
     pthread_mutex_lock(&lock);
+    unread[session->number] = 0; /* the answer came after them */
     struct stock *stock = remember(key, session);
     if (stock && stock->poor)
         stock->poor--;
@@ -397,6 +407,8 @@ bool rg_ahead_notice(struct rg_session *session, const struct rg_notice *notice,
         return false;
     bool good = true;
     pthread_mutex_lock(&lock);
+    if (unread[session->number])
+        unread[session->number]--;
     struct stock *stock = find_ticket(session, notice->id); /* NULL: it has been given back meanwhile */
     if (stock) {
         good = ready + refused <= stock->due && ready <= RG_AHEAD_MAX - stock->n;

@@ -345,7 +345,7 @@ void rg_pages_lose(uint64_t start, uint64_t size)
 
 bool rg_pages_touched(uint64_t start, size_t n, unsigned char *touched)
 {
-    enum { AT_ONCE = 512 };
+    enum { AT_ONCE = 256 };
     uint64_t entries[AT_ONCE];
     for (size_t i = 0; i < n;) {
         const size_t part = n - i < AT_ONCE ? n - i : AT_ONCE;

@@ -210,6 +210,76 @@ static bool names_foreign_host_memory(const void *data, size_t size)
     return false;
 }
 
+/* All blocks of a cooperative launch must be on the device at once. How many can be is kept of each kernel and block. */
+static CUresult check_cooperative(CUfunction f, const struct dimensions *d, bool cooperative,
+                                  unsigned n_attributes, const CUlaunchAttribute *attributes)
+{
+    for (unsigned i = 0; i < n_attributes; i++)
+        if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+            cooperative = attributes[i].value.cooperative;
+    if (!cooperative)
+        return CUDA_SUCCESS;
+    const uint64_t blocks = (uint64_t)d->grid[0] * d->grid[1] * d->grid[2];
+    const int units = rg_device_attribute(rg_device_current(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    int each = 0;
+    if (units > 0 && blocks <= (uint64_t)units) /* one fits, or the launch fails for another reason */
+        return CUDA_SUCCESS;
+    CUresult status = rg_op_cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &each, f, (int)(d->block[0] * d->block[1] * d->block[2]), d->shared);
+    if (status == CUDA_SUCCESS && blocks > (uint64_t)each * (uint64_t)units)
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    return status;
+}
+
+/* A launch that has been checked, but for its parameters. */
+struct request {
+    const struct rg_function *function;
+    CUfunction f;
+    const struct dimensions *d;
+    CUstream stream;
+    bool cooperative;
+    void **kernelParams, **extra;
+    unsigned n_attributes;
+    const CUlaunchAttribute *attributes;
+};
+
+/* `buffer` has room for the kernel's parameters. */
+static CUresult send_launch(const struct request *r, unsigned char *buffer)
+{
+    const void *data;
+    size_t size;
+    CUresult status = parameters(r->function, r->kernelParams, r->extra, buffer, &data, &size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_pinned_scan(data, size);
+    if (status == CUDA_SUCCESS && rg_several_servers() && names_foreign_host_memory(data, size))
+        status = rg_unsupported("host memory that kernels of several servers use");
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct dimensions *d = r->d;
+    return rg_op_rgLaunch((uint64_t)r->f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],
+                          d->block[2], d->shared, rg_effective_stream(r->stream), r->cooperative, size, data,
+                          r->n_attributes, r->attributes);
+}
+
+/*
+ * Two functions, so that a launch with few parameters takes little of the stack, of which threads and coroutines of
+ * applications may have as little as 64 KiB.
+ */
+#define SMALL_PARAMS 1024u
+
+static __attribute__((noinline)) CUresult launch_small(const struct request *request)
+{
+    unsigned char buffer[SMALL_PARAMS] __attribute__((aligned(16)));
+    return send_launch(request, buffer);
+}
+
+static __attribute__((noinline)) CUresult launch_large(const struct request *request)
+{
+    unsigned char buffer[RG_PARAMS_MAX] __attribute__((aligned(16)));
+    return send_launch(request, buffer);
+}
+
 static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative,
                        void **kernelParams, void **extra, unsigned n_attributes,
                        const CUlaunchAttribute *attributes)
@@ -241,20 +311,12 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
                 attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attributes[i].value.cooperative;
         return rg_capture_kernel(&config, f, cooperative, kernelParams, extra);
     }
-    unsigned char buffer[RG_PARAMS_MAX] __attribute__((aligned(16)));
-    const void *data;
-    size_t size;
-    status = parameters(function, kernelParams, extra, buffer, &data, &size);
+    status = check_cooperative(f, d, cooperative, n_attributes, attributes);
     if (status != CUDA_SUCCESS)
         return status;
-    status = rg_pinned_scan(data, size);
-    if (status == CUDA_SUCCESS && rg_several_servers() && names_foreign_host_memory(data, size))
-        status = rg_unsupported("host memory that kernels of several servers use");
-    if (status != CUDA_SUCCESS)
-        return status;
-    return rg_op_rgLaunch((uint64_t)f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],
-                          d->block[2], d->shared, rg_effective_stream(stream), cooperative, size, data,
-                          n_attributes, attributes);
+    const struct request request = {function,     f,         d, stream, cooperative, kernelParams, extra,
+                                    n_attributes, attributes};
+    return function->params_size <= SMALL_PARAMS ? launch_small(&request) : launch_large(&request);
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,

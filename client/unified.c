@@ -126,7 +126,7 @@ static void send_pages(struct rg_outgoing *out, uint64_t start, uint64_t size)
 /* Puts those of a run of pages on their way that were ever touched. */
 static bool send_touched(struct rg_pages *share, size_t first, size_t end, struct rg_outgoing *out)
 {
-    unsigned char touched[1024];
+    unsigned char touched[256];
     for (size_t at = first; at < end;) {
         const size_t part = end - at < sizeof touched ? end - at : sizeof touched;
         if (!share->watch.anonymous || !rg_pages_touched(rg_share_page(share, at), part, touched))

@@ -249,8 +249,12 @@ bool rg_next_blocks(const struct rg_worker *worker)
 
 void rg_report_failure(struct rg_worker *worker)
 {
-    if (worker->failed == CUDA_SUCCESS)
-        return;
+    /* A client that only sends reads nothing: what it has not read must never fill the connection, which it waits for. */
+    enum { UNREAD_MAX = 64 };
+    const uint64_t read = atomic_load_explicit(&worker->read, memory_order_relaxed);
+    if (worker->failed == CUDA_SUCCESS ||
+        atomic_load_explicit(&worker->sent, memory_order_relaxed) > read + UNREAD_MAX)
+        return; /* the next reply tells of it */
     struct rg_notice notice = {.type = RG_NOTICE_ERROR, .arg = {(uint64_t)worker->failed, worker->failed_op}};
     worker->failed = CUDA_SUCCESS;
     (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);

@@ -293,9 +293,12 @@ static void read_message(struct rg_thread *thread)
         return;
     }
     memcpy(&header, message.data, sizeof header);
-    if (header.version != RG_PROTOCOL_MAJOR)
+    if (header.version != RG_PROTOCOL_MAJOR) {
         malformed(worker, "a message of another version");
-    else if (header.kind == RG_MESSAGE_BATCH)
+        return;
+    }
+    atomic_store_explicit(&worker->read, header.ack, memory_order_relaxed);
+    if (header.kind == RG_MESSAGE_BATCH)
         read_batch(thread, &message, &header);
     else if (header.kind == RG_MESSAGE_ANSWER)
         rg_late_answer(worker, &message);

@@ -97,6 +97,7 @@ enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_
     rg_turn_give(&worker->send_turn);
     if (apart && status == RG_OK) /* without the lock: small messages of other threads go out meanwhile */
         status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
+    atomic_fetch_add_explicit(&worker->sent, 1, memory_order_relaxed);
     if (status == RG_ERR_FAULT) {
         rg_error("session %llu: memory of a transfer was freed while it was sent",
                  (unsigned long long)worker->session);

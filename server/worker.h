@@ -213,7 +213,8 @@ struct rg_worker {
     struct rg_images named;
     uint64_t
         ready_contexts; /* devices, a bit each, whose primary contexts are retained once for nobody yet */
-    CUresult failed;    /* of a record that nobody waited for, not yet reported */
+    _Atomic uint64_t sent, read; /* messages to the client; of these, those that it has read, as it says */
+    CUresult failed;             /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
     struct rg_wait wait; /* how the GPU is waited for: wait.c */
     unsigned vain_polls;
@@ -233,7 +234,7 @@ struct rg_worker {
     /* late.c */
     pthread_mutex_t late_lock;
     struct rg_late_item *late[256];
-    atomic_uint answers_due; /* host calls and pulls that the client has not answered, due or not */
+    atomic_uint answers_due;     /* host calls and pulls that the client has not answered, due or not */
     pthread_cond_t late_settled; /* nobody is at work on some item any more */
     struct rg_late_item *landing_first, **landing_last;
     pthread_cond_t landing_wake;

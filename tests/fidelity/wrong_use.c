@@ -27,6 +27,10 @@ static const char ptx[] = ".version 7.0\n"
                           ".visible .entry e()\n"
                           "{\n"
                           "    ret;\n"
+                          "}\n"
+                          ".visible .entry narrow() .maxntid 64\n"
+                          "{\n"
+                          "    ret;\n"
                           "}\n";
 
 /* What one step leaves for the next. */
@@ -276,6 +280,14 @@ static void launches(void)
     TRY(cuLaunchKernel(f, 1, 1, 1, 32, 32, 2, 0, 0, args, 0));
     TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 60000, 0, args, 0));
     TRY(cuLaunchKernel(f, 1, 70000, 1, 1, 1, 1, 0, 0, args, 0));
+    CUfunction narrow;
+    TRY(cuModuleGetFunction(&narrow, m, "narrow"));
+    TRY(cuLaunchKernel(narrow, 1, 1, 1, 64, 1, 1, 0, 0, NULL, 0));
+    TRY(cuLaunchKernel(narrow, 1, 1, 1, 65, 1, 1, 0, 0, NULL, 0));
+    TRY(cuLaunchKernel(narrow, 1, 1, 1, 1025, 1, 1, 0, 0, NULL, 0));
+    TRY(cuLaunchCooperativeKernel(f, 1, 1, 1, 32, 1, 1, 0, 0, args));
+    TRY(cuLaunchCooperativeKernel(f, 1 << 30, 1, 1, 1024, 1, 1, 0, 0, args));
+    TRY(cuLaunchCooperativeKernel(f, 65536, 65535, 65535, 1, 1, 1, 0, 0, args));
     TRY(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, 0, args, 0));
     TRY(cuLaunchKernel((CUfunction)0x99, 1, 1, 1, 1, 1, 1, 0, 0, args, 0));
     TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x99, args, 0));
