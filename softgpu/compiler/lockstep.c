@@ -97,11 +97,28 @@ static bool is_jump_register_op(enum sg_op op)
     return op == SG_OP_SETP || op == SG_OP_AND || op == SG_OP_OR || op == SG_OP_XOR || op == SG_OP_NOT;
 }
 
+/* Threads differ in it at few places of a row, if at all. */
+static bool is_coarse(course c)
+{
+    return is_uniform(c) || c.linear;
+}
+
+/* Even values in steps that most likely are larger than a warp: quotients of a grid's threads, numbers of warps. */
+static bool makes_coarse(const struct sg_insn *insn, const course *in)
+{
+    const struct sg_operand *by = &insn->operands[2];
+    if ((in[1].kind != SG_COURSE_EVEN && !in[1].linear) || !is_uniform(in[2]))
+        return false;
+    if (insn->form->op == SG_OP_DIV)
+        return by->kind != SG_OPERAND_INTEGER || by->value >= 32;
+    return insn->form->op == SG_OP_SHR && by->kind == SG_OPERAND_INTEGER && by->value >= 5;
+}
+
 /* The course of what the instruction writes. */
 static course of_result(const course *courses, const struct sg_insn *insn)
 {
     course in[SG_INSN_OPERANDS] = {{0}};
-    bool all_uniform = true, all_linear = true;
+    bool all_uniform = true, all_linear = true, all_coarse = true;
     enum sg_op op = insn->form->op;
     if (insn->call != NULL || insn->form->n_operands == 0 || sg_is_matrix(insn))
         return rough;
@@ -113,8 +130,12 @@ static course of_result(const course *courses, const struct sg_insn *insn)
             return in[i];
         all_uniform &= is_uniform(in[i]);
         all_linear &= in[i].kind == SG_COURSE_EVEN || in[i].linear;
+        all_coarse &= is_coarse(in[i]);
     }
     const struct sg_operand *operands = insn->operands;
+    if (!all_uniform && ((all_coarse && (sg_is_arithmetic(op) || op == SG_OP_DIV || op == SG_OP_REM)) ||
+                         makes_coarse(insn, in)))
+        return (course){.kind = SG_COURSE_ROUGH, .linear = true};
     switch (op) {
     case SG_OP_MOV:
     case SG_OP_CVTA:

@@ -13,7 +13,7 @@
 /** A register's value in the threads of one row (they differ in %tid.x alone). */
 struct sg_course {
     enum { SG_COURSE_UNKNOWN, SG_COURSE_EVEN, SG_COURSE_ROUGH } kind;
-    bool linear;  /* of a rough predicate: a comparison of even values, so that few rows are divided by it */
+    bool linear;  /* of a rough one: it changes at few places of a row, as comparisons and quotients of even values do */
     int64_t step; /* even: from each thread to the next */
 };
 

@@ -119,7 +119,7 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 36);
+    compare_forms(LOOPS_PTX, 38);
 }
 
 Test(loops, waiting, .timeout = 400)

@@ -558,6 +558,19 @@ KERNEL(loops_stride_break)
     out[place()] = sum;
 }
 
+// nvcc makes four turns one, and a loop for the rest, whose number is a quotient
+KERNEL(loops_stride_copy)
+{
+    for (int i = place(); i < n; i += gridDim.x * size())
+        out[i] = in[i] ^ 0x5a5a5a5a;
+}
+
+KERNEL(loops_stride_of_bytes)
+{
+    for (int i = place(); i < n * 2; i += gridDim.x * size())
+        ((unsigned char *)out)[i] = ((const unsigned char *)in)[i];
+}
+
 // the counter overflows, for the threads of a row in different turns
 KERNEL(loops_stride_overflow)
 {
