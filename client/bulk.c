@@ -60,8 +60,9 @@ static const char *address_of(const struct rg_session *session)
     return strstr(rg_conn_transport(session->conn), "unix") ? session->server : rg_conn_peer(session->conn);
 }
 
-static struct rg_conn *open_one(void *user)
+static struct rg_conn *open_one(void *user, unsigned index)
 {
+    (void)index;
     struct rg_session *session = user;
     struct rg_conn *conn = NULL;
     char why[256] = "";

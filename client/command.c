@@ -188,8 +188,11 @@ enum rg_status rg_command_answer(struct rg_session *session, const struct rg_ans
     session->stats.sent_messages++;
     session->stats.sent_bytes += sizeof header + sizeof *answer + bulk_size;
     pthread_mutex_unlock(&command->send_lock);
-    if (follows && status == RG_OK)
+    if (follows && status == RG_OK) {
+        ticket.tag = tag;
+        ticket.base = base;
         status = rg_conn_send_tail(session->conn, &ticket, bulk, n_bulk);
+    }
     if (status != RG_OK && status != RG_ERR_FAULT && status != RG_ERR_CLOSED)
         lost_sending(session, status);
     return status;

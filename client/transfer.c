@@ -138,7 +138,7 @@ uint64_t rg_landing_create(struct rg_session *session, const struct rg_host_area
         transfer->lent = true;
     pthread_mutex_unlock(&lock);
     if (!transfer) /* the session has just ended */
-        rg_conn_unlend(session->conn, area->memory);
+        rg_conn_unlend(session->conn, id, area->memory);
     return id;
 }
 
@@ -146,7 +146,7 @@ uint64_t rg_landing_create(struct rg_session *session, const struct rg_host_area
 static void release(struct transfer *transfer)
 {
     if (transfer && transfer->lent)
-        rg_conn_unlend(transfer->session->conn, transfer->area.memory);
+        rg_conn_unlend(transfer->session->conn, transfer->id, transfer->area.memory);
     free(transfer);
 }
 

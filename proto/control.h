@@ -76,6 +76,8 @@ enum rg_refusal_code {
 /* ClientHello and ServerHello: `capabilities`. Unknown bits are ignored. */
 #define RG_CONTROL_CAP_RESUME                                                                                \
     (1ull << 0) /* both: the session survives its connection (transport/lasting.h) */
+#define RG_CONTROL_CAP_WAYS                                                                                  \
+    (1ull << 31) /* the client wants to know how bulk data gets into the GPUs' memory (proto/ways.h) */
 #define RG_CONTROL_CAP_TIMES                                                                                 \
     (1ull << 30) /* the client asks for times of its records; the server measures them */
 
@@ -191,7 +193,8 @@ struct rg_move_message {
     char transport[16];
     bool has_token;
     uint8_t token[RG_MOVE_TOKEN];
-    uint32_t rails; /* connections for bulk data that will follow */
+    uint32_t rails; /* connections for bulk data that will follow; of a rail: its number, from 0 */
+    bool rails_always;
 };
 
 struct rg_resumed {

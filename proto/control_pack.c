@@ -299,6 +299,7 @@ static enum rg_status pack_move(Rg__Control *control, const struct rg_move_messa
     move.transport = TEXT(from->transport);
     move.token = bytes_of(from->token, from->has_token ? RG_MOVE_TOKEN : 0);
     move.rails = from->rails;
+    move.rails_always = from->rails_always;
     control->body_case = RG__CONTROL__BODY_MOVE;
     control->move = &move;
     return finish(control, data, size);

@@ -325,6 +325,7 @@ static enum rg_status get_move(struct rg_move_message *to, const Rg__Move *from)
     if (to->has_token)
         memcpy(to->token, from->token.data, RG_MOVE_TOKEN);
     to->rails = from->rails;
+    to->rails_always = from->rails_always;
     return RG_OK;
 }
 

@@ -493,7 +493,7 @@ static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_
     const bool came =
         rg_conn_recv_bulk(worker->conn, wanted ? slot + offset % item->chunk : NULL, size) == RG_OK;
     if (came && offset % item->chunk + size == chunk_size(item, offset / item->chunk))
-        rg_conn_unlend(worker->conn, slot);
+        rg_conn_unlend(worker->conn, item->id, slot);
     pthread_mutex_lock(&worker->late_lock);
     item->received += came ? size : 0;
     const bool all = came && has_all(item);

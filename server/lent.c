@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "generated/server/driver.h"
+#include "transport/bundle/bundle.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -15,24 +16,27 @@ struct chunk {
 
 struct rg_lent {
     unsigned char *memory;         /* NULL: it cannot be had */
+    size_t size;                   /* of it */
     struct rg_context *locked_for; /* page-locked by this one; NULL: by none */
-    struct chunk chunks[RG_LENT_CHUNKS];
+    unsigned n;
+    struct chunk chunks[];
 };
-
-#define RING_SIZE ((size_t)RG_LENT_CHUNKS * RG_LENT_CHUNK)
 
 static struct rg_lent *make(struct rg_worker *worker)
 {
-    struct rg_lent *ring = calloc(1, sizeof *ring);
+    const unsigned n = RG_LENT_CHUNKS + rg_bundle_rails(worker->conn) * RG_LENT_RAIL_CHUNKS;
+    struct rg_lent *ring = calloc(1, sizeof *ring + n * sizeof *ring->chunks);
     if (!ring)
         return NULL;
-    void *memory = mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ring->n = n;
+    ring->size = n * (size_t)RG_LENT_CHUNK;
+    void *memory = mmap(NULL, ring->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return ring;
-    if (rg_conn_register(worker->conn, memory, RING_SIZE) != RG_OK) {
+    if (rg_conn_register(worker->conn, memory, ring->size) != RG_OK) {
         rg_info("session %llu: no memory can be registered ahead; bulk data is asked for",
                 (unsigned long long)worker->session);
-        munmap(memory, RING_SIZE);
+        munmap(memory, ring->size);
         return ring;
     }
     ring->memory = memory;
@@ -44,7 +48,7 @@ static void lock_pages(struct rg_lent *ring, struct rg_context *context)
 {
     if (ring->locked_for || !rg_driver.cuMemHostRegister_v2)
         return;
-    if (rg_driver.cuMemHostRegister_v2(ring->memory, RING_SIZE, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS)
+    if (rg_driver.cuMemHostRegister_v2(ring->memory, ring->size, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS)
         ring->locked_for = context;
 }
 
@@ -58,7 +62,7 @@ void rg_lent_tend(struct rg_worker *worker, struct rg_context *context)
     struct rg_lent *ring = worker->lent;
     if (ring && ring->memory) {
         lock_pages(ring, context);
-        for (size_t i = 0; i < RG_LENT_CHUNKS; i++) {
+        for (size_t i = 0; i < ring->n; i++) {
             struct chunk *chunk = &ring->chunks[i];
             if (chunk->state == IN_USE && rg_driver.cuEventQuery(chunk->ready) != CUDA_ERROR_NOT_READY)
                 chunk->state = HERE;
@@ -93,7 +97,7 @@ void rg_lent_drop(struct rg_worker *worker, struct rg_context *context)
 {
     pthread_mutex_lock(&worker->staging_lock);
     struct rg_lent *ring = worker->lent;
-    for (size_t i = 0; ring && i < RG_LENT_CHUNKS; i++) {
+    for (size_t i = 0; ring && i < ring->n; i++) {
         struct chunk *chunk = &ring->chunks[i];
         if (chunk->context != context)
             continue;
@@ -117,7 +121,7 @@ void rg_lent_fini(struct rg_worker *worker)
         return;
     if (ring->memory) {
         rg_conn_unregister(worker->conn, ring->memory);
-        munmap(ring->memory, RING_SIZE);
+        munmap(ring->memory, ring->size);
     }
     free(ring);
     worker->lent = NULL;

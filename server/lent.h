@@ -14,8 +14,9 @@
 
 #include "server/worker.h"
 
-#define RG_LENT_CHUNK  (512u << 10)
-#define RG_LENT_CHUNKS 16
+#define RG_LENT_CHUNK       (512u << 10)
+#define RG_LENT_CHUNKS      16
+#define RG_LENT_RAIL_CHUNKS 8 /* more for each rail */
 
 /** Lends what can be lent now; the first call makes the ring. `context` is current. */
 void rg_lent_tend(struct rg_worker *worker, struct rg_context *context);

@@ -12,6 +12,7 @@
 
 #include "common/log.h"
 #include "server/perftest.h"
+#include "transport/bundle/bundle.h"
 #include "transport/control.h"
 #include "transport/move.h"
 
@@ -25,13 +26,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HELLO_MAX = 65536, IDLE_MS = 10000, LENT_PIECE = 512 << 10 };
+enum {
+    HELLO_MAX = 65536,
+    IDLE_MS = 10000,
+    LENT_PIECE = 512 << 10,
+    BULK_MOST = RG_BULK_MAX * (1 + RG_BUNDLE_LANES)
+};
 
 struct service {
     struct rg_conn *conn;
     bool moved, reading_ahead;
     uint64_t bytes; /* so far, both directions */
     unsigned char *message, *bulk;
+    size_t bulk_size; /* in use: the largest message, and as much again for each rail */
     pid_t perftest; /* our end of one of its programs; 0: none */
 };
 
@@ -119,7 +126,7 @@ static enum rg_status serve_raw(struct service *service, const struct rg_netperf
 /* Lends the memory that bulk data is received into, in pieces, as a worker does. */
 static void lend_all(struct service *service)
 {
-    for (size_t offset = 0; offset < RG_BULK_MAX; offset += LENT_PIECE)
+    for (size_t offset = 0; offset < service->bulk_size; offset += LENT_PIECE)
         (void)rg_conn_lend(service->conn, 0, 0, service->bulk + offset, LENT_PIECE); /* where that helps */
 }
 
@@ -243,19 +250,20 @@ int main(int argc, char **argv)
     alarm(RG_NETPERF_SECONDS);
     service.message = calloc(1, RG_MESSAGE_MAX);
     /* Memory as the worker's staging buffers: whole pages of its own, registered once. */
-    service.bulk =
-        mmap(NULL, RG_BULK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    service.bulk = mmap(NULL, BULK_MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!service.message || service.bulk == MAP_FAILED) {
         rg_error("session %llu: no memory for it", (unsigned long long)session);
         return 1;
     }
+    memset(service.bulk, 0, RG_BULK_MAX); /* the pages are there when time is taken */
     struct rg_message_header header = {.kind = RG_MESSAGE_NETPERF, .version = RG_PROTOCOL_MAJOR, .count = 1};
     memcpy(service.message, &header, sizeof header);
     enum rg_status status = rg_transport_adopt_fd(fd, NULL, &service.conn);
     if (status == RG_OK)
         status = say_hello(&service, hello_fd, session);
     if (status == RG_OK) {
-        status = rg_conn_register(service.conn, service.bulk, RG_BULK_MAX);
+        service.bulk_size = RG_BULK_MAX * (1 + (size_t)rg_bundle_rails(service.conn));
+        status = rg_conn_register(service.conn, service.bulk, service.bulk_size);
         if (status != RG_OK && status != RG_ERR_UNSUPPORTED)
             rg_info("session %llu: its memory cannot be registered: %s", (unsigned long long)session,
                     rg_status_string(status));

@@ -5,6 +5,7 @@
 #include "server/direct.h"
 #include "server/lent.h"
 #include "server/room.h"
+#include "transport/bundle/bundle.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -217,8 +218,10 @@ CUresult rg_staging_arrive(struct rg_job *job, struct rg_context *context, size_
         return result;
     /* in pieces: what has arrived is copied while the rest arrives, and from memory that is still in a cache */
     unsigned char *at = pinned->memory;
+    const size_t most =
+        rg_bundle_rails(job->worker->conn) ? size : IN_PIECE; /* all rails write what is asked for at once */
     while (offset < size && result == CUDA_SUCCESS) {
-        const size_t piece = size - offset < IN_PIECE ? size - offset : IN_PIECE;
+        const size_t piece = size - offset < most ? size - offset : most;
         if (rg_job_recv_bulk(job, at, piece) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;
         else

@@ -95,8 +95,11 @@ enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_
         status = apart ? rg_conn_send_head(worker->conn, all, n_parts + 1, bulk_size, &ticket)
                        : rg_conn_send_to(worker->conn, tag, base, all, n_parts + 1, bulk, n_bulk);
     rg_turn_give(&worker->send_turn);
-    if (apart && status == RG_OK) /* without the lock: small messages of other threads go out meanwhile */
+    if (apart && status == RG_OK) { /* without the lock: small messages of other threads go out meanwhile */
+        ticket.tag = tag;
+        ticket.base = base;
         status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
+    }
     atomic_fetch_add_explicit(&worker->sent, 1, memory_order_relaxed);
     if (status == RG_ERR_FAULT) {
         rg_error("session %llu: memory of a transfer was freed while it was sent",

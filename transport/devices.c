@@ -13,6 +13,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,8 +79,8 @@ static void add_port(struct interfaces *list, const char *device, const char *po
         closedir(dir);
 }
 
-static unsigned add_addresses(const struct interfaces *list, const char *device, const struct ifaddrs *all,
-                              struct rg_rdma_address *out, unsigned max)
+static unsigned add_addresses(const struct interfaces *list, const char *device, unsigned port,
+                              const struct ifaddrs *all, struct rg_rdma_address *out, unsigned max)
 {
     unsigned n = 0;
     for (const struct ifaddrs *at = all; at && n < max; at = at->ifa_next) {
@@ -109,6 +110,7 @@ static unsigned add_addresses(const struct interfaces *list, const char *device,
         }
         struct rg_rdma_address *to = &out[n];
         to->prefix = prefix;
+        to->port = port;
         snprintf(to->device, sizeof to->device, "%.63s", device);
         snprintf(to->interface, sizeof to->interface, "%.31s", at->ifa_name);
         if (inet_ntop(at->ifa_addr->sa_family, number, to->address, sizeof to->address))
@@ -128,15 +130,18 @@ unsigned rg_rdma_addresses(struct rg_rdma_address *out, unsigned max)
         all = NULL;
     FOR_EACH_ENTRY(devices, device)
     {
-        struct interfaces list = {.n = 0};
         char path[600];
         snprintf(path, sizeof path, CLASS "/%.63s/ports", device->d_name);
         DIR *ports = opendir(path);
         FOR_EACH_ENTRY(ports, port)
-        add_port(&list, device->d_name, port->d_name);
+        {
+            struct interfaces list = {.n = 0};
+            add_port(&list, device->d_name, port->d_name);
+            n += add_addresses(&list, device->d_name, (unsigned)strtoul(port->d_name, NULL, 10), all, out + n,
+                               max - n);
+        }
         if (ports)
             closedir(ports);
-        n += add_addresses(&list, device->d_name, all, out + n, max - n);
     }
     closedir(devices);
     if (all)

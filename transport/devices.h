@@ -10,6 +10,7 @@
 /** An address by which an RDMA device is reached: one of the network interface that belongs to an active port. */
 struct rg_rdma_address {
     char device[64];    /* "mlx5_0" */
+    unsigned port;      /* of the device, from 1 */
     char interface[32]; /* "ens1f0" */
     char address[64];   /* number, without brackets: IPv4, or IPv6 that is not link-local */
     unsigned prefix;    /* bits of it that its network has */

@@ -131,6 +131,8 @@ enum rg_status rg_lasting_send_head(struct rg_conn *conn, const struct rg_outgoi
 {
     struct rg_lasting *c = (struct rg_lasting *)conn;
     struct rg_lasting_kept *kept;
+    if (!rg_lasting_is_apart(conn, message->msg_size, message->bulk_size))
+        return RG_ERR_INVALID;
     enum rg_status status = take_turn(c, message, &kept);
     if (status != RG_OK)
         return status;

@@ -19,6 +19,7 @@
 
 enum {
     CONNECT_MS = 3000, /* for one address */
+    AGAIN_MS = 1500,   /* for a rail that was there before */
     CHOOSE_MS = 30000, /* the worker's patience: all addresses, tried in vain */
     TOKEN_MS = 5000,
 };
@@ -126,9 +127,12 @@ struct rg_move *rg_move_open(const struct rg_transport_list *offered, struct rg_
     return move;
 }
 
-/* The next connection that shows the token, for `purpose`; others are closed. Waits up to `patience_ms` (-1: for ever). */
+/*
+ * The next connection that shows the token, for `purpose`; others are closed. Waits up to `patience_ms` (-1: for ever).
+ * *number: what it says of rails; may be NULL.
+ */
 static enum rg_status accept_moved(struct rg_move *move, const char *purpose, int patience_ms,
-                                   struct rg_conn **out)
+                                   uint32_t *number, struct rg_conn **out)
 {
     const uint64_t deadline =
         patience_ms < 0 ? UINT64_MAX : rg_now_ns() + (uint64_t)patience_ms * 1000000u;
@@ -146,6 +150,8 @@ static enum rg_status accept_moved(struct rg_move *move, const char *purpose, in
         bool good = status == RG_OK && message.kind == RG_CONTROL_MOVE && message.move.has_token &&
                     strcmp(message.move.transport, purpose) == 0 &&
                     rg_token_equal(message.move.token, move->token, RG_MOVE_TOKEN);
+        if (good && number)
+            *number = message.move.rails;
         rg_control_fini(&message);
         if (good) {
             *out = conn;
@@ -164,8 +170,9 @@ static void *rails_main(void *arg)
 {
     struct rg_move *move = arg;
     struct rg_conn *rail;
-    while (accept_moved(move, "rail", -1, &rail) == RG_OK)
-        if (rg_bundle_add(move->bundle, rail) != RG_OK)
+    uint32_t number;
+    while (accept_moved(move, "rail", -1, &number, &rail) == RG_OK)
+        if (rg_bundle_add_rail(move->bundle, rail, number) != RG_OK)
             rg_conn_destroy(rail);
     return NULL;
 }
@@ -181,10 +188,11 @@ static void rails_done(void *user)
 }
 
 /* Takes `rails` connections for bulk data as they come. On success `move` is the bundle's. */
-static enum rg_status take_rails(struct rg_move *move, uint32_t rails, struct rg_conn **conn)
+static enum rg_status take_rails(struct rg_move *move, uint32_t rails, bool always, struct rg_conn **conn)
 {
     const struct rg_bundle_options options = {.lanes = rails < RG_BUNDLE_LANES ? rails : RG_BUNDLE_LANES,
                                               .rails = true,
+                                              .adaptive = !always && !rg_rails_always(),
                                               .user = move,
                                               .done = rails_done};
     enum rg_status status = rg_bundle_wrap(*conn, &options, conn);
@@ -205,9 +213,9 @@ enum rg_status rg_move_finish(struct rg_move *move, struct rg_conn **conn, struc
         status = RG_ERR_PROTOCOL;
     if (status == RG_OK && strcmp(choice.move.transport, "rdma") == 0) {
         struct rg_conn *moved;
-        status = accept_moved(move, "rdma", TOKEN_MS, &moved);
+        status = accept_moved(move, "rdma", TOKEN_MS, NULL, &moved);
         if (status == RG_OK && rails) {
-            status = take_rails(move, rails, &moved);
+            status = take_rails(move, rails, choice.move.rails_always, &moved);
             if (status == RG_OK)
                 move = NULL;
             else
@@ -236,10 +244,10 @@ void rg_move_abandon(struct rg_move *move)
 
 /* Connects to one of the server's addresses and shows the token. */
 static enum rg_status go_to(const char *address, const uint8_t token[RG_MOVE_TOKEN], const char *purpose,
-                            struct rg_conn **out, char *why, size_t why_size)
+                            uint32_t number, int timeout_ms, struct rg_conn **out, char *why, size_t why_size)
 {
     const bool rail = strcmp(purpose, "rail") == 0;
-    const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS, .bulk = rail};
+    const struct rg_transport_options options = {.connect_timeout_ms = timeout_ms, .bulk = rail};
     struct rg_conn *conn;
     enum rg_status status = rg_transport_connect(address, &options, why, why_size, &conn);
     if (status != RG_OK)
@@ -247,6 +255,7 @@ static enum rg_status go_to(const char *address, const uint8_t token[RG_MOVE_TOK
     struct rg_control message;
     rg_move_init(&message, purpose);
     message.move.has_token = true;
+    message.move.rails = number;
     memcpy(message.move.token, token, RG_MOVE_TOKEN);
     status = rg_control_send(conn, &message);
     if (status != RG_OK) {
@@ -261,8 +270,11 @@ static enum rg_status go_to(const char *address, const uint8_t token[RG_MOVE_TOK
 /* An address of the server's, and how it is reached. */
 struct way {
     const char *address;
+    char host[64];
     uint32_t there; /* number of the server's rail */
     int here;       /* of ours; -1: none that we know */
+    char own[64];   /* our address; "" if not known */
+    unsigned prefix;
     int rank;       /* less is better; the server's order among equals */
 };
 
@@ -289,10 +301,13 @@ static unsigned find_ways(const struct rg_server_hello *hello, const char *peer,
         ways[n++] = (struct way){.address = hello->addresses[i],
                                  .there = hello->has_rails ? hello->address_rails[i] : i,
                                  .here = rail ? (int)rail->number : -1,
+                                 .prefix = rail ? rail->way.prefix : 0,
                                  .rank = rail && direct && hello->has_rails ? ON_OUR_NETWORK
                                          : same                             ? SAME_AS_NOW
                                          : rail                             ? BY_A_RAIL
                                                                             : SOMEHOW};
+        snprintf(ways[n - 1].own, sizeof ways[n - 1].own, "%s", rail ? rail->way.address : "");
+        snprintf(ways[n - 1].host, sizeof ways[n - 1].host, "%.63s", address.host);
     }
     return n;
 }
@@ -300,39 +315,60 @@ static unsigned find_ways(const struct rg_server_hello *hello, const char *peer,
 /* What the rails of a session are opened from. */
 struct rails {
     uint8_t token[RG_MOVE_TOKEN];
-    unsigned n, next;
+    unsigned n;
     char addresses[RG_RAILS_MAX][RG_CONTROL_TEXT];
+    bool tried[RG_RAILS_MAX];
 };
+
+/* Whether one of two ways is of use beside the other: they are on networks of their own, at both ends. */
+static bool is_apart(const struct way *one, const struct way *other)
+{
+    return !rg_rails_same_network(one->own, other->own, one->prefix) &&
+           !rg_rails_same_network(one->host, other->host, one->prefix);
+}
 
 /* The session's first connection takes `first`: the same way once more for bulk data, and each other pair of adapters. */
 static void plan_rails(const struct way *ways, unsigned n_ways, const struct way *first, struct rails *out)
 {
     const unsigned wanted = rg_rails_wanted();
-    uint64_t here = 0, there = 0;
+    const struct way *taken[RG_RAILS_MAX];
     out->n = 0;
     for (unsigned i = 0; i <= n_ways && out->n < wanted; i++) {
         const struct way *way = i == 0 ? first : &ways[i - 1];
-        if (way->here < 0 || way->there >= 64 || (here >> way->here & 1) || (there >> way->there & 1))
+        bool good = way->here >= 0;
+        for (unsigned k = 0; k < out->n && good; k++)
+            good = way->here != taken[k]->here && way->there != taken[k]->there &&
+                   (rg_rails_named() || is_apart(way, taken[k]));
+        if (!good)
             continue;
-        here |= 1ull << way->here;
-        there |= 1ull << way->there;
+        taken[out->n] = way;
         snprintf(out->addresses[out->n++], sizeof out->addresses[0], "%s", way->address);
     }
     if (out->n < 2)
         out->n = 0; /* the one there is carries everything */
 }
 
-static struct rg_conn *open_rail(void *user)
+static struct rg_conn *open_rail(void *user, unsigned index)
 {
     struct rails *rails = user;
-    while (rails->next < rails->n) {
-        struct rg_conn *conn;
-        char why[256] = "";
-        const char *address = rails->addresses[rails->next++];
-        if (go_to(address, rails->token, "rail", &conn, why, sizeof why) == RG_OK)
-            return conn;
-        rg_info("no rail to %s: %s", address, why);
+    struct rg_rail here[RG_CONTROL_ADDRESSES];
+    struct rg_address address;
+    struct rg_conn *conn;
+    char why[256] = "";
+    bool direct;
+    if (rg_address_parse(rails->addresses[index], &address, why, sizeof why) != RG_OK)
+        return NULL;
+    const bool again = rails->tried[index];
+    rails->tried[index] = true;
+    if (again &&
+        !rg_rails_to(address.host, here, rg_rails_here(NULL, 0, here, RG_CONTROL_ADDRESSES), &direct)) {
+        rg_debug("no rail to %s: no active port leads there", rails->addresses[index]);
+        return NULL;
     }
+    if (go_to(rails->addresses[index], rails->token, "rail", index, again ? AGAIN_MS : CONNECT_MS, &conn, why,
+              sizeof why) == RG_OK)
+        return conn;
+    rg_info("no rail to %s: %s", rails->addresses[index], why);
     return NULL;
 }
 
@@ -346,8 +382,8 @@ static enum rg_status go(const struct rg_server_hello *hello, const char *peer, 
         rg_explain(why, why_size, "none of the server's addresses is reached by a device that REMOTE_GPU_RAILS names");
     for (int rank = 0; rank < RANKS; rank++)
         for (unsigned i = 0; i < n; i++)
-            if (ways[i].rank == rank &&
-                go_to(ways[i].address, hello->move_token, "rdma", out, why, why_size) == RG_OK) {
+            if (ways[i].rank == rank && go_to(ways[i].address, hello->move_token, "rdma", 0, CONNECT_MS, out,
+                                              why, why_size) == RG_OK) {
                 plan_rails(ways, n, &ways[i], rails);
                 memcpy(rails->token, hello->move_token, RG_MOVE_TOKEN);
                 if (!hello->has_rails)
@@ -364,8 +400,12 @@ static enum rg_status use_rails(const struct rails *plan, struct rg_conn **conn)
     if (!rails)
         return RG_ERR_NO_MEMORY;
     *rails = *plan;
-    const struct rg_bundle_options options = {
-        .lanes = rails->n, .rails = true, .open = open_rail, .user = rails, .done = free};
+    const struct rg_bundle_options options = {.lanes = rails->n,
+                                              .rails = true,
+                                              .adaptive = !rg_rails_always(),
+                                              .open = open_rail,
+                                              .user = rails,
+                                              .done = free};
     enum rg_status status = rg_bundle_wrap(*conn, &options, conn);
     if (status != RG_OK)
         free(rails);
@@ -386,6 +426,7 @@ enum rg_status rg_move_follow(enum rg_transport_choice choice, const struct rg_s
     struct rg_control message;
     rg_move_init(&message, status == RG_OK ? "rdma" : "tcp");
     message.move.rails = status == RG_OK ? rails.n : 0;
+    message.move.rails_always = rg_rails_always();
     if (status != RG_OK && choice == RG_TRANSPORT_RDMA)
         return RG_ERR_UNREACHABLE;
     if (status != RG_OK)

@@ -73,8 +73,9 @@ struct rg_transport_ops {
     bool (*places)(struct rg_conn *conn, const void *memory, size_t size);
     /* optional, all or none */
     enum rg_status (*lend)(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
-    void (*unlend)(struct rg_conn *conn, void *memory);
+    void (*unlend)(struct rg_conn *conn, uint64_t tag, void *memory);
     enum rg_status (*take_lent)(struct rg_conn *conn, size_t most, void **memory, size_t *size);
+    bool (*has_room)(struct rg_conn *conn, size_t size);
     void (*statistics)(const struct rg_conn *conn, struct rg_conn_statistics *out); /* optional */
 };
 
@@ -82,6 +83,8 @@ struct rg_transport_ops {
 struct rg_conn {
     const struct rg_transport_ops *ops;
     unsigned caps;
+    size_t
+        piece_least;  /* bytes that a message with bulk data should carry at least (rg_conn_piece); 0: any */
     size_t bulk_left; /* of the current message; the receiver's */
     char transport[48];
     char peer[160];

@@ -9,6 +9,8 @@
 
 #include <pthread.h>
 
+enum { RG_PARCEL_PIECES = 16 };
+
 /** A message on its way: a copy, in one piece of memory. */
 struct rg_parcel {
     struct rg_parcel *next;
@@ -17,6 +19,13 @@ struct rg_parcel {
     size_t bulk_size;
     size_t bulk_taken; /* the reader's */
     unsigned char *bulk;
+    /* transport mem: where bulk data was placed (mem/lent.h) */
+    unsigned n_pieces, piece; /* the one at hand */
+    struct rg_parcel_piece {
+        unsigned char *memory;
+        size_t size;
+        int loan;
+    } pieces[RG_PARCEL_PIECES];
     _Alignas(16) unsigned char data[];
 };
 

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/parse.h"
 #include "transport/near.h"
+#include "transport/ports.h"
 
 #include <arpa/inet.h>
 #include <limits.h>
@@ -29,7 +30,7 @@ static long number_wanted(void)
 {
     const char *text = wish();
     char *end;
-    if (!*text || strcmp(text, "auto") == 0)
+    if (!*text || strcmp(text, "auto") == 0 || strcmp(text, "always") == 0)
         return RG_RAILS_MAX;
     if (strcmp(text, "off") == 0)
         return 1;
@@ -50,6 +51,11 @@ bool rg_rails_named(void)
     return number_wanted() < 0;
 }
 
+bool rg_rails_always(void)
+{
+    return *wish() && strcmp(wish(), "auto") != 0;
+}
+
 /* The place of an address among the names that are wanted; UINT_MAX: it is not. */
 static unsigned place_of(const struct rg_rdma_address *way)
 {
@@ -67,11 +73,11 @@ static unsigned place_of(const struct rg_rdma_address *way)
 
 /* --- what there is --- */
 
-static unsigned speed_of(const char *device)
+static unsigned speed_of(const char *device, unsigned port)
 {
     char path[256];
     char text[32] = "";
-    snprintf(path, sizeof path, "/sys/class/infiniband/%.63s/ports/1/rate", device);
+    snprintf(path, sizeof path, "/sys/class/infiniband/%.63s/ports/%u/rate", device, port);
     FILE *file = fopen(path, "re");
     if (!file)
         return 0;
@@ -84,7 +90,8 @@ static unsigned speed_of(const char *device)
 static void complete(struct rg_rail *rail, const char *const *gpus, unsigned n_gpus)
 {
     rg_near_pci_of_rdma("", rail->way.device, rail->pci, sizeof rail->pci);
-    rail->mbps = speed_of(rail->way.device);
+    rg_port_name("", rail->way.device, rail->way.port, rail->way.interface, rail->port, sizeof rail->port);
+    rail->mbps = speed_of(rail->way.device, rail->way.port);
     rail->near = RG_NEAR_UNKNOWN;
     for (unsigned i = 0; i < n_gpus; i++) {
         const unsigned near = rg_near_pci("", rail->pci, gpus[i]);
@@ -100,6 +107,12 @@ static bool is_better(const struct rg_rail *one, const struct rg_rail *other, bo
     if (one->near != other->near)
         return one->near < other->near;
     return one->mbps > other->mbps;
+}
+
+/* Two addresses of one physical port are one rail; where the user names devices, those of one device are. */
+static bool is_same_rail(const struct rg_rail *one, const struct rg_rail *other, bool named)
+{
+    return strcmp(one->port, other->port) == 0 && (!named || strcmp(one->way.device, other->way.device) == 0);
 }
 
 unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail *out, unsigned max)
@@ -125,9 +138,9 @@ unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail 
                 best = &all[i];
         if (!best)
             break;
-        for (unsigned i = 0; i < n_all; i++) /* all of this device; the one that was named first */
+        for (unsigned i = 0; i < n_all; i++) /* all of this rail; the one that was named first */
             for (unsigned again = 0; again < 2; again++)
-                if (!taken[i] && strcmp(all[i].way.device, best->way.device) == 0 && n < max &&
+                if (!taken[i] && is_same_rail(&all[i], best, named) && n < max &&
                     (again || &all[i] == best)) {
                     taken[i] = true;
                     out[n] = all[i];
@@ -137,7 +150,7 @@ unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail 
     return n;
 }
 
-static bool same_network(const char *one, const char *other, unsigned prefix)
+bool rg_rails_same_network(const char *one, const char *other, unsigned prefix)
 {
     unsigned char a[16], b[16];
     const int family = strchr(one, ':') ? AF_INET6 : AF_INET;
@@ -171,7 +184,7 @@ const struct rg_rail *rg_rails_to(const char *host, const struct rg_rail *rails,
     freeaddrinfo(list);
     for (unsigned i = 0; i < n && *text; i++)
         if (strcmp(rails[i].way.address, text) == 0) {
-            *direct = same_network(host, text, rails[i].way.prefix);
+            *direct = rg_rails_same_network(host, text, rails[i].way.prefix);
             return &rails[i];
         }
     return NULL;

@@ -2,10 +2,10 @@
  * rails.h - which of this machine's RDMA devices a session uses, in which order.
  *
  * A rail is an RDMA device that has an address. REMOTE_GPU_RAILS says which are used:
- *   auto, or nothing   all, up to RG_RAILS_MAX
+ *   auto, or nothing   one of each physical port, up to RG_RAILS_MAX; used together if that is measured to be faster
  *   off, 1             one
- *   N                  so many at most
- *   NAME,…             these, in this order: devices ("mlx5_0"), network interfaces ("ens1f0") or addresses
+ *   N, always          so many of them at most, or all; used together without being measured
+ *   NAME,…             these, in this order: devices ("mlx5_0"), network interfaces ("ens1f0") or addresses; likewise
  */
 #ifndef RG_TRANSPORT_RAILS_H
 #define RG_TRANSPORT_RAILS_H
@@ -14,10 +14,11 @@
 
 enum { RG_RAILS_MAX = 8 };
 
-/** An address of a rail; those of a rail come together, the best rail first. */
+/** An address of a rail; those of a rail (all of its physical port) come together, the best rail first. */
 struct rg_rail {
     struct rg_rdma_address way;
     unsigned number; /* of the rail, from 0 */
+    char port[64];   /* rg_port_name */
     char pci[24];    /* "" where there is none */
     unsigned near;   /* enum rg_near: to the nearest of the GPUs in question */
     unsigned mbps;   /* of the port; 0: not known */
@@ -32,6 +33,10 @@ unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail 
 unsigned rg_rails_wanted(void);
 /** Whether REMOTE_GPU_RAILS names rails. */
 bool rg_rails_named(void);
+/** Whether rails are to be used without measuring whether that is faster. */
+bool rg_rails_always(void);
+/** Whether two addresses (numbers) are of one network, whose part of them is `prefix` bits. */
+bool rg_rails_same_network(const char *one, const char *other, unsigned prefix);
 /**
  * The rail of this machine by which `host` (a number) is reached, among `rails`; NULL: none of them. *direct: the host is
  * on the same network.

@@ -106,11 +106,22 @@ static enum rg_status no_lend(struct rg_conn *conn, uint64_t tag, uint64_t base,
     return RG_ERR_UNSUPPORTED;
 }
 
+static void no_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+{
+    (void)conn, (void)tag, (void)memory;
+}
+
 static enum rg_status nothing_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
 {
     (void)conn, (void)most, (void)memory;
     *size = 0;
     return RG_OK;
+}
+
+static bool no_room(struct rg_conn *conn, size_t size)
+{
+    (void)conn, (void)size;
+    return false;
 }
 
 static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
@@ -177,8 +188,9 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
     }
     if (!ops->lend) {
         ops->lend = no_lend;
-        ops->unlend = no_unregister;
+        ops->unlend = no_unlend;
         ops->take_lent = nothing_lent;
+        ops->has_room = no_room;
     }
     if (!ops->statistics)
         ops->statistics = no_statistics;
@@ -449,13 +461,13 @@ enum rg_status rg_conn_send_head(struct rg_conn *conn, const struct iovec *msg, 
                                   .n_msg = n_msg,
                                   .msg_size = sum_parts(msg, n_msg, RG_MESSAGE_MAX),
                                   .bulk_size = bulk_size};
-    if (message.msg_size == SIZE_MAX || !conn->ops->is_apart(conn, message.msg_size, bulk_size) ||
-        bulk_size > RG_BULK_MAX) {
+    enum rg_status status = RG_ERR_INVALID;
+    if (message.msg_size != SIZE_MAX && bulk_size <= RG_BULK_MAX)
+        status = conn->ops->send_head(conn, &message, out);
+    if (status == RG_ERR_INVALID)
         rg_error("a message of %zu bytes with %zu of bulk data cannot be sent in two steps", message.msg_size,
                  bulk_size);
-        return RG_ERR_INVALID;
-    }
-    return conn->ops->send_head(conn, &message, out);
+    return status;
 }
 
 enum rg_status rg_conn_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
@@ -522,12 +534,13 @@ bool rg_conn_places(struct rg_conn *conn, const void *memory, size_t size)
 
 enum rg_status rg_conn_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
 {
-    return size == 0 ? RG_ERR_INVALID : conn->ops->lend(conn, tag, base, memory, size);
+    return size == 0 || tag == RG_TAG_NOWHERE ? RG_ERR_INVALID
+                                              : conn->ops->lend(conn, tag, base, memory, size);
 }
 
-void rg_conn_unlend(struct rg_conn *conn, void *memory)
+void rg_conn_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
 {
-    conn->ops->unlend(conn, memory);
+    conn->ops->unlend(conn, tag, memory);
 }
 
 enum rg_status rg_conn_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
@@ -540,6 +553,11 @@ enum rg_status rg_conn_take_lent(struct rg_conn *conn, size_t most, void **memor
     enum rg_status status = most == 0 ? RG_OK : conn->ops->take_lent(conn, most, memory, size);
     conn->bulk_left -= *size;
     return status;
+}
+
+bool rg_conn_has_room(struct rg_conn *conn, size_t size)
+{
+    return conn->ops->has_room(conn, size);
 }
 
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
@@ -578,7 +596,9 @@ size_t rg_conn_piece(const struct rg_conn *conn, size_t piece)
     enum {
         ASKED_LEAST = 1 << 20
     }; /* on links where this takes longer, asking for less takes most of the time */
-    return (conn->caps & RG_CAP_ASKS) && piece < ASKED_LEAST ? ASKED_LEAST : piece;
+    if ((conn->caps & RG_CAP_ASKS) && piece < ASKED_LEAST)
+        piece = ASKED_LEAST;
+    return piece < conn->piece_least ? conn->piece_least : piece;
 }
 
 const char *rg_conn_transport(const struct rg_conn *conn)

@@ -77,6 +77,8 @@ struct rg_conn_statistics {
     uint64_t bulk_direct_sent,
         bulk_direct_received;                /* bytes that the device took from, or put into, their place */
     unsigned lanes;                          /* connections for bulk data besides the first (bundle/) */
+    bool rails, striped;                     /* they are rails; and carry what this side sends */
+    uint64_t lost_lanes, returned_lanes;     /* rails: how often one was lost, and came back */
     uint64_t compressed_from, compressed_to; /* bytes sent compressed, and how many that made */
 };
 
@@ -90,7 +92,11 @@ enum {
 struct rg_bulk_ticket {
     uint64_t number, route;
     size_t size;
+    uint64_t tag, base; /* the caller's to set before the tail: as rg_conn_send_to; 0 */
 };
+
+/** A tag that nothing is ever lent for: bulk data that is sent to it is asked for. */
+#define RG_TAG_NOWHERE UINT64_MAX
 
 /* --- making connections --- */
 
@@ -146,7 +152,7 @@ RG_MUST_CHECK enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag,
                                              int n_bulk);
 /**
  * Whether a message with so much bulk data can be sent in two steps, because the bulk data travels by itself
- * (bundle/bundle.h). Once true for some sizes, it stays so. Any thread.
+ * (bundle/bundle.h). Where it was true once, rg_conn_send_head can be called, also if it has become false. Any thread.
  */
 bool rg_conn_sends_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
 /**
@@ -206,8 +212,11 @@ bool rg_conn_places(struct rg_conn *conn, const void *memory, size_t size);
  * Any thread.
  */
 enum rg_status rg_conn_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
-/** Ends a loan with a tag, whose peer will send nothing more for it. Nothing happens if it was not lent. Any thread. */
-void rg_conn_unlend(struct rg_conn *conn, void *memory);
+/**
+ * Ends the loan of memory for a tag, whose peer will send nothing more for it. Nothing happens if it was not lent. Any
+ * thread.
+ */
+void rg_conn_unlend(struct rg_conn *conn, uint64_t tag, void *memory);
 /**
  * The next bytes of the current message's bulk data, up to `most`, where they lie in memory that was lent without a tag:
  * the rest of one loan, which is over. *size is 0 if they do not: they are taken by rg_conn_recv_bulk. A call
@@ -215,6 +224,8 @@ void rg_conn_unlend(struct rg_conn *conn, void *memory);
  */
 RG_MUST_CHECK enum rg_status rg_conn_take_lent(struct rg_conn *conn, size_t most, void **memory,
                                                size_t *size);
+/** Whether the peer has lent enough without a tag for `size` bytes of bulk data, as of now. The sender. */
+bool rg_conn_has_room(struct rg_conn *conn, size_t size);
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out);
 /**
  * Lets the connection read beyond the message it returns, which saves a system call a message. For good, once

@@ -7,6 +7,7 @@
 #include "transport/bundle/bundle.h"
 #include "transport/control.h"
 #include "transport/filter.h"
+#include "transport/rails.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -83,7 +84,12 @@ static enum rg_status begin(struct rg_link *link, const char *server, unsigned i
             hello->n_addresses = 1;
             snprintf(link->address, sizeof link->address, "%s", hello->addresses[0]);
         }
+        const bool always = link->kind != RG_LINK_RAILS || rg_rails_always();
+        if (!always) /* they are measured here */
+            setenv("REMOTE_GPU_RAILS", "always", 1);
         status = rg_move_follow(choice, hello, &link->conn, &link->tether, why, why_size);
+        if (!always)
+            unsetenv("REMOTE_GPU_RAILS"); /* as good as auto */
         if (status == RG_OK && link->kind == RG_LINK_RAILS) {
             rg_bundle_open(link->conn);
             link->n_rails = rg_bundle_lanes(link->conn);
@@ -127,7 +133,7 @@ enum rg_status rg_link_open(struct rg_link *link, const char *server, enum rg_li
 void rg_link_close(struct rg_link *link)
 {
     if (link->conn && link->bulk) {
-        rg_conn_unlend(link->conn, link->bulk);
+        rg_conn_unlend(link->conn, RG_NETPERF_TAG, link->bulk);
         rg_conn_unregister(link->conn, link->bulk);
     }
     rg_conn_destroy(link->conn);

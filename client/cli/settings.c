@@ -83,7 +83,8 @@ static const struct rg_option table[] = {
      .argument = RG_WAIT_CHOICES,
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_WAIT",
-     .help = "how calls wait: sleep (block), use a processor (spin), or look a moment and then sleep (auto, the default)"},
+     .help = "how calls wait: sleep (block), use a processor (spin), or look a moment and then sleep (auto, "
+             "the default)"},
     {.name = "connections",
      .type = RG_OPTION_TEXT,
      .offset = AT(connections),
@@ -94,10 +95,12 @@ static const struct rg_option table[] = {
     {.name = "rails",
      .type = RG_OPTION_TEXT,
      .offset = AT(rails),
-     .argument = "auto|N|LIST",
+     .argument = "auto|always|off|N|LIST",
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_RAILS",
-     .help = "how many RDMA adapters share bulk data, or which: devices, interfaces or addresses of this machine"},
+     .help = "which RDMA adapters share large transfers: if that is faster (auto, the default), always, N at "
+             "most, or these devices, "
+             "interfaces or addresses of this machine"},
     {.name = "compress",
      .type = RG_OPTION_CHOICE,
      .offset = AT(compress),
@@ -195,14 +198,16 @@ static const struct rg_option table[] = {
      .argument = "LINK",
      .commands = RG_CLI_COMPARE | RG_CLI_PREDICT,
      .not_in_file = true,
-     .help = "a slower network, described like oneway=1ms,bandwidth=10Gb (compare runs the command over it too)"},
+     .help =
+         "a slower network, described like oneway=1ms,bandwidth=10Gb (compare runs the command over it too)"},
     {.name = "rtt",
      .type = RG_OPTION_TEXT,
      .offset = AT(rtt),
      .argument = "TIME",
      .commands = RG_CLI_PREDICT,
      .not_in_file = true,
-     .help = "the network's round-trip time, like 50us, as netperf shows it; +50us: so much more than recorded"},
+     .help =
+         "the network's round-trip time, like 50us, as netperf shows it; +50us: so much more than recorded"},
     {.name = "bandwidth",
      .type = RG_OPTION_TEXT,
      .offset = AT(bandwidth),

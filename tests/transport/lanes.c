@@ -122,9 +122,10 @@ struct opener {
     unsigned most;
 };
 
-static struct rg_conn *open_one(void *user)
+static struct rg_conn *open_one(void *user, unsigned index)
 {
     struct opener *opener = user;
+    CHECK(index == atomic_load(&opener->asked));
     const struct rg_transport_options plain = {.filters = "", .bulk = true};
     struct rg_conn *a, *b;
     if (atomic_fetch_add(&opener->asked, 1) >= opener->most)

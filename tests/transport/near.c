@@ -1,5 +1,7 @@
 /* near.c - how near devices are to each other, in a tree of sysfs made for that. */
 #include "transport/near.h"
+#include "transport/ports.h"
+#include "transport/rails.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -87,4 +89,61 @@ Test(near, words)
 {
     cr_expect_str_eq(rg_near_words(RG_NEAR_SWITCH), "behind the same switch");
     cr_expect_str_eq(rg_near_words((enum rg_near)77), rg_near_words(RG_NEAR_UNKNOWN));
+}
+
+/* --- physical ports --- */
+
+static void run(const char *format)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "cd %s/sys && %s", root, format);
+    cr_assert_eq(system(command), 0);
+}
+
+static void expect_port(const char *device, unsigned port, const char *interface, const char *expected)
+{
+    char name[64];
+    rg_port_name(root, device, port, interface, name, sizeof name);
+    cr_expect_str_eq(name, expected, "%s of %s: %s, not %s", interface, device, name, expected);
+}
+
+Test(near, ports)
+{
+    run("mkdir -p class/net/ens1 class/net/ens1v0 class/net/vlan7/lower_ens1 class/net/vlan8/lower_vlan7 "
+        "class/net/veth0 "
+        "class/net/bond0/lower_ens1 class/net/bond0/lower_ens2 class/infiniband/mlx5_1 "
+        "class/infiniband/mlx5_2");
+    run("mkdir -p 'devices/pci0000:10/0000:10:01.0/0000:18:00.2' "
+        "'devices/pci0000:10/0000:10:01.0/0000:18:00.0/mlx5_core.sf.2'");
+    run("ln -s ../0000:18:00.0 'devices/pci0000:10/0000:10:01.0/0000:18:00.2/physfn'");
+    run("ln -s ../../../devices/pci0000:10/0000:10:01.0/0000:18:00.2 class/infiniband/mlx5_1/device");
+    run("ln -s ../../../devices/pci0000:10/0000:10:01.0/0000:18:00.0/mlx5_core.sf.2 "
+        "class/infiniband/mlx5_2/device");
+    run("ln -s ../../../devices/pci0000:10/0000:10:01.0/0000:18:00.0 class/net/ens1/device");
+    expect_port("mlx5_0", 1, "ens1", "0000:18:00.0 port 1");
+    expect_port("mlx5_0", 2, "ens2", "0000:18:00.0 port 2");   /* another port of it */
+    expect_port("mlx5_0", 1, "vlan7", "0000:18:00.0 port 1");  /* a VLAN */
+    expect_port("mlx5_1", 1, "ens1v0", "0000:18:00.0 port 1"); /* a virtual function */
+    expect_port("mlx5_2", 1, "ens1sf", "0000:18:00.0 port 1"); /* a sub-function */
+    expect_port("rxe0", 1, "ens1", "0000:18:00.0 port 1");     /* in software, on the same */
+    expect_port("rxe0", 1, "vlan8", "0000:18:00.0 port 1");    /* on a VLAN of a VLAN */
+    expect_port("rxe0", 1, "bond0", "bond0");
+    expect_port("rxe0", 1, "veth0", "veth0");
+    expect_port("rxe0", 1, "", "rxe0");
+    run("echo 0c42a10000a1b2c3 >class/net/ens1/phys_port_id");
+    expect_port("mlx5_0", 1, "ens1", "port 0c42a10000a1b2c3");
+    expect_port("rxe0", 1, "vlan8", "port 0c42a10000a1b2c3");
+}
+
+Test(near, networks)
+{
+    cr_expect(rg_rails_same_network("10.1.0.1", "10.1.0.200", 24));
+    cr_expect(!rg_rails_same_network("10.1.0.1", "10.1.1.1", 24));
+    cr_expect(rg_rails_same_network("10.1.0.1", "10.1.1.1", 16));
+    cr_expect(!rg_rails_same_network("10.1.0.0", "10.1.0.2", 31));
+    cr_expect(rg_rails_same_network("fd00::1", "fd00::2", 64));
+    cr_expect(!rg_rails_same_network("fd00::1", "10.1.0.1", 64)); /* of two families */
+    cr_expect(!rg_rails_same_network("10.1.0.1", "fd00::1", 24));
+    cr_expect(!rg_rails_same_network("", "10.1.0.1", 24)); /* not known */
+    cr_expect(!rg_rails_same_network("10.1.0.1", "10.1.0.1", 0));
 }

@@ -14,12 +14,15 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char address[] = "mem:rails";
 
 /* --- traffic ------------------------------------------------------------------------------------------------- */
+
+enum { NO_KIND = 0x8000 }; /* a message begins with none that a bundle knows */
 
 struct flow {
     struct rg_conn *conn;
@@ -43,7 +46,8 @@ static void *send_all(void *arg)
     for (unsigned n = 0; n < flow->messages; n++) {
         const size_t size = bulk_of(flow, n);
         pattern_fill(bulk, size, flow->seed + n);
-        CHECK_OK(send_bytes(flow->conn, &n, sizeof n, bulk, size));
+        const unsigned word = n | NO_KIND;
+        CHECK_OK(send_bytes(flow->conn, &word, sizeof word, bulk, size));
         memset(bulk, 0xee, size); /* the caller's again */
     }
     rg_conn_unregister(flow->conn, bulk);
@@ -61,7 +65,8 @@ static void *receive_all(void *arg)
         const size_t size = bulk_of(flow, n);
         struct rg_message message;
         CHECK_OK(rg_conn_recv(flow->conn, -1, &message));
-        CHECK(message.size == sizeof n && memcmp(message.data, &n, sizeof n) == 0);
+        const unsigned word = n | NO_KIND;
+        CHECK(message.size == sizeof word && memcmp(message.data, &word, sizeof word) == 0);
         CHECK(message.bulk_size == size);
         for (size_t at = 0, part; at < size; at += part) { /* sometimes in parts that are no pieces */
             part = n % 3 == 0 && size - at > 300000 ? 300000 : size - at;
@@ -121,6 +126,231 @@ static void test_drops(void)
     }
 }
 
+/* --- memory that is lent ----------------------------------------------------------------------------------------- */
+
+enum { LENT_CHUNK = 512 << 10, LENT_CHUNKS = 40, LENT_RING = LENT_CHUNK * LENT_CHUNKS };
+
+struct lent_flow {
+    struct rg_conn *conn;
+    unsigned messages;
+    uint64_t seed;
+    size_t taken, received; /* bytes */
+};
+
+static size_t lent_size(const struct lent_flow *flow, unsigned n)
+{
+    return n % 7 == 6 ? 40000 : RG_RAILS_MIN + (flow->seed + n) * 77777 % (RG_BULK_MAX - RG_RAILS_MIN);
+}
+
+static void *send_lent(void *arg)
+{
+    const struct lent_flow *flow = arg;
+    unsigned char *bulk = malloc(RG_BULK_MAX);
+    for (unsigned n = 0; n < flow->messages; n++) {
+        pattern_fill(bulk, lent_size(flow, n), flow->seed + n);
+        const unsigned word = n | NO_KIND;
+        CHECK_OK(send_bytes(flow->conn, &word, sizeof word, bulk, lent_size(flow, n)));
+    }
+    free(bulk);
+    return NULL;
+}
+
+/* Takes what lies in lent memory from there and lends it again later, as a worker does; the rest by copies. */
+static void *receive_lent(void *arg)
+{
+    struct lent_flow *flow = arg;
+    unsigned char *ring = malloc(LENT_RING), *got = malloc(RG_BULK_MAX), *home[LENT_CHUNKS];
+    unsigned n_home = 0;
+    CHECK_OK(rg_conn_register(flow->conn, ring, LENT_RING));
+    for (; n_home < LENT_CHUNKS; n_home++)
+        home[n_home] = ring + (size_t)n_home * LENT_CHUNK;
+    for (unsigned n = 0; n < flow->messages; n++) {
+        const size_t size = lent_size(flow, n);
+        struct rg_message message;
+        while (n_home && rg_conn_lend(flow->conn, 0, 0, home[n_home - 1], LENT_CHUNK) == RG_OK)
+            n_home--;
+        CHECK_OK(rg_conn_recv(flow->conn, -1, &message));
+        CHECK(message.bulk_size == size);
+        for (size_t at = 0, part; at < size; at += part) {
+            void *memory;
+            CHECK_OK(rg_conn_take_lent(flow->conn, size - at, &memory, &part));
+            if (part) {
+                memcpy(got + at, memory, part);
+                memset(memory, 0x11, part); /* nothing may write here before it is lent again */
+                const size_t chunk = (size_t)((unsigned char *)memory - ring) / LENT_CHUNK;
+                CHECK(n_home < LENT_CHUNKS);
+                home[n_home++] = ring + chunk * LENT_CHUNK;
+                flow->taken += part;
+            } else {
+                part = size - at < 700000 ? size - at : 700000;
+                CHECK_OK(rg_conn_recv_bulk(flow->conn, got + at, part));
+            }
+        }
+        CHECK(pattern_matches(got, size, flow->seed + n));
+        flow->received += size;
+    }
+    rg_conn_unregister(flow->conn, ring);
+    free(ring);
+    free(got);
+    return NULL;
+}
+
+/* Both ways at once; all rails but the last may break. */
+static void test_lent(void)
+{
+    static const char *const faults[] = {"", "fault:send_lost_at=3", "fault:send_lost_at=9",
+                                         "fault:send_lost_at=20"};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
+        pair_rails(&pair, faults[i], "", 3);
+        const unsigned messages = *faults[i] ? 30 : 200;
+        struct lent_flow to[] = {{.conn = pair.a, .messages = messages, .seed = 10},
+                                 {.conn = pair.b, .messages = messages, .seed = 500}},
+                         from[] = {{.conn = pair.b, .messages = messages, .seed = 10},
+                                   {.conn = pair.a, .messages = messages, .seed = 500}};
+        pthread_t threads[4];
+        for (int k = 0; k < 4; k++)
+            CHECK(pthread_create(&threads[k], NULL, k < 2 ? send_lent : receive_lent,
+                                 k < 2 ? &to[k] : &from[k - 2]) == 0);
+        for (int k = 0; k < 4; k++)
+            CHECK(pthread_join(threads[k], NULL) == 0);
+        for (int k = 0; k < 2; k++) /* a sender that is ahead of what is lent again has the rest asked for */
+            CHECK(from[k].taken > from[k].received / 10);
+        pair_close(&pair);
+    }
+}
+
+/* A destination that both sides know by a tag: every rail writes into it, also the one that sends again. */
+static void test_destination(void)
+{
+    for (unsigned at = 0; at <= 4; at++) {
+        char filter[64] = "";
+        if (at)
+            snprintf(filter, sizeof filter, "fault:send_lost_at=%u", at);
+        struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
+        pair_rails(&pair, filter, "", 2);
+        unsigned char *source = malloc(2 * RG_BULK_MAX), *to = malloc(2 * RG_BULK_MAX);
+        pattern_fill(source, 2 * RG_BULK_MAX, 99);
+        CHECK_OK(rg_conn_lend(pair.b, 5, 1000, to, 2 * RG_BULK_MAX));
+        const size_t sizes[] = {RG_BULK_MAX, RG_RAILS_MIN, 100000, RG_BULK_MAX - RG_RAILS_MIN - 100000};
+        for (size_t i = 0, done = 0; i < 4; done += sizes[i++]) {
+            const size_t word = i | NO_KIND;
+            const struct iovec msg = {(void *)(uintptr_t)&word, sizeof word},
+                               bulk = {source + done, sizes[i]};
+            struct rg_message message;
+            CHECK_OK(rg_conn_send_to(pair.a, 5, 1000 + done, &msg, 1, &bulk, 1));
+            CHECK_OK(rg_conn_recv(pair.b, 5000, &message));
+            void *memory;
+            size_t taken;
+            CHECK_OK(rg_conn_take_lent(pair.b, sizes[i], &memory, &taken));
+            CHECK(taken == 0); /* not without a tag */
+            CHECK_OK(rg_conn_recv_bulk(pair.b, to + done, sizes[i]));
+        }
+        CHECK(memcmp(source, to, 2 * RG_BULK_MAX) == 0);
+        struct rg_conn_statistics statistics;
+        rg_conn_get_statistics(pair.b, &statistics);
+        CHECK(statistics.bulk_copied_received == 0 && statistics.bulk_direct_received >= 2 * RG_BULK_MAX);
+        rg_conn_unlend(pair.b, 5, to);
+        pair_close(&pair);
+        free(source);
+        free(to);
+    }
+}
+
+/* --- whether they are worth it ------------------------------------------------------------------------------------- */
+
+static void test_worth(void)
+{
+    struct pair pair = pair_open(address, "delay:oneway=1us,bandwidth=100Gb,flow=10Gb", RG_WAIT_AUTO);
+    const struct rg_bundle_options options = {.lanes = 2, .rails = true, .adaptive = true};
+    CHECK_OK(rg_bundle_wrap(pair.a, &options, &pair.a));
+    CHECK_OK(rg_bundle_wrap(pair.b, &options, &pair.b));
+    struct rg_conn_statistics statistics;
+    for (int i = 0; i < 2; i++) {
+        const struct rg_transport_options each = {.filters = "delay:oneway=1us,bandwidth=100Gb,flow=10Gb",
+                                                  .bulk = true};
+        struct rg_conn *a, *b;
+        CHECK_OK(rg_transport_connect(rg_listener_address(pair.listener), &each, NULL, 0, &a));
+        CHECK_OK(rg_listener_accept(pair.listener, 5000, &b));
+        CHECK_OK(rg_bundle_add(pair.a, a));
+        CHECK_OK(rg_bundle_add(pair.b, b));
+        rg_conn_get_statistics(pair.a, &statistics);
+        CHECK(!statistics.striped);
+    }
+    bool was = false, only_one = false;
+    for (uint64_t i = 0; i < 20; i++) { /* 20 MiB with one, and then with both */
+        CHECK_OK(send_pattern(pair.a, 100, RG_BULK_MAX, i));
+        expect_pattern(pair.b, 100, RG_BULK_MAX, i);
+        rg_conn_get_statistics(pair.a, &statistics);
+        was |= statistics.striped;
+        only_one |= !statistics.striped;
+        CHECK(statistics.lanes == 2);
+    }
+    CHECK(was && only_one); /* both were tried */
+    pair_close(&pair);
+}
+
+/* --- coming back --------------------------------------------------------------------------------------------------- */
+
+struct source {
+    struct pair *pair;
+    atomic_uint opened, refuse;
+    const char *filter; /* of the first of each rail */
+    atomic_uint tried[2];
+};
+
+static struct rg_conn *open_rail(void *user, unsigned index)
+{
+    struct source *source = user;
+    struct rg_conn *a, *b;
+    CHECK(index < 2);
+    const bool first = atomic_fetch_add(&source->tried[index], 1) == 0;
+    if (!first && atomic_load(&source->refuse)) {
+        atomic_fetch_sub(&source->refuse, 1);
+        return NULL;
+    }
+    const struct rg_transport_options options = {.filters = first && index == 1 ? source->filter : "",
+                                                 .bulk = true};
+    CHECK_OK(rg_transport_connect(rg_listener_address(source->pair->listener), &options, NULL, 0, &a));
+    CHECK_OK(rg_listener_accept(source->pair->listener, 5000, &b));
+    if (rg_bundle_add_rail(source->pair->b, b, index) != RG_OK) {
+        rg_conn_destroy(b);
+        rg_conn_destroy(a);
+        return NULL;
+    }
+    atomic_fetch_add(&source->opened, 1);
+    return a;
+}
+
+/* A rail that was lost is opened again, after a pause, while everything goes on. */
+static void test_coming_back(void)
+{
+    static const char *const faults[] = {"fault:send_lost_at=4", "fault:send_lost_at=2",
+                                         "fault:send_lost_at=1"};
+    for (unsigned i = 0; i < sizeof faults / sizeof *faults; i++) {
+        struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
+        struct source source = {.pair = &pair, .filter = faults[i], .refuse = i == 1};
+        const struct rg_bundle_options near = {.lanes = 2, .rails = true, .open = open_rail, .user = &source},
+                                       far = {.lanes = 2, .rails = true};
+        CHECK_OK(rg_bundle_wrap(pair.a, &near, &pair.a));
+        CHECK_OK(rg_bundle_wrap(pair.b, &far, &pair.b));
+        rg_bundle_open(pair.a);
+        CHECK(living(pair.a) == 2 && living(pair.b) == 2);
+        struct rg_conn_statistics statistics = {0};
+        const uint64_t until = rg_now_ns() + 20000000000ull;
+        unsigned rounds = 0;
+        for (; (!statistics.returned_lanes || living(pair.b) != 2) && rg_now_ns() < until; rounds++) {
+            run_traffic(&pair, 10, 300 * i + rounds, rounds % 2);
+            rg_conn_get_statistics(pair.a, &statistics);
+        }
+        CHECK(statistics.lost_lanes == 1 && statistics.returned_lanes == 1);
+        CHECK(living(pair.a) == 2 && living(pair.b) == 2 && atomic_load(&source.opened) == 3);
+        run_traffic(&pair, 30, 1000 + i, false);
+        CHECK(living(pair.a) == 2);
+        pair_close(&pair);
+    }
+}
+
 /* --- by hand ----------------------------------------------------------------------------------------------------- */
 
 struct by_hand {
@@ -161,14 +391,21 @@ static void announce(struct by_hand *hand, uint64_t number, size_t size)
     CHECK_OK(send_bytes(hand->pair.a, &apart, sizeof apart, NULL, 0));
 }
 
+static void bring_again(struct by_hand *hand, int rail, uint64_t number, unsigned index, unsigned n,
+                        size_t bytes, uint8_t given_up)
+{
+    const struct rg_run piece = {.kind = RG_MESSAGE_PIECE,
+                                 .version = RG_PROTOCOL_MAJOR,
+                                 .index = (uint16_t)index,
+                                 .given_up = given_up,
+                                 .more = (uint8_t)(n - 1),
+                                 .number = number};
+    CHECK_OK(send_bytes(hand->rails[rail], &piece, sizeof piece, hand->data + (size_t)index * RG_PIECE, bytes));
+}
+
 static void bring(struct by_hand *hand, int rail, uint64_t number, unsigned index, unsigned n, size_t bytes)
 {
-    const struct rg_piece piece = {.kind = RG_MESSAGE_PIECE,
-                                   .version = RG_PROTOCOL_MAJOR,
-                                   .index = (uint16_t)index,
-                                   .more = (uint8_t)(n - 1),
-                                   .number = number};
-    CHECK_OK(send_bytes(hand->rails[rail], &piece, sizeof piece, hand->data + (size_t)index * RG_PIECE, bytes));
+    bring_again(hand, rail, number, index, n, bytes, 0);
 }
 
 static void expect_head(struct by_hand *hand, size_t size)
@@ -218,6 +455,29 @@ static void test_again(void)
         CHECK(memcmp(got, hand.data, RG_PIECE) == 0);
         close_by_hand(&hand);
     }
+    free(got);
+}
+
+/* What a sender says that it has given up is given up here too, whatever its reader knows. */
+static void test_given_up(void)
+{
+    struct by_hand hand = open_by_hand();
+    unsigned char *got = malloc(RG_BULK_MAX);
+    announce(&hand, 1, 2 * RG_PIECE);
+    bring_again(&hand, 1, 1, 0, 2, 2 * RG_PIECE, 1);
+    expect_head(&hand, 2 * RG_PIECE);
+    CHECK_OK(rg_conn_recv_bulk(hand.pair.b, got, 2 * RG_PIECE));
+    CHECK(memcmp(got, hand.data, 2 * RG_PIECE) == 0);
+    CHECK(living(hand.pair.b) == 1);
+    struct rg_message message;
+    CHECK_STATUS(rg_conn_recv(hand.rails[0], 5000, &message), RG_ERR_LOST);
+    announce(&hand, 2, RG_PIECE); /* not the one it comes by */
+    bring_again(&hand, 1, 2, 0, 1, RG_PIECE, 2);
+    enum rg_status status = rg_conn_recv(hand.pair.b, 5000, &message);
+    if (status == RG_OK)
+        status = rg_conn_recv_bulk(hand.pair.b, got, RG_PIECE);
+    CHECK(status == RG_ERR_PROTOCOL || status == RG_ERR_CLOSED);
+    close_by_hand(&hand);
     free(got);
 }
 
@@ -346,6 +606,11 @@ int main(int argc, char **argv)
     RUN(test_all_good);
     RUN(test_again);
     RUN(test_behind);
+    RUN(test_given_up);
+    RUN(test_lent);
+    RUN(test_destination);
+    RUN(test_worth);
+    RUN(test_coming_back);
     RUN(test_drops);
     RUN(test_violations);
     RUN(test_none_left);

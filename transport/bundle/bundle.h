@@ -13,8 +13,10 @@
  * lanes are used by a side from the moment on when it has added them, and a receiver that is told of a lane which it
  * does not have yet waits for it. The side that connects opens them, by a function of its owner's, when they are worth it.
  *
- * Rails are lanes over several networks, of transports that deliver (RG_CAP_DELIVERS): one that breaks is dropped, and what
- * it has not delivered goes by the others (rails.c). Only when none is left the connection is lost.
+ * Rails are lanes over several networks, of transports that deliver (RG_CAP_DELIVERS): one that breaks is dropped, what it has
+ * not delivered goes by the others, and it is opened again when that can be (rails.c). Messages of RG_RAILS_MIN bytes and
+ * more are dealt to them; the rest goes by the first connection. Only when none is left in the middle of a message the
+ * connection is lost. What is lent, and GPUs' memory, is so with all of them (rails_memory.c).
  *
  * Failures: any other lane that breaks is the end of the whole connection, since what was under way on it is lost: RG_ERR_LOST.
  * What a lane carries is checked against what the message promised: RG_ERR_PROTOCOL. Nothing is delivered that is not
@@ -30,18 +32,20 @@
 
 #define RG_BUNDLE_LANES 8            /* connections for bulk data, at most */
 #define RG_BUNDLE_MIN   (128u << 10) /* smaller bulk data stays with its message */
+#define RG_RAILS_MIN    (512u << 10) /* and where lanes are rails, smaller than this */
 
 struct rg_bundle_options {
     unsigned lanes;               /* how many may be added, at most RG_BUNDLE_LANES */
-    bool adaptive;                /* of those use only as many as make transfers faster; else all */
+    bool adaptive; /* of those use only as many as make transfers faster; else all. Rails: all or none */
     enum rg_compression compress; /* of what this side sends */
     bool rails;                   /* lanes are rails; on both ends, and nothing is compressed */
     unsigned codecs;              /* that the other side can unpack: bits as rg_codecs_here */
     /**
-     * The side that opens lanes: makes one more, or returns NULL (then it is not asked again). Called on a thread of the
-     * bundle's, one call at a time, when bulk data travels. NULL: the other side does this.
+     * The side that opens lanes: makes number `index`, or returns NULL (then it is not asked again; for a rail, later). Called
+     * on a thread of the bundle's, one call at a time, when bulk data travels, and for a rail again when it was lost. NULL: the
+     * other side does this.
      */
-    struct rg_conn *(*open)(void *user);
+    struct rg_conn *(*open)(void *user, unsigned index);
     void *user;
     void (*done)(void *user); /* the bundle ends: nothing may be added any more; NULL: nobody wants to know */
 };
@@ -57,11 +61,19 @@ RG_MUST_CHECK enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct 
 /** Adds a lane, which must not have carried anything. RG_ERR_LIMIT: there are enough; it stays the caller's. */
 RG_MUST_CHECK enum rg_status rg_bundle_add(struct rg_conn *bundle, struct rg_conn *lane);
 /**
+ * Adds rail number `index`, or puts it in the place of the one that was lost, also if this side has not noticed that. Fails
+ * where what has come by the lost one is still being taken (RG_ERR_TIMEOUT), or its device cannot have memory that the
+ * others have (RG_ERR_UNSUPPORTED); it stays the caller's. One thread at a time.
+ */
+RG_MUST_CHECK enum rg_status rg_bundle_add_rail(struct rg_conn *bundle, struct rg_conn *rail, unsigned index);
+/**
  * Adds lanes now instead of when they are worth it, if this side opens them, and waits until that is done. Nothing happens
  * to another kind of connection.
  */
 void rg_bundle_open(struct rg_conn *bundle);
-/** How many lanes have been added; 0 of another kind of connection. */
+/** How many lanes there are; 0 of another kind of connection. */
 unsigned rg_bundle_lanes(struct rg_conn *bundle);
+/** How many rails there are meant to be; 0 of another kind of connection. Any thread. */
+unsigned rg_bundle_rails(const struct rg_conn *bundle);
 
 #endif

@@ -50,13 +50,14 @@ static enum rg_status take_head(struct bundle *b, struct rg_message *message)
     b->route = apart.route;
     b->total = apart.bulk_size;
     b->taken = 0;
+    b->peer_stripes = true;
     if (b->options.rails)
         rg_rails_begin(b);
     pthread_mutex_unlock(&b->lock);
     message->data = (const unsigned char *)message->data + sizeof apart;
     message->size -= sizeof apart;
     message->bulk_size = apart.bulk_size;
-    if (apart.wanted > atomic_load(&b->n_lanes))
+    if (apart.wanted > atomic_load(&b->n_lanes) || b->options.rails)
         rg_bundle_want(b, apart.wanted, 0);
     return RG_OK;
 }
@@ -75,11 +76,20 @@ enum rg_status rg_bundle_recv(struct rg_conn *conn, int timeout_ms, struct rg_me
     uint16_t kind = 0;
     if (out->size >= sizeof kind)
         memcpy(&kind, out->data, sizeof kind);
-    b->apart = false;
     if (kind == RG_MESSAGE_APART)
         return take_head(b, out);
+    if (b->apart) {
+        pthread_mutex_lock(&b->lock); /* the readers of rails look at it */
+        b->apart = false;
+        pthread_mutex_unlock(&b->lock);
+    }
     if (out->bulk_size >= RG_BUNDLE_MIN)
         rg_bundle_want(b, 0, out->bulk_size);
+    if (b->peer_stripes && out->bulk_size >= RG_RAILS_MIN) {
+        pthread_mutex_lock(&b->lock);
+        b->peer_stripes = false;
+        pthread_mutex_unlock(&b->lock);
+    }
     return RG_OK;
 }
 
@@ -120,7 +130,8 @@ static enum rg_status begin_piece(struct bundle *b, struct lane *lane, unsigned 
     memcpy(&piece, message.data, sizeof piece);
     const size_t size = piece_size(b, index);
     if (piece.kind != RG_MESSAGE_PIECE || piece.version != RG_PROTOCOL_MAJOR ||
-        piece.number != b->received_number || piece.index != index || piece.codec > RG_COMPRESS_ZSTD || piece.more)
+        piece.number != b->received_number || piece.index != index || piece.codec > RG_COMPRESS_ZSTD ||
+        piece.reserved)
         return violation(b, lane, "bulk data that is not what was due");
     lane->is_unpacked = piece.codec != RG_COMPRESS_NONE;
     if (lane->is_unpacked ? !message.bulk_size || message.bulk_size >= size : message.bulk_size != size)

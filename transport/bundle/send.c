@@ -15,10 +15,10 @@
 
 enum {
     MEASURED_BYTES = 2 << 20, /* a lane, over which rates of lanes are measured */
-    ROWS = 520,               /* iovecs of a piece: those of a message's bulk data */
     WINDOW_BYTES = 24 << 20,  /* over which a rate is measured */
     WINDOW_NS = 5000000,
-    SLOWEST = 16, /* a lane counts as at least this part of the fastest */
+    RUN_LEAST = 64 << 10, /* rails: bytes; what is this small would be copied */
+    SLOWEST = 16,         /* a lane counts as at least this part of the fastest */
 };
 static const uint64_t first_pause = 1ull << 30, longest_pause = 1ull << 36;
 static const double worth_it =
@@ -26,13 +26,13 @@ static const double worth_it =
 
 /* --- which lane carries what --- */
 
-static size_t piece_size(size_t total, unsigned index)
+size_t rg_bundle_piece_size(size_t total, unsigned index)
 {
     const size_t offset = (size_t)index * RG_PIECE;
     return total - offset < RG_PIECE ? total - offset : RG_PIECE;
 }
 
-static unsigned lane_of(uint64_t route, unsigned index)
+unsigned rg_bundle_lane_of(uint64_t route, unsigned index)
 {
     return (unsigned)(route >> (4 * index)) & 15;
 }
@@ -43,7 +43,7 @@ static uint64_t gather_runs(uint64_t route, unsigned pieces, uint64_t number)
     unsigned count[RG_BUNDLE_LANES] = {0}, piece = 0;
     uint64_t gathered = 0;
     for (unsigned i = 0; i < pieces; i++)
-        count[lane_of(route, i)]++;
+        count[rg_bundle_lane_of(route, i)]++;
     for (unsigned turn = 0; turn < RG_BUNDLE_LANES; turn++) {
         const unsigned lane = (unsigned)((number + turn) % RG_BUNDLE_LANES);
         while (count[lane]--)
@@ -85,13 +85,21 @@ static uint64_t deal(struct bundle *b, uint64_t number, size_t size)
         if (b->lanes[i].due > SLOWEST * takes[i])
             b->lanes[i].due = SLOWEST * takes[i];
     }
-    return b->options.rails ? gather_runs(route, pieces, number) : route;
+    if (!b->options.rails)
+        return route;
+    route = gather_runs(route, pieces, number);
+    const unsigned last = pieces - 1;
+    if (last && rg_bundle_piece_size(size, last) < RUN_LEAST) { /* too small for a message of its own */
+        route &= ~((uint64_t)15 << (4 * last));
+        route |= (uint64_t)rg_bundle_lane_of(route, last - 1) << (4 * last);
+    }
+    return route;
 }
 
 /* --- one piece --- */
 
 /* The parts of [offset, offset + size) of the message's bulk data; returns how many. */
-static int slice(const struct job *job, size_t offset, size_t size, struct iovec *out)
+int rg_bundle_slice(const struct job *job, size_t offset, size_t size, struct iovec *out)
 {
     int n = 0;
     for (int i = 0; i < job->n_bulk && size; i++) {
@@ -164,9 +172,9 @@ static enum rg_compression choose(struct lane *lane, const struct iovec *parts, 
 static enum rg_status send_piece(struct lane *lane, const struct job *job, unsigned index)
 {
     struct bundle *b = lane->bundle;
-    struct iovec parts[ROWS];
-    const size_t size = piece_size(job->size, index);
-    int n = slice(job, (size_t)index * RG_PIECE, size, parts);
+    struct iovec parts[RG_BUNDLE_ROWS];
+    const size_t size = rg_bundle_piece_size(job->size, index);
+    int n = rg_bundle_slice(job, (size_t)index * RG_PIECE, size, parts);
     size_t packed = 0;
     bool gathered = false, fault = false;
     const enum rg_compression codec = choose(lane, parts, n, size, &packed, &gathered, &fault);
@@ -193,80 +201,6 @@ static enum rg_status send_piece(struct lane *lane, const struct job *job, unsig
 
 /* --- the pieces of one message --- */
 
-/* Rails: a run of pieces in one message. */
-static enum rg_status send_run(struct lane *lane, const struct job *job, unsigned index, unsigned n)
-{
-    struct iovec parts[ROWS];
-    const size_t offset = (size_t)index * RG_PIECE, left = job->size - offset;
-    const size_t size = left < n * (size_t)RG_PIECE ? left : n * (size_t)RG_PIECE;
-    const int n_parts = slice(job, offset, size, parts);
-    struct rg_piece head = {.kind = RG_MESSAGE_PIECE,
-                            .version = RG_PROTOCOL_MAJOR,
-                            .index = (uint16_t)index,
-                            .more = (uint8_t)(n - 1),
-                            .number = job->number};
-    const struct iovec message = {&head, sizeof head};
-    return rg_conn_send(lane->conn, &message, 1, parts, n_parts);
-}
-
-/* Rails: sends those pieces of `mask` that `lane` is to carry; returns the pieces that it has not delivered. */
-static uint32_t send_runs(struct lane *lane, const struct job *job, uint32_t mask, size_t *bytes, bool *fault)
-{
-    enum rg_status status = RG_OK;
-    for (unsigned i = 0, n; i < RG_PIECES_MAX && status == RG_OK; i += n) {
-        for (n = 0; i + n < RG_PIECES_MAX && (mask >> (i + n) & 1) &&
-                    (n == 0 || lane_of(job->route, i + n) == lane_of(job->route, i));
-             n++)
-            ;
-        if (!n) {
-            n = 1;
-            continue;
-        }
-        status = send_run(lane, job, i, n);
-        if (status == RG_ERR_FAULT) {
-            *fault = true;
-            status = RG_OK;
-        }
-        for (unsigned k = i; k < i + n && status == RG_OK; k++) {
-            mask &= ~(1u << k);
-            *bytes += piece_size(job->size, k);
-        }
-    }
-    if (status != RG_OK)
-        rg_rails_drop(lane, status, "sending");
-    return mask;
-}
-
-/* Rails: what dropped lanes have not delivered goes by others, the fastest first. */
-static void send_again(struct bundle *b, struct job *job)
-{
-    for (;;) {
-        struct lane *best = NULL;
-        pthread_mutex_lock(&b->lock);
-        for (unsigned i = 0; i < atomic_load(&b->n_lanes); i++)
-            if (!b->lanes[i].dropped && (!best || b->lanes[i].rate > best->rate))
-                best = &b->lanes[i];
-        const uint32_t mask = job->undelivered;
-        if (mask && !best)
-            job->status = RG_ERR_LOST;
-        pthread_mutex_unlock(&b->lock);
-        if (!mask)
-            return;
-        if (!best) {
-            rg_bundle_break(b, &b->lanes[0], RG_ERR_LOST, "sending; no rail is left");
-            return;
-        }
-        size_t bytes = 0;
-        bool fault = false;
-        const uint32_t left = send_runs(best, job, mask, &bytes, &fault);
-        pthread_mutex_lock(&b->lock);
-        job->undelivered = left;
-        if (fault && job->status == RG_OK)
-            job->status = RG_ERR_FAULT;
-        pthread_mutex_unlock(&b->lock);
-    }
-}
-
 /* Sends what of a message belongs to a lane, and takes the lane off those that are waited for. */
 static void send_part(struct lane *lane, struct job *job)
 {
@@ -279,17 +213,17 @@ static void send_part(struct lane *lane, struct job *job)
     if (b->options.rails) {
         bool fault = false;
         for (unsigned i = 0; i * (size_t)RG_PIECE < job->size; i++)
-            undelivered |= (uint32_t)(lane_of(job->route, i) == own) << i;
-        undelivered = send_runs(lane, job, undelivered, &bytes, &fault);
+            undelivered |= (uint32_t)(rg_bundle_lane_of(job->route, i) == own) << i;
+        undelivered = rg_rails_send(lane, job, undelivered, false, 0, &bytes, &fault);
         worst = fault ? RG_ERR_FAULT : RG_OK;
     }
     for (unsigned i = 0; !b->options.rails && i * (size_t)RG_PIECE < job->size && (worst == RG_OK || worst == RG_ERR_FAULT); i++) {
-        if (lane_of(job->route, i) != own)
+        if (rg_bundle_lane_of(job->route, i) != own)
             continue;
         const enum rg_status status = send_piece(lane, job, i);
         if (status != RG_OK)
             worst = status;
-        bytes += piece_size(job->size, i);
+        bytes += rg_bundle_piece_size(job->size, i);
     }
     if (worst != RG_OK && worst != RG_ERR_FAULT)
         rg_bundle_break(b, lane, worst, "sending");
@@ -300,9 +234,12 @@ static void send_part(struct lane *lane, struct job *job)
     if (job->status == RG_OK || (worst != RG_OK && worst != RG_ERR_FAULT))
         job->status = worst;
     job->undelivered |= undelivered;
+    job->given_up |= (uint8_t)((undelivered != 0) << own);
     lane->job = NULL;
     job->lanes_left--;
     pthread_cond_broadcast(&b->changed);
+    if (lane->dropped)
+        pthread_cond_broadcast(&b->keep);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -331,6 +268,7 @@ void rg_bundle_end_threads(struct bundle *b)
     b->ending = true;
     for (unsigned i = 0; i < RG_BUNDLE_LANES; i++)
         pthread_cond_signal(&b->lanes[i].wake);
+    pthread_cond_broadcast(&b->keep);
     pthread_mutex_unlock(&b->lock);
     for (unsigned i = 0; i < RG_BUNDLE_LANES; i++)
         if (b->lanes[i].thread_runs)
@@ -380,10 +318,10 @@ static enum rg_status send_pieces(struct bundle *b, struct job *job)
 {
     bool takes_part[RG_BUNDLE_LANES] = {false};
     for (unsigned i = 0; i * (size_t)RG_PIECE < job->size; i++)
-        takes_part[lane_of(job->route, i)] = true;
+        takes_part[rg_bundle_lane_of(job->route, i)] = true;
     for (unsigned i = 0; i < RG_BUNDLE_LANES; i++)
         job->lanes_left += takes_part[i];
-    const unsigned own = lane_of(job->route, 0);
+    const unsigned own = rg_bundle_lane_of(job->route, 0);
     const uint64_t since = rg_now_ns();
     for (unsigned i = 0; i < RG_BUNDLE_LANES; i++)
         takes_part[i] = takes_part[i] && i != own && !give(&b->lanes[i], job);
@@ -396,7 +334,7 @@ static enum rg_status send_pieces(struct bundle *b, struct job *job)
         pthread_cond_wait(&b->changed, &b->lock);
     pthread_mutex_unlock(&b->lock);
     if (b->options.rails)
-        send_again(b, job);
+        rg_rails_send_again(b, job);
     pthread_mutex_lock(&b->lock);
     rate_lanes(b, job->size, rg_now_ns() - since);
     const enum rg_status status = job->status;
@@ -449,8 +387,11 @@ static void grow(struct bundle *b, size_t size, uint64_t ns)
 bool rg_bundle_is_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
 {
     const struct bundle *b = (const struct bundle *)conn;
-    return bulk_size >= RG_BUNDLE_MIN && msg_size <= RG_MESSAGE_MAX - sizeof(struct rg_apart) &&
-           atomic_load_explicit(&b->n_lanes, memory_order_acquire) > 0;
+    if (msg_size > RG_MESSAGE_MAX - sizeof(struct rg_apart))
+        return false;
+    return b->options.rails
+               ? bulk_size >= RG_RAILS_MIN && atomic_load(&b->stripe.on)
+               : bulk_size >= RG_BUNDLE_MIN && atomic_load_explicit(&b->n_lanes, memory_order_acquire) > 0;
 }
 
 enum rg_status rg_bundle_send_head(struct rg_conn *conn, const struct rg_outgoing *message,
@@ -462,7 +403,8 @@ enum rg_status rg_bundle_send_head(struct rg_conn *conn, const struct rg_outgoin
                              .version = RG_PROTOCOL_MAJOR,
                              .bulk_size = (uint32_t)message->bulk_size,
                              .number = b->last_number + 1};
-    if (message->n_msg >= PARTS)
+    if (message->n_msg >= PARTS || message->bulk_size < (b->options.rails ? RG_RAILS_MIN : RG_BUNDLE_MIN) ||
+        message->msg_size > RG_MESSAGE_MAX - sizeof apart || !atomic_load(&b->n_lanes))
         return RG_ERR_INVALID;
     pthread_mutex_lock(&b->lock);
     enum rg_status status = b->send_failed;
@@ -493,7 +435,7 @@ enum rg_status rg_bundle_send_tail(struct rg_conn *conn, const struct rg_bulk_ti
                       .size = ticket->size,
                       .number = ticket->number,
                       .route = ticket->route};
-    if (n_bulk > ROWS)
+    if (n_bulk > RG_BUNDLE_ROWS)
         return RG_ERR_INVALID;
     pthread_mutex_lock(&b->lock);
     while (b->turn != ticket->number && b->send_failed == RG_OK)
@@ -502,9 +444,15 @@ enum rg_status rg_bundle_send_tail(struct rg_conn *conn, const struct rg_bulk_ti
     pthread_mutex_unlock(&b->lock);
     if (status != RG_OK)
         return status;
+    if (b->options.rails) {
+        job.tag = rg_rails_tag(b, &job, ticket->tag);
+        job.base = ticket->base;
+    }
     const uint64_t since = rg_now_ns();
     status = send_pieces(b, &job);
-    if (status == RG_OK)
+    if (status == RG_OK && b->options.rails)
+        rg_stripe_sent(b, ticket->size, rg_now_ns() - since, true);
+    else if (status == RG_OK)
         grow(b, ticket->size, rg_now_ns() - since);
     pthread_mutex_lock(&b->lock);
     b->turn++;
@@ -518,12 +466,30 @@ enum rg_status rg_bundle_send_tail(struct rg_conn *conn, const struct rg_bulk_ti
 enum rg_status rg_bundle_send(struct rg_conn *conn, const struct rg_outgoing *message)
 {
     struct bundle *b = (struct bundle *)conn;
-    if (!rg_bundle_is_apart(conn, message->msg_size, message->bulk_size) || message->n_bulk > ROWS) {
+    if (!rg_bundle_is_apart(conn, message->msg_size, message->bulk_size) ||
+        message->n_bulk > RG_BUNDLE_ROWS) {
         if (message->bulk_size >= RG_BUNDLE_MIN)
             rg_bundle_want(b, 0, message->bulk_size);
-        return rg_conn_send(b->first, message->msg, message->n_msg, message->bulk, message->n_bulk);
+        const uint64_t since = rg_now_ns();
+        const bool large = b->options.rails && message->bulk_size >= RG_RAILS_MIN;
+        enum rg_status status = RG_OK;
+        if (large) {
+            pthread_mutex_lock(&b->lock);
+            status = b->send_failed;
+            pthread_mutex_unlock(&b->lock);
+        }
+        if (status == RG_OK)
+            status = rg_conn_send_to(b->first, message->tag, message->base, message->msg, message->n_msg,
+                                     message->bulk, message->n_bulk);
+        if (large && status == RG_OK)
+            rg_stripe_sent(b, message->bulk_size, rg_now_ns() - since, false);
+        return status;
     }
     struct rg_bulk_ticket ticket;
     enum rg_status status = rg_bundle_send_head(conn, message, &ticket);
-    return status == RG_OK ? rg_bundle_send_tail(conn, &ticket, message->bulk, message->n_bulk) : status;
+    if (status != RG_OK)
+        return status;
+    ticket.tag = message->tag;
+    ticket.base = message->base;
+    return rg_bundle_send_tail(conn, &ticket, message->bulk, message->n_bulk);
 }

@@ -6,8 +6,8 @@
  * rg_piece, and as bulk data of that the piece itself, compressed or not. The pieces of a lane come in the order of
  * messages and, within a message, of their numbers.
  *
- * Rails: a run of pieces is one message. It comes by whatever lane, and again by another one if its sender has dropped the
- * first; then the same run.
+ * Rails: a run of pieces is one message, behind a struct rg_run. It comes by whatever lane, and again by another one if its
+ * sender has dropped the first; then the same run, which names the rails that its sender has given up.
  */
 #ifndef RG_TRANSPORT_BUNDLE_WIRE_H
 #define RG_TRANSPORT_BUNDLE_WIRE_H
@@ -35,10 +35,20 @@ struct rg_piece {
     uint16_t kind;    /* RG_MESSAGE_PIECE */
     uint16_t version; /* RG_PROTOCOL_MAJOR */
     uint16_t index;
-    uint8_t codec;   /* enum rg_compression: RG_COMPRESS_NONE, _LZ4 or _ZSTD */
-    uint8_t more;    /* rails: so many of the pieces that follow are in the same message */
+    uint8_t codec; /* enum rg_compression: RG_COMPRESS_NONE, _LZ4 or _ZSTD */
+    uint8_t reserved;
     uint64_t number; /* of the message */
 };
 static_assert(sizeof(struct rg_piece) == 16, "wire layout");
+
+struct rg_run {
+    uint16_t kind;    /* RG_MESSAGE_PIECE */
+    uint16_t version; /* RG_PROTOCOL_MAJOR */
+    uint16_t index;
+    uint8_t given_up; /* bit i: the sender has given up rail i, which may have brought some of this */
+    uint8_t more;     /* so many of the pieces that follow are in the same message */
+    uint64_t number;  /* of the message */
+};
+static_assert(sizeof(struct rg_run) == 16, "wire layout");
 
 #endif

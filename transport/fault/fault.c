@@ -255,7 +255,7 @@ static enum rg_status fault_send(struct rg_conn *conn, const struct rg_outgoing 
         return send_with_copy(c, m);
     if (n == o->send_fault_at)
         return send_zero_bulk(c, m);
-    return rg_conn_send(c->next, m->msg, m->n_msg, m->bulk, m->n_bulk);
+    return rg_conn_send_to(c->next, m->tag, m->base, m->msg, m->n_msg, m->bulk, m->n_bulk);
 }
 
 /* --- receiving --- */
@@ -350,6 +350,27 @@ static void fault_unregister(struct rg_conn *conn, void *base)
     rg_conn_unregister(((struct fault_conn *)conn)->next, base);
 }
 
+static enum rg_status fault_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+{
+    return rg_conn_lend(((struct fault_conn *)conn)->next, tag, base, memory, size);
+}
+
+static void fault_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+{
+    rg_conn_unlend(((struct fault_conn *)conn)->next, tag, memory);
+}
+
+static enum rg_status fault_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+{
+    struct fault_conn *c = (struct fault_conn *)conn;
+    return c->was_cut ? RG_ERR_LOST : rg_conn_take_lent(c->next, most, memory, size);
+}
+
+static bool fault_has_room(struct rg_conn *conn, size_t size)
+{
+    return rg_conn_has_room(((struct fault_conn *)conn)->next, size);
+}
+
 static void fault_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     rg_conn_get_statistics(((const struct fault_conn *)conn)->next, out);
@@ -407,6 +428,10 @@ static struct rg_transport_ops fault_ops = {
     .abandon = fault_abandon,
     .register_memory = fault_register,
     .unregister_memory = fault_unregister,
+    .lend = fault_lend,
+    .unlend = fault_unlend,
+    .take_lent = fault_take_lent,
+    .has_room = fault_has_room,
     .statistics = fault_statistics,
 };
 

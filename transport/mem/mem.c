@@ -4,10 +4,12 @@
  * A listener is a name in a table; connecting makes a pair of queues shared by both ends and puts the far end
  * into the listener's list of those waiting to be accepted. Messages are copied in and copied out. What one
  * end sent before it went away can still be read by the other, as with a socket; then the other gets
- * RG_ERR_CLOSED. There is no breaking off in the middle of a message, and no descriptor to poll.
+ * RG_ERR_CLOSED. There is no breaking off in the middle of a message, and no descriptor to poll. What one end lends the
+ * other writes to when it sends (lent.c).
  *
  * Locks: mem_lock (the table and the listeners' lists) and the queues' own, never one within another.
  */
+#include "transport/mem/lent.h"
 #include "transport/operations.h"
 #include "transport/queue.h"
 
@@ -23,6 +25,7 @@ enum { QUEUE_BYTES = 8 << 20, BACKLOG = 128 };
 
 struct mem_pair {
     struct rg_queue queues[2];
+    struct rg_mem_loans loans[2]; /* of the end that reads the queue */
     atomic_int ends; /* that live */
 };
 
@@ -30,6 +33,7 @@ struct mem_conn {
     struct rg_conn head;
     struct mem_pair *pair;
     struct rg_queue *in, *out;
+    struct rg_mem_loans *own, *theirs;
     struct rg_parcel *current; /* the receiver's */
     struct mem_conn *next_waiting;
 };
@@ -56,6 +60,8 @@ static enum rg_status mem_send(struct rg_conn *conn, const struct rg_outgoing *m
     struct rg_parcel *parcel = rg_parcel_pack(message, &fault);
     if (!parcel)
         return RG_ERR_NO_MEMORY;
+    if (!fault)
+        rg_mem_loans_place(c->theirs, message, parcel);
     enum rg_status status = rg_queue_push(c->out, parcel);
     return status == RG_OK && fault ? RG_ERR_FAULT : status;
 }
@@ -76,25 +82,78 @@ static enum rg_status mem_recv(struct rg_conn *conn, int timeout_ms, struct rg_m
 
 static enum rg_status mem_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
 {
-    return rg_parcel_take_bulk(((struct mem_conn *)conn)->current, buffer, size);
+    struct mem_conn *c = (struct mem_conn *)conn;
+    return rg_mem_loans_receive(c->own, c->current, buffer, size);
+}
+
+static enum rg_status mem_register(struct rg_conn *conn, void *base, size_t size)
+{
+    return rg_mem_loans_register(((struct mem_conn *)conn)->own, base, size);
+}
+
+static void mem_unregister(struct rg_conn *conn, void *base)
+{
+    rg_mem_loans_unregister(((struct mem_conn *)conn)->own, base);
+}
+
+static enum rg_status mem_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+{
+    return rg_mem_loans_lend(((struct mem_conn *)conn)->own, tag, base, memory, size);
+}
+
+static void mem_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+{
+    rg_mem_loans_unlend(((struct mem_conn *)conn)->own, tag, memory);
+}
+
+static enum rg_status mem_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+{
+    struct mem_conn *c = (struct mem_conn *)conn;
+    rg_mem_loans_take(c->own, c->current, most, memory, size);
+    return RG_OK;
+}
+
+static bool mem_has_room(struct rg_conn *conn, size_t size)
+{
+    return rg_mem_loans_have_room(((struct mem_conn *)conn)->theirs, size);
+}
+
+static void mem_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
+{
+    struct rg_mem_loans *own = ((const struct mem_conn *)conn)->own;
+    pthread_mutex_lock(&own->lock);
+    out->bulk_copied_received = own->copied;
+    out->bulk_direct_received = own->placed;
+    pthread_mutex_unlock(&own->lock);
+}
+
+static void mem_reset(struct rg_conn *conn)
+{
+    struct mem_conn *c = (struct mem_conn *)conn;
+    rg_mem_loans_close(c->own);
+    rg_queue_end(c->in, RG_ERR_LOST);
+    rg_queue_end(c->out, RG_ERR_LOST);
 }
 
 static void mem_interrupt(struct rg_conn *conn)
 {
     struct mem_conn *c = (struct mem_conn *)conn;
+    rg_queue_end(c->out, RG_ERR_CLOSED); /* first: who wakes below may reset the connection */
     rg_queue_interrupt_pop(c->in);
     rg_queue_interrupt_push(c->out);
     rg_queue_stop(c->in, RG_ERR_LOST);
-    rg_queue_end(c->out, RG_ERR_CLOSED);
 }
 
 static void mem_destroy(struct rg_conn *conn)
 {
     struct mem_conn *c = (struct mem_conn *)conn;
     mem_interrupt(conn);
+    rg_mem_loans_close(c->own); /* the memory may be gone */
     if (atomic_fetch_sub(&c->pair->ends, 1) == 1) {
-        rg_queue_fini(&c->pair->queues[0]);
-        rg_queue_fini(&c->pair->queues[1]);
+        for (int i = 0; i < 2; i++) {
+            rg_queue_fini(&c->pair->queues[i]);
+            rg_mem_loans_fini(&c->pair->loans[i]);
+        }
         free(c->pair);
     }
     free(c->current);
@@ -110,6 +169,9 @@ static struct mem_conn *create_end(struct mem_pair *pair, int end, const char *n
     c->pair = pair;
     c->out = &pair->queues[end];
     c->in = &pair->queues[!end];
+    c->theirs = &pair->loans[end];
+    c->own = &pair->loans[!end];
+    c->head.caps = RG_CAP_LENDS;
     snprintf(c->head.transport, sizeof c->head.transport, "mem");
     snprintf(c->head.peer, sizeof c->head.peer, "mem:%.128s", name);
     return c;
@@ -128,8 +190,10 @@ static enum rg_status create_pair(const char *name, struct mem_conn *ends[2])
         free(pair);
         return RG_ERR_NO_MEMORY;
     }
-    rg_queue_init(&pair->queues[0], QUEUE_BYTES);
-    rg_queue_init(&pair->queues[1], QUEUE_BYTES);
+    for (int i = 0; i < 2; i++) {
+        rg_queue_init(&pair->queues[i], QUEUE_BYTES);
+        rg_mem_loans_init(&pair->loans[i]);
+    }
     atomic_init(&pair->ends, 2);
     return RG_OK;
 }
@@ -274,5 +338,13 @@ struct rg_transport_ops rg_transport_mem_ops = {
     .recv = mem_recv,
     .recv_bulk = mem_recv_bulk,
     .interrupt = mem_interrupt,
+    .reset = mem_reset,
     .destroy = mem_destroy,
+    .register_memory = mem_register,
+    .unregister_memory = mem_unregister,
+    .lend = mem_lend,
+    .unlend = mem_unlend,
+    .take_lent = mem_take_lent,
+    .has_room = mem_has_room,
+    .statistics = mem_statistics,
 };

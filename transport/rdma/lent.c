@@ -96,13 +96,13 @@ enum rg_status rg_rdma_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, v
     return status;
 }
 
-void rg_rdma_unlend(struct rg_conn *conn, void *memory)
+void rg_rdma_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     pthread_mutex_lock(&c->lock);
     for (uint32_t slot = RG_RDMA_CHUNKS; slot < RG_RDMA_LOANS; slot++) {
         struct rg_rdma_lent *lent = &c->lent[slot];
-        if (lent->state == RG_RDMA_AT_HOME || lent->memory != memory)
+        if (lent->state == RG_RDMA_AT_HOME || lent->tag != tag || lent->memory != memory)
             continue;
         lent->state = RG_RDMA_AT_HOME;
         rg_rdma_region_done(c, lent->region);
@@ -274,6 +274,17 @@ static bool route_by_tag(const struct rg_rdma_conn *c, const struct rg_outgoing 
         return true;
     }
     return false;
+}
+
+bool rg_rdma_has_room(struct rg_conn *conn, size_t size)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    uint64_t room = 0;
+    pthread_mutex_lock(&c->lock);
+    for (unsigned i = 0; i < RG_RDMA_CHUNKS && !c->asks; i++)
+        room += c->loans[i].here ? c->loans[i].size : 0;
+    pthread_mutex_unlock(&c->lock);
+    return room >= size;
 }
 
 bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_outgoing *message, struct rg_rdma_route *out)

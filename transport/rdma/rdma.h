@@ -244,8 +244,9 @@ struct rg_rdma_route {
 
 /** Operations of the transport; not under the lock. */
 enum rg_status rg_rdma_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
-void rg_rdma_unlend(struct rg_conn *conn, void *memory);
+void rg_rdma_unlend(struct rg_conn *conn, uint64_t tag, void *memory);
 enum rg_status rg_rdma_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size);
+bool rg_rdma_has_room(struct rg_conn *conn, size_t size);
 /* under the lock */
 /** Finds room for a message among what the peer has lent, and takes it. False: there is not enough. */
 bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_outgoing *message, struct rg_rdma_route *out);

@@ -472,5 +472,6 @@ struct rg_transport_ops rg_transport_rdma_ops = {
     .lend = rg_rdma_lend,
     .unlend = rg_rdma_unlend,
     .take_lent = rg_rdma_take_lent,
+    .has_room = rg_rdma_has_room,
     .statistics = rdma_statistics,
 };
