@@ -18,6 +18,7 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "proto/codec.h"
+#include "proto/ways.h"
 #include "proto/wire.h"
 #include "transport/control.h"
 
@@ -144,6 +145,13 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
     case RG_NOTICE_ROOM:
         if (!rg_room_notice(session, notice.arg[0]))
             malformed(session, "notice of room that was not taken");
+        return;
+    case RG_NOTICE_WAY:
+        if (notice.arg[0] >= RG_DEVICES_MAX || notice.arg[1] >= RG_DIRECT_PATHS)
+            malformed(session, "notice of a way to a GPU");
+        else
+            atomic_store_explicit(&session->ways[notice.arg[0]], (uint8_t)notice.arg[1],
+                                  memory_order_relaxed);
         return;
     case RG_NOTICE_TIMES:
         if (!rg_times_notice(session, &notice, message->bulk_size))

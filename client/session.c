@@ -131,6 +131,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     rg_move_offer(choice, &hello.client_hello.transports);
     hello.client_hello.capability = rg_capability_wish();
     rg_bulk_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
+    hello.client_hello.capabilities |= RG_CONTROL_CAP_WAYS;
     if (rg_recording)
         hello.client_hello.capabilities |= RG_CONTROL_CAP_TIMES;
     if (rg_reconnect_wanted())

@@ -55,6 +55,7 @@ struct rg_session {
     struct rg_pace pace; /* of bulk data to the server */
     struct rg_client_room room;
     struct rg_stats stats;
+    _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_direct_path, as far as the worker has told */
 };
 
 /** Those that began, in the order in which the user named the servers; constant once rg_session_start has succeeded. */

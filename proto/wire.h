@@ -98,6 +98,8 @@ enum rg_notice_type {
     RG_NOTICE_DONE = 20, /* what the client watches has come; arg0: how many; struct rg_done of each follow */
     RG_NOTICE_ROOM =
         22, /* arg0: bytes of room that have become free since the session began (proto/room.h) */
+    RG_NOTICE_WAY =
+        40, /* bulk data gets to and from GPU arg0 so from now on; arg1: enum rg_direct_path (proto/ways.h) */
     RG_NOTICE_RECALL = 23, /* id: of the recall; the client answers RG_ANSWER_RECALLED (proto/ahead.h) */
     RG_NOTICE_TIMES =
         30, /* id of RG_ANSWER_TIMES; arg0: how many struct rg_time (proto/times.h) are the bulk part,

@@ -42,11 +42,6 @@ struct rg_direct {
     } devices[DEVICES];
 };
 
-const char *rg_direct_name(enum rg_direct_path path)
-{
-    return path == RG_DIRECT_DMABUF ? "dma-buf" : path == RG_DIRECT_PEER ? "peer memory" : "staging";
-}
-
 /* --- the choice ------------------------------------------------------------------------------------------------- */
 
 static int attribute(CUdevice device, CUdevice_attribute which)
@@ -125,6 +120,16 @@ static enum rg_direct_path choose(struct rg_worker *worker, CUdevice device, int
     return RG_DIRECT_STAGING;
 }
 
+/* Chooses, and tells the client, if it wants to know. */
+static void settle(struct rg_worker *worker, struct device *device, CUdevice number, int above)
+{
+    device->path = choose(worker, number, above);
+    const struct rg_notice notice = {.type = RG_NOTICE_WAY,
+                                     .arg = {(uint64_t)number, (uint64_t)device->path, 0}};
+    if (worker->tells_ways && rg_conn_device_paths(worker->conn))   /* else staging goes without saying */
+        (void)!rg_worker_notice(worker, &notice, NULL, 0, NULL, 0); /* if that fails, the session ends */
+}
+
 static struct rg_direct *direct_of(struct rg_worker *worker)
 {
     if (!worker->direct) {
@@ -145,7 +150,7 @@ static struct device *current_device(struct rg_worker *worker, CUdevice *number)
         return NULL;
     struct device *device = &direct->devices[*number];
     if (device->path == RG_DIRECT_UNKNOWN) {
-        device->path = choose(worker, *number, RG_DIRECT_DMABUF + 1);
+        settle(worker, device, *number, RG_DIRECT_DMABUF + 1);
         device->flush = rg_driver.cuFlushGPUDirectRDMAWrites &&
                         (attribute(*number, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS) &
                          CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) &&
@@ -231,7 +236,7 @@ static void *try_register(struct rg_worker *worker, struct device *device, CUdev
                 strerror(errno));
         if (device->proven)
             return NULL; /* this one allocation goes through staging */
-        device->path = choose(worker, number, (int)device->path);
+        settle(worker, device, number, (int)device->path);
     }
     return NULL;
 }

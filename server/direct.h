@@ -17,17 +17,14 @@
 #ifndef RG_SERVER_DIRECT_H
 #define RG_SERVER_DIRECT_H
 
+#include "proto/ways.h"
 #include "server/worker.h"
-
-enum rg_direct_path { RG_DIRECT_UNKNOWN, RG_DIRECT_STAGING, RG_DIRECT_PEER, RG_DIRECT_DMABUF };
 
 /** Memory of a GPU that the network device may use; held as long as it is in use. */
 struct rg_direct_area;
 
 /** What the worker uses for the memory of the GPU of the current context. */
 enum rg_direct_path rg_direct_path(struct rg_worker *worker);
-/** "dma-buf", "peer memory", "staging". */
-const char *rg_direct_name(enum rg_direct_path path);
 
 /**
  * Holds [address, address + size) for a transfer; NULL: it goes through staging. The context of the memory is

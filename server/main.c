@@ -192,8 +192,10 @@ int main(int argc, char **argv)
     }
     rg_conn_set_read_ahead(conn);
     struct rg_worker *worker = rg_worker_create(conn, arguments.hello.session, over_fd);
-    if (worker)
+    if (worker) {
         worker->ready_contexts = rg_hello_contexts();
+        worker->tells_ways = arguments.hello.ways;
+    }
     if (!worker || (arguments.hello.times && !rg_times_start(worker)) ||
         rg_output_start(worker, output_fd) != RG_OK || rg_worker_start(worker) != RG_OK) {
         rg_error("session %llu: no memory or threads for it", (unsigned long long)arguments.hello.session);

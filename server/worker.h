@@ -229,6 +229,7 @@ struct rg_worker {
     struct rg_direct *direct; /* the dispatcher's; NULL: not yet */
     struct rg_room room;
     struct rg_unified unified;
+    bool tells_ways;        /* the client wants to know: RG_NOTICE_WAY */
     struct rg_times *times; /* NULL: the client has not asked for them */
 
     /* late.c */

@@ -7,6 +7,7 @@
 #include "client/session.h"
 #include "client/stats.h"
 #include "common/clock.h"
+#include "proto/ways.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -135,6 +136,62 @@ static void wire(uint64_t *sent, uint64_t *received)
     }
 }
 
+/* How each session's data travelled; of sessions that are over as of their end. */
+static void sessions_text(struct rg_text *text)
+{
+    rg_text_put(text, ",\n\"sessions\":[");
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        const struct rg_session *session = &rg_sessions[i];
+        struct rg_conn_statistics way;
+        rg_conn_get_statistics(session->conn, &way);
+        rg_text_put(text, i ? ",\n{\"server\":" : "\n{\"server\":");
+        rg_text_string(text, session->server);
+        rg_text_put(text, ",\"transport\":");
+        rg_text_string(text, rg_conn_transport(session->conn));
+        number(text, "bulk_connections", way.lanes);
+        rg_text_format(text, ",\"rails\":%s", way.rails ? "true" : "false");
+        rg_text_format(text, ",\"rails_used\":%s", way.striped ? "true" : "false");
+        number(text, "rails_lost", way.lost_lanes);
+        number(text, "rails_returned", way.returned_lanes);
+        rg_text_put(text, ",\"gpu_memory\":{");
+        bool first = true;
+        for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
+            const enum rg_direct_path path = atomic_load(&session->ways[k]);
+            if (path == RG_DIRECT_UNKNOWN)
+                continue;
+            rg_text_format(text, "%s\"%u\":\"%s\"", first ? "" : ",", k, rg_direct_name(path));
+            first = false;
+        }
+        rg_text_put(text, "}}");
+    }
+    rg_text_put(text, "]");
+}
+
+static void sessions_summary(struct rg_text *text)
+{
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        const struct rg_session *session = &rg_sessions[i];
+        struct rg_conn_statistics way;
+        rg_conn_get_statistics(session->conn, &way);
+        rg_text_format(text, "  %s: over %s", session->server, rg_conn_transport(session->conn));
+        if (way.rails)
+            rg_text_format(text, ", %u rails, %s", way.lanes,
+                           way.striped ? "which carried large transfers to the server"
+                                       : "of which large transfers did not need more than one");
+        else if (way.lanes)
+            rg_text_format(text, ", %u more connections for bulk data", way.lanes);
+        if (way.lost_lanes)
+            rg_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_lanes,
+                           (unsigned long long)way.returned_lanes);
+        for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
+            const enum rg_direct_path path = atomic_load(&session->ways[k]);
+            if (path != RG_DIRECT_UNKNOWN)
+                rg_text_format(text, "; memory of GPU %u: %s", k, rg_direct_name(path));
+        }
+        rg_text_put(text, "\n");
+    }
+}
+
 void rg_profile_end_text(struct rg_text *text, uint64_t events, bool last)
 {
     rg_profile_add_up(rows);
@@ -155,7 +212,10 @@ void rg_profile_end_text(struct rg_text *text, uint64_t events, bool last)
         number(text, "wire_sent_bytes", sent);
         number(text, "wire_received_bytes", received);
     }
-    rg_text_put(text, "},\n\"calls\":[");
+    rg_text_put(text, "}");
+    if (last)
+        sessions_text(text);
+    rg_text_put(text, ",\n\"calls\":[");
     bool first = true;
     for (int i = 0; i <= RG_API_COUNT; i++) {
         if (!rows[i].calls && !rows[i].sent)
@@ -266,6 +326,7 @@ void rg_profile_summary_text(struct rg_text *text, const char *path)
     rg_text_format(text, "  %llu calls, %llu round trips, %.3f MB sent, %.3f MB received\n",
                    (unsigned long long)all.calls, (unsigned long long)all.round_trips, megabytes(sent),
                    megabytes(received));
+    sessions_summary(text);
     calls_summary(text, &all);
     size_t more;
     uint64_t unknown;

@@ -108,6 +108,10 @@ def case_counts(trial):
         expect(2 << 20 <= calls["cuMemcpyDtoH_v2"]["received_bytes"] < 3 << 20, "bytes were counted twice", result)
         expect(calls["cuMemsetD32Async"]["class"] == "async" and calls["cuCtxSynchronize"]["class"] == "wait",
                "the classes are wrong", result)
+        sessions = info["sessions"]
+        expect(len(sessions) == 1 and sessions[0]["transport"] in ("tcp", "unix") and
+               not sessions[0]["rails"] and sessions[0]["gpu_memory"] == {}, "the way is wrong: %s" % sessions, result)
+        expect("  %s: over %s" % (trial.address, sessions[0]["transport"]) in result.errors, "the summary lacks the way", result)
         expect("cuCtxSynchronize" in result.errors and "round trips" in result.errors, "there is no summary", result)
 
 
@@ -128,6 +132,8 @@ def case_two_servers(trial):
     expect(result.status == 0 and len(profiles) == 1, "one profile was expected", result)
     check_counts(result, profiles[0])
     expect(profiles[0]["remoteGpu"]["total"]["round_trips"] == result.stats["round_trips"], "round trips differ", result)
+    expect([session["server"] for session in profiles[0]["remoteGpu"]["sessions"]] == trial.address.split(","),
+           "the sessions are not those of the servers", result)
 
 
 def case_nothing_left_out(trial):
