@@ -227,28 +227,32 @@ static CUresult gate(uint64_t from_context, CUstream from, uint64_t to_context, 
                           .to = rg_owner_session(to_context),
                           .helper = helper,
                           .parts = 3};
-    gate->signal = rg_point_create(gate->from, signal_reached, gate);
-    gate->hold = gate->signal ? rg_point_create(gate->to, hold_reached, gate) : 0;
-    rg_calls_together_begin();
-    CUresult status = put_point(from_context, from, gate->signal), hold_status = CUDA_SUCCESS;
-    if (status == CUDA_SUCCESS)
-        hold_status = put_point(to_context, to, gate->hold);
-    rg_calls_together_end();
-    if (status != CUDA_SUCCESS) {
-        rg_helper_give(helper);
-        if (gate->hold)
-            rg_transfer_cancel(gate->hold);
-        free(gate);
-        return status;
-    }
+    const uint64_t signal = rg_point_create(gate->from, signal_reached, gate);
+    const uint64_t hold = signal ? rg_point_create(gate->to, hold_reached, gate) : 0;
     pthread_mutex_lock(&lock);
-    if (hold_status != CUDA_SUCCESS)
-        gate_done(gate);
-    const bool last = gate_done(gate);
+    gate->signal = signal;
+    gate->hold = hold;
+    pthread_mutex_unlock(&lock);
+    rg_calls_together_begin();
+    const CUresult signalled = put_point(from_context, from, signal);
+    const CUresult status = signalled == CUDA_SUCCESS ? put_point(to_context, to, hold) : signalled;
+    rg_calls_together_end();
+    unsigned over = 1; /* parts: the maker, and points that will not be reached */
+    if (signalled != CUDA_SUCCESS) {
+        rg_helper_give(helper);
+        over += 1 + (!hold ||
+                     rg_transfer_cancel(hold)); /* else its session has ended, and it is being "reached" */
+    } else if (status != CUDA_SUCCESS) {
+        over++;
+    }
+    bool last = false;
+    pthread_mutex_lock(&lock);
+    while (over--)
+        last = gate_done(gate);
     pthread_mutex_unlock(&lock);
     if (last)
         free(gate);
-    return hold_status;
+    return status;
 }
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)

@@ -70,20 +70,24 @@ static struct pull_part *pull_first, **pull_last = &pull_first;
 
 static uint64_t add(struct transfer *transfer)
 {
+    const enum transfer_kind kind = transfer->kind;
+    const uint64_t size = rg_area_size(&transfer->area);
+    struct rg_session *const session = transfer->session;
     pthread_mutex_lock(&lock);
-    transfer->id = next_id++;
-    transfer->next = buckets[transfer->id % BUCKETS];
-    buckets[transfer->id % BUCKETS] = transfer;
-    if (transfer->kind == LATE_LANDING || transfer->kind == HOST_CALL)
+    const uint64_t id = next_id++;
+    transfer->id = id;
+    transfer->next = buckets[id % BUCKETS];
+    buckets[id % BUCKETS] = transfer;
+    if (kind == LATE_LANDING || kind == HOST_CALL)
         n_host_writers++;
-    pthread_mutex_unlock(&lock);
-    if (transfer->kind == PULL)
-        rg_profile_bytes(rg_area_size(&transfer->area), 0);
-    else if (transfer->kind != LANDING) /* its data may come with the reply instead */
-        rg_profile_bytes(0, rg_area_size(&transfer->area));
-    if (transfer->kind != LANDING)
-        rg_receiver_expect_notices(transfer->session, 1);
-    return transfer->id;
+    pthread_mutex_unlock(&lock); /* from here on the end of the session may free it */
+    if (kind == PULL)
+        rg_profile_bytes(size, 0);
+    else if (kind != LANDING) /* its data may come with the reply instead */
+        rg_profile_bytes(0, size);
+    if (kind != LANDING)
+        rg_receiver_expect_notices(session, 1);
+    return id;
 }
 
 /* Unlinks the transfer; the lock is held. */
