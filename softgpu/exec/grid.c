@@ -7,10 +7,13 @@
  * cooperative grid is spread over the slots in equal shares first. The blocks of a cluster are begun together, and take
  * turns. Who spins may do more in each turn than look again (all threads of a block meet, and one looks): so many turns that
  * end with yields count as well. A slot that only spins gives up the processor to others, and after a while sleeps between
- * the turns.
+ * the turns. It sleeps at once where others do not give the processor back soon: the scheduler of Linux (EEVDF) takes a
+ * whole slice from a thread that yields and not from one that sleeps, so that spinning threads hardly get on any more next
+ * to one that computes.
  */
 #include "softgpu/exec/schedule.h"
 
+#include "common/clock.h"
 #include "common/log.h"
 
 #include <sched.h>
@@ -22,6 +25,8 @@
     512u /* turns of a block with some progress, each ended by yields, after which one is begun, too */
 #define IDLE_ROUNDS_SLEEP 2000u /* … after which the slot sleeps between rounds */
 #define IDLE_SLEEP_NS     50000
+#define LONG_YIELD_NS     100000 /* others wanted the processor … */
+#define CROWDED_ROUNDS    64u    /* … and most likely still do */
 #define CHUNK_MAX         4096u /* blocks of block form taken at a time: neighbours read the same and share pages */
 
 static void report_deadlock(const struct sg_run *run)
@@ -147,8 +152,9 @@ struct residents {
     struct sg_run *last;
     struct sg_fiber *fiber; /* loop form: the one that all run on */
     uint32_t count;
-    uint32_t idle;  /* turns in a row in which nothing but yields happened … */
-    uint32_t turns; /* … and that yields ended, since a block was begun or ended */
+    uint32_t idle;    /* turns in a row in which nothing but yields happened … */
+    uint32_t turns;   /* … and that yields ended, since a block was begun or ended */
+    uint32_t crowded; /* rounds for which the processor is not worth waiting for */
 };
 
 static void add_resident(struct residents *r, struct sg_run *run)
@@ -230,10 +236,15 @@ static void idle_round(struct sg_slot *slot, struct sg_grid *grid, struct reside
         r->idle = 0;
         return;
     }
-    if (rounds < IDLE_ROUNDS_SLEEP)
-        sched_yield();
-    else
+    if (rounds >= IDLE_ROUNDS_SLEEP || r->crowded > 0) {
+        r->crowded -= r->crowded > 0;
         nanosleep(&(struct timespec){.tv_nsec = IDLE_SLEEP_NS}, NULL);
+        return;
+    }
+    uint64_t before = rg_now_ns();
+    sched_yield();
+    if (rg_now_ns() - before > LONG_YIELD_NS)
+        r->crowded = CROWDED_ROUNDS;
 }
 
 /** After a turn that yields ended, in which something happened: perhaps all that did is part of looking again. */
