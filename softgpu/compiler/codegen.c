@@ -106,6 +106,18 @@ static void make_handle_table(struct sg_codegen *gen)
     LLVMSetGlobalConstant(gen->handle_table, 1);
 }
 
+static void check_operand_resolved(struct sg_codegen *gen, const struct sg_insn *insn,
+                                   const struct sg_operand *operand)
+{
+    if (operand->kind == SG_OPERAND_VECTOR)
+        for (uint32_t i = 0; i < operand->count; i++)
+            check_operand_resolved(gen, insn, &operand->items[i]);
+    if (operand->kind == SG_OPERAND_VAR && operand->var->linkage == SG_LINKAGE_EXTERN &&
+        (operand->var->space == SG_SPACE_GLOBAL || operand->var->space == SG_SPACE_CONST))
+        sg_fail(gen->arena->diagnostics, SG_COMPILE_UNRESOLVED, insn->line, "undefined variable '%s'",
+                operand->var->name);
+}
+
 static void check_resolved(struct sg_codegen *gen)
 {
     for (uint32_t i = 0; i < gen->reach->count; i++) {
@@ -114,6 +126,9 @@ static void check_resolved(struct sg_codegen *gen)
             !(function->address_taken && gen->reach->indirect))
             sg_fail(gen->arena->diagnostics, SG_COMPILE_UNRESOLVED, 0, "undefined function '%s'",
                     function->name);
+        for (uint32_t n = 0; n < function->n_insns; n++)
+            for (uint32_t k = 0; k < function->insns[n].n_operands; k++)
+                check_operand_resolved(gen, &function->insns[n], &function->insns[n].operands[k]);
     }
 }
 

@@ -158,14 +158,25 @@ Test(errors, bodies_end_where_their_own_brace_is)
                      "ptx:5: expected a number, found '}'\n");
 }
 
-Test(errors, unresolved_functions_are_named_when_code_is_asked_for)
+static void check_unresolved(const char *text, const char *expected)
 {
-    struct sg_program *program =
-        program_of(".extern .func elsewhere();\n.entry k() { call elsewhere; ret; }");
+    struct sg_program *program = program_of(text);
     struct sg_text log = {0};
     void *code = NULL;
     cr_expect_eq(sg_program_code(program, 0, &log, &code), SG_COMPILE_UNRESOLVED);
-    cr_expect_str_eq(log.data, "undefined function 'elsewhere'\n");
+    cr_expect_str_eq(log.data, expected);
     sg_text_fini(&log);
     free_program(program);
+}
+
+Test(errors, what_is_not_resolved_is_named_when_code_is_asked_for)
+{
+    check_unresolved(".extern .func elsewhere();\n.entry k() { call elsewhere; ret; }",
+                     "undefined function 'elsewhere'\n");
+    check_unresolved(
+        ".extern .global .u32 there;\n.entry k() { .reg .b32 %r;\nld.global.u32 %r, [there]; ret; }",
+        "ptx:6: undefined variable 'there'\n");
+    check_unresolved(".extern .const .u32 there;\n.func f() { .reg .b64 %a;\nmov.b64 %a, there; ret; }\n"
+                     ".entry k() { call f; ret; }",
+                     "ptx:6: undefined variable 'there'\n");
 }

@@ -2,10 +2,10 @@
  * fuzz_inputs.c - damaged PTX and damaged fat binaries: everything is refused or taken, nothing is read that is not there.
  * Most is found by running this under the address and undefined-behaviour sanitizers.
  *
- * usage: fuzz_inputs RUNS [SEED] [FILE.fatbin|FILE.cubin…]
+ * usage: fuzz_inputs RUNS [SEED] [FILE.ptx|FILE.fatbin|FILE.cubin…]
  *
- * Texts are random kernels and pieces of PTX that have every kind of declaration; they are damaged by changing, moving,
- * repeating and cutting bytes, words and lines. What is taken is not run, but its code is generated now and then.
+ * Texts are random kernels, pieces of PTX that have every kind of declaration, and files of PTX, each of which is taken for a
+ * tenth of the runs; they are damaged by changing, moving, repeating and cutting bytes, words and lines. What is taken is not run, but its code is generated now and then.
  */
 #include "random_ptx.h"
 
@@ -13,11 +13,12 @@
 #include "common/fatbin/fatbin.h"
 #include "common/fatbin/variables.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SIZE_MAX_INPUT (256u << 10)
+#define SIZE_MAX_INPUT (512u << 10)
 
 static uint64_t state;
 
@@ -227,6 +228,12 @@ static void extract_all(const unsigned char *data, size_t size)
     free(copy);
 }
 
+static bool is_ptx(const char *path)
+{
+    size_t size = strlen(path);
+    return size > 4 && strcmp(path + size - 4, ".ptx") == 0;
+}
+
 static size_t read_file(const char *path, char *text)
 {
     FILE *file = fopen(path, "rb");
@@ -261,11 +268,20 @@ int main(int count, char **arguments)
         if (run + 1 == runs)
             free(kernel);
     }
+    for (int i = 3; i < count; i++) {
+        size_t size = is_ptx(arguments[i]) ? read_file(arguments[i], original) : 0;
+        for (uint64_t run = 0; size > 0 && run < runs / 10; run++) {
+            memcpy(text, original, size);
+            compile(text, damage(text, size));
+        }
+    }
     printf("PTX: %llu taken, %llu refused\n", (unsigned long long)taken, (unsigned long long)refused);
     if (taken == 0 || refused == 0)
         return 1;
     taken = refused = 0;
     for (int i = 3; i < count; i++) {
+        if (is_ptx(arguments[i]))
+            continue;
         size_t size = read_file(arguments[i], original);
         if (size == 0 || size == SIZE_MAX_INPUT) {
             printf("cannot read %s\n", arguments[i]);
