@@ -142,6 +142,17 @@ static uint8_t ways_to_wait(const struct sg_module *module, const struct sg_insn
     return calls_watcher(module, insn) ? CALLS : 0;
 }
 
+/*
+ * May the function's caller look by it at what others write? Also if it only adds what it is given, which may be 0: without
+ * optimisation nvcc calls a function for each atomic operation.
+ */
+static bool looks_for_caller(const struct sg_module *module, const struct sg_insn *insn)
+{
+    bool given =
+        insn->form->op == SG_OP_ATOM && insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_REG;
+    return given || (ways_to_wait(module, insn) & (WATCHES | LOOKS | CALLS)) != 0;
+}
+
 void sg_analyse_watchers(struct sg_module *module)
 {
     for (bool changed = true; changed;) {
@@ -149,8 +160,7 @@ void sg_analyse_watchers(struct sg_module *module)
         for (uint32_t f = 0; f < module->n_functions; f++) {
             struct sg_function *function = module->functions[f];
             for (uint32_t i = 0; i < function->n_insns && !function->watches; i++)
-                changed |= function->watches =
-                    (ways_to_wait(module, &function->insns[i]) & (WATCHES | LOOKS | CALLS)) != 0;
+                changed |= function->watches = looks_for_caller(module, &function->insns[i]);
         }
     }
 }

@@ -310,6 +310,24 @@ KERNEL(loops_look_in_function)
     out[place()] = in[place()] + atomicAdd(&from_behind[blockIdx.x % 3], 1) - start;
 }
 
+static __device__ __noinline__ unsigned add(unsigned *to, unsigned value)
+{
+    return atomicAdd(to, value);
+}
+
+// as without optimisation, where each atomic operation is a function
+KERNEL(loops_look_by_adding_nothing)
+{
+    __shared__ unsigned done;
+    unsigned t = linear();
+    if (t == 0)
+        done = 0;
+    __syncthreads();
+    while (add(&done, 0) != size() - 1 - t)
+        ;
+    out[place()] = in[place()] + add(&done, 1);
+}
+
 static __device__ unsigned (*const look[2])(const unsigned *) = {peek, look_by_atomic};
 
 KERNEL(loops_look_through_pointer)
