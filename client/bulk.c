@@ -6,17 +6,22 @@
 #include "transport/bundle/bundle.h"
 #include "transport/bundle/join.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What is wrong with the environment is told once, although it is asked for each session and in the question before it. */
+static atomic_flag compression_told = ATOMIC_FLAG_INIT, connections_told = ATOMIC_FLAG_INIT;
 
 static enum rg_compression compression_asked(void)
 {
     const char *text = secure_getenv("REMOTE_GPU_COMPRESS");
     enum rg_compression compression = RG_COMPRESS_NONE;
-    if (text && rg_compression_parse(text, &compression) != RG_OK)
+    if (text && rg_compression_parse(text, &compression) != RG_OK && !atomic_flag_test_and_set(&compression_told))
         rg_warn("REMOTE_GPU_COMPRESS=%s is none of none, lz4, zstd, auto; not compressing", text);
     if (compression != RG_COMPRESS_NONE && !rg_codec_available(compression)) {
-        rg_warn("not compressing: this machine has no library for that (liblz4.so.1, libzstd.so.1)");
+        if (!atomic_flag_test_and_set(&compression_told))
+            rg_warn("not compressing: this machine has no library for that (liblz4.so.1, libzstd.so.1)");
         compression = RG_COMPRESS_NONE;
     }
     return compression;
@@ -33,8 +38,8 @@ static unsigned connections_asked(bool *adaptive)
     const unsigned long n = strtoul(text, &end, 10);
     if (*text >= '0' && *text <= '9' && !*end && n <= RG_BUNDLE_LANES)
         return (unsigned)n;
-    rg_warn("REMOTE_GPU_CONNECTIONS=%s is neither auto nor a number up to %d; taking auto", text,
-            RG_BUNDLE_LANES);
+    if (!atomic_flag_test_and_set(&connections_told))
+        rg_warn("REMOTE_GPU_CONNECTIONS=%s is neither auto nor a number up to %d; taking auto", text, RG_BUNDLE_LANES);
     *adaptive = true;
     return RG_BUNDLE_LANES;
 }

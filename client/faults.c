@@ -61,6 +61,8 @@ static int open_uffd(void)
     const char *wish = secure_getenv("REMOTE_GPU_FAULTS");
     if (wish && strcmp(wish, "signals") == 0)
         return -1;
+    if (wish && *wish)
+        rg_warn("REMOTE_GPU_FAULTS is signals, or not set; not '%s'", wish);
     int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 #ifdef USERFAULTFD_IOC_NEW
     if (fd < 0) {

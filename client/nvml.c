@@ -70,13 +70,6 @@ static void watch_forks(void)
     pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-/* How many devices the user wants to see; 0: all. */
-static unsigned devices_wanted(void)
-{
-    const char *text = secure_getenv("REMOTE_GPU_GPUS");
-    return text && *text ? (unsigned)strtoul(text, NULL, 10) : 0;
-}
-
 /* What one server answered. */
 struct found {
     const char *server;
@@ -86,7 +79,7 @@ struct found {
 /* One of several servers need not have all that is wanted. */
 static bool will_do(const char *server, bool alone, struct rg_control *answer, char *why, size_t why_size)
 {
-    unsigned wanted = devices_wanted();
+    unsigned wanted = rg_servers_gpus();
     /* who uses what is only of interest for a choice */
     enum rg_purpose purpose = wanted ? RG_PURPOSE_STATUS : RG_PURPOSE_INVENTORY;
     if (rg_query(server, purpose, TIMEOUT_NS, answer, why, why_size) != RG_OK)
@@ -184,7 +177,7 @@ static void keep(const struct found *found, unsigned n)
 {
     static const unsigned first[RG_DEVICES_MAX];
     struct candidate candidates[RG_DEVICES_MAX];
-    unsigned wanted = devices_wanted();
+    unsigned wanted = rg_servers_gpus();
     const unsigned count = list_candidates(found, n, candidates);
     const bool session = atomic_load(&rg_initialised) && n == 1;
     pthread_mutex_lock(&lock);
@@ -246,10 +239,10 @@ static enum rg_nvml_return ask_servers(const char *list)
            ask_item(servers.items[n], servers.n == 1, !said, &found[n], why, sizeof why))
         there += found[n++].answer.inventory.n_devices;
     bool good = n == servers.n;
-    if (good && there < devices_wanted()) {
+    if (good && there < rg_servers_gpus()) {
         rg_explain(why, sizeof why,
                    "the servers %s have %u GPUs together, and REMOTE_GPU_GPUS asks for %u; ask for fewer",
-                   list, there, devices_wanted());
+                   list, there, rg_servers_gpus());
         good = false;
     } else if (found && n && !good) {
         const size_t used = strlen(why);

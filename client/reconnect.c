@@ -16,6 +16,7 @@
 #include "transport/control.h"
 #include "transport/lasting.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,9 @@ static uint64_t patience(void)
         return PATIENCE_S * 1000000000ull;
     if (rg_parse_duration(text, &wanted, why, sizeof why) == RG_OK)
         return wanted;
-    rg_warn("REMOTE_GPU_RECONNECT: %s; taking %d s", why, PATIENCE_S);
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&told))
+        rg_warn("REMOTE_GPU_RECONNECT: %s; taking %d s", why, PATIENCE_S);
     return PATIENCE_S * 1000000000ull;
 }
 

@@ -3,7 +3,9 @@
 
 #include "client/query.h"
 #include "common/log.h"
+#include "common/parse.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,18 @@ const char *rg_servers_named(void)
 {
     const char *servers = secure_getenv("REMOTE_GPU_SERVER");
     return servers && *servers ? servers : RG_DEFAULT_SERVER;
+}
+
+unsigned rg_servers_gpus(void)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    const char *text = secure_getenv("REMOTE_GPU_GPUS");
+    int64_t gpus = 0;
+    char why[160];
+    if (text && *text && rg_parse_integer(text, 1, RG_DEVICES_MAX, &gpus, why, sizeof why) != RG_OK &&
+        !atomic_flag_test_and_set(&told))
+        rg_warn("REMOTE_GPU_GPUS: %s; taking all", why);
+    return (unsigned)gpus;
 }
 
 /* The next part of *rest that is not empty, without the blanks around it. */

@@ -21,6 +21,8 @@ bool rg_servers_read(struct rg_servers *out, const char *list);
 void rg_servers_free(struct rg_servers *servers);
 /** What the environment names, or the default. */
 const char *rg_servers_named(void);
+/** How many GPUs the user wants of all servers together (REMOTE_GPU_GPUS); 0: all that there are. */
+unsigned rg_servers_gpus(void);
 /** PCI domains that each server's devices are moved up by, so that an address names one device of the list. */
 #define RG_SERVER_DOMAINS 0x1000u
 /** Moves the address of a device of server `number` (PCI text, which is left alone if it is none). */

@@ -91,9 +91,7 @@ static void map_operations(struct rg_session *session)
  * what CUDA_VISIBLE_DEVICES leaves. */
 static void choose_devices(const char *server, struct rg_client_hello *hello)
 {
-    const char *gpus = secure_getenv("REMOTE_GPU_GPUS");
-    if (gpus && *gpus)
-        hello->gpus = (uint32_t)strtoul(gpus, NULL, 10);
+    hello->gpus = rg_servers_gpus();
     hello->n_gpu_indices = rg_nvml_shown(server, hello->gpu_indices);
     uint32_t visible[RG_DEVICES_MAX], shown[RG_DEVICES_MAX], n;
     if (!rg_visible_devices(visible, RG_DEVICES_MAX, &n))

@@ -13,6 +13,8 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/parse.h"
+#include "transport/bundle/bundle.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -29,6 +31,13 @@ static bool supported(const struct rg_cli_settings *settings)
 {
     if (settings->memory || settings->fraction) {
         rg_error("sharing a GPU by memory (-m, -p) is not supported yet; run without it");
+        return false;
+    }
+    int64_t number;
+    const char *connections = settings->connections;
+    if (connections && *connections && strcmp(connections, "auto") != 0 &&
+        rg_parse_integer(connections, 0, RG_BUNDLE_LANES, &number, NULL, 0) != RG_OK) {
+        rg_error("--connections: '%s' is neither auto nor a number up to %d", connections, RG_BUNDLE_LANES);
         return false;
     }
     return true;

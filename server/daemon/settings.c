@@ -27,7 +27,7 @@ static const struct rg_option table[] = {
      .offset = AT(listen),
      .argument = "ADDRESS",
      .help =
-         "listen on ADDR:PORT, [V6]:PORT, unix:/PATH or unix:@NAME; may be given several times. Without it: "
+         "listen on ADDR:PORT, [V6]:PORT, *:PORT (all addresses), unix:/PATH or unix:@NAME; may be given several times. Without it: "
          "loopback, port " TEXT_OF(RG_DEFAULT_PORT)},
     {.name = "driver",
      .letter = 'd',

@@ -130,6 +130,8 @@ class Usage(Case):
         self.assertIn("list of servers is empty", self.own_failure("list", "-s", ","))
         self.assertIn("takes no 'x'", self.own_failure("list", "-s", self.address, "x"))
         self.assertIn("-n: '0'", self.own_failure("run", "-n", "0", "true"))
+        for number in ("99", "-1", "some"):
+            self.assertIn("--connections", self.own_failure("run", "-s", self.address, "--connections", number, "true"))
         for link in ("nonsense", "oneway=nonsense", "oneway=1ms;fault:send_lost_at=1"):
             self.assertIn("--link", self.own_failure("compare", "-s", self.address, "--link", link, "true"))
         self.assertIn("one server", self.own_failure("compare", "-s", "a|b", "true"))

@@ -169,6 +169,18 @@ class Manuals(unittest.TestCase):
             with self.subTest(variable):
                 self.assertRegex(described, r"\b%s\b" % variable)
 
+    def test_links(self):
+        """What the documents refer to is there."""
+        documents = [name for name in os.listdir(SOURCE) if name.endswith(".md")]
+        documents += [os.path.join("docs", name) for name in os.listdir(os.path.join(SOURCE, "docs"))
+                      if name.endswith(".md")] + ["bench/README.md", "proto/api/README.md"]
+        for document in documents:
+            with open(os.path.join(SOURCE, document)) as file:
+                text = file.read()
+            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+                with self.subTest(document, target=target):
+                    self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(document), target)))
+
     def test_members_are_described(self):
         members = members_of_sources()
         self.assertGreater(len(members), 40)

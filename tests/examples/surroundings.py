@@ -1,5 +1,6 @@
 """Tests of what a program may find around it: another locale, rights that are not its user's."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -113,3 +114,19 @@ def test_set_user_id(build):
                     path, "" if os.path.exists(path) else " not"), run)
                 if os.path.exists(path):
                     os.unlink(path)
+
+
+def test_wrong_settings(build):
+    """A variable that makes no sense is told once, by its name, and the program runs."""
+    with Server(build, tcp=True) as server:
+        for name, value in (("OPT", "-nonsense"), ("TRANSPORT", "nonsense"), ("WAIT", "nonsense"), ("CONNECTIONS", "99"),
+                            ("COMPRESS", "nonsense"), ("GPUS", "0"), ("GPUS", "many"), ("RECONNECT", "nonsense"),
+                            ("FAULTS", "nonsense"), ("ZEROCOPY", "nonsense"), ("LOG", "nonsense")):
+            variable = "REMOTE_GPU_" + name
+            arguments = ["--reconnect-grace", "5"] if name == "RECONNECT" else []
+            with Server(build, tcp=True, arguments=arguments) if arguments else contextlib.nullcontext(server) as one:
+                result = build.run_by_path([build.example("unified_memory" if name == "FAULTS" else "big_copy")],
+                                           one.address, environment={variable: value})
+            expect(result.status == 0, "%s=%s: the program failed" % (variable, value), result)
+            lines = [line for line in result.errors.splitlines() if line.startswith("remote-gpu:")]
+            expect(len(lines) == 1 and variable in lines[0], "%s=%s is to be told once" % (variable, value), result)

@@ -59,10 +59,24 @@ struct rdma_listener {
 
 /* --- pieces --- */
 
+/* Whether `word` is one of those of REMOTE_GPU_RDMA; says once what is none. */
 static bool is_set(const char *word)
 {
-    const char *text = secure_getenv("REMOTE_GPU_RDMA");
-    return text && strstr(text, word);
+    static const char *const words[] = {"two-sided", "polled", "ask"};
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    const char *at = secure_getenv("REMOTE_GPU_RDMA");
+    bool set = false;
+    while (at && *at) {
+        const size_t size = strcspn(at, ",");
+        bool known = size == 0;
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            known |= strlen(words[i]) == size && memcmp(at, words[i], size) == 0;
+        if (!known && !atomic_flag_test_and_set(&told))
+            rg_warn("REMOTE_GPU_RDMA: '%.*s' is none of two-sided, polled, ask", (int)size, at);
+        set |= strlen(word) == size && memcmp(at, word, size) == 0;
+        at += size + (at[size] == ',');
+    }
+    return set;
 }
 
 static void name_of(const struct sockaddr *address, char *out, size_t size)

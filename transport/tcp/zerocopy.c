@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <linux/errqueue.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,8 +18,12 @@ void rg_zerocopy_start(struct rg_zerocopy *zerocopy, int fd)
     const char *text = secure_getenv("REMOTE_GPU_ZEROCOPY");
     const int one = 1;
     *zerocopy = (struct rg_zerocopy){0};
-    if (!text || strcmp(text, "1") != 0)
+    if (!text || strcmp(text, "1") != 0) {
+        static atomic_flag told = ATOMIC_FLAG_INIT;
+        if (text && *text && strcmp(text, "0") != 0 && !atomic_flag_test_and_set(&told))
+            rg_warn("REMOTE_GPU_ZEROCOPY is 1 or 0, not '%s'", text);
         return;
+    }
     zerocopy->on = setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one) == 0;
     if (!zerocopy->on)
         rg_info("no sending without copies: %s", strerror(errno));
