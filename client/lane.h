@@ -54,6 +54,11 @@ struct rg_lane {
     struct rg_waiter waiter;
     struct rg_stream_progress own; /* of its per-thread default stream in context `own_context` */
     uint64_t own_context;
+    /* progress.c: the stream that it waited for last, its position behind that, and for how many times more it is expected to
+     * wait for several one after another */
+    CUstream waited_for;
+    uint64_t waited_at;
+    unsigned waits_follow;
     struct rg_promise *promise; /* the next answer is not waited for (client/promise.h); NULL */
 };
 

@@ -27,6 +27,9 @@ struct watch {
     struct rg_elapsed_wish wish;
 };
 
+#define WAITS_FOLLOW 16 /* so many waits after one that was followed by another are expected to be, too */
+#define FOLLOWED     32 /* streams that are looked at then */
+
 #define NOT_YET UINT64_MAX /* a position that nothing reaches */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -337,6 +340,42 @@ CUresult rg_progress_query_stream(CUstream stream)
     return ended != CUDA_SUCCESS ? ended : CUDA_ERROR_NOT_READY;
 }
 
+/* Whether this thread is likely to wait for other streams after this one: it did so the last times, with no call in between. */
+static bool others_follow(struct rg_lane *lane, CUstream stream)
+{
+    const bool first = lane->position != lane->waited_at;
+    const bool follow = first && lane->waits_follow;
+    if (!first && lane->waited_for != stream)
+        lane->waits_follow = WAITS_FOLLOW;
+    else if (follow)
+        lane->waits_follow--;
+    lane->waited_for = stream;
+    return follow;
+}
+
+/* Lets the worker tell of other streams, with the answer about the one that is waited for, what it has done by then. */
+static void watch_others(struct rg_context *context, CUstream waited)
+{
+    struct rg_session *session = context->session;
+    uint64_t streams[FOLLOWED];
+    const size_t n = rg_handle_list(RG_KIND_STREAM, 0, streams, FOLLOWED);
+    for (size_t i = 0; i < n; i++) {
+        const CUstream stream = (CUstream)streams[i];
+        uint64_t handle;
+        struct rg_stream_progress *progress = progress_of(stream, 0, &handle);
+        if (stream == waited || !progress || context_of(handle) != context ||
+            stream_is_idle(context, stream, progress) ||
+            still_pending(session, &progress->watch, &progress->seen))
+            continue;
+        const unsigned generation = atomic_load(&shown);
+        const struct watch wanted = {.context = handle, .stream = progress, .position = position(session)};
+        const uint64_t id = begin_watch(session, &progress->watch, &wanted);
+        atomic_store_explicit(&progress->seen, generation, memory_order_relaxed);
+        if (id && rg_op_rgStreamWatch(stream, id) != CUDA_SUCCESS)
+            end_watch(session, id);
+    }
+}
+
 CUresult rg_progress_wait_stream(CUstream stream)
 {
     stream = rg_effective_stream(stream);
@@ -345,11 +384,23 @@ CUresult rg_progress_wait_stream(CUstream stream)
     struct rg_context *context = trusted(handle);
     if (!progress || !context)
         return rg_op_cuStreamSynchronize(stream);
-    if (stream_is_idle(context, stream, progress))
-        return rg_progress_answered(context->session);
-    CUresult status = rg_op_cuStreamSynchronize(stream);
-    if (status == CUDA_SUCCESS)
-        raise_to(&progress->done, own_position());
+    struct rg_lane *lane = rg_lane_current();
+    const bool follow = created(stream) && lane && others_follow(lane, stream);
+    if (!stream_is_idle(context, stream, progress) &&
+        still_pending(context->session, &progress->watch, &progress->seen))
+        rg_receiver_poll(context->session);
+    CUresult status;
+    if (stream_is_idle(context, stream, progress)) {
+        status = rg_progress_answered(context->session);
+    } else {
+        if (follow && context->session->op_numbers[RG_OP_rgStreamWatch])
+            watch_others(context, stream);
+        status = rg_op_cuStreamSynchronize(stream);
+        if (status == CUDA_SUCCESS)
+            raise_to(&progress->done, own_position());
+    }
+    if (lane)
+        lane->waited_at = lane->position;
     return status;
 }
 

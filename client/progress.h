@@ -37,6 +37,7 @@ static inline bool rg_progress_is_work(enum rg_op op)
     case RG_OP_rgEventWatch:
     case RG_OP_rgEventWatchTimed:
     case RG_OP_rgStreamAsk:
+    case RG_OP_rgStreamWatch:
     case RG_OP_rgDefaultStreamAsk:
     case RG_OP_rgRoomAsk:
     case RG_OP_rgRoomTell:

@@ -85,6 +85,7 @@ static bool is_work(unsigned op)
     case RG_OP_rgEventWatch:
     case RG_OP_rgEventWatchTimed:
     case RG_OP_rgStreamAsk:
+    case RG_OP_rgStreamWatch:
     case RG_OP_rgDefaultStreamAsk:
     case RG_OP_rgMemReturn:
     case RG_OP_rgRoomAsk:

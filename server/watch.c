@@ -256,6 +256,14 @@ static CUresult ask(struct rg_job *job, CUstream stream, uint64_t context, uint6
     return result;
 }
 
+CUresult rg_serve_rgStreamWatch(struct rg_job *job, CUstream stream, unsigned long long watch)
+{
+    const struct rg_stream *state = rg_thread_of(job)->stream;
+    if (!state || !watch || !add_stream(job, stream, state->context, watch))
+        refuse(job->worker, watch);
+    return CUDA_SUCCESS;
+}
+
 CUresult rg_serve_rgStreamAsk(struct rg_job *job, CUstream stream, unsigned long long watch)
 {
     const struct rg_stream *state = rg_thread_of(job)->stream;

@@ -224,6 +224,17 @@ static void test_watches(void)
     expect_done(c, 13, CUDA_SUCCESS);
     CHECK(atomic_load(&events) == before);
 
+    /* The same without an answer; of a default stream the client is told that it has to ask. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)21, handle(RG_KIND_STREAM, 7));
+    put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)22, (uint64_t)0);
+    send_batch(c);
+    expect_done(c, 22, CUDA_ERROR_NOT_READY);
+    expect_nothing(c);
+    atomic_store(&ready, true);
+    expect_done(c, 21, CUDA_SUCCESS);
+    CHECK(atomic_load(&events) == before);
+
     /* The number of the newest watch counts; without a number nothing is watched. */
     atomic_store(&ready, false);
     put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)14, event);

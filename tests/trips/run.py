@@ -24,6 +24,7 @@ TABLE = {
     "cuMemFreeHost": 1,                  # waits for the device, which knows the memory
     "cuMemGetInfo_v2": 1,                # other sessions use the device too
     "cuEventSynchronize": 1,             # waits for the device; the time between events comes with it
+    "cuStreamSynchronize": 1,            # waits for the first of several streams; what has come of the others comes with it
     "cuStreamQuery": 1,                  # whether it is done; then the server says when it is
 }
 # The most that a start of bench/startup may cost: the context, the first allocation, and the result.

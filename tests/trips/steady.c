@@ -38,13 +38,13 @@ static const char ptx[] = ".version 7.0\n"
 
 static CUdevice device;
 static CUcontext context;
-static CUstream stream, other;
+static CUstream stream, other, several[4];
 static CUmodule module;
 static CUlibrary library;
 static CUkernel kernel;
 static CUfunction function;
 static CUdeviceptr data;
-static CUevent event, earlier, begun, ended;
+static CUevent event, point, earlier, begun, ended;
 static CUmemoryPool pool;
 static CUgraphExec graph;
 static unsigned char host[SIZE], *pinned;
@@ -70,6 +70,8 @@ static void start(void)
     OK(cuCtxSetCurrent(context));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+    for (int i = 0; i < 4; i++)
+        OK(cuStreamCreate(&several[i], CU_STREAM_NON_BLOCKING));
     OK(cuModuleLoadData(&module, ptx));
     OK(cuModuleGetFunction(&function, module, "add"));
     OK(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
@@ -77,6 +79,7 @@ static void start(void)
     OK(cuMemAlloc(&data, SIZE));
     OK(cuMemHostAlloc((void **)&pinned, SIZE, 0));
     OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    OK(cuEventCreate(&point, CU_EVENT_DISABLE_TIMING));
     OK(cuEventCreate(&earlier, CU_EVENT_DEFAULT));
     OK(cuEventCreate(&begun, CU_EVENT_DEFAULT));
     OK(cuEventCreate(&ended, CU_EVENT_DEFAULT));
@@ -300,6 +303,21 @@ static void waits(void)
     OK(cuCtxSynchronize_v2(context));
 }
 
+/* Several streams, waited for one after another: when the first has come, which waits for the others, so have they. */
+static void streams_together(void)
+{
+    for (int i = 3; i > 0; i--) {
+        launch_in(several[i], data + 64 * (unsigned)i);
+        OK(cuEventRecord(point, several[i]));
+        OK(cuStreamWaitEvent(several[0], point, 0));
+    }
+    OK(cuMemsetD8Async(data + SIZE / 2, 1, SIZE / 2, several[0]));
+    for (int i = 0; i < 20; i++)
+        launch_in(several[0], data);
+    for (int i = 0; i < 4; i++)
+        OK(cuStreamSynchronize(several[i]));
+}
+
 int main(int argc, char **argv)
 {
     const int rounds = argc > 1 ? atoi(argv[1]) : 1;
@@ -314,6 +332,7 @@ int main(int argc, char **argv)
         devices();
         functions();
         waits();
+        streams_together();
     }
     OK(cuCtxSynchronize());
     printf("%d rounds\n", rounds);
