@@ -48,6 +48,17 @@ void rg_across_leave(void)
     rg_lane_current()->n_contexts--;
 }
 
+CUresult rg_across_enter_stream(CUstream stream, bool *entered)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    *entered = false;
+    if (!shadow || shadow->stream.context == rg_context_current())
+        return CUDA_SUCCESS;
+    const CUresult status = rg_across_enter(shadow->stream.context);
+    *entered = status == CUDA_SUCCESS;
+    return status;
+}
+
 CUresult rg_across_synchronize(uint64_t context, CUstream stream)
 {
     CUresult status = rg_across_enter(context);
@@ -289,22 +300,14 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 
 /* --- detours ------------------------------------------------------------------------------------------------------ */
 
-/* Memory and stream are of one server: the stream's context is entered where it is not the current one. */
-static CUresult enter_stream(struct rg_detour *detour)
-{
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)detour->of);
-    if (!shadow || shadow->stream.context == rg_context_current())
-        return CUDA_SUCCESS;
-    const CUresult status = rg_across_enter(shadow->stream.context);
-    detour->straight = detour->on = status == CUDA_SUCCESS;
-    return status;
-}
-
 CUresult rg_detour_begin(struct rg_detour *detour, uint64_t owner, CUstream stream, bool synchronous)
 {
     *detour = (struct rg_detour){.stream = stream, .of = stream, .synchronous = synchronous};
-    if (!rg_owners_apart(owner, rg_owner_of(RG_KIND_STREAM, (uint64_t)stream)))
-        return enter_stream(detour);
+    if (!rg_owners_apart(owner, rg_owner_of(RG_KIND_STREAM, (uint64_t)stream))) {
+        const CUresult entered = rg_across_enter_stream(stream, &detour->straight);
+        detour->on = detour->straight;
+        return entered;
+    }
     detour->context = rg_across_context(owner);
     detour->of_context = context_of_stream(stream);
     CUresult status = CUDA_SUCCESS;

@@ -59,6 +59,8 @@ uint64_t rg_across_context(uint64_t owner);
 /** Makes a context the calling thread's current one; where that succeeds, rg_across_leave undoes it. */
 CUresult rg_across_enter(uint64_t context);
 void rg_across_leave(void);
+/** The same with the context of a stream that was created, where that is not the current one: then *entered. */
+CUresult rg_across_enter_stream(CUstream stream, bool *entered);
 CUresult rg_across_synchronize(uint64_t context, CUstream stream);
 
 /** A stream of a context that nothing else uses until it has been given back as often as it was taken. */

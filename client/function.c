@@ -3,6 +3,7 @@
  */
 #include "client/function.h"
 
+#include "client/across.h"
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
@@ -131,6 +132,12 @@ struct rg_function *rg_function_of(CUfunction function)
     return shadow ? &shadow->function : NULL;
 }
 
+/* The context that a function is of; 0 for a kernel, which may be named as a function. */
+static uint64_t context_of(uint64_t handle, const struct rg_function *function)
+{
+    return rg_handle_kind(handle) == RG_KIND_FUNCTION ? function->context : 0;
+}
+
 /* --- names, parameters, attributes ------------------------------------------------------------------------ */
 
 /* The shadow of a function (or, for `kernel`, a kernel) for a question whose answer goes to `out`. */
@@ -198,7 +205,14 @@ CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
         *hmod = (CUmodule)function->owner;
         return CUDA_SUCCESS;
     }
-    return cuLibraryGetModule(hmod, (CUlibrary)function->owner);
+    const uint64_t context = context_of((uint64_t)hfunc, function);
+    const bool elsewhere = context && context != rg_context_current();
+    if (elsewhere && (status = rg_across_enter(context)) != CUDA_SUCCESS)
+        return status;
+    status = cuLibraryGetModule(hmod, (CUlibrary)function->owner);
+    if (elsewhere)
+        rg_across_leave();
+    return status;
 }
 
 CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
@@ -230,8 +244,11 @@ CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfu
 {
     struct rg_function *function;
     CUresult status = about((uint64_t)hfunc, false, pi, &function);
-    if (status != CUDA_SUCCESS || known_attribute(function, attrib, pi))
+    if (status != CUDA_SUCCESS)
         return status;
+    const bool here = context_of((uint64_t)hfunc, function) || function->device == rg_device_current();
+    if (here && known_attribute(function, attrib, pi))
+        return CUDA_SUCCESS;
     return rg_op_cuFuncGetAttribute(pi, attrib, hfunc);
 }
 
@@ -337,12 +354,6 @@ static void note_setting(struct rg_function *function, unsigned which, int value
             rg_setting_forget(&function->settings, i);
     rg_setting_note(&function->settings, which, (unsigned)value);
     rg_setting_note(&function->settings, OF_DEVICE, (unsigned)device);
-}
-
-/* The context that a function is of; 0 for a kernel, which may be named as a function. */
-static uint64_t context_of(uint64_t handle, const struct rg_function *function)
-{
-    return rg_handle_kind(handle) == RG_KIND_FUNCTION ? function->context : 0;
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)

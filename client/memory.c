@@ -5,6 +5,7 @@
  * (address_map.h).
  */
 #include "client/memory.h"
+#include "client/across.h"
 #include "client/address_map.h"
 #include "client/ahead.h"
 #include "client/call.h"
@@ -217,7 +218,13 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
                               .size = size,
                               .pool = pool,
                               .stream = rg_effective_stream(stream)};
-    return allocate(&request, dptr);
+    bool entered; /* what is allocated is of the stream's device */
+    CUresult status = rg_across_enter_stream(stream, &entered);
+    if (status == CUDA_SUCCESS)
+        status = allocate(&request, dptr);
+    if (entered)
+        rg_across_leave();
+    return status;
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -247,9 +254,13 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return rg_capture_free(dptr, hStream);
     if (rg_graph_memory_takes_free(dptr, &status))
         return status;
+    const uint64_t owner = rg_owner_of_address(dptr);
     if (!rg_map_remove(dptr, 1u << RG_RANGE_POOL | 1u << RG_RANGE_DEVICE, NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return rg_op_cuMemFreeAsync(dptr, rg_effective_stream(hStream));
+    struct rg_detour detour; /* the memory may be of another server than the stream */
+    status = rg_detour_begin(&detour, owner, rg_effective_stream(hStream), false);
+    return status == CUDA_SUCCESS ? rg_detour_end(&detour, rg_op_cuMemFreeAsync(dptr, detour.stream))
+                                  : status;
 }
 
 static CUresult check_pool(CUmemoryPool pool)
@@ -344,7 +355,7 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
 {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = (CUcontext)range->context;
+        *(CUcontext *)data = range->kind == RG_RANGE_POOL ? NULL : (CUcontext)range->context;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = rg_range_pinned(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;

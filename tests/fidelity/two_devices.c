@@ -302,6 +302,69 @@ static void library(void)
     TELL(cuLibraryUnload(made));
 }
 
+/* Memory that is allocated in a stream is of that one's device, whichever is current, or of the pool's. */
+static void allocations_elsewhere(int here)
+{
+    const int there = 1 - here;
+    current(here);
+    for (int of = 0; of < 2; of++)
+        for (int in = 0; in < 2; in++) {
+            CUdeviceptr address = 0;
+            CUdevice ordinal = -1;
+            CUcontext context = NULL;
+            CUmemoryPool pool = NULL;
+            if (of)
+                TELL(cuDeviceGetDefaultMemPool(&pool, in ? there : here));
+            CUresult result =
+                of ? cuMemAllocFromPoolAsync(&address, 1 << 16, pool, streams[in ? there : here])
+                   : cuMemAllocAsync(&address, 1 << 16, streams[in ? there : here]);
+            printf("%s: %d\n", of ? "from a pool" : "from the device's pool", (int)result);
+            TELL(cuMemsetD8Async(address, 5, 1 << 16, streams[in ? there : here]));
+            TELL(cuStreamSynchronize(streams[in ? there : here]));
+            TELL(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+            TELL(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, address));
+            printf("of device %d, of the current context %d\n", ordinal, context == contexts[here]);
+            digest("allocated", address, 1 << 16);
+            TELL(cuMemFreeAsync(address, streams[here]));
+        }
+}
+
+/* What is asked of a function while another context is current than its own. */
+static void questions_elsewhere(void)
+{
+    static const char ptx[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() {\nret;\n}\n";
+    CUlibrary made;
+    CUkernel kernel;
+    CUmodule modules[2] = {0}, found;
+    CUfunction functions[2] = {0};
+    current(0);
+    TELL(cuLibraryLoadData(&made, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    TELL(cuLibraryGetKernel(&kernel, made, "nothing"));
+    for (int device = 0; device < 2; device++) {
+        current(device);
+        TELL(cuKernelGetFunction(&functions[device], kernel));
+        TELL(cuLibraryGetModule(&modules[device], made));
+    }
+    for (int device = 0; device < 2; device++) {
+        int value = -1;
+        current(device);
+        for (int of = 0; of < 2; of++) {
+            found = NULL;
+            TELL(cuFuncGetModule(&found, functions[of]));
+            printf("of module %d %d\n", found == modules[0], found == modules[1]);
+            TELL(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, functions[of]));
+            TELL(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, of));
+            TELL(cuFuncSetAttribute(functions[of], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    60000 + of));
+            TELL(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, functions[of]));
+            printf("%d\n", value);
+        }
+    }
+    current(0);
+    TELL(cuLibraryUnload(made));
+}
+
 /* What is set of a kernel is set on one device. */
 static void kernel_attributes(void)
 {
@@ -472,6 +535,9 @@ int main(void)
     }
     library();
     kernel_attributes();
+    allocations_elsewhere(0);
+    allocations_elsewhere(1);
+    questions_elsewhere();
     crowd();
     queue_of_copies();
     destroy();
