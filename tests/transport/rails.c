@@ -17,6 +17,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const char address[] = "mem:rails";
 
@@ -255,6 +257,67 @@ static void test_destination(void)
         free(source);
         free(to);
     }
+}
+
+/* --- the memory of GPUs -------------------------------------------------------------------------------------------- */
+
+static struct rg_conn *another(struct pair *pair, struct rg_conn **theirs)
+{
+    struct rg_conn *ours;
+    CHECK_OK(rg_transport_connect(rg_listener_address(pair->listener), NULL, NULL, 0, &ours));
+    CHECK_OK(rg_listener_accept(pair->listener, 5000, theirs));
+    return ours;
+}
+
+/* Every rail has it, also one that comes later, when the descriptor that was given is closed; or is no rail. */
+static void test_device_memory(void)
+{
+    struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
+    const struct rg_bundle_options options = {.lanes = 3, .rails = true};
+    CHECK_OK(rg_bundle_wrap(pair.a, &options, &pair.a));
+    CHECK_OK(rg_bundle_wrap(pair.b, &options, &pair.b));
+    unsigned char *gpu = malloc(RG_BULK_MAX), *source = malloc(RG_BULK_MAX), *ring = malloc(RG_BULK_MAX);
+    struct rg_conn *ours, *theirs;
+    for (int i = 0; i < 3; i++) {
+        const int fd = i == 1 ? memfd_create("gpu", MFD_CLOEXEC) : -1;
+        if (i == 1) {
+            CHECK(rg_conn_device_paths(pair.b) == (RG_DEVICE_DMABUF | RG_DEVICE_PEER));
+            CHECK_STATUS(rg_conn_register_device(pair.b, gpu, RG_BULK_MAX, 12345, 0), RG_ERR_NO_MEMORY);
+            CHECK_OK(rg_conn_register_device(pair.b, gpu, RG_BULK_MAX, fd, 0));
+            close(fd);
+            ours = another(&pair, &theirs); /* one that can have nothing more */
+            while (rg_conn_register(theirs, source, 1) == RG_OK)
+                ;
+            CHECK_STATUS(rg_bundle_add(pair.b, theirs), RG_ERR_UNSUPPORTED);
+            rg_conn_destroy(ours);
+            rg_conn_destroy(theirs);
+        }
+        ours = another(&pair, &theirs);
+        CHECK_OK(rg_bundle_add(pair.a, ours));
+        CHECK_OK(rg_bundle_add(pair.b, theirs));
+    }
+    CHECK_OK(rg_conn_register(pair.b, ring, RG_BULK_MAX));
+    for (unsigned i = 0; i < 12; i++) {
+        const size_t size = i % 3 == 2 ? 1000 : RG_BULK_MAX - i * 333333;
+        const bool lends = i >= 9; /* then it goes there and not to the GPU, if there is room for it */
+        for (size_t at = 0; i == 9 && at < RG_BULK_MAX; at += LENT_CHUNK / 2)
+            CHECK_OK(rg_conn_lend(pair.b, 0, 0, ring + at, LENT_CHUNK / 2));
+        struct rg_message message;
+        pattern_fill(source, size, i);
+        CHECK_OK(send_bytes(pair.a, "head", 4, source, size));
+        CHECK_OK(rg_conn_recv(pair.b, 5000, &message));
+        CHECK(!rg_conn_places(pair.b, source, size)); /* not registered */
+        CHECK(rg_conn_places(pair.b, gpu, size) || lends);
+        CHECK(!rg_conn_places(pair.b, gpu + 1, size) || size < RG_BULK_MAX);
+        CHECK_OK(rg_conn_recv_bulk(pair.b, gpu, size));
+        CHECK(pattern_matches(gpu, size, i));
+    }
+    rg_conn_unregister(pair.b, ring);
+    rg_conn_unregister(pair.b, gpu);
+    pair_close(&pair);
+    free(gpu);
+    free(source);
+    free(ring);
 }
 
 /* --- whether they are worth it ------------------------------------------------------------------------------------- */
@@ -609,6 +672,7 @@ int main(int argc, char **argv)
     RUN(test_given_up);
     RUN(test_lent);
     RUN(test_destination);
+    RUN(test_device_memory);
     RUN(test_worth);
     RUN(test_coming_back);
     RUN(test_drops);

@@ -3,6 +3,7 @@
 
 #include "common/copy.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 void rg_mem_loans_init(struct rg_mem_loans *loans)
@@ -52,11 +53,29 @@ void rg_mem_loans_unregister(struct rg_mem_loans *loans, void *base)
 /* The lock is held. */
 static bool is_registered(const struct rg_mem_loans *loans, const unsigned char *memory, size_t size)
 {
-    for (int i = 0; i < RG_MEM_REGIONS; i++)
-        if (loans->regions[i].base && memory >= loans->regions[i].base &&
-            size <= loans->regions[i].size - (size_t)(memory - loans->regions[i].base))
+    for (int i = 0; i < RG_MEM_REGIONS; i++) {
+        const uintptr_t offset = (uintptr_t)memory - (uintptr_t)loans->regions[i].base;
+        if (loans->regions[i].base && offset < loans->regions[i].size &&
+            size <= loans->regions[i].size - offset)
             return true;
+    }
     return false;
+}
+
+enum rg_status rg_mem_loans_register_device(struct rg_mem_loans *loans, void *base, size_t size, int fd)
+{
+    if (fd >= 0 && fcntl(fd, F_GETFD) < 0)
+        return RG_ERR_FAULT;
+    return rg_mem_loans_register(loans, base, size);
+}
+
+bool rg_mem_loans_places(struct rg_mem_loans *loans, const struct rg_parcel *parcel, const void *memory,
+                         size_t size)
+{
+    pthread_mutex_lock(&loans->lock);
+    const bool good = parcel->n_pieces == 0 && is_registered(loans, memory, size);
+    pthread_mutex_unlock(&loans->lock);
+    return good;
 }
 
 enum rg_status rg_mem_loans_lend(struct rg_mem_loans *loans, uint64_t tag, uint64_t base, void *memory,

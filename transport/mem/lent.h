@@ -30,6 +30,11 @@ struct rg_mem_loans {
 
 void rg_mem_loans_init(struct rg_mem_loans *loans);
 void rg_mem_loans_fini(struct rg_mem_loans *loans);
+/** Of a GPU's memory `fd` is held by a descriptor that is open now; -1: none is needed. */
+enum rg_status rg_mem_loans_register_device(struct rg_mem_loans *loans, void *base, size_t size, int fd);
+/** Whether what is left of the parcel would go straight to memory that is registered. */
+bool rg_mem_loans_places(struct rg_mem_loans *loans, const struct rg_parcel *parcel, const void *memory,
+                         size_t size);
 enum rg_status rg_mem_loans_register(struct rg_mem_loans *loans, void *base, size_t size);
 void rg_mem_loans_unregister(struct rg_mem_loans *loans, void *base);
 enum rg_status rg_mem_loans_lend(struct rg_mem_loans *loans, uint64_t tag, uint64_t base, void *memory,

@@ -96,6 +96,25 @@ static void mem_unregister(struct rg_conn *conn, void *base)
     rg_mem_loans_unregister(((struct mem_conn *)conn)->own, base);
 }
 
+static unsigned mem_device_paths(struct rg_conn *conn)
+{
+    (void)conn;
+    return RG_DEVICE_DMABUF | RG_DEVICE_PEER;
+}
+
+static enum rg_status mem_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
+                                          uint64_t offset)
+{
+    (void)offset;
+    return rg_mem_loans_register_device(((struct mem_conn *)conn)->own, base, size, fd);
+}
+
+static bool mem_places(struct rg_conn *conn, const void *memory, size_t size)
+{
+    struct mem_conn *c = (struct mem_conn *)conn;
+    return rg_mem_loans_places(c->own, c->current, memory, size);
+}
+
 static enum rg_status mem_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
 {
     return rg_mem_loans_lend(((struct mem_conn *)conn)->own, tag, base, memory, size);
@@ -342,6 +361,9 @@ struct rg_transport_ops rg_transport_mem_ops = {
     .destroy = mem_destroy,
     .register_memory = mem_register,
     .unregister_memory = mem_unregister,
+    .device_paths = mem_device_paths,
+    .register_device = mem_register_device,
+    .places = mem_places,
     .lend = mem_lend,
     .unlend = mem_unlend,
     .take_lent = mem_take_lent,
