@@ -213,7 +213,7 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
     const size_t bulk = job->bulk_left;
     rg_times_begin(thread, operation->flags);
     operation->serve(job);
-    if (job->result == CUDA_ERROR_OUT_OF_MEMORY && !bulk && !job->violated && thread->roles)
+    if (job->result == CUDA_ERROR_OUT_OF_MEMORY && !bulk && !job->violated && !job->told && thread->roles)
         serve_again(thread, operation, parameters, record.size - sizeof record);
     rg_times_served(thread, operation->flags);
 

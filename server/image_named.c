@@ -187,6 +187,7 @@ CUresult rg_serve_rgImageNamed(struct rg_job *job, unsigned long long id, size_t
     if (!image) {
         if (transfer && !job->violated)
             ask_part(worker, transfer, total, 0);
+        job->told = true;
         return job->result;
     }
     memcpy(image->digest, digest, sizeof image->digest);

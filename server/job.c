@@ -198,6 +198,7 @@ void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *ob
     }
     detach(job, old.handle, old.extra);
     struct rg_object *entry = status == RG_OK ? rg_objects_find(&job->worker->objects, handle) : NULL;
+    job->told = true; /* the handle stands for something */
     if (!entry || !attach(job, entry))
         rg_worker_end(job->worker, 1, "the worker is out of memory");
     else

@@ -163,6 +163,7 @@ CUresult rg_late_host_call(struct rg_job *job, CUstream stream, uint64_t id, boo
     if (result != CUDA_SUCCESS) {
         notice(item, RG_NOTICE_HOST_CALL, 0, 1, 0);
         cancel(item);
+        job->told = true;
     }
     return result;
 }
@@ -255,6 +256,19 @@ static CUresult begin(struct rg_job *job, const struct rg_late_area *area, enum 
     return result;
 }
 
+/* The same; what is ready and not used is given up for it, if there is no other memory. */
+static CUresult begin_surely(struct rg_job *job, const struct rg_late_area *area, enum late_kind kind,
+                             CUstream stream, struct rg_late_item **out)
+{
+    CUresult result = begin(job, area, kind, stream, out);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_ahead_recall(job)) {
+        job->result = CUDA_SUCCESS;
+        result = begin(job, area, kind, stream, out);
+    }
+    job->told = result != CUDA_SUCCESS; /* by the notice that follows */
+    return result;
+}
+
 static size_t chunk_size(const struct rg_late_item *item, size_t index)
 {
     return index + 1 < item->n_chunks ? item->chunk : item->total - index * item->chunk;
@@ -314,7 +328,7 @@ static void CUDA_CB pull_end(void *user)
 CUresult rg_late_pull(struct rg_job *job, const struct rg_late_area *area, CUstream stream)
 {
     struct rg_late_item *item = NULL;
-    CUresult result = begin(job, area, PULL, stream, &item);
+    CUresult result = begin_surely(job, area, PULL, stream, &item);
     if (result != CUDA_SUCCESS) {
         /* The client need not keep it: a part of no bytes at the end. */
         struct rg_notice message = {.type = RG_NOTICE_PULL, .id = area->transfer, .arg = {area->total, 0, 0}};
@@ -434,9 +448,10 @@ static bool start_landing_thread(struct rg_worker *worker)
 CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CUstream stream)
 {
     struct rg_late_item *item = NULL;
-    CUresult result = start_landing_thread(job->worker) ? begin(job, area, LANDING, stream, &item)
+    CUresult result = start_landing_thread(job->worker) ? begin_surely(job, area, LANDING, stream, &item)
                                                         : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
+        job->told = true;
         struct rg_notice message = {.type = RG_NOTICE_LANDING, .id = area->transfer, .arg = {0, 0, 1}};
         (void)rg_worker_notice(job->worker, &message, NULL, 0, NULL, 0);
         return result;

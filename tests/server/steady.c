@@ -445,6 +445,39 @@ static void test_recall(void)
     rg_driver.cuStreamCreate = create_stream;
 }
 
+static CUresult (*allocate_host)(void **memory, size_t size, unsigned flags);
+static CUresult host_alloc_tight(void **memory, size_t size, unsigned flags)
+{
+    return atomic_load(&blocks) > most_blocks ? CUDA_ERROR_OUT_OF_MEMORY : allocate_host(memory, size, flags);
+}
+
+/* The same of a copy whose data the client keeps until it hears of it: it does so once. */
+static void test_recall_late(void)
+{
+    static const unsigned ops[] = {RG_OP_rgCopyInLate, RG_OP_rgCopyOutLate};
+    struct rg_ahead_return back[2];
+    allocate_host = rg_driver.cuMemHostAlloc;
+    rg_driver.cuMemHostAlloc = host_alloc_tight;
+    for (unsigned i = 0; i < 4; i++) {
+        struct client *c = run_out(back, 0);
+        rg_driver.cuStreamCreate = create_stream;
+        put(c, ops[i % 2], 0, 0, "888888", (uint64_t)0x10000, (uint64_t)70000, (uint64_t)70000, (uint64_t)1,
+            (uint64_t)9, handle(RG_KIND_STREAM, 7));
+        put(c, RG_OP_rgMemPoolGetAttribute, 0, 77, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, (uint64_t)0);
+        send_batch(c);
+        expect_notice(c, RG_NOTICE_RECALL, 1);
+        send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, i < 2 ? sizeof back : 0);
+        if (i >= 2) {
+            expect_notice(c, i % 2 ? RG_NOTICE_LANDING : RG_NOTICE_PULL, 9); /* it is over */
+            CHECK(c->got.bulk_size == 0 && c->got.notice.arg[1] == 0);
+        }
+        expect_reply(c, 77, CUDA_SUCCESS);
+        CHECK(c->got.reply.async_result == (i < 2 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
+        CHECK(client_destroy(c) == 0);
+    }
+    rg_driver.cuMemHostAlloc = allocate_host;
+}
+
 /* What no client sends ends the session. */
 static void expect_end(struct client *c, const char *word)
 {
@@ -509,5 +542,6 @@ int main(void)
     test_violations();
     test_recall();
     test_recall_violations();
+    test_recall_late();
     return 0;
 }
