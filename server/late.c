@@ -196,6 +196,7 @@ static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct 
             CUresult result = rg_pinned_take(job->worker, context, item->chunk, &slots[i]);
             if (result != CUDA_SUCCESS)
                 return result;
+            slots[i]->kept = true;
         }
         item->slots[i] = slots[i]->memory;
     }

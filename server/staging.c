@@ -113,7 +113,9 @@ static void give(struct rg_worker *worker, struct rg_pinned *pinned, bool pendin
     pthread_mutex_lock(&worker->staging_lock);
     pinned->given = atomic_fetch_add(&given_count, 1);
     pinned->pending = pending;
-    pinned->taken = false;
+    pinned->taken = pinned->kept = false;
+    if (worker->staging_waits)
+        pthread_cond_signal(&worker->staging_given);
     pthread_mutex_unlock(&worker->staging_lock);
 }
 
@@ -139,9 +141,22 @@ void rg_stream_give_slots(struct rg_worker *worker, struct rg_stream *stream)
     }
 }
 
+/* Whether a thread is at some buffer of the context's; the lock is held. */
+static bool any_in_use(const struct rg_context *context)
+{
+    const struct rg_pinned *pinned = context->pinned;
+    while (pinned && (!pinned->taken || pinned->kept))
+        pinned = pinned->next;
+    return pinned != NULL;
+}
+
 void rg_staging_drop(struct rg_worker *worker, struct rg_context *context)
 {
     pthread_mutex_lock(&worker->staging_lock);
+    worker->staging_waits = true;
+    while (any_in_use(context))
+        pthread_cond_wait(&worker->staging_given, &worker->staging_lock);
+    worker->staging_waits = false;
     struct rg_pinned *list = context->pinned;
     for (struct rg_pinned *pinned = list; pinned; pinned = pinned->next)
         rg_room_forget(worker, pinned);

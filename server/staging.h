@@ -25,6 +25,7 @@ struct rg_pinned {
     CUevent ready;
     uint64_t given; /* order in which they were given back */
     bool taken, pending;
+    bool kept; /* taken by a stream for its late transfers, as long as that is there */
     /* room.c: the bytes of room that its data takes, 0: it is not in the list */
     uint64_t room;
     struct rg_pinned *earlier, *later;
@@ -41,7 +42,10 @@ void rg_pinned_give(struct rg_worker *worker, struct rg_pinned *pinned);
 void rg_stream_give_slots(struct rg_worker *worker, struct rg_stream *stream);
 /** Frees buffers of a large pool that nothing uses; the context is current and idle, or the driver would wait for it. */
 void rg_staging_shrink(struct rg_worker *worker, struct rg_context *context);
-/** Frees the context's buffers; it is current and idle. */
+/**
+ * Frees the context's buffers; it is current and idle. Waits for threads that still send from some, of calls that wait; what
+ * late transfers use is not in use any more (rg_late_drop_context).
+ */
 void rg_staging_drop(struct rg_worker *worker, struct rg_context *context);
 
 /**

@@ -42,6 +42,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     rg_register_all(worker->operations);
     rg_turn_init(&worker->send_turn);
     pthread_mutex_init(&worker->staging_lock, NULL);
+    pthread_cond_init(&worker->staging_given, NULL);
     rg_unified_init(worker);
     pthread_mutex_init(&worker->output_lock, NULL);
     pthread_mutex_init(&worker->end_lock, NULL);
@@ -271,6 +272,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_conn_destroy(worker->conn);
     rg_turn_fini(&worker->send_turn);
     rg_unified_fini(worker);
+    pthread_cond_destroy(&worker->staging_given);
     pthread_mutex_destroy(&worker->staging_lock);
     pthread_mutex_destroy(&worker->output_lock);
     pthread_mutex_destroy(&worker->end_lock);

@@ -225,6 +225,8 @@ struct rg_worker {
     _Atomic uint64_t context_epoch;
 
     pthread_mutex_t staging_lock;
+    pthread_cond_t staging_given; /* a buffer was given back, while somebody waits */
+    bool staging_waits;           /* the staging lock */
     struct rg_lent *lent;     /* memory lent to the client; NULL: not yet */
     struct rg_direct *direct; /* the dispatcher's; NULL: not yet */
     struct rg_room room;

@@ -311,6 +311,31 @@ static void test_landing_from_nothing(void)
     end(c);
 }
 
+/* The same of a copy that another thread of the program's waits for. */
+static void test_copy_from_nothing(void)
+{
+    struct client *c = begin_on(send_slowly);
+    set_held(true);
+    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgCopyOut, 1, 5, "888888", address, (uint64_t)8 << 20, (uint64_t)8 << 20, (uint64_t)1,
+        (uint64_t)9, handle(RG_KIND_STREAM, 7));
+    send_batch(c);
+    wait_until_waiting();
+    rg_driver.cuCtxSynchronize = stub_succeed;
+    put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, 6, "4", 0);
+    send_batch(c);
+    usleep(50000);
+    set_held(false);
+    for (unsigned replies = 0; replies < 2;) {
+        CHECK(receive(c, 5000));
+        replies += c->got.kind == RG_MESSAGE_REPLY;
+        if (c->got.bulk_size)
+            CHECK(c->got.bulk[0] == 0x5a && c->got.bulk[c->got.bulk_size - 1] == 0x5a);
+    }
+    rg_driver.cuCtxSynchronize = synchronize;
+    end(c);
+}
+
 /* A call waits for a context whose handle is given to something else meanwhile. */
 static void test_handle_taken(void)
 {
@@ -347,6 +372,7 @@ int main(void)
     test_streams_of_others();
     test_pull_into_nothing();
     test_landing_from_nothing();
+    test_copy_from_nothing();
     test_handle_taken();
     test_timed();
     return 0;
