@@ -236,6 +236,8 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
         atomic_store(&worker->served, thread->seq);
     rg_times_finish(thread, replied);
     free_job(job, thread);
+    if (!mine)
+        atomic_fetch_sub(&worker->apart, 1);
 }
 
 bool rg_next_blocks(const struct rg_worker *worker)

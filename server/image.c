@@ -22,6 +22,7 @@ void rg_image_free(struct rg_worker *worker, struct rg_image **link)
     struct rg_image *image = *link;
     *link = image->next;
     worker->image_bytes -= image->total;
+    worker->n_images--;
     free(image->parts);
     image->parts = NULL;
     if (!rg_image_wait(worker, image)) { /* the session is over, and the reader may be at it */
@@ -38,9 +39,9 @@ void rg_image_free(struct rg_worker *worker, struct rg_image **link)
 struct rg_image *rg_image_make(struct rg_job *job, uint64_t id, size_t total)
 {
     struct rg_worker *worker = job->worker;
-    if (total == 0 || total > RG_IMAGE_MAX - worker->image_bytes) {
-        rg_job_violation(job, "an image of %zu bytes where %zu are waiting to be loaded", total,
-                         worker->image_bytes);
+    if (total == 0 || total > RG_IMAGE_MAX - worker->image_bytes || worker->n_images == RG_IMAGES_MAX) {
+        rg_job_violation(job, "an image of %zu bytes where %u with %zu are waiting to be loaded", total,
+                         worker->n_images, worker->image_bytes);
         return NULL;
     }
     struct rg_image *image = calloc(1, sizeof *image);
@@ -53,6 +54,7 @@ struct rg_image *rg_image_make(struct rg_job *job, uint64_t id, size_t total)
     *image = (struct rg_image){.next = worker->images, .id = id, .total = total, .data = data};
     worker->images = image;
     worker->image_bytes += total;
+    worker->n_images++;
     return image;
 }
 

@@ -163,13 +163,31 @@ static bool attach(struct rg_job *job, struct rg_object *entry)
     return true;
 }
 
-/* Ends what `attach` made. Threads that wait for a context may still look at it: it is freed at the session's end. */
-static void detach(struct rg_job *job, uint64_t handle, void *extra)
+/* Frees contexts that have ended, if no thread can look at them any more. The dispatcher, which alone makes such threads. */
+static void free_retired(struct rg_worker *worker)
+{
+    if (atomic_load(&worker->apart))
+        return;
+    for (struct rg_context **link = &worker->retired; *link;) {
+        struct rg_context *context = *link;
+        if (!context->released) {
+            link = &context->next_retired;
+            continue;
+        }
+        *link = context->next_retired;
+        free(context);
+    }
+}
+
+/* Ends what `attach` made; `released`: as it should. Threads that wait for a context may still look at it. */
+static void detach(struct rg_job *job, uint64_t handle, void *extra, bool released)
 {
     if (extra && rg_handle_kind(handle) == RG_KIND_CONTEXT) {
         struct rg_context *context = extra;
+        context->released = released;
         context->next_retired = job->worker->retired;
         job->worker->retired = context;
+        free_retired(job->worker);
         return;
     }
     if (rg_thread_of(job)->stream == extra)
@@ -196,7 +214,7 @@ void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *ob
         rg_job_violation(job, "handle %#llx is in use", (unsigned long long)handle);
         return;
     }
-    detach(job, old.handle, old.extra);
+    detach(job, old.handle, old.extra, false);
     struct rg_object *entry = status == RG_OK ? rg_objects_find(&job->worker->objects, handle) : NULL;
     job->told = true; /* the handle stands for something */
     if (!entry || !attach(job, entry))
@@ -242,7 +260,7 @@ void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle)
     /* their functions are gone: the driver may give their addresses to those of the next module */
     if (rg_handle_kind(handle) == RG_KIND_MODULE || rg_handle_kind(handle) == RG_KIND_LIBRARY)
         rg_objects_each(&job->worker->objects, forget_owned, &(struct owned){job->worker, entry->object});
-    detach(job, handle, entry->extra);
+    detach(job, handle, entry->extra, true);
     rg_objects_remove(&job->worker->objects, entry);
 }
 
@@ -461,7 +479,9 @@ void rg_job_hand_over(struct rg_job *job)
     atomic_store_explicit(&job->lane->waits, true, memory_order_relaxed);
     atomic_store(&job->worker->served, thread->seq);
     rg_times_handed_over(thread);
+    atomic_fetch_add(&job->worker->apart, 1);
     if (!rg_roles_hand_over(thread)) {
+        atomic_fetch_sub(&job->worker->apart, 1);
         /* Without a thread to take over, others wait with this call; that is slow, and wrong only in that. */
         atomic_store_explicit(&job->lane->waits, false, memory_order_relaxed);
         if (!rg_worker_over(job->worker))

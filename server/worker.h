@@ -80,6 +80,7 @@ struct rg_context {
     uint64_t synchronous_seq;
     const struct rg_stream *synchronous_stream; /* NULL: the legacy stream */
     _Atomic uint64_t idle_at;                   /* all work of records up to this one is known to be done */
+    bool released;                              /* retired: nothing of the worker's is in it */
     struct rg_context *next_retired;
 };
 
@@ -209,6 +210,7 @@ struct rg_worker {
     struct rg_lane *lanes[RG_LANES_MAX];
     struct rg_image *images;
     size_t image_bytes;
+    unsigned n_images;
     uint64_t preload_ns; /* for how long images have been loaded that nobody has asked for */
     struct rg_images named;
     uint64_t
@@ -221,6 +223,7 @@ struct rg_worker {
     uint64_t last_work; /* sequence number of the last record that may have given the GPU something to do */
     struct rg_context
         *retired; /* of contexts that have ended; a thread that still waits for one may look at it */
+    atomic_uint apart; /* records that are executed by threads without a role */
     /* contexts may have ended since a thread cached one as current */
     _Atomic uint64_t context_epoch;
 

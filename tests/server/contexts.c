@@ -112,6 +112,12 @@ static CUresult stream_query(CUstream stream)
     (void)stream;
     return event_query(NULL);
 }
+static CUresult stream_synchronize(CUstream stream)
+{
+    (void)stream;
+    hold_on();
+    return CUDA_SUCCESS;
+}
 static CUresult synchronize(void)
 {
     hold_on();
@@ -165,6 +171,7 @@ static void use_driver(void)
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuCtxSynchronize = synchronize;
+    rg_driver.cuStreamSynchronize = stream_synchronize;
     stub_driver_call_host();
     rg_driver.cuMemcpyHtoDAsync_v2 = copy_in;
     rg_driver.cuMemcpyDtoHAsync_v2 = copy_out;
@@ -354,6 +361,31 @@ static void test_handle_taken(void)
     end(c);
 }
 
+/* Contexts come and go, while threads wait in others or not: nothing of them stays for good. */
+static void test_come_and_go(void)
+{
+    struct client *c = begin();
+    for (unsigned round = 0; round < 2; round++) {
+        if (round) {
+            atomic_store(&not_ready, true);
+            set_held(true);
+            put(c, RG_OP_cuMemsetD8_v2, 0, 0, "848", address, 1, (uint64_t)1);
+            put(c, RG_OP_cuStreamSynchronize, 0, 5, "8", handle(RG_KIND_STREAM, 7));
+            send_batch(c);
+            wait_until_waiting();
+            set_held(false);
+            expect_reply(c, 5, CUDA_SUCCESS);
+        }
+        for (unsigned i = 0; i < 20; i++) {
+            const uint64_t context = rg_handle_make(RG_KIND_CONTEXT, 3, i + 1 + 100 * round);
+            put(c, RG_OP_cuCtxCreate_v2, 2, 0, "448", 0, 0, context);
+            CALL(c, RG_OP_cuCtxDestroy_v2, 2, CUDA_SUCCESS, "8", context);
+        }
+        CHECK(!c->worker->retired && !atomic_load(&c->worker->apart)); /* the dispatcher is idle */
+    }
+    end(c);
+}
+
 /* The records of a session are timed, and a stream ends. */
 static void test_timed(void)
 {
@@ -374,6 +406,7 @@ int main(void)
     test_landing_from_nothing();
     test_copy_from_nothing();
     test_handle_taken();
+    test_come_and_go();
     test_timed();
     return 0;
 }

@@ -3,6 +3,7 @@
  * nothing else.
  */
 #include "common/log.h"
+#include "server/image.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -167,6 +168,15 @@ static void test_parameters(void)
     put(c, RG_OP_rgImageData, 0, 0, "8888", (uint64_t)1, (uint64_t)9, (uint64_t)2, (uint64_t)3);
     send_bulk(c, "abc", 3);
     expect_violation(c, "image");
+
+    c = begin(); /* very many of them */
+    for (uint64_t id = 1; id <= RG_IMAGES_MAX + 1; id++) {
+        put(c, RG_OP_rgImageData, 0, 0, "8888", id, (uint64_t)2, (uint64_t)0, (uint64_t)0);
+        if (id % 1000 == 0)
+            send_batch(c);
+    }
+    send_batch(c);
+    expect_violation(c, "waiting to be loaded");
 
     c = begin(); /* a transfer's number that is taken */
     put(c, RG_OP_rgHostCall, 0, 0, "848", (uint64_t)5, 0, (uint64_t)0);
