@@ -186,6 +186,14 @@ class Live(unittest.TestCase):
         self.assertEqual(check["level"], "problem")
         self.assertIn("firewall", check["mend"])
 
+    def test_what_to_do_fits_the_address(self):
+        for address, words in (("127.0.0.1:1", "ufw allow 1/tcp"), ("unix:/nonexistent", "ss -lx"),
+                               ("one:two:three", "[IPV6]:PORT")):
+            with self.subTest(address):
+                answer = json.loads(call("-s", address, "--json").stdout)
+                (check,) = self.check(answer, "server")
+                self.assertIn(words, check["mend"])
+
     def test_server_without_measurements(self):
         with Server(Build(BUILD), tcp=True, arguments=["--no-netperf"]) as server:
             answer = json.loads(call("-s", server.address, "--json").stdout)

@@ -7,6 +7,7 @@
 #include "client/cli/link.h"
 #include "client/query.h"
 #include "common/clock.h"
+#include "transport/address.h"
 #include "transport/rails.h"
 
 #include <netinet/in.h>
@@ -66,6 +67,21 @@ static void check_versions(struct rg_doctor *doctor, const struct rg_inventory *
                   inventory->machine.rdma[0] ? inventory->machine.rdma : "not told");
 }
 
+/* What to do where a server does not answer. */
+static void say_how_to_reach(const char *server, char *out, size_t size)
+{
+    struct rg_address address;
+    if (rg_address_parse(server, &address, NULL, 0) != RG_OK)
+        snprintf(out, size, "write its address as HOST, HOST:PORT, [IPV6]:PORT, unix:/PATH or unix:@NAME");
+    else if (strcmp(address.scheme, "unix") == 0)
+        snprintf(out, size, "systemctl status remote-gpud; ss -lx (does it listen on this socket?)");
+    else
+        snprintf(out, size,
+                 "on the server: systemctl status remote-gpud; ss -ltn (does it listen on an address that this machine "
+                 "reaches?); open its port in the firewall: ufw allow %u/tcp, or firewall-cmd --add-port=%u/tcp",
+                 address.port, address.port);
+}
+
 /* Whether the server answers at all. */
 static bool check_answer(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
 {
@@ -82,12 +98,9 @@ static bool check_answer(struct rg_doctor *doctor, const char *server, uint64_t 
         check_clock(doctor, &answer->inventory, before, after);
         rg_control_fini(answer);
     } else {
-        rg_doctor_say(
-            doctor, RG_CHECK_PROBLEM, "server",
-            "on the server: systemctl status remote-gpud; ss -ltn (does it listen on an address that this "
-            "machine reaches?); open its port in the firewall: ufw allow 7600/tcp, or firewall-cmd "
-            "--add-port=7600/tcp",
-            "%s", why);
+        char mend[RG_DOCTOR_TEXT];
+        say_how_to_reach(server, mend, sizeof mend);
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "server", mend, "%s", why);
     }
     free(answer);
     return status == RG_OK;
