@@ -40,14 +40,17 @@ static LLVMValueRef is_true(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
 /* What both kinds can do with two numbers. */
 static LLVMValueRef compute(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
 {
-    LLVMValueRef one = LLVMConstInt(LLVMTypeOf(a), 1, 0);
+    LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(a)), one = LLVMConstInt(LLVMTypeOf(a), 1, 0), sum;
     switch (gen->insn->form->op) {
     case SG_OP_VADD:
         return LLVMBuildAdd(B, a, b, "");
     case SG_OP_VSUB:
         return LLVMBuildSub(B, a, b, "");
     case SG_OP_VAVRG:
-        return LLVMBuildAShr(B, LLVMBuildAdd(B, LLVMBuildAdd(B, a, b, ""), one, ""), one, "");
+        /* halves are rounded away from 0 */
+        sum = LLVMBuildAdd(B, a, b, "");
+        one = sg_gen_select(gen, sg_gen_compare(gen, LLVMIntSGE, sum, zero), one, zero);
+        return LLVMBuildAShr(B, LLVMBuildAdd(B, sum, one, ""), LLVMConstInt(LLVMTypeOf(a), 1, 0), "");
     case SG_OP_VMIN:
         return sg_gen_math(gen, "llvm.smin", a, b, NULL);
     case SG_OP_VMAX:

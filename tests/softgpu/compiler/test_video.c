@@ -93,7 +93,7 @@ static wide computed(const char *operation, wide a, wide b)
     if (strncmp(operation, "vmax", 4) == 0)
         return a > b ? a : b;
     if (strncmp(operation, "vavrg", 5) == 0)
-        return shifted_right(a + b + 1, 1);
+        return shifted_right(a + b + (a + b >= 0), 1);
     if (strstr(operation, ".eq") != NULL)
         return a == b;
     if (strstr(operation, ".ne") != NULL)
