@@ -8,6 +8,7 @@
 #include "client/lane.h"
 #include "client/session.h"
 #include "common/cuda/errors.h"
+#include "common/cuda/runtime_calls.h"
 #include "common/log.h"
 #include "generated/proto/api_table.h"
 #include "proto/proc_address.h"
@@ -17,6 +18,7 @@
 
 CUresult cuInit(unsigned int flags)
 {
+    rg_runtime_has_looked_up();
     struct rg_lane *lane = rg_lane_if_any();
     if (lane && lane->host_call)
         return CUDA_ERROR_NOT_PERMITTED;
@@ -67,7 +69,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
         return CUDA_ERROR_INVALID_VALUE;
     int index;
     enum rg_proc_result result = rg_proc_find(symbol, cudaVersion, flags, &index);
-    *pfn = result == RG_PROC_FOUND ? rg_api_table[index] : NULL;
+    *pfn = rg_runtime_call(symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
+                           result == RG_PROC_FOUND ? rg_api_table[index] : NULL);
     if (result == RG_PROC_UNKNOWN_NAME)
         rg_debug("cuGetProcAddress: no function '%s' (version %d)", symbol, cudaVersion);
     if (symbolStatus)
@@ -82,9 +85,12 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuin
     if (!symbol || !pfn)
         return CUDA_ERROR_INVALID_VALUE;
     int index;
-    if (rg_proc_find(symbol, cudaVersion, flags, &index) != RG_PROC_FOUND)
+    const bool found = rg_proc_find(symbol, cudaVersion, flags, &index) == RG_PROC_FOUND;
+    void *function = rg_runtime_call(symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
+                                     found ? rg_api_table[index] : NULL);
+    if (!found)
         return CUDA_ERROR_NOT_FOUND;
-    *pfn = rg_api_table[index];
+    *pfn = function;
     return CUDA_SUCCESS;
 }
 

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -346,10 +347,17 @@ static bool write_file(int folder, const char *name, const void *data, size_t si
     return false;
 }
 
+/* Whether the process may write files of such a size (ulimit -f); it gets a signal that ends it otherwise. */
+static bool is_allowed(size_t size)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
+}
+
 /* The folder, with room for `size` more bytes. -1: they are not to be kept. */
 static int open_for(struct rg_shelf *shelf, size_t size)
 {
-    if (!size || size > shelf->limit)
+    if (!size || size > shelf->limit || !is_allowed(size))
         return -1;
     const int folder = make_folder(shelf);
     if (folder >= 0)
@@ -384,6 +392,6 @@ void rg_shelf_append(struct rg_shelf *shelf, const uint8_t name[RG_SHELF_NAME], 
         openat(folder, text, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     /* One write: a part of a record at the end of a full disk is for the reader to tell. */
     if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !is_own(&status) ||
-        write(fd, data, size) != (ssize_t)size)
+        !is_allowed((size_t)status.st_size + size) || write(fd, data, size) != (ssize_t)size)
         tell(shelf);
 }

@@ -85,13 +85,13 @@ static void misuse_the_api()
            cudaErrorInvalidDeviceFunction);
 
     set<<<1, 2048>>>(device);
-    expect("too many threads", after_launch(), cudaErrorInvalidConfiguration, cudaErrorInvalidValue);
+    expect("too many threads", after_launch(), cudaErrorInvalidConfiguration);
     set<<<0, 32>>>(device);
-    expect("no blocks", after_launch(), cudaErrorInvalidConfiguration, cudaErrorInvalidValue);
+    expect("no blocks", after_launch(), cudaErrorInvalidConfiguration);
     set<<<dim3(1, 70000), 32>>>(device);
-    expect("too many blocks", after_launch(), cudaErrorInvalidConfiguration, cudaErrorInvalidValue);
+    expect("too many blocks", after_launch(), cudaErrorInvalidConfiguration);
     set_dynamic<<<1, 32, 1 << 30>>>(device);
-    expect("too much shared memory", after_launch(), cudaErrorInvalidValue, cudaErrorInvalidConfiguration);
+    expect("too much shared memory", after_launch(), cudaErrorInvalidValue);
 
     CHECK(cudaEventCreate(&event));
     CHECK(cudaEventCreate(&second));

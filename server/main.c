@@ -164,6 +164,7 @@ int main(int argc, char **argv)
     signal(SIGINT, SIG_IGN); /* of the daemon's terminal; it says what to do by SIGTERM */
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like others */
     const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC), over_fd = eventfd(0, EFD_CLOEXEC);
     int output_fd = -1;
     if (signal_fd < 0 || over_fd < 0 || rg_output_redirect(&output_fd) != RG_OK) {

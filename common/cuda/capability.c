@@ -2,9 +2,9 @@
  * capability.c - see capability.h.
  *
  * What compiles for exactly what it finds (looked at in 2026): numba, whose linker refuses a capability that it does not
- * know; Triton; programs that hand the device's capability to NVRTC through cuda-python. CuPy does not: it takes the nearest
- * one that NVRTC knows. A program that has NVIDIA's libraries or PyTorch loaded as well is better off with their
- * needs met, unless it uses numba, which does nothing at all otherwise.
+ * know; NVIDIA Warp, whose compiler does; Triton; programs that hand the device's capability to NVRTC through cuda-python.
+ * CuPy does not: it takes the nearest one that NVRTC knows. A program that has NVIDIA's libraries or PyTorch loaded as well
+ * is better off with their needs met, unless it uses numba or Warp, which do nothing at all otherwise.
  */
 #include "common/cuda/capability.h"
 
@@ -18,7 +18,7 @@
 #define NEWEST 121 /* that compilers of today know */
 
 struct seen {
-    bool numba, compiler, libraries;
+    bool must, compiler, libraries;
 };
 
 static bool in(const char *path, const char *const *words)
@@ -31,19 +31,19 @@ static bool in(const char *path, const char *const *words)
 
 static void look_at(struct seen *seen, const char *path)
 {
-    static const char *const numba[] = {"/numba_cuda/", "/numba/cuda/", NULL};
+    static const char *const must[] = {"/numba_cuda/", "/numba/cuda/", "/warp/bin/warp.so", NULL};
     static const char *const compilers[] = {"/libtriton.", "/cuda/bindings/_internal/nvrtc.",
                                             "/cuda/bindings/_bindings/cynvrtc.", NULL};
     static const char *const libraries[] = {"/libcublas",   "/libcufft",      "/libcurand", "/libcusolver",
                                             "/libcusparse", "/libtorch_cuda", "/cupy/",     NULL};
-    seen->numba |= in(path, numba);
+    seen->must |= in(path, must);
     seen->compiler |= in(path, compilers);
     seen->libraries |= in(path, libraries);
 }
 
 static unsigned wish_of(const struct seen *seen)
 {
-    return seen->numba || (seen->compiler && !seen->libraries) ? NEWEST : 0;
+    return seen->must || (seen->compiler && !seen->libraries) ? NEWEST : 0;
 }
 
 static int look_at_object(struct dl_phdr_info *info, size_t size, void *seen)

@@ -183,6 +183,7 @@ static bool open_signals(struct daemon *daemon)
     sigaddset(&set, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* all threads come from this one */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like others */
     daemon->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (daemon->signals < 0)
         rg_error("signalfd: %s", strerror(errno));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/cuda/export_tables.h"
+#include "common/cuda/runtime_calls.h"
 #include "generated/proto/api_table.h"
 #include "proto/proc_address.h"
 #include "softgpu/driver/context.h"
@@ -42,9 +43,12 @@ static CUresult find(const char *name, void **function, int version, cuuint64_t 
     int index;
     if (name == NULL || function == NULL || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    switch (rg_proc_find(name, version, flags, &index)) {
+    const enum rg_proc_result result = rg_proc_find(name, version, flags, &index);
+    void *const call = rg_runtime_call(name, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
+                                       result == RG_PROC_FOUND ? sg_api[index] : NULL);
+    switch (result) {
     case RG_PROC_FOUND:
-        *function = sg_api[index];
+        *function = call;
         *status = CU_GET_PROC_ADDRESS_SUCCESS;
         break;
     case RG_PROC_VERSION_NOT_ENOUGH:

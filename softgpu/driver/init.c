@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "common/cuda/errors.h"
+#include "common/cuda/runtime_calls.h"
 
 __thread bool sg_per_thread_default_stream;
 __thread bool sg_in_host_function;
@@ -45,6 +46,7 @@ CUresult sg_enter(void)
 
 CUresult cuInit(unsigned int flags)
 {
+    rg_runtime_has_looked_up();
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (atomic_load(&sg_state.forked))

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -151,6 +152,24 @@ Test(shelf, a_place_that_cannot_be_written_keeps_nothing)
     write_one(shelf, 1, "text", 4);
     cr_expect_null(read_back(shelf, 1, 100, &size));
     cr_expect_not(rg_shelf_make(shelf));
+    rg_shelf_close(shelf);
+}
+
+/* The signal that a process gets for a larger file would end it. */
+Test(shelf, files_that_may_not_be_so_large_are_not_kept)
+{
+    struct rg_shelf *shelf = rg_shelf_open(folder, 1 << 20);
+    struct rlimit limit;
+    size_t size;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = 4;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    write_one(shelf, 1, "texts", 5);
+    cr_expect_null(read_back(shelf, 1, 100, &size));
+    write_one(shelf, 2, "text", 4);
+    char *data = read_back(shelf, 2, 100, &size);
+    cr_expect_not_null(data);
+    free(data);
     rg_shelf_close(shelf);
 }
 

@@ -22,6 +22,7 @@ Test(capability, of_objects)
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/numba_cuda/numba/cuda/cext/_dispatcher.so")), 121);
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/numba/cuda/cudadrv/_extras.so", "/v/libcublas.so.12")),
                  121);
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/warp/bin/warp.so", "/v/libcublas.so.12")), 121);
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/llvmlite/binding/libllvmlite.so")), 0);
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/triton/_C/libtriton.so")), 121);
     cr_assert_eq(
