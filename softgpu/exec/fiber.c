@@ -66,7 +66,10 @@ void sg_fiber_park(struct sg_slot *slot, struct sg_fiber *fiber)
     slot->fibers[fiber->stack_class] = fiber;
 }
 
-/** Maps a batch of stacks of the class and parks their fibers. */
+/**
+ * Maps a batch of stacks of the class and parks their fibers. Behind the last one is a guard as well: what lies near a frame
+ * is taken for the thread's own memory (compiler/codegen_spaces.c), so nothing else may.
+ */
 static bool make_batch(struct sg_slot *slot, unsigned stack_class)
 {
     size_t size = (size_t)SG_STACK_BASE << stack_class;
@@ -78,12 +81,13 @@ static bool make_batch(struct sg_slot *slot, unsigned stack_class)
     if (!fibers)
         return false;
     memset(fibers, 0, count * sizeof(*fibers));
-    unsigned char *map = mmap(NULL, count * stride, PROT_READ | PROT_WRITE,
+    unsigned char *map = mmap(NULL, count * stride + SG_STACK_GUARD, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (map == MAP_FAILED) {
         free(fibers);
         return false;
     }
+    install_guard(map + count * stride);
     for (size_t i = count; i-- > 0;) {
         struct sg_fiber *fiber = &fibers[i];
         install_guard(map + i * stride);

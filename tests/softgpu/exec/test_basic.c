@@ -1,6 +1,7 @@
 /* test_basic.c - indices, parameters and shared memory of block-form and thread-form kernels. */
 #include "tests/softgpu/exec/kernel_test.h"
 
+#include <errno.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -204,6 +205,49 @@ static void test_idle_engine_uses_no_processor(void)
     CHECK(processor_seconds() - before < 0.1);
 }
 
+/*
+ * Generated code takes what lies near a thread's frame for the thread's own memory (compiler/codegen_spaces.c), so that
+ * nothing else may lie there, and least of all shared memory.
+ */
+static void look_around(struct sg_thread *t, const unsigned char *params)
+{
+    enum { NEAR = 65536, PAGE_ = 4096, FRAMES = 4 * PAGE_ };
+    struct around {
+        int pipe;
+        _Atomic uint32_t seen;
+    } *around = PARAMETER(struct around, params);
+    const char *frame = __builtin_frame_address(0);
+    uintptr_t shared = (uintptr_t)t->block->shared - ((uintptr_t)frame - NEAR);
+    around->seen += shared < 2 * NEAR;
+    for (size_t above = FRAMES; above <= NEAR; above += PAGE_)
+        around->seen += write(around->pipe, frame + above, 1) != -1 || errno != EFAULT;
+    sg_rt_barrier_sync(t, 0, 0); /* so that each has a stack */
+}
+
+static void test_nothing_lies_near_stacks(void)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    struct {
+        int pipe;
+        _Atomic uint32_t seen;
+    } around = {.pipe = ends[1]};
+    struct sg_fault_report report;
+    void *pointer = &around;
+    for (uint32_t shared = 1024; shared <= 128 << 10; shared *= 2)
+        for (uint32_t cluster = 1; cluster <= 4; cluster *= 4) {
+            struct sg_launch launch = thread_launch(look_around, 8, 40, &pointer);
+            launch.shared_static = shared;
+            launch.cluster[0] = cluster;
+            launch.cluster[1] = launch.cluster[2] = 1;
+            launch.stack_size = shared;
+            CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+            CHECK_EQUAL(around.seen, 0);
+        }
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     test_every_block_runs_once();
@@ -211,6 +255,8 @@ int main(void)
     test_shared_and_large_params();
     test_impossible_launches();
     test_large_stack();
+    if (!TEST_SANITIZED)
+        test_nothing_lies_near_stacks();
     test_idle_engine_uses_no_processor();
     return TEST_RESULT();
 }
