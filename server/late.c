@@ -43,6 +43,7 @@ struct rg_late_item {
     size_t posted, sent;        /* landings: chunks */
     unsigned at_work;           /* transfers: threads that use the buffers, without the lock */
     bool gone;                  /* transfers: the context has ended, and the buffers with it */
+    bool lent;                  /* pulls: the client may write what it is asked for where that belongs */
     size_t n_chunks;
     unsigned char *slots[RG_LATE_SLOTS];
     struct rg_direct_area
@@ -290,10 +291,11 @@ static void request(struct rg_late_item *item, size_t end)
         pthread_mutex_unlock(&worker->late_lock);
         if (!more)
             return;
-        (void)rg_conn_lend(worker->conn, item->id, offset, item->slots[index % RG_LATE_SLOTS],
-                           size); /* where that helps */
+        const bool lent = rg_conn_lend(worker->conn, item->id, offset, item->slots[index % RG_LATE_SLOTS],
+                                       size) == RG_OK; /* where that helps */
         notice(item, RG_NOTICE_PULL, offset, size, 0);
         pthread_mutex_lock(&worker->late_lock);
+        item->lent |= lent;
         rest(item);
         pthread_mutex_unlock(&worker->late_lock);
     }
@@ -515,6 +517,8 @@ static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_
     const bool all = came && has_all(item);
     if (wanted)
         rest(item);
+    else
+        pthread_cond_broadcast(&worker->late_settled);
     pthread_cond_signal(&item->changed);
     pthread_mutex_unlock(&worker->late_lock);
     if (!came)
@@ -569,13 +573,19 @@ static void abandon(struct rg_late_item *item)
     pthread_cond_broadcast(&item->changed);
 }
 
+/* Whether something may still touch the item's buffers: a thread, or the client's device. The lock is held. */
+static bool is_used(const struct rg_late_item *item)
+{
+    return item->at_work || (item->lent && item->received < item->requested && !rg_worker_over(item->worker));
+}
+
 void rg_late_drop_context(struct rg_worker *worker, const struct rg_context *context)
 {
     pthread_mutex_lock(&worker->late_lock);
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct rg_late_item *item = worker->late[i]; item;) {
             item->gone |= item->context == context;
-            if (item->context == context && item->at_work) {
+            if (item->context == context && is_used(item)) {
                 pthread_cond_wait(&worker->late_settled, &worker->late_lock);
                 item = worker->late[i]; /* the list may have changed */
                 continue;
@@ -601,6 +611,7 @@ void rg_late_wake_all(struct rg_worker *worker)
 {
     pthread_mutex_lock(&worker->late_lock);
     pthread_cond_broadcast(&worker->landing_wake);
+    pthread_cond_broadcast(&worker->late_settled);
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct rg_late_item *item = worker->late[i]; item; item = item->next)
             pthread_cond_broadcast(&item->changed);

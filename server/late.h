@@ -34,7 +34,8 @@ CUresult rg_late_landing(struct rg_job *job, const struct rg_late_area *area, CU
 
 /**
  * The context is about to end, with the buffers of its streams. Its work is done, or will not be any more: what of its
- * transfers is still under way goes nowhere from now on. The dispatcher.
+ * transfers is still under way goes nowhere from now on. Waits for what the client may write into a buffer by itself. The
+ * dispatcher.
  */
 void rg_late_drop_context(struct rg_worker *worker, const struct rg_context *context);
 

@@ -36,6 +36,7 @@ static struct rg_lent *make(struct rg_worker *worker)
     if (rg_conn_register(worker->conn, memory, ring->size) != RG_OK) {
         rg_info("session %llu: no memory can be registered ahead; bulk data is asked for",
                 (unsigned long long)worker->session);
+        rg_conn_unregister(worker->conn, memory); /* some rails may have it */
         munmap(memory, ring->size);
         return ring;
     }

@@ -257,10 +257,22 @@ static void test_streams_of_others(void)
     end(c);
 }
 
+static bool lends;
+static enum rg_status lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+{
+    (void)conn, (void)tag, (void)base, (void)memory, (void)size;
+    return lends ? RG_OK : RG_ERR_UNSUPPORTED;
+}
+
+static void lend_or_not(struct rg_transport_ops *ops)
+{
+    ops->lend = lend;
+}
+
 /* A context fails and ends while the client is asked for data: it may answer, in parts, and the data goes nowhere. */
 static void test_pull_into_nothing(void)
 {
-    struct client *c = begin();
+    struct client *c = begin_on(lend_or_not);
     put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     expect_notice(c, RG_NOTICE_PULL, 5);
@@ -270,7 +282,21 @@ static void test_pull_into_nothing(void)
     send_answer(c, RG_ANSWER_DATA, 5, SIZE / 2, data, SIZE / 2);
     end(c);
 
-    c = begin(); /* or it may not */
+    lends = true; /* where its device may be at the buffer, the context ends when that is done */
+    c = begin_on(lend_or_not);
+    put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, 5);
+    atomic_store(&stub_failed, true);
+    put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, 77, "4", 0);
+    send_batch(c);
+    expect_nothing(c);
+    send_answer(c, RG_ANSWER_DATA, 5, 0, data, SIZE);
+    expect_reply(c, 77, CUDA_SUCCESS);
+    end(c);
+    lends = false;
+
+    c = begin_on(lend_or_not); /* or it may not */
     put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     expect_notice(c, RG_NOTICE_PULL, 5);

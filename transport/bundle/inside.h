@@ -77,7 +77,7 @@ struct run {
     unsigned former; /* the last such */
     bool contested;  /* it has come by another rail: the owner is to leave */
     bool taking;     /* the receiver is inside the owner's connection, and the owner must stay */
-    bool aside;      /* the owner is taking the rest into the stash */
+    bool aside;      /* the owner is taking the rest into the stash, or passes over what is there */
     enum rg_status failed; /* of the owner's connection, for the receiver: the owner is to leave */
     unsigned char *stash; /* not NULL: the rest of it waits here … */
     size_t stash_from;    /* … from this byte of the message on */

@@ -210,9 +210,12 @@ static enum rg_status put(struct lane *lane, struct run *run, uint64_t number, s
     enum rg_status status = RG_OK;
     if (run->done > begin) { /* by another rail, which has broken since */
         const size_t before = run->done - begin;
+        run->aside = true;
         pthread_mutex_unlock(&b->lock);
         status = discard(lane, before);
         pthread_mutex_lock(&b->lock);
+        run->aside = false;
+        pthread_cond_broadcast(&b->changed);
     }
     while (status == RG_OK && b->received_number == number && run->done < end) {
         if (!wait_for_wish(b, run, number, end))
