@@ -13,6 +13,7 @@
 #include "client/call.h"
 #include "client/context.h"
 #include "client/lane.h"
+#include "client/progress.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
@@ -148,7 +149,7 @@ void rg_across_context_ended(uint64_t context)
             continue;
         }
         *at = helper->next;
-        rg_handle_delete(RG_KIND_STREAM, (uint64_t)helper->stream);
+        rg_progress_end_stream(helper->stream);
         helper->gone = true;
         if (!helper->users)
             free(helper);

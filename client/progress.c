@@ -23,6 +23,8 @@ struct watch {
     uint64_t event;   /* handle; 0: a stream */
     uint64_t context; /* with which it ends */
     struct rg_stream_progress *stream;
+    uint64_t
+        named; /* handle of that stream if it is one that was created: as long as it is there, so is `stream` */
     uint64_t position; /* what is known to be done when the notice comes */
     struct rg_elapsed_wish wish;
 };
@@ -165,6 +167,16 @@ void rg_progress_forget_stream(struct rg_stream_progress *stream)
     atomic_store(&stream->worked, 0);
 }
 
+void rg_progress_end_stream(CUstream stream)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; shadow && i < rg_n_sessions; i++)
+        drop_where(&rg_sessions[i], 0, &shadow->stream.progress, 0);
+    rg_handle_delete(RG_KIND_STREAM, (uint64_t)stream);
+    pthread_mutex_unlock(&lock);
+}
+
 void rg_progress_forget_context(uint64_t context)
 {
     pthread_mutex_lock(&lock);
@@ -260,16 +272,30 @@ bool rg_progress_holds_stream(CUstream stream)
     return !reached(&progress->done, lasting) && !reached(&context->done, lasting) && rg_thread_has_others();
 }
 
-/* Whether what `watch` is for was not done when the program last was shown anything. */
+/* Whether what `watch` is for was not done when the program last was shown anything. The lock is held. */
+static bool pending(const struct rg_session *session, const _Atomic uint64_t *watch,
+                    const _Atomic unsigned *seen)
+{
+    return atomic_load_explicit(seen, memory_order_relaxed) == atomic_load(&shown) &&
+           find(session, atomic_load_explicit(watch, memory_order_relaxed));
+}
+
 static bool still_pending(const struct rg_session *session, const _Atomic uint64_t *watch,
                           const _Atomic unsigned *seen)
 {
-    if (atomic_load_explicit(seen, memory_order_relaxed) != atomic_load(&shown))
-        return false;
     pthread_mutex_lock(&lock);
-    const bool pending = find(session, atomic_load_explicit(watch, memory_order_relaxed)) != NULL;
+    const bool is = pending(session, watch, seen);
     pthread_mutex_unlock(&lock);
-    return pending;
+    return is;
+}
+
+/* Begins to watch; the lock is held. */
+static uint64_t begin_locked(const struct rg_session *session, _Atomic uint64_t *watch,
+                             const struct watch *wanted)
+{
+    const uint64_t id = take(session, atomic_load_explicit(watch, memory_order_relaxed), wanted);
+    atomic_store_explicit(watch, id, memory_order_relaxed);
+    return id;
 }
 
 /* Begins to watch before the worker is asked, ends it if the answer is anything but "not ready". */
@@ -277,8 +303,7 @@ static uint64_t begin_watch(const struct rg_session *session, _Atomic uint64_t *
                             const struct watch *wanted)
 {
     pthread_mutex_lock(&lock);
-    const uint64_t id = take(session, atomic_load_explicit(watch, memory_order_relaxed), wanted);
-    atomic_store_explicit(watch, id, memory_order_relaxed);
+    const uint64_t id = begin_locked(session, watch, wanted);
     pthread_mutex_unlock(&lock);
     return id;
 }
@@ -295,9 +320,12 @@ static CUresult ask_stream(struct rg_context *context, uint64_t handle, struct r
 {
     struct rg_session *session = context->session;
     const unsigned generation = atomic_load(&shown);
-    const struct watch wanted = {.context = handle, .stream = progress, .position = position(session)};
-    const uint64_t id = begin_watch(session, &progress->watch, &wanted);
     const bool own = (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
+    const struct watch wanted = {.context = handle,
+                                 .stream = progress,
+                                 .named = own ? (uint64_t)stream : 0,
+                                 .position = position(session)};
+    const uint64_t id = begin_watch(session, &progress->watch, &wanted);
     CUresult status = own ? rg_op_rgStreamAsk(stream, id) : rg_op_rgDefaultStreamAsk(stream, id);
     atomic_store_explicit(&progress->seen, generation, memory_order_relaxed);
     if (status != CUDA_ERROR_NOT_READY)
@@ -353,27 +381,42 @@ static bool others_follow(struct rg_lane *lane, CUstream stream)
     return follow;
 }
 
-/* Lets the worker tell of other streams, with the answer about the one that is waited for, what it has done by then. */
-static void watch_others(struct rg_context *context, CUstream waited)
+/*
+ * Begins to watch a stream of which it is not known whether it is idle; 0: there is no need to. Other threads may end the
+ * stream at any time, but not while the lock is held (rg_progress_end_stream).
+ */
+static uint64_t begin_other(struct rg_context *context, CUstream stream)
 {
-    struct rg_session *session = context->session;
+    const struct rg_session *session = context->session;
+    const unsigned generation = atomic_load(&shown);
+    uint64_t handle, id = 0;
+    pthread_mutex_lock(&lock);
+    struct rg_stream_progress *progress = progress_of(stream, 0, &handle);
+    if (progress && context_of(handle) == context && !stream_is_idle(context, stream, progress) &&
+        !pending(session, &progress->watch, &progress->seen)) {
+        const struct watch wanted = {
+            .context = handle, .stream = progress, .named = (uint64_t)stream, .position = position(session)};
+        id = begin_locked(session, &progress->watch, &wanted);
+        atomic_store_explicit(&progress->seen, generation, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
+/* Lets the worker tell of other streams, with the answer about the one that is waited for, what it has done by then. */
+static void watch_others(struct rg_context *context, struct rg_lane *lane, CUstream waited)
+{
+    struct rg_session *const session = context->session, *const before = lane->target;
     uint64_t streams[FOLLOWED];
     const size_t n = rg_handle_list(RG_KIND_STREAM, 0, streams, FOLLOWED);
+    lane->target = session;
     for (size_t i = 0; i < n; i++) {
         const CUstream stream = (CUstream)streams[i];
-        uint64_t handle;
-        struct rg_stream_progress *progress = progress_of(stream, 0, &handle);
-        if (stream == waited || !progress || context_of(handle) != context ||
-            stream_is_idle(context, stream, progress) ||
-            still_pending(session, &progress->watch, &progress->seen))
-            continue;
-        const unsigned generation = atomic_load(&shown);
-        const struct watch wanted = {.context = handle, .stream = progress, .position = position(session)};
-        const uint64_t id = begin_watch(session, &progress->watch, &wanted);
-        atomic_store_explicit(&progress->seen, generation, memory_order_relaxed);
+        const uint64_t id = stream == waited ? 0 : begin_other(context, stream);
         if (id && rg_op_rgStreamWatch(stream, id) != CUDA_SUCCESS)
             end_watch(session, id);
     }
+    lane->target = before;
 }
 
 CUresult rg_progress_wait_stream(CUstream stream)
@@ -394,7 +437,7 @@ CUresult rg_progress_wait_stream(CUstream stream)
         status = rg_progress_answered(context->session);
     } else {
         if (follow && context->session->op_numbers[RG_OP_rgStreamWatch])
-            watch_others(context, stream);
+            watch_others(context, lane, stream);
         status = rg_op_cuStreamSynchronize(stream);
         if (status == CUDA_SUCCESS)
             raise_to(&progress->done, own_position());
@@ -634,7 +677,7 @@ static void watched_done(struct rg_session *session, const struct rg_done *done)
         if (event) {
             note_done(event, watch->position);
             rg_elapsed_granted((CUevent)watch->event, &watch->wish, done->ms);
-        } else if (watch->stream) {
+        } else if (watch->stream && (!watch->named || rg_handle_shadow(RG_KIND_STREAM, watch->named))) {
             raise_to(&watch->stream->done, watch->position);
         }
     }

@@ -114,6 +114,8 @@ bool rg_progress_notice(struct rg_session *session, const struct rg_notice *noti
 /** An object ends, or the thread of a per-thread stream. */
 void rg_progress_forget_event(CUevent event);
 void rg_progress_forget_stream(struct rg_stream_progress *stream);
+/** The handle of a stream ends: nobody watches it, nor will. */
+void rg_progress_end_stream(CUstream stream);
 /** A context has ended, with its events and streams. */
 void rg_progress_forget_context(uint64_t context);
 

@@ -71,14 +71,12 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     CUresult status = rg_call_allowed(orphan ? 0 : RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)hStream);
-    if (!shadow)
+    if (!rg_handle_shadow(RG_KIND_STREAM, (uint64_t)hStream))
         return CUDA_ERROR_INVALID_HANDLE;
-    rg_progress_forget_stream(&shadow->stream.progress);
     rg_ahead_give_back_stream(hStream);
     if (!orphan) /* else it went with its context */
         status = rg_op_cuStreamDestroy_v2(hStream);
-    rg_handle_delete(RG_KIND_STREAM, (uint64_t)hStream);
+    rg_progress_end_stream(hStream);
     return status;
 }
 

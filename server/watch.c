@@ -258,8 +258,11 @@ static CUresult ask(struct rg_job *job, CUstream stream, uint64_t context, uint6
 
 CUresult rg_serve_rgStreamWatch(struct rg_job *job, CUstream stream, unsigned long long watch)
 {
-    const struct rg_stream *state = rg_thread_of(job)->stream;
-    if (!state || !watch || !add_stream(job, stream, state->context, watch))
+    const uint64_t handle = (uint64_t)stream;
+    const struct rg_object *entry =
+        rg_handle_kind(handle) == RG_KIND_STREAM ? rg_objects_find(&job->worker->objects, handle) : NULL;
+    const struct rg_stream *state = entry ? entry->extra : NULL;
+    if (!state || !watch || !add_stream(job, state->object, state->context, watch))
         refuse(job->worker, watch);
     return CUDA_SUCCESS;
 }

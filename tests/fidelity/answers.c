@@ -36,7 +36,7 @@ static const char ptx[] =
 
 static CUcontext context;
 static CUfunction count;
-static CUdeviceptr counters;
+static CUdeviceptr counters, passing;
 static CUstream streams[CREATED]; /* the first BLOCKING of them wait for the legacy default stream */
 static CUevent events[EVENTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -156,12 +156,31 @@ static void ask_until_done(struct thread *thread)
     verify(thread, &done, "cuStreamQuery of the own stream");
 }
 
+/* One after another, as many programs do. */
+static void await_all(struct thread *thread)
+{
+    for (int stream = 0; stream < CREATED; stream++) {
+        const struct done done = snapshot(&at_end[stream]);
+        CHECK(cuStreamSynchronize(streams[stream]));
+        verify(thread, &done, "cuStreamSynchronize of one of all");
+    }
+}
+
+/* A stream that is gone soon, while other threads may be waiting. */
+static void passing_stream(void)
+{
+    CUstream stream;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemsetD8Async(passing, 1, 4096, stream));
+    CHECK(cuStreamDestroy_v2(stream));
+}
+
 static void step(struct thread *thread)
 {
     const int stream = any_stream(thread), event = (int)choose(thread, EVENTS);
     struct done done;
     float ms;
-    switch (choose(thread, 16)) {
+    switch (choose(thread, 18)) {
     default:
         pthread_mutex_lock(&lock);
         work(thread, stream);
@@ -203,6 +222,13 @@ static void step(struct thread *thread)
     case 14:
         ask_until_done(thread);
         break;
+    case 15:
+        await_all(thread);
+        break;
+    case 16:
+    case 17:
+        passing_stream();
+        break;
     }
 }
 
@@ -231,6 +257,7 @@ int main(int argc, char **argv)
     CHECK(cuModuleGetFunction(&count, module, "count"));
     CHECK(cuMemAlloc_v2(&counters, sizeof seen));
     CHECK(cuMemsetD8_v2(counters, 0, sizeof seen));
+    CHECK(cuMemAlloc_v2(&passing, 4096));
     CHECK(cuCtxSynchronize());
     for (int i = 0; i < CREATED; i++)
         CHECK(cuStreamCreate(&streams[i], i < BLOCKING ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));

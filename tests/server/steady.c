@@ -224,12 +224,15 @@ static void test_watches(void)
     expect_done(c, 13, CUDA_SUCCESS);
     CHECK(atomic_load(&events) == before);
 
-    /* The same without an answer; of a default stream the client is told that it has to ask. */
+    /* The same without an answer; of a default stream, and of one that has ended, the client is told that it has to ask. */
     atomic_store(&ready, false);
     put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)21, handle(RG_KIND_STREAM, 7));
     put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)22, (uint64_t)0);
     send_batch(c);
     expect_done(c, 22, CUDA_ERROR_NOT_READY);
+    put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)23, handle(RG_KIND_STREAM, 77));
+    send_batch(c);
+    expect_done(c, 23, CUDA_ERROR_NOT_READY);
     expect_nothing(c);
     atomic_store(&ready, true);
     expect_done(c, 21, CUDA_SUCCESS);
