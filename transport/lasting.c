@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "common/thread.h"
+#include "proto/wire.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -66,20 +67,39 @@ static bool heard_lately(const struct rg_conn *conn)
     return info.tcpi_last_ack_recv < HEARD_WITHIN_MS;
 }
 
+/* A control message is the last that a worker says, and why it ends; anything else comes again by the next carrier. */
+static void keep_last_words(struct rg_lasting *c, const void *data, size_t size)
+{
+    struct rg_message_header header = {0};
+    if (size >= sizeof header)
+        memcpy(&header, data, sizeof header);
+    if (header.kind != RG_MESSAGE_CONTROL || c->last_words)
+        return;
+    c->last_words = malloc(size);
+    if (!c->last_words)
+        return;
+    memcpy(c->last_words, data, size);
+    c->last_words_size = size;
+}
+
 /*
- * A peer that leaves closes at once, so a send may fail before anybody has read its word. Reads on for it. What else is
- * found is not counted: if the peer does come back, it sends it again. Under the lock; nobody receives, and nothing that lies
- * in the carrier is in use.
+ * A peer that leaves, or says why it ends, closes at once, so a send may fail before anybody has read that. Reads on for it.
+ * What else is found is not counted: if the peer does come back, it sends it again. Under the lock; nobody receives, and
+ * nothing that lies in the carrier is in use.
  */
-static void look_for_leave(struct rg_lasting *c)
+static void look_for_last_words(struct rg_lasting *c)
 {
     struct rg_message message;
     struct rg_lasting_header header;
+    if (c->has_ready)
+        keep_last_words(c, c->ready.data, c->ready.size);
     if (c->receiving || c->in_use || c->in_bulk)
         return;
     while (!c->peer_leaves && rg_conn_recv(c->carrier, 0, &message) == RG_OK && !message.bulk_size &&
            message.size >= sizeof header) {
         memcpy(&header, message.data, sizeof header);
+        if (header.kind == RG_LASTING_DATA)
+            keep_last_words(c, (const unsigned char *)message.data + sizeof header, message.size - sizeof header);
         c->peer_leaves = header.kind == RG_LASTING_LEAVE && message.size == sizeof header;
     }
 }
@@ -90,7 +110,7 @@ void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status statu
         return;
     const bool ended = status == RG_ERR_CLOSED || heard_lately(c->carrier);
     if (ended && !c->peer_leaves)
-        look_for_leave(c);
+        look_for_last_words(c);
     if (c->final || (ended && c->peer_leaves)) {
         rg_lasting_end(c, status);
         return;
@@ -245,6 +265,7 @@ static void lasting_destroy(struct rg_conn *conn)
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     free(c->copy);
+    free(c->last_words);
     free(c);
 }
 

@@ -106,6 +106,8 @@ struct rg_lasting {
     unsigned char
         *copy; /* small messages, and those of carriers that must not outlive their use, are copied */
     bool copy_all;
+    void *last_words; /* a control message that came before a send failed; handed out once all is over */
+    size_t last_words_size;
 
     pthread_t mender;
     struct rg_waker waker;

@@ -132,6 +132,11 @@ enum rg_status rg_lasting_recv(struct rg_conn *conn, int timeout_ms, struct rg_m
     pthread_mutex_lock(&c->lock);
     let_go(c);
     for (;;) {
+        if (c->state == RG_LASTING_OVER && c->last_words_size) {
+            *out = (struct rg_message){.data = c->last_words, .size = c->last_words_size};
+            c->last_words_size = 0; /* once */
+            return unlocked(c), RG_OK;
+        }
         if (c->state == RG_LASTING_OVER) {
             const enum rg_status over = c->over;
             return unlocked(c), over;

@@ -153,18 +153,19 @@ while True:
 
 
 def test_told_why(build):
-    """A server that ends says so; a program that only sends learns it, too."""
-    with Server(build, arguments=["--grace", "0"]) as server:
-        ready = os.path.join(server.folder, "sleeps")
+    """A server that ends says so; a program that only sends learns it, too, also where sessions may outlive connections."""
+    for grace in ("0", "20"):
+        with Server(build, arguments=["--grace", "0", "--reconnect-grace", grace]) as server:
+            ready = os.path.join(server.folder, "sleeps")
 
-        def stop(_):
-            if wait_until(lambda: os.path.exists(ready), 20):
-                server.stop()
+            def stop(_):
+                if wait_until(lambda: os.path.exists(ready), 20):
+                    server.stop()
 
-        result = build.run_remote([sys.executable, "-c", SLEEPER, ready], server.address, timeout=60,
-                                  environment={"REMOTE_GPU_OPT": "-ahead"}, while_running=stop)
-        expect_lost(result, server.log())
-        expect("ended the session: the server is shutting down" in result.errors, "the client was not told", result)
+            result = build.run_remote([sys.executable, "-c", SLEEPER, ready], server.address, timeout=60,
+                                      environment={"REMOTE_GPU_OPT": "-ahead"}, while_running=stop)
+            expect_lost(result, server.log())
+            expect("ended the session: the server is shutting down" in result.errors, "the client was not told", result)
 
 
 # The connection's end of the client breaks the rules: at its first messages, in the middle, and later.
