@@ -11,6 +11,27 @@
 #include "common/log.h"
 
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/** Those of a warp's lanes that are at point `number`; there are points for all 32, the last of which may mean nothing. */
+static uint32_t lanes_at(const uint16_t points[SG_WARP_SIZE], uint16_t number)
+{
+    uint32_t lanes = 0;
+#if defined(__SSE2__)
+    const __m128i *p = (const __m128i *)(const void *)points, key = _mm_set1_epi16((short)number);
+    for (int i = 0; i < 2; i++) {
+        __m128i low = _mm_cmpeq_epi16(_mm_loadu_si128(p + 2 * i), key);
+        __m128i high = _mm_cmpeq_epi16(_mm_loadu_si128(p + 2 * i + 1), key);
+        lanes |= (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)) << 16 * i;
+    }
+#else
+    for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++)
+        lanes |= (uint32_t)(points[lane] == number) << lane;
+#endif
+    return lanes;
+}
 
 static void make_ready(struct sg_meetings *m, uint32_t warp, uint32_t lanes)
 {
@@ -68,6 +89,16 @@ static void arrive(struct sg_run *run, const struct sg_point *point, uint32_t wa
     struct sg_lanes_barrier *barrier = &m->barriers[id];
     if (point->kind == SG_POINT_BARRIER_ARRIVE && !count)
         count = run->grid->n_threads;
+    uint32_t n = (uint32_t)__builtin_popcount(lanes), awaited = barrier->arrived ? barrier->count : count;
+    if (point->kind == SG_POINT_BARRIER && (!awaited || awaited - barrier->arrived >= n)) { /* in one go */
+        barrier->count = awaited;
+        barrier->arrived += n;
+        barrier->waiting[warp] |= lanes;
+        if (!awaited)
+            m->whole_waiting |= 1u << id;
+        complete(run, barrier);
+        return;
+    }
     SG_FOR_LANES(lane, lanes)
     {
         uint32_t i = warp * SG_WARP_SIZE + lane;
@@ -274,9 +305,7 @@ static void arrive_row(struct sg_run *run, uint32_t first, uint32_t end)
         uint32_t todo = (to == SG_WARP_SIZE ? SG_ALL_LANES : (1u << to) - 1) & SG_ALL_LANES << from;
         while (todo) {
             uint16_t point = points[base + (uint32_t)__builtin_ctz(todo)];
-            uint32_t same = 0;
-            SG_FOR_LANES(lane, todo)
-            same |= (uint32_t)(points[base + lane] == point) << lane;
+            uint32_t same = todo & lanes_at(points + base, point);
             todo &= ~same;
             come_to(run, warp, same, point);
         }
@@ -348,28 +377,28 @@ static bool help(struct sg_run *run)
     return m->n_ready != 0 || help_lanes(run);
 }
 
-static bool is_ready(const struct sg_meetings *m, uint32_t thread)
-{
-    return m->warps[thread / SG_WARP_SIZE].ready >> thread % SG_WARP_SIZE & 1;
-}
-
 /** Takes the first ready thread at or behind *first, and its neighbours at the same point: [*first, end); 0: none. */
 static uint32_t take_row(struct sg_run *run, uint32_t *first)
 {
     struct sg_meetings *m = run->meetings;
     const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
-    uint32_t n = run->grid->n_threads, at = *first;
-    while (at < n && !is_ready(m, at)) {
-        uint32_t left = m->warps[at / SG_WARP_SIZE].ready >> at % SG_WARP_SIZE;
-        at += left ? (uint32_t)__builtin_ctz(left) : SG_WARP_SIZE - at % SG_WARP_SIZE;
+    uint32_t warp = *first / SG_WARP_SIZE, n_warps = run->grid->n_warps, end;
+    uint32_t behind = SG_ALL_LANES << *first % SG_WARP_SIZE; /* lanes of the warp that may be taken */
+    while (warp < n_warps && !(m->warps[warp].ready & behind)) {
+        warp++;
+        behind = SG_ALL_LANES;
     }
-    if (at >= n)
+    if (warp >= n_warps)
         return 0;
-    uint32_t end = at;
-    while (end < n && is_ready(m, end) && points[end] == points[at]) {
-        m->warps[end / SG_WARP_SIZE].ready &= ~(1u << end % SG_WARP_SIZE);
-        end++;
-    }
+    uint32_t lane = (uint32_t)__builtin_ctz(m->warps[warp].ready & behind), at = warp * SG_WARP_SIZE + lane;
+    do {
+        uint32_t lanes = m->warps[warp].ready & lanes_at(points + warp * SG_WARP_SIZE, points[at]);
+        uint32_t ends = ~lanes & SG_ALL_LANES << lane; /* lanes that do not belong to it */
+        uint32_t to = ends ? (uint32_t)__builtin_ctz(ends) : SG_WARP_SIZE;
+        m->warps[warp].ready &= ends ? ~((1u << to) - (1u << lane)) : ~(SG_ALL_LANES << lane);
+        end = warp * SG_WARP_SIZE + to;
+        lane = 0;
+    } while (end % SG_WARP_SIZE == 0 && ++warp < n_warps && end == warp * SG_WARP_SIZE);
     m->n_ready -= end - at;
     *first = at;
     return end;
