@@ -250,7 +250,8 @@ static void check_atomic(struct sg_checker *checker, struct sg_insn *insn)
         sg_check_fail(checker, "the operation does not fit type .%s", sg_types[insn->types[0]].name);
     bool cas = op == SG_ATOM_CAS;
     const struct sg_operand_form *last = &insn->form->operand[insn->form->n_operands - 1];
-    uint32_t hint = last->type_place < 0 && (last->flags & SG_OPF_ADDRESS) == 0 ? 1 : 0; /* a policy of the cache */
+    uint32_t hint =
+        last->type_place < 0 && (last->flags & SG_OPF_ADDRESS) == 0 ? 1 : 0; /* a policy of the cache */
     if (cas != (insn->form->op == SG_OP_ATOM && insn->n_operands - hint == 4))
         sg_check_fail(checker, "wrong number of operands");
     uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
@@ -306,7 +307,7 @@ static void check_memory(struct sg_checker *checker, struct sg_insn *insn)
 
 /*
  * cp.async.bulk and cp.reduce.async.bulk: into shared memory with the barrier that counts the bytes, out of it as one of a
- * group; then a mask of blocks, a hint, a mask of bytes.
+ * group; then a mask of blocks, a hint, a mask of bytes. Before the barrier, how many bytes are ignored at either end.
  */
 static void check_bulk_copy(struct sg_checker *checker, struct sg_insn *insn)
 {
@@ -314,15 +315,18 @@ static void check_bulk_copy(struct sg_checker *checker, struct sg_insn *insn)
     bool counted = SG_MOD(insn, SG_GROUP_COMPLETE) == 1, masked = SG_MOD(insn, SG_GROUP_CP_MASK) != 0;
     bool several = SG_MOD(insn, SG_GROUP_MULTICAST) != 0,
          cluster = SG_MOD(insn, SG_GROUP_CLUSTER_WINDOW) != 0;
-    uint32_t wanted = 3u + counted + several + (SG_MOD(insn, SG_GROUP_CACHE_HINT) != 0) + masked;
+    bool ignores = SG_MOD(insn, SG_GROUP_IGNORE_OOB) != 0;
+    uint32_t barrier = ignores ? 5 : 3;
+    uint32_t wanted = barrier + counted + several + (SG_MOD(insn, SG_GROUP_CACHE_HINT) != 0) + masked;
     if ((to != SG_MOD_SHARED && to != SG_MOD_GLOBAL) || counted != (to == SG_MOD_SHARED) ||
         (to == SG_MOD_GLOBAL && from != 2) || (to == SG_MOD_SHARED && from == 2 && !cluster) ||
-        (several && (from == 2 || !cluster)) || (masked && counted))
+        (several && (from == 2 || !cluster)) || (masked && counted) ||
+        (ignores && (!counted || from == 2 || cluster)))
         sg_check_fail(checker, "not a form of this instruction");
     if (insn->n_operands != wanted)
         sg_check_fail(checker, "wrong number of operands");
     if (counted)
-        sg_check_address(checker, &insn->operands[3]);
+        sg_check_address(checker, &insn->operands[barrier]);
     if (several)
         sg_check_type(checker, &insn->operands[4], SG_B16, false, false);
     if (masked)

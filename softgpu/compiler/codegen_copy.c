@@ -130,19 +130,32 @@ static void copy_byte(struct sg_codegen *gen, LLVMValueRef i, void *user)
     LLVMPositionBuilderAtEnd(B, next);
 }
 
+/* The copy without the bytes at either end that are not to be read; what is there in the destination stays. */
+static void copy_inner(struct sg_codegen *gen, const struct bulk *bulk)
+{
+    LLVMValueRef left = sg_gen_read(gen, &gen->insn->operands[3], SG_U32);
+    LLVMValueRef both = LLVMBuildAdd(B, left, sg_gen_read(gen, &gen->insn->operands[4], SG_U32), "");
+    LLVMValueRef none = LLVMBuildICmp(B, LLVMIntUGE, both, bulk->size, "");
+    LLVMValueRef size =
+        LLVMBuildSelect(B, none, sg_gen_const(gen, 32, 0), LLVMBuildSub(B, bulk->size, both, ""), "");
+    LLVMValueRef distance = LLVMBuildZExt(B, left, gen->i64, "");
+    LLVMBuildMemMove(B, moved(gen, bulk->to, distance), 1, moved(gen, bulk->from, distance), 1, size);
+}
+
 /* cp.async.bulk and cp.reduce.async.bulk */
 static void copy_bulk(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
     uint8_t to_space = sg_gen_space(gen);
     uint8_t from_space = SG_MOD(insn, SG_GROUP_FROM_BULK) == 1 ? SG_MOD_GLOBAL : SG_MOD_SHARED;
+    bool ignores = SG_MOD(insn, SG_GROUP_IGNORE_OOB) != 0;
     struct bulk bulk = {.to = sg_gen_address(gen, &insn->operands[0], to_space),
                         .from = sg_gen_address(gen, &insn->operands[1], from_space),
                         .size = sg_gen_read(gen, &insn->operands[2], SG_U32)};
     sg_gen_access(gen, &insn->operands[0], bulk.to, to_space, 16, SG_ACCESS_WRITE);
     sg_gen_access(gen, &insn->operands[1], bulk.from, from_space, 16, SG_ACCESS_READ);
     if (SG_MOD(insn, SG_GROUP_COMPLETE) == 1)
-        bulk.barrier = sg_gen_address(gen, &insn->operands[3], to_space);
+        bulk.barrier = sg_gen_address(gen, &insn->operands[ignores ? 5 : 3], to_space);
     if (SG_MOD(insn, SG_GROUP_MULTICAST) != 0) {
         bulk.mask = LLVMBuildZExt(B, sg_gen_read(gen, &insn->operands[4], SG_U16), gen->i64, "");
         sg_gen_for_blocks(gen, bulk.mask, copy_to_block, &bulk);
@@ -158,6 +171,8 @@ static void copy_bulk(struct sg_codegen *gen)
             gen,
             LLVMBuildUDiv(B, bytes, sg_gen_const(gen, 64, sg_type_bytes((enum sg_type)insn->types[0])), ""),
             reduce_element, &bulk);
+    } else if (ignores) {
+        copy_inner(gen, &bulk);
     } else {
         LLVMBuildMemMove(B, bulk.to, 1, bulk.from, 1, bulk.size);
     }

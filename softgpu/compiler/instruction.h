@@ -110,6 +110,7 @@ enum sg_group {
     SG_GROUP_BULK_PREFETCH,
     SG_GROUP_CP_REDUCE, /* cp.reduce */
     SG_GROUP_CP_MASK,
+    SG_GROUP_IGNORE_OOB,
     SG_GROUP_SECOND, /* add min max: of video instructions */
     SG_GROUP_PLUS_ONE,
     SG_GROUP_SCALE, /* shr7 shr15 */

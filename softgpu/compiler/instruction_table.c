@@ -159,6 +159,7 @@ struct sg_form sg_form_table[] = {
     ROW("cp", MBARRIER_COPIED, "async! mbarrier! mbarrive! quiet space T:b64", "m"),
     ROW("cp", CP_ASYNC_STEP, "async! bulk step! read", "u32?"),
     ROW("cp", CP_BULK, "async! bulk! space! frombulk! complete! multicast hint cpmask", "m m u32 *? *? *?"),
+    ROW("cp", CP_BULK, "async! bulk! space! frombulk! complete! hint ignoreoob!", "m m u32 u32 u32 * *?"),
     ROW("cp", CP_REDUCE_BULK,
      "cpreduce! async! bulk! space! frombulk! complete! hint atom! noftz T:b32,b64,u32,s32,u64,s64,f16,bf16,f32,f64",
      "m m u32 *?"),

@@ -184,6 +184,29 @@ Test(copies, bytes_left_out)
         cr_expect_eq(out[i], i < 48 && (0x8421 >> i % 16 & 1) != 0 ? in[i] : before[i], "byte %u", i);
 }
 
+/* The barrier counts all bytes; what is not read may be anything, and stays as it is here. */
+Test(copies, bytes_ignored_at_the_ends)
+{
+    static const struct {
+        uint32_t left, right;
+    } cut[] = {{0, 0}, {3, 0}, {0, 15}, {15, 1}};
+    for (size_t n = 0; n < sizeof(cut) / sizeof(cut[0]); n++) {
+        char body[512];
+        snprintf(body, sizeof(body),
+                 "mbarrier.arrive.expect_tx.shared.b64 _, [bar], 64; mov.u32 %%r1, to; mov.u32 %%r2, bar; "
+                 "mov.u32 %%r3, 64;\n"
+                 "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [%%r1], [%%in], "
+                 "%%r3, %u, %u, [%%r2];\n"
+                 "mbarrier.test_wait.parity.shared.b64 %%p1, [bar], 0; @!%%p1 trap;",
+                 cut[n].left, cut[n].right);
+        fill();
+        run_copy(body, in, out);
+        for (uint32_t i = 0; i < BYTES; i++)
+            cr_expect_eq(out[BYTES + i], i >= cut[n].left && i < 64 - cut[n].right ? in[i] : before[i],
+                         "byte %u", i);
+    }
+}
+
 /* --- stores and reductions that an mbarrier counts --- */
 
 Test(copies, stores_counted)
