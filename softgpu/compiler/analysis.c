@@ -73,9 +73,7 @@ static bool takes_param_address(const struct sg_function *function, const struct
     const struct sg_operand *operand = &insn->operands[1];
     if (operand->kind != SG_OPERAND_VAR || operand->var->space != SG_SPACE_PARAM)
         return false;
-    bool kernel_param = function->is_entry && operand->var >= function->params &&
-                        operand->var < function->params + function->n_params;
-    return !kernel_param;
+    return !function->is_entry || !sg_is_own_param(function, operand);
 }
 
 static void analyse_function(struct sg_arena *arena, const struct sg_module *module,

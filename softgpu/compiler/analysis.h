@@ -39,6 +39,12 @@ void sg_reach_compute(struct sg_arena *arena, struct sg_module *module, struct s
                       struct sg_reach *reach);
 void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, struct sg_shared_layout *layout);
 uint32_t sg_shared_offset(const struct sg_shared_layout *layout, const struct sg_var *var);
+/** Is it a parameter of the function itself, and none of a call's that the function makes? */
+static inline bool sg_is_own_param(const struct sg_function *function, const struct sg_operand *operand)
+{
+    return operand->kind == SG_OPERAND_VAR && operand->var->space == SG_SPACE_PARAM &&
+           operand->var >= function->params && operand->var < function->params + function->n_params;
+}
 /** Finds the functions that look at what others write; before sg_analyse_loops. */
 void sg_analyse_watchers(struct sg_module *module);
 /** Marks the back edges of loops that may wait for other threads. */

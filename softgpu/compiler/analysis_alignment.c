@@ -102,8 +102,7 @@ static struct sg_low_bits compute(const struct sg_function *function, const stru
     const struct sg_operand *o = insn->operands;
     switch (insn->form->op) {
     case SG_OP_LD:
-        if (function->is_entry && SG_MOD(insn, SG_GROUP_SPACE) == SG_MOD_PARAM &&
-            o[0].kind == SG_OPERAND_REG && o[1].kind == SG_OPERAND_VAR)
+        if (function->is_entry && o[0].kind == SG_OPERAND_REG && sg_is_own_param(function, &o[1]))
             return (struct sg_low_bits){(uint32_t)(insn - function->insns), 0, MOST_BITS, true};
         return multiple(0);
     case SG_OP_MOV:

@@ -244,20 +244,12 @@ static void note_tainted_write(void *user, uint32_t reg, bool written, bool mayb
     taint->changed = true;
 }
 
-/* Does it load a parameter of the function itself, and not what a call has returned? */
-static bool loads_own_param(const struct sg_function *function, const struct sg_insn *insn)
-{
-    const struct sg_operand *address = &insn->operands[1];
-    return insn->form->op == SG_OP_LD && address->kind == SG_OPERAND_VAR &&
-           address->var >= function->params && address->var < function->params + function->n_params;
-}
-
 /* May what the instruction writes differ from turn to turn because of what others do? Of `ways` only, if not 0. */
 static bool brings_news(const struct sg_module *module, const struct sg_function *function,
                         const struct sg_insn *insn, uint8_t ways)
 {
     bool returned = insn->form->op == SG_OP_LD && SG_MOD(insn, SG_GROUP_SPACE) == SG_MOD_PARAM &&
-                    !loads_own_param(function, insn);
+                    !sg_is_own_param(function, &insn->operands[1]);
     if (ways != 0)
         return (ways_to_wait(module, insn) & ways) != 0 || (returned && (ways & CALLS) != 0);
     if (insn->form->op == SG_OP_LD)

@@ -75,9 +75,7 @@ static uint32_t element_align(uint32_t width, uint32_t i, uint32_t bytes)
 
 static bool is_entry_param(struct sg_codegen *gen, const struct sg_operand *address)
 {
-    return address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM &&
-           gen->function->is_entry && address->var >= gen->function->params &&
-           address->var < gen->function->params + gen->function->n_params;
+    return gen->function->is_entry && sg_is_own_param(gen->function, address);
 }
 
 /*

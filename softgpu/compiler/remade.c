@@ -71,9 +71,7 @@ static bool is_pure(const struct sg_function *function, const struct sg_insn *in
         return false;
     if (insn->form->op != SG_OP_LD)
         return sg_is_arithmetic(insn->form->op);
-    const struct sg_operand *address = &insn->operands[1];
-    return address->kind == SG_OPERAND_VAR && address->var->space == SG_SPACE_PARAM &&
-           address->var >= function->params && address->var < function->params + function->n_params;
+    return sg_is_own_param(function, &insn->operands[1]);
 }
 
 static bool is_constant_special(const struct sg_operand *operand)

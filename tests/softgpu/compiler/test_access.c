@@ -34,6 +34,13 @@ static const struct {
     {"and.b64 %a, %q, -2; add.s64 %b, %p, %a; ld.global.u32 %t, [%b];", SG_FAULT_MISALIGNED},
     {"add.s64 %b, %p, %q; ld.global.u32 %t, [%b];", SG_FAULT_MISALIGNED},
     {"add.s64 %b, %p, %q; ld.global.u32 %t, [%b+1];", SG_FAULT_NONE},
+    /* what a call gives back is no parameter of the kernel, though it is loaded like one */
+    {"{ .param .b64 r; add.s64 %a, %p, 2; st.param.b64 [r], %a; ld.param.b64 %b, [r]; ld.global.u32 %t, "
+     "[%b]; }",
+     SG_FAULT_MISALIGNED},
+    {"{ .param .b64 r; add.s64 %a, %p, 4; st.param.b64 [r], %a; ld.param.b64 %b, [r]; ld.global.u32 %t, "
+     "[%b]; }",
+     SG_FAULT_NONE},
     /* registers that change: what is known must hold at all times */
     {"mov.u64 %b, %p; L: ld.global.u32 %t, [%b]; add.s64 %b, %b, 4; sub.u32 %n, %n, 1; setp.ne.u32 %c, %n, "
      "0; @%c "
