@@ -25,6 +25,7 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "common/tuning.h"
+#include "common/uncancelled.h"
 #include "proto/wire.h"
 #include "transport/lasting.h"
 
@@ -107,6 +108,7 @@ static void flush_locked(struct rg_session *session, bool bulk)
 
 void rg_command_flush(struct rg_session *session)
 {
+    RG_UNCANCELLED;
     pthread_mutex_lock(&session->command.send_lock);
     flush_locked(session, true);
 }
@@ -118,6 +120,7 @@ void rg_command_flush(struct rg_session *session)
  */
 static void send_awaited(struct rg_session *session, uint64_t seq)
 {
+    RG_UNCANCELLED;
     struct rg_command *command = &session->command;
     if (pthread_mutex_trylock(&command->send_lock) == 0) {
         flush_locked(session, false);
@@ -141,6 +144,7 @@ static void send_awaited(struct rg_session *session, uint64_t seq)
  */
 static void send_on_idle_wire(struct rg_session *session)
 {
+    RG_UNCANCELLED;
     struct rg_command *command = &session->command;
     const uint64_t began = rg_now_ns();
     if (rg_optimise[RG_OPT_DIRECT] &&
@@ -510,6 +514,7 @@ CUresult rg_call_post(struct rg_call *call)
 static enum rg_status send_after(struct rg_session *session, const struct rg_bulk_ticket *ticket,
                                  const struct iovec *bulk, int n_bulk)
 {
+    RG_UNCANCELLED;
     enum rg_status status = rg_conn_send_tail(session->conn, ticket, bulk, n_bulk);
     if (status != RG_OK && status != RG_ERR_FAULT)
         lost_sending(session, status);

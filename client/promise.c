@@ -12,6 +12,7 @@
 #include "client/receiver.h"
 #include "client/session.h"
 #include "common/clock.h"
+#include "common/uncancelled.h"
 
 #include <stdlib.h>
 
@@ -118,6 +119,7 @@ void rg_promise_arrived(struct rg_session *session, struct rg_waiter *waiter)
 
 CUresult rg_promise_wait(struct rg_promise *promise, struct rg_reader *reply)
 {
+    RG_UNCANCELLED;
     struct rg_session *session = promise->session;
     struct rg_waiter *waiter = &promise->waiter;
     pthread_mutex_lock(&lock);

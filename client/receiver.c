@@ -17,6 +17,7 @@
 #include "client/transfer.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/uncancelled.h"
 #include "proto/codec.h"
 #include "proto/ways.h"
 #include "proto/wire.h"
@@ -317,6 +318,7 @@ static void list_remove(struct rg_receiver *receiver, struct rg_waiter *waiter)
 
 void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
 {
+    RG_UNCANCELLED;
     struct rg_receiver *receiver = &session->receiver;
     pthread_mutex_lock(&receiver->lock);
     list_add(receiver, waiter);
@@ -380,6 +382,7 @@ void rg_receiver_last_words(struct rg_session *session)
 
 void rg_receiver_poll(struct rg_session *session)
 {
+    RG_UNCANCELLED;
     struct rg_receiver *receiver = &session->receiver;
     pthread_mutex_lock(&receiver->lock);
     if (receiver->role_taken) {

@@ -3,6 +3,7 @@
 
 #include "common/digest/digest.h"
 #include "common/limits.h"
+#include "common/uncancelled.h"
 #include "proto/codec.h"
 
 #include <limits.h>
@@ -73,6 +74,7 @@ static bool next(struct rg_reader *in, struct rg_record_view *out)
 bool rg_records_read(struct rg_records *records,
                      bool (*take)(void *user, const struct rg_record_view *record), void *user)
 {
+    RG_UNCANCELLED;
     size_t size = 0;
     unsigned char *data =
         records->shelf ? rg_shelf_read(records->shelf, records->name, 0, RG_RECORDS_MAX, 0, &size) : NULL;
@@ -93,6 +95,7 @@ bool rg_records_read(struct rg_records *records,
 void rg_records_add(struct rg_records *records, uint32_t type, uint32_t flags, const char *name,
                     const void *data, size_t size)
 {
+    RG_UNCANCELLED;
     const size_t name_size = name ? strlen(name) + 1 : 0, payload = name_size + size;
     if (!records->shelf || name_size > RG_NAME_MAX ||
         records->size + sizeof(struct record) + payload > RG_RECORDS_MAX)
@@ -115,6 +118,7 @@ void rg_records_add(struct rg_records *records, uint32_t type, uint32_t flags, c
 
 void rg_records_remove(struct rg_records *records)
 {
+    RG_UNCANCELLED;
     if (records->shelf)
         rg_shelf_remove(records->shelf, records->name);
     records->size = 0;

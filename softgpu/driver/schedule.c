@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/uncancelled.h"
 #include "common/sleepers.h"
 #include "softgpu/driver/schedule.h"
 
@@ -206,6 +207,7 @@ static void wait_add(struct thread_wait *wait, struct sg_waiter *waiter, struct 
 
 static void wait_end(struct thread_wait *wait)
 {
+    RG_UNCANCELLED;
     while (wait->outstanding > 0)
         pthread_cond_wait(&wait->ended, &scheduler.lock);
     pthread_cond_destroy(&wait->ended);

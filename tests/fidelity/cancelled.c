@@ -1,0 +1,81 @@
+/*
+ * cancelled.c - threads that are cancelled while they wait for the device: a call that waits is no place to end in. It ends
+ * when the device is there, then the thread does, and other threads can go on.
+ */
+#include "must.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+enum { SIZE = 1 << 20 };
+
+static CUcontext context;
+static CUstream stream;
+static CUevent event;
+static CUdeviceptr memory;
+static unsigned char host[SIZE];
+
+static void CUDA_CB nap(void *unused)
+{
+    (void)unused;
+    usleep(300000);
+}
+
+static void synchronize(void)
+{
+    CHECK(cuStreamSynchronize(stream));
+}
+
+static void await_event(void)
+{
+    CHECK(cuEventSynchronize(event));
+}
+
+static void copy(void)
+{
+    CHECK(cuMemcpyDtoHAsync_v2(host, memory, SIZE, stream));
+}
+
+static void wait_for_context(void)
+{
+    CHECK(cuCtxSynchronize());
+}
+
+static void *wait_in(void *argument)
+{
+    CHECK(cuCtxSetCurrent(context));
+    (*(void (**)(void))argument)();
+    pthread_testcancel();
+    return NULL;
+}
+
+int main(void)
+{
+    void (*const ways[])(void) = {synchronize, await_event, copy, wait_for_context};
+    CHECK(cuInit(0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    CHECK(cuMemAlloc_v2(&memory, SIZE));
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        pthread_t thread;
+        void *result = NULL;
+        CUdeviceptr more = 0;
+        CHECK(cuLaunchHostFunc(stream, nap, NULL));
+        CHECK(cuMemsetD8Async(memory, (unsigned char)(i + 1), SIZE, stream));
+        CHECK(cuEventRecord(event, stream));
+        if (pthread_create(&thread, NULL, wait_in, (void *)(uintptr_t)&ways[i]) != 0)
+            return 1;
+        usleep(100000); /* most likely it waits now */
+        printf("way %zu: cancelled: %d", i, pthread_cancel(thread));
+        printf(", joined: %d", pthread_join(thread, &result));
+        printf(", by that: %d", result == PTHREAD_CANCELED);
+        printf(", allocated: %d", cuMemAlloc_v2(&more, SIZE));
+        printf(", copied: %d", cuMemcpyDtoH_v2(host, memory, SIZE));
+        printf(" %u", host[SIZE - 1]);
+        printf(", freed: %d", cuMemFree_v2(more));
+        printf(", done: %d\n", cuCtxSynchronize());
+    }
+    return 0;
+}
