@@ -195,7 +195,9 @@ void sg_range_drop(struct sg_range *range)
 {
     uint64_t bytes = sg_range_committed(range);
     void *at = (void *)(uintptr_t)range->base;
-    if (!sg_window_map_nothing(at, bytes)) /* too many mappings to split: at least the memory goes back */
+    /* Each hole splits a mapping. Among very many allocations the memory alone goes back, so that others can be made. */
+    const bool hole = range->shared || sg_memory.device.n <= GUARDED_MAX;
+    if (!hole || !sg_window_map_nothing(at, bytes))
         madvise(at, bytes, MADV_DONTNEED);
     if (!range->imported)
         sg_memory.used[range->device->ordinal] -= bytes;

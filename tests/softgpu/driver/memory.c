@@ -56,10 +56,11 @@ Test(memory, alloc_and_free_check_their_arguments)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocPitch_v2(&p, &pitch, 100, 3, 3));
 }
 
+/* What is freed between them leaves holes, of which a process may not have so many. */
 Test(memory, many_allocations)
 {
-    enum { N = 40000 };
-    CUdeviceptr *p = malloc(N * sizeof *p);
+    enum { N = 90000, MORE = 1000 };
+    CUdeviceptr *p = malloc(N * sizeof *p), more[MORE];
     start_device();
     for (int i = 0; i < N; i++)
         OK(cuMemAlloc_v2(&p[i], 16));
@@ -68,6 +69,12 @@ Test(memory, many_allocations)
     uint32_t value = 7;
     for (int i = 1; i < N; i += 1000)
         OK(cuMemcpyHtoD_v2(p[i], &value, 4));
+    for (int i = 0; i < MORE; i++) {
+        OK(cuMemAlloc_v2(&more[i], 8192));
+        OK(cuMemcpyHtoD_v2(more[i], &value, 4));
+    }
+    for (int i = 0; i < MORE; i++)
+        OK(cuMemFree_v2(more[i]));
     for (int i = 1; i < N; i += 2)
         OK(cuMemFree_v2(p[i]));
     free(p);
