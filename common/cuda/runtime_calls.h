@@ -4,7 +4,7 @@
  * A grid or block that no device takes is CUDA_ERROR_INVALID_VALUE to callers of the driver API, and
  * cudaErrorInvalidConfiguration to those of the runtime, which has no code of its own for that and passes on what a launch
  * returns: so it gets other functions from the driver than other callers do. It says who it is: when it starts, it looks up
- * the empty name, then all that it needs, and then initialises the driver (looked at in 11.8 to 13.0).
+ * the empty name, then all that it needs, and then initialises the driver (looked at in 12.9 to 13.5).
  */
 #ifndef RG_COMMON_CUDA_RUNTIME_CALLS_H
 #define RG_COMMON_CUDA_RUNTIME_CALLS_H
