@@ -117,10 +117,12 @@ static void forward(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-static _Noreturn void become_command(char **argv, const sigset_t *mask, const struct sigaction *before)
+static _Noreturn void become_command(char **argv, const sigset_t *mask, const struct sigaction *before,
+                                     const struct sigaction *children)
 {
     for (size_t i = 0; i < N_FORWARDED; i++)
         sigaction(forwarded[i], &before[i], NULL);
+    sigaction(SIGCHLD, children, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(argv[0], argv);
     int error = errno;
@@ -132,9 +134,12 @@ int rg_local_run(char **argv)
 {
     struct sigaction before[N_FORWARDED],
         action = {.sa_sigaction = forward, .sa_flags = SA_SIGINFO | SA_RESTART};
+    /* Where it is ignored nobody learns how a child ended; that may be inherited. */
+    struct sigaction children, standard = {.sa_handler = SIG_DFL};
     sigset_t all, mask;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &mask); /* until command_pid is known */
+    sigaction(SIGCHLD, &standard, &children);
     for (size_t i = 0; i < N_FORWARDED; i++) {
         sigaction(forwarded[i], NULL, &before[i]);
         if (before[i].sa_handler != SIG_IGN) /* nohup and the like stay in force for both */
@@ -142,7 +147,7 @@ int rg_local_run(char **argv)
     }
     pid_t child = fork();
     if (child == 0)
-        become_command(argv, &mask, before);
+        become_command(argv, &mask, before, &children);
     command_pid = (sig_atomic_t)child;
     sigprocmask(SIG_SETMASK, &mask, NULL);
     if (child < 0) {

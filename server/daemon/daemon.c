@@ -182,6 +182,7 @@ static bool open_signals(struct daemon *daemon)
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* all threads come from this one */
+    signal(SIGCHLD, SIG_DFL);               /* it may be inherited that nobody learns of children that end */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like others */
     daemon->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
