@@ -84,10 +84,10 @@ static void keep_last_words(struct rg_lasting *c, const void *data, size_t size)
 
 /*
  * A peer that leaves, or says why it ends, closes at once, so a send may fail before anybody has read that. Reads on for it.
- * What else is found is not counted: if the peer does come back, it sends it again. Under the lock; nobody receives, and
- * nothing that lies in the carrier is in use.
+ * What else is found is not counted: if the peer does come back, it sends it again. Under the lock. Does nothing while
+ * somebody receives, or where something that lies in the carrier is in use.
  */
-static void look_for_last_words(struct rg_lasting *c)
+void rg_lasting_look_for_last_words(struct rg_lasting *c)
 {
     struct rg_message message;
     struct rg_lasting_header header;
@@ -99,7 +99,8 @@ static void look_for_last_words(struct rg_lasting *c)
            message.size >= sizeof header) {
         memcpy(&header, message.data, sizeof header);
         if (header.kind == RG_LASTING_DATA)
-            keep_last_words(c, (const unsigned char *)message.data + sizeof header, message.size - sizeof header);
+            keep_last_words(c, (const unsigned char *)message.data + sizeof header,
+                            message.size - sizeof header);
         c->peer_leaves = header.kind == RG_LASTING_LEAVE && message.size == sizeof header;
     }
 }
@@ -110,7 +111,7 @@ void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status statu
         return;
     const bool ended = status == RG_ERR_CLOSED || heard_lately(c->carrier);
     if (ended && !c->peer_leaves)
-        look_for_last_words(c);
+        rg_lasting_look_for_last_words(c);
     if (c->final || (ended && c->peer_leaves)) {
         rg_lasting_end(c, status);
         return;
@@ -125,7 +126,9 @@ void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status statu
     c->carried = carried;
     c->loss = (struct rg_lasting_loss){.status = status, .ended = ended, .since_ns = since};
     c->loss.until_ns = c->loss.since_ns + c->options.patience_ns;
-    rg_conn_interrupt(c->carrier);
+    /* Who is reading comes out by itself where the connection has ended, and may find the peer's word before. */
+    if (!ended || !c->receiving)
+        rg_conn_interrupt(c->carrier);
     rg_lasting_changed(c);
 }
 

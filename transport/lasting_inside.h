@@ -122,6 +122,8 @@ void rg_lasting_sleep(struct rg_lasting *c, uint64_t until_ns);
 void rg_lasting_changed(struct rg_lasting *c);
 /** The carrier of `epoch` has failed. */
 void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status status);
+/** Reads what the failed carrier still holds for the peer's last words: that it leaves, or why it ends. The lock is held. */
+void rg_lasting_look_for_last_words(struct rg_lasting *c);
 void rg_lasting_end(struct rg_lasting *c, enum rg_status status);
 /** Sends an acknowledgement (or another word without content); the right to send is free, the state not broken. */
 void rg_lasting_say(struct rg_lasting *c, enum rg_lasting_kind kind);

@@ -87,6 +87,10 @@ static void drop_carrier(struct rg_lasting *c)
     if (!carrier)
         return;
     c->tether = NULL;
+    if (c->loss.ended && !c->peer_leaves && c->state == RG_LASTING_BROKEN)
+        rg_lasting_look_for_last_words(c); /* which whoever was receiving when it broke has left unread */
+    if (c->loss.ended && c->peer_leaves)
+        rg_lasting_end(c, c->loss.status);
     add_statistics(c, carrier);
     rg_conn_reset(carrier); /* or the peer's mender, whom nobody interrupts, may stay in a send by it */
     if (c->in_use && c->in_use_from == c->epoch && !c->retired) {

@@ -290,8 +290,8 @@ class Local(Case):
     def test_status_of_signals_and_failures(self):
         self.assertEqual(call("run", "--local", "--driver=soft", "sh", "-c", "kill -KILL $$").returncode, 128 + 9)
         self.assertEqual(call("run", "--local", "--driver=soft", "/nonexistent/program").returncode, 127)
-        ignored = subprocess.run([COMMAND, "run", "--local", "--driver=soft", "sh", "-c", "exit 7"], timeout=60,
-                                 preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        ignored = subprocess.run([COMMAND, "run", "--local", "--driver=soft", "sh", "-c", "exit 7"], env=environment(),
+                                 timeout=60, preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
         self.assertEqual(ignored.returncode, 7)
         self.assertEqual(call("run", "--local", "--driver=soft", TREE).returncode, 126)
 
