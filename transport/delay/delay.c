@@ -227,6 +227,7 @@ static void *run_outbound(void *arg)
     struct rg_parcel *parcel;
     enum rg_status end;
     rg_thread_sleep_precisely();
+    rg_thread_expect_little();
     while ((end = rg_queue_pop(&c->out, -1, &parcel)) == RG_OK) {
         const struct iovec msg = {parcel->data, parcel->msg_size};
         const struct iovec bulk = {parcel->bulk, parcel->bulk_size};
