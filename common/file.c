@@ -2,6 +2,9 @@
 #include "common/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* Counts what a call moved. False: it failed, or moved nothing. */
@@ -37,4 +40,15 @@ bool rg_file_write_at(int fd, off_t offset, const void *data, size_t size)
         if (!advance(&done, pwrite(fd, (const char *)data + done, size - done, offset + (off_t)done)))
             return false;
     return true;
+}
+
+int rg_file_temporary(const char *name, char *path, size_t size)
+{
+    const char *folder = secure_getenv("TMPDIR");
+    const int length = snprintf(path, size, "%s/%s.XXXXXX", folder && *folder ? folder : "/tmp", name);
+    if (length < 0 || (size_t)length >= size) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return mkostemp(path, O_CLOEXEC);
 }

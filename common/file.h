@@ -13,4 +13,10 @@ bool rg_file_write(int fd, const void *data, size_t size);
 /** The same at `offset`, wherever `fd` stands. */
 bool rg_file_write_at(int fd, off_t offset, const void *data, size_t size);
 
+/**
+ * Makes a new empty file for this user alone in $TMPDIR, else /tmp; its path, NAME and six characters, is put into `path`.
+ * Open to be read and written, closed in what is executed; -1: errno tells why, ENAMETOOLONG if the path does not fit.
+ */
+int rg_file_temporary(const char *name, char *path, size_t size);
+
 #endif

@@ -8,11 +8,13 @@
 #include "client/cli/environment.h"
 #include "client/cli/link.h"
 #include "common/clock.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "transport/devices.h"
 
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,10 +91,10 @@ static _Noreturn void become(const struct rg_cli_settings *settings, const struc
 static int run_once(const struct rg_cli_settings *settings, const struct row *row, char **argv,
                     struct run *out)
 {
-    char path[] = "/tmp/remote-gpu-compare.XXXXXX";
-    int file = mkstemp(path), end = 0;
+    char path[PATH_MAX];
+    int file = rg_file_temporary("remote-gpu-compare", path, sizeof path), end = 0;
     if (file < 0) {
-        rg_error("no temporary file: %s", strerror(errno));
+        rg_error("no temporary file in $TMPDIR, or /tmp: %s", strerror(errno));
         return RG_EXIT_FAILURE;
     }
     close(file);

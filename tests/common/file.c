@@ -4,8 +4,11 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SIZE = 300000 }; /* more than a pipe holds */
@@ -38,8 +41,8 @@ Test(file, goes_on_until_all_has_moved)
 
 Test(file, writes_at_an_offset_and_reads_up_to_the_end)
 {
-    char path[] = "/tmp/rg-file-XXXXXX", text[8] = "";
-    int fd = mkstemp(path);
+    char path[PATH_MAX], text[8] = "";
+    int fd = rg_file_temporary("rg-file", path, sizeof path);
     cr_assert_geq(fd, 0);
     cr_expect(rg_file_write(fd, "abcdef", 6));
     cr_expect(rg_file_write_at(fd, 2, "xy", 2));
@@ -52,4 +55,31 @@ Test(file, writes_at_an_offset_and_reads_up_to_the_end)
     unlink(path);
     cr_expect_not(rg_file_write(-1, "a", 1));
     cr_expect_eq(errno, EBADF);
+}
+
+Test(file, temporary_ones_are_where_TMPDIR_says)
+{
+    char folder[] = "/tmp/rg-file-XXXXXX", path[64];
+    struct stat is;
+    cr_assert_not_null(mkdtemp(folder));
+    setenv("TMPDIR", folder, 1);
+    int fd = rg_file_temporary("some", path, sizeof path);
+    cr_assert_geq(fd, 0);
+    cr_expect_eq(strncmp(path, folder, strlen(folder)), 0);
+    cr_expect_eq(strncmp(path + strlen(folder), "/some.", 6), 0);
+    cr_assert_eq(fstat(fd, &is), 0);
+    cr_expect_eq(is.st_mode & 07777, 0600);
+    cr_expect_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    close(fd);
+    unlink(path);
+    cr_expect_eq(rg_file_temporary("some", path, strlen(folder)), -1);
+    cr_expect_eq(errno, ENAMETOOLONG);
+    rmdir(folder);
+    cr_expect_eq(rg_file_temporary("some", path, sizeof path), -1);
+    cr_expect_eq(errno, ENOENT);
+    setenv("TMPDIR", "", 1);
+    fd = rg_file_temporary("some", path, sizeof path);
+    cr_expect_eq(strncmp(path, "/tmp/some.", 10), 0);
+    close(fd);
+    unlink(path);
 }

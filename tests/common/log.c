@@ -1,6 +1,7 @@
 /* log.c - lines on stderr: one write each, levels, nothing that breaks a line, no signal. */
 #include "common/log.h"
 #include "common/status.h"
+#include "tests/common/captured.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -8,26 +9,6 @@
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
-
-static int captured;
-
-static void capture(void)
-{
-    int ends[2];
-    cr_assert_eq(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
-    cr_assert_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
-    close(ends[1]);
-    captured = ends[0];
-}
-
-/* All that was logged since the last look. */
-static const char *logged(void)
-{
-    static char text[8192];
-    ssize_t n = read(captured, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
-    return text;
-}
 
 static int n_evaluated;
 

@@ -4,33 +4,15 @@
  *
  *   floods CALLS
  */
+#include "must.h"
+#include "tests/add_kernel.h"
+
 #include <cuda.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MUST(call)                                                                                           \
-    do {                                                                                                     \
-        const CUresult must_result = (call);                                                                 \
-        if (must_result != CUDA_SUCCESS) {                                                                   \
-            printf("%s: %d, which must not be\n", #call, (int)must_result);                                  \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
-
-static const char ptx[] = ".version 7.0\n"
-                          ".target sm_75\n"
-                          ".address_size 64\n"
-                          ".visible .entry add(.param .u64 data, .param .u32 n)\n"
-                          "{\n"
-                          "    .reg .u32 %r<3>;\n"
-                          "    .reg .u64 %rd<3>;\n"
-                          "    ld.param.u64 %rd1, [data];\n"
-                          "    ld.param.u32 %r1, [n];\n"
-                          "    cvta.to.global.u64 %rd2, %rd1;\n"
-                          "    atom.global.add.u32 %r2, [%rd2], %r1;\n"
-                          "    ret;\n"
-                          "}\n";
+static const char ptx[] = ADD_KERNEL;
 
 enum { ROW_MAX = 100000, SIZES = 1000, SMALL_STACK = 64 << 10 };
 
@@ -49,9 +31,9 @@ static void allocate(void)
 {
     static CUdeviceptr blocks[ROW_MAX];
     for (int i = 0; i < row; i++)
-        MUST(cuMemAlloc_v2(&blocks[i], 1 + (size_t)(i % SIZES)));
+        CHECK(cuMemAlloc_v2(&blocks[i], 1 + (size_t)(i % SIZES)));
     for (int i = 0; i < row; i++)
-        MUST(cuMemFree_v2(blocks[i]));
+        CHECK(cuMemFree_v2(blocks[i]));
     printf("allocated, freed\n");
 }
 
@@ -60,11 +42,11 @@ static void copy(CUstream stream, CUdeviceptr memory)
     unsigned back = 0;
     for (unsigned i = 0; i < (unsigned)row; i++) {
         const unsigned value = i;
-        MUST(cuMemcpyHtoDAsync_v2(memory, &value, sizeof value, stream));
-        MUST(add(memory, 1, stream));
+        CHECK(cuMemcpyHtoDAsync_v2(memory, &value, sizeof value, stream));
+        CHECK(add(memory, 1, stream));
     }
-    MUST(cuMemcpyDtoHAsync_v2(&back, memory, sizeof back, stream));
-    MUST(cuStreamSynchronize(stream));
+    CHECK(cuMemcpyDtoHAsync_v2(&back, memory, sizeof back, stream));
+    CHECK(cuStreamSynchronize(stream));
     printf("copied: %u\n", back);
 }
 
@@ -72,16 +54,16 @@ static void ask(CUstream stream, CUdeviceptr memory)
 {
     static CUevent events[ROW_MAX / 10];
     for (int i = 0; i < row / 10; i++) {
-        MUST(cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING));
-        MUST(add(memory, 1, stream));
-        MUST(cuEventRecord(events[i], stream));
+        CHECK(cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING));
+        CHECK(add(memory, 1, stream));
+        CHECK(cuEventRecord(events[i], stream));
         const CUresult done = cuEventQuery(events[i]);
         if (done != CUDA_SUCCESS && done != CUDA_ERROR_NOT_READY)
             printf("a query: %d\n", (int)done);
     }
-    MUST(cuCtxSynchronize());
+    CHECK(cuCtxSynchronize());
     for (int i = 0; i < row / 10; i++)
-        MUST(cuEventDestroy_v2(events[i]));
+        CHECK(cuEventDestroy_v2(events[i]));
     printf("asked\n");
 }
 
@@ -90,19 +72,19 @@ static void *work_in_little(void *argument)
     CUdeviceptr memory, managed;
     unsigned back = 0;
     (void)argument;
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuMemAlloc_v2(&memory, sizeof back));
-    MUST(cuMemsetD32_v2(memory, 1, 1));
-    MUST(add(memory, 2, NULL));
-    MUST(cuMemcpyDtoH_v2(&back, memory, sizeof back));
-    MUST(cuMemFree_v2(memory));
-    MUST(cuMemAllocManaged(&managed, sizeof back, CU_MEM_ATTACH_GLOBAL));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuMemAlloc_v2(&memory, sizeof back));
+    CHECK(cuMemsetD32_v2(memory, 1, 1));
+    CHECK(add(memory, 2, NULL));
+    CHECK(cuMemcpyDtoH_v2(&back, memory, sizeof back));
+    CHECK(cuMemFree_v2(memory));
+    CHECK(cuMemAllocManaged(&managed, sizeof back, CU_MEM_ATTACH_GLOBAL));
     unsigned *shared = (unsigned *)managed;
     *shared = 4;
-    MUST(add(managed, 5, NULL));
-    MUST(cuCtxSynchronize());
+    CHECK(add(managed, 5, NULL));
+    CHECK(cuCtxSynchronize());
     printf("with a small stack: %u %u\n", back, *shared);
-    MUST(cuMemFree_v2(managed));
+    CHECK(cuMemFree_v2(managed));
     return NULL;
 }
 
@@ -134,14 +116,14 @@ int main(int argc, char **argv)
     CUmodule module;
     CUstream stream;
     CUdeviceptr memory;
-    MUST(cuInit(0));
-    MUST(cuDeviceGet(&device, 0));
-    MUST(cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuModuleLoadData(&module, ptx));
-    MUST(cuModuleGetFunction(&function, module, "add"));
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cuMemAlloc_v2(&memory, 4));
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuModuleLoadData(&module, ptx));
+    CHECK(cuModuleGetFunction(&function, module, "add"));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemAlloc_v2(&memory, 4));
     start_with_little();
     allocate();
     copy(stream, memory);

@@ -4,6 +4,8 @@
  *
  * As in wrong_use.c, nothing is printed that differs between two runs.
  */
+#include "tests/add_kernel.h"
+
 #include <cuda.h>
 #include <cudaProfiler.h>
 #include <pthread.h>
@@ -14,27 +16,14 @@
 
 #define TRY(call) printf("%s: %d\n", #call, (int)(call))
 
-static const char ptx[] = ".version 7.0\n"
-                          ".target sm_75\n"
-                          ".address_size 64\n"
-                          ".visible .entry add(.param .u64 data, .param .u32 n)\n"
-                          "{\n"
-                          "    .reg .u32 %r<4>;\n"
-                          "    .reg .u64 %rd<3>;\n"
-                          "    ld.param.u64 %rd1, [data];\n"
-                          "    ld.param.u32 %r1, [n];\n"
-                          "    cvta.to.global.u64 %rd2, %rd1;\n"
-                          "    atom.global.add.u32 %r2, [%rd2], %r1;\n"
-                          "    ret;\n"
-                          "}\n"
-                          ".visible .entry shared_one()\n"
-                          "{\n"
-                          "    .shared .align 4 .b8 room[4096];\n"
-                          "    .reg .u32 %r<3>;\n"
-                          "    mov.u32 %r1, room;\n"
-                          "    st.shared.u32 [%r1], %r1;\n"
-                          "    ret;\n"
-                          "}\n";
+static const char ptx[] = ADD_KERNEL ".visible .entry shared_one()\n"
+                                     "{\n"
+                                     "    .shared .align 4 .b8 room[4096];\n"
+                                     "    .reg .u32 %r<3>;\n"
+                                     "    mov.u32 %r1, room;\n"
+                                     "    st.shared.u32 [%r1], %r1;\n"
+                                     "    ret;\n"
+                                     "}\n";
 
 static CUcontext context;
 static CUstream stream, other_stream;

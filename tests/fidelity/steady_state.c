@@ -6,6 +6,8 @@
  * As in wrong_use.c, nothing is printed that differs between two runs. Where a stream must not be done, a host function
  * holds it until the program lets it go on.
  */
+#include "must.h"
+
 #include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,14 +18,6 @@
 #include <unistd.h>
 
 #define TRY(call) printf("%s: %d\n", #call, (int)(call))
-#define MUST(call)                                                                                           \
-    do {                                                                                                     \
-        const CUresult must_result = (call);                                                                 \
-        if (must_result != CUDA_SUCCESS) {                                                                   \
-            printf("%s: %d, which must not be\n", #call, (int)must_result);                                  \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 static const char ptx[] = ".version 7.0\n"
                           ".target sm_75\n"
@@ -94,7 +88,7 @@ static size_t start_free;
 static void print_used(const char *when)
 {
     size_t available, total;
-    MUST(cuMemGetInfo_v2(&available, &total));
+    CHECK(cuMemGetInfo_v2(&available, &total));
     printf("%s: %lld bytes in use\n", when, (long long)start_free - (long long)available);
 }
 
@@ -105,12 +99,12 @@ static void again_and_again(void)
     unsigned type, same = 0;
     CUdeviceptr base;
     for (int i = 0; i < 40; i++) {
-        MUST(cuMemAlloc_v2(&one, 300000));
-        MUST(cuMemAllocPitch_v2(&two, &pitch, 1000, 30, 8));
-        MUST(put(one, (unsigned)i, stream));
-        MUST(put(two, (unsigned)i, stream));
-        MUST(cuMemGetAddressRange_v2(&base, &base_size, one + 1000));
-        MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, two));
+        CHECK(cuMemAlloc_v2(&one, 300000));
+        CHECK(cuMemAllocPitch_v2(&two, &pitch, 1000, 30, 8));
+        CHECK(put(one, (unsigned)i, stream));
+        CHECK(put(two, (unsigned)i, stream));
+        CHECK(cuMemGetAddressRange_v2(&base, &base_size, one + 1000));
+        CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, two));
         if (base != one || base_size != 300000 || type != CU_MEMORYTYPE_DEVICE || one % 256 || two % 256)
             printf("round %d: another address, size or type\n", i);
         same += one == before;
@@ -118,11 +112,11 @@ static void again_and_again(void)
         if (i % 10 == 5)
             print_used("in a round");
         unsigned value = 0;
-        MUST(cuMemcpyDtoHAsync_v2(&value, one, 4, stream));
+        CHECK(cuMemcpyDtoHAsync_v2(&value, one, 4, stream));
         if (value != (unsigned)i)
             printf("round %d: %u\n", i, value);
-        MUST(cuMemFree_v2(two));
-        MUST(cuMemFree_v2(one));
+        CHECK(cuMemFree_v2(two));
+        CHECK(cuMemFree_v2(one));
     }
     (void)same;
     printf("pitch %zu\n", pitch);
@@ -138,7 +132,7 @@ static void until_none_is_left(void)
     static CUdeviceptr all[MOST];
     size_t available, total;
     for (int round = 0; round < 3; round++) {
-        MUST(cuMemGetInfo_v2(&available, &total));
+        CHECK(cuMemGetInfo_v2(&available, &total));
         const size_t size = total / (64u << round);
         int n = 0;
         CUresult result = CUDA_SUCCESS;
@@ -148,7 +142,7 @@ static void until_none_is_left(void)
         }
         printf("round %d: %d blocks, then %d\n", round, n, (int)result);
         TRY(cuMemAlloc_v2(&all[n], size));
-        MUST(cuMemFree_v2(all[--n]));
+        CHECK(cuMemFree_v2(all[--n]));
         TRY(cuMemAlloc_v2(&all[n], size)); /* what was freed can be had again */
         n++;
         CUdeviceptr small;
@@ -156,13 +150,13 @@ static void until_none_is_left(void)
         TRY(cuMemFree_v2(small));
         CUarray array;
         const CUDA_ARRAY_DESCRIPTOR picture = {size / 4096 / 4, 4096, CU_AD_FORMAT_FLOAT, 1};
-        MUST(cuMemFree_v2(all[--n]));
+        CHECK(cuMemFree_v2(all[--n]));
         if (picture.Width < 30000) {
             TRY(cuArrayCreate_v2(&array, &picture));
             TRY(cuArrayDestroy(array));
         }
         while (n)
-            MUST(cuMemFree_v2(all[--n]));
+            CHECK(cuMemFree_v2(all[--n]));
         print_used("all freed");
     }
 }
@@ -174,28 +168,28 @@ static void in_the_order_of_streams(void)
     const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                        .location = {CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     CUdeviceptr a, b;
-    MUST(cuMemPoolCreate(&pool, &properties));
-    MUST(cuDeviceGetMemPool(&standard, 0));
+    CHECK(cuMemPoolCreate(&pool, &properties));
+    CHECK(cuDeviceGetMemPool(&standard, 0));
     for (int i = 0; i < 60; i++) {
-        MUST(cuMemAllocAsync(&a, 100000, stream));
-        MUST(cuMemAllocFromPoolAsync(&b, 50000, pool, i % 2 ? stream : other));
-        MUST(put(a, (unsigned)i, stream));
-        MUST(put(b, (unsigned)i, i % 2 ? stream : other));
+        CHECK(cuMemAllocAsync(&a, 100000, stream));
+        CHECK(cuMemAllocFromPoolAsync(&b, 50000, pool, i % 2 ? stream : other));
+        CHECK(put(a, (unsigned)i, stream));
+        CHECK(put(b, (unsigned)i, i % 2 ? stream : other));
         if (i % 20 == 19) {
-            MUST(cuStreamSynchronize(stream));
-            MUST(cuStreamSynchronize(other));
-            MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
-            MUST(cuMemPoolGetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &high));
+            CHECK(cuStreamSynchronize(stream));
+            CHECK(cuStreamSynchronize(other));
+            CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+            CHECK(cuMemPoolGetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &high));
             printf("in use: %llu of one, %llu of the other\n", (unsigned long long)used,
                    (unsigned long long)high);
         }
-        MUST(cuMemFreeAsync(a, stream));
-        MUST(cuMemFreeAsync(b, i % 2 ? stream : other));
-        MUST(cuStreamSynchronize(stream));
-        MUST(cuStreamSynchronize(other));
+        CHECK(cuMemFreeAsync(a, stream));
+        CHECK(cuMemFreeAsync(b, i % 2 ? stream : other));
+        CHECK(cuStreamSynchronize(stream));
+        CHECK(cuStreamSynchronize(other));
     }
-    MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
-    MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+    CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
     printf("at the end %llu, at most %llu\n", (unsigned long long)used, (unsigned long long)high);
     TRY(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
     TRY(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
@@ -203,11 +197,11 @@ static void in_the_order_of_streams(void)
     TRY(cuMemPoolTrimTo(pool, 0));
     TRY(cuDeviceSetMemPool(0, pool));
     for (int i = 0; i < 4; i++) {
-        MUST(cuMemAllocAsync(&a, 100000, stream)); /* of the new pool */
-        MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+        CHECK(cuMemAllocAsync(&a, 100000, stream)); /* of the new pool */
+        CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
         printf("%llu\n", (unsigned long long)used);
-        MUST(cuMemFreeAsync(a, stream));
-        MUST(cuStreamSynchronize(stream));
+        CHECK(cuMemFreeAsync(a, stream));
+        CHECK(cuStreamSynchronize(stream));
     }
     TRY(cuDeviceSetMemPool(0, standard));
     TRY(cuMemPoolDestroy(pool));
@@ -221,13 +215,13 @@ static void still_in_use(void)
     CUdeviceptr memory[4];
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < 4; i++)
-            MUST(cuMemAllocAsync(&memory[i], 70000, stream));
+            CHECK(cuMemAllocAsync(&memory[i], 70000, stream));
         atomic_store(&gate.open, false);
-        MUST(cuLaunchHostFunc(stream, wait_at, &gate));
+        CHECK(cuLaunchHostFunc(stream, wait_at, &gate));
         for (int i = 0; i < 4; i++)
-            MUST(put(memory[i], 7, stream));
+            CHECK(put(memory[i], 7, stream));
         for (int i = 0; i < 4; i++)
-            MUST(cuMemFreeAsync(memory[i], stream)); /* behind the kernels, which have not run */
+            CHECK(cuMemFreeAsync(memory[i], stream)); /* behind the kernels, which have not run */
         atomic_store(&gate.open, true);
         TRY(cuStreamSynchronize(stream));
     }
@@ -241,17 +235,17 @@ static void what_is_not_done(void)
     struct gate gate = {false, false};
     CUevent before, behind, never;
     float time;
-    MUST(cuEventCreate(&before, CU_EVENT_DEFAULT));
-    MUST(cuEventCreate(&behind, CU_EVENT_DEFAULT));
-    MUST(cuEventCreate(&never, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventCreate(&before, CU_EVENT_DEFAULT));
+    CHECK(cuEventCreate(&behind, CU_EVENT_DEFAULT));
+    CHECK(cuEventCreate(&never, CU_EVENT_DISABLE_TIMING));
     TRY(cuEventQuery(never));
     TRY(cuEventSynchronize(never));
     for (int round = 0; round < 5; round++) {
         atomic_store(&gate.open, false);
         atomic_store(&gate.reached, false);
-        MUST(cuEventRecord(before, stream));
-        MUST(cuLaunchHostFunc(stream, wait_at, &gate));
-        MUST(cuEventRecord(behind, stream));
+        CHECK(cuEventRecord(before, stream));
+        CHECK(cuLaunchHostFunc(stream, wait_at, &gate));
+        CHECK(cuEventRecord(behind, stream));
         while (!atomic_load(&gate.reached))
             usleep(100);
         TRY(cuEventQuery(before)); /* its stream has come farther */
@@ -272,9 +266,9 @@ static void what_is_not_done(void)
     /* Ended while somebody waits to hear of them. */
     atomic_store(&gate.open, false);
     CUstream gone;
-    MUST(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
-    MUST(cuLaunchHostFunc(gone, wait_at, &gate));
-    MUST(cuEventRecord(behind, gone));
+    CHECK(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
+    CHECK(cuLaunchHostFunc(gone, wait_at, &gate));
+    CHECK(cuEventRecord(behind, gone));
     TRY(cuEventQuery(behind));
     TRY(cuStreamQuery(gone));
     TRY(cuEventDestroy_v2(behind));
@@ -294,9 +288,9 @@ static void side_by_side(void)
     CUstream blocking;
     CUevent event;
     CUdeviceptr memory;
-    MUST(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    MUST(cuMemAlloc_v2(&memory, 4096));
+    CHECK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuMemAlloc_v2(&memory, 4096));
     CUstream holders[] = {other, blocking};
     for (int round = 0; round < 6; round++) {
         const CUstream holder = holders[round % 2];
@@ -304,21 +298,21 @@ static void side_by_side(void)
         TRY(cuStreamSynchronize(stream));
         TRY(cuStreamSynchronize(other));
         TRY(cuStreamSynchronize(blocking));
-        MUST(cuLaunchHostFunc(holder, wait_at, &gate));
+        CHECK(cuLaunchHostFunc(holder, wait_at, &gate));
         TRY(cuStreamQuery(stream)); /* nothing was put into it */
         TRY(cuStreamSynchronize(stream));
         TRY(cuStreamQuery(holder));
-        MUST(put(memory, (unsigned)round, stream));
-        MUST(cuEventRecord(event, stream));
+        CHECK(put(memory, (unsigned)round, stream));
+        CHECK(cuEventRecord(event, stream));
         TRY(cuEventSynchronize(event));
         TRY(cuStreamQuery(stream)); /* the event was the last */
         TRY(cuStreamQuery(holder));
         if (round < 2)
-            MUST(cuEventRecord(event, holder));
+            CHECK(cuEventRecord(event, holder));
         else if (round < 4)
-            MUST(put(memory, 7, holder));
-        MUST(cuEventRecord(event, holder));
-        MUST(cuStreamWaitEvent(stream, event, 0));
+            CHECK(put(memory, 7, holder));
+        CHECK(cuEventRecord(event, holder));
+        CHECK(cuStreamWaitEvent(stream, event, 0));
         TRY(cuStreamQuery(stream)); /* it waits for the other, though it was known to be done */
         TRY(cuEventQuery(event));
         atomic_store(&gate.open, true);
@@ -329,11 +323,11 @@ static void side_by_side(void)
     }
     /* The default stream waits for the blocking one, and that one for it. */
     atomic_store(&gate.open, false);
-    MUST(cuLaunchHostFunc(blocking, wait_at, &gate));
-    MUST(put(memory, 1, NULL));
+    CHECK(cuLaunchHostFunc(blocking, wait_at, &gate));
+    CHECK(put(memory, 1, NULL));
     TRY(cuStreamQuery(NULL));
     TRY(cuStreamQuery(stream));
-    MUST(put(memory, 2, blocking));
+    CHECK(put(memory, 2, blocking));
     TRY(cuStreamQuery(blocking));
     atomic_store(&gate.open, true);
     TRY(cuStreamSynchronize(NULL));
@@ -354,16 +348,16 @@ static void measured(void)
 {
     CUevent start, middle, end;
     float time = 0;
-    MUST(cuEventCreate(&start, CU_EVENT_DEFAULT));
-    MUST(cuEventCreate(&middle, CU_EVENT_DEFAULT));
-    MUST(cuEventCreate(&end, CU_EVENT_DEFAULT));
+    CHECK(cuEventCreate(&start, CU_EVENT_DEFAULT));
+    CHECK(cuEventCreate(&middle, CU_EVENT_DEFAULT));
+    CHECK(cuEventCreate(&end, CU_EVENT_DEFAULT));
     TRY(cuEventElapsedTime_v2(&time, start, end));
     for (int round = 0; round < 12; round++) {
         const bool queried = round % 4 >= 2;
-        MUST(cuEventRecord(start, stream));
-        MUST(cuLaunchHostFunc(stream, take_time, NULL));
-        MUST(cuEventRecord(middle, stream));
-        MUST(cuEventRecord(end, stream));
+        CHECK(cuEventRecord(start, stream));
+        CHECK(cuLaunchHostFunc(stream, take_time, NULL));
+        CHECK(cuEventRecord(middle, stream));
+        CHECK(cuEventRecord(end, stream));
         TRY(queried ? until_done(end) : cuEventSynchronize(end));
         TRY(cuEventElapsedTime_v2(&time, start, end));
         printf("  it took its time: %d\n", time >= TAKEN_MS);
@@ -372,31 +366,31 @@ static void measured(void)
         TRY(round % 2 ? cuEventElapsedTime_v2(&time, start, end) : cuEventElapsedTime(&time, start, end));
         printf("  the same: %d\n", time >= TAKEN_MS);
         if (round % 3 == 0) { /* recorded again */
-            MUST(cuLaunchHostFunc(stream, take_time, NULL));
-            MUST(cuEventRecord(start, stream));
+            CHECK(cuLaunchHostFunc(stream, take_time, NULL));
+            CHECK(cuEventRecord(start, stream));
             TRY(cuEventSynchronize(start));
             TRY(cuEventElapsedTime_v2(&time, start, end));
             printf("  the other way: %d\n", sign(time));
         } else if (round % 3 == 1) { /* another one of that name */
             TRY(cuEventDestroy_v2(start));
             TRY(cuEventElapsedTime_v2(&time, start, end));
-            MUST(cuEventCreate(&start, round == 4 ? CU_EVENT_DISABLE_TIMING : CU_EVENT_DEFAULT));
+            CHECK(cuEventCreate(&start, round == 4 ? CU_EVENT_DISABLE_TIMING : CU_EVENT_DEFAULT));
             TRY(cuEventElapsedTime_v2(&time, start, end));
-            MUST(cuEventRecord(start, stream));
+            CHECK(cuEventRecord(start, stream));
             TRY(cuEventSynchronize(start));
             TRY(cuEventElapsedTime_v2(&time, start, end));
-            MUST(cuEventRecord(end, stream));
+            CHECK(cuEventRecord(end, stream));
             TRY(cuEventSynchronize(end));
             TRY(cuEventElapsedTime_v2(&time, start, end));
             TRY(cuEventDestroy_v2(start));
-            MUST(cuEventCreate(&start, CU_EVENT_DEFAULT));
+            CHECK(cuEventCreate(&start, CU_EVENT_DEFAULT));
         }
     }
     /* The start ends while somebody waits for the end. */
     struct gate gate = {false, false};
-    MUST(cuEventRecord(start, stream));
-    MUST(cuLaunchHostFunc(stream, wait_at, &gate));
-    MUST(cuEventRecord(end, stream));
+    CHECK(cuEventRecord(start, stream));
+    CHECK(cuLaunchHostFunc(stream, wait_at, &gate));
+    CHECK(cuEventRecord(end, stream));
     TRY(cuEventQuery(end));
     TRY(cuEventDestroy_v2(start));
     TRY(cuEventElapsedTime_v2(&time, start, end));
@@ -413,47 +407,47 @@ static void one_after_another(void)
     CUevent first, second, third;
     CUdeviceptr memory;
     unsigned *host;
-    MUST(cuEventCreate(&first, CU_EVENT_DISABLE_TIMING));
-    MUST(cuEventCreate(&second, CU_EVENT_DISABLE_TIMING));
-    MUST(cuEventCreate(&third, CU_EVENT_DISABLE_TIMING));
-    MUST(cuMemAlloc_v2(&memory, 4096));
-    MUST(cuMemHostAlloc((void **)&host, 4096, 0));
+    CHECK(cuEventCreate(&first, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventCreate(&second, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventCreate(&third, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuMemAlloc_v2(&memory, 4096));
+    CHECK(cuMemHostAlloc((void **)&host, 4096, 0));
     for (unsigned i = 0; i < 60; i++) {
-        MUST(cuEventRecord(first, stream));
-        MUST(put(memory, i, stream));
-        MUST(cuEventRecord(second, stream));
-        MUST(cuStreamWaitEvent(other, second, 0));
-        MUST(cuMemcpyDtoHAsync_v2(host, memory, 4, other));
-        MUST(cuEventRecord(third, other));
+        CHECK(cuEventRecord(first, stream));
+        CHECK(put(memory, i, stream));
+        CHECK(cuEventRecord(second, stream));
+        CHECK(cuStreamWaitEvent(other, second, 0));
+        CHECK(cuMemcpyDtoHAsync_v2(host, memory, 4, other));
+        CHECK(cuEventRecord(third, other));
         switch (i % 6) {
         case 0:
-            MUST(until_done(third));
+            CHECK(until_done(third));
             break;
         case 1:
-            MUST(cuEventSynchronize(third));
+            CHECK(cuEventSynchronize(third));
             break;
         case 2:
-            MUST(until_idle(other));
+            CHECK(until_idle(other));
             break;
         case 3:
-            MUST(cuStreamSynchronize(other));
+            CHECK(cuStreamSynchronize(other));
             break;
         case 4:
-            MUST(cuCtxSynchronize());
+            CHECK(cuCtxSynchronize());
             break;
         default:
-            MUST(cuMemFreeHost(NULL));
-            MUST(until_done(third));
+            CHECK(cuMemFreeHost(NULL));
+            CHECK(until_done(third));
         }
         if (*host != i)
             printf("round %u: done, but %u is there\n", i, *host);
-        MUST(cuEventSynchronize(second));
+        CHECK(cuEventSynchronize(second));
         const CUresult then = cuEventQuery(first);
         if (then != CUDA_SUCCESS)
             printf("round %u: %d of what came before what is done\n", i, (int)then);
     }
-    MUST(cuMemFreeHost(host));
-    MUST(cuMemFree_v2(memory));
+    CHECK(cuMemFreeHost(host));
+    CHECK(cuMemFree_v2(memory));
     TRY(cuEventDestroy_v2(first));
     TRY(cuEventDestroy_v2(second));
     TRY(cuEventDestroy_v2(third));
@@ -465,12 +459,12 @@ static void freed_and_read(void)
 {
     CUdeviceptr memory;
     unsigned *host;
-    MUST(cuMemHostAlloc((void **)&host, 4096, 0));
+    CHECK(cuMemHostAlloc((void **)&host, 4096, 0));
     for (unsigned i = 1; i <= 20; i++) {
-        MUST(cuMemAlloc_v2(&memory, 4096));
-        MUST(put(memory, i, stream));
-        MUST(cuMemcpyDtoHAsync_v2(host, memory, 4, stream));
-        MUST(cuMemFree_v2(memory));
+        CHECK(cuMemAlloc_v2(&memory, 4096));
+        CHECK(put(memory, i, stream));
+        CHECK(cuMemcpyDtoHAsync_v2(host, memory, 4, stream));
+        CHECK(cuMemFree_v2(memory));
         if (*host != i)
             printf("freed in round %u, but %u is there\n", i, *host);
     }
@@ -484,26 +478,26 @@ static void *one_thread(void *number)
     CUevent event;
     CUdeviceptr memory;
     unsigned value;
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     for (unsigned i = 0; i < 40; i++) {
-        MUST(i % 2 ? cuMemAlloc_v2(&memory, 20000) : cuMemAllocAsync(&memory, 20000 + 1000 * mine, own));
-        MUST(put(memory, i * 10 + mine, own));
-        MUST(cuEventRecord(event, own));
-        MUST(until_done(event));
+        CHECK(i % 2 ? cuMemAlloc_v2(&memory, 20000) : cuMemAllocAsync(&memory, 20000 + 1000 * mine, own));
+        CHECK(put(memory, i * 10 + mine, own));
+        CHECK(cuEventRecord(event, own));
+        CHECK(until_done(event));
         value = 0;
-        MUST(cuMemcpyDtoHAsync_v2(&value, memory, 4, own));
-        MUST(cuStreamSynchronize(own));
+        CHECK(cuMemcpyDtoHAsync_v2(&value, memory, 4, own));
+        CHECK(cuStreamSynchronize(own));
         if (value != i * 10 + mine)
             printf("thread %u, round %u: %u\n", mine, i, value);
-        MUST(i % 2 ? cuMemFree_v2(memory) : cuMemFreeAsync(memory, own));
+        CHECK(i % 2 ? cuMemFree_v2(memory) : cuMemFreeAsync(memory, own));
         /* the thread's own default stream too */
-        MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
-        MUST(until_idle(CU_STREAM_PER_THREAD));
+        CHECK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+        CHECK(until_idle(CU_STREAM_PER_THREAD));
     }
-    MUST(cuEventDestroy_v2(event));
-    MUST(cuStreamDestroy_v2(own));
+    CHECK(cuEventDestroy_v2(event));
+    CHECK(cuStreamDestroy_v2(own));
     return NULL;
 }
 
@@ -528,18 +522,18 @@ static void contexts(void)
     CUevent event, own;
     CUstream theirs;
     CUdeviceptr memory[3];
-    MUST(cuEventCreate(&own, CU_EVENT_DEFAULT));
+    CHECK(cuEventCreate(&own, CU_EVENT_DEFAULT));
     TRY(cuCtxCreate_v2(&second, 0, 0));
     for (int i = 0; i < 3; i++)
-        MUST(cuMemAlloc_v2(&memory[i], 123456));
-    MUST(cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING));
-    MUST(cuEventCreate(&event, CU_EVENT_DEFAULT));
-    MUST(cuLaunchHostFunc(NULL, wait_at, &gate)); /* the default stream of this context alone */
-    MUST(cuEventRecord(event, NULL));
+        CHECK(cuMemAlloc_v2(&memory[i], 123456));
+    CHECK(cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING));
+    CHECK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    CHECK(cuLaunchHostFunc(NULL, wait_at, &gate)); /* the default stream of this context alone */
+    CHECK(cuEventRecord(event, NULL));
     TRY(cuStreamQuery(NULL));
     TRY(cuStreamQuery(theirs));
     TRY(cuEventRecord(own, theirs)); /* of another context */
-    MUST(cuCtxPushCurrent_v2(context));
+    CHECK(cuCtxPushCurrent_v2(context));
     TRY(cuStreamQuery(NULL));
     TRY(cuStreamQuery(theirs));
     TRY(cuEventQuery(event));
@@ -549,13 +543,13 @@ static void contexts(void)
     TRY(cuEventQuery(event));
     atomic_store(&gate.open, true);
     TRY(until_done(event));
-    MUST(cuCtxPopCurrent_v2(NULL));
+    CHECK(cuCtxPopCurrent_v2(NULL));
     TRY(until_idle(NULL));
     atomic_store(&gate.open, true);
     TRY(cuCtxDestroy_v2(second));
     TRY(cuEventQuery(event));
     TRY(cuStreamQuery(theirs));
-    MUST(cuCtxSetCurrent(context));
+    CHECK(cuCtxSetCurrent(context));
     TRY(cuEventQuery(own));
     TRY(cuMemFree_v2(memory[0])); /* went with its context */
     print_used("after the other context");
@@ -568,15 +562,15 @@ static void used_after_it_was_freed(void)
     CUcontext doomed;
     CUmodule code;
     CUdeviceptr memory = 0, kept;
-    MUST(cuCtxCreate_v2(&doomed, 0, 0));
-    MUST(cuModuleLoadData(&code, ptx));
-    MUST(cuModuleGetFunction(&function, code, "put"));
+    CHECK(cuCtxCreate_v2(&doomed, 0, 0));
+    CHECK(cuModuleLoadData(&code, ptx));
+    CHECK(cuModuleGetFunction(&function, code, "put"));
     for (int i = 0; i < 10; i++) {
-        MUST(cuMemAlloc_v2(&memory, 3 << 20));
-        MUST(cuMemAlloc_v2(&kept, 3 << 20));
-        MUST(put(memory, 1, NULL));
-        MUST(cuCtxSynchronize());
-        MUST(cuMemFree_v2(memory));
+        CHECK(cuMemAlloc_v2(&memory, 3 << 20));
+        CHECK(cuMemAlloc_v2(&kept, 3 << 20));
+        CHECK(put(memory, 1, NULL));
+        CHECK(cuCtxSynchronize());
+        CHECK(cuMemFree_v2(memory));
     }
     TRY(cuCtxSynchronize());
     TRY(put(memory, 2, NULL));
@@ -586,22 +580,22 @@ static void used_after_it_was_freed(void)
     TRY(cuStreamSynchronize(NULL));
     TRY(cuMemAlloc_v2(&memory, 3 << 20));
     TRY(cuCtxDestroy_v2(doomed));
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuModuleGetFunction(&function, module, "put"));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuModuleGetFunction(&function, module, "put"));
     TRY(cuCtxSynchronize());
 }
 
 int main(void)
 {
     size_t total;
-    MUST(cuInit(0));
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    MUST(cuModuleLoadData(&module, ptx));
-    MUST(cuModuleGetFunction(&function, module, "put"));
-    MUST(cuMemGetInfo_v2(&start_free, &total));
+    CHECK(cuInit(0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CHECK(cuModuleLoadData(&module, ptx));
+    CHECK(cuModuleGetFunction(&function, module, "put"));
+    CHECK(cuMemGetInfo_v2(&start_free, &total));
     again_and_again();
     until_none_is_left();
     in_the_order_of_streams();

@@ -3,6 +3,8 @@
  * wrong use. What is fetched is also compared with values that follow from the definition, so the program fails by itself
  * where they differ.
  */
+#include "must.h"
+
 #include <cuda.h>
 #include <math.h>
 #include <stdbool.h>
@@ -11,14 +13,6 @@
 #include <string.h>
 
 #define TRY(call) printf("%s: %d\n", #call, (int)(call))
-#define MUST(call)                                                                                           \
-    do {                                                                                                     \
-        CUresult result = (call);                                                                            \
-        if (result != CUDA_SUCCESS) {                                                                        \
-            printf("%s: %d\n", #call, (int)result);                                                          \
-            exit(2);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 /* A kernel: texture, coordinates (8 floats a fetch), results (4 words each); a thread a fetch. */
 #define KERNEL(name, body)                                                                                   \
@@ -76,11 +70,11 @@ static void fetch(const char *kernel, unsigned long long texture, int n, const f
     CUfunction function;
     float got[16][4];
     void *arguments[] = {&texture, &in, &out};
-    MUST(cuModuleGetFunction(&function, module, kernel));
-    MUST(cuMemcpyHtoD_v2(in, at, (size_t)n * 32));
-    MUST(cuMemsetD32_v2(out, 0xdeadbeef, 64));
-    MUST(cuLaunchKernel(function, 1, 1, 1, (unsigned)n, 1, 1, 0, NULL, arguments, NULL));
-    MUST(cuMemcpyDtoH_v2(got, out, (size_t)n * 16));
+    CHECK(cuModuleGetFunction(&function, module, kernel));
+    CHECK(cuMemcpyHtoD_v2(in, at, (size_t)n * 32));
+    CHECK(cuMemsetD32_v2(out, 0xdeadbeef, 64));
+    CHECK(cuLaunchKernel(function, 1, 1, 1, (unsigned)n, 1, 1, 0, NULL, arguments, NULL));
+    CHECK(cuMemcpyDtoH_v2(got, out, (size_t)n * 16));
     for (int i = 0; i < n; i++) {
         printf("  %s %g %g %g, %g %g %g %g: %.9g %.9g %.9g %.9g\n", kernel, at[i][0], at[i][1], at[i][2],
                at[i][4], at[i][5], at[i][6], at[i][7], got[i][0], got[i][1], got[i][2], got[i][3]);
@@ -102,7 +96,7 @@ static CUtexObject texture_of(const CUDA_RESOURCE_DESC *resource, CUfilter_mode 
                            .maxAnisotropy = 4,
                            .maxMipmapLevelClamp = 16,
                            .borderColor = {-1, -2, -3, -4}};
-    MUST(cuTexObjectCreate(&texture, resource, &t, view));
+    CHECK(cuTexObjectCreate(&texture, resource, &t, view));
     return texture;
 }
 
@@ -115,7 +109,7 @@ static float value(unsigned level, size_t z, size_t y, size_t x)
 static void fill(CUarray array, unsigned level)
 {
     CUDA_ARRAY3D_DESCRIPTOR d;
-    MUST(cuArray3DGetDescriptor_v2(&d, array));
+    CHECK(cuArray3DGetDescriptor_v2(&d, array));
     const size_t height = d.Height ? d.Height : 1, depth = d.Depth ? d.Depth : 1,
                  n = d.Width * height * depth * d.NumChannels;
     float *data = malloc(n * sizeof *data);
@@ -133,7 +127,7 @@ static void fill(CUarray array, unsigned level)
                           .WidthInBytes = d.Width * d.NumChannels * sizeof *data,
                           .Height = height,
                           .Depth = depth};
-    MUST(cuMemcpy3D_v2(&copy));
+    CHECK(cuMemcpy3D_v2(&copy));
     free(data);
 }
 
@@ -141,7 +135,7 @@ static CUarray make(size_t width, size_t height, size_t depth, unsigned channels
 {
     CUarray array = NULL;
     CUDA_ARRAY3D_DESCRIPTOR d = {width, height, depth, CU_AD_FORMAT_FLOAT, channels, flags};
-    MUST(cuArray3DCreate_v2(&array, &d));
+    CHECK(cuArray3DCreate_v2(&array, &d));
     fill(array, 0);
     return array;
 }
@@ -184,9 +178,9 @@ static void geometries(void)
                            mode & 4 ? CU_TRSF_NORMALIZED_COORDINATES : 0, NULL);
             printf("geometry %s, mode %u\n", kernels[i], mode);
             fetch(kernels[i], texture, 6, at, NULL);
-            MUST(cuTexObjectDestroy(texture));
+            CHECK(cuTexObjectDestroy(texture));
         }
-        MUST(cuArrayDestroy(array));
+        CHECK(cuArrayDestroy(array));
     }
 }
 
@@ -206,8 +200,8 @@ static void exact(void)
     fetch("o2", texture, 4, at, offset);
     fetch("gather", texture, 2, at, NULL);
     fetch("i2", texture, 2, places, texels);
-    MUST(cuTexObjectDestroy(texture));
-    MUST(cuArrayDestroy(array));
+    CHECK(cuTexObjectDestroy(texture));
+    CHECK(cuArrayDestroy(array));
 }
 
 static void mipmaps(void)
@@ -258,7 +252,7 @@ static void mipmaps(void)
     fetch("l2", texture, 7, at, points);
     fetch("f2", texture, 2, at, NULL);
     fetch("query", texture, 2, (const float[2][8]){{0}, {2}}, (const float[]){16, 16});
-    MUST(cuTexObjectDestroy(texture));
+    CHECK(cuTexObjectDestroy(texture));
     /* level 0 has (5/2, 1/2) there: 2.5 + 5 */
     const float lines[7] = {1, 1001, 2001, 3001, 4000, 4000, (1 - 0.5078125f) * 7.5f + 0.5078125f * 1001};
     texture = texture_of(&resource, CU_TR_FILTER_MODE_LINEAR, CU_TR_FILTER_MODE_LINEAR,
@@ -269,7 +263,7 @@ static void mipmaps(void)
                                           {1.5f / 4, 0.5f / 2, 0, 0, 0, 0, 0, 4.0f / 8},
                                           {1.5f / 16, 0.5f / 8, 0, 0, 0, 0, 0, 0}};
     fetch("g2", texture, 3, gradients, (const float[]){1001, 2001, 1});
-    MUST(cuTexObjectDestroy(texture));
+    CHECK(cuTexObjectDestroy(texture));
 
     CUDA_RESOURCE_VIEW_DESC view = {.format = CU_RES_VIEW_FORMAT_FLOAT_1X32,
                                     .width = 16,
@@ -281,7 +275,7 @@ static void mipmaps(void)
     static const float viewed[3][8] = {
         {1.5f / 8, 0.5f / 4, 0, 0, 0}, {1.5f / 4, 0.5f / 2, 0, 0, 1}, {1.5f / 4, 0.5f / 2, 0, 0, 9}};
     fetch("l2", texture, 3, viewed, (const float[]){1001, 2001, 2001});
-    MUST(cuTexObjectDestroy(texture));
+    CHECK(cuTexObjectDestroy(texture));
     view.lastMipmapLevel = 5;
     TRY(cuTexObjectCreate(&texture, &resource, &(CUDA_TEXTURE_DESC){.flags = CU_TRSF_NORMALIZED_COORDINATES},
                           &view));
@@ -292,9 +286,9 @@ static void mipmaps(void)
     d = (CUDA_ARRAY3D_DESCRIPTOR){8, 8, 3, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_LAYERED};
     static const float layered[2][8] = {{0.3125f, 0.0625f, 2, 0, 0}, {0.375f, 0.125f, 2, 0, 1}};
     for (int kind = 0; kind < 2; kind++) {
-        MUST(cuMipmappedArrayCreate(&mipmap, &d, 2));
+        CHECK(cuMipmappedArrayCreate(&mipmap, &d, 2));
         for (unsigned i = 0; i < 2; i++) {
-            MUST(cuMipmappedArrayGetLevel(&level, mipmap, i));
+            CHECK(cuMipmappedArrayGetLevel(&level, mipmap, i));
             fill(level, i);
         }
         resource = of_mipmap(mipmap);
@@ -308,8 +302,8 @@ static void mipmaps(void)
             fetch("l3", texture, 2, inside, (const float[]){202, 1101});
             fetch("g3", texture, 2, inside, NULL);
         }
-        MUST(cuTexObjectDestroy(texture));
-        MUST(cuMipmappedArrayDestroy(mipmap));
+        CHECK(cuTexObjectDestroy(texture));
+        CHECK(cuMipmappedArrayDestroy(mipmap));
         d = (CUDA_ARRAY3D_DESCRIPTOR){8, 8, 4, CU_AD_FORMAT_FLOAT, 1, 0};
     }
     d.Flags = CUDA_ARRAY3D_SPARSE;
@@ -325,13 +319,13 @@ static void surfaces(void)
     const CUDA_RESOURCE_DESC resource = of_array(array);
     static const float at[3][8] = {{0, 0}, {48, 3}, {64, 0}};
     float row[16];
-    MUST(cuSurfObjectCreate(&surface, &resource));
+    CHECK(cuSurfObjectCreate(&surface, &resource));
     fetch("swrite", surface, 3, at, (const float[]){1, 34, 1});
-    MUST(cuMemcpyAtoH_v2(row, array, 0, sizeof row));
+    CHECK(cuMemcpyAtoH_v2(row, array, 0, sizeof row));
     printf("row: %g %g %g\n", row[0], row[1], row[4]);
     wrong |= row[0] != 1 || row[4] != 1;
-    MUST(cuSurfObjectDestroy(surface));
-    MUST(cuArrayDestroy(array));
+    CHECK(cuSurfObjectDestroy(surface));
+    CHECK(cuArrayDestroy(array));
 }
 
 static void batches(void)
@@ -342,7 +336,7 @@ static void batches(void)
     size_t fail = 7;
     for (int i = 0; i < 16; i++)
         data[i] = (float)(i + 1);
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CUDA_MEMCPY3D_BATCH_OP ops[3] = {
         {.extent = {2, 2, 2}, .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL},
         {.extent = {2, 2, 2}, .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
@@ -443,9 +437,9 @@ static void references(void)
     TRY(cuTexRefGetBorderColor(color, image));
     printf("%g %g %g %g\n", color[0], color[1], color[2], color[3]);
 
-    MUST(cuMemAlloc_v2(&memory, 4096));
+    CHECK(cuMemAlloc_v2(&memory, 4096));
     for (unsigned i = 0; i < 4; i++)
-        MUST(cuMemsetD32_v2(memory + 512 * i, 0x40000000 + (i << 23), 8)); /* 2, 4, 8, 16 */
+        CHECK(cuMemsetD32_v2(memory + 512 * i, 0x40000000 + (i << 23), 8)); /* 2, 4, 8, 16 */
     TRY(cuTexRefSetAddress2D_v3(image, &pitched, memory, 512));
     TRY(cuTexRefSetAddress2D_v3(image, NULL, memory, 512));
     TRY(cuTexRefGetArray(&got, image));
@@ -458,9 +452,9 @@ static void references(void)
     TRY(cuTexRefSetAddress_v2(NULL, image, memory + 516, 64));
     TRY(cuTexRefSetAddress_v2(&offset, image, memory, 5000));
 
-    MUST(cuMipmappedArrayCreate(&mipmap, &d, 2));
+    CHECK(cuMipmappedArrayCreate(&mipmap, &d, 2));
     for (unsigned i = 0; i < 2; i++) {
-        MUST(cuMipmappedArrayGetLevel(&level, mipmap, i));
+        CHECK(cuMipmappedArrayGetLevel(&level, mipmap, i));
         fill(level, i);
     }
     TRY(cuTexRefSetMipmappedArray(image, mipmap, CU_TRSA_OVERRIDE_FORMAT));
@@ -500,27 +494,27 @@ static void references(void)
     TRY(cuModuleUnload(module));
     TRY(cuTexRefGetFlags(&flags, image));
     TRY(cuSurfRefGetArray(&got, screen));
-    MUST(cuModuleLoadData(&module, ptx));
+    CHECK(cuModuleLoadData(&module, ptx));
     TRY(cuModuleGetTexRef(&image, module, "image"));
 }
 
 int main(void)
 {
     CUcontext context;
-    MUST(cuInit(0));
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuModuleLoadData(&module, ptx));
-    MUST(cuMemAlloc_v2(&in, 512));
-    MUST(cuMemAlloc_v2(&out, 512));
+    CHECK(cuInit(0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuModuleLoadData(&module, ptx));
+    CHECK(cuMemAlloc_v2(&in, 512));
+    CHECK(cuMemAlloc_v2(&out, 512));
     geometries();
     exact();
     mipmaps();
     surfaces();
     batches();
     references();
-    MUST(cuModuleUnload(module));
-    MUST(cuDevicePrimaryCtxRelease_v2(0));
+    CHECK(cuModuleUnload(module));
+    CHECK(cuDevicePrimaryCtxRelease_v2(0));
     printf("%s\n", wrong ? "wrong" : "right");
     return wrong;
 }

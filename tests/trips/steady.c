@@ -5,6 +5,8 @@
  * usage: steady ROUNDS
  */
 #undef __CUDA_API_VERSION_INTERNAL /* names mean the newest versions, as in programs */
+#include "tests/add_kernel.h"
+
 #include <cuda.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,20 +23,7 @@
 
 #define SIZE (64u << 10)
 
-static const char ptx[] = ".version 7.0\n"
-                          ".target sm_75\n"
-                          ".address_size 64\n"
-                          ".visible .global .u32 variable;\n"
-                          ".visible .entry add(.param .u64 data, .param .u32 n)\n"
-                          "{\n"
-                          "    .reg .u32 %r<4>;\n"
-                          "    .reg .u64 %rd<3>;\n"
-                          "    ld.param.u64 %rd1, [data];\n"
-                          "    ld.param.u32 %r1, [n];\n"
-                          "    cvta.to.global.u64 %rd2, %rd1;\n"
-                          "    atom.global.add.u32 %r2, [%rd2], %r1;\n"
-                          "    ret;\n"
-                          "}\n";
+static const char ptx[] = ADD_KERNEL ".visible .global .u32 variable;\n";
 
 static CUdevice device;
 static CUcontext context;
