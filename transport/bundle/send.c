@@ -20,7 +20,9 @@ enum {
     RUN_LEAST = 64 << 10, /* rails: bytes; what is this small would be copied */
     SLOWEST = 16,         /* a lane counts as at least this part of the fastest */
 };
-static const uint64_t first_pause = 1ull << 30, longest_pause = 1ull << 36;
+/* Bytes. The first is short: what one connection seems to carry at first is partly what buffers on the way took in, and a
+ * try that failed by that is the rule's only costly mistake. */
+static const uint64_t first_pause = 256ull << 20, longest_pause = 1ull << 36;
 static const double worth_it =
     0.25; /* of the gain of lanes that each carry as much, one more lane must bring this */
 
