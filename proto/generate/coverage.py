@@ -1,39 +1,49 @@
 """Emits docs/api-coverage.md: how each exported function is served."""
+import re
+
 from .text import write
 
 MEANING = {
-    "local": "answered by the client", "custom": "forwarded (hand-written)", "async": "forwarded, returns at once",
-    "sync": "forwarded, waits for the answer", "wait": "forwarded, waits for the GPU", "refused": "refused",
-    "unsupported": "not served yet",
+    "local": "the client's own: answered there, or made of other calls",
+    "async": "forwarded; returns at once",
+    "sync": "forwarded; waits for the answer",
+    "wait": "forwarded; waits for the answer, which may take as long as the GPU does",
+    "custom": "forwarded by hand-written code, as one or more operations",
+    "refused": "returns `CUDA_ERROR_NOT_SUPPORTED`, for the reason given",
+    "unsupported": "returns `CUDA_ERROR_NOT_SUPPORTED`: not implemented yet",
 }
+
+
+def anchor(title):
+    """Of a heading, as Markdown viewers make it."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def is_served(operation):
+    return operation.cls not in ("refused", "unsupported")
 
 
 def emit(specification, path):
     base, per_thread = specification.base_symbols(), specification.per_thread_symbols()
     operations = {operation.name: operation for operation in specification.operations}
-    classes = {symbol.name: operations[symbol.base].cls for symbol in base + per_thread}
-
-    def count(symbols, *wanted):
-        return sum(classes[symbol.name] in wanted for symbol in symbols)
-
-    every = base + per_thread
-    waiting = count(every, "unsupported")
-    served = len(every) - waiting - count(every, "refused")
+    every = [operations[symbol.base] for symbol in base + per_thread]
+    served = sum(map(is_served, every))
     lines = ["# API coverage", "",
-             f"Made by `proto/generate` from the specification. The driver of CUDA {specification.version // 1000}."
-             f"{specification.version % 1000 // 10} has {len(every)} functions, {len(per_thread)} of them forms for the "
-             "per-thread default stream, which are served as their base forms are.", "",
-             "| | functions |", "|---|---|",
-             f"| forwarded to the server's driver | {count(every, 'custom', 'async', 'sync', 'wait')} |",
-             f"| answered by the client | {count(every, 'local')} |",
-             f"| refused: CUDA_ERROR_NOT_SUPPORTED, for the reason that is given | {count(every, 'refused')} |",
-             f"| not served yet: CUDA_ERROR_NOT_SUPPORTED | {waiting} |", "",
-             f"**{served} of {len(every)} are served.** Whatever is not says so once in the log.", ""]
-    for group in specification.groups:
-        calls = [operation for operation in group.operations if operation.is_call]
-        lines += [f"## {group.title}", "", "| function | class | how |", "|---|---|---|"]
+             f"Generated from [proto/api](../proto/api/README.md). The driver of CUDA {specification.version // 1000}."
+             f"{specification.version % 1000 // 10} has {len(every)} functions; **{served} are served**. "
+             f"{len(per_thread)} of them are variants for the per-thread default stream, which are served like the "
+             "functions below and not listed. The first call of a function that is not served is logged.", "",
+             "| class | meaning | functions |", "|---|---|---:|"]
+    for cls, meaning in MEANING.items():
+        lines.append(f"| {cls} | {meaning} | {sum(operation.cls == cls for operation in every)} |")
+    groups = [(group.title, [operation for operation in group.operations if operation.is_call])
+              for group in specification.groups]
+    lines += ["", "| group | functions | served |", "|---|---:|---:|"]
+    for title, calls in groups:
+        lines.append(f"| [{title}](#{anchor(title)}) | {len(calls)} | {sum(map(is_served, calls))} |")
+    for title, calls in groups:
+        lines += ["", f"## {title}", "", "| function | class |", "|---|---|"]
         for operation in calls:
-            how = MEANING[operation.cls] + (f": {operation.reason}" if operation.reason else "")
-            lines.append(f"| `{operation.name}` | {operation.cls} | {how} |")
-        lines.append("")
-    write(path, "\n".join(lines))
+            why = f": {operation.reason}" if operation.reason else ""
+            lines.append(f"| `{operation.name}` | {operation.cls}{why} |")
+    write(path, "\n".join(lines) + "\n")
