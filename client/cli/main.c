@@ -16,34 +16,34 @@ static const struct rg_subcommand subcommands[] = {
      "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list, false},
     {"smi", RG_CLI_SMI, "[OPTION…]", "show the GPUs of servers as a table, like nvidia-smi",
      "What a server cannot know is shown as n/a.", rg_cli_smi, false},
-    {"doctor", RG_CLI_DOCTOR, "[OPTION…]", "find what is wrong with this machine, or the way to a server",
-     "Looks at RDMA devices, kernel modules, rights, libraries and the network of this machine; with -s\n"
-     "also at the server and the way to it. Each check says ok, warning or problem, what it saw, and\n"
-     "the command that mends it. The exit status is 0 without problems, 1 with, 125 if it failed itself.",
+    {"doctor", RG_CLI_DOCTOR, "[OPTION…]", "find what is wrong with this machine or the path to a server",
+     "Checks RDMA devices, kernel modules, permissions, libraries and the network of this machine; with -s\n"
+     "also the server and the path to it. Each check says ok, warning or problem, what it found, and\n"
+     "the command that fixes it. Exit status: 0 no problems, 1 problems, 125 doctor itself failed.",
      rg_cli_doctor, false},
-    {"netperf", RG_CLI_NETPERF, "[OPTION…]", "measure the way to a server over each transport",
+    {"netperf", RG_CLI_NETPERF, "[OPTION…]", "measure the connection to a server over each transport",
      "Measures round trips and bandwidth by message size: of a bare socket, of TCP as a session uses\n"
-     "it, and of each RDMA address of the server. 125: something could not be measured over TCP.",
+     "it, and of each RDMA address of the server. Exit status 125: TCP could not be measured.",
      rg_cli_netperf, false},
     {"compare", RG_CLI_COMPARE, "[OPTION…] [--] COMMAND [ARGUMENT…]",
      "run a command over each transport and compare",
-     "Runs COMMAND over TCP, then over RDMA where both machines have it, and shows time, time waited\n"
+     "Runs COMMAND over TCP and then, if both machines have it, over RDMA, and shows time, time waited\n"
      "for the server, round trips, bytes and CPU time. What COMMAND prints goes to stderr. If it fails,\n"
-     "its exit status is the one of compare; 125: remote-gpu itself failed.",
+     "compare exits with its status; 125: remote-gpu itself failed.",
      rg_cli_compare, false},
-    {"predict", RG_CLI_PREDICT, "FILE [OPTION…]", "how long a recorded run would take over another network",
-     "Simulates the run that `remote-gpu run --record` has kept in FILE, over a network with that round-trip\n"
-     "time and bandwidth (without --rtt: the recorded one), with and without each optimisation.",
+    {"predict", RG_CLI_PREDICT, "FILE [OPTION…]", "predict how long a recorded run would take over another network",
+     "Simulates the run that `remote-gpu run --record` wrote to FILE, over a network with the given round-trip\n"
+     "time and bandwidth (default: the recorded network), with and without each optimisation.",
      rg_cli_predict, true},
-    {"version", RG_CLI_VERSION, "[OPTION…]", "show the version, and those of servers",
-     "Shows the version of this command, and of each server that was named.", rg_cli_version, false},
+    {"version", RG_CLI_VERSION, "[OPTION…]", "show the versions of this command and of servers",
+     "Shows the version of this command and of each server that is named.", rg_cli_version, false},
 };
 #define N_SUBCOMMANDS (sizeof subcommands / sizeof subcommands[0])
 
 static void print_help(void)
 {
     printf("Usage: remote-gpu SUBCOMMAND [OPTION…]\n"
-           "Runs CUDA programs of this machine on GPUs of other machines.\n\nSubcommands:\n");
+           "Runs CUDA programs of this machine on the GPUs of other machines.\n\nSubcommands:\n");
     for (size_t i = 0; i < N_SUBCOMMANDS; i++)
         printf("  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
     printf("\nremote-gpu SUBCOMMAND --help shows the options of each.\n");

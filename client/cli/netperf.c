@@ -211,7 +211,7 @@ int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv
     if (!rg_cli_no_words("netperf", argc, argv))
         return RG_EXIT_FAILURE;
     if (settings->server.n != 1) {
-        rg_error("netperf measures the way to one server; name it with -s HOST");
+        rg_error("netperf measures the connection to one server; name it with -s HOST");
         return RG_EXIT_FAILURE;
     }
     struct rg_netperf *all = calloc(1, sizeof *all);
@@ -225,7 +225,7 @@ int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv
     const struct rg_netperf_link *last = &all->links[all->n - 1];
     bool good = all->n >= 2 && !all->links[0].failed[0] && !all->links[1].failed[0];
     if (all->n == 1)
-        rg_error("cannot measure the way to %s: %s", all->server, last->failed);
+        rg_error("cannot measure the connection to %s: %s", all->server, last->failed);
     else if (settings->json)
         good = print_json(all) && good;
     else

@@ -27,17 +27,16 @@ static const struct rg_option table[] = {
      .offset = AT(listen),
      .argument = "ADDRESS",
      .help =
-         "listen on ADDR:PORT, [V6]:PORT, *:PORT (all addresses), unix:/PATH or unix:@NAME; may be given several times. Without it: "
-         "loopback, port " TEXT_OF(RG_DEFAULT_PORT)},
+         "listen on ADDR:PORT, [V6]:PORT, *:PORT (all addresses), unix:/PATH or unix:@NAME; may be given several times (default: "
+         "loopback, port " TEXT_OF(RG_DEFAULT_PORT) ")"},
     {.name = "driver",
      .letter = 'd',
      .type = RG_OPTION_TEXT,
      .offset = AT(driver),
      .argument = "auto|soft|PATH",
      .value = "auto",
-     .help = "the CUDA driver sessions run on: NVIDIA's if it works, else the software device (auto); the "
-             "software "
-             "device (soft); or a libcuda.so.1"},
+     .help = "the CUDA driver that sessions run on: NVIDIA's if it works, else the software device (auto); the "
+             "software device (soft); or a libcuda.so.1"},
     {.name = "max-sessions",
      .type = RG_OPTION_INTEGER,
      .offset = AT(max_sessions),
@@ -45,7 +44,7 @@ static const struct rg_option table[] = {
      .value = TEXT_OF(RG_SESSIONS_DEFAULT),
      .min = 1,
      .max = 4096,
-     .help = "sessions at once"},
+     .help = "maximum number of concurrent sessions"},
     {.name = "grace",
      .type = RG_OPTION_SECONDS,
      .offset = AT(grace_ns),
@@ -57,12 +56,12 @@ static const struct rg_option table[] = {
      .offset = AT(reconnect_grace_ns),
      .argument = "SECONDS",
      .value = "0",
-     .help = "keep the session of a client that has lost its connection so long for it to come back; 0: not "
-             "at all"},
+     .help = "keep the session of a client that has lost its connection this long, so that it can reconnect; 0: "
+             "not at all"},
     {.name = "allow-unauthenticated",
      .type = RG_OPTION_FLAG,
      .offset = AT(allow_unauthenticated),
-     .help = "listen on addresses other machines can reach although no credentials are configured: whoever "
+     .help = "listen on addresses other machines can reach, although there is no authentication: whoever "
              "reaches the port can run code on the GPUs"},
     {.name = "no-netperf",
      .type = RG_OPTION_FLAG,
@@ -73,28 +72,28 @@ static const struct rg_option table[] = {
      .offset = AT(wait),
      .argument = RG_WAIT_CHOICES,
      .environment = "REMOTE_GPU_WAIT",
-     .help = "how sessions wait for their clients and for the GPU: sleep (block), use a processor (spin), or look a "
-             "moment and then sleep (auto, the default)"},
+     .help = "how sessions wait for their clients and for the GPU: sleep (block), poll (spin), or poll briefly and "
+             "then sleep (auto, the default)"},
     {.name = "image-cache",
      .type = RG_OPTION_TEXT,
      .offset = AT(image_cache),
      .argument = "DIR|off",
-     .help = "keep device code that clients have sent in this folder, so that it is sent once; off: do not. Without it: "
-             "$CACHE_DIRECTORY, or remote-gpu/images below $XDG_CACHE_HOME or ~/.cache",
+     .help = "keep device code that clients have sent in this folder, so that it is sent only once; off: do not (default: "
+             "$CACHE_DIRECTORY, or remote-gpu/images below $XDG_CACHE_HOME or ~/.cache)",
      .environment = "REMOTE_GPU_IMAGE_CACHE"},
     {.name = "image-cache-size",
      .type = RG_OPTION_SIZE,
      .offset = AT(image_cache_size),
      .argument = "SIZE",
      .value = "8G",
-     .help = "at most this much of it; what was not used for longest goes",
+     .help = "maximum size of that folder; the least recently used files are removed",
      .environment = "REMOTE_GPU_IMAGE_CACHE_SIZE"},
     {.name = "log",
      .type = RG_OPTION_CHOICE,
      .offset = AT(log),
      .argument = "error|warn|info|debug",
      .value = "info",
-     .help = "how much is said on stderr",
+     .help = "how much is logged to stderr",
      .environment = "REMOTE_GPU_LOG"},
     {.name = "ready-fd",
      .type = RG_OPTION_INTEGER,
@@ -104,27 +103,27 @@ static const struct rg_option table[] = {
      .min = -1,
      .max = 1 << 20,
      .not_in_file = true,
-     .help = "when listening, write the addresses to this descriptor, one a line, and close it"},
+     .help = "when listening, write the addresses to this descriptor, one per line, and close it"},
     {.name = "ready-file",
      .type = RG_OPTION_TEXT,
      .offset = AT(ready_file),
      .argument = "PATH",
      .not_in_file = true,
-     .help = "the same into a file, which appears complete"},
+     .help = "the same to a file, which appears once it is complete"},
     {.name = "config",
      .letter = 'c',
      .type = RG_OPTION_TEXT,
      .offset = AT(config),
      .argument = "FILE",
      .not_in_file = true,
-     .help = "settings of the form 'max-sessions = 8'; a flag beats the file. Without it: " SYSTEM_CONFIG
-             ", if there is one"},
+     .help = "file of settings like 'max-sessions = 8', which flags override (default: " SYSTEM_CONFIG
+             ", if it exists)"},
     {.name = "worker", .type = RG_OPTION_TEXT, .offset = AT(worker), .argument = "PATH", .not_in_file = true},
     {.name = "foreground",
      .type = RG_OPTION_FLAG,
      .offset = AT(foreground),
      .not_in_file = true,
-     .help = "stay in the foreground; it always does"},
+     .help = "stay in the foreground, as it always does"},
     {.name = "help",
      .letter = 'h',
      .type = RG_OPTION_FLAG,
@@ -141,7 +140,7 @@ static const struct rg_option table[] = {
 static void print_help(const struct rg_options *options)
 {
     printf("Usage: remote-gpud [OPTION…]\n"
-           "Lets CUDA programs of other machines run on this machine's GPUs.\n\nOptions:\n");
+           "Lets CUDA programs of other machines use this machine's GPUs.\n\nOptions:\n");
     rg_options_help(options, stdout);
     printf("\nSignals: SIGTERM or SIGINT stops (a second one at once).\n"
            "Exit status: 0 stopped by a signal, 125 could not start.\n");
