@@ -97,8 +97,8 @@ static const struct rg_option table[] = {
      .argument = "auto|always|off|N|LIST",
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_RAILS",
-     .help = "which RDMA adapters share large transfers: all if that is faster (auto, the default), all, one (off), at "
-             "most N, or the listed devices, interfaces or addresses of this machine"},
+     .help = "which RDMA adapters share large transfers: all if that is faster (auto, the default), all (always), one "
+             "(off), at most N, or the listed devices, interfaces or addresses of this machine"},
     {.name = "compress",
      .type = RG_OPTION_CHOICE,
      .offset = AT(compress),
