@@ -94,6 +94,6 @@ bool rg_bulk_begin(struct rg_session *session, struct rg_conn **conn)
     };
     rg_codecs_agree(asked.bulk_compression, hello->bulk_codecs, &options);
     if (asked.bulk_compression && !options.compress)
-        rg_warn("%s does not know how to unpack what is compressed so; not compressing", session->server);
+        rg_warn("%s cannot decompress that; not compressing", session->server);
     return rg_bundle_wrap(*conn, &options, conn) == RG_OK;
 }

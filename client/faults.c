@@ -92,7 +92,7 @@ bool rg_faults_start(void)
         uffd = open_uffd();
         usable = wake_fd >= 0;
         if (uffd < 0)
-            rg_info("userfaultfd is not to be had for faults of the kernel: system calls on managed or "
+            rg_info("userfaultfd is not available for page faults in the kernel: system calls on managed or "
                     "mapped memory "
                     "that the device holds will fail with EFAULT");
     }

@@ -92,7 +92,7 @@ static void take_part(uint32_t part)
     if (setenv("SOFTGPU_ADDRESS_PART", text, 1) != 0 ||
         mmap(NULL, part * ADDRESS_PART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) ==
             MAP_FAILED)
-        rg_info("part %u of the address space is not to be had: %s", part, strerror(errno));
+        rg_info("part %u of the address space is not available: %s", part, strerror(errno));
 }
 
 /* The software device reports what the client's program does best with, unless this server's says something else. */

@@ -153,7 +153,7 @@ static void try_rdma(const struct rg_cli_settings *settings, struct row *row)
                           row->skipped, sizeof row->skipped) == RG_OK)
         rg_link_close(&link);
     else if (!row->skipped[0])
-        snprintf(row->skipped, sizeof row->skipped, "it cannot be had; see remote-gpu doctor");
+        snprintf(row->skipped, sizeof row->skipped, "it is not available; see remote-gpu doctor");
 }
 
 static void print_table(const struct row *rows, unsigned n, const struct rg_cli_settings *settings)

@@ -40,7 +40,7 @@ static uint64_t posted, fetched_at; /* records so far, and when times were fetch
 static void fail(const char *why)
 {
     if (!failed)
-        rg_warn("the trace %s is useless: %s", path, why);
+        rg_warn("the trace %s is unusable: %s", path, why);
     failed = true;
 }
 
