@@ -15,7 +15,7 @@ static const struct rg_subcommand subcommands[] = {
     {"list", RG_CLI_LIST, "[OPTION…]", "list servers, their GPUs and the sessions that run there",
      "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list, false},
     {"smi", RG_CLI_SMI, "[OPTION…]", "show the GPUs of servers as a table, like nvidia-smi",
-     "What a server cannot know is shown as n/a.", rg_cli_smi, false},
+     "Shows the GPUs of each server, their memory and the sessions. What a server cannot know is shown as n/a.", rg_cli_smi, false},
     {"doctor", RG_CLI_DOCTOR, "[OPTION…]", "find what is wrong with this machine or the path to a server",
      "Checks RDMA devices, kernel modules, permissions, libraries and the network of this machine; with -s\n"
      "also the server and the path to it. Each check says ok, warning or problem, what it found, and\n"
