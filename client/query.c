@@ -3,6 +3,7 @@
  */
 #include "client/query.h"
 
+#include "client/servers.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "transport/control.h"
@@ -33,9 +34,11 @@ static enum rg_status exchange(const char *server, const struct rg_control *hell
     struct rg_conn *conn;
     enum rg_status status = rg_transport_connect(server, &options, reason, sizeof reason, &conn);
     if (status != RG_OK) {
+        char described[320];
+        rg_servers_describe(server, described, sizeof described);
         rg_explain(why, why_size,
                    "cannot reach the server %s: %s; check the address, and that remote-gpud runs there",
-                   server, reason);
+                   described, reason);
         return status;
     }
     status = ask(conn, hello, timeout_ms, out);

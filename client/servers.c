@@ -4,6 +4,7 @@
 #include "client/query.h"
 #include "common/log.h"
 #include "common/parse.h"
+#include "transport/address.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -52,6 +53,21 @@ void rg_servers_place(unsigned number, char *pci, size_t size)
     char rest[32];
     snprintf(rest, sizeof rest, "%s", pci + used);
     snprintf(pci, size, "%04X%s", (domain + number * RG_SERVER_DOMAINS) & 0xffff, rest);
+}
+
+void rg_servers_describe(const char *server, char *out, size_t size)
+{
+    struct rg_address address;
+    char ending[16];
+    const size_t length = strlen(server);
+    if (rg_address_parse(server, &address, NULL, 0) == RG_OK && strcmp(address.scheme, "tcp") == 0) {
+        const size_t n = (size_t)snprintf(ending, sizeof ending, ":%u", address.port);
+        if (length < n || strcmp(server + length - n, ending) != 0) {
+            snprintf(out, size, "%s (port %u)", server, address.port);
+            return;
+        }
+    }
+    snprintf(out, size, "%s", server);
 }
 
 char *rg_servers_next(char **rest)

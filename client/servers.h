@@ -27,6 +27,8 @@ unsigned rg_servers_gpus(void);
 #define RG_SERVER_DOMAINS 0x1000u
 /** Moves the address of a device of server `number` (PCI text, which is left alone if it is none). */
 void rg_servers_place(unsigned number, char *pci, size_t size);
+/** What messages call a server: as the user did, with " (port N)" where that says no port and one is used. */
+void rg_servers_describe(const char *server, char *out, size_t size);
 /** Cuts the next alternative off `*rest`; NULL: there is none left. */
 char *rg_servers_next(char **rest);
 

@@ -160,7 +160,7 @@ static enum rg_transport_choice transport_choice(void)
     const char *text = secure_getenv("REMOTE_GPU_TRANSPORT");
     enum rg_transport_choice choice = RG_TRANSPORT_AUTO;
     if (text && rg_transport_choice_parse(text, &choice) != RG_OK)
-        rg_warn("REMOTE_GPU_TRANSPORT=%s is none of auto, tcp, rdma; taking auto", text);
+        rg_warn("REMOTE_GPU_TRANSPORT=%s is not one of auto, tcp, rdma; taking auto", text);
     return choice;
 }
 
@@ -170,10 +170,11 @@ static bool connect_to(struct rg_session *session, const char *server, const str
     snprintf(session->server, sizeof session->server, "%s", server);
     char why[256] = "";
     if (rg_transport_connect(server, NULL, why, sizeof why, &session->conn) != RG_OK) {
-        rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER) and that "
-                 "remote-gpud "
+        char described[320];
+        rg_servers_describe(server, described, sizeof described);
+        rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER), and that remote-gpud "
                  "runs there",
-                 server, why);
+                 described, why);
         return false;
     }
     enum rg_transport_choice choice = transport_choice();

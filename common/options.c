@@ -153,11 +153,23 @@ static enum rg_status parse_seconds(const char *text, uint64_t *out, char *why, 
     return fail(why, why_size, "'%s' is not a number of seconds", text);
 }
 
+static enum rg_status fail_choice(const char *text, const char *choices, char *why, size_t why_size)
+{
+    char list[128] = "";
+    size_t used = 0;
+    for (const char *at = choices; *at && used < sizeof list - 2; at++) {
+        list[used++] = *at == '|' ? ',' : *at;
+        if (*at == '|')
+            list[used++] = ' ';
+    }
+    return fail(why, why_size, "'%s' is not one of %.*s", text, (int)used, list);
+}
+
 static enum rg_status set_text(const struct rg_option *row, char **field, const char *text, char *why,
                                size_t why_size)
 {
     if (row->type == RG_OPTION_CHOICE && !is_choice(row->argument, text))
-        return fail(why, why_size, "'%s' is none of %s", text, row->argument);
+        return fail_choice(text, row->argument, why, why_size);
     char *copy = strdup(text);
     if (!copy)
         return RG_ERR_NO_MEMORY;

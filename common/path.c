@@ -1,7 +1,7 @@
 /*
  * path.c - the installed tree, found from the file that this code was mapped from.
  *
- * The main program's file is /proc/self/exe. A shared library's name in the link map is absolute unless it
+ * The main program's file is /proc/self/exe, or, where /proc is not mounted, what it was started as. A shared library's name in the link map is absolute unless it
  * was loaded by a relative name, which stops being true with the first chdir; /proc/self/maps then says which
  * file it is.
  */
@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 static char library_dir[PATH_MAX];
 
@@ -72,8 +73,11 @@ enum rg_status rg_path_self(char *out, size_t size)
         }
     }
     char resolved[PATH_MAX];
-    if (!realpath(name, resolved))
-        return RG_ERR_NOT_FOUND;
+    if (!realpath(name, resolved)) {
+        const char *started_as = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+        if (strcmp(name, "/proc/self/exe") != 0 || !started_as || !realpath(started_as, resolved))
+            return RG_ERR_NOT_FOUND;
+    }
     return format_path(out, size, resolved, "", "");
 }
 

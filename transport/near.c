@@ -97,7 +97,7 @@ void rg_near_prefer_node(int node)
         char *end;
         const long number = strtol(wish, &end, 10);
         if (*end || number < 0 || number >= NODES)
-            rg_warn("REMOTE_GPU_NUMA=%s is none of auto, off, or the number of a node; taking auto", wish);
+            rg_warn("REMOTE_GPU_NUMA=%s is neither auto, off, nor the number of a node; taking auto", wish);
         else
             node = (int)number;
     }

@@ -19,10 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROWS_MAX = 3 };
+enum { ROWS_MAX = 3, STATISTICS_ROOM = 65536 };
 
 struct run {
     double seconds, waited, cpu;
@@ -87,6 +88,13 @@ static _Noreturn void become(const struct rg_cli_settings *settings, const struc
     _exit(error == ENOENT || error == ENOTDIR ? RG_EXIT_NOT_FOUND : RG_EXIT_NOT_EXECUTABLE);
 }
 
+/* A command that could not write what it counted would look like one that does not use CUDA. */
+static bool has_room(int file)
+{
+    struct statvfs where;
+    return fstatvfs(file, &where) != 0 || where.f_bavail * where.f_frsize >= STATISTICS_ROOM;
+}
+
 /* Runs the command once; returns its exit status as a shell would. */
 static int run_once(const struct rg_cli_settings *settings, const struct row *row, char **argv,
                     struct run *out)
@@ -97,7 +105,13 @@ static int run_once(const struct rg_cli_settings *settings, const struct row *ro
         rg_error("no temporary file in $TMPDIR, or /tmp: %s", strerror(errno));
         return RG_EXIT_FAILURE;
     }
+    const bool room = has_room(file);
     close(file);
+    if (!room) {
+        rg_error("no room for the temporary file %s; TMPDIR names another folder", path);
+        unlink(path);
+        return RG_EXIT_FAILURE;
+    }
     *out = (struct run){0};
     const uint64_t began = rg_now_ns();
     pid_t child = fork();

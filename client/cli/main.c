@@ -4,6 +4,8 @@
 #include "client/cli/cli.h"
 #include "common/log.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,8 +122,9 @@ int main(int argc, char **argv)
     if (!subcommand)
         return RG_EXIT_FAILURE;
     int status = run_subcommand(subcommand, argc - 1, argv + 1);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        rg_error("cannot write to stdout");
+    const bool unwritten = fflush(stdout) != 0;
+    if (unwritten || ferror(stdout)) {
+        rg_error("cannot write to standard output%s%s", unwritten ? ": " : "", unwritten ? strerror(errno) : "");
         return RG_EXIT_FAILURE;
     }
     return status;

@@ -154,7 +154,7 @@ static void print_table(const struct rg_netperf *all)
     }
     printf("\nRound trips are of messages of this size each way; MB/s is to and from the server, 1 MB = 10^6 "
            "bytes.\n"
-           "'socket' is the bare connection without the product's framing, beside it.\n");
+           "'socket' is a bare connection without the product's framing, for comparison.\n");
     for (unsigned i = 0; i < all->n; i++)
         if (all->links[i].kind == RG_LINK_PERFTEST) {
             printf("'perftest' is ib_send_lat (twice what it tells), ib_write_bw to the server and "

@@ -67,7 +67,7 @@ static bool check_address(const struct daemon *daemon, const char *address)
         return false;
     }
     if (!local && !daemon->settings->allow_unauthenticated) {
-        rg_error("will not listen on %s: other machines can reach it, and no credentials are configured, so "
+        rg_error("will not listen on %s: other machines can reach it, and there is no authentication yet, so "
                  "anybody "
                  "who reaches the port could run code here; use a loopback address or a unix socket, or "
                  "accept the "

@@ -99,6 +99,8 @@ static void find_path(struct driver *driver, const char *given, char *path, size
     if (rg_path_library("libcuda.so.1", own, sizeof own) == RG_OK && realpath(own, own_full) &&
         strcmp(full, own_full) == 0)
         refuse("the libcuda.so.1 found is remote-gpu's own client library, ", full);
+    if (strlen(full) >= size)
+        refuse("the path of the driver is too long; put it, or remote-gpu, into a folder with a shorter name: ", full);
     rg_control_text(path, size, full, strlen(full));
 }
 

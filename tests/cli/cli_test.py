@@ -145,6 +145,11 @@ class Usage(Case):
         with open("/dev/full", "w") as full:
             result = subprocess.run([COMMAND, "version"], env=environment(), stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(result.returncode, 125)
+        self.assertIn(b"No space left on device", result.stderr)
+
+    def test_wrong_scheme(self):
+        self.assertIn("no transport http; an address is HOST", self.own_failure("list", "-s", "http://gpu"))
+        self.assertIn("not one of auto, tcp, rdma", self.own_failure("run", "--transport", "udp", "true"))
 
 
 class Run(Case):

@@ -33,6 +33,27 @@ Test(servers, none_and_too_many)
     cr_assert(!rg_servers_read(&servers, many));
 }
 
+static void described(const char *server, const char *expected)
+{
+    char text[64];
+    rg_servers_describe(server, text, sizeof text);
+    cr_assert_str_eq(text, expected);
+}
+
+Test(servers, messages_name_the_port_that_is_used)
+{
+    described("gpu1", "gpu1 (port 7600)");
+    described("gpu1:7600", "gpu1:7600");
+    described("gpu1:7601", "gpu1:7601");
+    described("gpu7600", "gpu7600 (port 7600)");
+    described("[::1]", "[::1] (port 7600)");
+    described("[::7600]", "[::7600] (port 7600)");
+    described("[::1]:7602", "[::1]:7602");
+    described("unix:/run/socket", "unix:/run/socket");
+    described("gpu1:none", "gpu1:none");
+    described("", "");
+}
+
 static void placed(unsigned server, const char *text, const char *expected)
 {
     char pci[32];

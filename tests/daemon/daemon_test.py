@@ -6,6 +6,7 @@ The driver and the worker are stand-ins (fake_driver.c, fake_worker.c); control_
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -208,6 +209,10 @@ class Starting(Case):
         self.assertRegex(self.fails(environment={"FAKE_DRIVER_MODE": "crash"}), "crashed when it was tried")
         self.assertIn("it has no device", self.fails(environment={"FAKE_DRIVER_DEVICES": "0"}))
         self.assertIn("/nonexistent/libcuda.so.1", self.fails(driver="/nonexistent/libcuda.so.1"))
+        with tempfile.TemporaryDirectory() as folder:
+            deep = os.path.join(folder, *["x" * 200] * 6)
+            os.makedirs(deep)
+            self.assertIn("too long", self.fails(driver=shutil.copy(DRIVER, deep)))
 
     def test_stops_while_a_driver_hangs(self):
         daemon = Daemon(environment={"FAKE_DRIVER_MODE": "hang"}, wait=False)

@@ -115,6 +115,17 @@ class Compare(WithServer):
         self.assertRegex(result.stdout, r"(?m)^tcp( +[\d.]+){6}$")
         self.assertIn("rdma", result.stdout)
 
+    def test_no_room_for_what_is_counted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = "mount -t tmpfs -o size=4k tmpfs %s" % folder
+            if subprocess.run(["unshare", "-m", "sh", "-c", script], stderr=subprocess.DEVNULL).returncode:
+                self.skipTest("this user cannot mount")
+            result = subprocess.run(["unshare", "-m", "sh", "-c", '%s; TMPDIR=%s; export TMPDIR; exec "$@"' % (script, folder),
+                                     "sh", COMMAND, "compare", "-s", self.address, "--", EXAMPLE],
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((result.returncode, result.stdout), (125, ""))
+        self.assertIn("no room", result.stderr)
+
     def test_failures_are_the_commands(self):
         for words, status in ((("sh", "-c", "exit 7"), 7), (("sh", "-c", "kill -9 $$"), 137), (("/nonexistent",), 127)):
             result = call("compare", "-s", self.address, "--", *words)

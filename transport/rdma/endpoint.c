@@ -72,7 +72,7 @@ static bool is_set(const char *word)
         for (size_t i = 0; i < sizeof words / sizeof *words; i++)
             known |= strlen(words[i]) == size && memcmp(at, words[i], size) == 0;
         if (!known && !atomic_flag_test_and_set(&told))
-            rg_warn("REMOTE_GPU_RDMA: '%.*s' is none of two-sided, polled, ask", (int)size, at);
+            rg_warn("REMOTE_GPU_RDMA: '%.*s' is not one of two-sided, polled, ask", (int)size, at);
         set |= strlen(word) == size && memcmp(at, word, size) == 0;
         at += size + (at[size] == ',');
     }

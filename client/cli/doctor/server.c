@@ -128,7 +128,7 @@ static void check_round_trip(struct rg_doctor *doctor, const char *name, struct 
               "program"
             : "RDMA, a shorter way (same switch), or interrupts without delay: ethtool -C INTERFACE "
               "adaptive-rx off rx-usecs 0",
-        "%s: %.1f us (1 in 100 takes %.1f us); at most %.0f us are advised", name, latency.p50_us,
+        "%s: %.1f us (1 in 100 takes %.1f us); at most %.0f us is recommended", name, latency.p50_us,
         latency.p99_us, ROUND_TRIP_ADVISED_US);
     rg_doctor_say(doctor, RG_CHECK_OK, "bandwidth", NULL, "%s: %.0f MB/s to the server, %.0f MB/s from it",
                   name, bandwidth.to_server / 1e6, bandwidth.from_server / 1e6);
@@ -146,7 +146,7 @@ static void check_path_mtu(struct rg_doctor *doctor, struct rg_link *link)
     rg_doctor_say(doctor, good ? RG_CHECK_OK : RG_CHECK_WARNING, "path mtu",
                   good ? NULL : "ip link set dev INTERFACE mtu 9000, on every machine and switch of the way",
                   "%u%s", info.tcpi_pmtu,
-                  info.tcpi_pmtu > MTU_LOOPBACK ? ", within this machine" : " (9000 is advised)");
+                  info.tcpi_pmtu > MTU_LOOPBACK ? ", within this machine" : " (9000 is recommended)");
 }
 
 static bool check_tcp(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
