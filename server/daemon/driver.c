@@ -206,7 +206,7 @@ enum rg_status rg_driver_find(const char *wanted, struct rg_driver *out, char *w
     } else {
         status = probe(wanted, is_soft_library(wanted) ? "soft" : "nvidia", out, reason, sizeof reason);
         if (status != RG_OK)
-            rg_explain(why, why_size, "the driver %s does not work: %s", wanted, reason);
+            rg_explain(why, why_size, "the driver does not work: %s (%s)", reason, wanted);
     }
     if (status != RG_OK)
         return status;

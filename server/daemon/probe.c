@@ -100,7 +100,7 @@ static void find_path(struct driver *driver, const char *given, char *path, size
         strcmp(full, own_full) == 0)
         refuse("the libcuda.so.1 found is remote-gpu's own client library, ", full);
     if (strlen(full) >= size)
-        refuse("the path of the driver is too long; put it, or remote-gpu, into a folder with a shorter name: ", full);
+        refuse("its path is too long; put the driver, or remote-gpu, into a folder with a shorter name", "");
     rg_control_text(path, size, full, strlen(full));
 }
 

@@ -233,7 +233,7 @@ class Run(Case):
             if probe.connect_ex(("127.0.0.1", 7600)) == 0:
                 self.skipTest("a server runs on the default port")
         text = self.own_failure("run", "true")
-        self.assertRegex(text, "cannot reach the server 127.0.0.1: .*-s HOST names one, --local starts one")
+        self.assertRegex(text, r"cannot reach the server 127.0.0.1 \(port 7600\): .*-s HOST names one, --local starts one")
 
     def test_something_else_there(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
