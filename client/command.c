@@ -113,6 +113,13 @@ void rg_command_flush(struct rg_session *session)
     flush_locked(session, true);
 }
 
+/* Wakes the sender, which somebody has found asleep. */
+static void signal_sender(struct rg_session *session)
+{
+    atomic_fetch_add_explicit(&session->stats.sender_wakes, 1, memory_order_relaxed);
+    pthread_cond_signal(&session->command.sender_wake);
+}
+
 /*
  * Sees to it that the record `seq`, whose reply the caller is about to wait for, leaves: by this thread if nobody sends, by
  * who sends just now if it was taken along, else by the sender. To wait for the right to send would be to wait for a
@@ -133,7 +140,7 @@ static void send_awaited(struct rg_session *session, uint64_t seq)
         command->sender_sleeping = false;
     pthread_mutex_unlock(&command->lock);
     if (wake)
-        pthread_cond_signal(&command->sender_wake);
+        signal_sender(session);
 }
 
 /*
@@ -151,6 +158,7 @@ static void send_on_idle_wire(struct rg_session *session)
         began >= atomic_load_explicit(&command->next_direct, memory_order_relaxed) &&
         pthread_mutex_trylock(&command->send_lock) == 0) {
         flush_locked(session, false);
+        atomic_fetch_add_explicit(&session->stats.direct_messages, 1, memory_order_relaxed);
         const uint64_t now = rg_now_ns();
         atomic_store_explicit(&command->next_direct, now + RG_DIRECT_SHARE * (now - began),
                               memory_order_relaxed);
@@ -162,7 +170,7 @@ static void send_on_idle_wire(struct rg_session *session)
         command->sender_sleeping = false;
     pthread_mutex_unlock(&command->lock);
     if (wake)
-        pthread_cond_signal(&command->sender_wake);
+        signal_sender(session);
 }
 
 enum rg_status rg_command_answer(struct rg_session *session, const struct rg_answer *answer,
@@ -208,7 +216,7 @@ void rg_command_wake_sender(struct rg_session *session)
     pthread_mutex_lock(&command->lock);
     command->sender_has_pulls = true;
     command->sender_sleeping = false;
-    pthread_cond_signal(&command->sender_wake);
+    signal_sender(session);
     pthread_mutex_unlock(&command->lock);
 }
 

@@ -42,6 +42,17 @@ static bool set(const char *name, size_t length, bool on)
     return known;
 }
 
+/* Says what `name` could have been. */
+static void warn_unknown(const char *name, size_t length)
+{
+    char all[256] = "all";
+    for (int i = 0; i < RG_OPT_COUNT; i++) {
+        strncat(all, ", ", sizeof all - strlen(all) - 1);
+        strncat(all, names[i], sizeof all - strlen(all) - 1);
+    }
+    rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: %s)", (int)length, name, all);
+}
+
 static void read_once(void)
 {
     const char *at = secure_getenv("REMOTE_GPU_OPT");
@@ -51,9 +62,7 @@ static void read_once(void)
             at++;
         size_t length = strcspn(at, ",");
         if (length && !set(at, length, on))
-            rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: all, async, batch, shadow, "
-                    "direct, late, push, ahead, known, pieces, images, foresee, preload)",
-                    (int)length, at);
+            warn_unknown(at, length);
         at += length;
         at += *at == ',';
     }

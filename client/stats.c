@@ -34,6 +34,8 @@ __attribute__((destructor)) static void write_stats(void)
         sum.calls += stats->calls;
         sum.round_trips += stats->round_trips;
         sum.sent_messages += stats->sent_messages;
+        sum.direct_messages += stats->direct_messages;
+        sum.sender_wakes += stats->sender_wakes;
         sum.received_messages += stats->received_messages;
         sum.sent_bytes += stats->sent_bytes;
         sum.received_bytes += stats->received_bytes;
@@ -51,20 +53,22 @@ __attribute__((destructor)) static void write_stats(void)
     char line[768];
     /* in integers: %f would write the decimal point of the program's locale */
     const unsigned long long us = (rg_now_ns() - started) / 1000, waited_us = sum.waited_ns / 1000;
-    int length = snprintf(line, sizeof line,
-                          "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%llu.%06llu,\"waited\":%llu.%06llu,\"calls\":%llu,"
-                          "\"round_trips\":%llu,"
-                          "\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,"
-                          "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu,"
-                          "\"bulk_connections\":%u,\"compressed_from\":%llu,\"compressed_to\":%llu}\n",
-                          (int)owner, rg_conn_transport(rg_sessions[0].conn),
-                          us / 1000000, us % 1000000, waited_us / 1000000, waited_us % 1000000,
-                          (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
-                          (unsigned long long)sum.sent_messages, (unsigned long long)sum.received_messages,
-                          (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes,
-                          (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
-                          (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received), bulk.lanes,
-                          (unsigned long long)bulk.compressed_from, (unsigned long long)bulk.compressed_to);
+    int length = snprintf(
+        line, sizeof line,
+        "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%llu.%06llu,\"waited\":%llu.%06llu,\"calls\":%llu,"
+        "\"round_trips\":%llu,"
+        "\"messages_sent\":%llu,\"messages_direct\":%llu,\"sender_wakes\":%llu,"
+        "\"messages_received\":%llu,\"bytes_sent\":%llu,"
+        "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu,"
+        "\"bulk_connections\":%u,\"compressed_from\":%llu,\"compressed_to\":%llu}\n",
+        (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
+        waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
+        (unsigned long long)sum.sent_messages, (unsigned long long)sum.direct_messages,
+        (unsigned long long)sum.sender_wakes, (unsigned long long)sum.received_messages,
+        (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes,
+        (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
+        (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received), bulk.lanes,
+        (unsigned long long)bulk.compressed_from, (unsigned long long)bulk.compressed_to);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -279,6 +279,16 @@ class Server:
         self.process.wait()
 
 
+def optimisations(build, address):
+    """The names of `remote-gpu run --opt`, as the client itself tells them (to a program of tests/trips)."""
+    command = [os.path.join(build.folder, "tests", "first_calls")]
+    result = build.run_remote(command, address, environment={"REMOTE_GPU_OPT": "-nonsense"})
+    _, told, names = result.errors.partition("(there are: all, ")
+    if result.status != 0 or not told:
+        raise Failure("the client does not say which optimisations there are\n" + result.report())
+    return names.partition(")")[0].split(", ")
+
+
 def run_case(cases, prepare):
     """For programs `run.py BUILD_FOLDER NAME`: calls cases["case_NAME"] with what `prepare(build, stack)` makes of both.
 
