@@ -2,7 +2,8 @@
  * ahead.c - what is ready, by what is allocated. See ahead.h.
  *
  * Two locks: `order` is held while a block is taken or given back and until the record of that is appended, so that records
- * about a ticket are in the order of what happens to it; `lock` guards the table, is a leaf, and is all that a reader takes.
+ * about a ticket are in the order of what happens to it; `lock` guards the table, is a leaf but for that of promises, and is all
+ * that a reader takes.
  */
 #include "client/ahead.h"
 
@@ -10,6 +11,7 @@
 #include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
+#include "client/promise.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "common/clock.h"
@@ -23,6 +25,7 @@
 #define FIRST      2u            /* so many are made ready at first */
 #define LARGE      (64ull << 20) /* of blocks of this size, no more than that */
 #define OLD_NS     500000000ull  /* what was not needed for so long goes back */
+#define FORESEEN_NS 2000000000ull /* what was foreseen, that much later */
 #define POOR       64u           /* after a refusal, this many allocations ask before it is tried again */
 #define UNREAD_MAX 64u           /* notices that may be due at a time */
 
@@ -37,6 +40,8 @@ struct stock {
     unsigned target, due, n;
     unsigned poor; /* allocations until it is tried again */
     uint64_t used; /* when it was needed last */
+    bool foreseen; /* what is ready was foreseen, and `used` is ahead of the time */
+    struct rg_promise *promise; /* the answer with the blocks that were foreseen, until it has come */
     struct rg_ahead_block blocks[RG_AHEAD_MAX];
 };
 
@@ -46,6 +51,7 @@ static struct stock *stocks[BUCKETS];
 static unsigned n_stocks;
 static uint64_t next_ticket = 1;
 static atomic_uint live[RG_SERVERS_MAX]; /* stocks with a ticket */
+static atomic_uint awaited;              /* stocks with a promise */
 /*
  * Records that the worker answers with a notice, and has not yet. A program that only sends reads no notices: were there more
  * than the connection holds, the worker would wait until somebody reads, and the program until the worker does.
@@ -105,11 +111,70 @@ static unsigned refill(struct stock *stock)
     return more;
 }
 
+/* The answer has come, or the stock ends. The lock is held. */
+static void drop_promise(struct stock *stock)
+{
+    if (!stock->promise)
+        return;
+    rg_promise_release(stock->promise);
+    stock->promise = NULL;
+    atomic_fetch_sub(&awaited, 1);
+}
+
+static struct stock *find_ticket(const struct rg_session *session, uint64_t ticket);
+
+/* Takes the blocks of an answer to rgMemForesee into the stocks that still wait for them. Any thread, more than once. */
+static void settle(struct rg_promise *promise, CUresult result, struct rg_reader reply)
+{
+    struct rg_session *session = promise->session;
+    bool bad = false;
+    pthread_mutex_lock(&lock);
+    for (uint64_t i = 0; i < promise->user[1]; i++) {
+        uint64_t made = 0;
+        if (result == CUDA_SUCCESS)
+            rg_get_into(&reply, &made, sizeof made);
+        const void *blocks =
+            !reply.bad && made <= RG_AHEAD_MAX ? rg_get(&reply, made * sizeof(struct rg_ahead_block)) : NULL;
+        struct stock *stock = find_ticket(session, promise->user[0] + i); /* NULL: given back meanwhile */
+        bad |= !blocks || (stock && stock->promise && made > stock->due);
+        if (!stock || !stock->promise)
+            continue;
+        if (!bad)
+            memcpy(stock->blocks, blocks, made * sizeof *stock->blocks);
+        stock->n = bad ? 0 : (unsigned)made;
+        stock->due = 0;
+        drop_promise(stock);
+    }
+    pthread_mutex_unlock(&lock);
+    if (bad && result == CUDA_SUCCESS)
+        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s sent a malformed message (%s)",
+                       session->server, "memory that was foreseen");
+}
+
+/* Waits for the answer that has what is wanted, if it was foreseen. */
+static void await_foreseen(const struct rg_ahead_key *key)
+{
+    pthread_mutex_lock(&lock);
+    const struct stock *stock = find(key, rg_context_current());
+    struct rg_promise *promise = stock ? stock->promise : NULL;
+    if (promise)
+        rg_promise_keep(promise);
+    pthread_mutex_unlock(&lock);
+    if (!promise)
+        return;
+    struct rg_reader reply;
+    const CUresult result = rg_promise_wait(promise, &reply);
+    settle(promise, result, reply); /* the thread that has read it may not have come to that yet */
+    rg_promise_release(promise);
+}
+
 bool rg_ahead_take(const struct rg_ahead_key *key, struct rg_ahead_block *out)
 {
     struct rg_session *session = usable();
     if (!session || !rg_ahead_any(session))
         return false;
+    if (atomic_load_explicit(&awaited, memory_order_relaxed))
+        await_foreseen(key);
     unsigned more = 0;
     pthread_mutex_lock(&order);
     pthread_mutex_lock(&lock);
@@ -122,7 +187,9 @@ bool rg_ahead_take(const struct rg_ahead_key *key, struct rg_ahead_block *out)
         got = pop(stock, out);
     }
     if (got) {
-        stock->used = rg_now_ns();
+        stock->foreseen &= stock->n != 0;
+        if (!stock->foreseen)
+            stock->used = rg_now_ns();
         more = refill(stock);
     }
     pthread_mutex_unlock(&lock);
@@ -168,6 +235,70 @@ static struct stock *remember(const struct rg_ahead_key *key, struct rg_session 
     return stock;
 }
 
+/* The worker may recall what is made ready from now on. `order` is held. */
+static void announce(const struct rg_session *session)
+{
+    if (session->op_numbers[RG_OP_rgMemMayRecall] && !atomic_exchange(&announced[session->number], true))
+        (void)rg_op_rgMemMayRecall();
+}
+
+/* Takes a stock with memory for it that was not there before; NULL: it is not a new one. Both locks are held. */
+static struct stock *expect(const struct rg_ahead_key *key, unsigned count, struct rg_session *session,
+                            struct rg_promise *promise)
+{
+    struct stock *stock = count && count <= RG_AHEAD_MAX ? remember(key, session) : NULL;
+    if (!stock || stock->ticket)
+        return NULL;
+    stock->ticket = next_ticket++;
+    stock->asked = 1;
+    stock->due = count;
+    stock->foreseen = true;
+    stock->used = rg_now_ns() + FORESEEN_NS;
+    stock->promise = promise;
+    rg_promise_keep(promise);
+    atomic_fetch_add(&awaited, 1);
+    atomic_fetch_add(&live[session->number], 1);
+    return stock;
+}
+
+void rg_ahead_foresee(const struct rg_ahead_key *keys, const unsigned *counts, unsigned n)
+{
+    struct rg_session *session = usable();
+    struct rg_ahead_wish wishes[RG_AHEAD_WISHES];
+    struct rg_call reply;
+    unsigned made = 0;
+    if (!session || !n || n > RG_AHEAD_WISHES || !session->op_numbers[RG_OP_rgMemForesee])
+        return;
+    struct rg_promise *promise = rg_promise_begin(RG_OP_rgMemForesee, settle);
+    if (!promise)
+        return;
+    pthread_mutex_lock(&order);
+    pthread_mutex_lock(&lock);
+    promise->user[0] = next_ticket;
+    for (unsigned i = 0; i < n; i++) {
+        const struct stock *stock = expect(&keys[i], counts[i], session, promise);
+        if (stock)
+            wishes[made++] = (struct rg_ahead_wish){.ticket = stock->ticket,
+                                                    .size = keys[i].size,
+                                                    .height = keys[i].height,
+                                                    .kind = keys[i].kind,
+                                                    .element = keys[i].element,
+                                                    .count = counts[i]};
+    }
+    promise->user[1] = made;
+    pthread_mutex_unlock(&lock);
+    promise->session = session;
+    if (made)
+        announce(session);
+    const CUresult status =
+        made ? rg_op_rgMemForesee(made * sizeof *wishes, wishes, &reply) : CUDA_ERROR_NOT_FOUND;
+    pthread_mutex_unlock(&order);
+    if (status != CUDA_SUCCESS)
+        settle(promise, status, rg_reader_of(NULL, 0));
+    if (rg_promise_end(promise, status) == CUDA_SUCCESS)
+        rg_promise_release(promise);
+}
+
 void rg_ahead_want(const struct rg_ahead_key *key)
 {
     struct rg_session *session = usable();
@@ -191,9 +322,8 @@ void rg_ahead_want(const struct rg_ahead_key *key)
         more = refill(stock);
     }
     pthread_mutex_unlock(&lock);
-    if (more && session->op_numbers[RG_OP_rgMemMayRecall] &&
-        !atomic_exchange(&announced[session->number], true))
-        (void)rg_op_rgMemMayRecall();
+    if (more)
+        announce(session);
     if (more && rg_op_rgMemAhead(stock->ticket, key->kind, key->size, key->height, key->element, key->stream,
                                  key->pool, more) != CUDA_SUCCESS) {
         pthread_mutex_lock(&lock);
@@ -243,9 +373,11 @@ static unsigned collect(const struct which *which, struct rg_session **sessions,
                 tickets[n++] = stock->ticket;
                 atomic_fetch_sub(&live[stock->session->number], 1);
             }
+            drop_promise(stock);
             if (which->unused_since) { /* that it was wanted is remembered */
                 stock->ticket = 0;
                 stock->n = stock->due = stock->target = 0;
+                stock->foreseen = false;
                 link = &stock->next;
                 continue;
             }

@@ -6,6 +6,9 @@
  * then on the worker keeps a few blocks ready. How many follows from need: each time none was ready although some were asked
  * for, twice as many. Where the worker refuses (it makes only a part of what is free ready), allocations ask as before.
  *
+ * What a program allocated when it started before (client/program.h) is asked for with its first context, in one go; the first
+ * allocation of it waits for that answer, and the others find theirs. It is kept ready somewhat longer.
+ *
  * The worker asks for blocks when it runs out of memory itself, in a call that nobody waits for (rg_ahead_answer_recall).
  *
  * Blocks go back when any call runs out of memory (which is then tried once more), when they have not been needed for half a
@@ -40,6 +43,12 @@ struct rg_ahead_key {
 bool rg_ahead_take(const struct rg_ahead_key *key, struct rg_ahead_block *out);
 /** The worker was asked, and gave. */
 void rg_ahead_want(const struct rg_ahead_key *key);
+
+/**
+ * Of each kind of memory (`counts[i]` blocks of `keys[i]`, RG_AHEAD_WISHES at most, none stream-ordered), the worker is to make
+ * some ready in the current context. Sends one record, and does not wait.
+ */
+void rg_ahead_foresee(const struct rg_ahead_key *keys, const unsigned *counts, unsigned n);
 
 /** Gives back all that the session's worker keeps ready; false: there was nothing. */
 bool rg_ahead_give_back(struct rg_session *session);

@@ -12,6 +12,7 @@
 #include "client/handle.h"
 #include "client/memory.h"
 #include "client/owner.h"
+#include "client/program.h"
 #include "client/unified.h"
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
@@ -157,6 +158,7 @@ bool rg_managed_free(uint64_t start, CUresult *result)
     if (!found)
         return false;
     const CUdeviceptr base = found->base;
+    rg_program_note_free(found->context, found->size + RG_PAGE);
     end(found);
     *result = rg_op_cuMemFree_v2(base);
     return true;

@@ -18,6 +18,7 @@
 #include "client/owner.h"
 #include "client/pinned.h"
 #include "client/profile/profile.h"
+#include "client/program.h"
 #include "client/progress.h"
 #include "client/transfer.h"
 #include "common/cuda/graph/graph.h"
@@ -50,6 +51,12 @@ static void give_back(const struct request *request, CUdeviceptr address)
         (void)rg_op_cuMemFree_v2(address);
 }
 
+/* Bytes of what a request has been given. */
+static size_t bytes_of(const struct request *request)
+{
+    return request->pitch ? *request->pitch * request->height : request->size;
+}
+
 /* One that is ready, or else one that is asked for. */
 static CUresult get(const struct request *request, bool may_be_ready, CUdeviceptr *address)
 {
@@ -67,11 +74,14 @@ static CUresult get(const struct request *request, bool may_be_ready, CUdevicept
         *address = block.address;
         if (request->pitch)
             *request->pitch = block.pitch;
+        rg_program_note_memory(&key, bytes_of(request));
         return CUDA_SUCCESS;
     }
     CUresult status = request->ask(request, address);
-    if (status == CUDA_SUCCESS)
+    if (status == CUDA_SUCCESS) {
         rg_ahead_want(&key);
+        rg_program_note_memory(&key, bytes_of(request));
+    }
     return status;
 }
 
@@ -86,7 +96,7 @@ static CUresult allocate(struct request *request, CUdeviceptr *out)
         status = get(request, n_held == 0, &address);
         if (status != CUDA_SUCCESS)
             break;
-        size_t size = request->pitch ? *request->pitch * request->height : request->size;
+        size_t size = bytes_of(request);
         struct rg_range range = {.start = address,
                                  .size = size,
                                  .kind = request->kind,
@@ -183,8 +193,11 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (rg_map_remove(dptr, 1u << RG_RANGE_MANAGED, NULL))
         return rg_managed_free(dptr, &status) ? status : CUDA_ERROR_INVALID_VALUE;
     const uint64_t owner = rg_owner_of_address(dptr);
-    if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL, NULL))
+    struct rg_range range;
+    if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL, &range))
         return CUDA_ERROR_INVALID_VALUE;
+    if (range.kind == RG_RANGE_DEVICE)
+        rg_program_note_free(range.context, range.size);
     if (!rg_owners_apart(owner, 0))
         return rg_op_cuMemFree_v2(dptr);
     struct rg_lane *lane = rg_lane_current(); /* of another server than the current context */

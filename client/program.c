@@ -1,6 +1,7 @@
 /* program.c - see program.h. One lock guards the lists; it is not held while anything is sent or waited for. */
 #include "client/program.h"
 
+#include "client/ahead.h"
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
@@ -23,8 +24,10 @@
 
 #define IMAGES_MAX 4096u /* of one program */
 #define STATES_MAX 64u
+#define WISHES_MAX RG_AHEAD_WISHES /* kinds of memory, of one program */
+#define WISH_MAX   8u              /* of one kind; beyond, client/ahead.h sees to it */
 
-enum record_type { RECORD_CONTEXT = 1, RECORD_IMAGE, RECORD_STARTED };
+enum record_type { RECORD_CONTEXT = 1, RECORD_IMAGE, RECORD_STARTED, RECORD_MEMORY };
 
 /* On disk, and here: an image whose variables were asked for. */
 struct likely {
@@ -32,6 +35,20 @@ struct likely {
     uint32_t device;
     uint32_t reserved;
     struct rg_known_image image;
+};
+
+/* On disk; of several about the same memory the last one holds. */
+struct memory {
+    uint64_t size, height;
+    uint32_t kind, element, device;
+    uint32_t count; /* that the program had at a time; 0: it did not want it any more */
+};
+
+/* Memory in a primary context that the program had, or has now. */
+struct wish {
+    struct memory memory;
+    uint64_t bytes;     /* of each, as far as this process knows */
+    unsigned now, most; /* of this process */
 };
 
 /* One that has been loaded ahead and not been taken. */
@@ -44,13 +61,16 @@ struct loaded {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_records records;
-static bool active;
+static atomic_bool active;
 static uint8_t states[STATES_MAX][RG_DIGEST_SIZE]; /* of servers with which it has started */
 static unsigned n_states;
 static uint64_t contexts, begun; /* devices, a bit each: of records, and of this process */
 static struct likely *images;
 static unsigned n_images, capacity;
 static struct loaded *waiting;
+static struct wish wishes[WISHES_MAX];
+static unsigned n_wishes;
+static pid_t owner;
 
 /* --- what is remembered: the lock is held ------------------------------------------------------------------------- */
 
@@ -78,6 +98,33 @@ static bool add(const struct likely *image)
     return true;
 }
 
+/* The entry of this memory; NULL: there is none, and no room for one more. */
+static struct wish *wish_of(const struct memory *memory)
+{
+    for (unsigned i = 0; i < n_wishes; i++) {
+        const struct memory *have = &wishes[i].memory;
+        if (have->size == memory->size && have->height == memory->height && have->kind == memory->kind &&
+            have->element == memory->element && have->device == memory->device)
+            return &wishes[i];
+    }
+    if (n_wishes == WISHES_MAX)
+        return NULL;
+    wishes[n_wishes] = (struct wish){.memory = *memory};
+    return &wishes[n_wishes++];
+}
+
+static bool take_memory(const struct rg_record_view *record)
+{
+    struct memory memory;
+    if (record->size != sizeof memory)
+        return false;
+    memcpy(&memory, record->data, sizeof memory);
+    struct wish *wish = wish_of(&memory);
+    if (wish)
+        wish->memory.count = memory.count < WISH_MAX ? memory.count : WISH_MAX;
+    return true;
+}
+
 static bool take_record(void *user, const struct rg_record_view *record)
 {
     struct likely image;
@@ -91,11 +138,23 @@ static bool take_record(void *user, const struct rg_record_view *record)
         contexts |= 1ull << (record->flags % RG_DEVICES_MAX);
         return true;
     }
+    if (record->type == RECORD_MEMORY)
+        return take_memory(record);
     if (record->type != RECORD_IMAGE || record->size != sizeof image)
         return false;
     memcpy(&image, record->data, sizeof image);
     (void)add(&image);
     return true;
+}
+
+/* What is not wanted any more makes room. */
+static void forget_unwanted(void)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < n_wishes; i++)
+        if (wishes[i].memory.count)
+            wishes[kept++] = wishes[i];
+    n_wishes = kept;
 }
 
 /* The program's file and command line; false: nobody knows. */
@@ -109,7 +168,7 @@ static bool describe(struct rg_digest *out)
         size = read(fd, command, 65536);
     if (length <= 0 || size < 0)
         return false;
-    static const char what[] = "program 1";
+    static const char what[] = "program 2";
     const struct rg_digest_part parts[] = {
         {what, sizeof what}, {path, (size_t)length}, {command, (size_t)size}};
     *out = rg_digest_of(parts, sizeof parts / sizeof *parts);
@@ -124,9 +183,11 @@ uint64_t rg_program_contexts(void)
     if (active) {
         records.shelf = rg_records_shelf();
         memcpy(records.name, name.bytes, sizeof records.name);
-        contexts = n_images = n_states = 0;
+        contexts = n_images = n_states = n_wishes = 0;
         if (!rg_records_read(&records, take_record, NULL))
-            contexts = n_images = n_states = 0;
+            contexts = n_images = n_states = n_wishes = 0;
+        forget_unwanted();
+        owner = getpid();
     }
     const uint64_t mask = active ? contexts : 0;
     pthread_mutex_unlock(&lock);
@@ -156,6 +217,90 @@ void rg_program_note_image(const struct rg_known *known)
     pthread_mutex_lock(&lock);
     if (active && image.image.plain && add(&image))
         rg_records_add(&records, RECORD_IMAGE, 0, NULL, &image, sizeof image);
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- memory -------------------------------------------------------------------------------------------------------- */
+
+/* The device of which that is the primary context; -1: it is of none. */
+static int primary_of(uint64_t context)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, context);
+    return shadow && shadow->context.primary ? shadow->context.device : -1;
+}
+
+void rg_program_note_memory(const struct rg_ahead_key *key, size_t bytes)
+{
+    const int device = atomic_load_explicit(&active, memory_order_relaxed) && key->kind != RG_AHEAD_ORDERED
+                           ? primary_of(rg_context_current())
+                           : -1;
+    if (device < 0)
+        return;
+    const struct memory memory = {.size = key->size,
+                                  .height = key->height,
+                                  .kind = key->kind,
+                                  .element = key->element,
+                                  .device = (uint32_t)device};
+    pthread_mutex_lock(&lock);
+    struct wish *wish = wish_of(&memory);
+    if (wish) {
+        wish->bytes = bytes;
+        if (++wish->now > wish->most)
+            wish->most = wish->now;
+        if (wish->most > wish->memory.count && wish->memory.count < WISH_MAX) {
+            wish->memory.count++;
+            rg_records_add(&records, RECORD_MEMORY, 0, NULL, &wish->memory, sizeof wish->memory);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void rg_program_note_free(uint64_t context, size_t bytes)
+{
+    const int device = atomic_load_explicit(&active, memory_order_relaxed) ? primary_of(context) : -1;
+    if (device < 0)
+        return;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < n_wishes; i++)
+        if (wishes[i].now && wishes[i].bytes == bytes && wishes[i].memory.device == (uint32_t)device) {
+            wishes[i].now--;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Has made ready what the program had in that context, which is current. */
+static void foresee_memory(CUdevice device)
+{
+    struct rg_ahead_key keys[WISHES_MAX];
+    unsigned counts[WISHES_MAX], n = 0;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < n_wishes; i++) {
+        const struct memory *memory = &wishes[i].memory;
+        if (memory->device != (uint32_t)device || !memory->count)
+            continue;
+        keys[n] = (struct rg_ahead_key){.kind = (enum rg_ahead_kind)memory->kind,
+                                        .element = memory->element,
+                                        .size = memory->size,
+                                        .height = memory->height};
+        counts[n++] = memory->count;
+    }
+    pthread_mutex_unlock(&lock);
+    rg_ahead_foresee(keys, counts, n);
+}
+
+/* At the end of the process: what it had less of than it did before is wanted less the next time. */
+__attribute__((destructor)) static void note_unwanted(void)
+{
+    if (!atomic_load(&active) || owner != getpid() || pthread_mutex_trylock(&lock) != 0)
+        return;
+    for (unsigned i = 0; i < n_wishes; i++) {
+        struct memory *memory = &wishes[i].memory;
+        if (wishes[i].most < memory->count && begun >> memory->device & 1) {
+            memory->count = wishes[i].most;
+            rg_records_add(&records, RECORD_MEMORY, 0, NULL, memory, sizeof *memory);
+        }
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -212,9 +357,10 @@ void rg_program_context(CUdevice device, uint64_t context)
         rg_records_add(&records, RECORD_CONTEXT, (uint32_t)device, NULL, NULL, 0);
     const bool again = begun >> device & 1;
     begun |= 1ull << device;
-    const unsigned n = active && !again && rg_optimise[RG_OPT_IMAGES] ? n_images : 0;
+    const bool foresees = active && !again;
+    const unsigned n = rg_optimise[RG_OPT_IMAGES] ? n_images : 0;
     pthread_mutex_unlock(&lock);
-    if (!n || !lane || !rg_lane_push_context(lane, context))
+    if (!foresees || !lane || !rg_lane_push_context(lane, context))
         return;
     for (unsigned i = 0; i < n; i++) {
         pthread_mutex_lock(&lock);
@@ -224,6 +370,7 @@ void rg_program_context(CUdevice device, uint64_t context)
             memcmp(image.answers, rg_session_current()->hello.answers, sizeof image.answers) == 0)
             load(&image);
     }
+    foresee_memory(device); /* whoever waits for that finds the images there */
     lane->n_contexts--;
 }
 

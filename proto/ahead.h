@@ -20,6 +20,17 @@ struct rg_ahead_block {
 };
 static_assert(sizeof(struct rg_ahead_block) == 16, "wire layout");
 
+/** With rgMemForesee, for each ticket; the answer has a number (8 bytes), and so many blocks, for each. */
+struct rg_ahead_wish {
+    uint64_t ticket;
+    uint64_t size, height;
+    uint32_t kind, element; /* not RG_AHEAD_ORDERED */
+    uint32_t count;
+    uint32_t reserved;
+};
+static_assert(sizeof(struct rg_ahead_wish) == 40, "wire layout");
+#define RG_AHEAD_WISHES 64u /* at most, in one message */
+
 /** With RG_ANSWER_RECALLED. */
 struct rg_ahead_return {
     uint64_t ticket;

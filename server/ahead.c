@@ -198,12 +198,10 @@ static uint64_t bytes_of(const struct rg_ticket *ticket, uint64_t pitch)
     return size > UINT64_MAX - PAGE ? UINT64_MAX : (size + PAGE - 1) & ~(PAGE - 1);
 }
 
-/* Makes up to `count` blocks, as far as there is memory to spare, and tells the client of them. */
-static void refill(struct rg_job *job, struct rg_ticket *ticket, CUstream stream, CUmemoryPool named,
-                   unsigned count)
+/* Makes up to `count` blocks, as far as there is memory to spare; returns how many. */
+static unsigned make_blocks(struct rg_worker *worker, struct rg_ticket *ticket, CUstream stream,
+                            CUmemoryPool named, unsigned count, struct rg_ahead_block *blocks)
 {
-    struct rg_worker *worker = job->worker;
-    struct rg_ahead_block blocks[RG_AHEAD_MAX];
     unsigned made = 0;
     size_t before = 0, total;
     const bool known =
@@ -220,6 +218,16 @@ static void refill(struct rg_job *job, struct rg_ticket *ticket, CUstream stream
         ticket->blocks[ticket->n++] = blocks[made++].address;
         spare -= ticket->bytes < spare ? ticket->bytes : spare;
     }
+    return made;
+}
+
+/* The same, and tells the client of them. */
+static void refill(struct rg_job *job, struct rg_ticket *ticket, CUstream stream, CUmemoryPool named,
+                   unsigned count)
+{
+    struct rg_worker *worker = job->worker;
+    struct rg_ahead_block blocks[RG_AHEAD_MAX];
+    const unsigned made = make_blocks(worker, ticket, stream, named, count, blocks);
     struct rg_notice notice = {.type = RG_NOTICE_AHEAD, .id = ticket->id, .arg = {made, count - made, 0}};
     (void)rg_worker_notice(worker, &notice, blocks, made * sizeof *blocks, NULL, 0);
 }
@@ -241,6 +249,28 @@ static void free_block(struct rg_worker *worker, const struct rg_ticket *ticket,
 
 /* --- operations -------------------------------------------------------------------------------------------------------- */
 
+/* A new ticket of the lane's context, which is current; NULL: there are too many. */
+static struct rg_ticket *add_ticket(struct rg_job *job, const struct rg_ahead_wish *wish)
+{
+    struct rg_worker *worker = job->worker;
+    struct rg_ticket *ticket = worker->n_tickets < TICKETS_MAX ? calloc(1, sizeof *ticket) : NULL;
+    if (!ticket)
+        return NULL;
+    *ticket = (struct rg_ticket){.next = worker->tickets,
+                                 .id = wish->ticket,
+                                 .context = job->lane->context,
+                                 .kind = wish->kind,
+                                 .element = wish->element,
+                                 .size = wish->size,
+                                 .height = wish->height};
+    ticket->bytes =
+        bytes_of(ticket, wish->size); /* at least; of pitched memory it is known from the first on */
+    (void)rg_driver.cuCtxGetDevice(&ticket->device);
+    worker->tickets = ticket;
+    worker->n_tickets++;
+    return ticket;
+}
+
 CUresult rg_serve_rgMemAhead(struct rg_job *job, unsigned long long id, unsigned int kind, size_t size,
                              size_t height, unsigned int element, CUstream stream, CUmemoryPool pool,
                              unsigned int count)
@@ -252,28 +282,38 @@ CUresult rg_serve_rgMemAhead(struct rg_job *job, unsigned long long id, unsigned
     }
     struct rg_ticket *ticket = *find(worker, id);
     if (!ticket) {
-        ticket = worker->n_tickets < TICKETS_MAX ? calloc(1, sizeof *ticket) : NULL;
+        const struct rg_ahead_wish wish = {
+            .ticket = id, .size = size, .height = height, .kind = kind, .element = element};
+        ticket = add_ticket(job, &wish);
         if (!ticket) {
             struct rg_notice notice = {.type = RG_NOTICE_AHEAD, .id = id, .arg = {0, count, 0}};
             (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
             return CUDA_SUCCESS;
         }
-        *ticket = (struct rg_ticket){.next = worker->tickets,
-                                     .id = id,
-                                     .context = job->lane->context,
-                                     .kind = kind,
-                                     .element = element,
-                                     .size = size,
-                                     .height = height};
-        ticket->bytes =
-            bytes_of(ticket, size); /* at least; of pitched memory it is known from the first on */
-        (void)rg_driver.cuCtxGetDevice(&ticket->device);
         if (kind == RG_AHEAD_ORDERED)
             ticket->pool = pool_meant(pool);
-        worker->tickets = ticket;
-        worker->n_tickets++;
     }
     refill(job, ticket, stream, pool, count);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_serve_rgMemForesee(struct rg_job *job, size_t size, const void *wishes)
+{
+    struct rg_ahead_block blocks[RG_AHEAD_MAX];
+    const size_t n = size / sizeof(struct rg_ahead_wish);
+    for (size_t i = 0; i < n; i++) {
+        struct rg_ahead_wish wish;
+        memcpy(&wish, (const unsigned char *)wishes + i * sizeof wish, sizeof wish);
+        if (n > RG_AHEAD_WISHES || size % sizeof wish || wish.kind > RG_AHEAD_PITCHED ||
+            wish.count > RG_AHEAD_MAX || !wish.size || *find(job->worker, wish.ticket)) {
+            rg_job_violation(job, "memory of kind %u is wished for", wish.kind);
+            return CUDA_ERROR_UNKNOWN;
+        }
+        struct rg_ticket *ticket = add_ticket(job, &wish);
+        const uint64_t made = ticket ? make_blocks(job->worker, ticket, NULL, NULL, wish.count, blocks) : 0;
+        rg_job_output(job, &made, sizeof made);
+        rg_job_output(job, blocks, made * sizeof *blocks);
+    }
     return CUDA_SUCCESS;
 }
 

@@ -144,6 +144,7 @@ static size_t put_some(struct client *c, unsigned which)
     const uint64_t pool = handle(RG_KIND_POOL, 3), event = handle(RG_KIND_EVENT, 4);
     const uint64_t library = handle(RG_KIND_LIBRARY, 5), array = handle(RG_KIND_ARRAY, 6);
     const uint32_t lane = chance(3), token = chance(2) ? 0 : 1 + chance(5);
+    static struct rg_ahead_wish wish;
     const uint64_t transfer = chance(9), number = chance(9);
     CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)chance(20)};
     const size_t width = 1 + chance(300);
@@ -227,7 +228,10 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_rgMemMayRecall, lane, token, "");
         put(c, RG_OP_rgMemAhead, lane, token, "84884488", number, chance(3), (uint64_t)(1 + chance(9)), zero,
             0, chance(9), zero, zero);
-        put(c, RG_OP_rgMemReturn, lane, token, "8", (uint64_t)chance(9));
+        wish = (struct rg_ahead_wish){
+            .ticket = wish.ticket + 1000, .size = 1 + chance(9), .kind = chance(2), .count = chance(9)};
+        put(c, RG_OP_rgMemForesee, lane, token, "8b", sizeof wish, &wish, sizeof wish);
+        put(c, RG_OP_rgMemReturn, lane, token, "8", chance(2) ? wish.ticket : (uint64_t)chance(9));
         return 0;
     case 20:
         put(c, RG_OP_rgRoomTell, lane, token, "8", (uint64_t)chance(1u << 20));

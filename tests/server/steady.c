@@ -379,6 +379,73 @@ static void test_memory(void)
     CHECK(client_destroy(c) == 0);
 }
 
+/* What a program took when it started before: several kinds in one answer, which are then like those of other tickets. */
+static void test_foreseen(void)
+{
+    const uint64_t zero = 0;
+    struct client *c = begin();
+    const unsigned at_first = atomic_load(&blocks);
+    const struct rg_ahead_wish wishes[] = {
+        {.ticket = 5, .size = 65536, .kind = RG_AHEAD_LINEAR, .count = 2},
+        {.ticket = 6, .size = TOTAL / 4, .kind = RG_AHEAD_LINEAR, .count = 1},
+        {.ticket = 7, .size = 65536, .kind = RG_AHEAD_LINEAR, .count = 1}};
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used));
+    CALL(c, RG_OP_rgMemForesee, 0, CUDA_SUCCESS, "8b", sizeof wishes, wishes, sizeof wishes);
+    CHECK(c->got.output_size == 3 * sizeof(uint64_t) + 3 * sizeof(struct rg_ahead_block));
+    uint64_t made, address;
+    memcpy(&made, c->got.output, sizeof made);
+    memcpy(&address, c->got.output + sizeof made, sizeof address);
+    CHECK(made == 2);
+    memcpy(&made, c->got.output + 8 + 2 * sizeof(struct rg_ahead_block), sizeof made);
+    CHECK(made == 0); /* more than the share of what is free */
+    memcpy(&made, c->got.output + 16 + 2 * sizeof(struct rg_ahead_block), sizeof made);
+    CHECK(made == 1 && atomic_load(&blocks) == at_first + 3);
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 3 * 65536);
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, address, 0, zero, zero);
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 2 * 65536);
+    for (uint64_t ticket = 5; ticket <= 7; ticket++)
+        put(c, RG_OP_rgMemReturn, 0, 0, "8", ticket);
+    CHECK(free_bytes(c));
+    for (int i = 0; i < 5000 && atomic_load(&blocks) != at_first + 1; i++)
+        usleep(1000);
+    CHECK(atomic_load(&blocks) == at_first + 1);
+    CHECK(client_destroy(c) == 0);
+}
+
+/* Wishes that cannot be; each ends the session. */
+static void test_wrong_wishes(void)
+{
+    const struct rg_ahead_wish good = {.ticket = 5, .size = 65536, .kind = RG_AHEAD_LINEAR, .count = 1};
+    static struct rg_ahead_wish many[RG_AHEAD_WISHES + 1];
+    struct rg_ahead_wish wishes[4] = {good, good, good, good};
+    wishes[0].kind = RG_AHEAD_ORDERED; /* without a stream */
+    wishes[1].count = RG_AHEAD_MAX + 1;
+    wishes[2].size = 0;
+    for (int i = 0; i < 3; i++) {
+        struct client *c = begin();
+        put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof good, &wishes[i], sizeof good);
+        send_batch(c);
+        expect_violation(c, "wished for");
+    }
+    wishes[0] = good;
+    struct client *c = begin(); /* the same ticket twice */
+    put(c, RG_OP_rgMemForesee, 0, 5, "8b", 2 * sizeof good, (wishes[1] = good, wishes), 2 * sizeof good);
+    send_batch(c);
+    expect_violation(c, "wished for");
+    c = begin(); /* a part of a wish */
+    put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof good + 8, wishes, sizeof good + 8);
+    send_batch(c);
+    expect_violation(c, "wished for");
+    for (unsigned i = 0; i <= RG_AHEAD_WISHES; i++) {
+        many[i] = good;
+        many[i].ticket += i;
+    }
+    c = begin();
+    put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof many, many, sizeof many);
+    send_batch(c);
+    expect_violation(c, "wished for");
+}
+
 static unsigned most_blocks; /* with more of them there is no memory for a stream */
 static CUresult stream_create_tight(CUstream *stream, unsigned flags)
 {
@@ -542,6 +609,8 @@ int main(void)
     test_order();
     test_context_ends();
     test_memory();
+    test_foreseen();
+    test_wrong_wishes();
     test_violations();
     test_recall();
     test_recall_violations();

@@ -1,7 +1,7 @@
 """The round trips of programs' starts, and of their steady state call by call: run.py BUILD_FOLDER
 
 bench/startup starts with 60 device libraries: with nothing known on either side, known, from another client, and without
-a cache. In the steady state, the program (steady.c) makes every call that programs make again and again, in rounds. What a round costs is what thirty
+a cache. first_calls.c allocates memory of many kinds when it starts, which is foreseen the next time. In the steady state, the program (steady.c) makes every call that programs make again and again, in rounds. What a round costs is what thirty
 rounds cost more than ten; it must be what the table says. A call that is not in the table costs none.
 """
 
@@ -29,6 +29,9 @@ TABLE = {
 }
 # The most that a start of bench/startup may cost: the context, the first allocation, and the result.
 STARTUP = 3
+# Of a start of first_calls.c, which allocates 16 blocks of 13 kinds: waits that a known one has not got. Its context is ready, and
+# one wait is for all blocks, if they have not come before the first one is wanted.
+SAVED = 1 + 13 - 1
 # Of a module and a library from text that the program has in its memory, and of what it finds in them.
 OF_AN_IMAGE = {"cuModuleLoadData": 1, "cuModuleGetFunction": 0, "cuLibraryLoadData": 1, "cuLibraryGetKernel": 0,
                "cuKernelGetFunction": 0, "cuFuncGetAttribute": 0}
@@ -69,6 +72,39 @@ def start_up(build, address, way, environment):
     return good
 
 
+def foreseen_memory(build, address, way, environment):
+    """Whether a program that allocates what it did before waits once for all of it, and finds the same; what it does
+    not want any more is not made ready any more."""
+    command, good = [os.path.join(build.folder, "tests", "first_calls")], True
+    direct = {how: build.run_direct(command, environment={"FIRST_CALLS": how}) for how in ("", "less")}
+
+    def wished(file):
+        """Bytes that went with the context: what is wished for."""
+        with open(file, encoding="utf-8") as opened:
+            calls = json.load(opened)["remoteGpu"]["calls"]
+        os.unlink(file)
+        return next(row["sent_bytes"] for row in calls if row["name"] == "cuDevicePrimaryCtxRetain")
+
+    with tempfile.TemporaryDirectory(prefix="remote-gpu-cache-") as cache:
+        def start(what, how="", **more):
+            file = os.path.join(cache, "profile.json")
+            result = build.run_remote(command, address, arguments=["--profile=" + file],
+                                      environment=dict(environment, FIRST_CALLS=how, REMOTE_GPU_CACHE=cache, **more))
+            if result.status != 0 or result.output != direct[how].output:
+                raise Failure("not as directly:\n%s\n%s" % (direct[how].report(), result.report()))
+            bytes_wished = wished(file)
+            print("%s: memory for a start, %-24s %2d round trips, %3d bytes of wishes" % (
+                way, what, result.stats["round_trips"], bytes_wished))
+            return result.stats["round_trips"], bytes_wished
+        (first, none), (known, all_kinds) = start("the first time"), start("known")
+        good &= first - known >= SAVED and none < all_kinds
+        for name in "foresee", "ahead":
+            good &= start("without " + name, REMOTE_GPU_OPT="-" + name)[0] > known + 5
+        (few, wanted), (again, not_wanted) = start("some of it", "less"), start("some of it, again", "less")
+        good &= wanted == all_kinds and none < not_wanted < wanted and again <= few + 1
+    return good
+
+
 def main():
     build = Build(sys.argv[1])
     good = True
@@ -78,6 +114,8 @@ def main():
                     Server(build, arguments=["--image-cache", images]) as server: # it has never seen the images
                 good &= start_up(build, server.address, way, environment)
     with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-trips-") as folder:
+        for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
+            good &= foreseen_memory(build, server.address, way, environment)
         once = trips(build, server.address, 1, folder, {}) # what the server learns of a program it then knows
         for name, wanted in OF_AN_IMAGE.items():
             print("device code that the program makes: %-22s %2d, %d wanted" % (name, once.get(name, 0), wanted))
