@@ -64,6 +64,19 @@ def test_bulk_connections(build):
         still_serves(build, server)
 
 
+def test_zerocopy(build):
+    """What leaves without the kernel's copy is right, on each kind of connection, and after the kernel has refused it."""
+    good = build.run_direct(big_copy(build))
+    with Server(build, tcp=True, environment={"REMOTE_GPU_ZEROCOPY": "1", "REMOTE_GPU_LOG": "debug"}) as server:
+        for number in "0", "1", "3":
+            environment = {"REMOTE_GPU_CONNECTIONS": number, "REMOTE_GPU_ZEROCOPY": "1", "REMOTE_GPU_LOG": "debug"}
+            result = build.run_remote(big_copy(build), server.address, environment=environment)
+            expect(result.status == 0 and result.output == good.output, "not what is sent", result, server.log())
+            # Over loopback the kernel copies all the same, and says so of what was sent in this way, from either side.
+            refused = "back to plain sending" in result.errors + server.log()
+            expect(refused == (number != "0"), "it was %ssent in this way" % ("" if refused else "not "), result, server.log())
+
+
 def test_slow_bulk_connection(build):
     """A connection for bulk data that is slow holds up nobody for good, and what comes is right."""
     def slow(data, passed, upward):
