@@ -18,11 +18,11 @@ enum {
     TRY_OTHER = 32,                   /* one wait in so many does what was not the faster of the two */
     GAP_NS = 30000,                   /* between two looks: somebody else had the processor */
     CROWDED_WAITS = 64,
-    PAUSES = 8,           /* between two looks */
+    PAUSES = 8,           /* between two looks, each of which is a system call */
     LOOKS_PER_YIELD = 64, /* of a wait that never sleeps */
 };
 
-static void relax(void)
+void rg_wait_relax(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -122,7 +122,7 @@ enum rg_status rg_wait_mode_parse(const char *text, enum rg_wait_mode *out)
 
 void rg_wait_init(struct rg_wait *wait, enum rg_wait_mode mode)
 {
-    *wait = (struct rg_wait){.mode = mode};
+    *wait = (struct rg_wait){.mode = mode, .pauses = PAUSES};
     if (mode == RG_WAIT_DEFAULT) {
         const char *text = secure_getenv("REMOTE_GPU_WAIT");
         if (rg_wait_mode_parse(text, &wait->mode) != RG_OK)
@@ -135,7 +135,7 @@ void rg_wait_init(struct rg_wait *wait, enum rg_wait_mode mode)
 
 static bool spin_on(struct rg_wait *wait)
 {
-    relax();
+    rg_wait_relax();
     if (wait->alone || ++wait->looks % LOOKS_PER_YIELD == 0)
         sched_yield(); /* on a busy machine the one that is waited for may need this very processor */
     return true;
@@ -154,13 +154,25 @@ static bool choose(struct rg_wait *wait)
     return ++wait->turn % TRY_OTHER ? faster : !faster;
 }
 
+static void relax_between(const struct rg_wait *wait)
+{
+    for (unsigned i = 0; i < wait->pauses; i++)
+        rg_wait_relax();
+}
+
 bool rg_wait_look(struct rg_wait *wait)
 {
     if (wait->mode != RG_WAIT_AUTO)
         return wait->mode == RG_WAIT_SPIN && spin_on(wait);
     if (wait->alone)
         return false;
+    if (wait->began_ns && wait->looks < wait->blind) {
+        wait->looks++;
+        relax_between(wait);
+        return true;
+    }
     const uint64_t now = rg_now_ns();
+    wait->looks = 0;
     if (!wait->began_ns) {
         wait->began_ns = wait->looked_ns = now;
         return wait->looks_first = choose(wait);
@@ -170,8 +182,7 @@ bool rg_wait_look(struct rg_wait *wait)
         return false;
     }
     wait->looked_ns = now;
-    for (int i = 0; i < PAUSES; i++)
-        relax();
+    relax_between(wait);
     uint64_t most = 2 * wait->took_ns[0];
     if (most < LOOK_LEAST_NS)
         most = LOOK_LEAST_NS;

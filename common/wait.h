@@ -32,10 +32,12 @@ struct rg_wait {
     bool alone;             /* one processor */
     unsigned crowded;       /* so many waits more are slept through */
     unsigned turn;          /* of trying the other */
+    /* the caller's to change where a look costs little: pauses between two, and looks in a row without one at the clock */
+    unsigned pauses, blind;
     uint64_t took_ns[2]; /* the last waits: [0] those that slept, [1] those that looked first; 0: none yet */
     uint64_t began_ns, looked_ns; /* of this one; 0: none */
     bool looks_first;             /* this one */
-    unsigned looks;               /* of waits that never sleep */
+    unsigned looks;               /* since the last at the clock, or of waits that never sleep */
 };
 
 /** Reads "auto", "block", "spin"; "" and NULL are RG_WAIT_DEFAULT. RG_ERR_INVALID. */
@@ -49,6 +51,9 @@ void rg_wait_init(struct rg_wait *wait, enum rg_wait_mode mode);
 bool rg_wait_look(struct rg_wait *wait);
 /** It has come. */
 void rg_wait_end(struct rg_wait *wait);
+
+/** What a processor does between two looks. */
+void rg_wait_relax(void);
 
 /** Processors that this process may use at once: those of its affinity, or fewer by a cgroup's quota; at least 1. */
 unsigned rg_processors(void);

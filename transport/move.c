@@ -10,6 +10,7 @@
 #include "transport/control.h"
 #include "transport/rails.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -23,6 +24,8 @@ enum {
     CHOOSE_MS = 30000, /* the worker's patience: all addresses, tried in vain */
     TOKEN_MS = 5000,
 };
+
+static_assert((int)RG_MOVE_TOKEN == (int)RG_TRANSPORT_TOKEN, "a session's token is shown to its transport as it is");
 
 struct rg_move {
     struct rg_listener *listener;
@@ -108,12 +111,13 @@ struct rg_move *rg_move_open(const struct rg_transport_list *offered, struct rg_
     char why[256] = "";
     struct rg_address bound;
     enum rg_status status = move ? RG_OK : RG_ERR_NO_MEMORY;
-    if (status == RG_OK)
-        status = rg_transport_listen("rdma://*:0", NULL, why, sizeof why, &move->listener);
-    if (status == RG_OK)
-        status = rg_address_parse(rg_listener_address(move->listener), &bound, why, sizeof why);
     if (status == RG_OK && getrandom(move->token, sizeof move->token, 0) != sizeof move->token)
         status = RG_ERR_IO;
+    const struct rg_transport_options options = {.token = move ? move->token : NULL};
+    if (status == RG_OK)
+        status = rg_transport_listen("rdma://*:0", &options, why, sizeof why, &move->listener);
+    if (status == RG_OK)
+        status = rg_address_parse(rg_listener_address(move->listener), &bound, why, sizeof why);
     if (status != RG_OK) {
         rg_info("the session stays on TCP: RDMA: %s", *why ? why : rg_status_string(status));
         rg_move_abandon(move);
@@ -247,7 +251,8 @@ static enum rg_status go_to(const char *address, const uint8_t token[RG_MOVE_TOK
                             uint32_t number, int timeout_ms, struct rg_conn **out, char *why, size_t why_size)
 {
     const bool rail = strcmp(purpose, "rail") == 0;
-    const struct rg_transport_options options = {.connect_timeout_ms = timeout_ms, .bulk = rail};
+    const struct rg_transport_options options = {
+        .connect_timeout_ms = timeout_ms, .bulk = rail, .token = token};
     struct rg_conn *conn;
     enum rg_status status = rg_transport_connect(address, &options, why, why_size, &conn);
     if (status != RG_OK)

@@ -51,7 +51,12 @@ struct rg_transport_options {
     int connect_timeout_ms; /* 0: 10 s */
     enum rg_wait_mode wait; /* of receivers, for the next message */
     bool bulk; /* it carries bulk data: little of it may wait in the kernel, none be read ahead */
+    /* RG_TRANSPORT_TOKEN bytes, or NULL: shown by who connects when the connection is asked for. A listener that has one
+     * refuses, before it spends anything on them, those who do not show it. Transport rdma; others pass over it. */
+    const uint8_t *token;
 };
+
+enum { RG_TRANSPORT_TOKEN = 16 };
 
 enum {
     RG_CAP_ZERO_COPY_SEND = 1u << 0, /* bulk leaves from the caller's memory without a copy in user space */

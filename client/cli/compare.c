@@ -1,5 +1,6 @@
 /*
- * compare.c - remote-gpu compare: the same command over each transport in turn, and what that meant for it.
+ * compare.c - remote-gpu compare: the same command over each transport in turn, and what that meant for it. Where this
+ * machine has several RDMA devices, the command runs over RDMA as a session would choose, and over each of them alone.
  *
  * The command runs as `remote-gpu run` would run it; its counters come from the statistics that the client core writes
  * (client/stats.c), its CPU time from the kernel. What it prints goes to stderr, so that stdout holds the table alone.
@@ -11,6 +12,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "transport/devices.h"
+#include "transport/rails.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -23,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROWS_MAX = 3, STATISTICS_ROOM = 65536 };
+enum { ROWS_MAX = 3 + RG_RAILS_MAX, STATISTICS_ROOM = 65536 };
 
 struct run {
     double seconds, waited, cpu;
@@ -35,6 +37,7 @@ struct row {
     char name[160];
     const char *transport; /* of `run --transport` */
     const char *link;      /* a filter to describe another network, or NULL */
+    char device[64];       /* the RDMA device that is used alone; "": as a session chooses */
     char skipped[512];     /* why it was not run; "": it was */
     struct run typical;    /* the one of median time */
     double fastest, slowest;
@@ -77,7 +80,8 @@ static _Noreturn void become(const struct rg_cli_settings *settings, const struc
     mine.transport = (char *)(uintptr_t)row->transport;
     mine.stats = (char *)(uintptr_t)stats;
     if (rg_cli_set_environment(&mine, settings->server.items[0]) != RG_OK ||
-        (row->link && setenv("REMOTE_GPU_FILTER", row->link, 1) != 0))
+        (row->link && setenv("REMOTE_GPU_FILTER", row->link, 1) != 0) ||
+        (row->device[0] && setenv("REMOTE_GPU_RAILS", row->device, 1) != 0))
         _exit(RG_EXIT_FAILURE);
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
@@ -155,19 +159,46 @@ static int run_row(const struct rg_cli_settings *settings, struct row *row, char
     return status;
 }
 
-/* RDMA takes part if a connection over it can be made now. */
+/* A row of RDMA takes part if a connection over it can be made now. */
 static void try_rdma(const struct rg_cli_settings *settings, struct row *row)
 {
     struct rg_rdma_address any;
     struct rg_link link;
-    if (rg_rdma_addresses(&any, 1) == 0)
+    if (rg_rdma_addresses(&any, 1) == 0) {
         snprintf(row->skipped, sizeof row->skipped,
                  "this machine has no RDMA device with an active port and an address");
-    else if (rg_link_open(&link, settings->server.items[0], RG_LINK_RDMA, 0, settings->timeout_ns,
-                          row->skipped, sizeof row->skipped) == RG_OK)
+        return;
+    }
+    if (row->device[0])
+        setenv("REMOTE_GPU_RAILS", row->device, 1);
+    /* by a device of its own, whichever of the server's addresses that reaches */
+    if (rg_link_open(&link, settings->server.items[0], RG_LINK_RDMA, row->device[0] ? UINT_MAX : 0,
+                     settings->timeout_ns, row->skipped, sizeof row->skipped) == RG_OK)
         rg_link_close(&link);
     else if (!row->skipped[0])
         snprintf(row->skipped, sizeof row->skipped, "it is not available; see remote-gpu doctor");
+    if (row->device[0])
+        unsetenv("REMOTE_GPU_RAILS");
+}
+
+/* A row for each RDMA device, if there are several and the user has not named any; returns how many rows there are. */
+static unsigned add_devices(struct row *rows, unsigned n)
+{
+    struct rg_rdma_address found[RG_RAILS_MAX];
+    const unsigned n_found = secure_getenv("REMOTE_GPU_RAILS") ? 0 : rg_rdma_addresses(found, RG_RAILS_MAX);
+    const unsigned first = n;
+    for (unsigned i = 0; i < n_found; i++) {
+        bool known = false;
+        for (unsigned k = first; k < n; k++)
+            known |= strcmp(rows[k].device, found[i].device) == 0;
+        if (known)
+            continue;
+        rows[n] = (struct row){.transport = "rdma"};
+        snprintf(rows[n].name, sizeof rows[n].name, "rdma, %s", found[i].device);
+        snprintf(rows[n].device, sizeof rows[n].device, "%s", found[i].device);
+        n++;
+    }
+    return n == first + 1 ? first : n; /* the one there is has a row already */
 }
 
 static void print_table(const struct row *rows, unsigned n, const struct rg_cli_settings *settings)
@@ -193,6 +224,8 @@ static bool print_json(const struct row *rows, unsigned n, const struct rg_cli_s
     for (unsigned i = 0; i < n; i++) {
         const struct run *run = &rows[i].typical;
         json_t *one = json_pack("{s:s}", "name", rows[i].name);
+        if (rows[i].device[0])
+            json_object_set_new(one, "device", json_string(rows[i].device));
         if (rows[i].skipped[0])
             json_object_set_new(one, "skipped", json_string(rows[i].skipped));
         else
@@ -231,8 +264,9 @@ int rg_cli_compare(const struct rg_cli_settings *settings, int argc, char **argv
         return RG_EXIT_FAILURE;
     }
     struct row rows[ROWS_MAX] = {{.name = "tcp", .transport = "tcp"}, {.name = "rdma", .transport = "rdma"}};
-    unsigned n = 2;
-    try_rdma(settings, &rows[1]);
+    unsigned n = add_devices(rows, 2);
+    for (unsigned i = 1; i < n; i++)
+        try_rdma(settings, &rows[i]);
     if (settings->link) {
         rows[n] = (struct row){.transport = "tcp", .link = filter};
         snprintf(rows[n].name, sizeof rows[n].name, "tcp, %.120s", settings->link);

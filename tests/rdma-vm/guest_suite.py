@@ -56,6 +56,8 @@ def conformance(build):
         result = run_program([program, name], environment, timeout=200)
         check("conformance %s %s: %.0f s" % (name, environment.get("REMOTE_GPU_RDMA", ""), result.seconds),
               result.status == 0, result.report())
+    result = run_program([os.path.join(build.folder, "tests", "transport_strangers"), SERVER], timeout=120)
+    check("strangers hold up nobody: %.0f s" % result.seconds, result.status == 0, result.report())
 
 
 def examples(build):
@@ -204,10 +206,10 @@ def benchmark(build):
         rows = [line for line in result.output.splitlines() if line.startswith("perftest " + SERVER + " ")]
         check("netperf has rows of perftest", result.status == 0 and len(rows) == 2, result.report() + there.log())
     result = run_program([os.path.join(HERE, "..", "..", "bench", "rdma"), "--build", build.folder, "--address", SERVER,
-                          "--quick"], timeout=600)
+                          "--quick", "--limits", "100mbit/100us"], timeout=600)
     print(result.output)
     check("bench/rdma has a row for each comparison", result.status == 0 and
-          len([line for line in result.output.splitlines() if "×" in line]) == 5, result.report())
+          len([line for line in result.output.splitlines() if "×" in line]) == 7, result.report())
 
 
 def main():

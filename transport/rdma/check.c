@@ -56,12 +56,11 @@ static enum rg_status wait_for(struct rg_rdma_conn *c, const uint32_t *seen, uin
 static bool events_come(struct rg_rdma_conn *c)
 {
     struct pollfd event = {.fd = c->channel->fd, .events = POLLIN};
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     int n = poll(&event, 1, EVENT_MS);
-    pthread_mutex_lock(&c->lock);
-    if (n > 0)
-        (void)rg_rdma_take_events(
-            c); /* it may be an earlier connection's: later ones must show that they come */
+    rg_rdma_lock(c);
+    while (rg_rdma_take_event(c))
+        ; /* they may be an earlier connection's: later ones must show that they come */
     return n > 0;
 }
 
@@ -116,7 +115,7 @@ static enum rg_status check_sends(struct rg_rdma_conn *c)
 
 enum rg_status rg_rdma_check(struct rg_rdma_conn *c)
 {
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     bool wanted = c->polled; /* by the user */
     c->polled = true;        /* until it is known that events come */
     enum rg_status status = ibv_req_notify_cq(c->cq, 0) == 0 ? RG_OK : RG_ERR_IO;
@@ -125,6 +124,6 @@ enum rg_status rg_rdma_check(struct rg_rdma_conn *c)
     if (status == RG_OK && !wanted)
         c->polled = !events_come(c);
     c->checking = false;
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return status;
 }

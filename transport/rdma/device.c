@@ -80,13 +80,13 @@ enum rg_status rg_rdma_register_device(struct rg_conn *conn, void *base, size_t 
     if (c->two_sided || (fd >= 0 && !from.reg_dmabuf))
         return RG_ERR_UNSUPPORTED;
     struct rg_rdma_region *region;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     enum rg_status status = rg_rdma_region_add_parts(c, base, size, make_part, &from, &region);
     if (status == RG_OK) {
         region->device = true;
         c->n_device_regions++;
     }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return status;
 }
 
@@ -95,8 +95,8 @@ bool rg_rdma_places(struct rg_conn *conn, const void *memory, size_t size)
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     if (c->bulk_mode != RG_RDMA_BULK_PLACED)
         return false;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     const bool found = rg_rdma_region_find(c, memory, size) != NULL;
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return found;
 }

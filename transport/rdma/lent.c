@@ -90,16 +90,16 @@ enum rg_status rg_rdma_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, v
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     if (c->two_sided || c->asks)
         return RG_ERR_UNSUPPORTED;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     enum rg_status status = lend(c, tag, base, memory, size);
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return status;
 }
 
 void rg_rdma_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     for (uint32_t slot = RG_RDMA_CHUNKS; slot < RG_RDMA_LOANS; slot++) {
         struct rg_rdma_lent *lent = &c->lent[slot];
         if (lent->state == RG_RDMA_AT_HOME || lent->tag != tag || lent->memory != memory)
@@ -108,7 +108,7 @@ void rg_rdma_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
         rg_rdma_region_done(c, lent->region);
         break;
     }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
 }
 
 void rg_rdma_withdraw(struct rg_rdma_conn *c, const unsigned char *base, size_t size)
@@ -189,23 +189,23 @@ enum rg_status rg_rdma_receive_lent(struct rg_rdma_conn *c, unsigned char *to, s
 {
     bool fault = false;
     enum rg_status status = RG_OK;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     while (size > 0 && (status = need_piece(c, c->head.bulk_left + size)) == RG_OK) {
         const size_t n = c->piece.length < size ? c->piece.length : size;
         unsigned char *from = c->lent[c->piece.slot].memory + c->piece.offset;
         if (to == from) {
             count(&c->bytes_placed[RG_RDMA_RECEIVER], n);
         } else if (to && !fault) {
-            pthread_mutex_unlock(&c->lock); /* the loan is used up, or its owner's to keep meanwhile */
+            rg_rdma_unlock(c); /* the loan is used up, or its owner's to keep meanwhile */
             fault = !rg_copy_to(to, from, n);
-            pthread_mutex_lock(&c->lock);
+            rg_rdma_lock(c);
             count(&c->bytes_copied[RG_RDMA_RECEIVER], n);
         }
         to = to ? to + n : NULL;
         size -= n;
         advance(c, n, true);
     }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return status == RG_OK && fault ? RG_ERR_FAULT : status;
 }
 
@@ -217,7 +217,7 @@ enum rg_status rg_rdma_take_lent(struct rg_conn *conn, size_t most, void **memor
         return RG_ERR_CLOSED;
     if (c->recv_failed != RG_OK || c->bulk_mode != RG_RDMA_BULK_LENT)
         return c->recv_failed;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     enum rg_status status = need_piece(c, c->head.bulk_left);
     if (status == RG_OK && !c->lent[c->piece.slot].tag && c->piece.length <= most) {
         *memory = c->lent[c->piece.slot].memory + c->piece.offset;
@@ -225,7 +225,7 @@ enum rg_status rg_rdma_take_lent(struct rg_conn *conn, size_t most, void **memor
         count(&c->bytes_placed[RG_RDMA_RECEIVER], *size);
         advance(c, *size, false);
     }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     if (status != RG_OK)
         c->recv_failed = status;
     return status;
@@ -280,10 +280,10 @@ bool rg_rdma_has_room(struct rg_conn *conn, size_t size)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     uint64_t room = 0;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     for (unsigned i = 0; i < RG_RDMA_CHUNKS && !c->asks; i++)
         room += c->loans[i].here ? c->loans[i].size : 0;
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return room >= size;
 }
 

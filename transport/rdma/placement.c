@@ -194,9 +194,9 @@ static enum rg_status write_bounced(struct rg_rdma_conn *c, struct source *s, si
         return status;
     unsigned char *memory = c->bounce[RG_RDMA_SENDER] + (size_t)buffer * RG_RDMA_BOUNCE;
     size_t n = size < RG_RDMA_BOUNCE ? size : RG_RDMA_BOUNCE;
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     gather(s, memory, n);
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     status = rg_rdma_state(c);
     if (status == RG_OK)
         status = rg_rdma_post_write(c, memory, (uint32_t)n, c->bounce_mr[RG_RDMA_SENDER]->lkey, to, key);
@@ -286,7 +286,7 @@ static enum rg_status write_piece(struct rg_rdma_conn *c, struct source *s, cons
 enum rg_status rg_rdma_place(struct rg_rdma_conn *c, const struct rg_outgoing *message,
                              const struct rg_rdma_route *route, bool *fault)
 {
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     struct source s = {.message = message, .registered = can_read_directly(c, message)};
     for (int i = 0; i < RG_RDMA_BOUNCES; i++)
         s.bounce_write[i] = c->writes_posted;
@@ -301,7 +301,7 @@ enum rg_status rg_rdma_place(struct rg_rdma_conn *c, const struct rg_outgoing *m
     }
     enum rg_status finished = finish_writes(c, &s);
     c->ready_wanted = false;
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     *fault = s.fault;
     return status != RG_OK ? status : finished;
 }
@@ -354,7 +354,7 @@ static struct rg_rdma_region *destination(struct rg_rdma_conn *c, unsigned char 
 enum rg_status rg_rdma_take_placed(struct rg_rdma_conn *c, unsigned char *to, size_t size)
 {
     bool fault = false;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     enum rg_status status = RG_OK;
     struct rg_rdma_region *region = destination(c, to, size);
     if (region) {
@@ -371,14 +371,14 @@ enum rg_status rg_rdma_take_placed(struct rg_rdma_conn *c, unsigned char *to, si
         size_t n = size < RG_RDMA_BOUNCE * RG_RDMA_BOUNCES ? size : RG_RDMA_BOUNCE * RG_RDMA_BOUNCES;
         status = ask(c, NULL, c->bounce[RG_RDMA_RECEIVER], n);
         if (status == RG_OK && to && !fault) {
-            pthread_mutex_unlock(&c->lock);
+            rg_rdma_unlock(c);
             fault = !rg_copy_to(to, c->bounce[RG_RDMA_RECEIVER], n);
-            pthread_mutex_lock(&c->lock);
+            rg_rdma_lock(c);
             count(&c->bytes_copied[RG_RDMA_RECEIVER], n);
             to += n;
         }
         size -= n;
     }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return status == RG_OK && fault ? RG_ERR_FAULT : status;
 }

@@ -7,10 +7,11 @@
  * before it, of each kind, whose counts its work id carries. A call and its answer then are two completions, not four,
  * and nobody who sleeps is woken by his own message having left.
  *
- * Waiting spins for a moment and then sleeps on the completion channel. What makes it safe that two threads share one
- * channel: whoever is about to return while the other one sleeps leaves the queue armed for it, and whoever handles
- * completions kicks the sleeper by an eventfd of its own. Where completion events do not come (check.c) a sleep is a
- * short one; and where some come, but not for what has completed, that is found out by a sleep that was in vain.
+ * Waiting looks for a moment, where that is worth it (common/wait.h), and then sleeps on the completion channel. What
+ * makes it safe that two threads share one channel: whoever is about to return while the other one sleeps leaves the
+ * queue armed for it, and whoever handles completions kicks the sleeper by an eventfd of its own. Where completion events
+ * do not come (check.c) a sleep is a short one; and where some come, but not for what has completed, that is found out by
+ * a sleep that was in vain.
  */
 #include "transport/rdma/rdma.h"
 
@@ -18,18 +19,18 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     POLL_BATCH = 16,
-    SPIN_NS = 30000,         /* before a sleep */
-    PAUSES = 16,             /* between two looks while spinning */
+    SPIN_NS = 30000,         /* before a sleep that no event ends */
+    PATIENCE = 64,           /* pauses for who wants the lock, while looking */
     EVENTS_EVERY = 4096,     /* looks between two looks at the connection manager */
     LOOK_NS = 1000000000,    /* longest sleep */
     DOUBT_NS = 20000000,     /* the same while no event has ended one */
+    EVENT_LATE_MS = 50,      /* behind what it tells of, at most */
     POLLED_SLEEP_NS = 50000, /* sleep where events do not come, doubled up to */
     POLLED_SLEEP_MAX_NS = 1000000,
     ACK_EVERY = 1024,
@@ -356,7 +357,7 @@ int rg_rdma_progress(struct rg_rdma_conn *c)
             break;
     }
     if (total > 0) {
-        c->heard_ns = rg_now_ns();
+        c->heard = true;
         return_credits(c);
         rg_rdma_lend_again(c);
         changed(c);
@@ -373,28 +374,58 @@ enum rg_status rg_rdma_state(const struct rg_rdma_conn *c)
     return c->broken;
 }
 
-static void relax(void)
+void rg_rdma_lock(struct rg_rdma_conn *c)
 {
-    for (int i = 0; i < PAUSES; i++) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        __asm__ __volatile__("yield");
-#endif
-    }
+    if (pthread_mutex_trylock(&c->lock) == 0)
+        return;
+    atomic_fetch_add_explicit(&c->wanted, 1, memory_order_relaxed);
+    pthread_mutex_lock(&c->lock);
+    atomic_fetch_sub_explicit(&c->wanted, 1, memory_order_relaxed);
 }
 
-unsigned rg_rdma_take_events(struct rg_rdma_conn *c)
+void rg_rdma_unlock(struct rg_rdma_conn *c)
+{
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Who looks has the lock nearly all the time: others get it when they want it. */
+static void give_way(struct rg_rdma_conn *c)
+{
+    for (int i = 0; i < PATIENCE && atomic_load_explicit(&c->wanted, memory_order_relaxed); i++)
+        rg_wait_relax();
+}
+
+/* Whether to look once more before a sleep; the lock is given up meanwhile. `since`: when looking began. */
+static bool look_again(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t *since)
+{
+    bool look;
+    rg_rdma_unlock(c);
+    if (c->polled && c->waits[side].mode == RG_WAIT_AUTO) { /* nobody would end the sleep */
+        const uint64_t now = rg_now_ns();
+        *since = *since ? *since : now;
+        look = now - *since < SPIN_NS;
+        rg_wait_relax();
+    } else {
+        look = rg_wait_look(&c->waits[side]);
+    }
+    if (look)
+        give_way(c);
+    rg_rdma_lock(c);
+    return look;
+}
+
+/* The channel has one queue, which gives one event each time it was armed: what is left ends the next sleep at once. */
+bool rg_rdma_take_event(struct rg_rdma_conn *c)
 {
     struct ibv_cq *cq;
     void *context;
-    unsigned n = 0;
-    for (; ibv_get_cq_event(c->channel, &cq, &context) == 0; n++)
-        if (++c->events_unacked >= ACK_EVERY) {
-            ibv_ack_cq_events(c->cq, c->events_unacked);
-            c->events_unacked = 0;
-        }
-    return n;
+    if (ibv_get_cq_event(c->channel, &cq, &context) != 0)
+        return false;
+    if (++c->events_unacked >= ACK_EVERY) {
+        ibv_ack_cq_events(c->cq, c->events_unacked);
+        c->events_unacked = 0;
+    }
+    return true;
 }
 
 /* Asks for an event at the next completion; true: something has completed meanwhile. */
@@ -419,24 +450,33 @@ static bool sleep_once(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t 
                            {.fd = c->events->fd, .events = POLLIN},
                            {.fd = c->polled ? -1 : c->channel->fd, .events = POLLIN}};
     c->asleep[side] = true;
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     const int n = ppoll(fds, sizeof fds / sizeof *fds, &time, NULL);
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     c->asleep[side] = false;
     uint64_t kicks;
-    (void)!read(c->kick[side], &kicks, sizeof kicks);
+    if (fds[0].revents)
+        (void)!read(c->kick[side], &kicks, sizeof kicks);
     if (fds[1].revents)
         rg_rdma_look_at_events(c);
-    if (fds[2].revents && rg_rdma_take_events(c) > 0)
+    if (fds[2].revents && rg_rdma_take_event(c))
         c->events_proven = true;
     return n == 0;
 }
 
-/* The queue was armed, something has completed, and nothing came: events are not to be relied on. */
+/*
+ * The queue was armed, and something has completed in a sleep that no event ended: if none comes soon, events are not to be
+ * relied on. (One that is on its way, as the sleep ended by itself in just that moment, is there at once.)
+ */
 static void doubt_events(struct rg_rdma_conn *c)
 {
+    if (c->polled)
+        return;
     struct pollfd event = {.fd = c->channel->fd, .events = POLLIN};
-    if (c->polled || poll(&event, 1, 0) != 0)
+    rg_rdma_unlock(c);
+    const int n = poll(&event, 1, EVENT_LATE_MS);
+    rg_rdma_lock(c);
+    if (n != 0 || c->polled)
         return;
     rg_debug("rdma: %s: completion events do not come after all; completions are polled", c->head.peer);
     c->polled = true;
@@ -450,6 +490,10 @@ static void doubt_events(struct rg_rdma_conn *c)
 static void ask_for_life(struct rg_rdma_conn *c)
 {
     uint64_t now = rg_now_ns();
+    if (c->heard) {
+        c->heard = false;
+        c->heard_ns = now;
+    }
     if (c->two_sided || c->checking || c->broken != RG_OK || c->peer_bye || now - c->heard_ns < SILENCE_NS)
         return;
     if (c->writes_done != c->writes_posted) {
@@ -475,8 +519,8 @@ static void ask_for_life(struct rg_rdma_conn *c)
 
 enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t deadline)
 {
-    uint64_t seen = c->version, began = 0, pause = POLLED_SLEEP_NS;
-    bool in_vain = false;
+    uint64_t seen = c->version, since = 0, pause = POLLED_SLEEP_NS;
+    bool in_vain = false, look = true;
     enum rg_status status;
     for (unsigned looks = 1;; looks++) {
         if (rg_rdma_progress(c) > 0 && in_vain)
@@ -489,21 +533,13 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
         status = rg_rdma_state(c);
         if (status != RG_OK || c->version != seen)
             break;
-        uint64_t now = deadline == 0 ? 0 : rg_now_ns();
-        if (deadline <= now) {
+        if (deadline == 0 || (deadline != UINT64_MAX && deadline <= rg_now_ns())) {
             status = RG_ERR_TIMEOUT;
             break;
         }
-        if (began == 0)
-            began = now;
-        if (c->wait == RG_WAIT_SPIN || (c->wait != RG_WAIT_BLOCK && now - began < SPIN_NS)) {
-            pthread_mutex_unlock(&c->lock);
-            relax();
-            if (looks % 64 == 0)
-                sched_yield(); /* on a busy machine the one that is waited for may need this very core */
-            pthread_mutex_lock(&c->lock);
+        look = look && look_again(c, side, &since);
+        if (look)
             continue;
-        }
         ask_for_life(c);
         if (arm(c))
             continue;
@@ -511,6 +547,7 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
         if (pause < POLLED_SLEEP_MAX_NS)
             pause *= 2;
     }
+    rg_wait_end(&c->waits[side]);
     if (c->asleep[!side] && c->broken == RG_OK)
         arm(c); /* the event that it sleeps for may have been the one taken here */
     return status;

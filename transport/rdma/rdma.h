@@ -1,7 +1,8 @@
 /*
  * rdma.h - the inside of transport rdma: a connection, and which file does what with it.
  *
- *   endpoint.c    rdma_cm: connecting, listening, queue pairs
+ *   endpoint.c    rdma_cm: connecting, queue pairs
+ *   listen.c      rdma_cm: listening
  *   check.c       the self-test: does this pair of devices do one-sided writes, do completion events come?
  *   progress.c    completions, credits, waiting
  *   stream.c      messages as fragments; the operations of the transport
@@ -87,7 +88,6 @@ struct rg_rdma_conn {
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
-    enum rg_wait_mode wait;
     bool two_sided; /* nothing but SEND and RECV works, or is wanted */
     bool polled;    /* completion events do not come */
     bool asks;      /* nothing is lent ahead, by the user's wish */
@@ -102,12 +102,15 @@ struct rg_rdma_conn {
         *check_memory; /* a page: what the peer writes in the self-test, and the pattern written there */
     struct ibv_mr *check_mr;
 
-    pthread_mutex_t lock;
-    pthread_cond_t idle_region; /* a region's uses went down */
+    pthread_mutex_t lock;                /* rg_rdma_lock */
+    atomic_int wanted;                   /* so many wait for the lock */
+    struct rg_wait waits[RG_RDMA_SIDES]; /* the side's own */
+    pthread_cond_t idle_region;          /* a region's uses went down */
     atomic_bool interrupted;
     enum rg_status broken; /* RG_OK: the queue pair works */
     bool checking;         /* the self-test is under way */
     bool peer_bye, bye_sent, disconnected;
+    bool heard;        /* something has completed since `heard_ns` */
     uint64_t heard_ns; /* when something completed last, or a sign of life was asked for */
     uint64_t version;  /* counts whatever a waiting side may wait for */
     bool asleep[RG_RDMA_SIDES];
@@ -174,7 +177,10 @@ void rg_rdma_look_at_events(struct rg_rdma_conn *c);
 /** Runs the self-test; the peer runs it too. RG_ERR_UNSUPPORTED: one-sided writes do not work between the two. */
 enum rg_status rg_rdma_check(struct rg_rdma_conn *c);
 
-/* --- progress.c; all under the lock --- */
+/* --- progress.c; all but the first two under the lock --- */
+
+void rg_rdma_lock(struct rg_rdma_conn *c);
+void rg_rdma_unlock(struct rg_rdma_conn *c);
 
 /** The slot of a receive. */
 unsigned char *rg_rdma_receive_slot(struct rg_rdma_conn *c, uint32_t slot);
@@ -193,8 +199,8 @@ enum rg_status rg_rdma_post_write(struct rg_rdma_conn *c, const void *from, uint
                                   uint64_t to, uint32_t to_key);
 /** Handles what has completed; returns its number. */
 int rg_rdma_progress(struct rg_rdma_conn *c);
-/** Takes completion events from the channel; returns their number. */
-unsigned rg_rdma_take_events(struct rg_rdma_conn *c);
+/** Takes a completion event from the channel; false: there is none. */
+bool rg_rdma_take_event(struct rg_rdma_conn *c);
 /** Marks the connection as broken and wakes all. */
 void rg_rdma_break(struct rg_rdma_conn *c, enum rg_status status);
 /** Whether this side cannot go on: interrupted or broken; RG_OK else. */

@@ -128,21 +128,21 @@ enum rg_status rg_rdma_register(struct rg_conn *conn, void *base, size_t size)
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     if (c->two_sided)
         return RG_ERR_UNSUPPORTED;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     enum rg_status status = rg_rdma_region_add(c, base, size, false, NULL);
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return status;
 }
 
 void rg_rdma_unregister(struct rg_conn *conn, void *base)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     for (struct rg_rdma_region *region = c->regions; region; region = region->next)
         if (region->base == base && !region->temporary) {
             rg_rdma_withdraw(c, region->base, region->size);
             rg_rdma_region_remove(c, region);
             break;
         }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
 }

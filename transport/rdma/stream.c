@@ -99,9 +99,9 @@ static enum rg_status send_fragment(struct rg_rdma_conn *c, struct cursor *cur)
     if (n <= COPY_UNDER_LOCK) {
         fill(c, cur, payload, n);
     } else {
-        pthread_mutex_unlock(&c->lock); /* the slot is the sender's until it is posted */
+        rg_rdma_unlock(c); /* the slot is the sender's until it is posted */
         fill(c, cur, payload, n);
-        pthread_mutex_lock(&c->lock);
+        rg_rdma_lock(c);
         status = rg_rdma_state(c);
         if (status != RG_OK)
             return status;
@@ -128,12 +128,12 @@ static enum rg_status delivered(struct rg_rdma_conn *c)
 enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *message)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     enum rg_status status = rg_rdma_state(c);
     if (status == RG_OK)
         status = c->send_failed != RG_OK ? c->send_failed : c->peer_bye ? RG_ERR_LOST : RG_OK;
     if (status != RG_OK) {
-        pthread_mutex_unlock(&c->lock);
+        rg_rdma_unlock(c);
         return status;
     }
     struct rg_rdma_route route;
@@ -151,10 +151,11 @@ enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *mess
     c->ready_here = false;
     while (cur.left > 0 && status == RG_OK)
         status = send_fragment(c, &cur);
-    pthread_mutex_unlock(&c->lock);
-    if (status == RG_OK && placed)
+    if (status == RG_OK && placed) {
+        rg_rdma_unlock(c);
         status = rg_rdma_place(c, message, lent ? &route : NULL, &cur.fault);
-    pthread_mutex_lock(&c->lock);
+        rg_rdma_lock(c);
+    }
     if (status == RG_OK && c->delivers)
         status = delivered(c);
     c->send_busy = false;
@@ -165,7 +166,7 @@ enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *mess
             rg_rdma_break(c, RG_ERR_LOST);
         }
     }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return status == RG_OK && cur.fault ? RG_ERR_FAULT : status;
 }
 
@@ -314,7 +315,7 @@ enum rg_status rg_rdma_recv(struct rg_conn *conn, int timeout_ms, struct rg_mess
         return RG_ERR_CLOSED;
     if (c->recv_failed != RG_OK)
         return c->recv_failed;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     enum rg_status status = receive(c, deadline_of(timeout_ms), out);
     if (status == RG_ERR_PROTOCOL || status == RG_ERR_LIMIT) {
         if (c->broken == RG_OK)
@@ -323,7 +324,7 @@ enum rg_status rg_rdma_recv(struct rg_conn *conn, int timeout_ms, struct rg_mess
                                             : "something that is not remote-gpu's");
         rg_rdma_break(c, status);
     }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     if (status != RG_OK && status != RG_ERR_TIMEOUT)
         c->recv_failed = status;
     return status;
@@ -333,7 +334,7 @@ static enum rg_status take_copied(struct rg_rdma_conn *c, unsigned char *to, siz
 {
     bool fault = false;
     enum rg_status status = RG_OK;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     while (size > 0 && status == RG_OK) {
         struct rg_rdma_received *fragment;
         status = need_fragment(c, UINT64_MAX, true, &fragment);
@@ -346,16 +347,16 @@ static enum rg_status take_copied(struct rg_rdma_conn *c, unsigned char *to, siz
         }
         const unsigned char *from = rg_rdma_receive_slot(c, fragment->slot) + fragment->offset;
         if (to && !fault) {
-            pthread_mutex_unlock(&c->lock); /* the fragment is the receiver's until it is given back */
+            rg_rdma_unlock(c); /* the fragment is the receiver's until it is given back */
             fault = !rg_copy_to(to, from, n);
-            pthread_mutex_lock(&c->lock);
+            rg_rdma_lock(c);
             atomic_fetch_add_explicit(&c->bytes_copied[RG_RDMA_RECEIVER], n, memory_order_relaxed);
             to += n;
         }
         size -= n;
         status = use_up(c, fragment, n);
     }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
     return status == RG_OK && fault ? RG_ERR_FAULT : status;
 }
 
@@ -380,7 +381,7 @@ static void rdma_interrupt(struct rg_conn *conn)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     atomic_store_explicit(&c->interrupted, true, memory_order_release);
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     if (c->broken == RG_OK && !c->bye_sent) {
         if (c->send_busy)
             rdma_disconnect(c->id); /* a message was under way: the peer sees a loss */
@@ -389,25 +390,25 @@ static void rdma_interrupt(struct rg_conn *conn)
     }
     for (int side = 0; side < RG_RDMA_SIDES; side++)
         (void)!write(c->kick[side], &(uint64_t){1}, sizeof(uint64_t));
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
 }
 
 /* From now on the device does nothing more with this connection; what has arrived can be received. */
 static void rdma_reset(struct rg_conn *conn)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     rg_rdma_progress(c);
     rdma_disconnect(c->id);
     rg_rdma_break(c, RG_ERR_LOST);
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
 }
 
 /* Says goodbye and waits until all that was sent has arrived. */
 static void finish(struct rg_rdma_conn *c)
 {
     uint64_t deadline = rg_now_ns() + LAST_WORDS_NS;
-    pthread_mutex_lock(&c->lock);
+    rg_rdma_lock(c);
     atomic_store(&c->interrupted, false); /* waiting is possible again; no one else is inside */
     enum rg_status status = c->broken;
     while (status == RG_OK) {
@@ -417,7 +418,7 @@ static void finish(struct rg_rdma_conn *c)
             break;
         status = rg_rdma_wait(c, RG_RDMA_SENDER, deadline);
     }
-    pthread_mutex_unlock(&c->lock);
+    rg_rdma_unlock(c);
 }
 
 static void rdma_destroy(struct rg_conn *conn)

@@ -23,6 +23,7 @@
 #define RG_TRANSPORT_RDMA_WIRE_H
 
 #include "common/limits.h"
+#include "transport/transport.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -40,9 +41,9 @@ enum {
     RG_RDMA_COPIED_MAX = 262144, /* bulk data of unregistered memory travels as DATA up to here */
 };
 
-/** Private data of connecting and accepting. */
+/** Private data of connecting and accepting; at most 56 bytes travel with a request. */
 #define RG_RDMA_MAGIC   0x52475230u /* "RGR0" */
-#define RG_RDMA_VERSION 2u
+#define RG_RDMA_VERSION 3u
 enum {
     RG_RDMA_TWO_SIDED = 1u, /* flags: nothing but SEND and RECV is to be used */
     RG_RDMA_DELIVERS = 2u,  /* both ends are to wait until what they send has arrived */
@@ -52,8 +53,9 @@ struct rg_rdma_private {
     uint32_t magic;
     uint16_t version;
     uint16_t flags;
+    uint8_t token[RG_TRANSPORT_TOKEN]; /* of who connects; zeros: none */
 };
-static_assert(sizeof(struct rg_rdma_private) == 8, "8 bytes on the wire");
+static_assert(sizeof(struct rg_rdma_private) == 8 + RG_TRANSPORT_TOKEN, "no padding on the wire");
 
 enum rg_rdma_type {
     RG_RDMA_DATA = 1,
