@@ -180,8 +180,13 @@ def limits(build):
         result = run_program([program, "compare", "-s", there.address, "--timeout", "60", "--json", "--", build.example("vector_add")],
                              timeout=200)
         rows = json.loads(result.output)["transports"] if result.status == 0 else []
+        alone = [row for row in rows if "device" in row]  # both ends' devices are this machine's
+        rows = [row for row in rows if "device" not in row]
         check("compare runs over both", [row.get("transport") for row in rows] == ["tcp", "rdma"] and
               all(row["round_trips"] > 0 and row["waited"] > 0 for row in rows), result.report())
+        check("compare runs over single devices", sorted(row["device"] for row in alone) == ["rxe-client", "rxe-server"] and
+              any(row.get("transport") == "rdma" and row["round_trips"] > 0 for row in alone) and
+              all("skipped" in row or row["transport"] == "rdma" for row in alone), result.report())
         result = run_program([program, "doctor", "-s", there.address, "--timeout", "60", "--json"], timeout=200)
         seen = {(one["check"], one["level"]) for one in json.loads(result.output)["checks"]} if result.output else set()
         check("doctor finds no problem and a way over RDMA", result.status == 0 and
