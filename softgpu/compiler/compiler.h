@@ -108,5 +108,7 @@ enum sg_compile_status sg_program_initialise(struct sg_program *program, struct 
  */
 enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,
                                        void **code);
+/** Whether that has been done. */
+bool sg_program_has_code(struct sg_program *program, size_t index);
 
 #endif

@@ -28,7 +28,7 @@ struct kernel {
     struct sg_reach reach;
     struct sg_shared_layout shared;
     bool lockstep; /* its loops have been looked at */
-    void *code;    /* under the lock */
+    _Atomic(void *) code; /* made under the lock, then it stays */
 };
 
 struct sg_program {
@@ -380,6 +380,9 @@ enum sg_compile_status sg_program_code(struct sg_program *program, size_t index,
         return SG_COMPILE_UNRESOLVED;
     struct kernel *kernel = &program->kernels[index];
     enum sg_compile_status status = SG_COMPILE_OK;
+    *code = kernel->code;
+    if (*code != NULL) /* without the lock: another thread may be compiling another kernel */
+        return SG_COMPILE_OK;
     pthread_mutex_lock(&program->lock);
     if (kernel->code == NULL)
         status = make_code(program, kernel, log);
@@ -387,4 +390,9 @@ enum sg_compile_status sg_program_code(struct sg_program *program, size_t index,
         *code = kernel->code;
     pthread_mutex_unlock(&program->lock);
     return status;
+}
+
+bool sg_program_has_code(struct sg_program *program, size_t index)
+{
+    return index < program->n_kernels && program->kernels[index].code != NULL;
 }

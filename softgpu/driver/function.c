@@ -200,7 +200,9 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
     FUNCTION_OR_RETURN(function, handle);
     if (state == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    *state = sg_program_has_code(function->module->image->program, function->index)
+                 ? CU_FUNCTION_LOADING_STATE_LOADED
+                 : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return CUDA_SUCCESS;
 }
 

@@ -142,6 +142,11 @@ enum sg_compile_status sg_program_initialise(struct sg_program *program, struct 
     return SG_COMPILE_OK;
 }
 
+bool sg_program_has_code(struct sg_program *program, size_t index)
+{
+    return index < program->n_kernels;
+}
+
 enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,
                                        void **code)
 {
