@@ -73,8 +73,11 @@ enum rg_status rg_rails_register(struct bundle *b, void *base, size_t size)
     struct rg_conn *conns[RG_BUNDLE_LANES + 1];
     pthread_mutex_lock(&b->memory_lock);
     enum rg_status status = rg_conn_register(b->first, base, size);
-    if (status == RG_OK)
+    if (status == RG_OK) {
         status = add_memory(b, &(struct rg_bundle_memory){.base = base, .size = size, .fd = -1});
+        if (status != RG_OK)
+            rg_conn_unregister(b->first, base);
+    }
     if (status == RG_OK) {
         const unsigned n = connections(b, true, conns);
         for (unsigned i = 1; i < n; i++) {
