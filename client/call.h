@@ -29,6 +29,8 @@ struct rg_session;
 #define RG_CALL_BLOCKS  4u  /* the worker may wait for the device and executes nothing else meanwhile */
 #define RG_CALL_STREAM  8u  /* what it gives the device to do is in one stream: rg_progress_work follows */
 #define RG_CALL_LASTS   16u /* the device may be at it for as long as the program likes */
+/* takes long by itself: where the caller waits, and rg_call_stands_aside, the worker lets others' calls pass */
+#define RG_CALL_COMPILES 32u
 
 struct rg_call {
     struct rg_lane *lane;
@@ -40,6 +42,7 @@ struct rg_call {
     uint32_t size;
     uint16_t op;
     bool lasts, stays; /* stays: it waits, although it returns nothing (rg_call_post) */
+    bool aside;        /* others' calls pass it, if it waits */
 };
 
 /**
@@ -50,6 +53,11 @@ void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t
 
 /** Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return. */
 CUresult rg_call_allowed(unsigned flags);
+/**
+ * Whether a call that takes long by itself should be waited for, at `session`, so that others' calls pass it: the program has
+ * other threads, and the server can do that.
+ */
+bool rg_call_stands_aside(const struct rg_session *session);
 /**
  * `owner`: of what the call names (client/owner.h); where that is another server's than the current context, the call
  * goes there, in the owner's context.

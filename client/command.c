@@ -344,6 +344,11 @@ CUresult rg_call_allowed(unsigned flags)
     return status;
 }
 
+bool rg_call_stands_aside(const struct rg_session *session)
+{
+    return (session->hello.capabilities & RG_CONTROL_CAP_AWAITED) && rg_thread_has_others();
+}
+
 void rg_call_owns(const struct rg_call *call, uint64_t handle)
 {
     if (rg_several_servers())
@@ -421,6 +426,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     }
     const bool stays = (flags & RG_CALL_BLOCKS) && rg_progress_holds_context(rg_lane_context(lane));
     const bool blocks = (flags & RG_CALL_BLOCKS) && rg_several_servers();
+    const bool aside = (flags & RG_CALL_COMPILES) && rg_call_stands_aside(session);
     if (blocks)
         pthread_mutex_lock(&together);
     pthread_mutex_lock(&command->lock);
@@ -444,6 +450,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     call->op = (uint16_t)op;
     call->lasts = flags & RG_CALL_LASTS;
     call->stays = stays;
+    call->aside = aside;
     call->size = record_size;
     call->record = append(command, lane, number, record_size);
     call->writer.at = call->record + sizeof(struct rg_record);
@@ -465,6 +472,9 @@ static CUresult wait_for_reply(struct rg_call *call)
     struct rg_waiter *waiter = &call->lane->waiter;
     const uint32_t token = rg_lane_token(call->lane);
     memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
+    if (call->aside)
+        memcpy(call->record + offsetof(struct rg_record, flags), &(uint16_t){RG_RECORD_AWAITED},
+               sizeof(uint16_t));
     rg_receiver_prepare(session, waiter, token);
     session->stats.round_trips++;
     const uint64_t seq = command->next_seq - 1;

@@ -115,6 +115,7 @@ bool rg_function_read(struct rg_reader *reply, struct rg_function *function, con
         .owner = owner,
         .context = rg_context_current(),
         .servers = 1u << rg_session_current()->number,
+        .unloaded = info.known & RG_FUNCTION_UNLOADED,
         .info = info,
         .params = copy,
         .params_size = size,

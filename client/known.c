@@ -131,11 +131,26 @@ static bool take_record(void *user, const struct rg_record_view *record)
     }
 }
 
+/* Adds the function's answer to the file, as it will be when it is asked for again. The lock is held. */
+static void write_function(struct rg_known *known, const struct rg_known_function *function)
+{
+    struct rg_function_info info;
+    unsigned char *copy = function->size >= sizeof info ? malloc(function->size) : NULL;
+    if (!copy)
+        return;
+    memcpy(copy, function->answer, function->size);
+    memcpy(&info, copy, sizeof info);
+    info.known &= ~RG_FUNCTION_UNLOADED;
+    memcpy(copy, &info, sizeof info);
+    rg_records_add(&known->records, RECORD_FUNCTION, 0, function->name, copy, function->size);
+    free(copy);
+}
+
 /* Puts what is known of a function into the file, as far as that is not there. The lock is held. */
 static void keep_function(struct rg_known *known, struct rg_known_function *function, bool taken)
 {
     if (!function->kept)
-        rg_records_add(&known->records, RECORD_FUNCTION, 0, function->name, function->answer, function->size);
+        write_function(known, function);
     function->kept = true;
     if (taken && !function->taken_kept)
         rg_records_add(&known->records, RECORD_TAKEN, 0, function->name, NULL, 0);

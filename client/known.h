@@ -52,7 +52,8 @@ struct rg_known_function {
     _Atomic bool taken;    /* of a kernel: its function in a context was asked for, and there was one */
     bool kept, taken_kept; /* in the file */
     size_t size;
-    unsigned char *answer; /* that describes it: struct rg_function_info and its parameters */
+    /* that describes it: struct rg_function_info and its parameters. RG_FUNCTION_UNLOADED is not kept in the file */
+    unsigned char *answer;
     char name[];
 };
 

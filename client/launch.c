@@ -9,6 +9,7 @@
 #include "client/function.h"
 #include "client/handle.h"
 #include "client/pinned.h"
+#include "client/session.h"
 #include "client/spread.h"
 #include "common/cuda/graph/graph.h"
 #include "common/limits.h"
@@ -280,6 +281,18 @@ static __attribute__((noinline)) CUresult launch_large(const struct request *req
     return send_launch(request, buffer);
 }
 
+/*
+ * The driver loads a function when it is first launched, and may have to compile it. The program's thread waits for that, as
+ * it would directly, so that others' calls pass. A program of one thread goes on: the launch loads it, in its place.
+ */
+static CUresult load_first(CUfunction f, struct rg_function *function)
+{
+    const CUresult status = rg_call_stands_aside(rg_session_current()) ? rg_op_cuFuncLoad(f) : CUDA_SUCCESS;
+    if (status == CUDA_SUCCESS)
+        atomic_store_explicit(&function->unloaded, false, memory_order_relaxed);
+    return status;
+}
+
 static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative,
                        void **kernelParams, void **extra, unsigned n_attributes,
                        const CUlaunchAttribute *attributes)
@@ -287,7 +300,8 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    const struct rg_function *function = rg_function_of(f), *here = function;
+    struct rg_function *function = rg_function_of(f);
+    const struct rg_function *here = function;
     if (!function || !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
         return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
     if (!of_current_context(stream) || rg_owners_apart(rg_owner_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
@@ -312,6 +326,8 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
         return rg_capture_kernel(&config, f, cooperative, kernelParams, extra);
     }
     status = check_cooperative(f, d, cooperative, n_attributes, attributes);
+    if (status == CUDA_SUCCESS && atomic_load_explicit(&function->unloaded, memory_order_relaxed))
+        status = load_first(f, function);
     if (status != CUDA_SUCCESS)
         return status;
     const struct request request = {function,     f,         d, stream, cooperative, kernelParams, extra,

@@ -21,6 +21,17 @@
 
 /* --- functions and kernels -------------------------------------------------------------------------------- */
 
+/* But for whether the function is loaded, which it may be by now. */
+static bool same_attributes(const unsigned char *answer, const unsigned char *other)
+{
+    struct rg_function_info one, two;
+    memcpy(&one, answer, sizeof one);
+    memcpy(&two, other, sizeof two);
+    one.known &= ~RG_FUNCTION_UNLOADED;
+    two.known &= ~RG_FUNCTION_UNLOADED;
+    return memcmp(&one, &two, sizeof one) == 0;
+}
+
 /* The answer of a look-up that was known: the call has returned what it will say. */
 static void function_arrived(struct rg_promise *promise, CUresult result, struct rg_reader reply)
 {
@@ -32,12 +43,13 @@ static void function_arrived(struct rg_promise *promise, CUresult result, struct
         return;
     }
     const size_t head = sizeof(struct rg_function_info);
+    const bool same_parameters = rg_left(&reply) == function->size && function->size >= head &&
+                                 memcmp(reply.at + head, function->answer + head, function->size - head) == 0;
     if (promise->op == RG_OP_rgKernelTakeFunction ||
-        (rg_left(&reply) == function->size && !memcmp(reply.at, function->answer, function->size)))
+        (same_parameters && same_attributes(reply.at, function->answer)))
         return;
     rg_known_drop(known);
-    if (rg_left(&reply) == function->size && function->size >= head &&
-        memcmp(reply.at + head, function->answer + head, function->size - head) == 0)
+    if (same_parameters)
         return; /* other attributes: of no consequence for what was launched */
     rg_session_end(
         promise->session, CUDA_ERROR_DEVICE_UNAVAILABLE,

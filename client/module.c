@@ -1,4 +1,5 @@
 /* module.c - modules and libraries: loading and unloading them. What is in them: lookup.c, variable.c. */
+#include "client/ahead.h"
 #include "client/call.h"
 #include "client/context.h"
 #include "client/device.h"
@@ -14,6 +15,7 @@
 #include "client/profile/profile.h"
 #include "client/program.h"
 #include "client/promise.h"
+#include "client/session.h"
 #include "client/spread.h"
 #include "client/variable.h"
 #include "common/cuda/image_file.h"
@@ -84,11 +86,12 @@ static CUresult load_ahead(const struct load *load)
     return status;
 }
 
-/* Waits for the answer; what is in the image is asked with it. */
+/* Waits for the answer; what is in the image is asked with it, or behind it where others' calls are to pass. */
 static CUresult load_and_wait(const struct load *load)
 {
     struct rg_call reply;
-    struct rg_promise *promise = load->known ? rg_promise_begin(op_of(load), NULL) : NULL;
+    const bool aside = rg_call_stands_aside(rg_session_current());
+    struct rg_promise *promise = load->known && !aside ? rg_promise_begin(op_of(load), NULL) : NULL;
     CUresult status = rg_promise_end(promise, ask(load, &reply));
     if (!promise) {
         rg_jit_answer(load->jit, &reply.reply);
@@ -103,6 +106,8 @@ static CUresult load_and_wait(const struct load *load)
         if (status == CUDA_SUCCESS) /* as any call that waits */
             status = rg_session_take_latched(session);
     }
+    if (status == CUDA_SUCCESS && load->known && aside)
+        rg_preload_ask(load->kind, load->handle, load->known);
     if (status == CUDA_SUCCESS && load->known)
         rg_known_note_load(load->known);
     return status;
@@ -144,6 +149,10 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
     }
     note_known(&load);
     status = load.ahead ? load_ahead(&load) : load_and_wait(&load);
+    /* memory that is only kept ready does not make it fail; the image was used up */
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.ahead && rg_ahead_give_back(rg_session_current()) &&
+        rg_image_send(view, RG_IMAGE_STAYS, &load.image) == CUDA_SUCCESS)
+        status = load_and_wait(&load);
     if (status != CUDA_SUCCESS) {
         free(copy);
         rg_handle_delete(kind, load.handle);

@@ -281,19 +281,37 @@ uint64_t rg_preload_take(enum rg_kind kind, struct rg_known *known)
 
 /* --- what is in others --------------------------------------------------------------------------------------------- */
 
+static enum rg_op describes(enum rg_kind kind)
+{
+    return kind == RG_KIND_LIBRARY ? RG_OP_rgLibraryDescribe : RG_OP_rgModuleDescribe;
+}
+
+static CUresult describe(enum rg_kind kind, uint64_t handle, struct rg_call *reply)
+{
+    return kind == RG_KIND_LIBRARY ? rg_op_rgLibraryDescribe((CUlibrary)handle, reply)
+                                   : rg_op_rgModuleDescribe((CUmodule)handle, reply);
+}
+
 struct rg_promise *rg_preload_describe(enum rg_kind kind, uint64_t handle, const struct rg_known *known)
 {
-    const bool library = kind == RG_KIND_LIBRARY;
-    const enum rg_op op = library ? RG_OP_rgLibraryDescribe : RG_OP_rgModuleDescribe;
+    const enum rg_op op = describes(kind);
     struct rg_call reply;
     struct rg_promise *promise =
         known && rg_context_current() && possible(op) ? rg_promise_begin(op, NULL) : NULL;
     if (!promise)
         return NULL;
-    const CUresult status =
-        rg_promise_end(promise, library ? rg_op_rgLibraryDescribe((CUlibrary)handle, &reply)
-                                        : rg_op_rgModuleDescribe((CUmodule)handle, &reply));
+    const CUresult status = rg_promise_end(promise, describe(kind, handle, &reply));
     return status == CUDA_SUCCESS ? promise : NULL;
+}
+
+void rg_preload_ask(enum rg_kind kind, uint64_t handle, struct rg_known *known)
+{
+    struct rg_call reply;
+    if (!known || !rg_context_current() || !possible(describes(kind)))
+        return;
+    if (describe(kind, handle, &reply) == CUDA_SUCCESS)
+        read_functions(&reply.reply, known);
+    rg_call_done(&reply);
 }
 
 void rg_preload_read(struct rg_promise *description, struct rg_known *known)

@@ -29,5 +29,7 @@ uint64_t rg_preload_take(enum rg_kind kind, struct rg_known *known);
 struct rg_promise *rg_preload_describe(enum rg_kind kind, uint64_t handle, const struct rg_known *known);
 /** Waits for that, if it is not NULL: then the load's answer is there as well. */
 void rg_preload_read(struct rg_promise *description, struct rg_known *known);
+/** The same at once, of what has been loaded; others' calls pass it. */
+void rg_preload_ask(enum rg_kind kind, uint64_t handle, struct rg_known *known);
 
 #endif

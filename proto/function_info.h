@@ -7,6 +7,12 @@
 
 #define RG_FUNCTION_ATTRIBUTES 16 /* CUfunction_attribute 0 … 15 */
 
+/*
+ * In `known`: the driver has not loaded the function yet, and will when it is first launched, which may take long. It is so
+ * only when it is said: what is kept of a function says nothing of it.
+ */
+#define RG_FUNCTION_UNLOADED (1u << 31)
+
 /** Followed by n_params struct rg_param_info. An attribute the driver does not know has its bit in `known` clear. */
 struct rg_function_info {
     uint32_t n_params;

@@ -51,11 +51,17 @@ static_assert(sizeof(struct rg_message_header) == 24, "wire layout");
 struct rg_record {
     uint32_t size;
     uint16_t op;    /* the server's number of the operation */
-    uint16_t flags; /* none yet; must be 0 */
+    uint16_t flags; /* see below; others must be 0 */
     uint32_t lane;  /* the client thread: see "lanes" below */
     uint32_t token; /* names the reply that the caller waits for; 0: nobody waits */
 };
 static_assert(sizeof(struct rg_record) == 16, "wire layout");
+
+/*
+ * Flags. RG_RECORD_AWAITED: the lane sends nothing more before the reply has come, so others' records may pass this one. With
+ * a token, and to a server that knows it (RG_CONTROL_CAP_AWAITED).
+ */
+#define RG_RECORD_AWAITED 1u
 
 /*
  * Lanes. A lane stands for a client thread that has called CUDA. Its first record creates it; op rgLaneEnd ends it.

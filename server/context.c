@@ -3,6 +3,7 @@
  */
 #include "generated/server/serve.h"
 #include "server/ahead.h"
+#include "server/aside.h"
 #include "server/late.h"
 #include "server/output.h"
 #include "server/roles.h"
@@ -112,6 +113,7 @@ static struct rg_context *state_of(struct rg_job *job, CUcontext object)
 /* Makes a context that is about to end current here and takes out of it what is the worker's. */
 static void empty(struct rg_job *job, struct rg_context *context)
 {
+    rg_aside_settle(job, NULL, context->handle);
     if (rg_driver.cuCtxSetCurrent(context->object) == CUDA_SUCCESS)
         rg_context_release_contents(job->worker, context);
     (void)rg_driver.cuCtxSetCurrent(NULL);

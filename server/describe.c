@@ -59,7 +59,7 @@ static void describe_module(struct rg_job *job, CUmodule module, unsigned most)
         if (rg_driver.cuFuncGetName(&name, found[i]) != CUDA_SUCCESS || !output_name(job, name))
             continue;
         output_u32(job, 0);
-        job->result = rg_module_output_function(job, found[i], false);
+        job->result = rg_module_output_function(job, found[i]);
     }
     output_u32(job, 0);
 }
@@ -67,6 +67,8 @@ static void describe_module(struct rg_job *job, CUmodule module, unsigned most)
 static void describe_library(struct rg_job *job, CUlibrary library, unsigned most)
 {
     unsigned n = 0;
+    CUdevice device = 0; /* of the context that is current here */
+    (void)rg_driver.cuCtxGetDevice(&device);
     if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels ||
         !rg_driver.cuKernelGetName || !rg_driver.cuKernelGetFunction || !rg_driver.cuKernelGetParamInfo ||
         rg_driver.cuLibraryGetKernelCount(&n, library) != CUDA_SUCCESS || n > most)
@@ -76,17 +78,19 @@ static void describe_library(struct rg_job *job, CUlibrary library, unsigned mos
         n = 0;
     for (unsigned i = 0; i < n; i++) {
         const char *name = NULL;
-        CUfunction function;
+        CUfunction function = NULL;
         if (rg_driver.cuKernelGetName(&name, found[i]) != CUDA_SUCCESS || !output_name(job, name))
             continue;
-        output_u32(job, rg_driver.cuKernelGetFunction(&function, found[i]) == CUDA_SUCCESS);
-        job->result = rg_module_output_function(job, found[i], true);
+        const bool has = rg_driver.cuKernelGetFunction(&function, found[i]) == CUDA_SUCCESS;
+        output_u32(job, has);
+        job->result = rg_module_output_kernel(job, found[i], device, has ? function : NULL);
     }
     output_u32(job, 0);
 }
 
 CUresult rg_serve_rgModuleDescribe(struct rg_job *job, CUmodule module)
 {
+    rg_job_stand_aside(job);
     describe_module(job, module, LOADED_MAX);
     output_u32(job, 0);
     return job->result;
@@ -94,6 +98,7 @@ CUresult rg_serve_rgModuleDescribe(struct rg_job *job, CUmodule module)
 
 CUresult rg_serve_rgLibraryDescribe(struct rg_job *job, CUlibrary library)
 {
+    rg_job_stand_aside(job);
     describe_library(job, library, LOADED_MAX);
     output_u32(job, 0);
     return job->result;
@@ -184,9 +189,9 @@ static const void *suitable(struct rg_job *job, struct rg_image *image, struct v
 CUresult rg_serve_rgImagePreload(struct rg_job *job, uint64_t library, unsigned long long id)
 {
     struct variables variables = {.suits = true};
-    struct rg_image **image = rg_image_find(job->worker, id);
+    struct rg_image *image = rg_image_take(job->worker, id);
     const bool time_left = job->worker->preload_ns < PRELOAD_NS;
-    const void *data = time_left ? suitable(job, *image, &variables) : NULL;
+    const void *data = time_left ? suitable(job, image, &variables) : NULL;
     const uint64_t began = rg_now_ns();
     if (data)
         preload(job, data, &variables, library);
@@ -195,8 +200,7 @@ CUresult rg_serve_rgImagePreload(struct rg_job *job, uint64_t library, unsigned 
     job->worker->preload_ns += rg_now_ns() - began;
     for (unsigned i = 0; i < variables.n; i++)
         free(variables.names[i]);
-    if (*image)
-        rg_image_free(job->worker, image);
+    rg_image_free(job->worker, image);
     return job->result;
 }
 

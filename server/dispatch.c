@@ -7,6 +7,7 @@
  */
 #include "common/clock.h"
 #include "server/ahead.h"
+#include "server/aside.h"
 #include "server/direct.h"
 #include "server/roles.h"
 #include "server/room.h"
@@ -50,8 +51,10 @@ static const struct rg_operation *take_header(struct rg_worker *worker, struct r
     const char *wrong = NULL;
     if (record->size < sizeof *record || record->size % 8 != 0 || record->size > left)
         wrong = "a record of impossible size";
-    else if (record->flags)
+    else if (record->flags & ~RG_RECORD_AWAITED)
         wrong = "a record with unknown flags";
+    else if ((record->flags & RG_RECORD_AWAITED) && !record->token)
+        wrong = "a record that is awaited and has no answer";
     else if (record->op == 0 || record->op >= RG_OP_COUNT || !worker->operations[record->op].serve)
         wrong = "a record of an unknown operation";
     else if (record->lane >= RG_LANES_MAX)
@@ -186,6 +189,7 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
         .in = rg_reader_of(feed->at + sizeof record, record.size - sizeof record),
         .op = record.op,
         .token = record.token,
+        .awaited = record.flags & RG_RECORD_AWAITED,
         .bulk_left = feed->left == 1 ? feed->bulk_left : 0,
         .out = thread->output,
         .out_capacity = sizeof thread->output,
@@ -208,6 +212,8 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
 
     if (is_work(record.op))
         worker->last_work = thread->seq;
+    if (rg_aside_any(&worker->aside))
+        rg_aside_enter(job);
 
     const uint64_t taken = worker->room.taken;
     const size_t bulk = job->bulk_left;
@@ -219,6 +225,7 @@ void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread)
 
     /* The roles may be another thread's by now; then nothing of the dispatcher's may be touched any more. */
     const bool mine = thread->roles != 0;
+    rg_aside_done(thread);
     if (takes_room(record.op))
         rg_room_executed(worker, taken, bulk);
     if (mine && job->bulk_left && !job->violated && rg_job_recv_bulk(job, NULL, job->bulk_left) != RG_OK)

@@ -252,17 +252,16 @@ static CUresult make(struct maker *m, unsigned priorities, CUgraphExec *made)
 CUresult rg_serve_rgGraphMake(struct rg_job *job, uint64_t graph, unsigned long long id,
                               unsigned int priorities)
 {
-    struct rg_image **image = rg_image_find(job->worker, id);
+    struct rg_image *image = rg_image_take(job->worker, id);
     CUgraphExec made = NULL;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     if (!supported())
         result = CUDA_ERROR_NOT_SUPPORTED;
-    else if (*image && rg_image_ready(job, *image) == CUDA_SUCCESS) {
-        struct maker maker = {.job = job, .in = rg_reader_of((*image)->data, (*image)->total)};
+    else if (image && rg_image_ready(job, image) == CUDA_SUCCESS) {
+        struct maker maker = {.job = job, .in = rg_reader_of(image->data, image->total)};
         result = make(&maker, priorities, &made);
     }
-    if (*image)
-        rg_image_free(job->worker, image);
+    rg_image_free(job->worker, image);
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_GRAPH, graph, made);
     return result;

@@ -17,44 +17,76 @@ struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id)
     return link;
 }
 
-void rg_image_free(struct rg_worker *worker, struct rg_image **link)
+struct rg_image *rg_image_take(struct rg_worker *worker, uint64_t id)
 {
-    struct rg_image *image = *link;
-    *link = image->next;
-    worker->image_bytes -= image->total;
-    worker->n_images--;
+    struct rg_image **link = rg_image_find(worker, id), *image = *link;
+    if (image)
+        *link = image->next;
+    return image;
+}
+
+static void count_out(struct rg_worker *worker, size_t total)
+{
+    pthread_mutex_lock(&worker->named.lock);
+    worker->named.bytes -= total;
+    worker->named.n--;
+    pthread_mutex_unlock(&worker->named.lock);
+}
+
+void rg_image_free(struct rg_worker *worker, struct rg_image *image)
+{
+    if (!image)
+        return;
     free(image->parts);
     image->parts = NULL;
     if (!rg_image_wait(worker, image)) { /* the session is over, and the reader may be at it */
-        image->next = worker->images;
-        worker->images = image;
+        pthread_mutex_lock(&worker->named.lock);
+        image->next = worker->named.left;
+        worker->named.left = image;
+        pthread_mutex_unlock(&worker->named.lock);
         return;
     }
+    count_out(worker, image->total);
     if (image->keep && image->good && rg_image_keep(worker, image))
         return;
     free(image->data);
     free(image);
 }
 
+/* Counts an image among those that wait to be loaded; false: there are too many. */
+static bool count_in(struct rg_job *job, size_t total)
+{
+    struct rg_images *images = &job->worker->named;
+    pthread_mutex_lock(&images->lock);
+    const size_t bytes = images->bytes;
+    const unsigned n = images->n;
+    const bool room = total && total <= RG_IMAGE_MAX - bytes && n < RG_IMAGES_MAX;
+    if (room) {
+        images->bytes += total;
+        images->n++;
+    }
+    pthread_mutex_unlock(&images->lock);
+    if (!room)
+        rg_job_violation(job, "an image of %zu bytes where %u with %zu are waiting to be loaded", total, n,
+                         bytes);
+    return room;
+}
+
 struct rg_image *rg_image_make(struct rg_job *job, uint64_t id, size_t total)
 {
     struct rg_worker *worker = job->worker;
-    if (total == 0 || total > RG_IMAGE_MAX - worker->image_bytes || worker->n_images == RG_IMAGES_MAX) {
-        rg_job_violation(job, "an image of %zu bytes where %u with %zu are waiting to be loaded", total,
-                         worker->n_images, worker->image_bytes);
+    if (!count_in(job, total))
         return NULL;
-    }
     struct rg_image *image = calloc(1, sizeof *image);
     unsigned char *data = image ? calloc(1, total + RG_IMAGE_TAIL) : NULL;
     if (!data) {
         free(image);
+        count_out(worker, total);
         job->result = CUDA_ERROR_OUT_OF_MEMORY;
         return NULL;
     }
     *image = (struct rg_image){.next = worker->images, .id = id, .total = total, .data = data};
     worker->images = image;
-    worker->image_bytes += total;
-    worker->n_images++;
     return image;
 }
 

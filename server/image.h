@@ -1,4 +1,7 @@
-/* image.h - images that the client has sent, waiting to be loaded or linked. The dispatcher's. */
+/*
+ * image.h - images that the client has sent, waiting to be loaded or linked. The dispatcher's, but for one that was taken:
+ * that is the record's which has taken it.
+ */
 #ifndef RG_SERVER_IMAGE_H
 #define RG_SERVER_IMAGE_H
 
@@ -9,8 +12,10 @@
 
 /** Where the image's link is; *link is NULL if there is none. */
 struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id);
-/** Unlinks and frees an image. */
-void rg_image_free(struct rg_worker *worker, struct rg_image **link);
+/** Takes an image that is about to be used out of the list; NULL: there is none. The caller frees it. */
+struct rg_image *rg_image_take(struct rg_worker *worker, uint64_t id);
+/** Frees an image that was taken (or NULL), once its bytes have come; or leaves it to the cache. Any thread. */
+void rg_image_free(struct rg_worker *worker, struct rg_image *image);
 /** Makes an image of `total` bytes, none of which has come; NULL with job->result or a violation set. */
 struct rg_image *rg_image_make(struct rg_job *job, uint64_t id, size_t total);
 

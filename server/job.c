@@ -1,6 +1,7 @@
 /* job.c - what operations work with: parameters, objects, outputs. The contract is in job.h. */
 #include "common/log.h"
 #include "generated/server/driver.h"
+#include "server/aside.h"
 #include "server/roles.h"
 #include "server/staging.h"
 #include "server/times.h"
@@ -54,6 +55,10 @@ void *rg_job_object(struct rg_job *job, enum rg_kind kind, uint64_t handle)
     }
     if (kind == RG_KIND_EVENT)
         rg_thread_of(job)->named_event = handle;
+    if (kind == RG_KIND_MODULE || kind == RG_KIND_LIBRARY || kind == RG_KIND_LINK)
+        job->uses = entry->object;
+    else if (kind == RG_KIND_FUNCTION || kind == RG_KIND_KERNEL)
+        job->uses = entry->owner;
     return entry->object;
 }
 
@@ -201,41 +206,49 @@ static bool bound_to_context(enum rg_kind kind)
            kind != RG_KIND_POOL && kind != RG_KIND_ALLOCATION;
 }
 
-void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *object)
+void rg_job_enter_object(struct rg_job *job, uint64_t handle, void *object, uint64_t context,
+                         const void *owner)
 {
-    if (rg_handle_kind(handle) != (unsigned)kind) {
-        rg_job_violation(job, "handle %#llx is not of the kind that is made", (unsigned long long)handle);
-        return;
-    }
     struct rg_object old;
     enum rg_status status = rg_objects_add(&job->worker->objects, handle, object,
-                                           bound_to_context(kind) ? job->lane->context : 0, &old);
+                                           bound_to_context(rg_handle_kind(handle)) ? context : 0, &old);
     if (status == RG_ERR_INVALID) {
         rg_job_violation(job, "handle %#llx is in use", (unsigned long long)handle);
         return;
     }
     detach(job, old.handle, old.extra, false);
     struct rg_object *entry = status == RG_OK ? rg_objects_find(&job->worker->objects, handle) : NULL;
-    job->told = true; /* the handle stands for something */
     if (!entry || !attach(job, entry))
         rg_worker_end(job->worker, 1, "the worker is out of memory");
     else
-        entry->owner = job->owner;
+        entry->owner = owner;
+}
+
+void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *object)
+{
+    if (rg_handle_kind(handle) != (unsigned)kind) {
+        rg_job_violation(job, "handle %#llx is not of the kind that is made", (unsigned long long)handle);
+        return;
+    }
+    job->told = true; /* the handle stands for something */
+    if (rg_thread_of(job)->roles)
+        rg_job_enter_object(job, handle, object, job->lane->context, job->owner);
+    else
+        rg_aside_made(job, handle, object);
 }
 
 void rg_job_found(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void *object)
 {
-    struct rg_object *entry = rg_objects_find_object(&job->worker->objects, kind, object);
-    uint64_t handle = entry ? entry->handle : proposed;
-    if (!entry)
-        rg_job_new(job, kind, proposed, object);
+    const uint64_t handle = rg_aside_found(job, kind, proposed, object);
     rg_job_output(job, &handle, sizeof handle);
 }
 
 struct owned {
-    struct rg_worker *worker;
+    struct rg_job *job;
     const void *owner;
 };
+
+static void forget_all_of(struct rg_job *job, const void *owner);
 
 static void forget_owned(struct rg_object *entry, void *user)
 {
@@ -244,9 +257,16 @@ static void forget_owned(struct rg_object *entry, void *user)
         return;
     const void *object = entry->object;
     const bool owns = rg_handle_kind(entry->handle) == RG_KIND_MODULE;
-    rg_objects_remove(&which->worker->objects, entry);
+    rg_objects_remove(&which->job->worker->objects, entry);
     if (owns)
-        rg_objects_each(&which->worker->objects, forget_owned, &(struct owned){which->worker, object});
+        forget_all_of(which->job, object);
+}
+
+/* A module or library ends, and with it what was found in it. */
+static void forget_all_of(struct rg_job *job, const void *owner)
+{
+    rg_aside_settle(job, owner, 0);
+    rg_objects_each(&job->worker->objects, forget_owned, &(struct owned){job, owner});
 }
 
 void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle)
@@ -259,7 +279,10 @@ void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle)
         rg_context_remove_stream(job->worker, entry->context, entry->object);
     /* their functions are gone: the driver may give their addresses to those of the next module */
     if (rg_handle_kind(handle) == RG_KIND_MODULE || rg_handle_kind(handle) == RG_KIND_LIBRARY)
-        rg_objects_each(&job->worker->objects, forget_owned, &(struct owned){job->worker, entry->object});
+        forget_all_of(job, entry->object);
+    entry = rg_objects_find(&job->worker->objects, handle); /* others may have been entered */
+    if (!entry)
+        return;
     detach(job, handle, entry->extra, true);
     rg_objects_remove(&job->worker->objects, entry);
 }
@@ -349,6 +372,14 @@ void *rg_job_array_in(struct rg_job *job, uint64_t count, size_t size)
     return copy ? memcpy(copy, data, n * size) : NULL;
 }
 
+const char *rg_job_string_in(struct rg_job *job)
+{
+    const char *text = rg_get_string(&job->in, RG_NAME_MAX);
+    const size_t size = text ? strlen(text) + 1 : 0;
+    char *copy = text ? rg_job_memory(job, size) : NULL;
+    return copy ? memcpy(copy, text, size) : NULL;
+}
+
 const void *rg_job_bytes_in(struct rg_job *job, uint64_t count)
 {
     const size_t n = rg_get_count(&job->in, RG_MESSAGE_MAX, 1);
@@ -383,6 +414,8 @@ bool rg_job_enter(struct rg_job *job, bool context)
     }
     if (job->worker->operations[job->op].flags & RG_OPERATION_WAITS)
         rg_job_hand_over(job);
+    else if (job->worker->operations[job->op].flags & RG_OPERATION_COMPILES)
+        rg_job_stand_aside(job);
     return true;
 }
 

@@ -26,6 +26,7 @@ struct rg_job {
     struct rg_reader in; /* the record's parameters */
     uint16_t op;
     uint32_t token; /* 0: nobody waits for the answer */
+    bool awaited;   /* and the lane sends nothing before it is there (RG_RECORD_AWAITED) */
     CUresult result;
     bool violated;    /* the session must end */
     bool told; /* the client knows what became of it by more than the result: it cannot be served once more */
@@ -36,6 +37,9 @@ struct rg_job {
     void *arena; /* list of temporary blocks, freed with the job */
     const void *
         owner; /* of the objects that the operation makes or finds (struct rg_object); set by the operation */
+    /* the module, library or linker state that a parameter named, or that owns what it named: it does not end meanwhile
+     * (aside.h) */
+    const void *uses;
     /* bulk data for the reply, set by an operation; must stay valid until the reply is sent */
     const void *reply_bulk;
     size_t reply_bulk_size;
@@ -44,11 +48,13 @@ struct rg_job {
 
 enum {
     /* may block on the GPU; others' calls go on meanwhile: rg_job_enter sees to that. Hand-written operations see to it
-     * themselves (rg_job_hand_over) and do not have the flag. Parameters must have been copied: no strings, no bytes. */
+     * themselves (rg_job_hand_over) and do not have the flag. Parameters must have been copied: no bytes. */
     RG_OPERATION_WAITS = 1,
     RG_OPERATION_BLOCKS = 2, /* may block on the GPU, but stays in order */
     RG_OPERATION_BULK = 4,   /* the record may carry bulk data */
     RG_OPERATION_WORK = 8,   /* gives the device something to do */
+    /* takes long by itself: rg_job_enter sees to it that it stands aside; hand-written operations do so themselves */
+    RG_OPERATION_COMPILES = 16,
 };
 
 struct rg_operation {
@@ -69,6 +75,8 @@ CUstream rg_job_stream(struct rg_job *job, uint64_t handle);
  * elements; it must equal `count` (which another parameter gave), be within limits and within the record.
  */
 void *rg_job_array_in(struct rg_job *job, uint64_t count, size_t size);
+/** A string from the record, copied to temporary memory; NULL: there is none. */
+const char *rg_job_string_in(struct rg_job *job);
 const void *rg_job_bytes_in(struct rg_job *job, uint64_t count);
 /** Zeroed temporary memory for outputs; a violation if over RG_REPLY_INLINE bytes. */
 void *rg_job_array_out(struct rg_job *job, uint64_t count, size_t size);
@@ -86,12 +94,21 @@ bool rg_job_enter(struct rg_job *job, bool context);
  */
 void rg_job_let_pass(struct rg_job *job, bool context);
 
+/**
+ * Before the driver is called by a record that takes long by itself: where its caller waits, others' records go on from here,
+ * and the record may touch nothing of the dispatcher's any more but by rg_job_output, rg_job_new and rg_job_found (aside.h).
+ */
+void rg_job_stand_aside(struct rg_job *job);
+
 /** Adds to the outputs. */
 void rg_job_output(struct rg_job *job, const void *data, size_t size);
 /** Registers a driver object under the client's new handle. A handle in use already is a violation. */
 void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *object);
 /** As rg_job_new, but an object that already has a handle keeps it; outputs the u64 handle that counts. */
 void rg_job_found(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void *object);
+/** As rg_job_new, for aside.c: the handle's kind is known to fit, and the rest may be another record's. The dispatcher. */
+void rg_job_enter_object(struct rg_job *job, uint64_t handle, void *object, uint64_t context,
+                         const void *owner);
 void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle);
 
 /** Takes `size` bytes of the record's bulk data into `buffer` (NULL: discards). RG_ERR_*: the session is over. */

@@ -4,6 +4,7 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "generated/server/serve.h"
+#include "server/aside.h"
 #include "server/image.h"
 #include "server/worker.h"
 
@@ -115,29 +116,32 @@ CUresult rg_serve_rgLinkAdd(struct rg_job *job, CUlinkState state, unsigned int 
                             const unsigned long long *values)
 {
     struct options all;
+    rg_aside_settle(job, state, 0); /* one after another */
     struct link_extra *extra = extra_of(job, state);
-    struct rg_image **image = rg_image_find(job->worker, id);
+    struct rg_image *image = rg_image_take(job->worker, id);
     CUresult result = read_options(job, &all, count, options, values);
-    if (!extra || !*image || rg_image_ready(job, *image) != CUDA_SUCCESS)
+    rg_job_stand_aside(job);
+    if (!extra || !image || rg_image_ready(job, image) != CUDA_SUCCESS)
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
         /* PTX is text whose size counts its end; zeros follow the image. */
-        const size_t size = (*image)->total + (type == CU_JIT_INPUT_PTX);
-        result = rg_driver.cuLinkAddData_v2(state, (CUjitInputType)type, (*image)->data, size, name,
-                                            all.count, all.options, all.values);
+        const size_t size = image->total + (type == CU_JIT_INPUT_PTX);
+        result = rg_driver.cuLinkAddData_v2(state, (CUjitInputType)type, image->data, size, name, all.count,
+                                            all.options, all.values);
     }
     if (extra)
         output_logs(job, extra);
-    if (*image)
-        rg_image_free(job->worker, image);
+    rg_image_free(job->worker, image);
     return result;
 }
 
 CUresult rg_serve_rgLinkComplete(struct rg_job *job, CUlinkState state)
 {
+    rg_aside_settle(job, state, 0);
     struct link_extra *extra = extra_of(job, state);
     if (!extra)
         return CUDA_ERROR_INVALID_HANDLE;
+    rg_job_stand_aside(job);
     void *cubin = NULL;
     size_t size = 0;
     CUresult result = rg_driver.cuLinkComplete(state, &cubin, &size);
@@ -153,6 +157,7 @@ CUresult rg_serve_rgLinkComplete(struct rg_job *job, CUlinkState state)
 
 CUresult rg_serve_rgLinkRead(struct rg_job *job, CUlinkState state, size_t offset, size_t size)
 {
+    rg_aside_settle(job, state, 0);
     const struct link_extra *extra = extra_of(job, state);
     if (!extra || !extra->result || size > RG_BULK_MAX || offset > extra->result_size ||
         size > extra->result_size - offset)
@@ -160,4 +165,12 @@ CUresult rg_serve_rgLinkRead(struct rg_job *job, CUlinkState state, size_t offse
     job->reply_bulk = extra->result + offset;
     job->reply_bulk_size = size;
     return CUDA_SUCCESS;
+}
+
+CUresult rg_serve_cuLinkDestroy(struct rg_job *job, CUlinkState state)
+{
+    if (!rg_driver.cuLinkDestroy)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    rg_aside_settle(job, state, 0);
+    return rg_driver.cuLinkDestroy(state);
 }

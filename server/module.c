@@ -15,6 +15,7 @@
 
 #define LOG_MAX     65536u
 #define OPTIONS_MAX 64u
+#define ASIDE_MAX   4096u /* functions that are enumerated aside: more than a client asks for at once */
 
 /* The wrapper that nvcc puts around containers in programs, version 2 (common/cuda/image.h). */
 struct wrapper {
@@ -26,7 +27,7 @@ struct wrapper {
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
 
 struct load {
-    struct rg_image **image;
+    struct rg_image *image;
     const void *data;
     unsigned count;
     CUjit_option options[OPTIONS_MAX];
@@ -41,15 +42,16 @@ static void add_option(struct load *load, CUjit_option option, void *value)
     load->values[load->count++] = value;
 }
 
+/* Takes the image and makes ready what the driver is called with, aside. */
 static CUresult begin_load(struct rg_job *job, struct load *load, uint64_t id, unsigned count,
                            const CUjit_option *options, const unsigned long long *values, size_t info_size,
                            size_t error_size)
 {
     memset(load, 0, sizeof *load);
-    load->image = rg_image_find(job->worker, id);
-    struct rg_image *image = *load->image;
+    struct rg_image *image = load->image = rg_image_take(job->worker, id);
     if (!image)
         return CUDA_ERROR_INVALID_IMAGE;
+    rg_job_stand_aside(job);
     CUresult ready = rg_image_ready(job, image);
     if (ready != CUDA_SUCCESS)
         return ready;
@@ -107,8 +109,7 @@ static void end_load(struct rg_job *job, struct load *load)
 {
     output_log(job, load->info, load->info_size);
     output_log(job, load->error, load->error_size);
-    if (*load->image)
-        rg_image_free(job->worker, load->image);
+    rg_image_free(job->worker, load->image);
 }
 
 static CUresult load_module(const struct load *load, CUmodule *out)
@@ -184,7 +185,7 @@ static CUresult kernel_param(void *object, size_t index, size_t *offset, size_t 
     return rg_driver.cuKernelGetParamInfo(object, index, offset, size);
 }
 
-/* The device of the lane's context, or the first one. */
+/* The device of the lane's context, or the first one. The dispatcher. */
 static CUdevice device_of(struct rg_job *job)
 {
     CUdevice device = 0;
@@ -194,7 +195,16 @@ static CUdevice device_of(struct rg_job *job)
     return device;
 }
 
-CUresult rg_module_output_function(struct rg_job *job, void *object, bool is_kernel)
+static bool is_unloaded(CUfunction function)
+{
+    CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return function && rg_driver.cuFuncIsLoaded && rg_driver.cuFuncLoad &&
+           rg_driver.cuFuncIsLoaded(&state, function) == CUDA_SUCCESS &&
+           state == CU_FUNCTION_LOADING_STATE_UNLOADED;
+}
+
+static CUresult output_info(struct rg_job *job, void *object, bool is_kernel, CUdevice device,
+                            CUfunction function)
 {
     param_query *query = is_kernel ? kernel_param : function_param;
     if (is_kernel ? !rg_driver.cuKernelGetParamInfo : !rg_driver.cuFuncGetParamInfo) {
@@ -204,7 +214,6 @@ CUresult rg_module_output_function(struct rg_job *job, void *object, bool is_ker
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     struct rg_function_info info = {0};
-    const CUdevice device = is_kernel ? device_of(job) : 0;
     for (int i = 0; i < RG_FUNCTION_ATTRIBUTES; i++) {
         CUresult result =
             is_kernel
@@ -215,6 +224,8 @@ CUresult rg_module_output_function(struct rg_job *job, void *object, bool is_ker
         else
             info.attributes[i] = 0;
     }
+    if (is_unloaded(function)) /* asking for attributes may have loaded it */
+        info.known |= RG_FUNCTION_UNLOADED;
     struct rg_param_info params[RG_PARAMS_MAX / 8];
     size_t offset, size;
     while (info.n_params < RG_PARAMS_MAX / 8 && query(object, info.n_params, &offset, &size) == CUDA_SUCCESS)
@@ -224,15 +235,26 @@ CUresult rg_module_output_function(struct rg_job *job, void *object, bool is_ker
     return job->result;
 }
 
+CUresult rg_module_output_function(struct rg_job *job, CUfunction function)
+{
+    return output_info(job, function, false, 0, function);
+}
+
+CUresult rg_module_output_kernel(struct rg_job *job, CUkernel kernel, CUdevice device, CUfunction function)
+{
+    return output_info(job, kernel, true, device, function);
+}
+
 CUresult rg_serve_rgModuleGetFunction(struct rg_job *job, uint64_t function, CUmodule module,
                                       const char *name)
 {
     CUfunction made = NULL;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
+    rg_job_stand_aside(job);
     CUresult result = rg_driver.cuModuleGetFunction(&made, module, name);
     if (result == CUDA_SUCCESS)
-        result = rg_module_output_function(job, made, false);
+        result = rg_module_output_function(job, made);
     job->owner = module;
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_FUNCTION, function, made);
@@ -246,9 +268,11 @@ CUresult rg_serve_rgLibraryGetKernel(struct rg_job *job, uint64_t kernel, CUlibr
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_driver.cuLibraryGetKernel)
         return CUDA_ERROR_NOT_SUPPORTED;
+    const CUdevice device = device_of(job);
+    rg_job_stand_aside(job);
     CUresult result = rg_driver.cuLibraryGetKernel(&made, library, name);
     if (result == CUDA_SUCCESS)
-        result = rg_module_output_function(job, made, true);
+        result = rg_module_output_kernel(job, made, device, NULL);
     job->owner = library;
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_KERNEL, kernel, made);
@@ -260,6 +284,7 @@ CUresult rg_serve_rgKernelGetFunction(struct rg_job *job, uint64_t function, CUk
     CUfunction made = NULL;
     if (!rg_driver.cuKernelGetFunction)
         return CUDA_ERROR_NOT_SUPPORTED;
+    rg_job_stand_aside(job);
     CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
     if (result != CUDA_SUCCESS)
         return result;
@@ -267,7 +292,7 @@ CUresult rg_serve_rgKernelGetFunction(struct rg_job *job, uint64_t function, CUk
     if (rg_driver.cuKernelGetLibrary && rg_driver.cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS)
         job->owner = library;
     rg_job_found(job, RG_KIND_FUNCTION, function, made);
-    return rg_module_output_function(job, made, false);
+    return rg_module_output_function(job, made);
 }
 
 CUresult rg_serve_rgKernelTakeFunction(struct rg_job *job, uint64_t function, CUkernel kernel)
@@ -290,6 +315,7 @@ CUresult rg_serve_cuLibraryGetModule(struct rg_job *job, uint64_t module, CUlibr
     CUmodule made = NULL;
     if (!rg_driver.cuLibraryGetModule)
         return CUDA_ERROR_NOT_SUPPORTED;
+    rg_job_stand_aside(job);
     CUresult result = rg_driver.cuLibraryGetModule(&made, library);
     job->owner = library;
     if (result == CUDA_SUCCESS)
@@ -299,9 +325,9 @@ CUresult rg_serve_cuLibraryGetModule(struct rg_job *job, uint64_t module, CUlibr
 
 /* --- enumeration ---------------------------------------------------------------------------------------------------------- */
 
-/* One entry of the answer: the handle that counts, the name, the info. */
+/* One entry of the answer: the handle that counts, the name, the info. `device`: of a kernel's. */
 static CUresult output_entry(struct rg_job *job, enum rg_kind kind, uint64_t proposed, void *object,
-                             const char *name)
+                             const char *name, CUdevice device)
 {
     const bool is_kernel = kind == RG_KIND_KERNEL;
     const uint64_t length = strlen(name) + 1;
@@ -313,7 +339,10 @@ static CUresult output_entry(struct rg_job *job, enum rg_kind kind, uint64_t pro
     }
     rg_job_output(job, &length, sizeof length);
     rg_job_output(job, name, length);
-    return job->violated ? CUDA_ERROR_UNKNOWN : rg_module_output_function(job, object, is_kernel);
+    if (job->violated)
+        return CUDA_ERROR_UNKNOWN;
+    return is_kernel ? rg_module_output_kernel(job, object, device, NULL)
+                     : rg_module_output_function(job, object);
 }
 
 CUresult rg_serve_rgModuleEnumerate(struct rg_job *job, CUmodule module, unsigned int count,
@@ -323,6 +352,8 @@ CUresult rg_serve_rgModuleEnumerate(struct rg_job *job, CUmodule module, unsigne
     if (!rg_driver.cuModuleGetFunctionCount || !rg_driver.cuModuleEnumerateFunctions ||
         !rg_driver.cuFuncGetName)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (count <= ASIDE_MAX)
+        rg_job_stand_aside(job);
     CUresult result = rg_driver.cuModuleGetFunctionCount(&there, module);
     const uint32_t n = there < count ? there : count;
     CUfunction *found = rg_job_memory(job, n * sizeof *found);
@@ -335,7 +366,7 @@ CUresult rg_serve_rgModuleEnumerate(struct rg_job *job, CUmodule module, unsigne
         const char *name = NULL;
         result = rg_driver.cuFuncGetName(&name, found[i]);
         if (result == CUDA_SUCCESS)
-            result = output_entry(job, RG_KIND_FUNCTION, ids[i], found[i], name);
+            result = output_entry(job, RG_KIND_FUNCTION, ids[i], found[i], name, 0);
     }
     return result;
 }
@@ -347,6 +378,9 @@ CUresult rg_serve_rgLibraryEnumerate(struct rg_job *job, CUlibrary library, unsi
     if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels ||
         !rg_driver.cuKernelGetName)
         return CUDA_ERROR_NOT_SUPPORTED;
+    const CUdevice device = device_of(job);
+    if (count <= ASIDE_MAX)
+        rg_job_stand_aside(job);
     CUresult result = rg_driver.cuLibraryGetKernelCount(&there, library);
     const uint32_t n = there < count ? there : count;
     CUkernel *found = rg_job_memory(job, n * sizeof *found);
@@ -359,7 +393,7 @@ CUresult rg_serve_rgLibraryEnumerate(struct rg_job *job, CUlibrary library, unsi
         const char *name = NULL;
         result = rg_driver.cuKernelGetName(&name, found[i]);
         if (result == CUDA_SUCCESS)
-            result = output_entry(job, RG_KIND_KERNEL, ids[i], found[i], name);
+            result = output_entry(job, RG_KIND_KERNEL, ids[i], found[i], name, device);
     }
     return result;
 }

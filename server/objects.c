@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+void rg_objects_init(struct rg_objects *objects)
+{
+    *objects = (struct rg_objects){0};
+    pthread_mutex_init(&objects->lock, NULL);
+}
+
 static bool can_be_found(unsigned kind)
 {
     return kind == RG_KIND_CONTEXT || kind == RG_KIND_MODULE || kind == RG_KIND_FUNCTION ||
@@ -56,8 +62,15 @@ static void unchain(struct rg_objects *objects, struct rg_object *entry)
     objects->n_chained--;
 }
 
-enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void *object, uint64_t context,
-                              struct rg_object *old)
+static void remove_entry(struct rg_objects *objects, struct rg_object *entry)
+{
+    if (entry->chained)
+        unchain(objects, entry);
+    memset(entry, 0, sizeof *entry);
+}
+
+static enum rg_status add(struct rg_objects *objects, uint64_t handle, void *object, uint64_t context,
+                          struct rg_object *old)
 {
     const uint32_t index = rg_handle_index(handle), page = index / RG_OBJECT_PAGE;
     memset(old, 0, sizeof *old);
@@ -75,7 +88,7 @@ enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void 
         return RG_ERR_INVALID;
     if (entry->handle) {
         *old = *entry;
-        rg_objects_remove(objects, entry);
+        remove_entry(objects, entry);
     }
     const unsigned kind = rg_handle_kind(handle);
     const bool chained = can_be_found(kind) && !rg_objects_find_object(objects, kind, object);
@@ -89,11 +102,20 @@ enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void 
     return RG_OK;
 }
 
+enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void *object, uint64_t context,
+                              struct rg_object *old)
+{
+    pthread_mutex_lock(&objects->lock);
+    const enum rg_status status = add(objects, handle, object, context, old);
+    pthread_mutex_unlock(&objects->lock);
+    return status;
+}
+
 void rg_objects_remove(struct rg_objects *objects, struct rg_object *entry)
 {
-    if (entry->chained)
-        unchain(objects, entry);
-    memset(entry, 0, sizeof *entry);
+    pthread_mutex_lock(&objects->lock);
+    remove_entry(objects, entry);
+    pthread_mutex_unlock(&objects->lock);
 }
 
 struct rg_object *rg_objects_find_object(struct rg_objects *objects, enum rg_kind kind, const void *object)
@@ -109,6 +131,15 @@ struct rg_object *rg_objects_find_object(struct rg_objects *objects, enum rg_kin
     return NULL;
 }
 
+uint64_t rg_objects_handle(struct rg_objects *objects, enum rg_kind kind, const void *object)
+{
+    pthread_mutex_lock(&objects->lock);
+    const struct rg_object *entry = rg_objects_find_object(objects, kind, object);
+    const uint64_t handle = entry ? entry->handle : 0;
+    pthread_mutex_unlock(&objects->lock);
+    return handle;
+}
+
 void rg_objects_each(struct rg_objects *objects, void (*each)(struct rg_object *entry, void *user),
                      void *user)
 {
@@ -122,5 +153,6 @@ void rg_objects_fini(struct rg_objects *objects)
     for (uint32_t i = 0; i < objects->n_pages; i++)
         free(objects->pages[i]);
     free(objects->buckets);
+    pthread_mutex_destroy(&objects->lock);
     memset(objects, 0, sizeof *objects);
 }

@@ -3,7 +3,7 @@
  *
  * A table by the handle's index, in pages made on first use, and for the kinds that the driver may hand out more than
  * once (contexts, modules, functions, pools) a way back from the object to its handle. Only the thread that executes
- * records touches it.
+ * records touches it; another one may ask for the way back alone (rg_objects_handle).
  */
 #ifndef RG_SERVER_OBJECTS_H
 #define RG_SERVER_OBJECTS_H
@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "proto/kinds.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -31,7 +32,10 @@ struct rg_objects {
     uint32_t n_pages;  /* above the last that exists */
     uint32_t *buckets; /* index + 1 of the first, or 0 */
     uint32_t n_buckets, n_chained;
+    pthread_mutex_t lock; /* a leaf: held where something changes, and where another thread looks */
 };
+
+void rg_objects_init(struct rg_objects *objects);
 
 /** The entry of exactly this handle, or NULL. */
 static inline struct rg_object *rg_objects_find(struct rg_objects *objects, uint64_t handle)
@@ -52,6 +56,8 @@ RG_MUST_CHECK enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t
 void rg_objects_remove(struct rg_objects *objects, struct rg_object *entry);
 /** The entry of an object of one of the kinds that can be found, or NULL. */
 struct rg_object *rg_objects_find_object(struct rg_objects *objects, enum rg_kind kind, const void *object);
+/** Its handle, or 0. Any thread. */
+uint64_t rg_objects_handle(struct rg_objects *objects, enum rg_kind kind, const void *object);
 /** Calls `each` for every entry; it may remove the entry. */
 void rg_objects_each(struct rg_objects *objects, void (*each)(struct rg_object *entry, void *user),
                      void *user);

@@ -27,6 +27,8 @@ struct rg_thread {
     struct rg_job job; /* first: a job is found back to its thread */
     struct rg_worker *worker;
     struct rg_thread *next, *next_idle;
+    struct rg_thread *next_aside; /* aside.c */
+    bool aside;                   /* the same; its own thread's */
     pthread_t id;
     pthread_cond_t wake;
     unsigned roles; /* changed under the roles lock; its own thread reads it without */

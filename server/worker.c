@@ -55,6 +55,8 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     rg_watch_init(worker);
     rg_elapsed_init(worker);
     rg_images_init(worker);
+    rg_objects_init(&worker->objects);
+    rg_aside_init(&worker->aside);
     return worker;
 }
 
@@ -228,11 +230,11 @@ static void destroy_context(struct rg_object *entry, void *user)
     free(context);
 }
 
-static void free_images(struct rg_worker *worker)
+static void free_images(struct rg_image *images)
 {
-    while (worker->images) {
-        struct rg_image *image = worker->images;
-        worker->images = image->next;
+    while (images) {
+        struct rg_image *image = images;
+        images = image->next;
         free(image->data);
         free(image->parts);
         free(image);
@@ -246,6 +248,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_worker_end(worker, 0, NULL);
     (void)rg_worker_wait(worker); /* somebody else may still be ending it */
     rg_roles_fini(worker);
+    rg_aside_fini(worker);
     rg_frees_join(worker);
     rg_objects_each(&worker->objects, destroy_context, worker); /* with what is watched in them */
     rg_watch_fini(worker);
@@ -262,7 +265,8 @@ void rg_worker_destroy(struct rg_worker *worker)
         rg_staging_drop(worker, context); /* nothing is left of one that ended as it should */
         free(context);
     }
-    free_images(worker);
+    free_images(worker->images);
+    free_images(worker->named.left);
     rg_images_fini(worker);
     rg_ahead_fini(worker);
     rg_frees_fini(worker);

@@ -16,6 +16,7 @@
 #include "common/turn.h"
 #include "generated/proto/ops.h"
 #include "proto/room.h"
+#include "server/aside.h"
 #include "server/job.h"
 #include "server/objects.h"
 #include "server/unified.h"
@@ -126,6 +127,9 @@ struct rg_shelf;
 struct rg_images {
     struct rg_shelf *shelf; /* NULL: nothing is kept */
     pthread_mutex_t lock;
+    size_t bytes; /* of images that wait to be loaded or are being loaded, and how many they are */
+    unsigned n;
+    struct rg_image *left; /* that the reader may still be at: the session is over */
     pthread_cond_t changed;
     struct rg_image *asked;           /* of the client, whose answers the reader takes */
     struct rg_image *writing, **last; /* to be written and freed */
@@ -208,11 +212,10 @@ struct rg_worker {
     /* the dispatcher's */
     struct rg_objects objects;
     struct rg_lane *lanes[RG_LANES_MAX];
-    struct rg_image *images;
-    size_t image_bytes;
-    unsigned n_images;
+    struct rg_image *images; /* that wait to be loaded */
     uint64_t preload_ns; /* for how long images have been loaded that nobody has asked for */
     struct rg_images named;
+    struct rg_aside aside;
     uint64_t
         ready_contexts; /* devices, a bit each, whose primary contexts are retained once for nobody yet */
     _Atomic uint64_t sent, read; /* messages to the client; of these, those that it has read, as it says */

@@ -99,7 +99,8 @@ def stream(operation):
 def flags(operation):
     words = [word for word, on in [("RG_CALL_CONTEXT", operation.needs_context), ("RG_CALL_WORK", "work" in operation.flags),
                                 ("RG_CALL_BLOCKS", "blocks" in operation.flags), ("RG_CALL_STREAM", stream(operation)),
-                                ("RG_CALL_LASTS", "lasts" in operation.flags)] if on]
+                                ("RG_CALL_LASTS", "lasts" in operation.flags),
+                                ("RG_CALL_COMPILES", "compiles" in operation.flags)] if on]
     return " | ".join(words) or "0"
 
 
@@ -127,6 +128,14 @@ def again(operation):
     """Out of memory is the answer only when there is nothing that the worker keeps ready; else it is tried again."""
     return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && rg_ahead_give_back(call.session))",
             f"        return rg_op_{operation.name}({operation.arguments});"]
+
+
+def again_aside(operation):
+    """The same of a raw answer, for which the worker does so itself where it has executed the record in its place."""
+    if "compiles" not in operation.flags or operation.options.get("again") == "custom":
+        return []
+    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && call.aside && rg_ahead_give_back(call.session)) {",
+            "        rg_call_done(&call);", f"        return rg_op_{operation.name}({operation.arguments}, reply);", "    }"]
 
 
 def kept(operation):
@@ -191,7 +200,7 @@ def encoder(operation):
         return lines
     lines.append("    status = rg_call_wait(&call);")
     if operation.raw_reply:
-        lines += ["    *reply = call;", "    return status;", "}"]
+        lines += again_aside(operation) + ["    *reply = call;", "    return status;", "}"]
         return lines
     outputs = [line for p in operation.parameters for line in decode(p)]
     if outputs:

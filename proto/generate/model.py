@@ -302,7 +302,7 @@ def read_group(path, symbols):
                     operation.flags.add("worker")
             notes = []
             for word in rest:
-                if re.fullmatch(r"(client|server|context|reply)=\w+", word):
+                if re.fullmatch(r"(again|client|server|context|reply)=\w+", word):
                     key, value = word.split("=")
                     operation.options[key] = value
                 elif ":" in word:
@@ -317,7 +317,7 @@ def read_group(path, symbols):
                     operation.changes = word.split("=")[1].split(",")
                 elif re.match(r"captured?=", word):
                     operation.capture = word.split("=", 1)
-                elif word in ("blocks", "bulk", "lasts", "work"):
+                elif word in ("blocks", "bulk", "compiles", "lasts", "work"):
                     operation.flags.add(word)
                 else:
                     raise SpecError(f"{where}: cannot read '{word}'")

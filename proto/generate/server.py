@@ -53,7 +53,7 @@ def decode(p):
                             f"    {p.name} = NULL;"]
         return lines + [f"rg_get_into({r}, {p.name}, sizeof *{p.name});"]
     if p.role == "string":
-        return [f"const char *{p.name} = rg_get_string({r}, RG_NAME_MAX);"]
+        return [f"const char *{p.name} = rg_job_string_in(job);"]
     if p.role == "in-array":
         return [f"{element(p)} *{p.name} = rg_job_array_in(job, (uint64_t)({p.count}), sizeof(*{p.name}));"]
     if p.role == "bytes":
@@ -143,6 +143,7 @@ def emit(specification, out):
             if operation.on_wire:
                 flags = [flag for flag, on in [("RG_OPERATION_WAITS", operation.cls == "wait" and not operation.server_custom),
                                                ("RG_OPERATION_BLOCKS", "blocks" in operation.flags),
+                                               ("RG_OPERATION_COMPILES", "compiles" in operation.flags and not operation.server_custom),
                                                ("RG_OPERATION_BULK", "bulk" in operation.flags),
                                                ("RG_OPERATION_WORK", "work" in operation.flags)] if on]
                 lines.append(f'    table[RG_OP_{operation.name}] = (struct rg_operation){{"{operation.name}", '

@@ -83,8 +83,15 @@ void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const cha
     struct rg_record record = {
         .size = (uint32_t)(w.at - start), .op = (uint16_t)op, .lane = lane, .token = token};
     memcpy(start, &record, sizeof record);
+    c->last = c->used;
     c->used += record.size;
     c->count++;
+}
+
+void await(struct client *c)
+{
+    memcpy(c->batch + c->last + offsetof(struct rg_record, flags), &(uint16_t){RG_RECORD_AWAITED},
+           sizeof(uint16_t));
 }
 
 void send_bulk(struct client *c, const void *bulk, size_t size)

@@ -44,7 +44,7 @@ struct client {
     struct rg_transport_ops ops; /* of the worker's end */
     uint64_t seq;
     uint32_t count; /* records of the batch being filled */
-    size_t used;
+    size_t used, last; /* where the last record begins */
     unsigned char batch[RG_MESSAGE_MAX];
     struct got got; /* the last message */
 };
@@ -66,6 +66,8 @@ int client_destroy(struct client *c);
  * 'r' the same without the count.
  */
 void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const char *format, ...);
+/** The record that was put last is awaited: others' may pass it (RG_RECORD_AWAITED). */
+void await(struct client *c);
 /** Sends the batch. */
 void send_batch(struct client *c);
 void send_bulk(struct client *c, const void *bulk, size_t size);

@@ -71,7 +71,8 @@ static void test_headers(void)
     expect_violation(with_header(0, 32, 0, 0), "unknown operation");
     expect_violation(with_header(RG_OP_COUNT, 32, 0, 0), "unknown operation");
     expect_violation(with_header(0xffff, 32, 0, 0), "unknown operation");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 1, 0), "flags");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 2, 0), "flags");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 32, RG_RECORD_AWAITED, 0), "has no answer");
     expect_violation(with_header(RG_OP_rgLaneEnd, 32, 0, RG_LANES_MAX), "lane");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 1, 2, 40), "out of sequence");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 0, 1, 24), "without records");
