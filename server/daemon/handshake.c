@@ -317,12 +317,23 @@ void rg_handshakes_start(struct rg_handshakes *handshakes, struct rg_conn *conn)
     handshakes->n++;
 }
 
+/* A worker is not started for somebody who has left, which costs who does it again and again next to nothing. */
+static bool has_left(const struct rg_conn *conn)
+{
+    struct pollfd client = {.fd = rg_conn_fd(conn), .events = POLLRDHUP};
+    return poll(&client, 1, 0) > 0;
+}
+
 /* The client asked for a session, or comes with a connection more, or again, for one: give it to a worker, or say why
  * not. */
 static void start_session(struct rg_handshake *handshake, bool stopping)
 {
     struct rg_conn *conn = handshake->conn;
     struct rg_control refusal;
+    if (has_left(conn)) {
+        rg_debug("%s: left before its session began", rg_conn_peer(conn));
+        return;
+    }
     if (handshake->hello.client_hello.purpose == RG_PURPOSE_RESUME) {
         const enum rg_status status =
             rg_sessions_hand_over(handshake->owner->sessions, handshake->hello.client_hello.resume_session,

@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
 
+from control_message import SESSION, hello_for  # noqa: E402
 from trial import wait_until  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
@@ -320,6 +322,21 @@ class Talking(Case):
                 self.assertTrue(connection.recv(4096))
         self.assertTrue(wait_until(lambda: "others like this are left out" in daemon.log()))
         self.assertLess(len(daemon.log().splitlines()), 60)
+
+    def test_no_worker_for_who_has_left(self):
+        daemon = self.start("--log", "info")
+        before = len(daemon.log().splitlines())
+        for how in ("reset", "closed"):
+            for _ in range(50):
+                connection = daemon.socket()
+                connection.sendall(hello_for(SESSION, b""))
+                if how == "reset":
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
+        self.assertRegex(say(daemon.address), "^hello")
+        self.assertTrue(wait_until(lambda: not children_of(daemon.process.pid)))
+        # a few may have been there still when they were looked at
+        self.assertLess(len(daemon.log().splitlines()) - before, 100, daemon.log())
 
     def test_half_open_handshakes_keep_nobody_waiting(self):
         daemon = self.start()

@@ -4,10 +4,10 @@ import contextlib
 import os
 import signal
 import socket
-import struct
 import threading
 import time
 
+from control_message import BULK, RESUME, SESSION, field, fields_of, hello_for, message_of
 from expected import expect, expect_lost, still_serves
 from passage import Passage
 from trial import Server, wait_until
@@ -118,39 +118,14 @@ def test_stuck_client(build):
                          {"REMOTE_GPU_CONNECTIONS": "0"}, timeout=120, while_running=kill)
 
 
-def frame(message):
-    """A message of the transport, without bulk data."""
-    return struct.pack("<IIII", 0x31504752, len(message), 0, 0) + message
-
-
-def field(number, value):
-    """A field of a control message: text or bytes, or a number."""
-    def varint(n):
-        out = b""
-        while n > 127:
-            out += bytes([n & 127 | 128])
-            n >>= 7
-        return out + bytes([n])
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def hello_for(purpose, fields):
-    """A ClientHello of that purpose, with what belongs to it."""
-    hello = (field(1, 1) + field(3, b"a test") + field(5, purpose) + field(10, field(1, b"host") + field(2, b"user")) +
-             fields)
-    return frame(struct.pack("<HHIQQ", 1, 1, 1, 0, 0) + field(1, hello))
-
-
 def bulk_hello(session, token):
     """A ClientHello of purpose BULK."""
-    return hello_for(70, field(70, session) + field(71, token))
+    return hello_for(BULK, field(70, session) + field(71, token))
 
 
 def resume_hello(session, token, received=0):
     """A ClientHello of purpose RESUME."""
-    return hello_for(8, field(80, session) + field(81, token) + field(82, received))
+    return hello_for(RESUME, field(80, session) + field(81, token) + field(82, received))
 
 
 def answer_to(server, data):
@@ -251,4 +226,46 @@ def test_wrong_bulk_token(build):
                                   while_running=intrude)
         expect(result.status == 0, "the session that others tried to join", result, server.log())
         expect("may not" in server.log(), "the server did not say that somebody tried", server.log())
+        still_serves(build, server)
+
+
+class RawSession:
+    """A session as bytes: its number, and the token that its connections for bulk data show."""
+
+    def __init__(self, server):
+        host, port = server.address.rsplit("/", 1)[-1].rsplit(":", 1)
+        self.connection = socket.create_connection((host, int(port)), timeout=30)
+        self.connection.sendall(hello_for(SESSION, field(72, 2)))
+        hello = dict(fields_of(dict(fields_of(message_of(self.connection)))[2]))
+        self.number, self.token = hello[9], hello[70]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.connection.close()
+
+
+def test_stolen_token(build):
+    """A token opens its own session alone, and nothing once that is over."""
+    with Server(build, tcp=True) as server:
+        host, port = server.address.rsplit("/", 1)[-1].rsplit(":", 1)
+
+        def join(session, token):
+            """The fields of the answer: 6, it may go on; 3, it is refused."""
+            with socket.create_connection((host, int(port)), timeout=30) as connection:
+                connection.sendall(bulk_hello(session, token))
+                return list(dict(fields_of(message_of(connection))))
+
+        with RawSession(server) as other:
+            with RawSession(server) as session:
+                expect(session.token != other.token and len(session.token) == 16, "the token is %r" % session.token)
+                for attempt in range(3):
+                    expect(join(other.number, session.token) == [3], "another session's token was taken", server.log())
+                expect(join(session.number, session.token) == [6], "the session's own token was not taken", server.log())
+            expect(wait_until(lambda: len(server.workers()) == 1, 20), "the session has not ended", server.log())
+            expect(join(session.number, session.token) == [3], "a token was taken after its session's end", server.log())
+            expect(join(other.number, session.token) == [3], "… by another session", server.log())
+            expect(join(other.number, other.token) == [6], "the other session has ended", server.log())
+        expect(wait_until(lambda: not server.workers(), 20), "the other session has not ended", server.log())
         still_serves(build, server)

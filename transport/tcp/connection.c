@@ -625,6 +625,10 @@ static enum rg_status tcp_adopt_fd(int fd, const struct rg_transport_options *op
     socklen_t peer_size = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM ||
         getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0) {
+        int reset = 0;
+        size = sizeof reset;
+        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &reset, &size) == 0 && reset)
+            return RG_ERR_CLOSED; /* it was connected; whoever connects to a server may do that as often as they like */
         rg_error("descriptor %d is not a connected stream socket", fd);
         return RG_ERR_INVALID;
     }
