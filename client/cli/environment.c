@@ -108,7 +108,8 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
         rg_error("--profile and --record do not go together: each would measure the other; run it twice");
         return RG_ERR_INVALID;
     }
-    if ((status = preload(directory, "libnvidia-ml.so.1", false)) != RG_OK ||
+    if ((status = preload(directory, "device-files.so", false)) != RG_OK ||
+        (status = preload(directory, "libnvidia-ml.so.1", false)) != RG_OK ||
         (status = preload(directory, "libcuda.so.1", true)) != RG_OK ||
         (status = put_in_front("LD_LIBRARY_PATH", directory, ":;")) != RG_OK)
         return status;

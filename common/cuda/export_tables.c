@@ -30,8 +30,9 @@ static uint64_t unknown_slot(const char *table, unsigned slot)
     M(t, h, 0)                                                                                               \
     M(t, h, 1)                                                                                               \
     M(t, h, 2)                                                                                               \
-    M(t, h, 3) M(t, h, 4) M(t, h, 5) M(t, h, 6) M(t, h, 7) M(t, h, 8) M(t, h, 9) M(t, h, a) M(t, h, b)       \
-        M(t, h, c) M(t, h, d) M(t, h, e) M(t, h, f)
+    M(t, h, 3)                                                                                               \
+    M(t, h, 4) M(t, h, 5) M(t, h, 6) M(t, h, 7) M(t, h, 8) M(t, h, 9) M(t, h, a) M(t, h, b) M(t, h, c)       \
+        M(t, h, d) M(t, h, e) M(t, h, f)
 #define DEFINE_SLOT(t, h, l)                                                                                 \
     static uint64_t t##_slot_##h##l(void)                                                                    \
     {                                                                                                        \
@@ -70,6 +71,8 @@ SMALL_TABLE(compilers, "da9151d3 (compilers)")
 LARGE_TABLE(extended_device, "b10541e1 (extended device)")
 SMALL_TABLE(context_bypass, "0ca50b8c (context creation)")
 SMALL_TABLE(heap_access, "195bcbf4 (heap access)")
+static const char profilers_name[] = "7cb63f9b (profilers)";
+static void *profilers[112];
 
 static const struct table {
     unsigned char id[16];
@@ -124,6 +127,10 @@ static const struct table {
     {{0x19, 0x5b, 0xcb, 0xf4, 0xd6, 0x7d, 0x02, 0x4a, 0xac, 0xc5, 0x1d, 0x29, 0xce, 0xa6, 0x31, 0xae},
      heap_access,
      3,
+     true},
+    {{0x7c, 0xb6, 0x3f, 0x9b, 0x9c, 0xa4, 0x8e, 0x42, 0xa4, 0x84, 0xbe, 0xb6, 0x6e, 0x6a, 0xed, 0x7f},
+     profilers,
+     112,
      true},
 };
 
@@ -385,6 +392,19 @@ static CUresult compile_unknown(void)
     return CUDA_ERROR_NOT_SUPPORTED; /* success would mean that something has been found */
 }
 
+/* --- 7cb63f9b: what CUPTI has the driver trace, which is not forwarded --- */
+
+/*
+ * CUPTI is of no use without this table, not even for its own version, and JAX does not start where that cannot be had. With
+ * it, CUPTI (12.9 to 13.5 were tried) tells its version and the time, and each attempt to trace ends with its own error.
+ */
+static CUresult profile_nothing(void)
+{
+    rg_debug("export table %s: a profiler wants to trace the driver's work, which is not supported",
+             profilers_name);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 static CUresult bypass_create(CUcontext *out, unsigned flags, CUdevice device)
 {
     return operations->context_create(out, flags, device);
@@ -417,6 +437,8 @@ static void fill(void)
     extended_device[5] = (void *)device_attribute_extended;
     extended_device[13] = (void *)device_flag;
     context_bypass[1] = (void *)bypass_create;
+    for (size_t i = 0; i < sizeof profilers / sizeof profilers[0]; i++)
+        profilers[i] = (void *)profile_nothing;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         if (tables[i].sized)
             tables[i].words[0] = (void *)(tables[i].n_words * sizeof(void *));

@@ -18,7 +18,7 @@
 /* Whether an entry of LD_PRELOAD is one that remote-gpu run puts there: by its path, or by its name alone. */
 static bool is_client_library(const char *entry, size_t size)
 {
-    static const char *const ours[] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+    static const char *const ours[] = {"libcuda.so.1", "libnvidia-ml.so.1", "device-files.so"};
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
         const size_t name = strlen(ours[i]), folder = strlen("/remote-gpu/");
         if (size < name || strncmp(entry + size - name, ours[i], name) != 0)

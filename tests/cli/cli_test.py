@@ -182,6 +182,15 @@ class Run(Case):
         self.assertEqual(seen["REMOTE_GPU_STATS"], os.path.join(os.getcwd(), "counts"))
         self.assertEqual(seen["REMOTE_GPU_LOG"], "error")
 
+    def test_management_library_and_device_files_are_preloaded_where_they_are(self):
+        libraries = ["libcuda.so.1", "libnvidia-ml.so.1", "device-files.so"]
+        for name in libraries[1:]:
+            path = os.path.join(LIBRARY, name)
+            shutil.copy(os.path.join(BUILD, "tests/cli/fake_client.so"), path)
+            self.addCleanup(os.unlink, path)
+        result = self.run_command("--", "sh", "-c", "echo $LD_PRELOAD")
+        self.assertEqual(result.stdout.strip().split(":"), [os.path.join(LIBRARY, name) for name in libraries])
+
     def test_installed_in_a_folder_with_a_blank(self):
         tree = os.path.join(TREE, "a folder", "lib", "remote-gpu")
         self.addCleanup(shutil.rmtree, os.path.join(TREE, "a folder"))

@@ -71,6 +71,7 @@ static const struct rg_export_operations operations = {version,          primary
 #define STORAGE   "\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93"
 #define INTEGRITY "\xd4\x08\x20\x55\xbd\xe6\x70\x4b\x8d\x34\xba\x12\x3c\x66\xe1\xf2"
 #define COMPILERS "\xda\x91\x51\xd3\x3a\xe6\xcc\x41\xa5\xc0\x4f\x26\xd5\x33\xe3\x28"
+#define PROFILERS "\x7c\xb6\x3f\x9b\x9c\xa4\x8e\x42\xa4\x84\xbe\xb6\x6e\x6a\xed\x7f"
 #define MODULES   "\x6e\x16\x3f\xbe\xb9\x58\x44\x4d\x83\x5c\xe1\x82\xaf\xf1\x99\x1e"
 #define LIBRARIES "\x21\x31\x8c\x60\x97\x14\x32\x48\x8c\xa6\x41\xff\x73\x24\xc8\xf2"
 
@@ -89,7 +90,8 @@ Test(tables, have_their_sizes_and_no_empty_slot)
     static const struct {
         const char *id;
         size_t words;
-    } sized[] = {{RUNTIME, 13}, {HOOKS, 7}, {INTEGRITY, 3}, {LIBRARIES, 96}, {COMPILERS, 7}};
+    } sized[] = {{RUNTIME, 13},   {HOOKS, 7},     {INTEGRITY, 3},
+                 {LIBRARIES, 96}, {COMPILERS, 7}, {PROFILERS, 112}};
     for (size_t i = 0; i < sizeof sized / sizeof sized[0]; i++) {
         void *const *t = table(sized[i].id);
         cr_assert_eq((uintptr_t)t[0], sized[i].words * 8);
@@ -106,6 +108,13 @@ Test(tables, unknown_ids_are_refused)
     cr_assert_eq(rg_export_table_get(&words, &uuid), CUDA_ERROR_NOT_FOUND);
     cr_assert_null(words);
     cr_assert_eq(rg_export_table_get(NULL, &uuid), CUDA_ERROR_INVALID_VALUE);
+}
+
+Test(profilers, are_told_that_nothing_can_be_traced)
+{
+    void *const *t = table(PROFILERS);
+    for (size_t k = 1; k < 112; k++)
+        cr_assert_eq(((CUresult(*)(void))t[k])(), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 Test(runtime, primary_context_and_modules)
