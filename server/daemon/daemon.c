@@ -202,9 +202,18 @@ static void raise_descriptor_limit(void)
     }
 }
 
+/* The parts are found by this program's own file, which an upgrade may replace while it runs. */
+static void remember_parts(void)
+{
+    char folder[PATH_MAX];
+    if (rg_path_library("", folder, sizeof folder) == RG_OK)
+        rg_path_set_library_dir(folder);
+}
+
 static const char *worker_path(const struct rg_daemon_settings *settings, char *buffer, size_t size)
 {
     const char *path = settings->worker;
+    remember_parts();
     if (!path) {
         if (rg_path_library("worker", buffer, size) != RG_OK) {
             rg_error("remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");

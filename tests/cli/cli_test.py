@@ -72,11 +72,11 @@ def processes_with(text):
 class Server:
     """A remote-gpud on a free port."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, program=os.path.join(TREE, "bin", "remote-gpud"), **changes):
         self.ready = os.path.join(TREE, "ready-%d" % time.monotonic_ns())
-        self.process = subprocess.Popen([os.path.join(TREE, "bin", "remote-gpud"), "--listen", "127.0.0.1:0", "--driver",
+        self.process = subprocess.Popen([program, "--listen", "127.0.0.1:0", "--driver",
                                          "soft", "--ready-file", self.ready, "--grace", "0", *arguments],
-                                        env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                        env=environment(**changes), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         assert wait_until(lambda: os.path.exists(self.ready)), "no server"
         with open(self.ready) as file:
             self.address = file.read().strip().replace("tcp://", "")
@@ -369,6 +369,19 @@ class Questions(Case):
         self.assertEqual(server["devices"][0]["memory_total"], 1 << 33)
         self.assertTrue(0 < server["devices"][0]["memory_free"] <= 1 << 33)
         self.assertEqual(server["devices"][1]["pci"], "0000:02:00.0")
+
+    def test_a_server_whose_program_was_replaced(self):
+        tree = os.path.join(TREE, "replaced")
+        program = os.path.join(tree, "bin", "remote-gpud")
+        for name in ("bin/remote-gpud", "lib/remote-gpu/probe", "lib/remote-gpu/worker", "lib/remote-gpu/transport/tcp.so",
+                     "lib/remote-gpu/soft/libcuda.so.1"):
+            os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
+            shutil.copy(os.path.join(STAGE, name), os.path.join(tree, name))
+        server = Server(program=program, REMOTE_GPU_LIBDIR="")
+        self.addCleanup(server.stop)
+        os.unlink(program)
+        data = json.loads(call("list", "--json", "-s", server.address).stdout)
+        self.assertIsNotNone(data["servers"][0]["devices"][0]["memory_free"])
 
     def test_one_of_several_is_not_there(self):
         result = call("list", "-s", "127.0.0.1:1,%s" % self.address)
