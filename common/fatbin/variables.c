@@ -3,7 +3,9 @@
  *
  * PTX is not parsed: outside of braces, its declarations of variables are statements with .global or .const among the words
  * before the name, and that is all that is looked for. What is not understood makes no variable, or one without a size.
- * Every offset in an ELF file is checked; that its sections lie in the file, rg_cuda_image_identify_bytes has seen to.
+ * Every offset in an ELF file is checked; that its sections lie in the file, rg_cuda_image_identify_bytes has seen to. Parts of
+ * it may lie on top of each other, and entries of a fat binary unpack to much more than they are: so there is an end to what
+ * is looked at.
  */
 #include "common/fatbin/variables.h"
 
@@ -21,7 +23,17 @@
 struct sink {
     void (*each)(void *user, const struct rg_image_variable *variable);
     void *user;
+    uint64_t left; /* bytes that may still be looked at */
+    bool stopped;  /* they did not suffice */
 };
+
+/* Before `bytes` are looked at; false: that is too much. */
+static bool may_look(struct sink *sink, uint64_t bytes)
+{
+    sink->stopped |= bytes > sink->left;
+    sink->left -= sink->stopped ? 0 : bytes;
+    return !sink->stopped;
+}
 
 /* --- PTX ---------------------------------------------------------------------------------------------------------- */
 
@@ -182,7 +194,7 @@ static void take_directive(struct statement *s, const struct word *word)
         s->element = width(word);
 }
 
-static void end_variable(const struct statement *s, const struct sink *sink)
+static void end_variable(const struct statement *s, struct sink *sink)
 {
     if (!s->variable || s->elsewhere || s->opaque || !s->name.length)
         return;
@@ -206,8 +218,10 @@ static void skip_value(struct text *text)
     *text = before;
 }
 
-static void look_at_ptx(const char *ptx, size_t size, const struct sink *sink)
+static void look_at_ptx(const char *ptx, size_t size, struct sink *sink)
 {
+    if (!may_look(sink, size))
+        return;
     struct text text = {ptx, ptx + size};
     struct statement s = fresh;
     struct word word;
@@ -264,35 +278,38 @@ static bool section_at(const struct elf *elf, uint64_t index, Elf64_Shdr *sectio
            (section->sh_offset <= elf->size && section->sh_size <= elf->size - section->sh_offset);
 }
 
-/* A name of the table of names `index`; NULL: there is none that ends in it. */
-static const char *name_at(const struct elf *elf, uint64_t index, uint64_t offset)
+/* A name of the table of names `index`; NULL: there is none that ends in it, or it is too much to look at. */
+static const char *name_at(const struct elf *elf, uint64_t index, uint64_t offset, struct sink *sink)
 {
     Elf64_Shdr names;
     if (!section_at(elf, index, &names) || names.sh_type != SHT_STRTAB || offset >= names.sh_size)
         return NULL;
     const char *name = (const char *)elf->data + names.sh_offset + offset;
-    return memchr(name, '\0', names.sh_size - offset) ? name : NULL;
+    const uint64_t rest = names.sh_size - offset, most = rest < sink->left ? rest : sink->left;
+    const char *end = memchr(name, '\0', most);
+    return may_look(sink, end ? (uint64_t)(end - name) : rest) && end ? name : NULL;
 }
 
 /* Whether a section is memory that variables of the program are in. */
-static bool is_variables(const struct elf *elf, uint64_t index)
+static bool is_variables(const struct elf *elf, uint64_t index, struct sink *sink)
 {
     Elf64_Shdr section;
     const char *name =
-        section_at(elf, index, &section) ? name_at(elf, elf->header.e_shstrndx, section.sh_name) : NULL;
+        section_at(elf, index, &section) ? name_at(elf, elf->header.e_shstrndx, section.sh_name, sink) : NULL;
     return name && (strcmp(name, ".nv.global") == 0 || strcmp(name, ".nv.global.init") == 0 ||
                     strcmp(name, ".nv.constant3") == 0);
 }
 
-static void look_at_symbols(const struct elf *elf, const Elf64_Shdr *symbols, const struct sink *sink)
+static void look_at_symbols(const struct elf *elf, const Elf64_Shdr *symbols, struct sink *sink)
 {
-    for (uint64_t at = 0; symbols->sh_size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
+    for (uint64_t at = 0; symbols->sh_size - at >= sizeof(Elf64_Sym) && may_look(sink, sizeof(Elf64_Sym));
+         at += sizeof(Elf64_Sym)) {
         Elf64_Sym symbol;
         memcpy(&symbol, elf->data + symbols->sh_offset + at, sizeof symbol);
         const unsigned type = ELF64_ST_TYPE(symbol.st_info);
-        if ((type != STT_OBJECT && type != STT_CUDA_OBJECT) || !is_variables(elf, symbol.st_shndx))
+        if ((type != STT_OBJECT && type != STT_CUDA_OBJECT) || !is_variables(elf, symbol.st_shndx, sink))
             continue;
-        const char *name = name_at(elf, symbols->sh_link, symbol.st_name);
+        const char *name = name_at(elf, symbols->sh_link, symbol.st_name, sink);
         if (!name || !*name)
             continue;
         const struct rg_image_variable variable = {.name = name,
@@ -303,7 +320,7 @@ static void look_at_symbols(const struct elf *elf, const Elf64_Shdr *symbols, co
     }
 }
 
-static void look_at_elf(const void *data, uint64_t size, const struct sink *sink)
+static void look_at_elf(const void *data, uint64_t size, struct sink *sink)
 {
     struct elf elf = {.data = data, .size = size};
     Elf64_Shdr section;
@@ -316,7 +333,7 @@ static void look_at_elf(const void *data, uint64_t size, const struct sink *sink
 /* --- images ------------------------------------------------------------------------------------------------------- */
 
 /* An ELF file or PTX; what it is was found by its bytes. */
-static bool look_at(const void *data, size_t size, const struct sink *sink)
+static bool look_at(const void *data, size_t size, struct sink *sink)
 {
     struct rg_cuda_image image;
     switch (rg_cuda_image_identify_bytes(data, size, &image)) {
@@ -331,13 +348,14 @@ static bool look_at(const void *data, size_t size, const struct sink *sink)
     }
 }
 
-static bool look_at_entry(const struct rg_fatbin_entry *entry, const struct sink *sink)
+static bool look_at_entry(const struct rg_fatbin_entry *entry, struct sink *sink)
 {
     char *data;
     size_t size;
     if (entry->kind != RG_FATBIN_PTX && entry->kind != RG_FATBIN_ELF)
         return true;
-    if (entry->size > RG_VARIABLE_ENTRY_MAX || rg_fatbin_extract(entry, &data, &size) != RG_FATBIN_OK)
+    if (entry->size > RG_VARIABLE_ENTRY_MAX || !may_look(sink, entry->size) ||
+        rg_fatbin_extract(entry, &data, &size) != RG_FATBIN_OK)
         return false;
     const bool good = look_at(data, entry->kind == RG_FATBIN_PTX ? size + 1 : size, sink);
     free(data);
@@ -347,14 +365,14 @@ static bool look_at_entry(const struct rg_fatbin_entry *entry, const struct sink
 bool rg_image_variables(const void *image, size_t size,
                         void (*each)(void *user, const struct rg_image_variable *variable), void *user)
 {
-    const struct sink sink = {each, user};
+    struct sink sink = {.each = each, .user = user, .left = RG_VARIABLE_WORK_MAX};
     struct rg_fatbin fatbin;
     struct rg_fatbin_entry entry;
     if (rg_fatbin_open(&fatbin, image, size) != RG_FATBIN_OK)
-        return look_at(image, size, &sink);
-    enum rg_fatbin_status status;
+        return look_at(image, size, &sink) && !sink.stopped;
+    enum rg_fatbin_status status = RG_FATBIN_OK;
     bool good = true;
-    while ((status = rg_fatbin_next(&fatbin, &entry)) == RG_FATBIN_OK)
+    while (!sink.stopped && (status = rg_fatbin_next(&fatbin, &entry)) == RG_FATBIN_OK)
         good &= look_at_entry(&entry, &sink);
-    return good && status == RG_FATBIN_END;
+    return good && !sink.stopped && status == RG_FATBIN_END;
 }

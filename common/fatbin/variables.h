@@ -14,6 +14,8 @@
 
 #define RG_VARIABLE_UNSIZED   UINT64_MAX  /* the size is not said in a way that is understood */
 #define RG_VARIABLE_ENTRY_MAX (16u << 20) /* bytes of an entry of a fat binary that is still looked into */
+#define RG_VARIABLE_WORK_MAX                                                                                 \
+    (64u << 20) /* bytes that are looked at in all, those looked at twice counted twice */
 
 /** One of them. The name is not NUL-terminated and lives for the call. */
 struct rg_image_variable {

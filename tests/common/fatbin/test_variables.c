@@ -2,6 +2,7 @@
 #include "common/fatbin/variables.h"
 
 #include <criterion/criterion.h>
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,61 @@ Test(variables, no_image)
     cr_expect_not(rg_image_variables("\1\2", 3, note, &seen));
     cr_expect_not(rg_image_variables("", 1, note, &seen));
     cr_expect_eq(seen.length, 0);
+}
+
+static void count(void *user, const struct rg_image_variable *variable)
+{
+    (void)variable;
+    ++*(unsigned long *)user;
+}
+
+/* An ELF file whose sections are all the same table of symbols, with one name of `length` for all of them. */
+static unsigned char *make_heap(unsigned sections, unsigned symbols, size_t length, size_t *size)
+{
+    static const char variables[] = ".nv.global";
+    const size_t names = sizeof(Elf64_Ehdr) + sections * sizeof(Elf64_Shdr);
+    const size_t table = names + ((sizeof variables + length + 1 + 7) & ~(size_t)7);
+    *size = table + symbols * sizeof(Elf64_Sym);
+    unsigned char *data = calloc(1, *size);
+    Elf64_Ehdr *header = (void *)data;
+    Elf64_Shdr *section = (void *)(header + 1);
+    Elf64_Sym *symbol = (void *)(data + table);
+    memcpy(header->e_ident, ELFMAG, SELFMAG);
+    header->e_ident[EI_CLASS] = ELFCLASS64;
+    header->e_ident[EI_DATA] = ELFDATA2LSB;
+    header->e_machine = 190;
+    header->e_shoff = sizeof *header;
+    header->e_shentsize = sizeof *section;
+    header->e_shnum = (Elf64_Half)sections;
+    header->e_shstrndx = 1;
+    memcpy(data + names, variables, sizeof variables);
+    memset(data + names + sizeof variables, 'x', length);
+    section[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = names, .sh_size = table - names};
+    for (unsigned i = 2; i < sections; i++)
+        section[i] = (Elf64_Shdr){
+            .sh_type = SHT_SYMTAB, .sh_offset = table, .sh_size = symbols * sizeof *symbol, .sh_link = 1};
+    for (unsigned i = 0; i < symbols; i++)
+        symbol[i] =
+            (Elf64_Sym){.st_name = sizeof variables, .st_info = STT_OBJECT, .st_shndx = 2, .st_size = 4};
+    return data;
+}
+
+/* What lies on top of each other takes no more time than a file that is as large as the limit. */
+Test(variables, sections_in_a_heap)
+{
+    static const struct {
+        unsigned sections, symbols;
+        size_t length;
+        bool few;
+    } heaps[] = {{10, 10, 5, true}, {3000, 3000, 5, false}, {3, 3000, 100000, false}};
+    for (size_t i = 0; i < sizeof heaps / sizeof *heaps; i++) {
+        unsigned long n = 0;
+        size_t size;
+        unsigned char *data = make_heap(heaps[i].sections, heaps[i].symbols, heaps[i].length, &size);
+        cr_expect_eq(rg_image_variables(data, size, count, &n), heaps[i].few, "heap %zu", i);
+        cr_expect(n > 0 && n <= RG_VARIABLE_WORK_MAX / sizeof(Elf64_Sym), "%lu", n);
+        free(data);
+    }
 }
 
 #ifdef HAVE_NVCC
