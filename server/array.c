@@ -238,10 +238,14 @@ CUresult rg_serve_rgBoxOut(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray
         result = rg_copy_box(false, &own, pinned->memory, offset, size, stream);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuEventRecord(pinned->ready, stream);
-        if (offset == 0)
-            rg_job_hand_over(job);
+        if (result == CUDA_SUCCESS && !rg_job_hand_over(job))
+            result = job->result;
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuEventSynchronize(pinned->ready);
+        if (result != CUDA_SUCCESS) {
+            rg_pinned_give_after(worker, pinned, stream); /* some of it may be on its way */
+            break;
+        }
         if (result == CUDA_SUCCESS &&
             rg_worker_land(worker, transfer, offset, pinned->memory, size, offset + size == total) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;

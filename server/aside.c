@@ -53,9 +53,10 @@ void rg_job_stand_aside(struct rg_job *job)
     thread->next_aside = aside->first;
     aside->first = thread;
     pthread_mutex_unlock(&aside->lock);
-    rg_job_hand_over(job);
-    if (thread->roles) /* there is no thread to take over: others wait */
+    if (!rg_job_hand_over(job)) { /* others wait, but not for long: it needs nothing of theirs */
+        job->result = CUDA_SUCCESS;
         rg_aside_done(thread);
+    }
 }
 
 void rg_aside_done(struct rg_thread *thread)

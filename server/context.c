@@ -356,8 +356,8 @@ CUresult rg_wait_legacy_stream(struct rg_job *job, CUstream stream)
     if (!context)
         return job->result;
     /* it may have no work itself and yet be waited for until the streams that block it are done */
-    if (may_block(job, context))
-        rg_job_hand_over(job);
+    if (may_block(job, context) && !rg_job_hand_over(job))
+        return job->result;
     return rg_driver.cuStreamSynchronize(stream);
 }
 
@@ -365,8 +365,8 @@ CUresult rg_wait_legacy_stream(struct rg_job *job, CUstream stream)
 static CUresult synchronize(struct rg_job *job, struct rg_context *context)
 {
     const uint64_t seq = rg_thread_of(job)->seq;
-    if (may_block(job, context))
-        rg_job_hand_over(job);
+    if (may_block(job, context) && !rg_job_hand_over(job))
+        return job->result;
     CUresult result = rg_driver.cuCtxSynchronize();
     if (result == CUDA_SUCCESS && context)
         atomic_store(&context->idle_at, seq);

@@ -130,7 +130,7 @@ static CUresult start_part(struct rg_worker *worker, struct rg_context *context,
     if (result == CUDA_SUCCESS)
         result = rg_driver.cuEventRecord(pinned->ready, t->stream);
     if (result != CUDA_SUCCESS) {
-        rg_pinned_give(worker, pinned);
+        rg_pinned_give_after(worker, pinned, t->stream); /* some of it may be on its way */
         return result;
     }
     *out = pinned;
@@ -196,11 +196,12 @@ static bool out_directly(struct rg_job *job, struct rg_context *context, const s
         rg_direct_sent(worker, t->total);
         return true;
     }
-    if (*result == CUDA_SUCCESS) {
-        rg_job_hand_over(job);
+    if (*result == CUDA_SUCCESS && rg_job_hand_over(job)) {
         if (rg_worker_land(worker, t->id, 0, (const void *)(uintptr_t)t->src, t->total, true) != RG_OK)
             *result = CUDA_ERROR_UNKNOWN;
         rg_direct_sent(worker, t->total);
+    } else if (*result == CUDA_SUCCESS) {
+        *result = job->result;
     }
     rg_direct_let_go(worker, area);
     return true;
@@ -229,7 +230,10 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
     if (result != CUDA_SUCCESS)
         return result;
     if (parts) {
-        rg_job_hand_over(job);
+        if (!rg_job_hand_over(job)) {
+            rg_pinned_give_after(worker, pinned, stream);
+            return job->result;
+        }
         result = send_parts(worker, context, &t, pinned);
         rg_output_drain(worker);
         return result;
@@ -237,12 +241,13 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
     result = rg_wait_event(job, pinned->ready);
     rg_output_drain(worker);
     if (result != CUDA_SUCCESS) {
-        rg_pinned_give(worker, pinned);
+        rg_pinned_give_after(worker, pinned, stream);
         return result;
     }
     if (transfer && t.total > rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace))) {
-        rg_job_hand_over(job);
-        if (rg_worker_land(worker, t.id, 0, pinned->memory, t.total, true) != RG_OK)
+        if (!rg_job_hand_over(job))
+            result = job->result;
+        else if (rg_worker_land(worker, t.id, 0, pinned->memory, t.total, true) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;
         rg_pinned_give(worker, pinned);
         return result;

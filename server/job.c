@@ -1,5 +1,7 @@
 /* job.c - what operations work with: parameters, objects, outputs. The contract is in job.h. */
+#include "common/clock.h"
 #include "common/log.h"
+#include "common/log_limit.h"
 #include "generated/server/driver.h"
 #include "server/aside.h"
 #include "server/roles.h"
@@ -413,8 +415,8 @@ bool rg_job_enter(struct rg_job *job, bool context)
             return false;
     }
     if (job->worker->operations[job->op].flags & RG_OPERATION_WAITS)
-        rg_job_hand_over(job);
-    else if (job->worker->operations[job->op].flags & RG_OPERATION_COMPILES)
+        return rg_job_hand_over(job);
+    if (job->worker->operations[job->op].flags & RG_OPERATION_COMPILES)
         rg_job_stand_aside(job);
     return true;
 }
@@ -423,8 +425,8 @@ void rg_job_let_pass(struct rg_job *job, bool context)
 {
     const struct rg_object *entry =
         context && job->token ? rg_objects_find(&job->worker->objects, job->lane->context) : NULL;
-    if (job->token && (!entry || !rg_context_idle(job->worker, entry->extra)))
-        rg_job_hand_over(job);
+    if (job->token && (!entry || !rg_context_idle(job->worker, entry->extra)) && !rg_job_hand_over(job))
+        job->result = CUDA_SUCCESS; /* what ends something does not fail: others wait with it */
 }
 
 enum rg_status rg_job_recv_bulk(struct rg_job *job, void *buffer, size_t size)
@@ -504,23 +506,27 @@ void rg_job_output(struct rg_job *job, const void *data, size_t size)
 
 /* --- roles --------------------------------------------------------------------------------------------------------- */
 
-void rg_job_hand_over(struct rg_job *job)
+bool rg_job_hand_over(struct rg_job *job)
 {
+    static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
     struct rg_thread *thread = rg_thread_of(job);
     if (!thread->roles)
-        return;
+        return true;
     atomic_store_explicit(&job->lane->waits, true, memory_order_relaxed);
     atomic_store(&job->worker->served, thread->seq);
     rg_times_handed_over(thread);
     atomic_fetch_add(&job->worker->apart, 1);
-    if (!rg_roles_hand_over(thread)) {
-        atomic_fetch_sub(&job->worker->apart, 1);
-        /* Without a thread to take over, others wait with this call; that is slow, and wrong only in that. */
-        atomic_store_explicit(&job->lane->waits, false, memory_order_relaxed);
-        if (!rg_worker_over(job->worker))
-            rg_warn("session %llu: no thread for a call that waits; other calls wait with it",
-                    (unsigned long long)job->worker->session);
-    }
+    if (rg_roles_hand_over(thread))
+        return true;
+    atomic_fetch_sub(&job->worker->apart, 1);
+    atomic_store_explicit(&job->lane->waits, false, memory_order_relaxed);
+    if (!rg_worker_over(job->worker))
+        rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN,
+                       "session %llu: no thread for %s, which has to wait (there are %u at most)",
+                       (unsigned long long)job->worker->session, job->worker->operations[job->op].name,
+                       RG_THREADS_MAX);
+    fail(job, CUDA_ERROR_OPERATING_SYSTEM);
+    return false;
 }
 
 void rg_job_split(struct rg_job *job)

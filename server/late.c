@@ -60,13 +60,17 @@ static struct rg_late_item *find(struct rg_worker *worker, uint64_t id)
     return item;
 }
 
+static size_t bytes_of(size_t n_chunks)
+{
+    return sizeof(struct rg_late_item) + n_chunks * sizeof(struct step);
+}
+
 /* Makes an item and puts it into the table; NULL with job->result or a violation set. */
 static struct rg_late_item *create(struct rg_job *job, enum late_kind kind, uint64_t id, size_t n_chunks)
 {
     struct rg_worker *worker = job->worker;
-    struct rg_late_item *item = NULL;
-    if (n_chunks < SIZE_MAX / sizeof(struct step) / 2)
-        item = calloc(1, sizeof *item + n_chunks * sizeof(struct step));
+    struct rg_late_item *item =
+        n_chunks < RG_LATE_MAX / sizeof(struct step) ? calloc(1, bytes_of(n_chunks)) : NULL;
     if (!item) {
         job->result = CUDA_ERROR_OUT_OF_MEMORY;
         return NULL;
@@ -80,17 +84,22 @@ static struct rg_late_item *create(struct rg_job *job, enum late_kind kind, uint
         item->steps[i] = (struct step){item, i};
     pthread_mutex_lock(&worker->late_lock);
     const bool taken = find(worker, id) != NULL;
-    if (!taken) {
+    const bool room = bytes_of(n_chunks) <= RG_LATE_MAX - worker->late_bytes;
+    if (!taken && room) {
         item->next = worker->late[id % BUCKETS];
         worker->late[id % BUCKETS] = item;
+        worker->late_bytes += bytes_of(n_chunks);
     }
     pthread_mutex_unlock(&worker->late_lock);
-    if (taken) {
+    if (taken || !room) {
         pthread_cond_destroy(&item->changed);
         free(item);
-        rg_job_violation(job, "transfer %llu is in use", (unsigned long long)id);
-        return NULL;
+        job->result = CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (taken)
+        rg_job_violation(job, "transfer %llu is in use", (unsigned long long)id);
+    if (taken || !room)
+        return NULL;
     if (kind != LANDING)
         atomic_fetch_add(&worker->answers_due, 1);
     return item;
@@ -103,6 +112,7 @@ static void destroy(struct rg_late_item *item)
     while (*link != item)
         link = &(*link)->next;
     *link = item->next;
+    item->worker->late_bytes -= bytes_of(item->n_chunks);
     rg_direct_let_go(item->worker, item->area);
     pthread_cond_destroy(&item->changed);
     free(item);
@@ -152,19 +162,28 @@ static void CUDA_CB stream_callback(CUstream stream, CUresult status, void *item
     run_host_call(item, status);
 }
 
+/* Tells the client that it will not be run. */
+static void refuse_call(struct rg_job *job, uint64_t id)
+{
+    const struct rg_notice message = {.type = RG_NOTICE_HOST_CALL, .id = id, .arg = {0, 1, 0}};
+    (void)rg_worker_notice(job->worker, &message, NULL, 0, NULL, 0);
+    job->told = true;
+}
+
 CUresult rg_late_host_call(struct rg_job *job, CUstream stream, uint64_t id, bool callback)
 {
     if (callback ? !rg_driver.cuStreamAddCallback : !rg_driver.cuLaunchHostFunc)
         return CUDA_ERROR_NOT_SUPPORTED;
     struct rg_late_item *item = create(job, HOST_CALL, id, 0);
+    if (!item && !job->violated)
+        refuse_call(job, id);
     if (!item)
         return job->result;
     CUresult result = callback ? rg_driver.cuStreamAddCallback(stream, stream_callback, item, 0)
                                : rg_driver.cuLaunchHostFunc(stream, host_function, item);
     if (result != CUDA_SUCCESS) {
-        notice(item, RG_NOTICE_HOST_CALL, 0, 1, 0);
+        refuse_call(job, id);
         cancel(item);
-        job->told = true;
     }
     return result;
 }

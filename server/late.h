@@ -19,6 +19,9 @@
 
 #include "server/worker.h"
 
+/* Bytes that a session's host calls and transfers take here until their streams have done them, but for the driver's. */
+#define RG_LATE_MAX (256u << 20)
+
 /** Rows on the device, or a box that has been checked, and which of the client's transfers they belong to. */
 struct rg_late_area {
     uint64_t transfer;

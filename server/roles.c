@@ -98,7 +98,8 @@ bool rg_roles_hand_over(struct rg_thread *thread)
 {
     struct rg_worker *worker = thread->worker;
     pthread_mutex_lock(&worker->roles);
-    bool given = !rg_worker_over(worker) && take_thread(worker, thread->roles) != NULL;
+    const bool room = worker->idle || worker->n_threads < RG_THREADS_MAX;
+    bool given = room && !rg_worker_over(worker) && take_thread(worker, thread->roles) != NULL;
     if (given)
         thread->roles = 0;
     pthread_mutex_unlock(&worker->roles);

@@ -10,13 +10,16 @@
  *               such an answer has been read. So the roles are then on two threads; the reader copies batches into a
  *               queue. They come together again at the next batch that finds the dispatcher idle and no answer due.
  *
- * A thread without a role sleeps on its own condition; threads are made when needed and kept.
+ * A thread without a role sleeps on its own condition; threads are made when needed, up to a limit, and kept.
  */
 #ifndef RG_SERVER_ROLES_H
 #define RG_SERVER_ROLES_H
 
 #include "proto/times.h"
 #include "server/worker.h"
+
+/* Threads of a session, for as many calls that wait at the same time; a call beyond them that would have to wait fails. */
+#define RG_THREADS_MAX 1024u
 
 enum { RG_ROLE_READ = 1, RG_ROLE_DISPATCH = 2, RG_ROLES_ALL = 3 };
 
@@ -59,7 +62,7 @@ void rg_roles_wake_all(struct rg_worker *worker);
 /** Waits for all threads to end, and frees them. */
 void rg_roles_fini(struct rg_worker *worker);
 
-/** Gives all roles of `thread` to another one. False: there is none to be had; nothing has changed. */
+/** Gives all roles of `thread` to another one. False: there is none to be had, or there are too many; nothing has changed. */
 bool rg_roles_hand_over(struct rg_thread *thread);
 /** Separates the roles if `thread` has both. False: no thread or memory. */
 bool rg_roles_split(struct rg_thread *thread);

@@ -48,8 +48,9 @@ static CUresult poll_for(struct rg_worker *worker, CUresult (*query)(void *), vo
 static CUresult wait_apart(struct rg_job *job, CUresult (*query)(void *), void *object,
                            CUresult (*synchronize)(void *))
 {
-    rg_job_hand_over(job);
-    if (job->worker->wait.mode == RG_WAIT_SPIN && !rg_thread_of(job)->roles)
+    if (!rg_job_hand_over(job))
+        return job->result;
+    if (job->worker->wait.mode == RG_WAIT_SPIN)
         while (query(object) == CUDA_ERROR_NOT_READY && !rg_worker_over(job->worker))
             sched_yield();
     return synchronize(object);

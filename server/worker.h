@@ -242,7 +242,8 @@ struct rg_worker {
 
     /* late.c */
     pthread_mutex_t late_lock;
-    struct rg_late_item *late[256];
+    struct rg_late_item *late[4096];
+    size_t late_bytes;           /* of these */
     atomic_uint answers_due;     /* host calls and pulls that the client has not answered, due or not */
     pthread_cond_t late_settled; /* nobody is at work on some item any more */
     struct rg_late_item *landing_first, **landing_last;
@@ -319,8 +320,11 @@ void rg_report_failure(struct rg_worker *worker);
 
 /* --- for operations (job.h has what generated code uses) ------------------------------------------------------ */
 
-/** The calling record may wait for the GPU from now on: others' records go on meanwhile. */
-void rg_job_hand_over(struct rg_job *job);
+/**
+ * The calling record may wait for the GPU from now on: others' records go on meanwhile. False: there is no thread for that, and
+ * the call is not to wait, as what it waits for may need others' records; its result is set.
+ */
+RG_MUST_CHECK bool rg_job_hand_over(struct rg_job *job);
 /** From now on another thread reads messages, so that answers of the client arrive while this record is executed. */
 void rg_job_split(struct rg_job *job);
 /** The state of the lane's current context, or NULL with job->result set. */
