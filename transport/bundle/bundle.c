@@ -178,9 +178,21 @@ static void bundle_reset(struct rg_conn *conn)
     struct bundle *b = (struct bundle *)conn;
     const unsigned n = atomic_load(&b->n_lanes);
     rg_conn_reset(b->first);
-    for (unsigned i = 0; i < n; i++)
-        if (b->lanes[i].conn)
-            rg_conn_reset(b->lanes[i].conn);
+    for (unsigned i = 0; i < n; i++) {
+        struct lane *lane = &b->lanes[i];
+        pthread_mutex_lock(&b->lock);
+        struct rg_conn *lane_conn = lane->conn;
+        lane->users += lane_conn != NULL; /* a rail's connection may be exchanged, but not while it is used */
+        pthread_mutex_unlock(&b->lock);
+        if (!lane_conn)
+            continue;
+        rg_conn_reset(lane_conn);
+        pthread_mutex_lock(&b->lock);
+        lane->users--;
+        pthread_cond_broadcast(&b->changed);
+        pthread_cond_broadcast(&b->keep);
+        pthread_mutex_unlock(&b->lock);
+    }
 }
 
 static void bundle_destroy(struct rg_conn *conn)
