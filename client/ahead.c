@@ -25,7 +25,8 @@
 #define FIRST      2u            /* so many are made ready at first */
 #define LARGE      (64ull << 20) /* of blocks of this size, no more than that */
 #define OLD_NS     500000000ull  /* what was not needed for so long goes back */
-#define FORESEEN_NS 2000000000ull /* what was foreseen, that much later */
+#define FORESEEN_NS                                                                                          \
+    10000000000ull               /* what was foreseen, that much later: frameworks take their time to start */
 #define POOR       64u           /* after a refusal, this many allocations ask before it is tried again */
 #define UNREAD_MAX 64u           /* notices that may be due at a time */
 

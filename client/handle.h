@@ -25,6 +25,7 @@ struct rg_settings;
 struct rg_stream_progress {
     _Atomic uint64_t done;   /* all that was appended up to this position */
     _Atomic uint64_t worked; /* position of the last record that named it; of streams that are created */
+    _Atomic uint64_t lasts;  /* of the last one that may last as long as the program likes; likewise */
     _Atomic uint64_t watch;  /* 0: none */
     _Atomic unsigned seen;   /* when the watch's "not ready" was learnt */
 };

@@ -165,11 +165,16 @@ void rg_progress_forget_stream(struct rg_stream_progress *stream)
     atomic_store(&stream->watch, 0);
     atomic_store(&stream->done, 0);
     atomic_store(&stream->worked, 0);
+    atomic_store(&stream->lasts, 0);
 }
 
 void rg_progress_end_stream(CUstream stream)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    const struct rg_context *context = shadow ? context_of(shadow->stream.context) : NULL;
+    const uint64_t lasts = shadow ? atomic_load(&shadow->stream.progress.lasts) : 0;
+    if (context && !reached(&shadow->stream.progress.done, lasts)) /* it goes on without its handle */
+        raise_to(&context->session->lasting_elsewhere, lasts);
     pthread_mutex_lock(&lock);
     for (unsigned i = 0; shadow && i < rg_n_sessions; i++)
         drop_where(&rg_sessions[i], 0, &shadow->stream.progress, 0);
@@ -223,8 +228,16 @@ static struct rg_stream_progress *created(CUstream stream)
 void rg_progress_work(const struct rg_call *call, CUstream stream)
 {
     struct rg_stream_progress *progress = created(stream);
-    if (call->lasts && (uintptr_t)stream > (uintptr_t)CU_STREAM_LEGACY)
-        atomic_store_explicit(&call->session->lasting_apart, call->lane->position, memory_order_relaxed);
+    struct rg_session *session = call->session;
+    const uint64_t at = call->lane->position;
+    const bool legacy = (uintptr_t)stream <= (uintptr_t)CU_STREAM_LEGACY;
+    if (call->lasts && !legacy)
+        atomic_store_explicit(&session->lasting_apart, at, memory_order_relaxed);
+    if (call->lasts)
+        atomic_store_explicit(legacy     ? &session->lasting_legacy
+                              : progress ? &progress->lasts
+                                         : &session->lasting_elsewhere,
+                              at, memory_order_relaxed);
     if (progress && rg_progress_is_work((enum rg_op)call->op))
         atomic_store_explicit(&progress->worked, call->lane->position, memory_order_relaxed);
 }
@@ -248,6 +261,30 @@ static bool stream_is_idle(const struct rg_context *context, CUstream stream,
     return reached(&progress->done, worked) || reached(&context->done, worked);
 }
 
+/*
+ * Whether it is known, stream by stream, that all is done that may last: a program that has waited for each of its streams
+ * has not waited for the context.
+ */
+static bool streams_are_done(const struct rg_context *context)
+{
+    const struct rg_session *session = context->session;
+    const uint64_t legacy = atomic_load_explicit(&session->lasting_legacy, memory_order_relaxed);
+    const uint64_t elsewhere = atomic_load_explicit(&session->lasting_elsewhere, memory_order_relaxed);
+    uint64_t streams[FOLLOWED];
+    if (!reached(&context->done, elsewhere) ||
+        !(reached(&context->legacy.done, legacy) || reached(&context->done, legacy)))
+        return false;
+    const size_t n = rg_handle_list(RG_KIND_STREAM, 0, streams, FOLLOWED);
+    for (size_t i = 0; i < n; i++) {
+        const struct rg_stream_progress *stream = created((CUstream)streams[i]);
+        const uint64_t lasts =
+            stream ? atomic_load_explicit(&stream->lasts, memory_order_relaxed) : UINT64_MAX;
+        if (lasts == UINT64_MAX || !(reached(&stream->done, lasts) || reached(&context->done, lasts)))
+            return false;
+    }
+    return n < FOLLOWED;
+}
+
 bool rg_progress_holds_context(uint64_t handle)
 {
     const struct rg_context *context = trusted(handle);
@@ -258,7 +295,7 @@ bool rg_progress_holds_context(uint64_t handle)
     if (reached(&context->done, lasting) ||
         (reached(&context->legacy.done, lasting) && reached(&context->done, apart)))
         return false;
-    return rg_thread_has_others();
+    return !streams_are_done(context) && rg_thread_has_others();
 }
 
 bool rg_progress_holds_stream(CUstream stream)

@@ -64,8 +64,10 @@ static inline uint64_t rg_progress_count(struct rg_session *session, enum rg_op 
     }
     if (flags & RG_CALL_LASTS)
         atomic_store_explicit(&session->lasting, position, memory_order_relaxed);
-    if ((flags & (RG_CALL_LASTS | RG_CALL_STREAM)) == RG_CALL_LASTS)
+    if ((flags & (RG_CALL_LASTS | RG_CALL_STREAM)) == RG_CALL_LASTS) {
         atomic_store_explicit(&session->lasting_apart, position, memory_order_relaxed);
+        atomic_store_explicit(&session->lasting_elsewhere, position, memory_order_relaxed);
+    }
     return position;
 }
 

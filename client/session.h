@@ -47,9 +47,9 @@ struct rg_session {
     /* Records of calls that were appended, which of them was the last that may have been work (client/progress.h), and
      * the last of these that named no stream at all; written under the command stream's lock. */
     _Atomic uint64_t posted, worked, worked_elsewhere;
-    /* The last of them that the device may be at for as long as the program likes, and of these that is not in the legacy
-     * stream. */
-    _Atomic uint64_t lasting, lasting_apart;
+    /* The last of them that the device may be at for as long as the program likes; of these, the last that is not in the legacy
+     * stream, that is in it, and that is in no stream that has a handle. */
+    _Atomic uint64_t lasting, lasting_apart, lasting_legacy, lasting_elsewhere;
     struct rg_command command;
     struct rg_receiver receiver;
     struct rg_pace pace; /* of bulk data to the server */

@@ -1,7 +1,7 @@
 """The round trips of programs' starts, and of their steady state call by call: run.py BUILD_FOLDER
 
 bench/startup starts with 60 device libraries: with nothing known on either side, known, from another client, and without
-a cache. first_calls.c allocates memory of many kinds when it starts, which is foreseen the next time. In the steady state, the program (steady.c) makes every call that programs make again and again, in rounds. What a round costs is what thirty
+a cache. first_calls.c allocates memory of many kinds when it starts, which is foreseen the next time. frees.c gives things back. In the steady state, the program (steady.c) makes every call that programs make again and again, in rounds. What a round costs is what thirty
 rounds cost more than ten; it must be what the table says. A call that is not in the table costs none.
 """
 
@@ -105,6 +105,22 @@ def foreseen_memory(build, address, way, environment):
     return good
 
 
+def frees(build, address, folder):
+    """Whether giving something back waits where another thread might have to end what the device is at, and only there."""
+    good = True
+    for how, waits in (("waited", False), ("destroyed", True), ("busy", True)):
+        file = os.path.join(tempfile.mkdtemp(dir=folder), "profile.json")
+        result = build.run_remote([os.path.join(build.folder, "tests", "frees"), how], address,
+                                  arguments=["--profile=" + file])
+        if result.status != 0:
+            raise Failure(result.report())
+        with open(file, encoding="utf-8") as opened:
+            calls = {row["name"]: row["round_trips"] for row in json.load(opened)["remoteGpu"]["calls"]}
+        print("streams %-10s %d round trips to free 5 blocks, %d to unload" % (how, calls["cuMemFree_v2"], calls["cuModuleUnload"]))
+        good &= (calls["cuMemFree_v2"] + calls["cuModuleUnload"] > 0) == waits
+    return good
+
+
 def main():
     build = Build(sys.argv[1])
     good = True
@@ -116,6 +132,7 @@ def main():
     with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-trips-") as folder:
         for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
             good &= foreseen_memory(build, server.address, way, environment)
+        good &= frees(build, server.address, folder)
         once = trips(build, server.address, 1, folder, {}) # what the server learns of a program it then knows
         for name, wanted in OF_AN_IMAGE.items():
             print("device code that the program makes: %-22s %2d, %d wanted" % (name, once.get(name, 0), wanted))
