@@ -141,6 +141,13 @@ static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name
     return status;
 }
 
+/* What is known of a module's functions; of a library's module, what is known of the library's kernels. */
+static struct rg_known *known_of(const struct rg_module *module)
+{
+    const struct rg_shadow *library = module->known ? NULL : rg_handle_shadow(RG_KIND_LIBRARY, module->owner);
+    return library ? library->library.known : module->known;
+}
+
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
@@ -149,7 +156,7 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
     if (!hfunc || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
-    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, shadow->module.known,
+    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, known_of(&shadow->module),
                                  &shadow->module.functions, (uint64_t *)hfunc)
                   : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -5,6 +5,8 @@
  * usage: first_calls    with FIRST_CALLS=less in its environment it wants less memory of each kind
  */
 #undef __CUDA_API_VERSION_INTERNAL /* names mean the newest versions, as in programs */
+#include "tests/add_kernel.h"
+
 #include <cuda.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,6 +24,7 @@
 
 enum { DIFFERENT = 10, ALIKE = 3, PITCHED = 2, MOST = 20 };
 
+static const char *const ptx = ADD_KERNEL;
 static CUdeviceptr memory[MOST];
 static size_t sizes[MOST];
 static int n;
@@ -61,6 +64,33 @@ static void look(void)
     free(back);
 }
 
+/* A kernel of a library by the library's module, as by the library. */
+static void code(CUdeviceptr numbers)
+{
+    CUlibrary library;
+    CUmodule module;
+    CUfunction function, same;
+    CUkernel kernel;
+    unsigned one = 1, value = 0;
+    void *parameters[] = {&numbers, &one};
+    int registers, same_registers;
+    OK(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetModule(&module, library));
+    OK(cuModuleGetFunction(&function, module, "add"));
+    OK(cuLibraryGetKernel(&kernel, library, "add"));
+    OK(cuKernelGetFunction(&same, kernel));
+    OK(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
+    OK(cuFuncGetAttribute(&same_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, same));
+    OK(cuMemsetD8(numbers, 0, 4));
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    OK(cuLaunchKernel(same, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    OK(cuMemcpyDtoH(&value, numbers, 4));
+    printf("a kernel: %u, %s registers\n", value, registers == same_registers ? "the same" : "other");
+    if (cuModuleGetFunction(&same, module, "none such") != CUDA_ERROR_NOT_FOUND)
+        exit(1);
+    OK(cuLibraryUnload(library));
+}
+
 int main(void)
 {
     const char *how = getenv("FIRST_CALLS");
@@ -78,6 +108,7 @@ int main(void)
     for (int i = 0; i < (less ? 1 : PITCHED); i++)
         pitched();
     look();
+    code(memory[0]);
     size_t used, now, total;
     OK(cuMemGetInfo(&used, &total));
     while (n)
