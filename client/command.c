@@ -147,15 +147,18 @@ static void send_awaited(struct rg_session *session, uint64_t seq)
  * A record was posted on a wire that nobody sends on. To wake the sender costs the caller about what sending costs, and
  * the record as much again until that thread runs, or much more where this one keeps the only core busy. So the caller
  * sends, unless it has just done so: those that come in a burst are better collected. "Just" is a multiple of what
- * sending took, which bounds the share of a caller's time that goes into it by itself, on any wire.
+ * sending took, which bounds the share of a caller's time that goes into it by itself, on any wire. A thread that has just
+ * waited has spent more than that: its first records after it are no burst yet.
  */
-static void send_on_idle_wire(struct rg_session *session)
+static void send_on_idle_wire(struct rg_session *session, struct rg_lane *lane)
 {
     RG_UNCANCELLED;
     struct rg_command *command = &session->command;
     const uint64_t began = rg_now_ns();
+    const bool fresh = lane->sends_after_wait > 0;
+    lane->sends_after_wait -= fresh;
     if (rg_optimise[RG_OPT_DIRECT] &&
-        began >= atomic_load_explicit(&command->next_direct, memory_order_relaxed) &&
+        (fresh || began >= atomic_load_explicit(&command->next_direct, memory_order_relaxed)) &&
         pthread_mutex_trylock(&command->send_lock) == 0) {
         flush_locked(session, false);
         atomic_fetch_add_explicit(&session->stats.direct_messages, 1, memory_order_relaxed);
@@ -486,6 +489,7 @@ static CUresult wait_for_reply(struct rg_call *call)
     else
         send_awaited(session, seq);
     rg_receiver_wait(session, waiter);
+    call->lane->sends_after_wait = RG_DIRECT_AFTER_WAIT;
     atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
     rg_profile_bytes(0, waiter->received);
     rg_profile_waited(rg_profiling ? began : 0, 1);
@@ -499,7 +503,7 @@ static CUresult wait_for_reply(struct rg_call *call)
 }
 
 /* Releases the lock behind a record that nobody waits for, and sees to it that the record is sent. */
-static void leave_in_batch(struct rg_session *session)
+static void leave_in_batch(struct rg_session *session, struct rg_lane *lane)
 {
     struct rg_command *command = &session->command;
     if (!rg_optimise[RG_OPT_BATCH]) {
@@ -510,7 +514,7 @@ static void leave_in_batch(struct rg_session *session)
     const bool idle = command->sender_sleeping;
     pthread_mutex_unlock(&command->lock);
     if (idle)
-        send_on_idle_wire(session);
+        send_on_idle_wire(session, lane);
 }
 
 /*
@@ -524,7 +528,7 @@ CUresult rg_call_post(struct rg_call *call)
         rg_call_done(call);
         return status;
     }
-    leave_in_batch(call->session);
+    leave_in_batch(call->session, call->lane);
     return CUDA_SUCCESS;
 }
 
@@ -587,7 +591,7 @@ CUresult rg_call_wait(struct rg_call *call)
     if (promise) {
         const uint32_t token = rg_promise_prepare(promise, call->session);
         memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
-        leave_in_batch(call->session);
+        leave_in_batch(call->session, call->lane);
         call->reply = rg_reader_of(NULL, 0);
         call->lane = NULL; /* there is nothing to release */
         return CUDA_SUCCESS;

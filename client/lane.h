@@ -59,6 +59,8 @@ struct rg_lane {
     CUstream waited_for;
     uint64_t waited_at;
     unsigned waits_follow;
+    unsigned
+        sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/command.c) */
     struct rg_promise *promise; /* the next answer is not waited for (client/promise.h); NULL */
 };
 

@@ -15,6 +15,7 @@
 #include "client/session.h"
 #include "client/stats.h"
 #include "client/transfer.h"
+#include "common/clock.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/uncancelled.h"
@@ -29,12 +30,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#define IN_VAIN 8      /* wakes that were not needed, before the background thread looks by itself instead */
 #define ROLE_PAUSES 20 /* of 5 ms: how long another thread that receives is waited for where nothing is sent any more */
 
 void rg_receiver_init(struct rg_session *session)
 {
+    pthread_condattr_t attributes;
     pthread_mutex_init(&session->receiver.lock, NULL);
-    pthread_cond_init(&session->receiver.background_wake, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&session->receiver.background_wake, &attributes);
+    pthread_condattr_destroy(&attributes);
 }
 
 static bool session_over(const struct rg_session *session)
@@ -245,33 +251,106 @@ static bool others_wait(const struct rg_receiver *receiver)
     return false;
 }
 
+/* Whether there is something to read and nobody who does. The lock is held. */
+static bool is_needed(const struct rg_session *session)
+{
+    const struct rg_receiver *receiver = &session->receiver;
+    return !receiver->role_taken && receiver->notices_due > 0 && !others_wait(receiver) &&
+           !session_over(session);
+}
+
+/*
+ * The background thread looks whether it is needed, once in a while for as long as copies come. True: it is. It is not while
+ * others receive, even if a copy is due just now: most likely somebody is about to wait for it. The lock is held.
+ */
+static bool look(struct rg_session *session)
+{
+    struct rg_receiver *receiver = &session->receiver;
+    uint64_t pause_ns = RG_RECEIVER_LOOK_MS * 1000000ull;
+    for (;;) {
+        const uint64_t expected = receiver->expected, received = session->stats.received_messages;
+        const bool due = receiver->notices_due > 0;
+        const uint64_t until_ns = rg_now_ns() + pause_ns;
+        const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
+                                       .tv_nsec = (long)(until_ns % 1000000000)};
+        receiver->looks = true;
+        const bool woken = pthread_cond_timedwait(&receiver->background_wake, &receiver->lock, &until) == 0;
+        receiver->looks = false;
+        if (is_needed(session) && woken)
+            return true; /* for something else */
+        if (is_needed(session) && due && received == session->stats.received_messages) {
+            receiver->in_vain = 0;
+            return true;
+        }
+        if (receiver->expected == expected && !is_needed(session))
+            return false; /* none come; who receives just now wakes this thread if something is left */
+        pause_ns = pause_ns < RG_RECEIVER_LOOK_MOST_MS * 1000000ull ? pause_ns * 2 : pause_ns;
+    }
+}
+
+/* The background thread has nothing to do. The lock is held. */
+static void sleep_until_needed(struct rg_session *session)
+{
+    struct rg_receiver *receiver = &session->receiver;
+    bool often = true;
+    for (;;) {
+        if (often && receiver->in_vain >= IN_VAIN && look(session))
+            return;
+        const uint64_t since = rg_now_ns();
+        pthread_cond_wait(&receiver->background_wake, &receiver->lock);
+        if (is_needed(session))
+            return;
+        receiver->in_vain++;
+        often = rg_now_ns() - since <
+                RG_RECEIVER_LOOK_MOST_MS * 1000000ull; /* else looking is no less than being woken */
+    }
+}
+
 static void *background_main(void *argument)
 {
     struct rg_session *session = argument;
     struct rg_receiver *receiver = &session->receiver;
     pthread_mutex_lock(&receiver->lock);
     for (;;) {
-        while (receiver->role_taken || receiver->notices_due <= 0 || others_wait(receiver) ||
-               session_over(session))
-            pthread_cond_wait(&receiver->background_wake, &receiver->lock);
+        if (!is_needed(session))
+            sleep_until_needed(session);
         receiver->role_taken = true;
         pthread_mutex_unlock(&receiver->lock);
         (void)receive_one(session, -1);
         pthread_mutex_lock(&receiver->lock);
         receiver->role_taken = false;
+        receiver->in_vain = others_wait(receiver) ? receiver->in_vain + 1 : 0;
         pass_role(receiver);
     }
     return NULL;
+}
+
+/* The lock is held. */
+static void expect(struct rg_session *session, int change)
+{
+    struct rg_receiver *receiver = &session->receiver;
+    receiver->notices_due += change;
+    if (!receiver->background_started && receiver->notices_due > 0)
+        receiver->background_started = rg_thread_start("rg-receiver", background_main, session) == RG_OK;
 }
 
 void rg_receiver_expect_notices(struct rg_session *session, int change)
 {
     struct rg_receiver *receiver = &session->receiver;
     pthread_mutex_lock(&receiver->lock);
-    receiver->notices_due += change;
-    if (!receiver->background_started && receiver->notices_due > 0)
-        receiver->background_started = rg_thread_start("rg-receiver", background_main, session) == RG_OK;
+    expect(session, change);
     pass_role(receiver);
+    pthread_mutex_unlock(&receiver->lock);
+}
+
+void rg_receiver_expect_copy(struct rg_session *session)
+{
+    struct rg_receiver *receiver = &session->receiver;
+    pthread_mutex_lock(&receiver->lock);
+    expect(session, 1);
+    receiver->expected++;
+    if (!receiver->looks)
+        pass_role(receiver);
     pthread_mutex_unlock(&receiver->lock);
 }
 

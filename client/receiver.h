@@ -4,6 +4,10 @@
  * Whoever waits for a reply reads the connection itself (the reader role), so that an answer reaches its caller
  * without a change of threads; a reader that meets another caller's reply wakes that caller. When nobody waits but
  * something is still to come by itself (host calls, late copies), a background thread takes the role.
+ *
+ * A program that copies to the host and then waits, again and again, reads its data while it waits; the background thread would
+ * be woken for each copy in vain. When that has been so a few times, it only looks once in a while (RG_RECEIVER_LOOK_MS) whether
+ * small copies are due and nobody reads; once that is so, it is woken for each again.
  */
 #ifndef RG_CLIENT_RECEIVER_H
 #define RG_CLIENT_RECEIVER_H
@@ -20,6 +24,10 @@ struct rg_receiver {
     bool role_taken;
     bool background_started;
     int notices_due;
+    uint64_t expected; /* small copies, ever */
+    unsigned
+        in_vain; /* times in a row that the background thread was woken, and somebody else waited by then */
+    bool looks;  /* the background thread does not sleep for good */
     struct rg_waiter *waiting; /* first of the list */
 };
 
@@ -39,6 +47,10 @@ void rg_receiver_last_words(struct rg_session *session);
 bool rg_receiver_done(struct rg_session *session, struct rg_waiter *waiter);
 /** The worker will send notices that no call waits for: adds `change` to how many are due (host calls, landings). */
 void rg_receiver_expect_notices(struct rg_session *session, int change);
+/** The same for the data of one small copy, which the caller may well wait for soon. */
+void rg_receiver_expect_copy(struct rg_session *session);
+#define RG_RECEIVER_LOOK_MS      1 /* at first; up to RG_RECEIVER_LOOK_MOST_MS while nothing is found */
+#define RG_RECEIVER_LOOK_MOST_MS 8
 /** Wakes every waiter; the session has ended. */
 void rg_receiver_wake_all(struct rg_session *session);
 

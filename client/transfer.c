@@ -55,6 +55,7 @@ struct pull_part {
 
 #define BUCKETS  256
 #define LEND_MIN 8192 /* bytes of a landing that are worth a word ahead */
+#define COPY_SMALL 16384u /* bytes that a connection holds while nobody reads */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct transfer *buckets[BUCKETS];
 static uint64_t next_id = 1;
@@ -85,7 +86,9 @@ static uint64_t add(struct transfer *transfer)
         rg_profile_bytes(size, 0);
     else if (kind != LANDING) /* its data may come with the reply instead */
         rg_profile_bytes(0, size);
-    if (kind != LANDING)
+    if (kind == LATE_LANDING && size <= COPY_SMALL)
+        rg_receiver_expect_copy(session);
+    else if (kind != LANDING)
         rg_receiver_expect_notices(session, 1);
     return id;
 }

@@ -6,6 +6,8 @@
 
 /** A caller sends for others for at most one part in so many of its time (client/command.c). */
 #define RG_DIRECT_SHARE 16
+/** … and besides, after each wait for a reply, so many records: a launch, say, and a copy of its result. */
+#define RG_DIRECT_AFTER_WAIT 2
 /**
  * Nanoseconds that the worker looks whether the device is done before it lets others go on (server/wait.c): about what two
  * changes of threads cost. The calls of others stand still so long at most.

@@ -40,6 +40,7 @@ struct thread {
     bool ready; /* what the query it waits for will say */
     bool waits;
     uint64_t since; /* it waits */
+    unsigned sends_after_wait;
 };
 
 /* The reply of a record that somebody waits for later. */
@@ -397,6 +398,14 @@ static bool waits_next(const struct rg_thread_model *thread, size_t step, uint32
     return (next->kind == RG_STEP_REPLY || next->kind == RG_STEP_SEND) && next->record == record;
 }
 
+/* Whether a thread that waits for nothing sends for itself (client/command.c: send_on_idle_wire). */
+static bool may_send(const struct simulation *s, struct thread *thread, uint64_t now)
+{
+    const bool fresh = thread->sends_after_wait > 0;
+    thread->sends_after_wait -= fresh;
+    return (fresh || now >= s->next_direct) && s->sender_free <= now;
+}
+
 static void post(struct simulation *s, uint32_t number, const struct rg_step *step, uint64_t now)
 {
     const struct rg_thread_model *thread = &s->model->threads[number];
@@ -413,7 +422,7 @@ static void post(struct simulation *s, uint32_t number, const struct rg_step *st
         put(s, step->record, UINT32_MAX);
         if (!s->batch) {
             now = flush(s, now);
-        } else if (s->direct && now >= s->next_direct && s->sender_free <= now) {
+        } else if (s->direct && may_send(s, &s->threads[number], now)) {
             flush(s, now);
             s->next_direct = now + RG_DIRECT_SHARE * SEND_NS;
         } else if (!s->sender_due) {
@@ -490,6 +499,7 @@ static void run_thread(struct simulation *s, uint32_t number, uint64_t now)
     if (thread->waits) {
         s->out->waited_ns += gap(thread->since, now);
         thread->waits = false;
+        thread->sends_after_wait = RG_DIRECT_AFTER_WAIT;
         const struct rg_record_model *record = step->kind == RG_STEP_REPLY || step->kind == RG_STEP_POLL
                                                    ? &s->model->records[step->record]
                                                    : NULL;

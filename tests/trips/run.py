@@ -32,6 +32,7 @@ STARTUP = 3
 # Of a start of first_calls.c, which allocates 16 blocks of 13 kinds: waits that a known one has not got. Its context is ready, and
 # one wait is for all blocks, if they have not come before the first one is wanted.
 SAVED = 1 + 13 - 1
+TURNS = 200
 # Of a module and a library from text that the program has in its memory, and of what it finds in them.
 OF_AN_IMAGE = {"cuModuleLoadData": 1, "cuModuleGetFunction": 0, "cuLibraryLoadData": 1, "cuLibraryGetKernel": 0,
                "cuKernelGetFunction": 0, "cuFuncGetAttribute": 0}
@@ -122,6 +123,19 @@ def frees(build, address, folder):
     return good
 
 
+def turns(build, address):
+    """Whether a thread that launches, copies and waits, over and over, does so by itself: nobody is woken to send for it."""
+    counts = {}
+    for name, environment in (("direct", {}), ("not direct", {"REMOTE_GPU_OPT": "-direct"})):
+        result = build.run_remote([os.path.join(build.folder, "tests", "turns"), str(TURNS)], address, environment=environment)
+        if result.status != 0:
+            raise Failure(result.report())
+        counts[name] = [result.stats[word] / (3 * TURNS) for word in ("messages_sent", "messages_direct", "sender_wakes")]
+        print("a turn of launch, copy and wait, %-10s %.2f messages, %.2f by the thread that posts; another is woken %.2f times" % (
+            name, *counts[name]))
+    return counts["direct"][2] < 0.1 and counts["not direct"][1] == 0 and counts["not direct"][2] > 0.2
+
+
 def main():
     build = Build(sys.argv[1])
     good = True
@@ -133,6 +147,7 @@ def main():
     with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-trips-") as folder:
         for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
             good &= foreseen_memory(build, server.address, way, environment)
+        good &= turns(build, server.address)
         good &= frees(build, server.address, folder)
         once = trips(build, server.address, 1, folder, {}) # what the server learns of a program it then knows
         for name, wanted in OF_AN_IMAGE.items():
