@@ -43,15 +43,16 @@ static float ask(const struct rg_elapsed *elapsed, CUevent event)
 
 float rg_elapsed_end(struct rg_worker *worker, struct rg_elapsed *elapsed, CUevent event)
 {
-    if (!elapsed->link)
-        return RG_ELAPSED_UNKNOWN;
-    pthread_mutex_lock(&worker->elapsed.lock);
-    const float ms = ask(elapsed, event);
-    *elapsed->link = elapsed->next;
-    if (elapsed->next)
-        elapsed->next->link = elapsed->link;
+    float ms = RG_ELAPSED_UNKNOWN;
+    pthread_mutex_lock(&worker->elapsed.lock); /* its neighbours in the list write to it */
+    if (elapsed->link) {
+        ms = ask(elapsed, event);
+        *elapsed->link = elapsed->next;
+        if (elapsed->next)
+            elapsed->next->link = elapsed->link;
+        elapsed->link = NULL;
+    }
     pthread_mutex_unlock(&worker->elapsed.lock);
-    elapsed->link = NULL;
     return ms;
 }
 

@@ -351,6 +351,15 @@ static void drain(struct client *c)
 
 /* --- sessions ----------------------------------------------------------------------------------------------------------- */
 
+/* Says of the record that was put last that its lane waits for the answer, now and then. */
+static void await_some(struct client *c)
+{
+    struct rg_record record;
+    memcpy(&record, c->batch + c->last, sizeof record);
+    if (c->count && record.token && chance(3) == 0)
+        await(c);
+}
+
 static bool send_changed(struct client *c, size_t bulk_size)
 {
     for (unsigned i = chance(4) ? 0 : 1 + chance(3); i; i--) {
@@ -383,8 +392,10 @@ static void one_case(uint64_t seed)
     send_batch(c);
     for (unsigned batch = 0; batch < 10; batch++) {
         size_t bulk_size = 0;
-        for (unsigned i = 0, n = 1 + chance(6); i < n; i++)
+        for (unsigned i = 0, n = 1 + chance(6); i < n; i++) {
             bulk_size = put_some(c, batch == 0 && i < 3 ? i : chance(KINDS + 1));
+            await_some(c);
+        }
         if (!send_changed(c, bulk_size) || (chance(4) == 0 && !answer_something(c)))
             break;
         drain(c);
