@@ -80,6 +80,7 @@ static void analyse_function(struct sg_arena *arena, const struct sg_module *mod
                              struct sg_function *function)
 {
     sg_analyse_warp_sync(arena, function);
+    sg_analyse_neighbours(arena, function);
     sg_analyse_loops(arena, module, function);
     sg_analyse_pointers(arena, function);
     for (uint32_t i = 0; i < function->n_vars; i++)

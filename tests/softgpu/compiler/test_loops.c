@@ -119,7 +119,7 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 38);
+    compare_forms(LOOPS_PTX, 39);
 }
 
 Test(loops, waiting, .timeout = 400)
@@ -151,6 +151,22 @@ Test(loops, lanes_run_together)
         for (uint32_t i = 0, sum = 0; i < BLOCKS * 256; sum += in[i++]) {
             sum = i % 32 == 0 ? 0 : sum;
             cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
+        }
+    }
+}
+
+/* What others of the warp have written is seen where no barrier and no `volatile` asks for it: so it is on a GPU. */
+Test(loops, lanes_see_what_others_wrote)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_plain_warp", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
+            uint32_t lane = i % 32, result = lane != 31 ? in[i + 1] : 0;
+            for (uint32_t back = 0; back <= 3 && back <= lane; back++)
+                result += 3 * in[i - back];
+            if (i % 256 == 0)
+                result += 5 * (in[i] + in[i + 30]);
+            cr_assert_eq(out[option][i], result, "option %zu, thread %u", option, i);
         }
     }
 }

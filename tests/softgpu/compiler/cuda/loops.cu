@@ -431,6 +431,29 @@ KERNEL(loops_volatile_warp)
     out[place()] = s[i] - value;
 }
 
+// lanes read what others of their warp have written, with nothing between: what they get is what all have written
+KERNEL(loops_plain_warp)
+{
+    __shared__ unsigned s[1024];
+    unsigned t = linear(), lane = t % 32, value = in[place()];
+    out[place()] = value;
+    unsigned next = lane != 31 && t + 1 < size() ? out[place() + 1] : 0;
+    s[t] = value;
+    if (lane >= 1)
+        s[t] += s[t - 1];
+    if (lane >= 2)
+        s[t] += s[t - 2];
+    unsigned sum = s[t], first = 0;
+    __syncthreads();
+    if (t < 32) {
+        s[t] = value;
+        if (t == 0)
+            first = s[0] + s[size() < 32 ? 0 : 30];
+    }
+    __syncthreads();
+    out[place()] = next + 3 * sum + 5 * first;
+}
+
 // eight lanes take what lies in one place, and leave a mark there
 KERNEL(loops_marks)
 {
