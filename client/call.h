@@ -58,6 +58,8 @@ CUresult rg_call_allowed(unsigned flags);
  * other threads, and the server can do that.
  */
 bool rg_call_stands_aside(const struct rg_session *session);
+/** Whether a round trip to `session` takes less than a driver needs to compile a small function, some milliseconds. Any thread. */
+bool rg_call_waits_are_short(const struct rg_session *session);
 /**
  * `owner`: of what the call names (client/owner.h); where that is another server's than the current context, the call
  * goes there, in the owner's context.

@@ -37,6 +37,7 @@
 
 #define BATCH_SIZE     (RG_MESSAGE_MAX - RG_LASTING_HEADER)
 #define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
+#define SHORT_WAIT_NS  5000000
 
 __thread bool rg_per_thread_default_stream;
 
@@ -352,6 +353,12 @@ bool rg_call_stands_aside(const struct rg_session *session)
     return (session->hello.capabilities & RG_CONTROL_CAP_AWAITED) && rg_thread_has_others();
 }
 
+bool rg_call_waits_are_short(const struct rg_session *session)
+{
+    const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);
+    return quickest > 0 && quickest < SHORT_WAIT_NS;
+}
+
 void rg_call_owns(const struct rg_call *call, uint64_t handle)
 {
     if (rg_several_servers())
@@ -490,7 +497,11 @@ static CUresult wait_for_reply(struct rg_call *call)
         send_awaited(session, seq);
     rg_receiver_wait(session, waiter);
     call->lane->sends_after_wait = RG_DIRECT_AFTER_WAIT;
-    atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
+    const uint64_t waited = rg_now_ns() - began;
+    const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&session->stats.waited_ns, waited, memory_order_relaxed);
+    if (quickest == 0 || waited < quickest)
+        atomic_store_explicit(&session->quickest_ns, waited, memory_order_relaxed);
     rg_profile_bytes(0, waiter->received);
     rg_profile_waited(rg_profiling ? began : 0, 1);
     call->reply = rg_reader_of(waiter->output, waiter->size);

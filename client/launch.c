@@ -283,11 +283,14 @@ static __attribute__((noinline)) CUresult launch_large(const struct request *req
 
 /*
  * The driver loads a function when it is first launched, and may have to compile it. The program's thread waits for that, as
- * it would directly, so that others' calls pass. A program of one thread goes on: the launch loads it, in its place.
+ * it would directly, so that others' calls pass. A program of one thread goes on: the launch loads it, in its place. So does
+ * one that is far away, where a round trip for each function would cost more than what others' calls wait for.
  */
 static CUresult load_first(CUfunction f, struct rg_function *function)
 {
-    const CUresult status = rg_call_stands_aside(rg_session_current()) ? rg_op_cuFuncLoad(f) : CUDA_SUCCESS;
+    const struct rg_session *session = rg_session_current();
+    const bool waits = rg_call_waits_are_short(session) && rg_call_stands_aside(session);
+    const CUresult status = waits ? rg_op_cuFuncLoad(f) : CUDA_SUCCESS;
     if (status == CUDA_SUCCESS)
         atomic_store_explicit(&function->unloaded, false, memory_order_relaxed);
     return status;

@@ -55,6 +55,7 @@ struct rg_session {
     struct rg_pace pace; /* of bulk data to the server */
     struct rg_client_room room;
     struct rg_stats stats;
+    _Atomic uint64_t quickest_ns; /* that a call waited for its reply: about a round trip; 0: none has yet */
     _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_direct_path, as far as the worker has told */
 };
 

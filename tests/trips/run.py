@@ -1,8 +1,10 @@
 """The round trips of programs' starts, and of their steady state call by call: run.py BUILD_FOLDER
 
 bench/startup starts with 60 device libraries: with nothing known on either side, known, from another client, and without
-a cache. first_calls.c allocates memory of many kinds when it starts, which is foreseen the next time. frees.c gives things back. In the steady state, the program (steady.c) makes every call that programs make again and again, in rounds. What a round costs is what thirty
-rounds cost more than ten; it must be what the table says. A call that is not in the table costs none.
+a cache. first_calls.c allocates memory of many kinds when it starts, which is foreseen the next time. first_launches.c launches
+kernels for the first time. frees.c gives things back. In the steady state, the program (steady.c) makes every call that programs make again and
+again, in rounds. What a round costs is what thirty rounds cost more than ten; it must be what the table says. A call that
+is not in the table costs none.
 """
 
 import json
@@ -43,10 +45,14 @@ FEW, MANY = 10, 30
 SLACK = 0.2
 
 
-def trips(build, address, rounds, folder, environment):
-    """Round trips of each call, in a run of so many rounds."""
+# Of first_launches.c: in a program of several threads, near a server, each kernel's first launch waits until it is loaded.
+FIRST_LAUNCHES = 8
+
+
+def trips(build, address, folder, environment, *command):
+    """Round trips of each call of one of the test programs."""
     file = os.path.join(tempfile.mkdtemp(dir=folder), "profile.json")
-    result = build.run_remote([os.path.join(build.folder, "tests", "steady"), str(rounds)], address,
+    result = build.run_remote([os.path.join(build.folder, "tests", command[0]), *command[1:]], address,
                               arguments=["--profile=" + file], environment=environment)
     if result.status != 0:
         raise Failure(result.report())
@@ -111,13 +117,7 @@ def frees(build, address, folder):
     """Whether giving something back waits where another thread might have to end what the device is at, and only there."""
     good = True
     for how, waits in (("waited", False), ("destroyed", True), ("busy", True)):
-        file = os.path.join(tempfile.mkdtemp(dir=folder), "profile.json")
-        result = build.run_remote([os.path.join(build.folder, "tests", "frees"), how], address,
-                                  arguments=["--profile=" + file])
-        if result.status != 0:
-            raise Failure(result.report())
-        with open(file, encoding="utf-8") as opened:
-            calls = {row["name"]: row["round_trips"] for row in json.load(opened)["remoteGpu"]["calls"]}
+        calls = trips(build, address, folder, {}, "frees", how)
         print("streams %-10s %d round trips to free 5 blocks, %d to unload" % (how, calls["cuMemFree_v2"], calls["cuModuleUnload"]))
         good &= (calls["cuMemFree_v2"] + calls["cuModuleUnload"] > 0) == waits
     return good
@@ -136,6 +136,16 @@ def turns(build, address):
     return counts["direct"][2] < 0.1 and counts["not direct"][1] == 0 and counts["not direct"][2] > 0.2
 
 
+def first_launches(build, address, folder):
+    """Whether first launches wait where that lets other threads pass, and far away do not."""
+    good = True
+    for way, wanted, environment in (("as it is", FIRST_LAUNCHES, {}), ("5 ms away", 0, {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
+        count = trips(build, address, folder, environment, "first_launches").get("cuLaunchKernel", 0)
+        print("%s: first launches of %d kernels, %d round trips, %d wanted" % (way, FIRST_LAUNCHES, count, wanted))
+        good &= count <= wanted
+    return good
+
+
 def main():
     build = Build(sys.argv[1])
     good = True
@@ -149,13 +159,14 @@ def main():
             good &= foreseen_memory(build, server.address, way, environment)
         good &= turns(build, server.address)
         good &= frees(build, server.address, folder)
-        once = trips(build, server.address, 1, folder, {}) # what the server learns of a program it then knows
+        good &= first_launches(build, server.address, folder)
+        once = trips(build, server.address, folder, {}, "steady", "1") # what the server learns of a program it then knows
         for name, wanted in OF_AN_IMAGE.items():
             print("device code that the program makes: %-22s %2d, %d wanted" % (name, once.get(name, 0), wanted))
             good &= once.get(name, 0) == wanted
         for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
-            few = trips(build, server.address, FEW, folder, environment)
-            many = trips(build, server.address, MANY, folder, environment)
+            few = trips(build, server.address, folder, environment, "steady", str(FEW))
+            many = trips(build, server.address, folder, environment, "steady", str(MANY))
             for name in sorted(many):
                 cost, wanted = (many[name] - few.get(name, 0)) / (MANY - FEW), TABLE.get(name, 0)
                 if cost or wanted:
