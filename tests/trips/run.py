@@ -1,10 +1,10 @@
 """The round trips of programs' starts, and of their steady state call by call: run.py BUILD_FOLDER
 
 bench/startup starts with 60 device libraries: with nothing known on either side, known, from another client, and without
-a cache. first_calls.c allocates memory of many kinds when it starts, which is foreseen the next time. first_launches.c launches
-kernels for the first time. frees.c gives things back. In the steady state, the program (steady.c) makes every call that programs make again and
-again, in rounds. What a round costs is what thirty rounds cost more than ten; it must be what the table says. A call that
-is not in the table costs none.
+a cache. first_calls.c allocates memory of many kinds when it starts, which is foreseen the next time. first_launches.c
+launches kernels for the first time. frees.c gives things back. In the steady state, the program (steady.c) makes every
+call that programs make again and again, in rounds. What a round costs is what thirty rounds cost more than ten; it must
+be what the table says. A call that is not in the table costs none.
 """
 
 import json
