@@ -514,7 +514,7 @@ void rg_ahead_answer_recall(struct rg_session *session)
         pthread_mutex_unlock(&order);
     const struct rg_answer answer = {.type = RG_ANSWER_RECALLED, .id = recall};
     const struct iovec bulk = {blocks, n * sizeof *blocks};
-    (void)rg_command_answer(session, &answer, &bulk, n ? 1 : 0);
+    (void)rg_command_answer(session, &answer, &bulk, n ? 1 : 0, NULL);
     free(blocks);
 }
 

@@ -363,6 +363,16 @@ static CUresult send_in(struct transfer *t, size_t slice)
     return status;
 }
 
+/* As send_held of copy.c. */
+static CUresult send_held(struct transfer *t, size_t slice)
+{
+    struct rg_hold hold = {0};
+    rg_call_begin_hold(may_be_read_late(t, slice) ? &rg_hold_until_told : &hold);
+    const CUresult status = send_in(t, slice);
+    rg_call_end_hold(&hold);
+    return status;
+}
+
 /* By way of memory of our own where host and device share pages (rg_area_shared). */
 static CUresult box_in(const struct transfer *t, size_t slice)
 {
@@ -372,11 +382,11 @@ static CUresult box_in(const struct transfer *t, size_t slice)
         if (!rg_area_gather(&t->host, &own.host))
             return CUDA_ERROR_OUT_OF_MEMORY;
         own.passing = true;
-        status = send_in(&own, t->box.WidthInBytes * t->box.Height);
+        status = send_held(&own, t->box.WidthInBytes * t->box.Height);
         free(own.host.memory);
     } else {
         const bool held = rg_pinned_hold();
-        status = send_in(&own, slice);
+        status = send_held(&own, slice);
         rg_pinned_let_go(held);
     }
     return own.stays && status == CUDA_SUCCESS ? rg_progress_wait_stream(own.stream) : status;

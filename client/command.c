@@ -75,7 +75,8 @@ static void send_batch(struct rg_session *session, struct rg_batch *batch)
     struct rg_bulk_way *way = batch->bulk_way;
     const bool follows = way && way->may_follow && rg_conn_sends_apart(session->conn, batch->used, bulk_size);
     enum rg_status status = follows ? rg_conn_send_head(session->conn, &message, 1, bulk_size, &way->ticket)
-                                    : rg_conn_send(session->conn, &message, 1, batch->bulk, batch->n_bulk);
+                                    : rg_conn_send_held(session->conn, way ? way->hold : NULL, 0, 0, &message,
+                                                        1, batch->bulk, batch->n_bulk);
     session->stats.sent_bytes += batch->used + bulk_size;
     session->stats.sent_messages++;
     if (way) {
@@ -178,7 +179,7 @@ static void send_on_idle_wire(struct rg_session *session, struct rg_lane *lane)
 }
 
 enum rg_status rg_command_answer(struct rg_session *session, const struct rg_answer *answer,
-                                 const struct iovec *bulk, int n_bulk)
+                                 const struct iovec *bulk, int n_bulk, struct rg_hold *hold)
 {
     struct rg_command *command = &session->command;
     struct rg_message_header header = {.kind = RG_MESSAGE_ANSWER,
@@ -200,13 +201,14 @@ enum rg_status rg_command_answer(struct rg_session *session, const struct rg_ans
     enum rg_status status = RG_ERR_CLOSED;
     if (atomic_load(&session->ended) == CUDA_SUCCESS)
         status = follows ? rg_conn_send_head(session->conn, parts, 2, bulk_size, &ticket)
-                         : rg_conn_send_to(session->conn, tag, base, parts, 2, bulk, n_bulk);
+                         : rg_conn_send_held(session->conn, hold, tag, base, parts, 2, bulk, n_bulk);
     session->stats.sent_messages++;
     session->stats.sent_bytes += sizeof header + sizeof *answer + bulk_size;
     pthread_mutex_unlock(&command->send_lock);
     if (follows && status == RG_OK) {
         ticket.tag = tag;
         ticket.base = base;
+        ticket.hold = hold;
         status = rg_conn_send_tail(session->conn, &ticket, bulk, n_bulk);
     }
     if (status != RG_OK && status != RG_ERR_FAULT && status != RG_ERR_CLOSED)
@@ -558,7 +560,7 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
 {
     struct rg_session *session = call->session;
     struct rg_command *command = &session->command;
-    struct rg_bulk_way way = {.may_follow = rg_optimise[RG_OPT_ASYNC]};
+    struct rg_bulk_way way = {.may_follow = rg_optimise[RG_OPT_ASYNC], .hold = call->lane->hold};
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < n_bulk; i++)
         rg_profile_bytes(bulk[i].iov_len, 0);
@@ -572,6 +574,7 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
         const uint64_t since = rg_profile_wait();
         rg_command_flush(
             session); /* by this thread or one before it: when the send lock was ours, the batch has left */
+        way.ticket.hold = way.hold;
         if (way.follows)
             way.status = send_after(session, &way.ticket, bulk, n_bulk);
         rg_profile_waited(since, 0);
@@ -582,6 +585,24 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     if (way.status == RG_ERR_FAULT)
         return CUDA_ERROR_INVALID_VALUE;
     return way.status == RG_OK ? result : atomic_load(&session->ended);
+}
+
+void rg_call_begin_hold(struct rg_hold *hold)
+{
+    struct rg_lane *lane = rg_lane_current();
+    if (lane)
+        lane->hold = hold;
+}
+
+void rg_call_end_hold(struct rg_hold *hold)
+{
+    struct rg_lane *lane = rg_lane_current();
+    if (lane)
+        lane->hold = NULL;
+    if (rg_hold_ended(hold))
+        return;
+    rg_receiver_poll(rg_session_current()); /* acknowledgements may stand behind what else has come */
+    rg_hold_end(hold);
 }
 
 void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height)

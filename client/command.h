@@ -25,6 +25,7 @@ struct rg_bulk_way {
     bool may_follow; /* the caller will send it itself, after the batch, where the connection can do that */
     bool follows;    /* it must do so now */
     struct rg_bulk_ticket ticket;
+    struct rg_hold *hold; /* of its memory; NULL */
     enum rg_status status;
 };
 
@@ -58,11 +59,11 @@ void rg_command_flush(struct rg_session *session);
 void rg_command_wake_sender(struct rg_session *session);
 /**
  * Sends an RG_MESSAGE_ANSWER; returns when the bulk memory may be reused. RG_ERR_FAULT: it could not be read, and was sent
- * as zeros. Other errors end the session.
+ * as zeros. Other errors end the session. `hold`: of its memory, or NULL.
  */
 struct rg_answer;
 enum rg_status rg_command_answer(struct rg_session *session, const struct rg_answer *answer,
-                                 const struct iovec *bulk, int n_bulk);
+                                 const struct iovec *bulk, int n_bulk, struct rg_hold *hold);
 
 /** Starts a thread that runs until the process ends. */
 RG_MUST_CHECK enum rg_status rg_thread_start(const char *name, void *(*main)(void *), void *argument);

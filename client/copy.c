@@ -173,6 +173,16 @@ static CUresult send_in(struct copy *copy)
     return status;
 }
 
+/* The memory is the application's again when its call returns, or later where it may be read then, too. */
+static CUresult send_held(struct copy *copy)
+{
+    struct rg_hold hold = {0};
+    rg_call_begin_hold(may_be_read_late(copy) ? &rg_hold_until_told : &hold);
+    const CUresult status = send_in(copy);
+    rg_call_end_hold(&hold);
+    return status;
+}
+
 static CUresult copy_in_here(const struct copy *copy)
 {
     const struct rg_host_area *host = &copy->host;
@@ -188,11 +198,11 @@ static CUresult copy_in_here(const struct copy *copy)
         if (!rg_area_gather(host, &own.host))
             return CUDA_ERROR_OUT_OF_MEMORY;
         own.passing = true;
-        status = send_in(&own);
+        status = send_held(&own);
         free(own.host.memory);
     } else {
         const bool held = rg_pinned_hold();
-        status = send_in(&own);
+        status = send_held(&own);
         rg_pinned_let_go(held);
     }
     if (own.stays && status == CUDA_SUCCESS)

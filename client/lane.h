@@ -37,6 +37,7 @@ struct rg_waiter {
 };
 
 struct rg_promise;
+struct rg_hold;
 
 struct rg_lane {
     uint32_t number; /* index in the table of lanes */
@@ -62,6 +63,7 @@ struct rg_lane {
     unsigned
         sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/command.c) */
     struct rg_promise *promise; /* the next answer is not waited for (client/promise.h); NULL */
+    struct rg_hold *hold;       /* of bulk data that its calls send (rg_call_begin_hold); NULL */
 };
 
 /** The calling thread's lane, made on first use; NULL if there are too many or memory ran out. */

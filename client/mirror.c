@@ -17,7 +17,7 @@ void rg_outgoing_send(struct rg_outgoing *out)
 {
     struct rg_answer answer = {.type = RG_ANSWER_UNIFIED_IN, .id = out->context};
     if (out->n)
-        rg_command_answer(out->session, &answer, out->parts, (int)(2 * out->n));
+        rg_command_answer(out->session, &answer, out->parts, (int)(2 * out->n), NULL);
     out->n = 0;
     out->bytes = 0;
 }

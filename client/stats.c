@@ -46,6 +46,7 @@ __attribute__((destructor)) static void write_stats(void)
         bulk.bulk_copied_received += one.bulk_copied_received;
         bulk.bulk_direct_sent += one.bulk_direct_sent;
         bulk.bulk_direct_received += one.bulk_direct_received;
+        bulk.bulk_kept += one.bulk_kept;
         bulk.lanes += one.lanes;
         bulk.compressed_from += one.compressed_from;
         bulk.compressed_to += one.compressed_to;
@@ -59,7 +60,7 @@ __attribute__((destructor)) static void write_stats(void)
         "\"round_trips\":%llu,"
         "\"messages_sent\":%llu,\"messages_direct\":%llu,\"sender_wakes\":%llu,"
         "\"messages_received\":%llu,\"bytes_sent\":%llu,"
-        "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu,"
+        "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,"
         "\"bulk_connections\":%u,\"compressed_from\":%llu,\"compressed_to\":%llu}\n",
         (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
         waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
@@ -67,8 +68,9 @@ __attribute__((destructor)) static void write_stats(void)
         (unsigned long long)sum.sender_wakes, (unsigned long long)sum.received_messages,
         (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes,
         (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
-        (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received), bulk.lanes,
-        (unsigned long long)bulk.compressed_from, (unsigned long long)bulk.compressed_to);
+        (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received),
+        (unsigned long long)bulk.bulk_kept, bulk.lanes, (unsigned long long)bulk.compressed_from,
+        (unsigned long long)bulk.compressed_to);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

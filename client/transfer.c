@@ -50,6 +50,7 @@ struct pull_part {
     uint64_t id, offset, size;
     struct rg_host_area area;
     struct rg_supply *last_of; /* whose last part this is */
+    bool supplied; /* from memory of ours, which goes when it has been sent; else of the application's */
     bool release;
 };
 
@@ -360,7 +361,7 @@ static void *call_main(void *unused)
         rg_unified_host_call_ends();
         finished(HOST_CALL);
         struct rg_answer answer = {.type = RG_ANSWER_HOST_DONE, .id = call->id};
-        rg_command_answer(call->session, &answer, NULL, 0);
+        rg_command_answer(call->session, &answer, NULL, 0, NULL);
         free(call);
         pthread_mutex_lock(&lock);
     }
@@ -465,6 +466,7 @@ static enum rg_status pull_due(struct rg_session *session, const struct rg_notic
     part->area = transfer->area;
     bool last = part->offset + part->size == total;
     struct rg_supply *supply = transfer->supply, *start = NULL;
+    part->supplied = supply != NULL;
     if (last && supply)
         part->last_of = supply;
     if (supply && supply->memory)
@@ -537,7 +539,7 @@ bool rg_pull_send_next(struct rg_session *session)
         return false;
     if (part->release) {
         struct rg_answer done = {.type = RG_ANSWER_HOST_DONE, .id = part->id};
-        rg_command_answer(session, &done, NULL, 0);
+        rg_command_answer(session, &done, NULL, 0, NULL);
     }
     if (part->size) {
         struct iovec rows[ROWS];
@@ -546,7 +548,8 @@ bool rg_pull_send_next(struct rg_session *session)
         int n = rg_area_iovec(&part->area, part->offset, piece, rows, ROWS, &covered);
         struct rg_answer answer = {.type = RG_ANSWER_DATA, .id = part->id, .arg = {part->offset, covered}};
         const uint64_t began = rg_now_ns();
-        if (rg_command_answer(session, &answer, rows, n) == RG_ERR_FAULT)
+        if (rg_command_answer(session, &answer, rows, n, part->supplied ? NULL : &rg_hold_until_told) ==
+            RG_ERR_FAULT)
             rg_session_async_error(session, CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyInLate);
         rg_piece_sent(session, covered, began);
         part->offset += covered;
@@ -589,7 +592,7 @@ void rg_question_ask(struct rg_question *question)
                                .reserved = question->flags,
                                .id = question->id,
                                .arg = {question->address, question->size, question->context}};
-    rg_command_answer(question->session, &answer, NULL, 0);
+    rg_command_answer(question->session, &answer, NULL, 0, NULL);
 }
 
 void rg_question_wait(struct rg_question *question)

@@ -247,7 +247,8 @@ CUresult rg_serve_rgBoxOut(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray
             break;
         }
         if (result == CUDA_SUCCESS &&
-            rg_worker_land(worker, transfer, offset, pinned->memory, size, offset + size == total) != RG_OK)
+            rg_worker_land(worker, transfer, offset, pinned->memory, size, offset + size == total,
+                           &pinned->hold) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;
         rg_pinned_give(worker, pinned);
     }

@@ -150,8 +150,8 @@ static CUresult send_parts(struct rg_worker *worker, struct rg_context *context,
         CUresult waited = rg_driver.cuEventSynchronize(now->ready);
         if (result == CUDA_SUCCESS)
             result = waited;
-        if (result == CUDA_SUCCESS &&
-            rg_worker_land(worker, t->id, offset, now->memory, size, offset + size == t->total) != RG_OK)
+        if (result == CUDA_SUCCESS && rg_worker_land(worker, t->id, offset, now->memory, size,
+                                                     offset + size == t->total, &now->hold) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;
         rg_pinned_give(worker, now);
         now = next;
@@ -197,7 +197,7 @@ static bool out_directly(struct rg_job *job, struct rg_context *context, const s
         return true;
     }
     if (*result == CUDA_SUCCESS && rg_job_hand_over(job)) {
-        if (rg_worker_land(worker, t->id, 0, (const void *)(uintptr_t)t->src, t->total, true) != RG_OK)
+        if (rg_worker_land(worker, t->id, 0, (const void *)(uintptr_t)t->src, t->total, true, NULL) != RG_OK)
             *result = CUDA_ERROR_UNKNOWN;
         rg_direct_sent(worker, t->total);
     } else if (*result == CUDA_SUCCESS) {
@@ -247,7 +247,7 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
     if (transfer && t.total > rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace))) {
         if (!rg_job_hand_over(job))
             result = job->result;
-        else if (rg_worker_land(worker, t.id, 0, pinned->memory, t.total, true) != RG_OK)
+        else if (rg_worker_land(worker, t.id, 0, pinned->memory, t.total, true, &pinned->hold) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;
         rg_pinned_give(worker, pinned);
         return result;

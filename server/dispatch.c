@@ -128,8 +128,9 @@ static void reply(struct rg_worker *worker, struct rg_thread *thread)
     struct iovec parts[2] = {{&head, sizeof head}, {job->out, job->out_size}};
     struct iovec bulk = {(void *)(uintptr_t)job->reply_bulk, job->reply_bulk_size};
     rg_watch_before_reply(worker, job);
-    (void)rg_worker_send_to(worker, job->reply_transfer, 0, RG_MESSAGE_REPLY, parts, job->out_size ? 2 : 1,
-                            &bulk, job->reply_bulk_size ? 1 : 0);
+    (void)rg_worker_send_to(worker, job->reply_transfer, 0,
+                            thread->reply_buffer ? &thread->reply_buffer->hold : NULL, RG_MESSAGE_REPLY,
+                            parts, job->out_size ? 2 : 1, &bulk, job->reply_bulk_size ? 1 : 0);
 }
 
 static void free_job(struct rg_job *job, struct rg_thread *thread)

@@ -46,6 +46,7 @@ struct rg_late_item {
     bool lent;                  /* pulls: the client may write what it is asked for where that belongs */
     size_t n_chunks;
     unsigned char *slots[RG_LATE_SLOTS];
+    struct rg_hold *holds[RG_LATE_SLOTS]; /* of the slots, and of those that the next transfer uses; NULL: none */
     struct rg_direct_area
         *area;             /* landings that are sent from where the data lies on the device; NULL: others */
     unsigned char *device; /* where that is */
@@ -203,24 +204,36 @@ static void rest(struct rg_late_item *item)
         pthread_cond_broadcast(&item->worker->late_settled);
 }
 
-/* Lets a transfer use the stream's buffers, making or replacing those that are missing or too small. */
+/* Lets a transfer use the stream's buffers from `first` on, making or replacing those that are missing or too small. */
 static CUresult use_slots(struct rg_job *job, struct rg_late_item *item, struct rg_context *context,
-                          struct rg_pinned **slots, CUstream stream)
+                          struct rg_pinned **slots, size_t first, CUstream stream)
 {
-    for (size_t i = 0; i < RG_LATE_SLOTS && i < item->n_chunks; i++) {
-        if (slots[i] && slots[i]->size < item->chunk) {
-            rg_pinned_give_after(job->worker, slots[i], stream);
-            slots[i] = NULL;
+    for (size_t i = 0; i < RG_LATE_SLOTS; i++) {
+        struct rg_pinned **slot = &slots[(first + i) % RG_LATE_SLOTS];
+        if (*slot && (*slot)->size < item->chunk && i < item->n_chunks) {
+            rg_pinned_give_after(job->worker, *slot, stream);
+            *slot = NULL;
         }
-        if (!slots[i]) {
-            CUresult result = rg_pinned_take(job->worker, context, item->chunk, &slots[i]);
+        if (!*slot && i < item->n_chunks) {
+            CUresult result = rg_pinned_take(job->worker, context, item->chunk, slot);
             if (result != CUDA_SUCCESS)
                 return result;
-            slots[i]->kept = true;
+            (*slot)->kept = true;
         }
-        item->slots[i] = slots[i]->memory;
+        item->slots[i] = *slot ? (*slot)->memory : NULL;
+        item->holds[i] = *slot ? &(*slot)->hold : NULL;
     }
     return CUDA_SUCCESS;
+}
+
+/* Where what is sent may be needed again, each landing goes on with the slots that have not been used for longest. */
+static CUresult use_landing_slots(struct rg_job *job, struct rg_late_item *item, struct rg_context *context,
+                                  struct rg_stream *state, CUstream stream)
+{
+    const CUresult result = use_slots(job, item, context, state->landing_slots, state->next_landing, stream);
+    if (rg_conn_caps(job->worker->conn) & RG_CAP_KEEPS)
+        state->next_landing = (state->next_landing + item->n_chunks) % RG_LATE_SLOTS;
+    return result;
 }
 
 /* Whether all of the area is device memory: nothing may be put into the stream for a transfer that then fails. */
@@ -268,8 +281,8 @@ static CUresult begin(struct rg_job *job, const struct rg_late_area *area, enum 
     item->device = (unsigned char *)(uintptr_t)area->device;
     item->chunk = chunk;
     if (!item->area)
-        result =
-            use_slots(job, item, context, kind == PULL ? state->pull_slots : state->landing_slots, stream);
+        result = kind == PULL ? use_slots(job, item, context, state->pull_slots, 0, stream)
+                              : use_landing_slots(job, item, context, state, stream);
     if (result != CUDA_SUCCESS)
         cancel(item);
     else
@@ -378,7 +391,19 @@ static void send_chunk(struct rg_late_item *item, size_t index)
     if (item->area)
         rg_direct_sent(item->worker, chunk_size(item, index));
     (void)rg_worker_land(item->worker, item->id, index * item->chunk, from, chunk_size(item, index),
-                         index + 1 == item->n_chunks);
+                         index + 1 == item->n_chunks, item->area ? NULL : item->holds[index % RG_LATE_SLOTS]);
+}
+
+/* Before the next chunk, of this landing or the stream's next, is copied to its slot. The lock is held, and given up. */
+static void end_hold(struct rg_late_item *item, size_t index)
+{
+    struct rg_hold *hold = item->holds[(index + 1) % RG_LATE_SLOTS];
+    if (item->area || !hold || !begin_work(item))
+        return;
+    pthread_mutex_unlock(&item->worker->late_lock);
+    rg_hold_end(hold);
+    pthread_mutex_lock(&item->worker->late_lock);
+    rest(item);
 }
 
 static void *landing_main(void *arg)
@@ -454,6 +479,8 @@ static void CUDA_CB landing_step(void *user)
     }
     while (item->sent < enough && !rg_worker_over(worker))
         pthread_cond_wait(&item->changed, &worker->late_lock);
+    if (item->sent >= enough)
+        end_hold(item, step->index);
     if (last && item->sent == item->n_chunks)
         destroy(item);
     pthread_mutex_unlock(&worker->late_lock);

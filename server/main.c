@@ -105,6 +105,9 @@ static void tell_statistics(struct rg_worker *worker)
                 (unsigned long long)worker->session, (unsigned long long)bulk.bulk_direct_received,
                 (unsigned long long)bulk.bulk_copied_received, (unsigned long long)bulk.bulk_direct_sent,
                 (unsigned long long)bulk.bulk_copied_sent);
+    if (bulk.bulk_kept)
+        rg_info("session %llu: %llu bytes were copied to be there if they had to be sent again",
+                (unsigned long long)worker->session, (unsigned long long)bulk.bulk_kept);
     uint64_t in, out;
     rg_direct_statistics(worker, &in, &out);
     if (in || out)

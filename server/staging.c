@@ -49,6 +49,7 @@ static void destroy(struct rg_worker *worker, struct rg_pinned *list)
     while (list) {
         struct rg_pinned *next = list->next;
         (void)rg_driver.cuEventDestroy_v2(list->ready);
+        rg_hold_end(&list->hold);
         rg_conn_unregister(worker->conn, list->memory);
         (void)rg_driver.cuMemFreeHost(list->memory);
         free(list);
@@ -61,7 +62,22 @@ static bool is_free(struct rg_pinned *pinned)
 {
     if (pinned->pending && !pinned->taken && rg_driver.cuEventQuery(pinned->ready) == CUDA_SUCCESS)
         pinned->pending = false;
-    return !pinned->taken && !pinned->pending;
+    return !pinned->taken && !pinned->pending && rg_hold_ended(&pinned->hold);
+}
+
+/* What is held longest of the buffers that nothing else is in the way of, if much is held. The lock is held. */
+static struct rg_pinned *held_longest(const struct rg_context *context, size_t size)
+{
+    struct rg_pinned *longest = NULL;
+    size_t held = 0;
+    for (struct rg_pinned *pinned = context->pinned; pinned; pinned = pinned->next) {
+        if (pinned->taken || pinned->pending || rg_hold_ended(&pinned->hold))
+            continue;
+        held += pinned->size;
+        if (pinned->size >= size && (!longest || pinned->given < longest->given))
+            longest = pinned;
+    }
+    return held + size > RG_STAGING_HELD ? longest : NULL;
 }
 
 void rg_staging_shrink(struct rg_worker *worker, struct rg_context *context)
@@ -96,12 +112,15 @@ CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, si
         if (pinned->size >= size && (crowded || pinned->size <= 4 * size) &&
             (!best || pinned->size < best->size) && is_free(pinned))
             best = pinned;
+    if (!best)
+        best = held_longest(context, size);
     if (best) {
         best->taken = true;
         rg_room_forget(worker, best);
     }
     pthread_mutex_unlock(&worker->staging_lock);
     if (best) {
+        rg_hold_end(&best->hold);
         *out = best;
         return CUDA_SUCCESS;
     }

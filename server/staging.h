@@ -15,6 +15,8 @@
 
 #define RG_STAGING_SMALL RG_ROOM_LEAST
 #define RG_STAGING_LARGE RG_BULK_MAX
+/* So much of a context's pool may wait for the client to have what was sent from it. */
+#define RG_STAGING_HELD (16u << 20)
 #define RG_STAGING_KEPT                                                                                      \
     (2 * RG_ROOM) /* when a context's pool is larger, what nothing uses is freed at some time */
 
@@ -26,12 +28,16 @@ struct rg_pinned {
     uint64_t given; /* order in which they were given back */
     bool taken, pending;
     bool kept; /* taken by a stream for its late transfers, as long as that is there */
+    struct rg_hold hold; /* what was sent from it may have to be sent again */
     /* room.c: the bytes of room that its data takes, 0: it is not in the list */
     uint64_t room;
     struct rg_pinned *earlier, *later;
 };
 
-/** A buffer of at least `size` bytes (at most RG_STAGING_LARGE). Never waits. The context is current. */
+/**
+ * A buffer of at least `size` bytes (at most RG_STAGING_LARGE). Never waits for the device, nor for the client; but what the
+ * client may need again may be copied away first. The context is current.
+ */
 CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, size_t size,
                         struct rg_pinned **out);
 /** Gives a buffer back once the work now in `stream` is done. NULL is fine. */

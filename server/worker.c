@@ -70,11 +70,12 @@ enum rg_status rg_worker_start(struct rg_worker *worker)
 enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const struct iovec *parts, int n_parts,
                               const struct iovec *bulk, int n_bulk)
 {
-    return rg_worker_send_to(worker, 0, 0, kind, parts, n_parts, bulk, n_bulk);
+    return rg_worker_send_to(worker, 0, 0, NULL, kind, parts, n_parts, bulk, n_bulk);
 }
 
-enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, unsigned kind,
-                                 const struct iovec *parts, int n_parts, const struct iovec *bulk, int n_bulk)
+enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_hold *hold,
+                                 unsigned kind, const struct iovec *parts, int n_parts,
+                                 const struct iovec *bulk, int n_bulk)
 {
     enum { MAX_PARTS = 4 };
     struct rg_message_header header = {
@@ -96,11 +97,12 @@ enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_
     enum rg_status status = RG_ERR_CLOSED;
     if (!rg_worker_over(worker))
         status = apart ? rg_conn_send_head(worker->conn, all, n_parts + 1, bulk_size, &ticket)
-                       : rg_conn_send_to(worker->conn, tag, base, all, n_parts + 1, bulk, n_bulk);
+                       : rg_conn_send_held(worker->conn, hold, tag, base, all, n_parts + 1, bulk, n_bulk);
     rg_turn_give(&worker->send_turn);
     if (apart && status == RG_OK) { /* without the lock: small messages of other threads go out meanwhile */
         ticket.tag = tag;
         ticket.base = base;
+        ticket.hold = hold;
         status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
     }
     atomic_fetch_add_explicit(&worker->sent, 1, memory_order_relaxed);
@@ -124,7 +126,7 @@ enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice
 }
 
 enum rg_status rg_worker_land(struct rg_worker *worker, uint64_t id, uint64_t offset, const void *data,
-                              size_t size, bool last)
+                              size_t size, bool last, struct rg_hold *hold)
 {
     enum rg_status status = RG_OK;
     for (size_t at = 0, piece = 0; at < size && status == RG_OK; at += piece) {
@@ -135,7 +137,7 @@ enum rg_status rg_worker_land(struct rg_worker *worker, uint64_t id, uint64_t of
         const uint64_t began = rg_now_ns();
         const struct iovec part = {(void *)(uintptr_t)&notice, sizeof notice},
                            bulk = {(char *)(uintptr_t)data + at, piece};
-        status = rg_worker_send_to(worker, id, offset + at, RG_MESSAGE_NOTICE, &part, 1, &bulk, 1);
+        status = rg_worker_send_to(worker, id, offset + at, hold, RG_MESSAGE_NOTICE, &part, 1, &bulk, 1);
         rg_pace_sent(&worker->pace, piece, rg_now_ns() - began);
     }
     return status;

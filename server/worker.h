@@ -93,6 +93,7 @@ struct rg_stream {
     uint64_t seen_synchronous;                   /* the last synchronous copy that it is ordered after */
     struct rg_pinned *pull_slots[RG_LATE_SLOTS]; /* used by one late transfer after another */
     struct rg_pinned *landing_slots[RG_LATE_SLOTS];
+    size_t next_landing; /* of the landing slots, the one whose turn it is */
 };
 
 struct rg_lane_stream {
@@ -300,16 +301,20 @@ static inline bool rg_worker_over(struct rg_worker *worker)
 /** Sends one message of `kind` with its body in `parts`; ends the session if that fails. Any thread. */
 enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const struct iovec *parts, int n_parts,
                               const struct iovec *bulk, int n_bulk);
-/** As rg_worker_send, of bulk data that belongs to the client's transfer `tag`, from byte `base` of it on; 0: to none. */
-enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, unsigned kind,
-                                 const struct iovec *parts, int n_parts, const struct iovec *bulk,
-                                 int n_bulk);
+/**
+ * As rg_worker_send, of bulk data that belongs to the client's transfer `tag`, from byte `base` of it on; 0: to none. `hold`: of
+ * its memory, or NULL.
+ */
+enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_hold *hold,
+                                 unsigned kind, const struct iovec *parts, int n_parts,
+                                 const struct iovec *bulk, int n_bulk);
 /** Sends a notice, with text or bulk data (either may be empty). Any thread. */
 enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
                                 size_t text_size, const void *bulk, size_t bulk_size);
-/** Sends part of a transfer to the host (RG_NOTICE_LANDING), in pieces that others' messages go between. Any thread. */
+/** Sends part of a transfer to the host (RG_NOTICE_LANDING), in pieces that others' messages go between. Any thread. `hold`: of
+ * the memory, or NULL. */
 enum rg_status rg_worker_land(struct rg_worker *worker, uint64_t id, uint64_t offset, const void *data,
-                              size_t size, bool last);
+                              size_t size, bool last, struct rg_hold *hold);
 
 /** Executes the next record of the feed. The dispatcher; `thread` may have no role afterwards. */
 void rg_execute_next(struct rg_worker *worker, struct rg_thread *thread);

@@ -95,8 +95,8 @@ void rg_lasting_look_for_last_words(struct rg_lasting *c)
         keep_last_words(c, c->ready.data, c->ready.size);
     if (c->receiving || c->in_use || c->in_bulk)
         return;
-    while (!c->peer_leaves && rg_conn_recv(c->carrier, 0, &message) == RG_OK && !message.bulk_size &&
-           message.size >= sizeof header) {
+    while (!c->peer_leaves && !c->carrier->bulk_left && rg_conn_recv(c->carrier, 0, &message) == RG_OK &&
+           !message.bulk_size && message.size >= sizeof header) {
         memcpy(&header, message.data, sizeof header);
         if (header.kind == RG_LASTING_DATA)
             keep_last_words(c, (const unsigned char *)message.data + sizeof header,
@@ -195,53 +195,121 @@ static void lasting_abandon(struct rg_conn *conn)
     rg_waker_fini(&c->waker);
 }
 
+/* Goes into the carrier for something short, if there is one that is well; gives up the lock until leave(). NULL: there is none. */
+static struct rg_conn *visit(struct rg_lasting *c)
+{
+    if (c->state != RG_LASTING_UP)
+        return NULL;
+    struct rg_conn *carrier = c->carrier;
+    c->visitors++;
+    pthread_mutex_unlock(&c->lock);
+    return carrier;
+}
+
+/* The same for what must hold when it has been done: a carrier that has failed is gone then. */
+static struct rg_conn *visit_last(struct rg_lasting *c)
+{
+    while (c->dropping || (c->state == RG_LASTING_BROKEN && c->carrier))
+        rg_lasting_sleep(c, UINT64_MAX);
+    struct rg_conn *carrier = c->carrier;
+    if (!carrier)
+        return NULL;
+    c->visitors++;
+    pthread_mutex_unlock(&c->lock);
+    return carrier;
+}
+
+static void leave(struct rg_lasting *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->visitors--;
+    rg_lasting_changed(c);
+}
+
 static enum rg_status lasting_register(struct rg_conn *conn, void *base, size_t size)
 {
     struct rg_lasting *c = (struct rg_lasting *)conn;
     enum rg_status status = RG_ERR_UNSUPPORTED;
+    struct rg_conn *carrier;
     pthread_mutex_lock(&c->lock);
-    if (c->state == RG_LASTING_UP) {
-        struct rg_conn *carrier = c->carrier;
-        c->registering++;
-        pthread_mutex_unlock(&c->lock);
+    if ((carrier = visit(c)) != NULL) {
         status = rg_conn_register(carrier, base, size);
-        pthread_mutex_lock(&c->lock);
-        c->registering--;
-        rg_lasting_changed(c);
+        leave(c);
     }
     pthread_mutex_unlock(&c->lock);
     return status;
 }
 
-/* What was registered with a carrier goes with it at the latest. */
+/* What was registered with a carrier goes with it at the latest. What is held until told may lie in this memory. */
 static void lasting_unregister(struct rg_conn *conn, void *base)
 {
     struct rg_lasting *c = (struct rg_lasting *)conn;
+    struct rg_conn *carrier;
     pthread_mutex_lock(&c->lock);
-    while (c->dropping || (c->state == RG_LASTING_BROKEN && c->carrier))
-        rg_lasting_sleep(c, UINT64_MAX);
-    if (c->carrier) {
-        struct rg_conn *carrier = c->carrier;
-        c->registering++;
-        pthread_mutex_unlock(&c->lock);
+    rg_lasting_end_all(c, &rg_hold_until_told);
+    if ((carrier = visit_last(c)) != NULL) {
         rg_conn_unregister(carrier, base);
-        pthread_mutex_lock(&c->lock);
-        c->registering--;
-        rg_lasting_changed(c);
+        leave(c);
     }
     pthread_mutex_unlock(&c->lock);
+}
+
+/*
+ * Loans are those of a carrier, and end with it: nothing is placed any more once it has been dropped, before the peer hears
+ * of the next. What has been placed in part then comes again, by the next, to the same place.
+ */
+static enum rg_status lasting_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                   size_t size)
+{
+    struct rg_lasting *c = (struct rg_lasting *)conn;
+    enum rg_status status = RG_ERR_UNSUPPORTED;
+    struct rg_conn *carrier;
+    pthread_mutex_lock(&c->lock);
+    if ((carrier = visit(c)) != NULL) {
+        status = rg_conn_lend(carrier, tag, base, memory, size);
+        leave(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+static void lasting_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+{
+    struct rg_lasting *c = (struct rg_lasting *)conn;
+    struct rg_conn *carrier;
+    pthread_mutex_lock(&c->lock);
+    if ((carrier = visit_last(c)) != NULL) {
+        rg_conn_unlend(carrier, tag, memory);
+        leave(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static bool lasting_has_room(struct rg_conn *conn, size_t size)
+{
+    struct rg_lasting *c = (struct rg_lasting *)conn;
+    bool room = false;
+    struct rg_conn *carrier;
+    pthread_mutex_lock(&c->lock);
+    if ((carrier = visit(c)) != NULL) {
+        room = rg_conn_has_room(carrier, size);
+        leave(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return room;
 }
 
 static void lasting_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     struct rg_lasting *c = (struct rg_lasting *)(uintptr_t)conn;
     pthread_mutex_lock(&c->lock);
-    if (c->carrier && c->state == RG_LASTING_UP)
+    if (c->carrier) /* also when all is over: a session tells at its end */
         rg_conn_get_statistics(c->carrier, out);
     out->bulk_copied_sent += c->former.bulk_copied_sent;
     out->bulk_copied_received += c->former.bulk_copied_received;
     out->bulk_direct_sent += c->former.bulk_direct_sent;
     out->bulk_direct_received += c->former.bulk_direct_received;
+    out->bulk_kept = c->bulk_kept;
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -278,6 +346,8 @@ static struct rg_transport_ops lasting_ops = {
     .is_apart = rg_lasting_is_apart,
     .send_head = rg_lasting_send_head,
     .send_tail = rg_lasting_send_tail,
+    .end_hold = rg_lasting_end_hold,
+    .hold_ended = rg_lasting_hold_ended,
     .recv = rg_lasting_recv,
     .recv_bulk = rg_lasting_recv_bulk,
     .interrupt = lasting_interrupt,
@@ -286,6 +356,10 @@ static struct rg_transport_ops lasting_ops = {
     .abandon = lasting_abandon,
     .register_memory = lasting_register,
     .unregister_memory = lasting_unregister,
+    .lend = lasting_lend,
+    .unlend = lasting_unlend,
+    .take_lent = rg_lasting_take_lent,
+    .has_room = lasting_has_room,
     .statistics = lasting_statistics,
 };
 
@@ -316,7 +390,11 @@ struct rg_conn *rg_lasting_create(struct rg_conn *carrier, struct rg_conn *tethe
         return NULL;
     c->head.ops = &lasting_ops;
     /* the rest is what this does not pass on, or not from one carrier to the next */
-    c->head.caps = rg_conn_caps(carrier) & (RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS);
+    c->head.caps = rg_conn_caps(carrier) &
+                   (RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_LENDS);
+    c->head.caps |= RG_CAP_KEEPS;
+    c->head.piece_least = carrier->piece_least;
+    c->head.rails = carrier->rails;
     memcpy(c->head.transport, carrier->transport, sizeof c->head.transport);
     memcpy(c->head.peer, carrier->peer, sizeof c->head.peer);
     c->options = *options;

@@ -5,6 +5,7 @@
  *   lasting_send.c     sending
  *   lasting_receive.c  receiving, acknowledgements
  *   lasting_kept.c     messages that are not acknowledged
+ *   lasting_hold.c     those whose bulk data stays where it is until then
  *   lasting_mender.c   the thread that looks after the carrier
  *
  * Everything is guarded by `lock`, which is never held across a system call that waits. A thread that goes into the
@@ -41,10 +42,13 @@ struct rg_lasting_kept {
     uint64_t seq;    /* from 1 */
     size_t msg_size; /* of `data`: the header and the message */
     size_t bulk_size;
-    const struct iovec *bulk; /* the sender's while it is inside (busy), else `own` */
+    const struct iovec *bulk; /* the sender's while it is inside (busy), else `own`, or in `parts` */
     int n_bulk;
+    struct rg_hold *hold; /* the memory of the bulk data stays: it is not copied; NULL: it does not */
     struct iovec own;
-    struct rg_lasting_block *copy; /* where `own` points */
+    struct rg_lasting_block *copy;  /* where `own` points, if it is a copy */
+    struct rg_lasting_block *parts; /* of bulk data that stays where it is */
+    size_t room;                    /* memory that all this takes */
     bool busy;                     /* its sender is inside */
     bool acked;                    /* out of the list: freed by who is still at it */
     bool replaying;                /* the mender is sending it */
@@ -73,7 +77,7 @@ struct rg_lasting {
     uint64_t epoch;          /* counts carriers */
     bool sending, receiving;
     unsigned tails; /* threads that send bulk data by itself */
-    unsigned registering;
+    unsigned visitors; /* that do something short in the carrier */
     bool dropping;    /* a former carrier is being destroyed */
     bool sends_apart; /* some carrier did */
     bool read_ahead;
@@ -86,7 +90,11 @@ struct rg_lasting {
     uint64_t sent;    /* messages */
     uint64_t on_wire; /* the last one that the carrier was given */
     struct rg_lasting_kept *kept, **kept_last;
-    size_t kept_bytes; /* of memory, as far as it has been taken already */
+    size_t kept_bytes;                      /* of memory of ours */
+    size_t held_bytes;                      /* of others' */
+    uint64_t bulk_kept;                     /* bytes that were ever copied to be kept */
+    const struct rg_lasting_kept *replayed; /* what the mender is sending */
+    unsigned waits_missed, waits_skipped;   /* lasting_hold.c */
     uint64_t forgotten; /* messages up to here are not kept though they were not acknowledged; 0: none */
     struct rg_lasting_block *store[RG_LASTING_CLASSES];
     unsigned n_store[RG_LASTING_CLASSES];
@@ -147,6 +155,7 @@ enum { RG_LASTING_COPIED_MAX = 4096 }; /* messages up to this are copied, so tha
 
 enum rg_status rg_lasting_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
 enum rg_status rg_lasting_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
+enum rg_status rg_lasting_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size);
 /** Takes acknowledgements that are there, or come by `timeout_ms`, if nobody receives; a message waits in `ready`. */
 void rg_lasting_drain(struct rg_lasting *c, int timeout_ms);
 
@@ -157,6 +166,12 @@ struct rg_lasting_kept *rg_lasting_keep(struct rg_lasting *c, const struct rg_ou
 void rg_lasting_append(struct rg_lasting *c, struct rg_lasting_kept *kept);
 /** The peer has messages up to `received`. False: it cannot. */
 bool rg_lasting_acknowledge(struct rg_lasting *c, uint64_t received);
+/** Copies the bulk data of a kept message, which is busy. False: no memory; nothing is kept any more. Gives up the lock meanwhile. */
+bool rg_lasting_copy(struct rg_lasting *c, struct rg_lasting_kept *kept, struct rg_lasting_block **out);
+/** From now on a kept message has its bulk data from there. The mender is not sending it. */
+void rg_lasting_place(struct rg_lasting *c, struct rg_lasting_kept *kept, struct rg_lasting_block *copy);
+/** Memory from the store, which goes back with the message; under the lock. NULL: none. */
+struct rg_lasting_block *rg_lasting_take(struct rg_lasting *c, struct rg_lasting_kept *kept, size_t size);
 /** The sender of a kept message leaves: what of its memory may still be needed is copied. Gives up the lock meanwhile. */
 void rg_lasting_settle(struct rg_lasting *c, struct rg_lasting_kept *kept);
 /** Lets go of a message that nobody is at and that is acknowledged. */
@@ -164,6 +179,16 @@ void rg_lasting_release(struct rg_lasting *c, struct rg_lasting_kept *kept);
 /** Forgets all, for good: nothing can be sent again until the peer has caught up. */
 void rg_lasting_forget(struct rg_lasting *c);
 void rg_lasting_kept_fini(struct rg_lasting *c);
+
+/* --- lasting_hold.c --- */
+
+/** The sender of a kept message leaves, whose memory stays as it is. False: it cannot be held. Under the lock. */
+bool rg_lasting_hold(struct rg_lasting *c, struct rg_lasting_kept *kept);
+/** Copies what is held so and not acknowledged; the lock is given up meanwhile. */
+void rg_lasting_end_all(struct rg_lasting *c, const struct rg_hold *hold);
+/* operations, without the lock */
+void rg_lasting_end_hold(struct rg_conn *conn, struct rg_hold *hold);
+bool rg_lasting_hold_ended(struct rg_conn *conn, const struct rg_hold *hold);
 
 /* --- lasting_mender.c --- */
 

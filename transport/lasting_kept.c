@@ -89,6 +89,8 @@ struct rg_lasting_kept *rg_lasting_keep(struct rg_lasting *c, const struct rg_ou
         .bulk_size = message->bulk_size,
         .bulk = message->bulk,
         .n_bulk = message->n_bulk,
+        .hold = message->hold,
+        .room = classes[block->class].size,
         .busy = true,
     };
     unsigned char *at = kept->data + RG_LASTING_HEADER;
@@ -100,11 +102,15 @@ struct rg_lasting_kept *rg_lasting_keep(struct rg_lasting *c, const struct rg_ou
     return kept;
 }
 
-/* The memory that a message takes until it is acknowledged. */
-static size_t room_of(const struct rg_lasting_kept *kept)
+struct rg_lasting_block *rg_lasting_take(struct rg_lasting *c, struct rg_lasting_kept *kept, size_t size)
 {
-    return classes[class_of(sizeof *kept + kept->msg_size)].size +
-           (kept->bulk_size ? classes[class_of(kept->bulk_size)].size : 0);
+    struct rg_lasting_block *block = take(c, size);
+    if (!block)
+        return NULL;
+    kept->room += classes[block->class].size;
+    if (!kept->acked)
+        c->kept_bytes += classes[block->class].size;
+    return block;
 }
 
 void rg_lasting_append(struct rg_lasting *c, struct rg_lasting_kept *kept)
@@ -113,7 +119,7 @@ void rg_lasting_append(struct rg_lasting *c, struct rg_lasting_kept *kept)
     kept->next = NULL;
     *c->kept_last = kept;
     c->kept_last = &kept->next;
-    c->kept_bytes += room_of(kept);
+    c->kept_bytes += kept->room;
 }
 
 void rg_lasting_release(struct rg_lasting *c, struct rg_lasting_kept *kept)
@@ -121,6 +127,7 @@ void rg_lasting_release(struct rg_lasting *c, struct rg_lasting_kept *kept)
     if (!kept->acked || kept->busy || kept->replaying)
         return;
     give(c, kept->copy);
+    give(c, kept->parts);
     give(c, block_of(kept));
 }
 
@@ -131,7 +138,9 @@ static void drop_first(struct rg_lasting *c)
     c->kept = kept->next;
     if (!c->kept)
         c->kept_last = &c->kept;
-    c->kept_bytes -= room_of(kept);
+    c->kept_bytes -= kept->room;
+    if (kept->hold && !kept->busy)
+        c->held_bytes -= kept->bulk_size;
     kept->acked = true;
     rg_lasting_release(c, kept);
 }
@@ -168,28 +177,45 @@ static void gather(unsigned char *to, const struct rg_lasting_kept *kept)
     }
 }
 
-void rg_lasting_settle(struct rg_lasting *c, struct rg_lasting_kept *kept)
+bool rg_lasting_copy(struct rg_lasting *c, struct rg_lasting_kept *kept, struct rg_lasting_block **out)
 {
-    struct rg_lasting_block *copy = NULL;
-    if (!kept->acked && kept->bulk_size) {
-        copy = take(c, kept->bulk_size);
-        if (copy) {
-            pthread_mutex_unlock(&c->lock);
-            gather(copy->data, kept);
-            pthread_mutex_lock(&c->lock);
-        } else {
-            rg_lasting_forget(c); /* it could not be sent again */
-        }
+    *out = rg_lasting_take(c, kept, kept->bulk_size);
+    if (!*out) {
+        rg_lasting_forget(c); /* it could not be sent again */
+        return false;
     }
-    while (
-        kept->replaying) /* also if it is acknowledged: the mender may still look at what it was told to send */
-        rg_lasting_sleep(c, UINT64_MAX);
+    c->bulk_kept += kept->bulk_size;
+    pthread_mutex_unlock(&c->lock);
+    gather((*out)->data, kept);
+    pthread_mutex_lock(&c->lock);
+    return true;
+}
+
+void rg_lasting_place(struct rg_lasting *c, struct rg_lasting_kept *kept, struct rg_lasting_block *copy)
+{
+    kept->hold = NULL;
     kept->copy = copy;
     kept->own = (struct iovec){copy ? copy->data : NULL, kept->bulk_size};
     kept->bulk = &kept->own;
     kept->n_bulk = kept->bulk_size ? 1 : 0;
     kept->busy = false;
     rg_lasting_release(c, kept);
+}
+
+void rg_lasting_settle(struct rg_lasting *c, struct rg_lasting_kept *kept)
+{
+    struct rg_lasting_block *copy = NULL;
+    const bool needed = !kept->acked && kept->bulk_size, held = needed && kept->hold && !kept->fault;
+    if (needed && !held)
+        (void)rg_lasting_copy(c, kept, &copy);
+    while (
+        kept->replaying) /* also if it is acknowledged: the mender may still look at what it was told to send */
+        rg_lasting_sleep(c, UINT64_MAX);
+    if (held && !kept->acked && rg_lasting_hold(c, kept))
+        return;
+    if (held && !kept->acked)
+        (void)rg_lasting_copy(c, kept, &copy);
+    rg_lasting_place(c, kept, copy);
 }
 
 void rg_lasting_kept_fini(struct rg_lasting *c)

@@ -81,7 +81,7 @@ static bool tether_ended(const struct rg_conn *tether)
  * written into our memory any more. */
 static void drop_carrier(struct rg_lasting *c)
 {
-    while (c->sending || c->receiving || c->tails || c->registering)
+    while (c->sending || c->receiving || c->tails || c->visitors)
         rg_lasting_sleep(c, UINT64_MAX);
     struct rg_conn *carrier = c->carrier, *tether = c->tether;
     if (!carrier)
@@ -137,12 +137,18 @@ static void replay(struct rg_lasting *c)
         struct rg_conn *carrier = c->carrier;
         c->on_wire = kept->seq;
         c->sending = true;
+        c->replayed = kept;
         pthread_mutex_unlock(&c->lock);
         enum rg_status status = rg_conn_send(carrier, &part, 1, bulk, n_bulk);
         pthread_mutex_lock(&c->lock);
         kept->replaying = c->sending = false;
+        c->replayed = NULL;
         next = kept->next;
-        if (status == RG_ERR_FAULT)
+        if (status == RG_ERR_FAULT &&
+            !kept->busy) { /* held memory that is gone: nobody is there to be told */
+            rg_error("%s: data that had to be sent again was not there any more", c->head.peer);
+            rg_lasting_end(c, RG_ERR_LOST);
+        } else if (status == RG_ERR_FAULT)
             kept->fault = true;
         else if (status != RG_OK)
             rg_lasting_break(c, epoch, status);

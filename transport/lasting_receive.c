@@ -6,7 +6,10 @@
 
 #include "common/clock.h"
 
+#include <poll.h>
 #include <string.h>
+
+enum { AWAITED_MIN = 64 << 10 }; /* bulk data that costs more to copy than an acknowledgement costs */
 
 static void unlocked(struct rg_lasting *c)
 {
@@ -15,11 +18,28 @@ static void unlocked(struct rg_lasting *c)
 
 /* --- acknowledgements -------------------------------------------------------------------------------------------- */
 
+/* Whether nothing more has come yet, as far as the carrier shows that. */
+static bool pauses(const struct rg_lasting *c)
+{
+    struct pollfd p = {.fd = rg_conn_fd(c->carrier), .events = POLLIN};
+    return p.fd < 0 || poll(&p, 1, 0) == 0;
+}
+
+/*
+ * Much has come by itself, or is the last that comes for now: somebody may hold its memory until it is acknowledged. Where
+ * more follows at once, this can wait for it.
+ */
+static bool is_awaited(const struct rg_lasting *c)
+{
+    return c->bulk_size >= AWAITED_MIN && c->state == RG_LASTING_UP && pauses(c);
+}
+
 /* A receiver must not wait for the peer to receive, or both may do so for ever: what cannot go at once is left to the
  * mender, or to the next message. */
 static void acknowledge_if_due(struct rg_lasting *c)
 {
-    if (c->untold_bytes < RG_LASTING_ACK_BYTES && c->received - c->told < RG_LASTING_ACK_COUNT)
+    if (c->untold_bytes < RG_LASTING_ACK_BYTES && c->received - c->told < RG_LASTING_ACK_COUNT &&
+        !is_awaited(c))
         return;
     if (c->state == RG_LASTING_UP && !c->sending && rg_lasting_has_room(c->carrier)) {
         rg_lasting_say(c, RG_LASTING_ACK);
@@ -230,4 +250,34 @@ enum rg_status rg_lasting_recv_bulk(struct rg_conn *conn, void *buffer, size_t s
         rg_lasting_break(c, epoch, status);
         rg_lasting_changed(c);
     }
+}
+
+/* Where the carrier fails, nothing of the rest is in lent memory: it comes by rg_lasting_recv_bulk, which waits for the next. */
+enum rg_status rg_lasting_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+{
+    struct rg_lasting *c = (struct rg_lasting *)conn;
+    *size = 0;
+    pthread_mutex_lock(&c->lock);
+    const uint64_t epoch = c->epoch;
+    struct rg_conn *carrier = c->carrier;
+    if ((c->state == RG_LASTING_UP || c->state == RG_LASTING_REPLAYING) && c->bulk_epoch == epoch) {
+        c->receiving = true;
+        pthread_mutex_unlock(&c->lock);
+        enum rg_status status = rg_conn_take_lent(carrier, most, memory, size);
+        pthread_mutex_lock(&c->lock);
+        c->receiving = false;
+        if (status == RG_OK && *size > 0) {
+            c->bulk_taken += *size;
+            c->in_bulk = c->bulk_taken < c->bulk_size;
+            if (!c->in_bulk)
+                count_received(c);
+        } else if (status == RG_ERR_PROTOCOL) {
+            rg_lasting_end(c, status);
+        } else if (status != RG_OK) {
+            rg_lasting_break(c, epoch, status);
+        }
+        rg_lasting_changed(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return RG_OK;
 }

@@ -1,7 +1,7 @@
 /*
  * lasting_send.c - sending over a connection that may change its carrier: the message is kept, then sent; the memory of its
  * bulk data is the caller's as long as the call is inside, and copied at the end unless the peer has acknowledged it by
- * then. If the carrier fails, the caller waits until the mender has sent the message by another.
+ * then, or the caller holds it (lasting_hold.c). If the carrier fails, the caller waits until the mender has sent the message by another.
  */
 #include "transport/lasting_inside.h"
 
@@ -77,7 +77,7 @@ static enum rg_status finish(struct rg_lasting *c, struct rg_lasting_kept *kept,
     if (failed && c->state == RG_LASTING_OVER && !kept->acked)
         result = c->over;
     rg_lasting_settle(c, kept);
-    if (c->kept_bytes > DRAIN_AT)
+    if (c->kept_bytes + c->held_bytes > DRAIN_AT)
         make_way(c);
     if (c->ack_wanted && c->state == RG_LASTING_UP && !c->sending)
         rg_lasting_say(c, RG_LASTING_ACK);
@@ -96,7 +96,7 @@ enum rg_status rg_lasting_send(struct rg_conn *conn, const struct rg_outgoing *m
     const uint64_t epoch = c->epoch;
     struct rg_conn *carrier = c->carrier;
     pthread_mutex_unlock(&c->lock);
-    status = rg_conn_send(carrier, &part, 1, message->bulk, message->n_bulk);
+    status = rg_conn_send_to(carrier, message->tag, message->base, &part, 1, message->bulk, message->n_bulk);
     pthread_mutex_lock(&c->lock);
     c->sending = false;
     if (status == RG_ERR_FAULT)
@@ -166,6 +166,9 @@ enum rg_status rg_lasting_send_tail(struct rg_conn *conn, const struct rg_bulk_t
     pthread_mutex_lock(&c->lock);
     kept->bulk = bulk;
     kept->n_bulk = n_bulk;
+    kept->ticket.tag = ticket->tag;
+    kept->ticket.base = ticket->base;
+    kept->hold = ticket->hold;
     kept->promised = false;
     const uint64_t epoch = c->epoch;
     struct rg_conn *carrier = c->carrier;
@@ -173,7 +176,7 @@ enum rg_status rg_lasting_send_tail(struct rg_conn *conn, const struct rg_bulk_t
         const struct iovec part = {kept->data, kept->msg_size};
         c->tails++;
         pthread_mutex_unlock(&c->lock);
-        status = kept->holds ? rg_conn_send(carrier, &part, 1, bulk, n_bulk)
+        status = kept->holds ? rg_conn_send_to(carrier, ticket->tag, ticket->base, &part, 1, bulk, n_bulk)
                              : rg_conn_send_tail(carrier, &kept->ticket, bulk, n_bulk);
         pthread_mutex_lock(&c->lock);
         c->tails--;

@@ -30,6 +30,8 @@ struct rg_outgoing {
     size_t msg_size;
     size_t bulk_size;
     uint64_t tag, base; /* what the bulk data is (rg_conn_send_to); tag 0: nothing said */
+    struct rg_hold
+        *hold; /* of its memory (rg_conn_send_held), or NULL; the send that takes it sets its `conn` */
 };
 
 struct rg_transport_ops {
@@ -57,6 +59,9 @@ struct rg_transport_ops {
                                 struct rg_bulk_ticket *out);
     enum rg_status (*send_tail)(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
                                 const struct iovec *bulk, int n_bulk);
+    /* optional, all or none: for who sets a hold's `conn` */
+    void (*end_hold)(struct rg_conn *conn, struct rg_hold *hold);
+    bool (*hold_ended)(struct rg_conn *conn, const struct rg_hold *hold);
     enum rg_status (*recv)(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
     enum rg_status (*recv_bulk)(struct rg_conn *conn, void *buffer, size_t size);
     void (*interrupt)(struct rg_conn *conn);
@@ -86,6 +91,7 @@ struct rg_conn {
     size_t
         piece_least;  /* bytes that a message with bulk data should carry at least (rg_conn_piece); 0: any */
     size_t bulk_left; /* of the current message; the receiver's */
+    unsigned rails;   /* bundle/: how many there are meant to be */
     char transport[48];
     char peer[160];
 };

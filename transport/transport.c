@@ -70,6 +70,18 @@ static enum rg_status no_send_tail(struct rg_conn *conn, const struct rg_bulk_ti
     return RG_ERR_UNSUPPORTED;
 }
 
+static void no_end_hold(struct rg_conn *conn, struct rg_hold *hold)
+{
+    (void)conn;
+    hold->conn = NULL;
+}
+
+static bool no_hold(struct rg_conn *conn, const struct rg_hold *hold)
+{
+    (void)conn, (void)hold;
+    return true;
+}
+
 static enum rg_status no_register(struct rg_conn *conn, void *base, size_t size)
 {
     (void)conn, (void)base, (void)size;
@@ -168,6 +180,10 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->is_apart = never_apart;
         ops->send_head = no_send_head;
         ops->send_tail = no_send_tail;
+    }
+    if (!ops->end_hold) {
+        ops->end_hold = no_end_hold;
+        ops->hold_ended = no_hold;
     }
     if (!ops->reset)
         ops->reset = nothing_to_do;
@@ -428,11 +444,30 @@ static size_t sum_parts(const struct iovec *parts, int count, size_t limit)
 enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
                             const struct iovec *bulk, int n_bulk)
 {
-    return rg_conn_send_to(conn, 0, 0, msg, n_msg, bulk, n_bulk);
+    return rg_conn_send_held(conn, NULL, 0, 0, msg, n_msg, bulk, n_bulk);
 }
 
 enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base, const struct iovec *msg,
                                int n_msg, const struct iovec *bulk, int n_bulk)
+{
+    return rg_conn_send_held(conn, NULL, tag, base, msg, n_msg, bulk, n_bulk);
+}
+
+struct rg_hold rg_hold_until_told;
+
+void rg_hold_end(struct rg_hold *hold)
+{
+    if (hold->conn)
+        hold->conn->ops->end_hold(hold->conn, hold);
+}
+
+bool rg_hold_ended(const struct rg_hold *hold)
+{
+    return !hold->conn || hold->conn->ops->hold_ended(hold->conn, hold);
+}
+
+enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_hold *hold, uint64_t tag, uint64_t base,
+                                 const struct iovec *msg, int n_msg, const struct iovec *bulk, int n_bulk)
 {
     struct rg_outgoing message = {
         .msg = msg,
@@ -443,6 +478,7 @@ enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base
         .bulk_size = sum_parts(bulk, n_bulk, RG_BULK_MAX),
         .tag = tag,
         .base = base,
+        .hold = hold,
     };
     if (message.msg_size == SIZE_MAX || message.bulk_size == SIZE_MAX) {
         rg_error("a message is larger than the limits of %u bytes, %u bytes of bulk data", RG_MESSAGE_MAX,

@@ -71,6 +71,8 @@ enum {
     RG_CAP_LENDS = 1u << 4,
     /* a send that succeeds has arrived: the peer can still receive it when the connection has broken since */
     RG_CAP_DELIVERS = 1u << 5,
+    /* data may have to be sent again: struct rg_hold saves a copy of it */
+    RG_CAP_KEEPS = 1u << 6,
 };
 
 /**
@@ -81,7 +83,8 @@ struct rg_conn_statistics {
     uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that this process copied */
     uint64_t bulk_direct_sent,
         bulk_direct_received;                /* bytes that the device took from, or put into, their place */
-    unsigned lanes;                          /* connections for bulk data besides the first (bundle/) */
+    uint64_t bulk_kept; /* bytes that were copied to be there if they must be sent again (lasting.h) */
+    unsigned lanes;     /* connections for bulk data besides the first (bundle/) */
     bool rails, striped;                     /* they are rails; and carry what this side sends */
     uint64_t lost_lanes, returned_lanes;     /* rails: how often one was lost, and came back */
     uint64_t compressed_from, compressed_to; /* bytes sent compressed, and how many that made */
@@ -93,11 +96,28 @@ enum {
     RG_DEVICE_PEER = 1u << 1,   /* by its address, where a kernel module knows it (nvidia_peermem) */
 };
 
+/**
+ * Says that the memory of bulk data stays as it is when the call that sent it has returned: until rg_hold_end. A connection that
+ * may have to send the data again (lasting.h) then need not copy it. Starts zeroed; serves one connection at a time and,
+ * like the memory, one thread at a time.
+ */
+struct rg_hold {
+    struct rg_conn *conn; /* that may still need the memory; NULL: none */
+    uint64_t last;        /* the connection's: the last of the messages */
+};
+/**
+ * For memory that stays as it is until the peer's user has told, in a message that is received here later, that it has taken
+ * the data; or until it is unregistered (rg_conn_unregister). Nobody ends this one.
+ */
+extern struct rg_hold rg_hold_until_told;
+
 /** Names bulk data that is sent after its message: rg_conn_send_tail. */
 struct rg_bulk_ticket {
     uint64_t number, route;
     size_t size;
-    uint64_t tag, base; /* the caller's to set before the tail: as rg_conn_send_to; 0 */
+    /* the caller's to set before the tail, as with rg_conn_send_held: 0 */
+    uint64_t tag, base;
+    struct rg_hold *hold;
 };
 
 /** A tag that nothing is ever lent for: bulk data that is sent to it is asked for. */
@@ -155,6 +175,17 @@ RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, const struct iov
 RG_MUST_CHECK enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base,
                                              const struct iovec *msg, int n_msg, const struct iovec *bulk,
                                              int n_bulk);
+/** As rg_conn_send_to (tag 0: as rg_conn_send), of bulk data whose memory is held. `hold` NULL: it is not. */
+RG_MUST_CHECK enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_hold *hold, uint64_t tag,
+                                               uint64_t base, const struct iovec *msg, int n_msg,
+                                               const struct iovec *bulk, int n_bulk);
+/**
+ * The memory is the caller's again when this returns. What the peer does not have yet by then is copied; or waited for, if that
+ * takes no longer. Before the connection is destroyed.
+ */
+void rg_hold_end(struct rg_hold *hold);
+/** Whether rg_hold_end would have nothing to do. Never waits. */
+bool rg_hold_ended(const struct rg_hold *hold);
 /**
  * Whether a message with so much bulk data can be sent in two steps, because the bulk data travels by itself
  * (bundle/bundle.h). Where it was true once, rg_conn_send_head can be called, also if it has become false. Any thread.

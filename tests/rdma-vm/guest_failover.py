@@ -4,6 +4,7 @@ TCP goes by the loopback interface, RDMA by the veth pair, so that one can fail 
 """
 
 import os
+import re
 import subprocess
 
 from trial import Server, wait_until
@@ -68,6 +69,7 @@ def failover(build, check):
     direct = {name: build.run_direct([build.example(name), *arguments], timeout=300)
               for name, arguments, _ in PROGRAMS}
     with Server(build, listen="0.0.0.0:7600", arguments=GRACE, environment={"REMOTE_GPU_LOG": "info"}) as there:
+        without_copies(build, there, check)
         for (what, lose, mend), (name, arguments, after) in cases():
             def in_the_middle(_, lose=lose, until=link_bytes() + after):
                 wait_until(lambda: link_bytes() >= until, 60)
@@ -82,6 +84,22 @@ def failover(build, check):
             check("    RDMA works again", wait_until(lambda: works(build), 30, 0.5), there.log())
         check("no worker crashed", "killed by signal" not in there.log(), there.log())
         check("the server still runs", there.process.poll() is None, there.log())
+
+
+def without_copies(build, there, check):
+    """As long as nothing fails, a session that could go on elsewhere moves page-locked memory as one that could not."""
+    command = [build.example("streams_overlap")]
+    here, remote = build.run_direct(command), build.run_remote(command, "127.0.0.1:7600", RUN, timeout=200)
+    check("pinned memory moves without a copy on the client: %s" % remote.stats,
+          (here.status, here.output) == (remote.status, remote.output) and
+          remote.stats.get("bulk_copied", 0) < 8192 and remote.stats.get("bulk_direct", 0) >= 6400000 and
+          remote.stats.get("bulk_kept", 0) < 500000, here.report() + remote.report() + there.log())
+    def moved():
+        return re.findall(r"(\d+) bytes in their place and (\d+) by a copy, sent (\d+) from their place and (\d+)", there.log())
+
+    wait_until(moved, 20)  # the worker says it when it ends
+    check("nor on the server: %s" % moved(), moved() and int(moved()[-1][1]) < 8192 and int(moved()[-1][3]) < 8192,
+          there.log())
 
 
 def works(build):

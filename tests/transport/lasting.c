@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const char address[] = "127.0.0.1:0";
 
@@ -25,6 +26,7 @@ struct end {
     unsigned lanes;      /* they are bundles of so many more */
     bool connects;
     atomic_bool refuses; /* no more carriers */
+    atomic_bool waits;   /* none for now */
     atomic_uint lost, resumed, gave_up;
 };
 
@@ -56,6 +58,8 @@ static enum rg_status renew(void *user, struct rg_lasting_loss *loss, uint64_t r
     struct rg_conn *conn;
     if (atomic_load(&end->refuses))
         return RG_ERR_REFUSED;
+    if (atomic_load(&end->waits))
+        return RG_ERR_UNREACHABLE;
     enum rg_status status = end->connects ? rg_transport_connect(rg_listener_address(end->listener), &options,
                                                                  loss->why, sizeof loss->why, &conn)
                                           : rg_listener_accept(end->listener, 200, &conn);
@@ -88,10 +92,11 @@ static void report(void *user, enum rg_lasting_event event, const struct rg_last
                      1);
 }
 
-static void ends_open(struct ends *ends, const char *filters, unsigned lanes, uint64_t patience_ns)
+static void ends_open_at(struct ends *ends, const char *at, const char *filters, unsigned lanes,
+                         uint64_t patience_ns)
 {
     memset(ends, 0, sizeof *ends);
-    ends->pair = pair_open(address, filters, RG_WAIT_AUTO);
+    ends->pair = pair_open(at, filters, RG_WAIT_AUTO);
     if (lanes)
         pair_bundle(&ends->pair, "", lanes, RG_COMPRESS_NONE);
     ends->a =
@@ -104,6 +109,11 @@ static void ends_open(struct ends *ends, const char *filters, unsigned lanes, ui
     CHECK((ends->pair.b = rg_lasting_create(ends->pair.b, NULL, &options)) != NULL);
     rg_conn_set_read_ahead(ends->pair.a);
     rg_conn_set_read_ahead(ends->pair.b);
+}
+
+static void ends_open(struct ends *ends, const char *filters, unsigned lanes, uint64_t patience_ns)
+{
+    ends_open_at(ends, address, filters, lanes, patience_ns);
 }
 
 /* --- traffic ------------------------------------------------------------------------------------------------- */
@@ -123,29 +133,44 @@ struct flow {
     uint64_t messages, first_seed;
 };
 
+/* In turn: memory that is the caller's again at once, and several pieces of memory that are held for a while. */
 static void *send_all(void *arg)
 {
+    enum { BUFFERS = 5 };
     const struct flow *flow = arg;
-    unsigned char *msg = malloc(RG_MESSAGE_MAX), *bulk = malloc(RG_BULK_MAX);
-    for (uint64_t n = 0; n < flow->messages; n++) {
+    unsigned char *msg = malloc(RG_MESSAGE_MAX), *buffers = malloc(BUFFERS * RG_BULK_MAX);
+    struct rg_hold holds[BUFFERS] = {0};
+    for (uint64_t n = 0, i = 0; n < flow->messages; n++, i = n % BUFFERS) {
         size_t msg_size, bulk_size;
+        unsigned char *bulk = buffers + i * RG_BULK_MAX;
+        struct rg_hold *hold = i ? &holds[i] : NULL;
         sizes(n, &msg_size, &bulk_size);
+        rg_hold_end(&holds[i]);
+        memset(bulk, 0xee, RG_BULK_MAX / 8);
         pattern_fill(msg, msg_size, flow->first_seed + 2 * n);
         pattern_fill(bulk, bulk_size, flow->first_seed + 2 * n + 1);
-        const struct iovec part = {msg, msg_size}, data = {bulk, bulk_size};
+        const struct iovec part = {msg, msg_size};
+        const struct iovec data[2] = {{bulk, bulk_size / 3},
+                                      {bulk + bulk_size / 3, bulk_size - bulk_size / 3}};
         if (rg_conn_sends_apart(flow->conn, msg_size, bulk_size)) {
             struct rg_bulk_ticket ticket;
             CHECK_OK(rg_conn_send_head(flow->conn, &part, 1, bulk_size, &ticket));
             memset(msg, 0xee, msg_size);
-            CHECK_OK(rg_conn_send_tail(flow->conn, &ticket, &data, 1));
+            ticket.hold = hold;
+            CHECK_OK(rg_conn_send_tail(flow->conn, &ticket, data, 2));
         } else {
-            CHECK_OK(rg_conn_send(flow->conn, &part, 1, &data, bulk_size ? 1 : 0));
+            CHECK_OK(rg_conn_send_held(flow->conn, hold, 0, 0, &part, 1, data, bulk_size ? 2 : 0));
         }
         memset(msg, 0xee, msg_size); /* the caller's again */
-        memset(bulk, 0xee, bulk_size);
+        if (!hold)
+            memset(bulk, 0xee, bulk_size);
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        rg_hold_end(&holds[i]);
+        CHECK(rg_hold_ended(&holds[i]));
     }
     free(msg);
-    free(bulk);
+    free(buffers);
     return NULL;
 }
 
@@ -207,18 +232,202 @@ static void test_cuts_of_bundles(void)
 {
     unsigned cuts = 0;
     char filters[64];
-    for (unsigned seed = 1; seed <= WORK(8); seed++) {
+    for (unsigned seed = 1; seed <= 8; seed++) { /* a first carrier, whose lanes are never cut, may last */
         snprintf(filters, sizeof filters, "fault:cut_every=900000,seed=%u", 100 + seed);
         cuts += run_traffic(filters, 2, 150);
     }
     printf("%u carriers with lanes lost\n", cuts);
-    CHECK(cuts > WORK(8));
+    CHECK(cuts > 8);
 }
 
 static void test_no_cut(void)
 {
     CHECK(run_traffic("", 0, 300) == 0);
     CHECK(run_traffic("delay:oneway=1ms", 0, 100) == 0);
+}
+
+/* --- lent memory --------------------------------------------------------------------------------------------- */
+
+enum { CHUNK = 32 << 10, CHUNKS = 16, AREA = 100 << 10, AREAS = 4, UNTAGGED = 3, AHEAD = 8 };
+
+/* What message n carries: for UNTAGGED out of four to whatever is lent, else to the area of its tag. */
+static size_t lent_size(uint64_t n)
+{
+    const uint64_t x = (n + 1) * 0x9e3779b97f4a7c15u;
+    return n % 4 < UNTAGGED ? 1 + (x >> 20) % (5 * CHUNK) : 1 + (x >> 20) % AREA;
+}
+
+static uint64_t tag_of(uint64_t n)
+{
+    return n % 4 < UNTAGGED ? 0 : n;
+}
+
+struct lent_receiver {
+    struct flow flow;
+    unsigned char *ring, *areas;
+    uint64_t epoch;
+    bool away[CHUNKS];
+    size_t taken;           /* bytes that were found in lent memory without a tag */
+    atomic_uint *busy;      /* receivers that wait for something */
+    atomic_ullong received; /* messages */
+};
+
+struct lent_sender {
+    struct flow flow;
+    struct lent_receiver *to;
+};
+
+static void *send_lent(void *arg)
+{
+    const struct lent_sender *s = arg;
+    const struct flow *flow = &s->flow;
+    unsigned char *bulk = malloc(5 * CHUNK);
+    for (uint64_t n = 0; n < flow->messages; n++) {
+        while (n > atomic_load(&s->to->received) + AHEAD) /* else it would be sent before its area is lent */
+            poll(NULL, 0, 1);
+        const struct iovec part = {&n, sizeof n}, data = {bulk, lent_size(n)};
+        pattern_fill(bulk, data.iov_len, flow->first_seed + n);
+        CHECK_OK(rg_conn_send_to(flow->conn, tag_of(n), 0, &part, 1, &data, 1));
+        memset(bulk, 0xee, data.iov_len);
+    }
+    free(bulk);
+    return NULL;
+}
+
+static unsigned char *area_of(const struct lent_receiver *r, uint64_t tag)
+{
+    return r->areas + tag / 4 % AREAS * AREA;
+}
+
+/* Lends the chunks that are here; after a loss all are, and the areas of tags from `next` on are lent no more. */
+static void lend_all(struct lent_receiver *r, uint64_t next)
+{
+    struct rg_lasting *inside = (struct rg_lasting *)(void *)r->flow.conn;
+    pthread_mutex_lock(&inside->lock);
+    const bool new = inside->state == RG_LASTING_UP && inside->epoch != r->epoch;
+    if (new)
+        r->epoch = inside->epoch;
+    pthread_mutex_unlock(&inside->lock);
+    if (new) {
+        memset(r->away, 0, sizeof r->away);
+        (void)rg_conn_register(r->flow.conn, r->ring, CHUNKS * CHUNK);
+        for (uint64_t tag = next | 3; tag < (next | 3) + 4 * (AREAS - 1); tag += 4)
+            (void)rg_conn_lend(r->flow.conn, tag, 0, area_of(r, tag), AREA);
+    }
+    for (int i = 0; i < CHUNKS; i++)
+        if (!r->away[i])
+            r->away[i] = rg_conn_lend(r->flow.conn, 0, 0, r->ring + i * CHUNK, CHUNK) == RG_OK;
+}
+
+/* What has been given back is ours, and stays as it is until it is lent again: for the tag after those that are lent now. */
+static void next_area(struct lent_receiver *r, uint64_t n)
+{
+    unsigned char *done = area_of(r, n), *before = area_of(r, n + 4 * (AREAS - 1));
+    rg_conn_unlend(r->flow.conn, n, done);
+    memset(done, 0xaa, AREA);
+    for (size_t at = 0; at < AREA && n >= 4; at++)
+        CHECK(before[at] == 0xaa);
+    memset(before, 0xcc, AREA);
+    (void)rg_conn_lend(r->flow.conn, n + 4 * (AREAS - 1), 0, before, AREA);
+}
+
+static void *receive_lent(void *arg)
+{
+    struct lent_receiver *r = arg;
+    unsigned char *own = malloc(5 * CHUNK);
+    for (uint64_t n = 0; n < r->flow.messages; n++) {
+        struct rg_message message;
+        lend_all(r, n);
+        CHECK_OK(rg_conn_recv(r->flow.conn, -1, &message));
+        CHECK(message.size == sizeof n && memcmp(message.data, &n, sizeof n) == 0);
+        const size_t size = message.bulk_size;
+        unsigned char *to = tag_of(n) ? area_of(r, n) : own;
+        CHECK(size == lent_size(n));
+        for (size_t at = 0, piece; at < size; at += piece) {
+            void *memory;
+            CHECK_OK(rg_conn_take_lent(r->flow.conn, size - at, &memory, &piece));
+            if (piece) {
+                const size_t index = (size_t)((unsigned char *)memory - r->ring) / CHUNK;
+                memcpy(to + at, memory, piece);
+                memset(memory, 0xdd, piece);
+                r->away[index] = false;
+                r->taken += piece;
+                continue;
+            }
+            piece = size - at < 20000 ? size - at : 20000;
+            CHECK_OK(rg_conn_recv_bulk(r->flow.conn, to + at, piece));
+        }
+        CHECK(pattern_matches(to, size, r->flow.first_seed + n));
+        if (tag_of(n))
+            next_area(r, n);
+        atomic_store(&r->received, n);
+    }
+    atomic_store(&r->received, r->flow.messages);
+    atomic_fetch_sub(r->busy, 1);
+    while (atomic_load(r->busy)) { /* carriers without a descriptor are lost when somebody is inside */
+        struct rg_message none;
+        CHECK_STATUS(rg_conn_recv(r->flow.conn, 10, &none), RG_ERR_TIMEOUT);
+    }
+    free(own);
+    return NULL;
+}
+
+/*
+ * Carriers that place data in lent memory: what has been placed in part comes again, and what was given back stays as it is.
+ * Adds what was taken from memory without a tag, and what was received where it had been placed.
+ */
+static unsigned run_lent(const char *filters, uint64_t messages, uint64_t *taken, uint64_t *in_place)
+{
+    struct ends ends;
+    ends_open_at(&ends, "mem:lent", filters, 0, 30000000000ull);
+    CHECK(rg_conn_caps(ends.pair.a) & rg_conn_caps(ends.pair.b) & RG_CAP_LENDS);
+    atomic_uint busy = 2;
+    struct lent_receiver in[2] = {{.flow = {ends.pair.b, messages, 1000}, .busy = &busy},
+                                  {.flow = {ends.pair.a, messages, 900000}, .busy = &busy}};
+    struct lent_sender out[2] = {{{ends.pair.a, messages, 1000}, &in[0]},
+                                 {{ends.pair.b, messages, 900000}, &in[1]}};
+    pthread_t threads[4];
+    for (int i = 0; i < 2; i++) {
+        in[i].ring = malloc(CHUNKS * CHUNK);
+        in[i].areas = malloc(AREAS * AREA);
+        memset(in[i].areas, 0xaa, AREAS * AREA);
+        CHECK(pthread_create(&threads[i], NULL, send_lent, &out[i]) == 0);
+        CHECK(pthread_create(&threads[2 + i], NULL, receive_lent, &in[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(atomic_load(&ends.a.gave_up) == 0 && atomic_load(&ends.b.gave_up) == 0);
+    for (int i = 0; i < 2; i++) {
+        struct rg_conn_statistics statistics;
+        rg_conn_get_statistics(in[i].flow.conn, &statistics);
+        *taken += in[i].taken;
+        *in_place += statistics.bulk_direct_received - in[i].taken;
+        rg_conn_unregister(in[i].flow.conn, in[i].ring);
+    }
+    const unsigned resumed = atomic_load(&ends.a.resumed);
+    pair_close(&ends.pair);
+    for (int i = 0; i < 2; i++) {
+        free(in[i].ring);
+        free(in[i].areas);
+    }
+    return resumed;
+}
+
+static void test_cuts_of_lent(void)
+{
+    unsigned cuts = 0;
+    uint64_t taken = 0, in_place = 0;
+    char filters[64];
+    CHECK(run_lent("", 300, &taken, &in_place) == 0);
+    CHECK(taken > 0 && in_place > 0);
+    taken = in_place = 0;
+    for (unsigned seed = 1; seed <= WORK(40); seed++) {
+        snprintf(filters, sizeof filters, "fault:cut_every=%u,seed=%u", 300000 + seed * 50000, seed);
+        cuts += run_lent(filters, 200, &taken, &in_place);
+    }
+    printf("%u carriers lost; %llu bytes taken from lent memory, %llu where they were placed\n", cuts,
+           (unsigned long long)taken, (unsigned long long)in_place);
+    CHECK(cuts > WORK(100) && taken > 0 && in_place > 0);
 }
 
 /* --- states ---------------------------------------------------------------------------------------------------- */
@@ -385,9 +594,9 @@ static void test_never_acknowledged(void)
     const struct rg_lasting_options options = {
         .user = &end, .patience_ns = 60000000000ull, .renew = renew, .report = report};
     struct rg_message message;
-    pair.a->caps |= RG_CAP_LENDS | RG_CAP_DELIVERS;
+    pair.a->caps |= RG_CAP_DELIVERS;
     CHECK((pair.a = rg_lasting_create(pair.a, NULL, &options)) != NULL);
-    CHECK(!(rg_conn_caps(pair.a) & (RG_CAP_LENDS | RG_CAP_DELIVERS))); /* what it does not pass on */
+    CHECK(!(rg_conn_caps(pair.a) & RG_CAP_DELIVERS)); /* what it does not pass on */
     const struct rg_lasting *inside = (const struct rg_lasting *)(const void *)pair.a;
     const long long before = (long long)mallinfo2().uordblks; /* with a sanitizer's allocator: 0 */
     for (unsigned i = 0; i < 20000; i++) {
@@ -396,6 +605,106 @@ static void test_never_acknowledged(void)
     }
     CHECK((long long)inside->kept_bytes >= (long long)mallinfo2().uordblks - before - (1 << 20));
     pair_close(&pair);
+}
+
+/* --- held memory --------------------------------------------------------------------------------------------------- */
+
+enum { HELD = 200000 };
+
+static uint64_t bytes_kept(const struct rg_conn *conn)
+{
+    struct rg_conn_statistics statistics;
+    rg_conn_get_statistics(conn, &statistics);
+    return statistics.bulk_kept;
+}
+
+static enum rg_status send_held(struct rg_conn *conn, unsigned char *bulk, uint64_t seed,
+                                struct rg_hold *hold)
+{
+    unsigned char msg[16];
+    const struct iovec part = {msg, sizeof msg};
+    const struct iovec data[2] = {{bulk, HELD / 2}, {bulk + HELD / 2, HELD - HELD / 2}};
+    pattern_fill(msg, sizeof msg, seed);
+    pattern_fill(bulk, HELD, seed + 1);
+    return rg_conn_send_held(conn, hold, 0, 0, &part, 1, data, 2);
+}
+
+/* What is held is copied when its end comes before the acknowledgement, and then alone; nothing is with it. */
+static void test_held_until_acknowledged(void)
+{
+    static unsigned char bulk[3 * HELD];
+    struct pair pair = pair_open("mem:held", "", RG_WAIT_AUTO);
+    struct end end = {.listener = pair.listener, .filters = "", .connects = true};
+    const struct rg_lasting_options options = {
+        .user = &end, .patience_ns = 60000000000ull, .renew = renew, .report = report};
+    struct rg_hold holds[3] = {0};
+    struct rg_message message;
+    CHECK((pair.a = rg_lasting_create(pair.a, NULL, &options)) != NULL);
+    for (int i = 0; i < 3; i++) {
+        CHECK(rg_hold_ended(&holds[i]));
+        CHECK_OK(send_held(pair.a, bulk + i * HELD, 2 * (unsigned)i, &holds[i]));
+        CHECK(!rg_hold_ended(&holds[i]));
+        CHECK_OK(rg_conn_recv(pair.b, -1, &message));
+        CHECK_OK(rg_conn_recv_bulk(pair.b, NULL, HELD));
+    }
+    const struct rg_lasting_header ack = {.kind = RG_LASTING_ACK, .received = 2};
+    CHECK_OK(send_bytes(pair.b, &ack, sizeof ack, NULL, 0));
+    CHECK_STATUS(rg_conn_recv(pair.a, 0, &message), RG_ERR_TIMEOUT);
+    CHECK(rg_hold_ended(&holds[0]) && rg_hold_ended(&holds[1]) && !rg_hold_ended(&holds[2]));
+    rg_hold_end(&holds[0]);
+    rg_hold_end(&holds[1]);
+    CHECK(bytes_kept(pair.a) == 0);
+    rg_hold_end(&holds[2]);
+    CHECK(rg_hold_ended(&holds[2]) && bytes_kept(pair.a) == HELD);
+    CHECK_OK(send_bytes(pair.a, "x", 1, bulk, HELD)); /* what nobody holds */
+    CHECK(bytes_kept(pair.a) == 2 * HELD);
+    pair_close(&pair);
+}
+
+/* What is sent again comes from where it is held, and where it is held no more from the copy. */
+static void test_held_and_sent_again(void)
+{
+    unsigned char *bulk = malloc(HELD);
+    for (int round = 0; round < 3; round++) {
+        struct ends ends;
+        struct rg_hold hold = {0};
+        ends_open(&ends, "", 0, 30000000000ull);
+        atomic_store(&ends.a.waits, true);
+        CHECK_OK(send_held(ends.pair.a, bulk, 77, round == 2 ? &rg_hold_until_told : &hold));
+        rg_lasting_drop(ends.pair.a);
+        CHECK(bytes_kept(ends.pair.a) == 0);
+        if (round == 1)
+            rg_hold_end(&hold);
+        else if (round == 2)
+            rg_conn_unregister(ends.pair.a, bulk);
+        if (round)
+            memset(bulk, 0xee, HELD);
+        CHECK(bytes_kept(ends.pair.a) == (round ? HELD : 0));
+        atomic_store(&ends.a.waits, false);
+        expect_pattern(ends.pair.b, 16, HELD, 77);
+        rg_hold_end(&hold);
+        expect_good(ends.pair.a, ends.pair.b);
+        pair_close(&ends.pair);
+    }
+    free(bulk);
+}
+
+/* Held memory that is not there any more when it is needed: the connection ends. Nothing is made up. */
+static void test_held_and_gone(void)
+{
+    unsigned char *bulk = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(bulk != MAP_FAILED);
+    struct ends ends;
+    struct rg_message message;
+    ends_open(&ends, "", 0, 30000000000ull);
+    atomic_store(&ends.a.waits, true);
+    CHECK_OK(send_held(ends.pair.a, bulk, 77, &rg_hold_until_told));
+    rg_lasting_drop(ends.pair.a);
+    CHECK(munmap(bulk, 1 << 20) == 0);
+    atomic_store(&ends.a.waits, false);
+    CHECK_STATUS(rg_conn_recv(ends.pair.a, -1, &message), RG_ERR_LOST);
+    rg_conn_interrupt(ends.pair.b);
+    pair_close(&ends.pair);
 }
 
 /* A message that could not be sent with what is added to it is refused, and nothing happened. */
@@ -421,6 +730,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "cuts") == 0) {
         RUN(test_cuts);
         RUN(test_cuts_of_bundles);
+        RUN(test_cuts_of_lent);
         return 0;
     }
     RUN(test_no_cut);
@@ -432,6 +742,9 @@ int main(int argc, char **argv)
     RUN(test_ends);
     RUN(test_violations);
     RUN(test_never_acknowledged);
+    RUN(test_held_until_acknowledged);
+    RUN(test_held_and_sent_again);
+    RUN(test_held_and_gone);
     RUN(test_too_large);
     return 0;
 }

@@ -399,8 +399,7 @@ unsigned rg_bundle_lanes(struct rg_conn *conn)
 
 unsigned rg_bundle_rails(const struct rg_conn *conn)
 {
-    const struct bundle *b = (const struct bundle *)conn;
-    return conn->ops == &bundle_ops && b->options.rails ? b->options.lanes : 0;
+    return conn->rails;
 }
 
 static pthread_once_t completed = PTHREAD_ONCE_INIT;
@@ -441,6 +440,7 @@ enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct rg_bundle_opti
     b->growth.rest = FIRST_TRY_BYTES;
     rg_press_init(&b->press, options->rails ? RG_COMPRESS_NONE : options->compress);
     b->head.ops = &bundle_ops;
+    b->head.rails = options->rails ? b->options.lanes : 0;
     b->head.caps = first->caps & (RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_FD | RG_CAP_ASKS |
                                   (options->rails ? RG_CAP_LENDS : 0u));
     if (options->rails && (first->caps & RG_CAP_ASKS)) { /* each rail gets as much as one alone would */

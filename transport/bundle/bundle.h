@@ -73,7 +73,7 @@ RG_MUST_CHECK enum rg_status rg_bundle_add_rail(struct rg_conn *bundle, struct r
 void rg_bundle_open(struct rg_conn *bundle);
 /** How many lanes there are; 0 of another kind of connection. */
 unsigned rg_bundle_lanes(struct rg_conn *bundle);
-/** How many rails there are meant to be; 0 of another kind of connection. Any thread. */
+/** How many rails there are meant to be; 0 of another kind of connection, but for one that is made of such. Any thread. */
 unsigned rg_bundle_rails(const struct rg_conn *bundle);
 
 #endif
