@@ -132,10 +132,13 @@ static unsigned measure(struct rg_link *link, const struct rg_netperf_perftest *
     const char *name = words[0];
     int error = rg_link_perftest(link, request, &port);
     if (error) {
-        rg_explain(why, why_size, "%s on the server: %s", name,
-                   error == ENOENT   ? "not installed there (package perftest)"
-                   : error == EPROTO ? "the server's release does not start it"
-                                     : strerror(error));
+        rg_explain(
+            why, why_size, "%s on the server: %s", name,
+            error == ENOENT ? "not installed there (package perftest)"
+            : error == EPROTO
+                ? "no answer: the server has ended the measurement (after 2 minutes), or its release cannot "
+                  "start it"
+                : strerror(error));
         return 0;
     }
     rg_netperf_command(request, port, text, words);
