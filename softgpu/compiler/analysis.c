@@ -140,9 +140,43 @@ void sg_reach_compute(struct sg_arena *arena, struct sg_module *module, struct s
     }
 }
 
+/* --- what is defined nowhere --- */
+
+static void check_operand_resolved(struct sg_diagnostics *diagnostics, const struct sg_insn *insn,
+                                   const struct sg_operand *operand)
+{
+    if (operand->kind == SG_OPERAND_VECTOR)
+        for (uint32_t i = 0; i < operand->count; i++)
+            check_operand_resolved(diagnostics, insn, &operand->items[i]);
+    if (operand->kind == SG_OPERAND_VAR && operand->var->linkage == SG_LINKAGE_EXTERN &&
+        (operand->var->space == SG_SPACE_GLOBAL || operand->var->space == SG_SPACE_CONST))
+        sg_fail(diagnostics, SG_COMPILE_UNRESOLVED, insn->line, "undefined variable '%s'",
+                operand->var->name);
+}
+
+static bool is_resolved(const struct sg_reach *reach, const struct sg_function *function, bool runtime_too)
+{
+    bool runtime = strncmp(function->name, "cuda", 4) == 0 || strncmp(function->name, "__cuda", 6) == 0;
+    return function->defined || sg_builtin_find(function) != SG_BUILTIN_NONE ||
+           (function->address_taken && reach->indirect) || (runtime && !runtime_too);
+}
+
+void sg_check_resolved(struct sg_diagnostics *diagnostics, const struct sg_reach *reach, bool runtime_too)
+{
+    for (uint32_t i = 0; i < reach->count; i++) {
+        const struct sg_function *function = reach->functions[i];
+        if (!is_resolved(reach, function, runtime_too))
+            sg_fail(diagnostics, SG_COMPILE_UNRESOLVED, 0, "undefined function '%s'", function->name);
+        for (uint32_t n = 0; n < function->n_insns; n++)
+            for (uint32_t k = 0; k < function->insns[n].n_operands; k++)
+                check_operand_resolved(diagnostics, &function->insns[n], &function->insns[n].operands[k]);
+    }
+}
+
 /* --- shared memory --- */
 
-static void place(struct sg_arena *arena, struct sg_shared_layout *layout, const struct sg_var *var)
+static void place(struct sg_arena *arena, struct sg_shared_layout *layout, const struct sg_function *kernel,
+                  const struct sg_var *var)
 {
     if (var->space != SG_SPACE_SHARED || var->unsized)
         return;
@@ -152,7 +186,11 @@ static void place(struct sg_arena *arena, struct sg_shared_layout *layout, const
     layout->size = (layout->size + var->align - 1) & ~(var->align - 1);
     *SG_PUSH(arena, layout->places, layout->count, layout->capacity) =
         (struct sg_shared_place){var, layout->size};
-    layout->size += (uint32_t)var->size;
+    layout->size += (uint32_t)var->size; /* a variable has not more than a megabyte */
+    if (layout->size > SG_SHARED_STATIC_MAX)
+        sg_fail(arena->diagnostics, SG_COMPILE_INVALID_PTX, var->line,
+                "kernel '%s' uses too much shared data: 0x%x bytes with '%s', 0x%x at most", kernel->name,
+                layout->size, var->name, SG_SHARED_STATIC_MAX);
 }
 
 void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, struct sg_shared_layout *layout)
@@ -161,11 +199,11 @@ void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, str
     for (uint32_t f = 0; f < reach->count; f++) {
         const struct sg_function *function = reach->functions[f];
         for (uint32_t i = 0; i < function->n_vars; i++)
-            place(arena, layout, function->vars[i]);
+            place(arena, layout, reach->functions[0], function->vars[i]);
         for (uint32_t i = 0; i < function->n_insns; i++)
             for (uint32_t n = 0; n < function->insns[i].n_operands; n++)
                 if (function->insns[i].operands[n].kind == SG_OPERAND_VAR)
-                    place(arena, layout, function->insns[i].operands[n].var);
+                    place(arena, layout, reach->functions[0], function->insns[i].operands[n].var);
     }
     layout->size = (layout->size + 15) & ~15u;
     bool reserves = false;

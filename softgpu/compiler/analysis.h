@@ -20,6 +20,8 @@ struct sg_reach {
 
 /** Bytes of shared memory for %reserved_smem_offset_…, in kernels that read it. */
 #define SG_SHARED_RESERVED 1024
+/** Bytes of shared variables that a kernel can have; beyond, ptxas refuses it: what is larger is dynamic. */
+#define SG_SHARED_STATIC_MAX (48u << 10)
 
 /** A shared variable's place in one kernel. */
 struct sg_shared_place {
@@ -37,8 +39,14 @@ struct sg_shared_layout {
 void sg_analyse_module(struct sg_arena *arena, struct sg_module *module);
 void sg_reach_compute(struct sg_arena *arena, struct sg_module *module, struct sg_function *kernel,
                       struct sg_reach *reach);
+/** Lays out the shared variables; fails if they are too many. */
 void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, struct sg_shared_layout *layout);
 uint32_t sg_shared_offset(const struct sg_shared_layout *layout, const struct sg_var *var);
+/**
+ * Fails if the kernel needs a function or variable that is defined nowhere. Functions of CUDA's device runtime that are
+ * lacking here count only if `runtime_too`: kernels that call them fail by themselves, not with all of their module.
+ */
+void sg_check_resolved(struct sg_diagnostics *diagnostics, const struct sg_reach *reach, bool runtime_too);
 /** Is it a parameter of the function itself, and none of a call's that the function makes? */
 static inline bool sg_is_own_param(const struct sg_function *function, const struct sg_operand *operand)
 {

@@ -106,32 +106,6 @@ static void make_handle_table(struct sg_codegen *gen)
     LLVMSetGlobalConstant(gen->handle_table, 1);
 }
 
-static void check_operand_resolved(struct sg_codegen *gen, const struct sg_insn *insn,
-                                   const struct sg_operand *operand)
-{
-    if (operand->kind == SG_OPERAND_VECTOR)
-        for (uint32_t i = 0; i < operand->count; i++)
-            check_operand_resolved(gen, insn, &operand->items[i]);
-    if (operand->kind == SG_OPERAND_VAR && operand->var->linkage == SG_LINKAGE_EXTERN &&
-        (operand->var->space == SG_SPACE_GLOBAL || operand->var->space == SG_SPACE_CONST))
-        sg_fail(gen->arena->diagnostics, SG_COMPILE_UNRESOLVED, insn->line, "undefined variable '%s'",
-                operand->var->name);
-}
-
-static void check_resolved(struct sg_codegen *gen)
-{
-    for (uint32_t i = 0; i < gen->reach->count; i++) {
-        const struct sg_function *function = gen->reach->functions[i];
-        if (!function->defined && sg_builtin_find(function) == SG_BUILTIN_NONE &&
-            !(function->address_taken && gen->reach->indirect))
-            sg_fail(gen->arena->diagnostics, SG_COMPILE_UNRESOLVED, 0, "undefined function '%s'",
-                    function->name);
-        for (uint32_t n = 0; n < function->n_insns; n++)
-            for (uint32_t k = 0; k < function->insns[n].n_operands; k++)
-                check_operand_resolved(gen, &function->insns[n], &function->insns[n].operands[k]);
-    }
-}
-
 /* What the loops of the frame are made for. */
 static void find_leads(struct sg_codegen *gen, const struct sg_function *kernel)
 {
@@ -154,7 +128,7 @@ static void find_leads(struct sg_codegen *gen, const struct sg_function *kernel)
 
 LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_function *kernel, const char *symbol)
 {
-    check_resolved(gen);
+    sg_check_resolved(gen->arena->diagnostics, gen->reach, true);
     set_types(gen);
     if (gen->form == SG_CODE_LOOPS)
         sg_regions_compute(gen->arena, kernel, &gen->regions);

@@ -26,7 +26,7 @@ enum sg_compile_status {
     SG_COMPILE_INVALID_PTX,     /* CUDA_ERROR_INVALID_PTX: syntax, unknown instruction, type error */
     SG_COMPILE_UNSUPPORTED_PTX, /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION: .version newer than known */
     SG_COMPILE_NO_BINARY,       /* CUDA_ERROR_NO_BINARY_FOR_GPU: .target above the device's capability */
-    SG_COMPILE_UNRESOLVED, /* CUDA_ERROR_NOT_FOUND style: extern symbol without definition; log names it */
+    SG_COMPILE_UNRESOLVED,      /* CUDA_ERROR_NO_BINARY_FOR_GPU: extern symbol without definition; log names it */
     SG_COMPILE_NO_MEMORY,
 };
 

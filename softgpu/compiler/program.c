@@ -86,6 +86,7 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
     uint32_t limit = thread_product(function->maxntid), required = thread_product(function->reqntid);
     kernel->function = function;
     sg_reach_compute(&program->arena, program->module, function, &kernel->reach);
+    sg_check_resolved(program->arena.diagnostics, &kernel->reach, false);
     sg_shared_compute(&program->arena, &kernel->reach, &kernel->shared);
     for (uint32_t i = 0; i < function->n_params; i++)
         params[i] = (struct sg_param){function->params[i].offset, (uint32_t)function->params[i].size,
@@ -106,7 +107,7 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
         const struct sg_function *part = kernel->reach.functions[f];
         for (uint32_t i = 0; i < part->n_vars; i++)
             if (part->vars[i]->space == SG_SPACE_LOCAL)
-        public->local_size += (uint32_t)part->vars[i]->size;
+                public->local_size += (uint32_t)part->vars[i]->size;
     }
 }
 

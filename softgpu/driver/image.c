@@ -17,9 +17,8 @@ CUresult sg_compile_result(enum sg_compile_status status)
     case SG_COMPILE_UNSUPPORTED_PTX:
         return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     case SG_COMPILE_NO_BINARY:
+    case SG_COMPILE_UNRESOLVED: /* what GPUs' drivers say where they cannot link what they have compiled */
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    case SG_COMPILE_UNRESOLVED:
-        return CUDA_ERROR_NOT_FOUND;
     case SG_COMPILE_NO_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -158,25 +158,53 @@ Test(errors, bodies_end_where_their_own_brace_is)
                      "ptx:5: expected a number, found '}'\n");
 }
 
-static void check_unresolved(const char *text, const char *expected)
+Test(errors, what_a_kernel_needs_must_be_there_when_it_is_loaded)
 {
-    struct sg_program *program = program_of(text);
+    cr_expect_str_eq(
+        log_of(".extern .func elsewhere();\n.entry k() { call elsewhere; ret; }", SG_COMPILE_UNRESOLVED),
+        "undefined function 'elsewhere'\n");
+    cr_expect_str_eq(
+        log_of(".extern .global .u32 there;\n.entry k() { .reg .b32 %r;\nld.global.u32 %r, [there]; ret; }",
+               SG_COMPILE_UNRESOLVED),
+        "ptx:6: undefined variable 'there'\n");
+    cr_expect_str_eq(
+        log_of(".extern .const .u32 there;\n.func f() { .reg .b64 %a;\nmov.b64 %a, there; ret; }\n"
+               ".entry k() { call f; ret; }",
+               SG_COMPILE_UNRESOLVED),
+        "ptx:6: undefined variable 'there'\n");
+    cr_expect_str_eq(log_of(".extern .func elsewhere();\n.extern .global .u32 there;\n"
+                            ".visible .func no_kernel_calls() { call elsewhere; ret; }\n.entry k() { ret; }",
+                            SG_COMPILE_OK),
+                     "");
+}
+
+Test(errors, a_function_that_the_device_runtime_lacks_here_fails_with_its_kernel)
+{
+    struct sg_program *program = program_of(
+        ".extern .func (.param .b32 r) cudaNotYetInvented();\n"
+        ".entry k() { .param .b32 r; call (r), cudaNotYetInvented, (); ret; }\n.entry l() { ret; }");
     struct sg_text log = {0};
     void *code = NULL;
     cr_expect_eq(sg_program_code(program, 0, &log, &code), SG_COMPILE_UNRESOLVED);
-    cr_expect_str_eq(log.data, expected);
+    cr_expect_str_eq(log.data, "undefined function 'cudaNotYetInvented'\n");
+    cr_expect_eq(sg_program_code(program, 1, &log, &code), SG_COMPILE_OK);
     sg_text_fini(&log);
     free_program(program);
 }
 
-Test(errors, what_is_not_resolved_is_named_when_code_is_asked_for)
+Test(errors, a_kernel_has_48_kilobytes_of_shared_variables)
 {
-    check_unresolved(".extern .func elsewhere();\n.entry k() { call elsewhere; ret; }",
-                     "undefined function 'elsewhere'\n");
-    check_unresolved(
-        ".extern .global .u32 there;\n.entry k() { .reg .b32 %r;\nld.global.u32 %r, [there]; ret; }",
-        "ptx:6: undefined variable 'there'\n");
-    check_unresolved(".extern .const .u32 there;\n.func f() { .reg .b64 %a;\nmov.b64 %a, there; ret; }\n"
-                     ".entry k() { call f; ret; }",
-                     "ptx:6: undefined variable 'there'\n");
+    cr_expect_str_eq(
+        log_of(".shared .b8 all[49152];\n.entry k() { .reg .b32 %r;\nmov.u32 %r, all; ret; }", SG_COMPILE_OK),
+        "");
+    cr_expect_str_eq(log_of(".shared .b8 unused[1000000];\n.entry k() { ret; }", SG_COMPILE_OK), "");
+    cr_expect_str_eq(
+        log_of(".entry k() { .shared .b8 all[49153]; ret; }", SG_COMPILE_INVALID_PTX),
+        "ptx:4: kernel 'k' uses too much shared data: 0xc001 bytes with 'all', 0xc000 at most\n");
+    cr_expect_str_eq(
+        log_of(
+            ".shared .b8 a[40000];\n.func f() { .shared .b8 b[9153];\n.reg .b32 %r;\nmov.u32 %r, a; ret; }\n"
+            ".entry k() { call f; ret; }",
+            SG_COMPILE_INVALID_PTX),
+        "ptx:4: kernel 'k' uses too much shared data: 0xc001 bytes with 'a', 0xc000 at most\n");
 }

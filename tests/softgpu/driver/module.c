@@ -224,7 +224,7 @@ Test(launch, shapes_are_checked)
            cuFuncSetAttribute(small, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 * 1024 + 1));
     OK(launch_shape(small, 1, 1, 1, 1, 1, 1, 99 * 1024));
     EXPECT(CUDA_ERROR_INVALID_HANDLE, launch_shape(NULL, 1, 1, 1, 1, 1, 1, 0));
-    EXPECT(CUDA_ERROR_NOT_FOUND, launch_shape(get_function("no_code"), 1, 1, 1, 1, 1, 1, 0));
+    EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, launch_shape(get_function("no_code"), 1, 1, 1, 1, 1, 1, 0));
     EXPECT(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
            cuLaunchCooperativeKernel(small, 100000, 1, 1, 64, 1, 1, 0, NULL, NULL));
     OK(cuCtxSynchronize());
