@@ -1,6 +1,7 @@
 /*
- * analysis_bounds.c - how large the values of registers can be, so that an offset can be added to an address of 32 bits
- * after it has been widened: processors do that for nothing.
+ * analysis_bounds.c - how large the values of registers can be. What is known not to wrap can be computed with more bits
+ * just as well: an offset is added to an address of 32 bits after it has been widened, which processors do for nothing, and
+ * LLVM sees that neighbouring threads have neighbouring addresses.
  *
  * Of each register it finds a number that its value, without sign, never exceeds. Flow does not matter: the largest of all
  * writes counts. A register that still grows after some walks over the function (a counter) may hold anything.
@@ -15,7 +16,7 @@
 #define SHARED_MOST (UINT64_C(1) << 30) /* where a variable may lie */
 
 struct walk {
-    uint64_t *most;
+    uint64_t *bounds;
     const struct sg_insn *insn;
     bool changed, last;
 };
@@ -46,13 +47,12 @@ static uint64_t special_bound(enum sg_special special)
     }
 }
 
-/* Of an operand that the instruction takes as `type`; ANYTHING if it may be negative as such. */
-static uint64_t bound(const struct walk *walk, const struct sg_operand *operand, enum sg_type type)
+uint64_t sg_bound_of_operand(const uint64_t *bounds, const struct sg_operand *operand, enum sg_type type)
 {
     uint64_t most = ANYTHING;
     switch (operand->kind) {
     case SG_OPERAND_REG:
-        most = walk->most[operand->reg];
+        most = bounds[operand->reg];
         break;
     case SG_OPERAND_INTEGER:
         most = operand->value & largest(type, false);
@@ -108,29 +108,32 @@ static uint64_t loaded(const struct sg_insn *insn)
 }
 
 /* What the first operand is at most; for instructions on integers of 32 or 64 bits. */
-static uint64_t compute(const struct walk *walk, const struct sg_insn *insn)
+static uint64_t compute(const uint64_t *bounds, const struct sg_insn *insn)
 {
     const struct sg_operand *o = insn->operands;
     enum sg_type type = (enum sg_type)insn->types[0];
     uint64_t a = ANYTHING, b = ANYTHING;
     if (insn->n_operands > 1)
-        a = bound(walk, &o[1], type);
+        a = sg_bound_of_operand(bounds, &o[1], type);
     if (insn->n_operands > 2)
-        b = bound(walk, &o[2], type);
+        b = sg_bound_of_operand(bounds, &o[2], type);
     bool constant = insn->n_operands > 2 && o[2].kind == SG_OPERAND_INTEGER;
     bool shifts = constant && o[2].value < 32, divides = constant && b != ANYTHING && b > 0;
     switch (insn->form->op) {
     case SG_OP_MOV:
         return a;
     case SG_OP_CVT:
-        return is_integer((enum sg_type)insn->types[1]) ? bound(walk, &o[1], (enum sg_type)insn->types[1])
-                                                        : ANYTHING;
+        return is_integer((enum sg_type)insn->types[1])
+                   ? sg_bound_of_operand(bounds, &o[1], (enum sg_type)insn->types[1])
+                   : ANYTHING;
     case SG_OP_ADD:
         return sum(a, b);
     case SG_OP_MUL:
         return SG_MOD(insn, SG_GROUP_WIDE) == SG_HI ? ANYTHING : product(a, b);
     case SG_OP_MAD:
-        return SG_MOD(insn, SG_GROUP_WIDE) == SG_LO ? sum(product(a, b), bound(walk, &o[3], type)) : ANYTHING;
+        return SG_MOD(insn, SG_GROUP_WIDE) == SG_LO
+                   ? sum(product(a, b), sg_bound_of_operand(bounds, &o[3], type))
+                   : ANYTHING;
     case SG_OP_SHL:
         return shifts ? product(a, UINT64_C(1) << o[2].value) : ANYTHING;
     case SG_OP_SHR:
@@ -162,14 +165,17 @@ static bool is_plain(const struct sg_insn *insn)
            SG_MOD(insn, SG_GROUP_CC) == 0;
 }
 
-static uint64_t result(const struct walk *walk, const struct sg_insn *insn)
+uint64_t sg_bound_of_result(const uint64_t *bounds, const struct sg_insn *insn)
+{
+    return is_plain(insn) ? compute(bounds, insn) : ANYTHING;
+}
+
+static uint64_t result(const uint64_t *bounds, const struct sg_insn *insn)
 {
     if (insn->form->op == SG_OP_LD)
         return loaded(insn);
-    if (!is_plain(insn))
-        return ANYTHING;
     bool wide = insn->form->op == SG_OP_MUL && SG_MOD(insn, SG_GROUP_WIDE) == SG_WIDE;
-    uint64_t most = compute(walk, insn);
+    uint64_t most = sg_bound_of_result(bounds, insn);
     return wide || most <= largest((enum sg_type)insn->types[0], true) ? most : ANYTHING;
 }
 
@@ -182,19 +188,19 @@ static void note_write(void *user, uint32_t reg, bool written, bool maybe)
         return;
     bool first = insn->call == NULL && insn->n_operands > 1 && insn->operands[0].kind == SG_OPERAND_REG &&
                  insn->operands[0].reg == reg;
-    uint64_t most = first ? result(walk, insn) : ANYTHING;
-    if (most <= walk->most[reg])
+    uint64_t most = first ? result(walk->bounds, insn) : ANYTHING;
+    if (most <= walk->bounds[reg])
         return;
-    walk->most[reg] = walk->last ? ANYTHING : most;
+    walk->bounds[reg] = walk->last ? ANYTHING : most;
     walk->changed = true;
 }
 
 uint64_t *sg_analyse_bounds(struct sg_arena *arena, const struct sg_function *function)
 {
-    struct walk walk = {.most = SG_NEW_ARRAY(arena, uint64_t, function->n_regs)};
+    struct walk walk = {.bounds = SG_NEW_ARRAY(arena, uint64_t, function->n_regs)};
     for (uint32_t i = 0; i < function->n_params; i++)
         if (function->params[i].by_register)
-            walk.most[function->params[i].reg] = ANYTHING;
+            walk.bounds[function->params[i].reg] = ANYTHING;
     for (uint32_t round = 0; round == 0 || walk.changed; round++) {
         walk.changed = false;
         walk.last = round >= WALKS;
@@ -203,5 +209,5 @@ uint64_t *sg_analyse_bounds(struct sg_arena *arena, const struct sg_function *fu
             sg_visit_registers(walk.insn, note_write, &walk);
         }
     }
-    return walk.most;
+    return walk.bounds;
 }

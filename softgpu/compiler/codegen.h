@@ -136,6 +136,11 @@ LLVMValueRef sg_gen_compare(struct sg_codegen *gen, LLVMIntPredicate predicate, 
                             LLVMValueRef b);
 LLVMValueRef sg_gen_select(struct sg_codegen *gen, LLVMValueRef condition, LLVMValueRef yes, LLVMValueRef no);
 LLVMValueRef sg_gen_cast(struct sg_codegen *gen, LLVMValueRef value, LLVMTypeRef type);
+/**
+ * The value, which was just computed as the result of the instruction in work, or as the product in it: if it is known not to
+ * wrap (sg_bound_of_result), LLVM is told.
+ */
+LLVMValueRef sg_gen_unwrapped(struct sg_codegen *gen, LLVMValueRef value);
 /** Part number `i`, of `bits` bits, of an integer; and two integers of one type as one of twice its bits. */
 LLVMValueRef sg_gen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits);
 LLVMValueRef sg_gen_join(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef high);

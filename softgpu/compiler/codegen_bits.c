@@ -21,6 +21,10 @@ static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
  */
 static LLVMValueRef fit_amount(struct sg_codegen *gen, LLVMValueRef amount, unsigned bits)
 {
+    if (LLVMIsAConstantInt(amount) != NULL) {
+        uint64_t number = LLVMConstIntGetZExtValue(amount);
+        return sg_gen_const(gen, bits, number < bits ? number : bits);
+    }
     amount = sg_gen_math(gen, "llvm.umin", amount, sg_gen_const(gen, 32, bits), NULL);
     if (bits > 32)
         return LLVMBuildZExt(B, amount, sg_gen_int(gen, bits), "");
@@ -36,6 +40,8 @@ static LLVMValueRef shift(struct sg_codegen *gen, LLVMValueRef value, LLVMValueR
     LLVMValueRef fitted = fit_amount(gen, amount, bits);
     LLVMValueRef all = LLVMConstInt(type, bits, 0), last = LLVMConstInt(type, bits - 1, 0);
     LLVMValueRef too_far = sg_gen_compare(gen, LLVMIntUGE, fitted, all);
+    if (LLVMIsNull(too_far) && kind != SHIFT_SIGNED) /* by a number, mostly */
+        return kind == SHIFT_LEFT ? LLVMBuildShl(B, value, fitted, "") : LLVMBuildLShr(B, value, fitted, "");
     if (kind == SHIFT_SIGNED)
         return LLVMBuildAShr(B, value, sg_gen_select(gen, too_far, last, fitted), "");
     fitted = sg_gen_select(gen, too_far, LLVMConstNull(type), fitted);
@@ -263,7 +269,8 @@ bool sg_gen_bits(struct sg_codegen *gen)
         return true;
     }
     case SG_OP_SHL:
-        sg_gen_result(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2), SHIFT_LEFT));
+        sg_gen_result(
+            gen, sg_gen_unwrapped(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2), SHIFT_LEFT)));
         return true;
     case SG_OP_SHR:
         sg_gen_result(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2),

@@ -36,7 +36,7 @@ static const char turn[] = /* the head of a loop over the threads of a row */
 
 static const char turn_end[] = /* its end; the loop's metadata */
     "  %$.i.next = add nuw nsw i32 %$.i, 1\n"
-    "  %$.more = icmp ult i32 %$.i.next, %count\n"
+    "  %$.more = icmp ne i32 %$.i.next, %count\n"
     "  br i1 %$.more, label %$.loop, label %row.end, !llvm.loop !#0\n";
 
 static const char start_misaligned[] = /* what accesses that are not aligned leave; offset */

@@ -95,7 +95,7 @@ static LLVMValueRef add_sub(struct sg_codegen *gen, bool subtract)
             LLVMValueRef offset = i == 1 ? b : a;
             return LLVMBuildGEP2(B, gen->i8, pointer, &offset, 1, "");
         }
-    return LLVMBuildAdd(B, a, b, "");
+    return sg_gen_unwrapped(gen, LLVMBuildAdd(B, a, b, ""));
 }
 
 /* The part of a product that .lo, .hi or .wide names. */
@@ -105,7 +105,7 @@ static LLVMValueRef product(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
     unsigned bits = sg_types[type].bits;
     uint8_t part = SG_MOD(gen->insn, SG_GROUP_WIDE);
     if (part == SG_LO)
-        return LLVMBuildMul(B, a, b, "");
+        return sg_gen_unwrapped(gen, LLVMBuildMul(B, a, b, ""));
     bool is_signed = sg_type_is_signed(type);
     LLVMValueRef wide =
         LLVMBuildMul(B, extend(gen, a, bits * 2, is_signed), extend(gen, b, bits * 2, is_signed), "");
@@ -146,7 +146,7 @@ static void multiply_add(struct sg_codegen *gen, bool carry_in)
     else if (carry_in || SG_MOD(gen->insn, SG_GROUP_CC) != 0)
         value = add_carry(gen, value, addend, false, carry_in);
     else
-        value = LLVMBuildAdd(B, value, addend, "");
+        value = sg_gen_unwrapped(gen, LLVMBuildAdd(B, value, addend, ""));
     sg_gen_write(gen, &gen->insn->operands[0], wide_type(gen), value);
 }
 

@@ -51,11 +51,17 @@ static LLVMValueRef ordered(struct sg_codegen *gen, uint32_t operand, enum sg_ty
     return is_signed ? value : LLVMBuildXor(B, value, word(gen, INT64_MIN), "");
 }
 
-/* So many threads from here (with `distance` left, a number without sign) the value has not gone beyond that. */
-static LLVMValueRef threads_within(struct sg_codegen *gen, LLVMValueRef distance, uint64_t step)
+/*
+ * So many threads from here (with `distance` left, a number without sign, of some more `bits` than those of what is
+ * compared) the value has not gone beyond that.
+ */
+static LLVMValueRef threads_within(struct sg_codegen *gen, LLVMValueRef distance, uint64_t step,
+                                   unsigned bits)
 {
     LLVMValueRef more = LLVMBuildUDiv(B, distance, word(gen, (int64_t)step), "");
-    return LLVMBuildAdd(B, smaller(gen, more, word(gen, FAR)), word(gen, 1), "");
+    if (bits == 64) /* one more than this may be none */
+        more = smaller(gen, more, word(gen, FAR));
+    return LLVMBuildAdd(B, more, word(gen, 1), "");
 }
 
 static uint64_t size_of(int64_t step)
@@ -63,19 +69,25 @@ static uint64_t size_of(int64_t step)
     return step < 0 ? (uint64_t)-step : (uint64_t)step;
 }
 
-/* The value must not overflow. */
-static void limit_to_range(struct leading *l, LLVMValueRef value, enum sg_type type, bool is_signed,
-                           int64_t step)
+/*
+ * Operand number `operand`, which has `value`, must not overflow. Where none of the threads has more than half of what the
+ * type can hold, steps that are smaller than that do not.
+ */
+static void limit_to_range(struct leading *l, uint8_t operand, LLVMValueRef value, enum sg_type type,
+                           bool is_signed, int64_t step)
 {
     struct sg_codegen *gen = l->gen;
     unsigned bits = sg_types[type].bits;
+    uint64_t bound = sg_bound_of_operand(gen->bounds, &gen->insn->operands[operand], type);
+    if (bits >= 32 && bound <= INT32_MAX && size_of(step) <= INT32_MAX)
+        return;
     int64_t least = bits == 64 ? INT64_MIN : is_signed ? -(INT64_C(1) << (bits - 1)) : 0;
     int64_t most = bits == 64  ? INT64_MAX
                    : is_signed ? (INT64_C(1) << (bits - 1)) - 1
                                : (INT64_C(1) << bits) - 1;
     LLVMValueRef left =
         step > 0 ? LLVMBuildSub(B, word(gen, most), value, "") : LLVMBuildSub(B, value, word(gen, least), "");
-    limit(l, threads_within(gen, left, size_of(step)));
+    limit(l, threads_within(gen, left, size_of(step), bits));
 }
 
 static LLVMValueRef saturated(struct sg_codegen *gen, const char *name, LLVMValueRef a, LLVMValueRef b)
@@ -87,13 +99,14 @@ static LLVMValueRef saturated(struct sg_codegen *gen, const char *name, LLVMValu
  * With `far` the distance that the growing operand has to go until it is the other one: a comparison changes its mind
  * when it is there, or one further, and then no more.
  */
-static void limit_to_side(struct leading *l, LLVMValueRef far, uint64_t step, bool equal_too, bool equality)
+static void limit_to_side(struct leading *l, LLVMValueRef far, uint64_t step, unsigned bits, bool equal_too,
+                          bool equality)
 {
     struct sg_codegen *gen = l->gen;
     LLVMValueRef zero = word(gen, 0), one = word(gen, 1);
     if (equal_too)
         far = saturated(gen, "llvm.sadd.sat", far, one);
-    LLVMValueRef until = threads_within(gen, LLVMBuildSub(B, far, one, ""), step);
+    LLVMValueRef until = threads_within(gen, LLVMBuildSub(B, far, one, ""), step, bits);
     LLVMValueRef ahead = sg_gen_compare(gen, LLVMIntSGT, far, zero);
     LLVMValueRef threads = sg_gen_select(gen, ahead, until, word(gen, FAR));
     if (equality)
@@ -117,8 +130,8 @@ static void limit_comparison(struct leading *l, const struct sg_use_of *use)
     bool equal_too = !equality && beyond == ((use->step > 0) == (use->stepped == 1));
     LLVMValueRef far = use->step > 0 ? saturated(gen, "llvm.ssub.sat", other, growing)
                                      : saturated(gen, "llvm.ssub.sat", growing, other);
-    limit_to_side(l, far, size_of(use->step), equal_too, equality);
-    limit_to_range(l, growing, type, is_signed, use->step);
+    limit_to_side(l, far, size_of(use->step), sg_types[type].bits, equal_too, equality);
+    limit_to_range(l, use->stepped, growing, type, is_signed, use->step);
 }
 
 static void limit_widening(struct leading *l, const struct sg_use_of *use)
@@ -126,7 +139,7 @@ static void limit_widening(struct leading *l, const struct sg_use_of *use)
     struct sg_codegen *gen = l->gen;
     enum sg_type from = (enum sg_type)gen->insn->types[gen->insn->form->op == SG_OP_CVT ? 1 : 0];
     bool is_signed = sg_type_is_signed(from);
-    limit_to_range(l, ordered(gen, use->stepped, from, is_signed), from, is_signed, use->step);
+    limit_to_range(l, use->stepped, ordered(gen, use->stepped, from, is_signed), from, is_signed, use->step);
 }
 
 /* After the instruction, whose operands must still be what they were: see sg_gen_lead_function. */

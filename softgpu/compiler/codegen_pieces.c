@@ -106,7 +106,7 @@ static const char kept_again[] = /* the next turn is this region's, too; turns; 
 
 static const char leaf_turn_end[] =
     "  %$.i.next = add nuw nsw i32 %$.i, 1\n"
-    "  %$.more = icmp ult i32 %$.i.next, %piece.end\n"
+    "  %$.more = icmp ne i32 %$.i.next, %piece.end\n" /* a piece has a thread: so LLVM sees how many turns there are */
     "  br i1 %$.more, label %$.loop, label %$.done, !llvm.loop !#0\n"
     "$.done:\n";
 

@@ -321,6 +321,21 @@ LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRe
     return LLVMBuildCall2(gen->builder, type, function, arguments, count, "");
 }
 
+LLVMValueRef sg_gen_unwrapped(struct sg_codegen *gen, LLVMValueRef value)
+{
+#if SG_LLVM_MAJOR >= 17 /* before, LLVM's C API had no way to say so */
+    LLVMOpcode op = LLVMIsABinaryOperator(value) != NULL ? LLVMGetInstructionOpcode(value) : 0;
+    uint64_t most = sg_bound_of_result(gen->bounds, gen->insn);
+    if ((op != LLVMAdd && op != LLVMMul && op != LLVMShl) || most == UINT64_MAX ||
+        value != LLVMGetLastInstruction(LLVMGetInsertBlock(gen->builder)))
+        return value;
+    unsigned bits = LLVMGetIntTypeWidth(LLVMTypeOf(value));
+    LLVMSetNUW(value, bits == 64 || most >> bits == 0);
+    LLVMSetNSW(value, most >> (bits - 1) == 0);
+#endif
+    return value;
+}
+
 LLVMValueRef sg_gen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits)
 {
     unsigned all = LLVMGetIntTypeWidth(LLVMTypeOf(packed));
