@@ -1,8 +1,8 @@
 /*
  * analysis_loops.c - finds loops in which a thread may wait for what another thread writes: cycles of the
- * control flow graph that hold a volatile or acquiring load, a compare-and-swap, or the like, or a fence and a load, or a
- * call of a function that does. The jumps backwards of such a cycle are marked; the code generator lets other threads run
- * there.
+ * control flow graph that hold a volatile or acquiring load, a compare-and-swap, or the like, or a load with a fence or,
+ * outside of .shared memory, a barrier, or a call of a function that does. The jumps backwards of such a cycle are marked;
+ * the code generator lets other threads run there.
  *
  * A cycle in which the block's threads meet and whose every jump follows from what was known when it was entered (the
  * steps of a scan in shared memory that is volatile) makes the same turns whatever others write: nobody waits in it.
@@ -114,43 +114,48 @@ static bool watches_memory(const struct sg_insn *insn)
     }
 }
 
-/* What a cycle holds by which its threads may wait: loads that are always made anew, and others; fences; calls. */
-enum { WATCHES = 1, FENCES = 2, LOADS = 4, LOOKS = 8, CALLS = 16 };
+/*
+ * What a cycle holds by which its threads may wait: loads that are always made anew, and others, of .shared memory or of what
+ * other blocks may write; fences and barriers, behind which those are made anew, too; calls.
+ */
+enum { WATCHES = 1, FENCES = 2, LOADS = 4, LOOKS = 8, CALLS = 16, MEETS = 32, SHARED_LOADS = 64 };
 
-/* Is it a call of a function that may look, for its caller, at what others write? */
-static bool calls_watcher(const struct sg_module *module, const struct sg_insn *insn)
+/* Those of a function's ways that are its caller's: by what it returns, and by what it does before that. */
+static uint8_t ways_of_call(const struct sg_function *callee)
 {
-    if (insn->call == NULL)
-        return false;
-    if (insn->call->callee != NULL)
-        return insn->call->callee->watches;
-    for (uint32_t i = 0; i < module->n_handles; i++)
-        if (module->handles[i]->watches)
-            return true;
-    return false;
+    uint8_t ways = callee->ways_to_wait;
+    return (ways & (WATCHES | LOOKS | CALLS) ? CALLS : 0) | (ways & (FENCES | MEETS | LOADS | SHARED_LOADS));
 }
 
 static uint8_t ways_to_wait(const struct sg_module *module, const struct sg_insn *insn)
 {
-    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE), ways = 0;
     if (watches_memory(insn))
         return WATCHES;
     if (insn->form->op == SG_OP_FENCE)
         return FENCES;
+    if (insn->form->op == SG_OP_BAR)
+        return MEETS;
     if (insn->form->op == SG_OP_LD && (space == 0 || space == SG_MOD_GLOBAL || space == SG_MOD_SHARED))
-        return SG_MOD(insn, SG_GROUP_CACHE) == SG_CACHE_CG ? LOOKS : LOADS;
-    return calls_watcher(module, insn) ? CALLS : 0;
+        return SG_MOD(insn, SG_GROUP_CACHE) == SG_CACHE_CG ? LOOKS
+               : space == SG_MOD_SHARED                    ? SHARED_LOADS
+                                                           : LOADS;
+    if (insn->call != NULL && insn->call->callee != NULL)
+        return ways_of_call(insn->call->callee);
+    for (uint32_t i = 0; insn->call != NULL && i < module->n_handles; i++)
+        ways |= ways_of_call(module->handles[i]);
+    return ways;
 }
 
 /*
- * May the function's caller look by it at what others write? Also if it only adds what it is given, which may be 0: without
- * optimisation nvcc calls a function for each atomic operation.
+ * The ways that the function's caller has by it. It may also look if the function only adds what it is given, which may be 0:
+ * without optimisation nvcc calls a function for each atomic operation.
  */
-static bool looks_for_caller(const struct sg_module *module, const struct sg_insn *insn)
+static uint8_t ways_for_caller(const struct sg_module *module, const struct sg_insn *insn)
 {
     bool given =
         insn->form->op == SG_OP_ATOM && insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_REG;
-    return given || (ways_to_wait(module, insn) & (WATCHES | LOOKS | CALLS)) != 0;
+    return ways_to_wait(module, insn) | (given ? WATCHES : 0);
 }
 
 void sg_analyse_watchers(struct sg_module *module)
@@ -159,8 +164,10 @@ void sg_analyse_watchers(struct sg_module *module)
         changed = false;
         for (uint32_t f = 0; f < module->n_functions; f++) {
             struct sg_function *function = module->functions[f];
-            for (uint32_t i = 0; i < function->n_insns && !function->watches; i++)
-                changed |= function->watches = looks_for_caller(module, &function->insns[i]);
+            uint8_t before = function->ways_to_wait;
+            for (uint32_t i = 0; i < function->n_insns; i++)
+                function->ways_to_wait |= ways_for_caller(module, &function->insns[i]);
+            changed |= function->ways_to_wait != before;
         }
     }
 }
@@ -222,8 +229,9 @@ static bool always_gets_on(const struct sg_flow *graph, uint32_t block)
 
 struct taint {
     uint8_t
-        *seen;  /* by register: may hold something that was read from memory or from others in this cycle */
-    bool reads; /* of the instruction that is looked at: it, or something that it reads, does */
+        *seen;   /* by register: may hold something that was read from memory or from others in this cycle */
+    bool reads;  /* of the instruction that is looked at: it, or something that it reads, does */
+    bool shared; /* .shared memory may hold such */
     bool changed;
 };
 
@@ -251,7 +259,8 @@ static bool brings_news(const struct sg_module *module, const struct sg_function
     bool returned = insn->form->op == SG_OP_LD && SG_MOD(insn, SG_GROUP_SPACE) == SG_MOD_PARAM &&
                     !sg_is_own_param(function, &insn->operands[1]);
     if (ways != 0)
-        return (ways_to_wait(module, insn) & ways) != 0 || (returned && (ways & CALLS) != 0);
+        return (ways_to_wait(module, insn) & ways) != 0 ||
+               (returned && (ways & (CALLS | LOADS | SHARED_LOADS)) != 0);
     if (insn->form->op == SG_OP_LD)
         return SG_MOD(insn, SG_GROUP_SPACE) != SG_MOD_PARAM || returned;
     return insn->call != NULL || !sg_is_arithmetic(insn->form->op);
@@ -273,8 +282,13 @@ static bool has_set_turns(struct sg_arena *arena, const struct sg_module *module
             *meet |= sg_is_meeting(insn) || insn->aligns;
             if (insn->guard != 0 && taint.seen[insn->guard - 1])
                 return false;
-            taint.reads = brings_news(module, function, insn, ways);
+            taint.reads = brings_news(module, function, insn, ways) ||
+                          (taint.shared && (ways_to_wait(module, insn) & SHARED_LOADS) != 0);
             sg_visit_registers(insn, note_tainted_read, &taint);
+            if (taint.reads && insn->form->op == SG_OP_ST && SG_MOD(insn, SG_GROUP_SPACE) == SG_MOD_SHARED) {
+                taint.changed |= !taint.shared;
+                taint.shared = true;
+            }
             if (insn->form->op == SG_OP_BRX && (ways == 0 || taint.reads))
                 return false;
             if (taint.reads)
@@ -293,6 +307,8 @@ static bool may_wait(struct sg_arena *arena, const struct sg_module *module, con
     /* of other loads, most are no waits: only those count by which the cycle's turns are decided */
     uint8_t deciding = ways & (LOOKS | CALLS);
     if ((ways & FENCES) != 0)
+        deciding |= ways & (LOADS | SHARED_LOADS);
+    if ((ways & MEETS) != 0) /* what the block itself writes nobody waits for any more behind a barrier */
         deciding |= ways & LOADS;
     return deciding != 0 && !has_set_turns(arena, module, graph, walk, component, deciding, &meet);
 }
@@ -304,7 +320,7 @@ void sg_analyse_loops(struct sg_arena *arena, const struct sg_module *module, st
     uint8_t any = 0;
     for (uint32_t i = 0; i < function->n_insns; i++)
         any |= ways_to_wait(module, &function->insns[i]);
-    if ((any & (WATCHES | FENCES | LOOKS | CALLS)) == 0)
+    if ((any & (WATCHES | FENCES | LOOKS | CALLS | MEETS)) == 0)
         return;
     sg_flow_build(arena, function, &graph);
     find_components(arena, &graph, &walk);

@@ -187,7 +187,7 @@ struct sg_function {
     /* by analysis */
     bool waits, exits, calls_indirect, has_local, uses_grid_workspace, uses_reserved_shared;
     bool clustered; /* looks beyond its block, into the cluster */
-    bool watches;   /* it, or what it calls, looks at what others may write meanwhile */
+    uint8_t ways_to_wait; /* that it, or what it calls, has for its caller: analysis_loops.c */
 };
 
 struct sg_module {

@@ -124,7 +124,7 @@ Test(loops, same_results, .timeout = 400)
 
 Test(loops, waiting, .timeout = 400)
 {
-    compare_forms(WAITS_PTX, 18);
+    compare_forms(WAITS_PTX, 21);
 }
 
 /* Runs a kernel of loops.cu with an option, in blocks of 256 threads, for numbers that all differ; the result is in out[option]. */

@@ -385,3 +385,55 @@ KERNEL(fiber_function)
         atomicAdd(&whose, 1);
     out[place()] = in[place()] * 3;
 }
+
+// plain loads, with barriers between
+KERNEL(loops_meet_between_looks)
+{
+    while (__syncthreads_or(whose % gridDim.x != blockIdx.x))
+        ;
+    out[place()] = in[place()] * 5;
+    __syncthreads();
+    if (linear() == 0)
+        atomicAdd(&whose, 1);
+}
+
+KERNEL(loops_one_looks_for_all)
+{
+    __shared__ unsigned seen;
+    for (;;) {
+        if (linear() == 0)
+            seen = whose % gridDim.x;
+        __syncthreads();
+        unsigned now = seen;
+        __syncthreads();
+        if (now == blockIdx.x)
+            break;
+    }
+    out[place()] = in[place()] * 7;
+    __syncthreads();
+    if (linear() == 0)
+        atomicAdd(&whose, 1);
+}
+
+static __device__ __noinline__ void fence_apart()
+{
+    __threadfence();
+}
+
+static __device__ __noinline__ unsigned look_apart(const unsigned *at)
+{
+    return *at;
+}
+
+// as without optimisation
+KERNEL(loops_fence_in_function)
+{
+    if (linear() == 0)
+        while (look_apart(&whose) % gridDim.x != blockIdx.x)
+            fence_apart();
+    __syncthreads();
+    out[place()] = in[place()] * 9;
+    __syncthreads();
+    if (linear() == 0)
+        atomicAdd(&whose, 1);
+}
