@@ -16,10 +16,10 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
-    if (free_bytes == NULL || total == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *total = context->device->memory_total;
-    *free_bytes = context->device->memory_total - sg_memory_used(context->device);
+    if (total != NULL)
+        *total = context->device->memory_total;
+    if (free_bytes != NULL)
+        *free_bytes = context->device->memory_total - sg_memory_used(context->device);
     return CUDA_SUCCESS;
 }
 

@@ -143,6 +143,9 @@ static void explicit_context(void)
 
 static void allocations(void)
 {
+    TRY(cuMemGetInfo_v2(NULL, &sz));
+    TRY(cuMemGetInfo_v2(&sz, NULL));
+    TRY(cuMemGetInfo_v2(NULL, NULL));
     TRY(cuMemAlloc_v2(&p, 0));
     TRY(cuMemAlloc_v2(NULL, 4));
     TRY(cuMemAlloc_v2(&p, 1ul << 60));
