@@ -80,6 +80,23 @@ static void devices(void)
     }
 }
 
+/* What of the device may be used: all of it; cuSOLVER asks. */
+static void resources(void)
+{
+    CUdevResource resource, other;
+    int count;
+    TRY(cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    TRY(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    TRY(cuCtxGetDevResource(context, &other, CU_DEV_RESOURCE_TYPE_SM));
+    printf("all: %d, the same: %d\n", resource.sm.smCount == (unsigned)count,
+           memcmp(&resource, &other, sizeof other) == 0);
+    TRY(cuCtxGetDevResource(NULL, &other, CU_DEV_RESOURCE_TYPE_SM));
+    TRY(cuDeviceGetDevResource(99, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    TRY(cuDeviceGetDevResource(0, NULL, CU_DEV_RESOURCE_TYPE_SM));
+    TRY(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_INVALID));
+    TRY(cuCtxGetDevResource((CUcontext)0x55, &resource, CU_DEV_RESOURCE_TYPE_SM));
+}
+
 static void contexts(void)
 {
     unsigned long long id, id2;
@@ -444,6 +461,7 @@ int main(void)
     TRY(cuMemAlloc_v2(&data, 4096));
     devices();
     contexts();
+    resources();
     several_contexts();
     streams();
     functions();
