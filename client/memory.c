@@ -215,6 +215,13 @@ static CUresult ask_async(const struct request *request, CUdeviceptr *address)
                : rg_op_cuMemAllocAsync(address, request->size, request->stream);
 }
 
+/* A stream that the program made brings its context along; for the default streams one has to be current. */
+static CUresult allowed_in(CUstream stream)
+{
+    const bool brings_context = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream) != NULL;
+    return rg_call_allowed(brings_context && !rg_context_current() ? 0 : RG_CALL_CONTEXT);
+}
+
 static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool, CUstream stream)
 {
     if (!dptr || !size)
@@ -242,13 +249,13 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = allowed_in(hStream);
     return status != CUDA_SUCCESS ? status : allocate_async(dptr, bytesize, NULL, hStream);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = allowed_in(hStream);
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
@@ -258,7 +265,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = allowed_in(hStream);
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))

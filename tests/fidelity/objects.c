@@ -390,6 +390,17 @@ static void pools(void)
     TRY(cuMemPoolTrimTo(NULL, 0));
     TRY(cuMemFreeAsync(got, stream));
     TRY(cuStreamSynchronize(stream));
+    /* a stream brings its context along */
+    TRY(cuCtxSetCurrent(NULL));
+    TRY(cuMemAllocFromPoolAsync(&got, 1000, pool, stream));
+    TRY(cuMemFreeAsync(got, stream));
+    TRY(cuMemAllocAsync(&got, 1000, stream));
+    TRY(cuMemFreeAsync(got, NULL));
+    TRY(cuMemFreeAsync(got, stream));
+    TRY(cuMemAllocAsync(&got, 1000, NULL));
+    TRY(cuMemAllocFromPoolAsync(&got, 1000, pool, CU_STREAM_PER_THREAD));
+    TRY(cuCtxSetCurrent(context));
+    TRY(cuStreamSynchronize(stream));
     TRY(cuMemPoolDestroy(pool));
     TRY(cuMemPoolDestroy(pool));
     TRY(cuMemPoolTrimTo(pool, 0));
