@@ -42,8 +42,8 @@ struct access {
 };
 
 struct accesses {
-    uint32_t n;
-    struct access at[ACCESSES_MAX];
+    uint32_t n, room;
+    struct access *at;
 };
 
 struct search {
@@ -195,7 +195,7 @@ static void note_access(struct search *search, uint32_t index)
     const struct sg_operand *at = &insn->operands[load];
     struct accesses *to = load ? &search->loads : &search->stores;
     struct sg_course course = {.kind = SG_COURSE_EVEN};
-    if (!is_common(insn) || to->n == ACCESSES_MAX)
+    if (!is_common(insn) || to->n == to->room)
         return;
     if (at->kind == SG_OPERAND_REG)
         course = search->courses[at->reg];
@@ -293,17 +293,25 @@ static void mark(struct sg_arena *arena, struct sg_function *function, const str
     }
 }
 
+static struct accesses room_for(struct sg_arena *arena, uint32_t n)
+{
+    const uint32_t room = n < ACCESSES_MAX ? n : ACCESSES_MAX;
+    return (struct accesses){.room = room, .at = SG_NEW_ARRAY(arena, struct access, room)};
+}
+
 void sg_analyse_neighbours(struct sg_arena *arena, struct sg_function *function)
 {
-    bool loads = false, stores = false;
+    uint32_t loads = 0, stores = 0;
     for (uint32_t i = 0; i < function->n_insns; i++) {
-        loads |= is_common(&function->insns[i]) && function->insns[i].form->op == SG_OP_LD;
-        stores |= is_common(&function->insns[i]) && function->insns[i].form->op == SG_OP_ST;
+        loads += is_common(&function->insns[i]) && function->insns[i].form->op == SG_OP_LD;
+        stores += is_common(&function->insns[i]) && function->insns[i].form->op == SG_OP_ST;
     }
-    if (!loads || !stores)
+    if (loads == 0 || stores == 0)
         return;
     struct search *search = SG_NEW_ARRAY(arena, struct search, 1);
     search->function = function;
+    search->loads = room_for(arena, loads);
+    search->stores = room_for(arena, stores);
     search->writer = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
     for (search->insn = 0; search->insn < function->n_insns; search->insn++)
         sg_visit_registers(&function->insns[search->insn], note_writer, search);
