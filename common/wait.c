@@ -18,6 +18,7 @@ enum {
     TRY_OTHER = 32,                   /* one wait in so many does what was not the faster of the two */
     GAP_NS = 30000,                   /* between two looks: somebody else had the processor */
     CROWDED_WAITS = 64,
+    VAIN_MOST = 8,        /* waits in a row, of those that look for a given time */
     PAUSES = 8,           /* between two looks, each of which is a system call */
     LOOKS_PER_YIELD = 64, /* of a wait that never sleeps */
 };
@@ -148,6 +149,8 @@ static bool choose(struct rg_wait *wait)
         wait->crowded--;
         return false;
     }
+    if (wait->look_ns)
+        return wait->vain < VAIN_MOST || ++wait->turn % TRY_OTHER == 0;
     if (!wait->took_ns[0] || wait->took_ns[0] > LOOK_MOST_NS)
         return false;
     const bool faster = wait->took_ns[1] <= wait->took_ns[0];
@@ -164,7 +167,7 @@ bool rg_wait_look(struct rg_wait *wait)
 {
     if (wait->mode != RG_WAIT_AUTO)
         return wait->mode == RG_WAIT_SPIN && spin_on(wait);
-    if (wait->alone)
+    if (wait->alone && !wait->look_ns)
         return false;
     if (wait->began_ns && wait->looks < wait->blind) {
         wait->looks++;
@@ -178,11 +181,13 @@ bool rg_wait_look(struct rg_wait *wait)
         return wait->looks_first = choose(wait);
     }
     if (now - wait->looked_ns > GAP_NS) {
-        wait->crowded = CROWDED_WAITS;
+        wait->crowded = wait->look_ns ? 0 : CROWDED_WAITS;
         return false;
     }
     wait->looked_ns = now;
     relax_between(wait);
+    if (wait->look_ns)
+        return now - wait->began_ns < wait->look_ns;
     uint64_t most = 2 * wait->took_ns[0];
     if (most < LOOK_LEAST_NS)
         most = LOOK_LEAST_NS;
@@ -197,5 +202,7 @@ void rg_wait_end(struct rg_wait *wait)
     if (took > COUNT_MOST_NS)
         took = COUNT_MOST_NS;
     *last = *last ? (3 * *last + took) / 4 : took + 1;
+    if (wait->looks_first)
+        wait->vain = took < wait->look_ns ? 0 : wait->vain + 1;
     wait->began_ns = 0;
 }

@@ -34,6 +34,10 @@ struct rg_wait {
     unsigned turn;          /* of trying the other */
     /* the caller's to change where a look costs little: pauses between two, and looks in a row without one at the clock */
     unsigned pauses, blind;
+    /* the caller's to set where sleeping costs much more than looking, so that how long waits are says little: how long a wait
+     * looks first, also on one processor, unless that was in vain lately; 0: as above */
+    uint64_t look_ns;
+    unsigned vain;       /* waits in a row that did not end within look_ns */
     uint64_t took_ns[2]; /* the last waits: [0] those that slept, [1] those that looked first; 0: none yet */
     uint64_t began_ns, looked_ns; /* of this one; 0: none */
     bool looks_first;             /* this one */

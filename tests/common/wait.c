@@ -86,6 +86,30 @@ Test(wait, long_waits_are_slept_through)
     cr_assert(looked == 0, "%u of 200", looked);
 }
 
+/* Where sleeping is dear, waits are looked for whatever sleeping took, also on one processor; not where that was in vain. */
+Test(wait, looks_for_a_given_time)
+{
+    struct rg_wait wait;
+    unsigned looked = 0;
+    rg_wait_init(&wait, RG_WAIT_AUTO);
+    wait.alone = true;
+    wait.look_ns = 100000;
+    for (int i = 0; i < 200; i++)
+        looked += wait_once(&wait, 4000, 300000);
+    cr_assert(looked > 150, "%u of 200 short waits", looked);
+    looked = 0;
+    for (int i = 0; i < 200; i++)
+        looked += wait_once(&wait, 300000, 300000);
+    cr_assert(looked < 20, "%u of 200 long waits", looked);
+    looked = 0;
+    for (int i = 0; i < 2000; i++)
+        looked += wait_once(&wait, 4000, 20000);
+    cr_assert(looked > 1500, "%u of 2000 waits that are short again", looked);
+    rg_wait_init(&wait, RG_WAIT_BLOCK);
+    wait.look_ns = 100000;
+    cr_assert_not(wait_once(&wait, 4000, 4000));
+}
+
 /* Waits that become long are looked for a few times only. */
 Test(wait, idle_uses_no_processor)
 {

@@ -27,6 +27,8 @@ enum {
     ACK_TIMEOUT = 16, /* 4.096 us * 2^16 = 268 ms a try */
     INLINE_WANTED = 192,
     BLIND_LOOKS = 7, /* each is a load of the processor's own memory */
+    LOOK_NS =
+        50000, /* several round trips; to sleep takes arming the queue, three system calls and an interrupt */
     INLINE_FALLBACK = 0,
     MEASURE_SIZE = 1 << 20, /* of the registration that is timed */
     PAGE = 4096,
@@ -189,6 +191,7 @@ struct rg_rdma_conn *rg_rdma_conn_create(enum rg_wait_mode wait, bool two_sided)
         rg_wait_init(&c->waits[side], wait);
         c->waits[side].pauses = 1;
         c->waits[side].blind = BLIND_LOOKS;
+        c->waits[side].look_ns = LOOK_NS;
     }
     c->two_sided = two_sided;
     c->polled = is_set("polled");
