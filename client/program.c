@@ -26,6 +26,7 @@
 #define STATES_MAX 64u
 #define WISHES_MAX RG_AHEAD_WISHES /* kinds of memory, of one program */
 #define WISH_MAX   8u              /* of one kind; beyond, client/ahead.h sees to it */
+#define NOTED_MAX  1024u           /* allocations of a start; those that follow cost nothing */
 
 enum record_type { RECORD_CONTEXT = 1, RECORD_IMAGE, RECORD_STARTED, RECORD_MEMORY };
 
@@ -70,6 +71,7 @@ static unsigned n_images, capacity;
 static struct loaded *waiting;
 static struct wish wishes[WISHES_MAX];
 static unsigned n_wishes;
+static atomic_uint noted;
 static pid_t owner;
 
 /* --- what is remembered: the lock is held ------------------------------------------------------------------------- */
@@ -222,6 +224,13 @@ void rg_program_note_image(const struct rg_known *known)
 
 /* --- memory -------------------------------------------------------------------------------------------------------- */
 
+/* Whether what is allocated and freed still belongs to the start. */
+static bool is_noted(void)
+{
+    return atomic_load_explicit(&active, memory_order_relaxed) &&
+           atomic_load_explicit(&noted, memory_order_relaxed) < NOTED_MAX;
+}
+
 /* The device of which that is the primary context; -1: it is of none. */
 static int primary_of(uint64_t context)
 {
@@ -231,11 +240,10 @@ static int primary_of(uint64_t context)
 
 void rg_program_note_memory(const struct rg_ahead_key *key, size_t bytes)
 {
-    const int device = atomic_load_explicit(&active, memory_order_relaxed) && key->kind != RG_AHEAD_ORDERED
-                           ? primary_of(rg_context_current())
-                           : -1;
+    const int device = is_noted() && key->kind != RG_AHEAD_ORDERED ? primary_of(rg_context_current()) : -1;
     if (device < 0)
         return;
+    atomic_fetch_add_explicit(&noted, 1, memory_order_relaxed);
     const struct memory memory = {.size = key->size,
                                   .height = key->height,
                                   .kind = key->kind,
@@ -257,7 +265,7 @@ void rg_program_note_memory(const struct rg_ahead_key *key, size_t bytes)
 
 void rg_program_note_free(uint64_t context, size_t bytes)
 {
-    const int device = atomic_load_explicit(&active, memory_order_relaxed) ? primary_of(context) : -1;
+    const int device = is_noted() ? primary_of(context) : -1;
     if (device < 0)
         return;
     pthread_mutex_lock(&lock);

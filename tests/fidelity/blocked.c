@@ -5,6 +5,8 @@
  *
  *   blocked [CASE|all]
  */
+#include "must.h"
+
 #include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,16 +61,6 @@ static CUtexObject texture;
 static CUmemGenericAllocationHandle physical;
 static void *locked;
 static size_t granularity;
-
-static void check(CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS) {
-        printf("%s: %d\n", call, (int)result);
-        fflush(stdout);
-        _exit(1);
-    }
-}
-#define CHECK(call) check(call, #call)
 
 /* --- what the calls work on -------------------------------------------------------------------------------------- */
 

@@ -6,6 +6,8 @@
  *
  * A pause of the second thread counts if it is more than half of what the first one took: what makes both slow is no pause.
  */
+#include "must.h"
+
 #include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,16 +39,6 @@ static CUdeviceptr memory;
 static atomic_bool stop;
 static bool wrong;             /* a result */
 static uint64_t longest_pause; /* of the thread that goes on, in ns */
-
-static void check(CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS) {
-        printf("%s: %d\n", call, (int)result);
-        fflush(stdout);
-        _exit(1);
-    }
-}
-#define CHECK(call) check(call, #call)
 
 static uint64_t now(void)
 {

@@ -6,21 +6,13 @@
  */
 #undef __CUDA_API_VERSION_INTERNAL /* names mean the newest versions, as in programs */
 #include "tests/add_kernel.h"
+#include "tests/ok.h"
 
 #include <cuda.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define OK(call)                                                                                             \
-    do {                                                                                                     \
-        const CUresult ok_result = (call);                                                                   \
-        if (ok_result != CUDA_SUCCESS) {                                                                     \
-            fprintf(stderr, "%s:%d: %s gives %d\n", __FILE__, __LINE__, #call, (int)ok_result);              \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 enum { DIFFERENT = 10, ALIKE = 3, PITCHED = 2, MOST = 20 };
 
