@@ -31,15 +31,12 @@ static enum rg_compression compression_asked(void)
 static unsigned connections_asked(bool *adaptive)
 {
     const char *text = secure_getenv("REMOTE_GPU_CONNECTIONS");
-    *adaptive = !text || !*text || strcmp(text, "auto") == 0;
-    if (*adaptive)
-        return RG_BUNDLE_LANES;
-    char *end;
-    const unsigned long n = strtoul(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end && n <= RG_BUNDLE_LANES)
-        return (unsigned)n;
+    unsigned wanted;
+    char why[160];
+    if (rg_bundle_lanes_parse(text ? text : "", &wanted, adaptive, why, sizeof why) == RG_OK)
+        return wanted;
     if (!atomic_flag_test_and_set(&connections_told))
-        rg_warn("REMOTE_GPU_CONNECTIONS=%s is neither auto nor a number up to %d; taking auto", text, RG_BUNDLE_LANES);
+        rg_warn("REMOTE_GPU_CONNECTIONS: %s; taking auto", why);
     *adaptive = true;
     return RG_BUNDLE_LANES;
 }

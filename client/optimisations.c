@@ -29,43 +29,72 @@ const char *rg_optimisation_name(enum rg_optimisation optimisation)
     return names[optimisation];
 }
 
-/* Switches what `name` (of `length` bytes) says; false if nothing is called so. */
-static bool set(const char *name, size_t length, bool on)
+/* Switches what `name` (of `length` bytes) says where `on` is not NULL; false if nothing is called so. */
+static bool set(const char *name, size_t length, const bool *on)
 {
     bool known = false;
     for (int i = 0; i < RG_OPT_COUNT; i++)
         if ((length == 3 && memcmp(name, "all", 3) == 0) ||
             (strlen(names[i]) == length && memcmp(name, names[i], length) == 0)) {
-            rg_optimise[i] = on;
+            if (on)
+                rg_optimise[i] = *on;
             known = true;
         }
     return known;
 }
 
 /* Says what `name` could have been. */
-static void warn_unknown(const char *name, size_t length)
+static void explain_unknown(const char *name, size_t length, char *why, size_t why_size)
 {
     char all[256] = "all";
     for (int i = 0; i < RG_OPT_COUNT; i++) {
         strncat(all, ", ", sizeof all - strlen(all) - 1);
         strncat(all, names[i], sizeof all - strlen(all) - 1);
     }
-    rg_warn("REMOTE_GPU_OPT: no optimisation is called '%.*s' (there are: %s)", (int)length, name, all);
+    rg_explain(why, why_size, "no optimisation is called '%.*s' (there are: %s)", (int)length, name, all);
+}
+
+/* The next name of the list at *at, behind its sign; NULL: there is none. */
+static const char *next(const char **at, size_t *length, bool *on)
+{
+    while (**at) {
+        *on = **at != '-';
+        if (**at == '-' || **at == '+')
+            ++*at;
+        const char *name = *at;
+        *length = strcspn(name, ",");
+        *at += *length;
+        *at += **at == ',';
+        if (*length)
+            return name;
+    }
+    return NULL;
+}
+
+enum rg_status rg_optimisations_check(const char *list, char *why, size_t why_size)
+{
+    const char *name;
+    size_t length;
+    bool on;
+    while ((name = next(&list, &length, &on)))
+        if (!set(name, length, NULL)) {
+            explain_unknown(name, length, why, why_size);
+            return RG_ERR_INVALID;
+        }
+    return RG_OK;
 }
 
 static void read_once(void)
 {
-    const char *at = secure_getenv("REMOTE_GPU_OPT");
-    while (at && *at) {
-        const bool on = *at != '-';
-        if (*at == '-' || *at == '+')
-            at++;
-        size_t length = strcspn(at, ",");
-        if (length && !set(at, length, on))
-            warn_unknown(at, length);
-        at += length;
-        at += *at == ',';
-    }
+    const char *list = secure_getenv("REMOTE_GPU_OPT"), *name;
+    size_t length;
+    bool on;
+    while (list && (name = next(&list, &length, &on)))
+        if (!set(name, length, &on)) {
+            char why[512];
+            explain_unknown(name, length, why, sizeof why);
+            rg_warn("REMOTE_GPU_OPT: %s", why);
+        }
 }
 
 void rg_optimisations_read(void)

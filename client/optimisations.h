@@ -5,7 +5,10 @@
 #ifndef RG_CLIENT_OPTIMISATIONS_H
 #define RG_CLIENT_OPTIMISATIONS_H
 
+#include "common/status.h"
+
 #include <stdbool.h>
+#include <stddef.h>
 
 enum rg_optimisation {
     RG_OPT_ASYNC,  /* calls that return no data do not wait for the worker */
@@ -28,6 +31,8 @@ extern bool rg_optimise[RG_OPT_COUNT];
 
 /** Its name, as in REMOTE_GPU_OPT. */
 const char *rg_optimisation_name(enum rg_optimisation optimisation);
+/** Whether `list` is as REMOTE_GPU_OPT takes it. RG_ERR_INVALID: `why` names what is not, and what there is. Any thread. */
+RG_MUST_CHECK enum rg_status rg_optimisations_check(const char *list, char *why, size_t why_size);
 /** Reads REMOTE_GPU_OPT, the first time; warns of names it does not know. Before the session begins, or NVML is used. */
 void rg_optimisations_read(void);
 

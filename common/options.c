@@ -170,6 +170,10 @@ static enum rg_status set_text(const struct rg_option *row, char **field, const 
 {
     if (row->type == RG_OPTION_CHOICE && !is_choice(row->argument, text))
         return fail_choice(text, row->argument, why, why_size);
+    if (row->type == RG_OPTION_TEXT && !row->check && !*text)
+        return fail(why, why_size, "'' is no %s", row->argument);
+    if (row->check && row->check(text, why, why_size) != RG_OK)
+        return RG_ERR_INVALID;
     char *copy = strdup(text);
     if (!copy)
         return RG_ERR_NO_MEMORY;
@@ -226,6 +230,10 @@ void rg_options_init(struct rg_options *options, const struct rg_option *table, 
                      unsigned command)
 {
     *options = (struct rg_options){.table = table, .n = n, .object = object, .command = command};
+    if (n > RG_OPTIONS_MAX) {
+        fprintf(stderr, "more than %d options\n", RG_OPTIONS_MAX);
+        abort(); /* a mistake in the table */
+    }
     for (size_t i = 0; i < n; i++) {
         char why[256];
         if (table[i].value &&

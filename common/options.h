@@ -54,6 +54,10 @@ struct rg_option {
     unsigned commands;       /* bits of the subcommands that take it; 0: all */
     bool not_in_file;        /* only on the command line */
     int64_t min, max;
+    /**
+     * TEXT: whether this is one of the values; RG_ERR_INVALID with a phrase in `why` where not. NULL: any but the empty one.
+     */
+    enum rg_status (*check)(const char *text, char *why, size_t why_size);
 };
 
 struct rg_options {

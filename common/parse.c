@@ -141,8 +141,16 @@ enum rg_status rg_parse_duration(const char *text, uint64_t *out_ns, char *why, 
 enum rg_status rg_parse_bandwidth(const char *text, uint64_t *out_bytes_per_second, char *why,
                                   size_t why_size)
 {
-    return parse_quantity(text, UNITS(bandwidth_units), true, "a bandwidth (like 10Gb or 1.5GB)",
-                          out_bytes_per_second, why, why_size);
+    uint64_t value = 0;
+    enum rg_status status = parse_quantity(text, UNITS(bandwidth_units), true,
+                                           "a bandwidth (like 10Gb or 1.5GB)", &value, why, why_size);
+    if (status == RG_OK && value == 0) {
+        rg_explain(why, why_size, "'%s' is less than a byte a second", text);
+        status = RG_ERR_INVALID;
+    }
+    if (status == RG_OK)
+        *out_bytes_per_second = value;
+    return status;
 }
 
 enum rg_status rg_parse_fraction(const char *text, uint32_t *out_millionths, char *why, size_t why_size)

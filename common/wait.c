@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +127,8 @@ void rg_wait_init(struct rg_wait *wait, enum rg_wait_mode mode)
     *wait = (struct rg_wait){.mode = mode, .pauses = PAUSES};
     if (mode == RG_WAIT_DEFAULT) {
         const char *text = secure_getenv("REMOTE_GPU_WAIT");
-        if (rg_wait_mode_parse(text, &wait->mode) != RG_OK)
+        static atomic_flag told = ATOMIC_FLAG_INIT;
+        if (rg_wait_mode_parse(text, &wait->mode) != RG_OK && !atomic_flag_test_and_set(&told))
             rg_warn("REMOTE_GPU_WAIT is auto, block or spin, not '%s'", text);
         if (wait->mode == RG_WAIT_DEFAULT)
             wait->mode = RG_WAIT_AUTO;

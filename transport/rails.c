@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <limits.h>
 #include <netdb.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +20,27 @@ enum { ADDRESSES = 32 };
 
 /* --- what is wanted --- */
 
+enum rg_status rg_rails_check(const char *text, char *why, size_t why_size)
+{
+    char *end;
+    const long number = strtol(text, &end, 10);
+    if (!*text || *end || number >= 1)
+        return RG_OK;
+    rg_explain(why, why_size, "'%s' is neither auto, always, off, a number from 1, nor names of adapters",
+               text);
+    return RG_ERR_INVALID;
+}
+
 static const char *wish(void)
 {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
     const char *text = secure_getenv("REMOTE_GPU_RAILS");
-    return text ? text : "";
+    char why[160];
+    if (!text || rg_rails_check(text, why, sizeof why) == RG_OK)
+        return text ? text : "";
+    if (!atomic_flag_test_and_set(&told))
+        rg_warn("REMOTE_GPU_RAILS: %s; taking auto", why);
+    return "";
 }
 
 /* The number, if it is one; -1: names. */
@@ -37,7 +55,7 @@ static long number_wanted(void)
     const long number = strtol(text, &end, 10);
     if (*end)
         return -1;
-    return number < 1 ? 1 : number > RG_RAILS_MAX ? RG_RAILS_MAX : number;
+    return number > RG_RAILS_MAX ? RG_RAILS_MAX : number;
 }
 
 unsigned rg_rails_wanted(void)

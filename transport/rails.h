@@ -10,6 +10,7 @@
 #ifndef RG_TRANSPORT_RAILS_H
 #define RG_TRANSPORT_RAILS_H
 
+#include "common/status.h"
 #include "transport/devices.h"
 
 enum { RG_RAILS_MAX = 8 };
@@ -29,6 +30,8 @@ struct rg_rail {
  * by how near they are to the GPUs (PCI functions) and then by speed. Returns how many there are. Threads: any.
  */
 unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail *out, unsigned max);
+/** Whether `text` is as REMOTE_GPU_RAILS takes it. RG_ERR_INVALID with a phrase in `why`. */
+RG_MUST_CHECK enum rg_status rg_rails_check(const char *text, char *why, size_t why_size);
 /** How many rails are wanted at most. */
 unsigned rg_rails_wanted(void);
 /** Whether REMOTE_GPU_RAILS names rails. */

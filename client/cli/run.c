@@ -13,8 +13,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "common/parse.h"
-#include "transport/bundle/bundle.h"
+#include "transport/address.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -31,13 +30,6 @@ static bool supported(const struct rg_cli_settings *settings)
 {
     if (settings->memory || settings->fraction) {
         rg_error("sharing a GPU by memory (-m, -p) is not supported yet; run without it");
-        return false;
-    }
-    int64_t number;
-    const char *connections = settings->connections;
-    if (connections && *connections && strcmp(connections, "auto") != 0 &&
-        rg_parse_integer(connections, 0, RG_BUNDLE_LANES, &number, NULL, 0) != RG_OK) {
-        rg_error("--connections: '%s' is neither auto nor a number up to %d", connections, RG_BUNDLE_LANES);
         return false;
     }
     return true;
@@ -83,14 +75,25 @@ static bool has_enough(const struct rg_cli_settings *settings, const char *serve
     return false;
 }
 
+/* Whether a server may be handed to the command: with --no-check it need only be an address. */
+static bool will_do(const struct rg_cli_settings *settings, const char *server, bool last, bool alone,
+                    uint32_t *gpus, char *why, size_t why_size)
+{
+    struct rg_address address;
+    if (settings->no_check)
+        return rg_address_parse(server, &address, why, why_size) == RG_OK;
+    return serves(settings, server, last, gpus, why, why_size) &&
+           (!alone || has_enough(settings, server, *gpus, why, why_size));
+}
+
 /* The first of alternatives that will do; NULL with `why`: none will. */
 static const char *choose(const struct rg_cli_settings *settings, char *alternatives, bool alone,
                           uint32_t *gpus, char *why, size_t why_size)
 {
     char *rest = alternatives, *server;
+    rg_explain(why, why_size, "'%s' names no server", alternatives);
     while (rest && (server = rg_servers_next(&rest))) {
-        if (settings->no_check || (serves(settings, server, !rest, gpus, why, why_size) &&
-                                   (!alone || has_enough(settings, server, *gpus, why, why_size))))
+        if (will_do(settings, server, !rest, alone, gpus, why, why_size))
             return server;
         if (rest)
             rg_warn("%s", why);
@@ -109,7 +112,11 @@ static char *choose_servers(const struct rg_cli_settings *settings)
     RG_CLEANUP_FREE char *chosen = calloc(1, room);
     if (servers->n == 0)
         rg_error("the list of servers is empty; name one with -s HOST or REMOTE_GPU_SERVER, or use --local");
-    if (servers->n == 0 || !chosen)
+    else if (servers->n > RG_SERVERS_MAX)
+        rg_error("more than %u servers are named; name fewer", RG_SERVERS_MAX);
+    else if (!chosen)
+        rg_error("out of memory");
+    if (servers->n == 0 || servers->n > RG_SERVERS_MAX || !chosen)
         return NULL;
     bool named = rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, server));
     for (size_t i = 0; i < servers->n; i++) {

@@ -6,9 +6,12 @@
  */
 #include "client/cli/settings.h"
 
+#include "client/optimisations.h"
 #include "client/servers.h"
 #include "common/log.h"
 #include "common/wait.h"
+#include "transport/bundle/bundle.h"
+#include "transport/rails.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -19,6 +22,13 @@
 #define AT(field)     offsetof(struct rg_cli_settings, field)
 #define QUESTIONS     (RG_CLI_LIST | RG_CLI_SMI | RG_CLI_VERSION)
 #define WITH_SERVER   (RG_CLI_RUN | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR)
+
+static enum rg_status check_connections(const char *text, char *why, size_t why_size)
+{
+    unsigned lanes;
+    bool adaptive;
+    return rg_bundle_lanes_parse(text, &lanes, &adaptive, why, why_size);
+}
 
 /* The manual pages list the same rows; a test compares them. */
 static const struct rg_option table[] = {
@@ -90,6 +100,7 @@ static const struct rg_option table[] = {
      .argument = "auto|N",
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_CONNECTIONS",
+     .check = check_connections,
      .help = "how many connections carry bulk data besides the first, 0 to 8; auto: as many as help"},
     {.name = "rails",
      .type = RG_OPTION_TEXT,
@@ -97,6 +108,7 @@ static const struct rg_option table[] = {
      .argument = "auto|always|off|N|LIST",
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_RAILS",
+     .check = rg_rails_check,
      .help = "which RDMA adapters share large transfers: all if that is faster (auto, the default), all (always), one "
              "(off), at most N, or the listed devices, interfaces or addresses of this machine"},
     {.name = "compress",
@@ -113,6 +125,7 @@ static const struct rg_option table[] = {
      .argument = "LIST",
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_OPT",
+     .check = rg_optimisations_check,
      .help = "switch optimisations off or on by name: -all, -NAME, NAME"},
     {.name = "stats",
      .type = RG_OPTION_OPTIONAL_TEXT,

@@ -12,6 +12,7 @@
 #include "client/profile/report.h"
 #include "client/profile/sites.h"
 #include "common/log.h"
+#include "common/parse.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -329,13 +330,11 @@ static void after_fork_in_child(void)
 
 static long long limit_of(const char *name, long long usual)
 {
-    const char *limit = secure_getenv(name);
-    char *end = NULL;
-    long long events = limit ? strtoll(limit, &end, 10) : usual;
-    if (limit && (*end || end == limit || events < 0)) {
-        rg_warn("%s=%s is no number of events; %lld are kept", name, limit, usual);
-        events = usual;
-    }
+    const char *text = secure_getenv(name);
+    int64_t events = usual;
+    char why[160];
+    if (text && *text && rg_parse_integer(text, 0, INT64_MAX, &events, why, sizeof why) != RG_OK)
+        rg_warn("%s: %s; %lld events are kept", name, why, usual);
     return events;
 }
 

@@ -183,6 +183,10 @@ enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings
         rg_error("%s", why);
         return RG_DAEMON_EXIT_FAILURE;
     }
+    if (settings->listen.n == 0 && rg_options_is_set(options, AT(listen))) {
+        rg_error("the list of addresses to listen on is empty; leave it out for the loopback addresses");
+        return RG_DAEMON_EXIT_FAILURE;
+    }
     (void)rg_log_set_level_by_name(settings->log); /* one of the choices */
     return RG_DAEMON_SERVE;
 }

@@ -132,7 +132,15 @@ class Usage(Case):
         self.assertIn("-n: '0'", self.own_failure("run", "-n", "0", "true"))
         for number in ("99", "-1", "some"):
             self.assertIn("--connections", self.own_failure("run", "-s", self.address, "--connections", number, "true"))
-        for link in ("nonsense", "oneway=nonsense", "oneway=1ms;fault:send_lost_at=1"):
+        for option, value in (("--opt", "-wrong"), ("--rails", "0"), ("--driver", "")):
+            self.assertIn("%s: " % option, self.own_failure("run", "-s", self.address, option, value, "true"))
+        self.assertIn("REMOTE_GPU_OPT: no optimisation is called 'wrong' (there are: all, async",
+                      self.own_failure("run", "-s", self.address, "true", REMOTE_GPU_OPT="-all,wrong"))
+        for server in ("|", "host:99999", "a host", "[::1"):
+            self.assertIn("'", self.own_failure("run", "-s", server, "--no-check", "true"))
+        self.assertIn("more than 16 servers",
+                      self.own_failure("run", "-s", ",".join("h%d" % i for i in range(17)), "--no-check", "true"))
+        for link in ("", "nonsense", "oneway=nonsense", "bandwidth=0", "oneway=1ms;fault:send_lost_at=1"):
             self.assertIn("--link", self.own_failure("compare", "-s", self.address, "--link", link, "true"))
         self.assertIn("one server", self.own_failure("compare", "-s", "a|b", "true"))
         self.assertIn("one server", self.own_failure("netperf", "-s", "a|b"))

@@ -10,13 +10,21 @@
 
 struct values {
     bool flag;
-    char *text, *optional, *choice;
+    char *text, *optional, *choice, *checked;
     struct rg_text_list list;
     int64_t number;
     uint64_t size;
     uint32_t fraction;
     uint64_t seconds;
 };
+
+static enum rg_status check_even(const char *text, char *why, size_t why_size)
+{
+    if (strlen(text) % 2 == 0)
+        return RG_OK;
+    rg_explain(why, why_size, "'%s' is odd", text);
+    return RG_ERR_INVALID;
+}
 
 #define AT(field) offsetof(struct values, field)
 static const struct rg_option table[] = {
@@ -63,6 +71,13 @@ static const struct rg_option table[] = {
      .argument = "F",
      .help = "a part"},
     {.name = "seconds", .type = RG_OPTION_SECONDS, .offset = AT(seconds), .argument = "S", .help = "a time"},
+    {.name = "checked",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(checked),
+     .argument = "EVEN",
+     .environment = "RG_OPTIONS_TEST_CHECKED",
+     .check = check_even,
+     .help = "an even number of characters"},
     {.name = "only-two",
      .type = RG_OPTION_FLAG,
      .offset = AT(flag),
@@ -194,6 +209,8 @@ Test(options, mistakes, .fini = finish)
         {"--fraction=2", "--fraction"},
         {"--seconds=-1", "--seconds"},
         {"--text", "--text needs TEXT"},
+        {"--text=", "--text: '' is no TEXT"},
+        {"--checked=odd", "--checked: 'odd' is odd"},
         {"-t", "-t needs TEXT"},
         {"--flag=perhaps", "neither yes nor no"},
     };
@@ -204,6 +221,22 @@ Test(options, mistakes, .fini = finish)
         finish();
     }
     start(0);
+}
+
+Test(options, checked_from_every_source, .fini = finish)
+{
+    start(0);
+    cr_expect_eq(LOAD("--checked="), 2); /* what is empty is for the check to judge, too */
+    cr_expect_str_eq(values.checked, "");
+    finish();
+    start(0);
+    setenv("RG_OPTIONS_TEST_CHECKED", "odd", 1);
+    cr_expect_eq(rg_options_load_environment(&options, why, sizeof why), RG_ERR_INVALID);
+    cr_expect_str_eq(why, "RG_OPTIONS_TEST_CHECKED: 'odd' is odd");
+    setenv("RG_OPTIONS_TEST_CHECKED", "even", 1);
+    cr_expect_eq(rg_options_load_environment(&options, why, sizeof why), RG_OK, "%s", why);
+    cr_expect_str_eq(values.checked, "even");
+    unsetenv("RG_OPTIONS_TEST_CHECKED");
 }
 
 Test(options, rows_of_other_subcommands, .fini = finish)

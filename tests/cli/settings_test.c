@@ -90,6 +90,51 @@ Test(settings, file_environment_flag)
     rg_cli_settings_fini(&settings);
 }
 
+Test(settings, wrong_values_from_any_source)
+{
+    static const struct {
+        const char *name, *variable, *value;
+    } wrong[] = {{"opt", "REMOTE_GPU_OPT", "-batch,-wrong"},
+                 {"connections", "REMOTE_GPU_CONNECTIONS", "9"},
+                 {"rails", "REMOTE_GPU_RAILS", "0"},
+                 {"transport", "REMOTE_GPU_TRANSPORT", "udp"},
+                 {"wait", "REMOTE_GPU_WAIT", "long"},
+                 {"compress", "REMOTE_GPU_COMPRESS", "gzip"},
+                 {"gpus", "REMOTE_GPU_GPUS", "0"},
+                 {"log", "REMOTE_GPU_LOG", "loud"},
+                 {"driver", NULL, ""}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char word[64];
+        struct rg_cli_settings settings;
+        write_config("");
+        snprintf(word, sizeof word, "--%s=%s", wrong[i].name, wrong[i].value);
+        cr_expect_eq(load(&settings, RG_CLI_RUN, word), RG_CLI_WRONG, "%s", word);
+        rg_cli_settings_fini(&settings);
+        if (wrong[i].variable) {
+            setenv(wrong[i].variable, wrong[i].value, 1);
+            cr_expect_eq(load(&settings, RG_CLI_RUN, NULL), RG_CLI_WRONG, "%s", wrong[i].variable);
+            unsetenv(wrong[i].variable);
+            rg_cli_settings_fini(&settings);
+        }
+        write_config(word + 2);
+        cr_expect_eq(load(&settings, RG_CLI_RUN, NULL), RG_CLI_WRONG, "%s", word + 2);
+        rg_cli_settings_fini(&settings);
+    }
+}
+
+Test(settings, right_values)
+{
+    static const char *const right[] = {
+        "--opt=",    "--opt=-all,+batch,shadow", "--connections=0", "--connections=auto", "--rails=off",
+        "--rails=2", "--rails=mlx5_0,10.0.0.1"};
+    write_config("");
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        struct rg_cli_settings settings;
+        cr_expect_eq(load(&settings, RG_CLI_RUN, right[i]), RG_CLI_GO, "%s", right[i]);
+        rg_cli_settings_fini(&settings);
+    }
+}
+
 Test(settings, one_file_serves_all_subcommands)
 {
     write_config("server = a\ngpus = 3\n");

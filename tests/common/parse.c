@@ -87,6 +87,12 @@ Test(parse, bandwidths)
     static const char *const bad[] = {"10", "10G", "10GiB", "10Gb/h", "10Gbps", "/s", "10/s"};
     expect_good(rg_parse_bandwidth, TABLE(good));
     expect_bad(rg_parse_bandwidth, TABLE(bad), "a bandwidth (like 10Gb or 1.5GB)");
+    static const char *const nothing[] = {"0", "0Gb", "7b", "0.5B/s"};
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
+        uint64_t value = 42;
+        cr_assert_eq(rg_parse_bandwidth(nothing[i], &value, NULL, 0), RG_ERR_INVALID, "%s", nothing[i]);
+        cr_assert_eq(value, 42);
+    }
 }
 
 Test(parse, fractions)

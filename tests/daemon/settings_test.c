@@ -74,6 +74,34 @@ Test(settings, several_addresses)
     rg_daemon_settings_fini(&settings);
 }
 
+Test(settings, wrong_values)
+{
+    static const char *const wrong[] = {"--listen=",
+                                        "--listen=,",
+                                        "--driver=",
+                                        "--max-sessions=0",
+                                        "--max-sessions=4097",
+                                        "--grace=-1",
+                                        "--grace=soon",
+                                        "--wait=x",
+                                        "--wait=",
+                                        "--reconnect-grace=x",
+                                        "--image-cache=",
+                                        "--log=loud",
+                                        "--image-cache-size=x",
+                                        "--ready-fd=x",
+                                        "--ready-file=",
+                                        "--config=",
+                                        "--worker=",
+                                        "--foreground=x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct rg_daemon_settings settings;
+        char *words[] = {(char *)(uintptr_t)wrong[i]};
+        cr_expect_eq(load(&settings, words, 1), RG_DAEMON_EXIT_FAILURE, "%s", wrong[i]);
+        rg_daemon_settings_fini(&settings);
+    }
+}
+
 Test(settings, flag_beats_file)
 {
     char path[] = "/tmp/remote-gpud-settings-XXXXXX";

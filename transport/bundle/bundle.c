@@ -2,10 +2,12 @@
 #include "transport/bundle/bundle.h"
 
 #include "common/clock.h"
+#include "common/parse.h"
 #include "common/thread.h"
 #include "transport/bundle/inside.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     LANE_MS = 30000,       /* how long a lane that a message names may take to come */
@@ -44,6 +46,20 @@ void rg_bundle_break(struct bundle *b, const struct lane *lane, enum rg_status s
                 rg_status_string(status));
     if (lane)
         rg_bundle_interrupt(b);
+}
+
+enum rg_status rg_bundle_lanes_parse(const char *text, unsigned *out, bool *adaptive, char *why,
+                                     size_t why_size)
+{
+    int64_t number = RG_BUNDLE_LANES;
+    const bool automatic = !*text || strcmp(text, "auto") == 0;
+    if (!automatic && rg_parse_integer(text, 0, RG_BUNDLE_LANES, &number, NULL, 0) != RG_OK) {
+        rg_explain(why, why_size, "'%s' is neither auto nor a number up to %d", text, RG_BUNDLE_LANES);
+        return RG_ERR_INVALID;
+    }
+    *out = (unsigned)number;
+    *adaptive = automatic;
+    return RG_OK;
 }
 
 unsigned rg_codecs_here(void)

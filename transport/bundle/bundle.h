@@ -50,6 +50,13 @@ struct rg_bundle_options {
     void (*done)(void *user); /* the bundle ends: nothing may be added any more; NULL: nobody wants to know */
 };
 
+/**
+ * Reads how many connections for bulk data the user wants: "auto" or "" (*adaptive, and *out is as many as there may be), or a
+ * number up to RG_BUNDLE_LANES. RG_ERR_INVALID with a phrase in `why`.
+ */
+RG_MUST_CHECK enum rg_status rg_bundle_lanes_parse(const char *text, unsigned *out, bool *adaptive, char *why,
+                                                   size_t why_size);
+
 /** What this machine can pack and unpack: bit 0 LZ4, bit 1 Zstandard. Loads the libraries. Any thread. */
 unsigned rg_codecs_here(void);
 /** Fills in how to compress: what was `asked` for (enum rg_compression), as far as both sides can do it. */
