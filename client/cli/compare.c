@@ -8,6 +8,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/environment.h"
 #include "client/cli/link.h"
+#include "client/cli/output.h"
 #include "common/clock.h"
 #include "common/file.h"
 #include "common/log.h"
@@ -15,7 +16,6 @@
 #include "transport/rails.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -121,18 +121,19 @@ static int run_once(const struct rg_cli_settings *settings, const struct row *ro
     pid_t child = fork();
     if (child == 0)
         become(settings, row, path, argv);
+    if (child < 0) {
+        rg_error("cannot run %s: %s", argv[0], strerror(errno));
+        unlink(path);
+        return RG_EXIT_FAILURE;
+    }
     struct rusage usage = {0};
-    while (child > 0 && wait4(child, &end, 0, &usage) < 0 && errno == EINTR)
+    while (wait4(child, &end, 0, &usage) < 0 && errno == EINTR)
         ;
     out->seconds = (double)(rg_now_ns() - began) / 1e9;
     out->cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
     read_statistics(path, out);
     unlink(path);
-    if (child < 0) {
-        rg_error("cannot run %s: %s", argv[0], strerror(errno));
-        return RG_EXIT_FAILURE;
-    }
     return WIFSIGNALED(end) ? 128 + WTERMSIG(end) : WEXITSTATUS(end);
 }
 
@@ -185,7 +186,8 @@ static void try_rdma(const struct rg_cli_settings *settings, struct row *row)
 static unsigned add_devices(struct row *rows, unsigned n)
 {
     struct rg_rdma_address found[RG_RAILS_MAX];
-    const unsigned n_found = secure_getenv("REMOTE_GPU_RAILS") ? 0 : rg_rdma_addresses(found, RG_RAILS_MAX);
+    const char *named = secure_getenv("REMOTE_GPU_RAILS");
+    const unsigned n_found = named && *named ? 0 : rg_rdma_addresses(found, RG_RAILS_MAX);
     const unsigned first = n;
     for (unsigned i = 0; i < n_found; i++) {
         bool known = false;
@@ -236,16 +238,10 @@ static bool print_json(const struct row *rows, unsigned n, const struct rg_cli_s
                           "waited", run->waited, "cpu", run->cpu, "calls", (json_int_t)run->calls,
                           "round_trips", (json_int_t)run->round_trips, "bytes_sent", (json_int_t)run->sent,
                           "bytes_received", (json_int_t)run->received));
-        json_array_append_new(list, one);
+        rg_cli_json_add(&list, one);
     }
-    json_t *root = json_pack("{s:s, s:i, s:o}", "server", settings->server.items[0], "runs",
-                             (int)settings->runs, "transports", list);
-    bool good = root && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) == 0;
-    putchar('\n');
-    json_decref(root);
-    if (!good)
-        rg_error("cannot write JSON");
-    return good;
+    return rg_cli_print_json(json_pack("{s:s, s:i, s:o}", "server", settings->server.items[0], "runs",
+                                       (int)settings->runs, "transports", list));
 }
 
 int rg_cli_compare(const struct rg_cli_settings *settings, int argc, char **argv)

@@ -5,6 +5,7 @@
 #include "client/cli/inventory.h"
 
 #include "client/cli/cli.h"
+#include "client/cli/output.h"
 #include "client/query.h"
 #include "common/log.h"
 
@@ -64,12 +65,11 @@ int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcom
     struct rg_answer_of *answers = rg_inventory_ask(settings, RG_PURPOSE_STATUS);
     if (!answers)
         return RG_EXIT_FAILURE;
-    if (settings->json)
-        rg_inventory_print_json(settings, answers);
+    const bool written = !settings->json || rg_inventory_print_json(settings, answers);
     for (size_t i = 0; !settings->json && i < settings->server.n; i++)
         if (answers[i].ok)
             print(&answers[i]);
-    int status = rg_inventory_status(settings, answers);
+    const int status = written ? rg_inventory_status(settings, answers) : RG_EXIT_FAILURE;
     rg_inventory_free(settings, answers);
     return status;
 }
@@ -93,8 +93,7 @@ int rg_text_columns(const char *text)
     return columns;
 }
 
-/* --- JSON --------------------------------------------------------------------------------------------------
- */
+/* --- JSON ------------------------------------------------------------------------------------------------------- */
 
 static json_t *device_json(const struct rg_device_info *device)
 {
@@ -121,7 +120,7 @@ static json_t *session_json(const struct rg_session_info *session)
 {
     json_t *devices = json_array();
     for (uint32_t i = 0; i < session->n_devices; i++)
-        json_array_append_new(devices, json_integer(session->devices[i]));
+        rg_cli_json_add(&devices, json_integer(session->devices[i]));
     return json_pack("{s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:o}", "id", (json_int_t)session->id, "user",
                      session->identity.user, "host", session->identity.host, "pid",
                      (json_int_t)session->identity.pid, "command", session->identity.command, "peer",
@@ -135,9 +134,9 @@ static json_t *server_json(const struct rg_answer_of *answer)
     const struct rg_inventory *inventory = &answer->message.inventory;
     json_t *devices = json_array(), *sessions = json_array();
     for (uint32_t i = 0; i < inventory->n_devices; i++)
-        json_array_append_new(devices, device_json(&inventory->devices[i]));
+        rg_cli_json_add(&devices, device_json(&inventory->devices[i]));
     for (uint32_t i = 0; i < inventory->n_sessions; i++)
-        json_array_append_new(sessions, session_json(&inventory->sessions[i]));
+        rg_cli_json_add(&sessions, session_json(&inventory->sessions[i]));
     return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i}, s:o, s:o, s:i, s:i}", "address",
                      answer->server, "host", inventory->host, "software", inventory->software, "protocol",
                      (int)inventory->protocol_major, (int)inventory->protocol_minor, "driver", "kind",
@@ -147,14 +146,10 @@ static json_t *server_json(const struct rg_answer_of *answer)
                      (int)inventory->limits.sessions);
 }
 
-void rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
+bool rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
 {
     json_t *servers = json_array();
     for (size_t i = 0; i < settings->server.n; i++)
-        json_array_append_new(servers, server_json(&answers[i]));
-    json_t *all = json_pack("{s:o}", "servers", servers);
-    if (!all || json_dumpf(all, stdout, JSON_INDENT(2)) != 0)
-        rg_error("cannot write JSON");
-    putchar('\n');
-    json_decref(all);
+        rg_cli_json_add(&servers, server_json(&answers[i]));
+    return rg_cli_print_json(json_pack("{s:o}", "servers", servers));
 }

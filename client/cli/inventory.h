@@ -8,8 +8,6 @@
 #include "client/query.h"
 #include "proto/control.h"
 
-#include <jansson.h>
-
 struct rg_answer_of {
     const char *server;
     unsigned first; /* number of its first GPU in the list of all servers that answered */
@@ -26,8 +24,9 @@ void rg_inventory_free(const struct rg_cli_settings *settings, struct rg_answer_
  */
 int rg_inventory_status(const struct rg_cli_settings *settings, const struct rg_answer_of *answers);
 
-/** All answers as {"servers": […]}, written to stdout. */
-void rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers);
+/** All answers as {"servers": […]}, written to stdout. False: they cannot be; it was said. */
+RG_MUST_CHECK bool rg_inventory_print_json(const struct rg_cli_settings *settings,
+                                           const struct rg_answer_of *answers);
 
 /**
  * A subcommand that asks all servers: nothing but options may follow `subcommand`; prints JSON if that was asked for, else

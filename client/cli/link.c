@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "proto/netperf.h"
+#include "transport/address.h"
 #include "transport/bundle/bundle.h"
 #include "transport/control.h"
 #include "transport/filter.h"
@@ -81,8 +82,11 @@ static enum rg_status begin(struct rg_link *link, const char *server, unsigned i
         link->n_addresses = hello->n_addresses;
         if (link->kind == RG_LINK_RDMA && index < hello->n_addresses) {
             memmove(hello->addresses[0], hello->addresses[index], sizeof hello->addresses[0]);
+            hello->address_rails[0] = hello->address_rails[index];
             hello->n_addresses = 1;
-            snprintf(link->address, sizeof link->address, "%s", hello->addresses[0]);
+            struct rg_address address; /* without the port, which is another one each time */
+            if (rg_address_parse(hello->addresses[0], &address, NULL, 0) == RG_OK)
+                snprintf(link->address, sizeof link->address, "%s", address.host);
         }
         const bool always = link->kind != RG_LINK_RAILS || rg_rails_always();
         if (!always) /* they are measured here */
@@ -123,6 +127,8 @@ enum rg_status rg_link_open(struct rg_link *link, const char *server, enum rg_li
             rg_warn("memory cannot be registered (%s): bulk data is copied", rg_status_string(registered));
         (void)rg_conn_lend(link->conn, RG_NETPERF_TAG, 0, link->bulk, RG_LINK_MAX); /* where that helps */
     }
+    if (status != RG_OK && !why[0])
+        rg_explain(why, why_size, "%s", rg_status_string(status));
     if (status != RG_OK)
         rg_link_close(link);
     else if (why_size)

@@ -34,7 +34,7 @@ struct rg_link {
     struct rg_conn *conn, *tether;
     unsigned n_addresses; /* RDMA addresses that the server has */
     unsigned n_rails;     /* RAILS: that carry bulk data; 0 or 1: no more than RDMA */
-    char address[256];    /* RDMA: the one that this link goes to */
+    char address[256];    /* RDMA: host of the one that this link goes to; "": it has none of that number */
     unsigned char *message, *bulk;
 };
 

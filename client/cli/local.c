@@ -154,9 +154,13 @@ int rg_local_run(char **argv)
         rg_error("cannot run %s: %s", argv[0], strerror(errno));
         return RG_EXIT_FAILURE;
     }
+    /* Its number stays its own until it is reaped: what is forwarded until then cannot reach another process. */
+    siginfo_t ended;
+    while (waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+        ;
+    command_pid = 0;
     int end = 0;
     while (waitpid(child, &end, 0) < 0 && errno == EINTR)
         ;
-    command_pid = 0;
     return WIFSIGNALED(end) ? 128 + WTERMSIG(end) : WEXITSTATUS(end);
 }

@@ -5,12 +5,11 @@
 #include "client/cli/netperf.h"
 
 #include "client/cli/cli.h"
+#include "client/cli/output.h"
 #include "client/cli/perftest.h"
 #include "common/log.h"
 #include "transport/devices.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +58,7 @@ static void measure_perftest(struct rg_netperf *all, const struct rg_cli_setting
     if (!settings->perftest || rdma->n == 0 || all->n == RG_NETPERF_LINKS)
         return;
     const bool quick = settings->quick;
-    if (rdma->name[strlen("rdma ")] == '[')
+    if (strchr(rdma->name, ':'))
         return; /* IPv6: its programs differ in how they are told so */
     rg_netperf_perftest(&all->links[all->n++], all->server, rdma->name + strlen("rdma "),
                         quick ? quick_perftest_sizes : perftest_sizes,
@@ -81,9 +80,9 @@ static unsigned measure_link(struct rg_netperf *all, const struct rg_cli_setting
                      sizeof out->failed) != RG_OK)
         return 0;
     const unsigned addresses = link.n_addresses;
-    if (kind == RG_LINK_RDMA) /* without the port, which is another one each time */
-        snprintf(out->name, sizeof out->name, "rdma %.*s",
-                 (int)(strrchr(link.address, ':') - link.address - 7), link.address + strlen("rdma://"));
+    if (kind == RG_LINK_RDMA)
+        snprintf(out->name, sizeof out->name, "rdma %.*s", (int)(sizeof out->name - sizeof "rdma "),
+                 link.address);
     else if (kind == RG_LINK_TCP)
         snprintf(out->name, sizeof out->name, "%s", rg_conn_transport(link.conn));
     else if (kind == RG_LINK_RAILS)
@@ -173,37 +172,25 @@ static bool print_json(const struct rg_netperf *all)
         json_t *points = json_array();
         for (unsigned j = 0; j < link->n; j++) {
             const struct rg_netperf_point *at = &link->points[j];
-            json_array_append_new(
-                points, json_pack("{s:I, s:i, s:f, s:f, s:f, s:f, s:o, s:o}", "size", (json_int_t)at->size,
-                                  "samples", (int)at->latency.samples, "min_us", at->latency.min_us, "p50_us",
-                                  at->latency.p50_us, "p99_us", at->latency.p99_us, "p999_us",
-                                  at->latency.p999_us, "to_server", bandwidth_json(at->bandwidth.to_server),
-                                  "from_server", bandwidth_json(at->bandwidth.from_server)));
+            rg_cli_json_add(&points, json_pack("{s:I, s:i, s:f, s:f, s:f, s:f, s:o, s:o}", "size",
+                                               (json_int_t)at->size, "samples", (int)at->latency.samples,
+                                               "min_us", at->latency.min_us, "p50_us", at->latency.p50_us,
+                                               "p99_us", at->latency.p99_us, "p999_us", at->latency.p999_us,
+                                               "to_server", bandwidth_json(at->bandwidth.to_server),
+                                               "from_server", bandwidth_json(at->bandwidth.from_server)));
         }
         json_t *one =
             json_pack("{s:s, s:s, s:o}", "name", link->name, "kind", kinds[link->kind], "points", points);
         if (link->failed[0])
             json_object_set_new(one, "error", json_string(link->failed));
-        json_array_append_new(links, one);
+        rg_cli_json_add(&links, one);
     }
-    json_t *root = json_pack("{s:s, s:o}", "server", all->server, "links", links);
-    bool good = root && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) == 0;
-    putchar('\n');
-    json_decref(root);
-    if (!good)
-        rg_error("cannot write JSON");
-    return good;
+    return rg_cli_print_json(json_pack("{s:s, s:o}", "server", all->server, "links", links));
 }
 
-static bool write_plot(const struct rg_netperf *all, const char *path)
+static bool plot(const void *all, FILE *out)
 {
-    FILE *out = fopen(path, "we");
-    bool good = out && rg_netperf_plot(all, out);
-    if (out && fclose(out) != 0)
-        good = false;
-    if (!good)
-        rg_error("cannot write %s: %s", path, strerror(errno));
-    return good;
+    return rg_netperf_plot(all, out);
 }
 
 int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv)
@@ -231,7 +218,7 @@ int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv
     else
         print_table(all);
     if (all->n > 1 && settings->plot)
-        good = write_plot(all, settings->plot) && good;
+        good = rg_cli_write_file(settings->plot, plot, all) && good;
     free(all);
     return good ? 0 : RG_EXIT_FAILURE;
 }

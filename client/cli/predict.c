@@ -3,14 +3,13 @@
  * client/predict/.
  */
 #include "client/cli/cli.h"
+#include "client/cli/output.h"
 #include "client/predict/chart.h"
 #include "client/predict/simulate.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/parse.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -258,7 +257,7 @@ static bool print_json(const struct prediction *p, const struct variant *variant
 {
     json_t *predictions = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(predictions, outcome_json(p, &variants[i]));
+        rg_cli_json_add(&predictions, outcome_json(p, &variants[i]));
     json_t *all = json_pack(
         "{s:s, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:f}, s:{s:f, s:f}, s:o}", "program",
         p->trace.program, "pid", (json_int_t)p->trace.pid, "transport", p->trace.transport, "device",
@@ -270,13 +269,12 @@ static bool print_json(const struct prediction *p, const struct variant *variant
         "gigabits", (double)p->wire.bytes_per_second * 8 / 1e9, "predictions", predictions);
     if (all && p->settings->grid)
         json_object_set_new(all, "grid", grid_json(p));
-    const bool good = all && json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
-    if (good)
-        printf("\n");
-    else
-        rg_error("out of memory");
-    json_decref(all);
-    return good;
+    return rg_cli_print_json(all);
+}
+
+static bool write_chart(const void *chart, FILE *out)
+{
+    return rg_chart_write(chart, out);
 }
 
 static bool draw(const struct prediction *p, const char *path)
@@ -296,14 +294,7 @@ static bool draw(const struct prediction *p, const char *path)
                                    .slow_downs = p->grid,
                                    .marks = marks,
                                    .n_marks = N_NETWORKS};
-    FILE *file = fopen(path, "we");
-    bool good = file && rg_chart_write(&chart, file);
-    const int error = errno;
-    if (file && fclose(file) != 0)
-        good = false;
-    if (!good)
-        rg_error("cannot write %s: %s", path, strerror(error));
-    return good;
+    return rg_cli_write_file(path, write_chart, &chart);
 }
 
 /* --- the command ---------------------------------------------------------------------------------------------------- */

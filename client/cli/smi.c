@@ -76,9 +76,10 @@ static void print_sessions(const struct rg_inventory *inventory, unsigned first)
         snprintf(id, sizeof id, "%llu", (unsigned long long)session->id);
         snprintf(client, sizeof client, "%s@%s", session->identity.user, session->identity.host);
         snprintf(process, sizeof process, "%u", session->identity.pid);
-        for (uint32_t j = 0; j < session->n_devices; j++) {
-            char gpu[12];
-            snprintf(gpu, sizeof gpu, "%u", first + session->devices[j]);
+        for (uint32_t j = 0; j == 0 || j < session->n_devices; j++) {
+            char gpu[12] = "-"; /* it has not chosen one */
+            if (j < session->n_devices)
+                snprintf(gpu, sizeof gpu, "%u", first + session->devices[j]);
             print_row(session_widths,
                       (const char *const[]){gpu, id, client, process, session->identity.command});
         }

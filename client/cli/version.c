@@ -3,29 +3,26 @@
  */
 #include "client/cli/cli.h"
 #include "client/cli/inventory.h"
+#include "client/cli/output.h"
 #include "common/log.h"
 
 #include <stddef.h>
 #include <stdio.h>
 
-static void print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
+static bool print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
 {
     json_t *servers = json_array();
     for (size_t i = 0; answers && i < settings->server.n; i++) {
         const struct rg_inventory *inventory = &answers[i].message.inventory;
-        json_array_append_new(
-            servers, answers[i].ok
-                         ? json_pack("{s:s, s:s, s:[ii]}", "address", answers[i].server, "software",
-                                     inventory->software, "protocol", (int)inventory->protocol_major,
-                                     (int)inventory->protocol_minor)
-                         : json_pack("{s:s, s:s}", "address", answers[i].server, "error", answers[i].why));
+        rg_cli_json_add(&servers,
+                        answers[i].ok
+                            ? json_pack("{s:s, s:s, s:[ii]}", "address", answers[i].server, "software",
+                                        inventory->software, "protocol", (int)inventory->protocol_major,
+                                        (int)inventory->protocol_minor)
+                            : json_pack("{s:s, s:s}", "address", answers[i].server, "error", answers[i].why));
     }
-    json_t *all = json_pack("{s:s, s:[ii], s:o}", "software", "remote-gpu " RG_VERSION, "protocol",
-                            RG_PROTOCOL_MAJOR, RG_PROTOCOL_MINOR, "servers", servers);
-    if (!all || json_dumpf(all, stdout, JSON_INDENT(2)) != 0)
-        rg_error("cannot write JSON");
-    putchar('\n');
-    json_decref(all);
+    return rg_cli_print_json(json_pack("{s:s, s:[ii], s:o}", "software", "remote-gpu " RG_VERSION, "protocol",
+                                       RG_PROTOCOL_MAJOR, RG_PROTOCOL_MINOR, "servers", servers));
 }
 
 int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv)
@@ -37,8 +34,9 @@ int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv
     struct rg_answer_of *answers = named ? rg_inventory_ask(settings, RG_PURPOSE_INVENTORY) : NULL;
     if (named && !answers)
         return RG_EXIT_FAILURE;
+    int status = answers ? rg_inventory_status(settings, answers) : 0;
     if (settings->json) {
-        print_json(settings, answers);
+        status = print_json(settings, answers) ? status : RG_EXIT_FAILURE;
     } else {
         printf("remote-gpu %s, protocol %d.%d\n", RG_VERSION, RG_PROTOCOL_MAJOR, RG_PROTOCOL_MINOR);
         for (size_t i = 0; answers && i < settings->server.n; i++)
@@ -47,7 +45,6 @@ int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv
                        answers[i].message.inventory.protocol_major,
                        answers[i].message.inventory.protocol_minor);
     }
-    int status = answers ? rg_inventory_status(settings, answers) : 0;
     rg_inventory_free(settings, answers);
     return status;
 }

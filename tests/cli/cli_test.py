@@ -401,6 +401,12 @@ class Questions(Case):
         self.assertEqual(result.stderr, "")
         self.assertIn("error", json.loads(result.stdout)["servers"][0])
 
+    def test_json_that_cannot_be(self):
+        for name in ("list", "smi", "version"):
+            result = call(name, "--json", "-s", b"\xff\xfe")
+            self.assertEqual((result.returncode, result.stdout), (125, ""))
+            self.assertIn("cannot write JSON", result.stderr)
+
     def test_smi(self):
         result = call("smi", "-s", self.address)
         self.assertEqual((result.returncode, result.stderr), (0, ""))

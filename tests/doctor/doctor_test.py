@@ -139,6 +139,16 @@ class Trees(unittest.TestCase):
             result = call("--root", root)
             self.assertIn("RoCE v2, GID 700 for 192.168.77.3", result.stdout)
 
+    def test_many_pci_devices(self):
+        """A GPU among many other devices is found, wherever the folder lists it."""
+        with tempfile.TemporaryDirectory() as root:
+            tree = Tree("mlx5-far")
+            for i in range(1500):
+                device = "/sys/bus/pci/devices/%04x:%02x:00.0/" % (1 + i // 256, i % 256)
+                tree.files.update({device + "vendor": "= 0x8086", device + "class": "= 0x060400"})
+            tree.build(root)
+            self.assertRegex(call("--root", root).stdout, r"(?m)^warning +numa +.* GPUs are on another")
+
     def test_hostile_files(self):
         """What a device says of itself is text of strangers."""
         with tempfile.TemporaryDirectory() as root:

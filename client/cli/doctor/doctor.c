@@ -3,9 +3,9 @@
  */
 #include "client/cli/doctor/doctor.h"
 
+#include "client/cli/output.h"
 #include "common/log.h"
 
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,17 +67,11 @@ static bool print_json(const struct rg_doctor *doctor)
                                 "saw", check->saw);
         if (check->mend[0])
             json_object_set_new(one, "mend", json_string(check->mend));
-        json_array_append_new(list, one);
+        rg_cli_json_add(&list, one);
     }
-    json_t *root =
-        json_pack("{s:o, s:i, s:i}", "checks", list, "problems", (int)count(doctor, RG_CHECK_PROBLEM),
-                  "warnings", (int)count(doctor, RG_CHECK_WARNING));
-    bool good = root && json_dumpf(root, stdout, JSON_INDENT(2)) == 0;
-    putchar('\n');
-    json_decref(root);
-    if (!good)
-        rg_error("cannot write JSON");
-    return good;
+    return rg_cli_print_json(json_pack("{s:o, s:i, s:i}", "checks", list, "problems",
+                                       (int)count(doctor, RG_CHECK_PROBLEM), "warnings",
+                                       (int)count(doctor, RG_CHECK_WARNING)));
 }
 
 static bool check_settings(const struct rg_cli_settings *settings, bool with_server)

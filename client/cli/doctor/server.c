@@ -37,7 +37,9 @@ static void check_clock(struct rg_doctor *doctor, const struct rg_inventory *inv
 {
     if (inventory->machine.clock_ns == 0)
         return; /* an older server does not tell */
-    double apart = (double)((int64_t)inventory->machine.clock_ns - (before + (after - before) / 2)) / 1e9;
+    /* in floating point: what the server tells may be any number */
+    double apart =
+        ((double)inventory->machine.clock_ns - ((double)before + (double)(after - before) / 2)) / 1e9;
     double uncertain = (double)(after - before) / 2e9;
     bool good = apart < CLOCK_APART_S + uncertain && apart > -CLOCK_APART_S - uncertain;
     rg_doctor_say(doctor, good ? RG_CHECK_OK : RG_CHECK_WARNING, "clock",
@@ -87,8 +89,10 @@ static bool check_answer(struct rg_doctor *doctor, const char *server, uint64_t 
 {
     char why[RG_DOCTOR_TEXT] = "";
     struct rg_control *answer = calloc(1, sizeof *answer);
-    if (!answer)
+    if (!answer) {
+        doctor->out_of_memory = true;
         return false;
+    }
     int64_t before = time_of_day();
     enum rg_status status = rg_query(server, RG_PURPOSE_STATUS, timeout_ns, answer, why, sizeof why);
     int64_t after = time_of_day();
@@ -198,7 +202,7 @@ static void check_rdma(struct rg_doctor *doctor, const char *server, uint64_t ti
         if (status == RG_OK) {
             char name[300];
             n = link.n_addresses;
-            snprintf(name, sizeof name, "rdma to %s", link.address + strlen("rdma://"));
+            snprintf(name, sizeof name, "rdma to %s", link.address);
             rg_doctor_say(doctor, RG_CHECK_OK, "rdma", NULL, "%s: a connection can be made", name);
             check_round_trip(doctor, name, &link);
             rg_link_close(&link);

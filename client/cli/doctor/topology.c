@@ -35,9 +35,13 @@ static void check_numa(struct rg_doctor *doctor, const struct rg_doctor_device *
                        const struct gpu *gpus, unsigned n)
 {
     long node = rg_tree_number(doctor, -1, "/sys/class/infiniband/%s/device/numa_node", device->name);
+    const struct gpu *first = NULL; /* of those that are far */
     unsigned far = 0;
     for (unsigned i = 0; i < n; i++)
-        far += gpus[i].node >= 0 && node >= 0 && gpus[i].node != node;
+        if (gpus[i].node >= 0 && node >= 0 && gpus[i].node != node) {
+            first = first ? first : &gpus[i];
+            far++;
+        }
     if (node < 0)
         rg_doctor_say(doctor, RG_CHECK_OK, "numa", NULL, "%s: one NUMA node, or not told", device->name);
     else if (far == 0)
@@ -47,7 +51,7 @@ static void check_numa(struct rg_doctor *doctor, const struct rg_doctor_device *
         rg_doctor_say(doctor, RG_CHECK_WARNING, "numa",
                       "serve these GPUs by an adapter of their own node, or move the adapter to a slot there",
                       "%s: on NUMA node %ld; %u of %u GPUs are on another (%s on %ld)", device->name, node,
-                      far, n, gpus[0].pci, gpus[0].node);
+                      far, n, first->pci, first->node);
 }
 
 static uint32_t word(const unsigned char *config, size_t at)

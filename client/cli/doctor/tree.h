@@ -8,7 +8,7 @@
 
 #include <sys/stat.h>
 
-enum { RG_TREE_NAMES = 256 };
+enum { RG_TREE_NAMES = 2048 }; /* a large machine has some hundred PCI devices */
 
 struct rg_tree_names {
     unsigned n;

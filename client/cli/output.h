@@ -1,0 +1,24 @@
+/*
+ * output.h - how subcommands write what was asked for: JSON to stdout, pictures to files. What cannot be written is said.
+ */
+#ifndef RG_CLIENT_CLI_OUTPUT_H
+#define RG_CLIENT_CLI_OUTPUT_H
+
+#include "common/status.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/**
+ * Appends `one` to *list. Where that cannot be (it is NULL: no memory, or a text in it is no UTF-8) the list is freed and
+ * NULL, so that nothing is left out silently: what is made of it is NULL, too, which rg_cli_print_json says.
+ */
+void rg_cli_json_add(json_t **list, json_t *one);
+/** Writes `all` to stdout, with a line's end, and frees it. False: it could not be, or is NULL. */
+RG_MUST_CHECK bool rg_cli_print_json(json_t *all);
+/** Writes a file by `write`, which returns false where `out` has an error. False: it is not written. */
+RG_MUST_CHECK bool rg_cli_write_file(const char *path, bool (*write)(const void *object, FILE *out),
+                                     const void *object);
+
+#endif
