@@ -92,6 +92,7 @@ static void drop_carrier(struct rg_lasting *c)
     if (c->loss.ended && c->peer_leaves)
         rg_lasting_end(c, c->loss.status);
     add_statistics(c, carrier);
+    rg_conn_set_tether(carrier, NULL); /* it may be kept for what was received by it, the tether is not */
     rg_conn_reset(carrier); /* or the peer's mender, whom nobody interrupts, may stay in a send by it */
     if (c->in_use && c->in_use_from == c->epoch && !c->retired) {
         c->retired = carrier;

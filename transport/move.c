@@ -218,6 +218,8 @@ enum rg_status rg_move_finish(struct rg_move *move, struct rg_conn **conn, struc
     if (status == RG_OK && strcmp(choice.move.transport, "rdma") == 0) {
         struct rg_conn *moved;
         status = accept_moved(move, "rdma", TOKEN_MS, NULL, &moved);
+        if (status == RG_OK)
+            rg_conn_set_tether(moved, *conn);
         if (status == RG_OK && rails) {
             status = take_rails(move, rails, choice.move.rails_always, &moved);
             if (status == RG_OK)
@@ -437,6 +439,8 @@ enum rg_status rg_move_follow(enum rg_transport_choice choice, const struct rg_s
     if (status != RG_OK)
         rg_warn("RDMA cannot be used (%s); going on over TCP", why);
     status = rg_control_send(*conn, &message);
+    if (moved)
+        rg_conn_set_tether(moved, *conn);
     if (status == RG_OK && rails.n)
         status = use_rails(&rails, &moved);
     if (status != RG_OK) {

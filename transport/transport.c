@@ -148,6 +148,12 @@ static void nothing_to_do(struct rg_conn *conn)
     (void)conn;
 }
 
+/* right for a connection whose receiver notices by itself that the peer is gone */
+static void no_tether(struct rg_conn *conn, const struct rg_conn *tether)
+{
+    (void)conn, (void)tether;
+}
+
 /* An empty mandatory slot is a bug that no caller can do anything about; it shows at the first use of the
  * transport. */
 #define REQUIRE(slot)                                                                                        \
@@ -189,6 +195,8 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->reset = nothing_to_do;
     if (!ops->set_read_ahead)
         ops->set_read_ahead = nothing_to_do;
+    if (!ops->set_tether)
+        ops->set_tether = no_tether;
     if (!ops->fd)
         ops->fd = no_fd;
     if (!ops->abandon)
@@ -608,6 +616,11 @@ void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistic
 void rg_conn_set_read_ahead(struct rg_conn *conn)
 {
     conn->ops->set_read_ahead(conn);
+}
+
+void rg_conn_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
+{
+    conn->ops->set_tether(conn, tether);
 }
 
 void rg_conn_interrupt(struct rg_conn *conn)

@@ -281,6 +281,12 @@ void rg_conn_interrupt(struct rg_conn *conn);
  * arrived can still be received.
  */
 void rg_conn_reset(struct rg_conn *conn);
+/**
+ * Names the connection that the session began on, whose end is this one's too: where a device does not tell by itself that
+ * the peer is gone, who waits by `conn` looks at it now and then, and gets RG_ERR_LOST once it has ended. It stays open
+ * as long as `conn` is used; NULL: no more. Nobody waits by `conn` meanwhile.
+ */
+void rg_conn_set_tether(struct rg_conn *conn, const struct rg_conn *tether);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
 unsigned rg_conn_caps(const struct rg_conn *conn);
 /** Bytes of bulk data that a message should carry, where `piece` (common/pace.h) is what the link takes in good time. */

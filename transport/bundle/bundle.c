@@ -245,6 +245,11 @@ static void bundle_set_read_ahead(struct rg_conn *conn)
     rg_conn_set_read_ahead(((struct bundle *)conn)->first);
 }
 
+static void bundle_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
+{
+    rg_conn_set_tether(((struct bundle *)conn)->first, tether);
+}
+
 static int bundle_fd(const struct rg_conn *conn)
 {
     return rg_conn_fd(((const struct bundle *)conn)->first);
@@ -374,6 +379,7 @@ static struct rg_transport_ops bundle_ops = {
     .reset = bundle_reset,
     .destroy = bundle_destroy,
     .set_read_ahead = bundle_set_read_ahead,
+    .set_tether = bundle_set_tether,
     .fd = bundle_fd,
     .abandon = bundle_abandon,
     .register_memory = bundle_register,

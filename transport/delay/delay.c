@@ -359,6 +359,11 @@ static void delay_destroy(struct rg_conn *conn)
     free_conn(c);
 }
 
+static void delay_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
+{
+    rg_conn_set_tether(((struct delay_conn *)conn)->next, tether);
+}
+
 static void delay_abandon(struct rg_conn *conn)
 {
     rg_conn_abandon(((struct delay_conn *)conn)->next);
@@ -420,6 +425,7 @@ static struct rg_transport_ops delay_ops = {
     .interrupt = delay_interrupt,
     .reset = delay_reset,
     .destroy = delay_destroy,
+    .set_tether = delay_set_tether,
     .abandon = delay_abandon,
 };
 

@@ -335,6 +335,11 @@ static void fault_set_read_ahead(struct rg_conn *conn)
     rg_conn_set_read_ahead(((struct fault_conn *)conn)->next);
 }
 
+static void fault_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
+{
+    rg_conn_set_tether(((struct fault_conn *)conn)->next, tether);
+}
+
 static int fault_fd(const struct rg_conn *conn)
 {
     return rg_conn_fd(((const struct fault_conn *)conn)->next);
@@ -437,6 +442,7 @@ static struct rg_transport_ops fault_ops = {
     .reset = fault_reset,
     .destroy = fault_destroy,
     .set_read_ahead = fault_set_read_ahead,
+    .set_tether = fault_set_tether,
     .fd = fault_fd,
     .abandon = fault_abandon,
     .register_memory = fault_register,

@@ -34,9 +34,12 @@ enum {
     POLLED_SLEEP_NS = 50000, /* sleep where events do not come, doubled up to */
     POLLED_SLEEP_MAX_NS = 1000000,
     ACK_EVERY = 1024,
-    SILENCE_NS = 2000000000, /* of a peer that is waited for, before it is asked for a sign of life */
+    SILENCE_NS = 2000000000,    /* of a peer that is waited for, before it is asked for a sign of life */
+    TETHER_LOOK_NS = 100000000, /* between two looks at the session's first connection */
+    TETHER_LATE_NS = 300000000, /* what was sent before its end may come so much later */
 };
-#define DEAD_NS 20000000000u /* of nothing at all while writes are under way: whatever the device says of it */
+#define DEAD_NS                                                                                              \
+    20000000000u /* of nothing at all while writes are under way: whatever the device says of it */
 
 enum kind { KIND_RECEIVE, KIND_SEND };
 
@@ -482,14 +485,39 @@ static void doubt_events(struct rg_rdma_conn *c)
     c->polled = true;
 }
 
+/* Whether the session's first connection has ended, and with it the session: then nothing comes any more by this one. */
+static void look_at_tether(struct rg_rdma_conn *c, uint64_t now)
+{
+    if (!c->tether || c->broken != RG_OK || c->peer_bye || now - c->looked_ns < TETHER_LOOK_NS)
+        return;
+    c->looked_ns = now;
+    struct pollfd p = {.fd = c->tether->ops->fd(c->tether), .events = POLLRDHUP};
+    rg_rdma_unlock(c);
+    const bool ended = poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+    rg_rdma_lock(c);
+    if (!ended || !c->tether)
+        return;
+    if (!c->ended_ns)
+        c->ended_ns = now;
+    if (now - c->ended_ns < TETHER_LATE_NS)
+        return;
+    rg_rdma_progress(c);
+    if (c->broken != RG_OK || c->peer_bye)
+        return;
+    rg_info("rdma: %s is gone: the session's first connection has ended", c->head.peer);
+    rg_rdma_break(c, RG_ERR_LOST);
+}
+
 /*
  * A reliable connection fails when something sent is not acknowledged; who only waits sends nothing and would wait for
  * ever for a peer that is gone. So a write of no bytes is sent now and then: the peer's device acknowledges it without
- * its software. (Where there are no one-sided writes, the session's first connection tells.)
+ * its software. Where there are no one-sided writes, the session's first connection tells.
  */
 static void ask_for_life(struct rg_rdma_conn *c)
 {
     uint64_t now = rg_now_ns();
+    if (c->two_sided)
+        look_at_tether(c, now);
     if (c->heard) {
         c->heard = false;
         c->heard_ns = now;
@@ -499,7 +527,8 @@ static void ask_for_life(struct rg_rdma_conn *c)
     if (c->writes_done != c->writes_posted) {
         if (now - c->heard_ns < DEAD_NS)
             return;
-        rg_warn("rdma: %s: nothing was acknowledged for %u s", c->head.peer, (unsigned)(DEAD_NS / 1000000000u));
+        rg_warn("rdma: %s: nothing was acknowledged for %u s", c->head.peer,
+                (unsigned)(DEAD_NS / 1000000000u));
         rg_rdma_break(c, RG_ERR_LOST);
         return;
     }

@@ -110,9 +110,12 @@ struct rg_rdma_conn {
     enum rg_status broken; /* RG_OK: the queue pair works */
     bool checking;         /* the self-test is under way */
     bool peer_bye, bye_sent, disconnected;
-    bool heard;        /* something has completed since `heard_ns` */
-    uint64_t heard_ns; /* when something completed last, or a sign of life was asked for */
-    uint64_t version;  /* counts whatever a waiting side may wait for */
+    bool heard;                   /* something has completed since `heard_ns` */
+    uint64_t heard_ns;            /* when something completed last, or a sign of life was asked for */
+    const struct rg_conn *tether; /* rg_conn_set_tether */
+    uint64_t looked_ns,
+        ended_ns;     /* when the tether was looked at last, and when its end was seen (0: it has none) */
+    uint64_t version; /* counts whatever a waiting side may wait for */
     bool asleep[RG_RDMA_SIDES];
     int kick[RG_RDMA_SIDES]; /* eventfd */
     unsigned events_unacked;

@@ -439,6 +439,14 @@ static void rdma_abandon(struct rg_conn *conn)
         close(c->kick[side]);
 }
 
+static void rdma_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    rg_rdma_lock(c); /* a filter's thread may wait */
+    c->tether = tether;
+    rg_rdma_unlock(c);
+}
+
 static void rdma_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     const struct rg_rdma_conn *c = (const struct rg_rdma_conn *)conn;
@@ -465,6 +473,7 @@ struct rg_transport_ops rg_transport_rdma_ops = {
     .reset = rdma_reset,
     .destroy = rdma_destroy,
     .abandon = rdma_abandon,
+    .set_tether = rdma_set_tether,
     .register_memory = rg_rdma_register,
     .unregister_memory = rg_rdma_unregister,
     .device_paths = rg_rdma_device_paths,

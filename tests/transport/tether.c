@@ -1,0 +1,185 @@
+/*
+ * tether.c - who waits over RDMA for a peer that is gone, where the device does not tell (transport/rdma/progress.c): over
+ * completions and events of the test's own.
+ */
+#include "support.h"
+
+#include "common/clock.h"
+#include "transport/operations.h"
+#include "transport/rdma/rdma.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* --- a device that never says anything but what the test wants --- */
+
+static atomic_int n_byes; /* fragments that say goodbye and will be found next */
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+    struct rg_rdma_conn *c = cq->cq_context;
+    if (n < 1 || atomic_load(&n_byes) == 0)
+        return 0;
+    atomic_fetch_sub(&n_byes, 1);
+    const struct rg_rdma_fragment bye = {.magic = htole16(RG_RDMA_FRAGMENT_MAGIC), .type = RG_RDMA_BYE};
+    memcpy(rg_rdma_receive_slot(c, 0), &bye, sizeof bye);
+    *wc = (struct ibv_wc){.status = IBV_WC_SUCCESS, .byte_len = sizeof bye};
+    return 1;
+}
+
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    (void)qp, (void)wr, (void)bad;
+    return 0;
+}
+
+static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+    (void)cq, (void)solicited_only;
+    return 0;
+}
+
+/* --- connections --- */
+
+struct fixture {
+    struct rg_rdma_conn c;
+    struct ibv_context context;
+    struct ibv_cq cq;
+    struct ibv_qp qp;
+    struct ibv_mr mr;
+    struct rdma_cm_id id;
+    struct rdma_event_channel events;
+    struct ibv_comp_channel channel;
+    struct rg_conn *tether;
+    int peer; /* the tether's other end */
+};
+
+static struct fixture *make(bool polled, enum rg_wait_mode wait)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    unsigned char *memory = calloc(1, RG_RDMA_SLOT);
+    int ends[2];
+    CHECK(f && memory && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    const struct rg_transport_options options = {.filters = ""};
+    CHECK_OK(rg_transport_adopt_fd(ends[0], &options, &f->tether));
+    f->peer = ends[1];
+    f->context.ops =
+        (struct ibv_context_ops){.poll_cq = poll_cq, .post_recv = post_recv, .req_notify_cq = req_notify_cq};
+    f->cq = (struct ibv_cq){.context = &f->context, .cq_context = &f->c};
+    f->qp.context = &f->context;
+    f->id.qp = &f->qp;
+    f->events.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    f->channel.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct rg_rdma_conn *c = &f->c;
+    pthread_mutex_init(&c->lock, NULL);
+    c->head.ops = &rg_transport_rdma_ops;
+    strcpy(c->head.peer, "test");
+    c->cq = &f->cq;
+    c->id = &f->id;
+    c->events = &f->events;
+    c->channel = &f->channel;
+    c->memory = memory;
+    c->memory_mr = &f->mr;
+    c->two_sided = true;
+    c->polled = polled;
+    for (int side = 0; side < RG_RDMA_SIDES; side++) {
+        c->kick[side] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        rg_wait_init(&c->waits[side], wait);
+    }
+    rg_conn_set_tether(&c->head, f->tether);
+    return f;
+}
+
+static void end(struct fixture *f)
+{
+    rg_conn_destroy(f->tether);
+    close(f->events.fd);
+    close(f->channel.fd);
+    for (int side = 0; side < RG_RDMA_SIDES; side++)
+        close(f->c.kick[side]);
+    pthread_mutex_destroy(&f->c.lock);
+    free(f->c.memory);
+    free(f);
+}
+
+static enum rg_status wait_for_peer(struct fixture *f, uint64_t deadline)
+{
+    rg_rdma_lock(&f->c);
+    const enum rg_status status = rg_rdma_wait(&f->c, RG_RDMA_RECEIVER, deadline);
+    rg_rdma_unlock(&f->c);
+    return status;
+}
+
+static void *close_soon(void *peer)
+{
+    const struct timespec while_others_wait = {.tv_nsec = 200000000};
+    nanosleep(&while_others_wait, NULL);
+    close(*(int *)peer);
+    return NULL;
+}
+
+/* --- tests --- */
+
+static void test_ends(bool polled, enum rg_wait_mode wait)
+{
+    struct fixture *f = make(polled, wait);
+    /* as long as it is there, nothing happens */
+    CHECK_STATUS(wait_for_peer(f, rg_now_ns() + 500000000u), RG_ERR_TIMEOUT);
+    pthread_t closer;
+    CHECK(pthread_create(&closer, NULL, close_soon, &f->peer) == 0);
+    CHECK_STATUS(wait_for_peer(f, UINT64_MAX), RG_ERR_LOST);
+    pthread_join(closer, NULL);
+    end(f);
+}
+
+/* What was sent before the end is found first, although it comes late. */
+static void test_last_words(void)
+{
+    struct fixture *f = make(true, RG_WAIT_AUTO);
+    close(f->peer);
+    CHECK_STATUS(wait_for_peer(f, rg_now_ns() + 150000000u), RG_ERR_TIMEOUT);
+    atomic_store(&n_byes, 1);
+    CHECK_OK(wait_for_peer(f, UINT64_MAX));
+    CHECK(f->c.peer_bye);
+    CHECK_STATUS(wait_for_peer(f, rg_now_ns() + 700000000u), RG_ERR_TIMEOUT);
+    end(f);
+}
+
+/* A connection that is told to forget its tether does not look at it any more. */
+static void test_forgets(void)
+{
+    struct fixture *f = make(true, RG_WAIT_AUTO);
+    rg_conn_set_tether(&f->c.head, NULL);
+    close(f->peer);
+    CHECK_STATUS(wait_for_peer(f, rg_now_ns() + 700000000u), RG_ERR_TIMEOUT);
+    end(f);
+}
+
+/* Each filter hands it on. */
+static void test_filters(void)
+{
+    static const char *const chains[] = {"fault", "delay:oneway=1ms"};
+    for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
+        struct pair pair = pair_open("mem:tether", chains[i], RG_WAIT_AUTO);
+        rg_conn_set_tether(pair.a, NULL); /* by all of them, to a transport that needs none */
+        expect_good(pair.a, pair.b);
+        pair_close(&pair);
+    }
+}
+
+int main(void)
+{
+    test_begin(60);
+    rg_transport_complete(&rg_transport_rdma_ops, false);
+    test_ends(true, RG_WAIT_AUTO);
+    test_ends(true, RG_WAIT_SPIN);
+    test_ends(false, RG_WAIT_AUTO);
+    test_ends(false, RG_WAIT_BLOCK);
+    test_last_words();
+    test_forgets();
+    test_filters();
+    return 0;
+}
