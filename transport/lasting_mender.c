@@ -110,6 +110,8 @@ static void drop_carrier(struct rg_lasting *c)
     c->dropping = false;
     if (tether)
         c->loss.ended = ended;
+    if (ended && c->peer_leaves) /* the carrier alone did not tell that this was an end */
+        rg_lasting_end(c, c->loss.status);
     rg_lasting_changed(c);
 }
 

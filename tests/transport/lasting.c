@@ -518,6 +518,89 @@ static void test_ends(void)
     }
 }
 
+/* --- beside a tether: carriers as those over RDMA, which have no descriptor and know no end but a loss --- */
+
+struct blunt {
+    struct rg_conn head;
+    struct rg_conn *next;
+};
+
+static enum rg_status blunt_send(struct rg_conn *conn, const struct rg_outgoing *message)
+{
+    return rg_conn_send(((struct blunt *)conn)->next, message->msg, message->n_msg, message->bulk,
+                        message->n_bulk);
+}
+
+static enum rg_status blunt_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
+{
+    const enum rg_status status = rg_conn_recv(((struct blunt *)conn)->next, timeout_ms, out);
+    return status == RG_ERR_CLOSED ? RG_ERR_LOST : status;
+}
+
+static enum rg_status blunt_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
+{
+    return rg_conn_recv_bulk(((struct blunt *)conn)->next, buffer, size);
+}
+
+static void blunt_interrupt(struct rg_conn *conn)
+{
+    rg_conn_interrupt(((struct blunt *)conn)->next);
+}
+
+static void blunt_destroy(struct rg_conn *conn)
+{
+    rg_conn_destroy(((struct blunt *)conn)->next);
+}
+
+struct leaver {
+    struct rg_conn *conn, *tether;
+    int between_ms; /* the two ends */
+};
+
+/* Says that it leaves, and is gone, as a program that exits. */
+static void *leave_soon(void *arg)
+{
+    const struct leaver *leaver = arg;
+    const struct rg_lasting_header header = {.kind = RG_LASTING_LEAVE};
+    poll(NULL, 0, 50);
+    CHECK_OK(send_bytes(leaver->conn, &header, sizeof header, NULL, 0));
+    rg_conn_destroy(leaver->conn);
+    poll(NULL, 0, leaver->between_ms);
+    rg_conn_destroy(leaver->tether);
+    return NULL;
+}
+
+/* The peer has left, and its machine has ended the tether: nobody waits for it to come back. */
+static void test_left_with_tether(void)
+{
+    static struct rg_transport_ops ops = {.name = "blunt",
+                                          .send = blunt_send,
+                                          .recv = blunt_recv,
+                                          .recv_bulk = blunt_recv_bulk,
+                                          .interrupt = blunt_interrupt,
+                                          .destroy = blunt_destroy};
+    rg_transport_complete(&ops, true);
+    for (int between_ms = 0; between_ms <= 100; between_ms += 50) {
+        struct pair pair = pair_open("mem:lasting", "", RG_WAIT_AUTO);
+        struct pair tethers = pair_open(address, "", RG_WAIT_AUTO);
+        struct blunt blunt = {.head.ops = &ops, .next = pair.b};
+        struct end end = {.waits = true};
+        const struct rg_lasting_options options = {
+            .user = &end, .patience_ns = 3000000000ull, .renew = renew, .report = report};
+        struct rg_conn *conn = rg_lasting_create(&blunt.head, tethers.b, &options);
+        struct leaver leaver = {pair.a, tethers.a, between_ms};
+        struct rg_message message;
+        pthread_t thread;
+        CHECK(conn && pthread_create(&thread, NULL, leave_soon, &leaver) == 0);
+        CHECK_STATUS(rg_conn_recv(conn, -1, &message), RG_ERR_LOST);
+        CHECK(atomic_load(&end.lost) == 0 && atomic_load(&end.gave_up) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        rg_conn_destroy(conn);
+        rg_listener_destroy(pair.listener);
+        rg_listener_destroy(tethers.listener);
+    }
+}
+
 /* Waits in both calls end with an interrupt, also between two carriers. */
 static void *interrupt_soon(void *conn)
 {
@@ -740,6 +823,7 @@ int main(int argc, char **argv)
     RUN(test_interrupt);
     RUN(test_patience);
     RUN(test_ends);
+    RUN(test_left_with_tether);
     RUN(test_violations);
     RUN(test_never_acknowledged);
     RUN(test_held_until_acknowledged);
