@@ -114,7 +114,8 @@ static CUresult retain_remotely(struct primary *primary, CUdevice device)
                                   .device = device,
                                   .flags = primary->flags,
                                   .api_version = 3020,
-                                  .primary = true};
+                                  .primary = true,
+                                  .settings = shadow->settings};
     primary->handle = (uint64_t)context;
     return CUDA_SUCCESS;
 }
@@ -176,6 +177,16 @@ void rg_context_ended(uint64_t context)
     rg_handle_delete(RG_KIND_CONTEXT, context);
 }
 
+/* A primary context that nobody holds has been destroyed, as far as calls can tell, until it is retained again. */
+static void primary_ended(CUdevice dev)
+{
+    pthread_mutex_lock(&lock);
+    struct rg_context *shadow = shadow_of((CUcontext)primaries[dev].handle);
+    if (shadow && primaries[dev].references == 0)
+        atomic_store(&shadow->sticky, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    pthread_mutex_unlock(&lock);
+}
+
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     CUresult status = allowed_on(dev);
@@ -198,8 +209,10 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
         status = rg_op_cuDevicePrimaryCtxRelease_v2(dev);
     }
     pthread_mutex_unlock(&lock);
-    if (ended)
+    if (ended) {
         forget_contents(ended);
+        primary_ended(dev);
+    }
     return status;
 }
 
@@ -214,17 +227,15 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     if (status != CUDA_SUCCESS)
         return status;
     pthread_mutex_lock(&lock);
-    uint64_t ended = primaries[dev].handle;
-    pthread_mutex_unlock(&lock);
-    pthread_mutex_lock(&lock);
+    const uint64_t ended = primaries[dev].handle;
     (void)is_ready(dev);
     pthread_mutex_unlock(&lock);
-    if (ended)
+    if (ended) {
         rg_progress_before_end(ended);
-    if (ended)
         contents_end(ended);
-    if (ended)
         forget_contents(ended); /* first: its destructors may still use the context */
+        primary_ended(dev);
+    }
     return rg_op_cuDevicePrimaryCtxReset_v2(dev);
 }
 
@@ -436,6 +447,8 @@ static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_con
     *shadow = shadow_of((CUcontext)current);
     if (!*shadow)
         return current && !ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+    if (atomic_load(&(*shadow)->sticky) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

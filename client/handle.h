@@ -36,7 +36,8 @@ struct rg_context {
     unsigned flags;
     unsigned api_version;
     bool primary;
-    _Atomic CUresult sticky;          /* of a fault that ended its usefulness */
+    _Atomic CUresult
+        sticky; /* of a fault that ended its usefulness, or of a primary context that nobody holds */
     uint64_t green;                   /* the green context that it is the context of; 0: none */
     _Atomic uint64_t done;            /* as of streams, of all of them */
     struct rg_stream_progress legacy; /* of the legacy default stream */

@@ -1,0 +1,117 @@
+/*
+ * contexts.c - a transcript of what contexts answer in each state of their lives: primary ones that are retained, released,
+ * retained again and reset, and explicit ones that another thread destroys while they are current.
+ */
+#include <cuda.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "must.h"
+
+#define TRY(call) printf("%s: %d\n", #call, (int)(call))
+
+static CUcontext c, explicit_one;
+static pthread_barrier_t turn;
+
+/* What can be asked of a context and done in it, by its handle and as the current one. */
+static void ask(const char *state)
+{
+    CUcontext found = NULL;
+    CUdevice device = -1;
+    CUdeviceptr memory = 0;
+    CUstream stream = NULL;
+    unsigned long long id;
+    unsigned number = 99;
+    size_t size;
+    int active = -1;
+    printf("--- %s\n", state);
+    TRY(cuCtxGetCurrent(&found));
+    printf("%d\n", found == c);
+    TRY(cuCtxGetDevice(&device));
+    TRY(cuCtxGetDevice_v2(&device, c));
+    TRY(cuCtxGetDevice_v2(NULL, c));
+    printf("%d\n", (int)device);
+    TRY(cuCtxGetFlags(&number));
+    TRY(cuCtxSetFlags(0));
+    TRY(cuCtxGetApiVersion(c, &number));
+    TRY(cuCtxGetApiVersion(NULL, &number));
+    printf("%u\n", number);
+    TRY(cuCtxGetId(c, &id));
+    TRY(cuCtxGetId(NULL, &id));
+    TRY(cuCtxSynchronize());
+    TRY(cuCtxSynchronize_v2(c));
+    TRY(cuCtxGetLimit(&size, CU_LIMIT_STACK_SIZE));
+    TRY(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+    TRY(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
+    TRY(cuMemGetInfo_v2(&size, &size));
+    TRY(cuMemAlloc_v2(&memory, 4));
+    TRY(cuMemFree_v2(memory));
+    TRY(cuStreamCreate(&stream, 0));
+    if (stream)
+        TRY(cuStreamDestroy_v2(stream));
+    TRY(cuStreamSynchronize(CU_STREAM_LEGACY));
+    TRY(cuStreamQuery(CU_STREAM_PER_THREAD));
+    TRY(cuDevicePrimaryCtxGetState(0, &number, &active));
+    printf("%u %d\n", number, active);
+    TRY(cuCtxSetCurrent(c));
+    TRY(cuCtxPushCurrent_v2(c));
+    TRY(cuCtxPopCurrent_v2(&found));
+    printf("%d\n", found == c);
+}
+
+static void primary(void)
+{
+    CUcontext again = NULL;
+    CHECK(cuDevicePrimaryCtxRetain(&c, 0));
+    CHECK(cuCtxSetCurrent(c));
+    ask("retained");
+    TRY(cuDevicePrimaryCtxRelease_v2(0));
+    ask("released");
+    TRY(cuDevicePrimaryCtxReset_v2(0));
+    ask("released and reset");
+    TRY(cuDevicePrimaryCtxRetain(&again, 0));
+    printf("%d\n", again == c);
+    ask("retained again");
+    TRY(cuDevicePrimaryCtxReset_v2(0));
+    TRY(cuDevicePrimaryCtxRetain(&again, 0));
+    ask("reset and retained");
+    TRY(cuDevicePrimaryCtxRelease_v2(0));
+    TRY(cuDevicePrimaryCtxRelease_v2(0));
+    TRY(cuDevicePrimaryCtxRelease_v2(0));
+    ask("released again");
+    TRY(cuCtxSetCurrent(NULL));
+}
+
+static void *use_explicit(void *unused)
+{
+    (void)unused;
+    c = explicit_one;
+    CHECK(cuCtxSetCurrent(c));
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    ask("destroyed by another thread");
+    return NULL;
+}
+
+static void of_another_thread(void)
+{
+    pthread_t thread;
+    CHECK(cuCtxCreate_v2(&explicit_one, 0, 0));
+    pthread_barrier_init(&turn, NULL, 2);
+    if (pthread_create(&thread, NULL, use_explicit, NULL) != 0)
+        return;
+    pthread_barrier_wait(&turn);
+    TRY(cuCtxDestroy_v2(explicit_one));
+    pthread_barrier_wait(&turn);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&turn);
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    CHECK(cuInit(0));
+    primary();
+    of_another_thread();
+    return 0;
+}
