@@ -180,6 +180,49 @@ static course of_result(const course *courses, const struct sg_insn *insn)
     return (course){.kind = SG_COURSE_ROUGH, .linear = is_jump_register_op(op) && all_linear};
 }
 
+/*
+ * What is more regular in a warp than in a row: its threads differ in the lowest five bits of %tid.x alone, so that tid / 32
+ * is the same for all and tid & 31 is even. (Where rows are no multiples of 32 threads it is another guess.)
+ */
+static bool of_warp(const course *courses, const struct sg_insn *insn, course *result)
+{
+    if (insn->call != NULL || insn->n_operands < 2)
+        return false;
+    const struct sg_operand *in = &insn->operands[1];
+    if (insn->form->op == SG_OP_MOV && in->kind == SG_OPERAND_SPECIAL &&
+        (in->reg == SG_SPECIAL_LANEID || in->reg == SG_SPECIAL_WARPID)) {
+        *result = even(in->reg == SG_SPECIAL_LANEID);
+        return true;
+    }
+    if (insn->n_operands < 3 || in->kind != SG_OPERAND_REG || in[1].kind != SG_OPERAND_INTEGER)
+        return false;
+    const course from = courses[in->reg];
+    const uint64_t by = in[1].value, step = (uint64_t)from.step;
+    *result = uniform;
+    if (insn->form->op == SG_OP_AND && from.kind == SG_COURSE_ROUGH && from.bits != 0)
+        return (by & from.bits) == 0;
+    if (from.kind != SG_COURSE_EVEN || step == 0 || step > 1u << 16 || (step & (step - 1)) != 0)
+        return false;
+    const uint64_t lanes = 31 * step; /* the bits in which they differ */
+    switch (insn->form->op) {
+    case SG_OP_SHR:
+        if (by < 64 && lanes >> by != 0)
+            *result = (course){.kind = SG_COURSE_ROUGH, .bits = lanes >> by};
+        return by < 64;
+    case SG_OP_DIV:
+        return !is_float((enum sg_type)insn->types[0]) && by != 0 && by % (32 * step) == 0;
+    case SG_OP_REM:
+        *result = from;
+        return by != 0 && by % (32 * step) == 0;
+    case SG_OP_AND:
+        if ((by & lanes) != 0)
+            *result = from;
+        return (by & lanes) == 0 || (by & lanes) == lanes;
+    default:
+        return false;
+    }
+}
+
 struct join {
     course *courses;
     course result;
@@ -199,18 +242,22 @@ static void join(void *user, uint32_t reg, bool written, bool maybe)
         *to = rough;
     } else {
         to->linear &= j->result.linear;
+        to->bits = to->bits == j->result.bits ? to->bits : 0;
     }
-    j->changed |= to->kind != before.kind || to->step != before.step || to->linear != before.linear;
+    j->changed |= to->kind != before.kind || to->step != before.step || to->linear != before.linear ||
+                  to->bits != before.bits;
 }
 
-struct sg_course *sg_courses_compute(struct sg_arena *arena, const struct sg_function *function)
+struct sg_course *sg_courses_compute(struct sg_arena *arena, const struct sg_function *function,
+                                     enum sg_course_among among)
 {
     struct join j = {.courses = SG_NEW_ARRAY(arena, course, function->n_regs + 1), .changed = true};
     while (j.changed) {
         j.changed = false;
         for (uint32_t i = 0; i < function->n_insns; i++) {
             const struct sg_insn *insn = &function->insns[i];
-            j.result = of_result(j.courses, insn);
+            if (among != SG_AMONG_WARP || !of_warp(j.courses, insn, &j.result))
+                j.result = of_result(j.courses, insn);
             if (insn->guard != 0 && j.result.kind != SG_COURSE_UNKNOWN &&
                 !is_uniform(j.courses[insn->guard - 1]))
                 j.result = rough;
@@ -346,7 +393,7 @@ void sg_analyse_lockstep(struct sg_arena *arena, struct sg_function *kernel)
         any |= jumps_back(kernel, i, &loop);
     if (!any)
         return;
-    const course *courses = sg_courses_compute(arena, kernel);
+    const course *courses = sg_courses_compute(arena, kernel, SG_AMONG_ROW);
     /* inner loops end before those around them */
     for (uint32_t i = 0; i < kernel->n_insns; i++)
         if (jumps_back(kernel, i, &loop))

@@ -10,15 +10,21 @@
 
 #include "softgpu/compiler/analysis.h"
 
-/** A register's value in the threads of one row (they differ in %tid.x alone). */
+/** A register's value in the threads of one row or warp (they differ in %tid.x alone). */
 struct sg_course {
     enum { SG_COURSE_UNKNOWN, SG_COURSE_EVEN, SG_COURSE_ROUGH } kind;
-    bool linear;  /* of a rough one: it changes at few places of a row, as comparisons and quotients of even values do */
-    int64_t step; /* even: from each thread to the next */
+    bool
+        linear; /* of a rough one: it changes at few places of a row, as comparisons and quotients of even values do */
+    int64_t step;  /* even: from each thread to the next */
+    uint64_t bits; /* rough, among a warp: the only ones in which lanes differ; 0: unknown */
 };
 
+/** What a course is asked for: the threads of a row, or those of one warp, in which %tid.x / 32 is the same for all. */
+enum sg_course_among { SG_AMONG_ROW, SG_AMONG_WARP };
+
 /** By register; memory of the arena. */
-struct sg_course *sg_courses_compute(struct sg_arena *arena, const struct sg_function *function);
+struct sg_course *sg_courses_compute(struct sg_arena *arena, const struct sg_function *function,
+                                     enum sg_course_among among);
 /**
  * Marks the jumps back (insn->passes) of loops whose turns the threads of a block should take together, because they
  * all go round about as often and their accesses to memory lie side by side.

@@ -315,7 +315,7 @@ void sg_analyse_neighbours(struct sg_arena *arena, struct sg_function *function)
     search->writer = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
     for (search->insn = 0; search->insn < function->n_insns; search->insn++)
         sg_visit_registers(&function->insns[search->insn], note_writer, search);
-    search->courses = sg_courses_compute(arena, function);
+    search->courses = sg_courses_compute(arena, function, SG_AMONG_WARP);
     for (uint32_t i = 0; i < function->n_insns; i++)
         note_access(search, i);
     find_crossings(search);

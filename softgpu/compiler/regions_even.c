@@ -96,7 +96,7 @@ void sg_regions_find_nexts(struct sg_arena *arena, const struct sg_flow *flow, s
 void sg_regions_find_even(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions)
 {
     const struct sg_function *kernel = flow->function;
-    const struct sg_course *courses = sg_courses_compute(arena, kernel);
+    const struct sg_course *courses = sg_courses_compute(arena, kernel, SG_AMONG_ROW);
     uint32_t *seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow->n_blocks),
              *stack = seen + flow->n_blocks;
     regions->even = SG_NEW_ARRAY(arena, uint64_t *, regions->n_points + 1);

@@ -89,14 +89,14 @@ static void compare_forms(const char *path, size_t expected)
     struct sg_program *program;
     const struct sg_kernel *kernel;
     uint32_t seed = 12345;
-    static uint32_t results[40][N_SHAPES][N];
+    static uint32_t results[48][N_SHAPES][N];
     for (int i = 0; i < N; i++)
         in[i] = seed = seed * 1664525u + 1013904223u;
     for (size_t option = 0; option < N_OPTIONS; option++) {
         program = load(path, options[option]);
         size_t count = 0;
         for (; (kernel = sg_program_kernel(program, count)) != NULL; count++) {
-            cr_assert_lt(count, 40);
+            cr_assert_lt(count, 48);
             check_form(kernel, option);
             for (size_t shape = 0; shape < N_SHAPES; shape++) {
                 const uint32_t *s = shapes[shape];
@@ -119,7 +119,7 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 39);
+    compare_forms(LOOPS_PTX, 40);
 }
 
 Test(loops, waiting, .timeout = 400)
@@ -167,6 +167,23 @@ Test(loops, lanes_see_what_others_wrote)
             if (i % 256 == 0)
                 result += 5 * (in[i] + in[i + 30]);
             cr_assert_eq(out[option][i], result, "option %zu, thread %u", option, i);
+        }
+    }
+}
+
+/* So it is where each warp has a row of its own. */
+Test(loops, lanes_see_what_others_wrote_in_rows)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_plain_rows", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
+            uint32_t lane = i % 32, sum = 0;
+            for (uint32_t turn = 0; turn < 3; turn++) {
+                sum *= 7;
+                for (uint32_t other = i - lane; other < i; other++)
+                    sum += in[other] + turn;
+            }
+            cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
         }
     }
 }

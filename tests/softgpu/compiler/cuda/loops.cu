@@ -454,6 +454,32 @@ KERNEL(loops_plain_warp)
     out[place()] = next + 3 * sum + 5 * first;
 }
 
+// the same with a row of places for each warp, found from the thread's warp and lane: sums over lanes
+KERNEL(loops_plain_rows)
+{
+    __shared__ unsigned s[32 * 48];
+    unsigned t = linear(), lane = t & 31, *mine = &s[t / 32 * 48 + lane + 16], sum = 0;
+    for (unsigned i = t; i < 32 * 48; i += size())
+        s[i] = 0;
+    __syncthreads();
+    for (int i = 0; i < 3; i++) {
+        *mine = in[place()] + i;
+        __threadfence_block();
+        *mine += mine[-1];
+        __threadfence_block();
+        *mine += mine[-2];
+        __threadfence_block();
+        *mine += mine[-4];
+        __threadfence_block();
+        *mine += mine[-8];
+        __threadfence_block();
+        *mine += mine[-16];
+        __threadfence_block();
+        sum = 7 * sum + mine[-1];
+    }
+    out[place()] = sum;
+}
+
 // eight lanes take what lies in one place, and leave a mark there
 KERNEL(loops_marks)
 {
