@@ -1,45 +1,19 @@
 /*
- * progress.c - completions, credits and waiting.
+ * progress.c - posting, completions and credits.
  *
  * Receives are posted in the order of their slots and given back as they are used up; the device fills them in the
  * order in which they were posted. Sends complete in order too, so that rings with two counters each are enough to
  * know which slots are free, and so that not each of them has to tell of its completion: one that does stands for all
  * before it, of each kind, whose counts its work id carries. A call and its answer then are two completions, not four,
  * and nobody who sleeps is woken by his own message having left.
- *
- * Waiting looks for a moment, where that is worth it (common/wait.h), and then sleeps on the completion channel. What
- * makes it safe that two threads share one channel: whoever is about to return while the other one sleeps leaves the
- * queue armed for it, and whoever handles completions kicks the sleeper by an eventfd of its own. Where completion events
- * do not come (check.c) a sleep is a short one; and where some come, but not for what has completed, that is found out by
- * a sleep that was in vain.
  */
 #include "transport/rdma/rdma.h"
 
-#include "common/clock.h"
-
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-enum {
-    POLL_BATCH = 16,
-    SPIN_NS = 30000,         /* before a sleep that no event ends */
-    PATIENCE = 64,           /* pauses for who wants the lock, while looking */
-    EVENTS_EVERY = 4096,     /* looks between two looks at the connection manager */
-    LOOK_NS = 1000000000,    /* longest sleep */
-    DOUBT_NS = 20000000,     /* the same while no event has ended one */
-    EVENT_LATE_MS = 50,      /* behind what it tells of, at most */
-    POLLED_SLEEP_NS = 50000, /* sleep where events do not come, doubled up to */
-    POLLED_SLEEP_MAX_NS = 1000000,
-    ACK_EVERY = 1024,
-    SILENCE_NS = 2000000000,    /* of a peer that is waited for, before it is asked for a sign of life */
-    TETHER_LOOK_NS = 100000000, /* between two looks at the session's first connection */
-    TETHER_LATE_NS = 300000000, /* what was sent before its end may come so much later */
-};
-#define DEAD_NS                                                                                              \
-    20000000000u /* of nothing at all while writes are under way: whatever the device says of it */
+enum { POLL_BATCH = 16 };
 
 enum kind { KIND_RECEIVE, KIND_SEND };
 
@@ -189,6 +163,21 @@ enum rg_status rg_rdma_post_write(struct rg_rdma_conn *c, const void *from, uint
         return failed(c, "a write cannot be posted", error);
     c->writes_posted++;
     return RG_OK;
+}
+
+void rg_rdma_post_sign_of_life(struct rg_rdma_conn *c)
+{
+    struct ibv_send_wr wr = {.wr_id = send_id(c->data_posted, c->control_posted, c->writes_posted + 1),
+                             .opcode = IBV_WR_RDMA_WRITE,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {.remote_addr = le64toh(c->check_area.address),
+                                         .rkey = le32toh(c->check_area.key)}},
+                       *bad;
+    int error = ibv_post_send(c->id->qp, &wr, &bad);
+    if (error)
+        (void)!failed(c, "a sign of life cannot be asked for", error);
+    else
+        c->writes_posted++;
 }
 
 /* Tells the peer about receives that were posted again, before it runs short of credits. */
@@ -368,71 +357,7 @@ int rg_rdma_progress(struct rg_rdma_conn *c)
     return total;
 }
 
-/* --- waiting --- */
-
-enum rg_status rg_rdma_state(const struct rg_rdma_conn *c)
-{
-    if (atomic_load_explicit(&c->interrupted, memory_order_acquire))
-        return RG_ERR_CLOSED;
-    return c->broken;
-}
-
-void rg_rdma_lock(struct rg_rdma_conn *c)
-{
-    if (pthread_mutex_trylock(&c->lock) == 0)
-        return;
-    atomic_fetch_add_explicit(&c->wanted, 1, memory_order_relaxed);
-    pthread_mutex_lock(&c->lock);
-    atomic_fetch_sub_explicit(&c->wanted, 1, memory_order_relaxed);
-}
-
-void rg_rdma_unlock(struct rg_rdma_conn *c)
-{
-    pthread_mutex_unlock(&c->lock);
-}
-
-/* Who looks has the lock nearly all the time: others get it when they want it. */
-static void give_way(struct rg_rdma_conn *c)
-{
-    for (int i = 0; i < PATIENCE && atomic_load_explicit(&c->wanted, memory_order_relaxed); i++)
-        rg_wait_relax();
-}
-
-/* Whether to look once more before a sleep; the lock is given up meanwhile. `since`: when looking began. */
-static bool look_again(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t *since)
-{
-    bool look;
-    rg_rdma_unlock(c);
-    if (c->polled && c->waits[side].mode == RG_WAIT_AUTO) { /* nobody would end the sleep */
-        const uint64_t now = rg_now_ns();
-        *since = *since ? *since : now;
-        look = now - *since < SPIN_NS;
-        rg_wait_relax();
-    } else {
-        look = rg_wait_look(&c->waits[side]);
-    }
-    if (look)
-        give_way(c);
-    rg_rdma_lock(c);
-    return look;
-}
-
-/* The channel has one queue, which gives one event each time it was armed: what is left ends the next sleep at once. */
-bool rg_rdma_take_event(struct rg_rdma_conn *c)
-{
-    struct ibv_cq *cq;
-    void *context;
-    if (ibv_get_cq_event(c->channel, &cq, &context) != 0)
-        return false;
-    if (++c->events_unacked >= ACK_EVERY) {
-        ibv_ack_cq_events(c->cq, c->events_unacked);
-        c->events_unacked = 0;
-    }
-    return true;
-}
-
-/* Asks for an event at the next completion; true: something has completed meanwhile. */
-static bool arm(struct rg_rdma_conn *c)
+bool rg_rdma_arm(struct rg_rdma_conn *c)
 {
     if (c->polled)
         return false;
@@ -440,144 +365,4 @@ static bool arm(struct rg_rdma_conn *c)
     if (error)
         (void)!failed(c, "no notice of completions", error);
     return rg_rdma_progress(c) > 0;
-}
-
-/* Sleeps until something happens, `deadline`, or for at most `longest`. Returns whether nothing has. */
-static bool sleep_once(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t deadline, uint64_t longest)
-{
-    uint64_t now = rg_now_ns(), left = deadline > now ? deadline - now : 0;
-    if (left > longest)
-        left = longest;
-    struct timespec time = {.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
-    struct pollfd fds[] = {{.fd = c->kick[side], .events = POLLIN},
-                           {.fd = c->events->fd, .events = POLLIN},
-                           {.fd = c->polled ? -1 : c->channel->fd, .events = POLLIN}};
-    c->asleep[side] = true;
-    rg_rdma_unlock(c);
-    const int n = ppoll(fds, sizeof fds / sizeof *fds, &time, NULL);
-    rg_rdma_lock(c);
-    c->asleep[side] = false;
-    uint64_t kicks;
-    if (fds[0].revents)
-        (void)!read(c->kick[side], &kicks, sizeof kicks);
-    if (fds[1].revents)
-        rg_rdma_look_at_events(c);
-    if (fds[2].revents && rg_rdma_take_event(c))
-        c->events_proven = true;
-    return n == 0;
-}
-
-/*
- * The queue was armed, and something has completed in a sleep that no event ended: if none comes soon, events are not to be
- * relied on. (One that is on its way, as the sleep ended by itself in just that moment, is there at once.)
- */
-static void doubt_events(struct rg_rdma_conn *c)
-{
-    if (c->polled)
-        return;
-    struct pollfd event = {.fd = c->channel->fd, .events = POLLIN};
-    rg_rdma_unlock(c);
-    const int n = poll(&event, 1, EVENT_LATE_MS);
-    rg_rdma_lock(c);
-    if (n != 0 || c->polled)
-        return;
-    rg_debug("rdma: %s: completion events do not come after all; completions are polled", c->head.peer);
-    c->polled = true;
-}
-
-/* Whether the session's first connection has ended, and with it the session: then nothing comes any more by this one. */
-static void look_at_tether(struct rg_rdma_conn *c, uint64_t now)
-{
-    if (!c->tether || c->broken != RG_OK || c->peer_bye || now - c->looked_ns < TETHER_LOOK_NS)
-        return;
-    c->looked_ns = now;
-    struct pollfd p = {.fd = c->tether->ops->fd(c->tether), .events = POLLRDHUP};
-    rg_rdma_unlock(c);
-    const bool ended = poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
-    rg_rdma_lock(c);
-    if (!ended || !c->tether)
-        return;
-    if (!c->ended_ns)
-        c->ended_ns = now;
-    if (now - c->ended_ns < TETHER_LATE_NS)
-        return;
-    rg_rdma_progress(c);
-    if (c->broken != RG_OK || c->peer_bye)
-        return;
-    rg_info("rdma: %s is gone: the session's first connection has ended", c->head.peer);
-    rg_rdma_break(c, RG_ERR_LOST);
-}
-
-/*
- * A reliable connection fails when something sent is not acknowledged; who only waits sends nothing and would wait for
- * ever for a peer that is gone. So a write of no bytes is sent now and then: the peer's device acknowledges it without
- * its software. Where there are no one-sided writes, the session's first connection tells.
- */
-static void ask_for_life(struct rg_rdma_conn *c)
-{
-    uint64_t now = rg_now_ns();
-    if (c->two_sided)
-        look_at_tether(c, now);
-    if (c->heard) {
-        c->heard = false;
-        c->heard_ns = now;
-    }
-    if (c->two_sided || c->checking || c->broken != RG_OK || c->peer_bye || now - c->heard_ns < SILENCE_NS)
-        return;
-    if (c->writes_done != c->writes_posted) {
-        if (now - c->heard_ns < DEAD_NS)
-            return;
-        rg_warn("rdma: %s: nothing was acknowledged for %u s", c->head.peer,
-                (unsigned)(DEAD_NS / 1000000000u));
-        rg_rdma_break(c, RG_ERR_LOST);
-        return;
-    }
-    c->heard_ns = now;
-    struct ibv_send_wr wr = {.wr_id = send_id(c->data_posted, c->control_posted, c->writes_posted + 1),
-                             .opcode = IBV_WR_RDMA_WRITE,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .wr.rdma = {.remote_addr = le64toh(c->check_area.address),
-                                         .rkey = le32toh(c->check_area.key)}},
-                       *bad;
-    int error = ibv_post_send(c->id->qp, &wr, &bad);
-    if (error)
-        (void)!failed(c, "a sign of life cannot be asked for", error);
-    else
-        c->writes_posted++;
-}
-
-enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t deadline)
-{
-    uint64_t seen = c->version, since = 0, pause = POLLED_SLEEP_NS;
-    bool in_vain = false, look = true;
-    enum rg_status status;
-    for (unsigned looks = 1;; looks++) {
-        if (rg_rdma_progress(c) > 0 && in_vain)
-            doubt_events(c);
-        in_vain = false;
-        if (looks % EVENTS_EVERY == 0) {
-            rg_rdma_look_at_events(c);
-            ask_for_life(c);
-        }
-        status = rg_rdma_state(c);
-        if (status != RG_OK || c->version != seen)
-            break;
-        if (deadline == 0 || (deadline != UINT64_MAX && deadline <= rg_now_ns())) {
-            status = RG_ERR_TIMEOUT;
-            break;
-        }
-        look = look && look_again(c, side, &since);
-        if (look)
-            continue;
-        ask_for_life(c);
-        if (arm(c))
-            continue;
-        in_vain = sleep_once(c, side, deadline, c->polled ? pause : c->events_proven ? LOOK_NS : DOUBT_NS);
-        if (pause < POLLED_SLEEP_MAX_NS)
-            pause *= 2;
-    }
-    rg_wait_end(&c->waits[side]);
-    if (c->asleep[!side] && c->broken == RG_OK)
-        arm(c); /* the event that it sleeps for may have been the one taken here */
-    return status;
 }

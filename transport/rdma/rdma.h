@@ -4,7 +4,8 @@
  *   endpoint.c    rdma_cm: connecting, queue pairs
  *   listen.c      rdma_cm: listening
  *   check.c       the self-test: does this pair of devices do one-sided writes, do completion events come?
- *   progress.c    completions, credits, waiting
+ *   progress.c    posting, completions, credits
+ *   wait.c        waiting; is the peer still there?
  *   stream.c      messages as fragments; the operations of the transport
  *   placement.c   bulk data written straight into the receiver's memory
  *   lent.c        memory that is lent to the peer ahead, so that it need not ask where bulk data belongs
@@ -180,10 +181,7 @@ void rg_rdma_look_at_events(struct rg_rdma_conn *c);
 /** Runs the self-test; the peer runs it too. RG_ERR_UNSUPPORTED: one-sided writes do not work between the two. */
 enum rg_status rg_rdma_check(struct rg_rdma_conn *c);
 
-/* --- progress.c; all but the first two under the lock --- */
-
-void rg_rdma_lock(struct rg_rdma_conn *c);
-void rg_rdma_unlock(struct rg_rdma_conn *c);
+/* --- progress.c; under the lock --- */
 
 /** The slot of a receive. */
 unsigned char *rg_rdma_receive_slot(struct rg_rdma_conn *c, uint32_t slot);
@@ -200,12 +198,21 @@ enum rg_status rg_rdma_post_control(struct rg_rdma_conn *c, enum rg_rdma_type ty
 /** Starts a one-sided write of at most RG_RDMA_WRITE_MAX bytes; there is room for it. */
 enum rg_status rg_rdma_post_write(struct rg_rdma_conn *c, const void *from, uint32_t size, uint32_t key,
                                   uint64_t to, uint32_t to_key);
+/** Starts a write of no bytes, which a peer's device acknowledges if it is there. */
+void rg_rdma_post_sign_of_life(struct rg_rdma_conn *c);
+/** Asks for an event at the next completion, where events come; true: something has completed meanwhile. */
+bool rg_rdma_arm(struct rg_rdma_conn *c);
 /** Handles what has completed; returns its number. */
 int rg_rdma_progress(struct rg_rdma_conn *c);
-/** Takes a completion event from the channel; false: there is none. */
-bool rg_rdma_take_event(struct rg_rdma_conn *c);
 /** Marks the connection as broken and wakes all. */
 void rg_rdma_break(struct rg_rdma_conn *c, enum rg_status status);
+
+/* --- wait.c; all but the first two under the lock --- */
+
+void rg_rdma_lock(struct rg_rdma_conn *c);
+void rg_rdma_unlock(struct rg_rdma_conn *c);
+/** Takes a completion event from the channel; false: there is none. */
+bool rg_rdma_take_event(struct rg_rdma_conn *c);
 /** Whether this side cannot go on: interrupted or broken; RG_OK else. */
 enum rg_status rg_rdma_state(const struct rg_rdma_conn *c);
 /**

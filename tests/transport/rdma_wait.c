@@ -1,6 +1,6 @@
 /*
- * tether.c - who waits over RDMA for a peer that is gone, where the device does not tell (transport/rdma/progress.c): over
- * completions and events of the test's own.
+ * rdma_wait.c - waiting over RDMA (transport/rdma/wait.c), over completions and events of the test's own: for a peer that is
+ * gone where the device does not tell, and beside another thread.
  */
 #include "support.h"
 
@@ -36,9 +36,12 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
     return 0;
 }
 
+static atomic_int n_armed;
+
 static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
     (void)cq, (void)solicited_only;
+    atomic_fetch_add(&n_armed, 1);
     return 0;
 }
 
@@ -158,6 +161,30 @@ static void test_forgets(void)
     end(f);
 }
 
+static struct rg_rdma_conn *watched;
+
+/* Another thread handles a completion while who is about to sleep has given up the lock: to look at the tether, say. */
+static int fd_meanwhile(const struct rg_conn *tether)
+{
+    (void)tether;
+    watched->version++;
+    return -1;
+}
+
+/* Nobody wakes who does not sleep yet, so he must not sleep then. */
+static void test_change_before_sleep(void)
+{
+    static struct rg_transport_ops ops = {.fd = fd_meanwhile};
+    const struct rg_conn tether = {.ops = &ops};
+    struct fixture *f = make(false, RG_WAIT_BLOCK);
+    watched = &f->c;
+    rg_conn_set_tether(&f->c.head, &tether);
+    atomic_store(&n_armed, 0);
+    CHECK_OK(wait_for_peer(f, UINT64_MAX));
+    CHECK(atomic_load(&n_armed) == 0);
+    end(f);
+}
+
 /* Each filter hands it on. */
 static void test_filters(void)
 {
@@ -180,6 +207,7 @@ int main(void)
     test_ends(false, RG_WAIT_BLOCK);
     test_last_words();
     test_forgets();
+    test_change_before_sleep();
     test_filters();
     return 0;
 }
