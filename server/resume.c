@@ -111,6 +111,7 @@ bool rg_resume_begin(struct rg_resume *resume, struct rg_lanes *lanes, struct rg
     resume->lanes = lanes;
     const struct rg_lasting_options options = {.user = resume,
                                                .patience_ns = resume->grace_ns,
+                                               .reads = true,
                                                .dropped = dropped,
                                                .renew = renew,
                                                .report = report};

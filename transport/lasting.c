@@ -1,23 +1,16 @@
 /*
- * lasting.c - a connection that may change its carrier: what it is in, its making and end. See lasting.h, lasting_inside.h.
+ * lasting.c - a connection that may change its carrier: what it is in, its making and destruction. See lasting.h, lasting_inside.h.
  */
 #include "transport/lasting_inside.h"
 
 #include "common/clock.h"
 #include "common/thread.h"
-#include "proto/wire.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-enum {
-    AGAIN_NS = 2000000000,   /* a loss so soon after the last */
-    HEARD_WITHIN_MS = 45000, /* more than the keepalive of a living peer takes (transport/tcp/socket.c) */
-};
+enum { AGAIN_NS = 2000000000 }; /* a loss so soon after the last */
 
 /* --- state --------------------------------------------------------------------------------------------------- */
 
@@ -53,64 +46,13 @@ void rg_lasting_end(struct rg_lasting *c, enum rg_status status)
     rg_lasting_changed(c);
 }
 
-/* Whether the peer's machine has been heard of lately: then it ended the connection, and its process may be gone. */
-static bool heard_lately(const struct rg_conn *conn)
-{
-    struct tcp_info info;
-    socklen_t size = sizeof info;
-    const int fd = conn ? rg_conn_fd(conn) : -1;
-    if (fd < 0)
-        return false;
-    memset(&info, 0, sizeof info);
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
-        return true; /* a unix socket: the kernel itself ended it */
-    return info.tcpi_last_ack_recv < HEARD_WITHIN_MS;
-}
-
-/* A control message is the last that a worker says, and why it ends; anything else comes again by the next carrier. */
-static void keep_last_words(struct rg_lasting *c, const void *data, size_t size)
-{
-    struct rg_message_header header = {0};
-    if (size >= sizeof header)
-        memcpy(&header, data, sizeof header);
-    if (header.kind != RG_MESSAGE_CONTROL || c->last_words)
-        return;
-    c->last_words = malloc(size);
-    if (!c->last_words)
-        return;
-    memcpy(c->last_words, data, size);
-    c->last_words_size = size;
-}
-
-/*
- * A peer that leaves, or says why it ends, closes at once, so a send may fail before anybody has read that. Reads on for it.
- * What else is found is not counted: if the peer does come back, it sends it again. Under the lock. Does nothing while
- * somebody receives, or where something that lies in the carrier is in use.
- */
-void rg_lasting_look_for_last_words(struct rg_lasting *c)
-{
-    struct rg_message message;
-    struct rg_lasting_header header;
-    if (c->has_ready)
-        keep_last_words(c, c->ready.data, c->ready.size);
-    if (c->receiving || c->in_use || c->in_bulk)
-        return;
-    while (!c->peer_leaves && !c->carrier->bulk_left && rg_conn_recv(c->carrier, 0, &message) == RG_OK &&
-           !message.bulk_size && message.size >= sizeof header) {
-        memcpy(&header, message.data, sizeof header);
-        if (header.kind == RG_LASTING_DATA)
-            keep_last_words(c, (const unsigned char *)message.data + sizeof header,
-                            message.size - sizeof header);
-        c->peer_leaves = header.kind == RG_LASTING_LEAVE && message.size == sizeof header;
-    }
-}
-
 void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status status)
 {
     if (epoch != c->epoch || (c->state != RG_LASTING_UP && c->state != RG_LASTING_REPLAYING))
         return;
-    const bool ended = status == RG_ERR_CLOSED || heard_lately(c->carrier);
-    if (ended && !c->peer_leaves)
+    const bool ended = status == RG_ERR_CLOSED || rg_lasting_heard_lately(c->carrier);
+    const bool shows = rg_lasting_shows_end(c->carrier); /* or the mender finds out whether it has ended */
+    if ((ended || !shows) && !c->peer_leaves)
         rg_lasting_look_for_last_words(c);
     if (c->final || (ended && c->peer_leaves)) {
         rg_lasting_end(c, status);
@@ -126,8 +68,9 @@ void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status statu
     c->carried = carried;
     c->loss = (struct rg_lasting_loss){.status = status, .ended = ended, .since_ns = since};
     c->loss.until_ns = c->loss.since_ns + c->options.patience_ns;
-    /* Who is reading comes out by itself where the connection has ended, and may find the peer's word before. */
-    if (!ended || !c->receiving)
+    /* Who is reading comes out by itself where the connection has ended, and may find the peer's word before; the mender
+     * makes sure of it. */
+    if (!c->receiving || (!ended && shows))
         rg_conn_interrupt(c->carrier);
     rg_lasting_changed(c);
 }
@@ -416,41 +359,19 @@ struct rg_conn *rg_lasting_create(struct rg_conn *carrier, struct rg_conn *tethe
     return NULL;
 }
 
-static struct rg_lasting *lasting_of(struct rg_conn *conn)
+struct rg_lasting *rg_lasting_of(struct rg_conn *conn)
 {
     return conn && conn->ops == &lasting_ops ? (struct rg_lasting *)conn : NULL;
 }
 
-void rg_lasting_set_final(struct rg_conn *conn)
-{
-    struct rg_lasting *c = lasting_of(conn);
-    if (!c)
-        return;
-    pthread_mutex_lock(&c->lock);
-    c->final = true;
-    if (c->state == RG_LASTING_BROKEN)
-        rg_lasting_end(c, c->loss.status);
-    pthread_mutex_unlock(&c->lock);
-}
-
-void rg_lasting_leave(struct rg_conn *conn)
-{
-    struct rg_lasting *c = lasting_of(conn);
-    if (!c)
-        return;
-    pthread_mutex_lock(&c->lock);
-    if (c->state == RG_LASTING_UP && !c->sending &&
-        (rg_conn_fd(c->carrier) < 0 || rg_lasting_has_room(c->carrier)))
-        rg_lasting_say(c, RG_LASTING_LEAVE);
-    pthread_mutex_unlock(&c->lock);
-}
-
 void rg_lasting_drop(struct rg_conn *conn)
 {
-    struct rg_lasting *c = lasting_of(conn);
+    struct rg_lasting *c = rg_lasting_of(conn);
     if (!c)
         return;
     pthread_mutex_lock(&c->lock);
     rg_lasting_break(c, c->epoch, RG_ERR_LOST);
+    if (c->state == RG_LASTING_BROKEN && c->carrier)
+        rg_conn_interrupt(c->carrier); /* there is nothing more to be read from it */
     pthread_mutex_unlock(&c->lock);
 }

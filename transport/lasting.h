@@ -7,6 +7,11 @@
  * wait meanwhile, and nobody above notices but by the clock. A message of which the bulk data has come in part is sent
  * again whole; what had been taken is passed over.
  *
+ * An end is meant if a word of this side's (LEAVE) came before it; anything else is a loss. A carrier that has no descriptor
+ * (transport rdma) does not show whether its peer ended it or is out of reach, and takes with it what it has not sent when its
+ * process ends. The tether, the connection that the session began on, does neither: the word is said there, and its
+ * end is the carrier's.
+ *
  * How a new carrier is had is the user's matter (`renew`): the client connects and shows the session's token, the
  * worker waits for the daemon to hand it a connection (server/resume.h).
  *
@@ -56,6 +61,7 @@ enum rg_lasting_event {
 struct rg_lasting_options {
     void *user;
     uint64_t patience_ns;
+    bool reads; /* somebody always comes back to receive: what came before an end is read, however late */
     /**
      * One attempt to get a new carrier: tells the peer how many messages have arrived here, and learns the same of it.
      * RG_ERR_REFUSED: there is no use in trying again. Anything else but RG_OK: it is tried again until `until_ns`, soon.
@@ -78,7 +84,7 @@ struct rg_conn *rg_lasting_create(struct rg_conn *carrier, struct rg_conn *tethe
                                   const struct rg_lasting_options *options);
 /** From now on a loss is the end; also one that has happened. Nothing happens to another kind of connection. Any thread. */
 void rg_lasting_set_final(struct rg_conn *conn);
-/** Lets the peer know that an end of the connection is meant from now on, if that can be done without waiting. */
+/** Lets the peer know that an end of the connection is meant from now on, if that can be done without waiting for long. */
 void rg_lasting_leave(struct rg_conn *conn);
 /** Gives up the carrier, as if it had failed. Any thread. */
 void rg_lasting_drop(struct rg_conn *conn);

@@ -1,7 +1,8 @@
 /*
  * lasting_inside.h - the inside of a lasting connection, and which file does what with it.
  *
- *   lasting.c          its state, making and end
+ *   lasting.c          its state, making and destruction
+ *   lasting_end.c      ends that are meant
  *   lasting_send.c     sending
  *   lasting_receive.c  receiving, acknowledgements
  *   lasting_kept.c     messages that are not acknowledged
@@ -70,6 +71,8 @@ struct rg_lasting {
     enum rg_lasting_state state;
     enum rg_status over; /* what calls return then */
     bool final, peer_leaves;
+    bool leaves;      /* this side: its end, which comes soon, is meant … */
+    bool turn_wanted; /* … and this has still to be said: before what else is to be sent */
     bool stopping;           /* destroy: the mender ends */
     struct rg_conn *carrier; /* NULL: between two */
     struct rg_conn *tether;
@@ -119,26 +122,42 @@ struct rg_lasting {
 
     pthread_t mender;
     struct rg_waker waker;
-    bool polling;     /* the mender sleeps in poll */
-    uint64_t hung_up; /* the carrier of this epoch has ended, says poll */
+    bool polling;        /* the mender sleeps in poll */
+    uint64_t hung_up;    /* the carrier of this epoch has ended, says poll … */
+    uint64_t hung_up_ns; /* … since then */
 };
 
-/* --- lasting.c; under the lock --- */
+/* --- lasting.c; under the lock, but for the first --- */
+
+/** NULL: it is none. */
+struct rg_lasting *rg_lasting_of(struct rg_conn *conn);
 
 /** Sleeps until something changes, or `until_ns` (UINT64_MAX: whenever). */
 void rg_lasting_sleep(struct rg_lasting *c, uint64_t until_ns);
 void rg_lasting_changed(struct rg_lasting *c);
 /** The carrier of `epoch` has failed. */
 void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status status);
-/** Reads what the failed carrier still holds for the peer's last words: that it leaves, or why it ends. The lock is held. */
-void rg_lasting_look_for_last_words(struct rg_lasting *c);
 void rg_lasting_end(struct rg_lasting *c, enum rg_status status);
+/** Whether a carrier's descriptor shows its end; if not, the tether's does. */
+static inline bool rg_lasting_shows_end(const struct rg_conn *carrier)
+{
+    return rg_conn_fd(carrier) >= 0;
+}
 /** Sends an acknowledgement (or another word without content); the right to send is free, the state not broken. */
 void rg_lasting_say(struct rg_lasting *c, enum rg_lasting_kind kind);
 /** The header of the next message, which acknowledges what has been received. */
 struct rg_lasting_header rg_lasting_header_of(struct rg_lasting *c, enum rg_lasting_kind kind);
 /** Whether a word of ours would be taken at once. */
 bool rg_lasting_has_room(const struct rg_conn *carrier);
+
+/* --- lasting_end.c; under the lock --- */
+
+/** Whether the peer's machine has been heard of lately: then it ended the connection, and its process may be gone. */
+bool rg_lasting_heard_lately(const struct rg_conn *conn);
+/** Whether a message is nothing but a header, of that kind. */
+bool rg_lasting_is_word(const struct rg_message *message, enum rg_lasting_kind kind);
+/** Reads what the failed carrier still holds for the peer's last words: that it leaves, or why it ends. */
+void rg_lasting_look_for_last_words(struct rg_lasting *c);
 
 /* --- lasting_send.c: operations, without the lock --- */
 

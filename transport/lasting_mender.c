@@ -17,7 +17,7 @@
 enum {
     BACKOFF_MS = 50, /* after the first attempt, doubled each time … */
     BACKOFF_MAX_MS = 2000,
-    TETHER_MS = 300, /* the end of a process comes by the tether a little later than by the carrier */
+    TETHER_MS = 300, /* the ends of carrier and tether, of which either may come first, are no further apart */
 };
 
 /* --- noticing ---------------------------------------------------------------------------------------------------- */
@@ -34,17 +34,28 @@ static bool has_last_words(const struct rg_lasting *c)
 /* The carrier has ended, and nobody is inside; it may still hold what came before that. */
 static void look_closer(struct rg_lasting *c)
 {
-    if (rg_conn_fd(c->carrier) >= 0)
+    if (rg_lasting_shows_end(c->carrier))
         rg_lasting_drain(c, 0);
     if (!has_last_words(c))
         rg_lasting_break(c, c->epoch, RG_ERR_CLOSED);
+}
+
+/* Until when it is left to others to notice that the carrier has ended: to who receives, or comes back to it and reads what
+ * came before. A carrier may never show it, if it is the tether that has. */
+static uint64_t noticed_until(const struct rg_lasting *c)
+{
+    if (has_last_words(c))
+        return UINT64_MAX;
+    if (!c->receiving && !c->options.reads)
+        return 0;
+    return rg_lasting_shows_end(c->carrier) ? UINT64_MAX : c->hung_up_ns + TETHER_MS * 1000000ull;
 }
 
 /* Sleeps until there is something to do. */
 static void watch(struct rg_lasting *c)
 {
     const uint64_t epoch = c->epoch;
-    const bool by_tether = rg_conn_fd(c->carrier) < 0 && c->tether;
+    const bool by_tether = !rg_lasting_shows_end(c->carrier) && c->tether;
     const int fd = rg_conn_fd(by_tether ? c->tether : c->carrier);
     struct pollfd fds[2] = {{.fd = fd, .events = POLLRDHUP},
                             {.fd = rg_waker_fd(&c->waker), .events = POLLIN}};
@@ -54,8 +65,10 @@ static void watch(struct rg_lasting *c)
     pthread_mutex_lock(&c->lock);
     c->polling = false;
     rg_waker_rest(&c->waker);
-    if (fds[0].revents)
+    if (fds[0].revents) {
         c->hung_up = epoch;
+        c->hung_up_ns = rg_now_ns();
+    }
 }
 
 /* --- mending ------------------------------------------------------------------------------------------------- */
@@ -70,24 +83,42 @@ static void add_statistics(struct rg_lasting *c, const struct rg_conn *carrier)
     c->former.bulk_direct_received += its.bulk_direct_received;
 }
 
-/* Whether the tether has ended, now or in a moment. */
-static bool tether_ended(const struct rg_conn *tether)
+/* Whether the peer has ended the tether, or does so in a moment; and whether it said by it that its end is meant. */
+static bool tether_ended(struct rg_conn *tether, bool *leaves)
 {
     struct pollfd p = {.fd = rg_conn_fd(tether), .events = POLLRDHUP};
-    return poll(&p, 1, TETHER_MS) == 1;
+    struct rg_message message;
+    if (poll(&p, 1, TETHER_MS) != 1)
+        return false;
+    *leaves = rg_conn_recv(tether, 0, &message) == RG_OK && rg_lasting_is_word(&message, RG_LASTING_LEAVE);
+    return *leaves || rg_lasting_heard_lately(tether);
+}
+
+/* Waits until nobody is inside the failed carrier. Whoever stays, for more than a moment, is called out. */
+static void await_nobody(struct rg_lasting *c)
+{
+    const uint64_t until = rg_now_ns() + TETHER_MS * 1000000ull;
+    bool called = false;
+    while (c->sending || c->receiving || c->tails || c->visitors) {
+        if (!called && c->carrier && rg_now_ns() >= until) {
+            rg_conn_interrupt(c->carrier);
+            called = true;
+        }
+        rg_lasting_sleep(c, called ? UINT64_MAX : until);
+    }
 }
 
 /* Lets go of the failed carrier, once nobody is inside. Its queue pair is gone before the peer hears of us: nothing can be
  * written into our memory any more. */
 static void drop_carrier(struct rg_lasting *c)
 {
-    while (c->sending || c->receiving || c->tails || c->visitors)
-        rg_lasting_sleep(c, UINT64_MAX);
+    await_nobody(c);
     struct rg_conn *carrier = c->carrier, *tether = c->tether;
     if (!carrier)
         return;
     c->tether = NULL;
-    if (c->loss.ended && !c->peer_leaves && c->state == RG_LASTING_BROKEN)
+    const bool may_have_ended = c->loss.ended || !rg_lasting_shows_end(carrier);
+    if (may_have_ended && !c->peer_leaves && c->state == RG_LASTING_BROKEN)
         rg_lasting_look_for_last_words(c); /* which whoever was receiving when it broke has left unread */
     if (c->loss.ended && c->peer_leaves)
         rg_lasting_end(c, c->loss.status);
@@ -103,15 +134,17 @@ static void drop_carrier(struct rg_lasting *c)
     pthread_mutex_unlock(&c->lock);
     if (c->options.dropped)
         c->options.dropped(c->options.user);
-    const bool ended = tether && tether_ended(tether);
+    bool leaves = false;
+    const bool ended = tether && tether_ended(tether, &leaves);
     rg_conn_destroy(carrier);
     rg_conn_destroy(tether);
     pthread_mutex_lock(&c->lock);
     c->dropping = false;
+    c->peer_leaves |= leaves;
     if (tether)
         c->loss.ended = ended;
     if (ended && c->peer_leaves) /* the carrier alone did not tell that this was an end */
-        rg_lasting_end(c, c->loss.status);
+        rg_lasting_end(c, RG_ERR_CLOSED);
     rg_lasting_changed(c);
 }
 
@@ -257,6 +290,8 @@ static void mend(struct rg_lasting *c)
         return;
     c->state = RG_LASTING_UP;
     rg_lasting_changed(c);
+    if (c->leaves && !c->sending) /* the word may have been lost with the former carrier */
+        rg_lasting_say(c, RG_LASTING_LEAVE);
     report(c, RG_LASTING_RESUMED);
 }
 
@@ -273,8 +308,8 @@ void *rg_lasting_mend_main(void *connection)
             rg_lasting_say(c, RG_LASTING_ACK);
         else if (c->ack_wanted)
             rg_lasting_sleep(c, UINT64_MAX); /* who sends takes it along */
-        else if (c->hung_up == c->epoch && (c->receiving || has_last_words(c)))
-            rg_lasting_sleep(c, UINT64_MAX); /* who receives notices, or is gone soon */
+        else if (c->hung_up == c->epoch && rg_now_ns() < noticed_until(c))
+            rg_lasting_sleep(c, noticed_until(c));
         else if (c->hung_up == c->epoch)
             look_closer(c);
         else

@@ -48,7 +48,7 @@ static enum rg_status take_turn(struct rg_lasting *c, const struct rg_outgoing *
     if (!kept)
         return RG_ERR_NO_MEMORY;
     pthread_mutex_lock(&c->lock);
-    while (c->state != RG_LASTING_OVER && (c->state != RG_LASTING_UP || c->sending))
+    while (c->state != RG_LASTING_OVER && (c->state != RG_LASTING_UP || c->sending || c->turn_wanted))
         rg_lasting_sleep(c, UINT64_MAX);
     if (c->state == RG_LASTING_OVER) {
         const enum rg_status over = c->over;

@@ -118,6 +118,35 @@ def test_resumed_session(build, seeds=(1, 2)):
             still_serves(build, server)
 
 
+# Ends, by exit, while another thread goes on calling.
+LEAVER = r"""
+import ctypes, threading, time
+cuda, libc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
+context, memory = ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)) == 0
+def call():
+    cuda.cuCtxSetCurrent(context)
+    while True:
+        cuda.cuMemsetD8Async(memory, 0, ctypes.c_size_t(4096), None)
+threading.Thread(target=call, daemon=True).start()
+time.sleep(0.1)
+libc.exit(0)
+"""
+
+
+def test_meant_end(build):
+    """A program that ends as it should is not waited for, where sessions outlive connections."""
+    programs = [[build.example("vector_add")], [build.example("big_copy"), "8"], *[[sys.executable, "-c", LEAVER]] * 5]
+    for tcp in (False, True):
+        with Server(build, tcp=tcp, arguments=["--reconnect-grace", "60"], environment={"REMOTE_GPU_LOG": "info"}) as server:
+            for command in programs:
+                result = build.run_remote(command, server.address, ["--connections", "2"], timeout=60)
+                expect(result.status == 0, "the program failed", result, server.log())
+                expect(wait_until(lambda: not server.workers(), NOTICE), "a worker is left", result, server.log())
+                expect("its connection was lost" not in server.log(), "a worker waited for its client", server.log())
+
+
 def test_killed_server(build):
     """Server and worker die in the middle, without a word."""
     with Server(build) as server:

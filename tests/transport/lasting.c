@@ -592,13 +592,95 @@ static void test_left_with_tether(void)
         struct rg_message message;
         pthread_t thread;
         CHECK(conn && pthread_create(&thread, NULL, leave_soon, &leaver) == 0);
-        CHECK_STATUS(rg_conn_recv(conn, -1, &message), RG_ERR_LOST);
+        CHECK_STATUS(rg_conn_recv(conn, -1, &message), RG_ERR_CLOSED);
         CHECK(atomic_load(&end.lost) == 0 && atomic_load(&end.gave_up) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
         rg_conn_destroy(conn);
         rg_listener_destroy(pair.listener);
         rg_listener_destroy(tethers.listener);
     }
+}
+
+/* A carrier that shows nothing of its end, as that of RDMA, with a tether that does. */
+static void tethered_open(struct ends *ends, struct pair *tether)
+{
+    memset(ends, 0, sizeof *ends);
+    ends->pair = pair_open("mem:tethered", "", RG_WAIT_AUTO);
+    *tether = pair_open(address, "", RG_WAIT_AUTO);
+    ends->a = (struct end){.listener = tether->listener, .filters = "", .connects = true};
+    ends->b = (struct end){.listener = tether->listener, .filters = ""};
+    struct rg_lasting_options options = {.patience_ns = 60000000000ull, .renew = renew, .report = report};
+    options.user = &ends->a;
+    CHECK((ends->pair.a = rg_lasting_create(ends->pair.a, tether->a, &options)) != NULL);
+    options.user = &ends->b;
+    CHECK((ends->pair.b = rg_lasting_create(ends->pair.b, tether->b, &options)) != NULL);
+    tether->a = tether->b = NULL;
+}
+
+static void *receive_end(void *conn)
+{
+    struct rg_message message;
+    CHECK_STATUS(rg_conn_recv(conn, -1, &message), RG_ERR_CLOSED);
+    return NULL;
+}
+
+/*
+ * Who says that it leaves and whose tether then ends is not waited for, though nothing is seen of the carrier's end:
+ * whether somebody receives or nobody. Without the word it is waited for: it may come back.
+ */
+static void test_tethered_ends(void)
+{
+    enum { ALONE, RECEIVING, WITHOUT_A_WORD, ROUNDS };
+    for (int round = 0; round < ROUNDS; round++) {
+        struct ends ends;
+        struct pair tether;
+        pthread_t receiver;
+        tethered_open(&ends, &tether);
+        expect_good(ends.pair.a, ends.pair.b);
+        atomic_store(&ends.a.refuses, true); /* it does not come back, whatever happens */
+        if (round == RECEIVING)
+            CHECK(pthread_create(&receiver, NULL, receive_end, ends.pair.b) == 0);
+        if (round != WITHOUT_A_WORD)
+            rg_lasting_leave(ends.pair.a);
+        struct rg_lasting *inside = (struct rg_lasting *)(void *)ends.pair.a;
+        rg_conn_interrupt(inside->tether); /* as the end of a process does */
+        if (round == WITHOUT_A_WORD) {
+            struct rg_message message;
+            while (!atomic_load(&ends.b.lost))
+                poll(NULL, 0, 1);
+            CHECK_STATUS(rg_conn_recv(ends.pair.b, 0, &message), RG_ERR_TIMEOUT);
+            rg_conn_interrupt(ends.pair.b);
+        } else if (round == RECEIVING) {
+            CHECK(pthread_join(receiver, NULL) == 0);
+        } else {
+            (void)receive_end(ends.pair.b);
+        }
+        CHECK(atomic_load(&ends.b.gave_up) == 0 && atomic_load(&ends.b.lost) == (round == WITHOUT_A_WORD));
+        pair_close(&ends.pair);
+        rg_listener_destroy(tether.listener);
+    }
+}
+
+/* Who has said so and loses the carrier all the same goes on, and says it again: then its end by the new one is known as meant. */
+static void test_leaves_again(void)
+{
+    struct ends ends;
+    struct pair tether;
+    struct rg_message message;
+    tethered_open(&ends, &tether);
+    rg_lasting_leave(ends.pair.a);
+    rg_lasting_drop(ends.pair.b);
+    while (!atomic_load(&ends.a.resumed) || !atomic_load(&ends.b.resumed))
+        poll(NULL, 0, 1);
+    CHECK_OK(send_bytes(ends.pair.a, "x", 1, NULL, 0));
+    CHECK_OK(rg_conn_recv(ends.pair.b, -1, &message));
+    atomic_store(&ends.a.refuses, true);
+    struct rg_lasting *inside = (struct rg_lasting *)(void *)ends.pair.a;
+    rg_conn_interrupt(inside->carrier);
+    CHECK(rg_conn_recv(ends.pair.b, -1, &message) != RG_OK);
+    CHECK(atomic_load(&ends.b.lost) == 0 && atomic_load(&ends.b.gave_up) == 0);
+    pair_close(&ends.pair);
+    rg_listener_destroy(tether.listener);
 }
 
 /* Waits in both calls end with an interrupt, also between two carriers. */
@@ -824,6 +906,8 @@ int main(int argc, char **argv)
     RUN(test_patience);
     RUN(test_ends);
     RUN(test_left_with_tether);
+    RUN(test_tethered_ends);
+    RUN(test_leaves_again);
     RUN(test_violations);
     RUN(test_never_acknowledged);
     RUN(test_held_until_acknowledged);

@@ -1,0 +1,144 @@
+/*
+ * lasting_end.c - ends that are meant: the words that come before one, saying them and finding them. See lasting_inside.h.
+ */
+#include "transport/lasting_inside.h"
+
+#include "common/clock.h"
+#include "proto/wire.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum {
+    HEARD_WITHIN_MS = 45000, /* more than the keepalive of a living peer takes (transport/tcp/socket.c) */
+    LEAVE_NS = 1000000000,   /* how long who leaves waits for what others are sending */
+};
+
+/* --- the peer's ---------------------------------------------------------------------------------------------------- */
+
+bool rg_lasting_heard_lately(const struct rg_conn *conn)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    const int fd = conn ? rg_conn_fd(conn) : -1;
+    if (fd < 0)
+        return false;
+    memset(&info, 0, sizeof info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        return true; /* a unix socket: the kernel itself ended it */
+    return info.tcpi_last_ack_recv < HEARD_WITHIN_MS;
+}
+
+/* A control message is the last that a worker says, and why it ends; anything else comes again by the next carrier. */
+static void keep_last_words(struct rg_lasting *c, const void *data, size_t size)
+{
+    struct rg_message_header header = {0};
+    if (size >= sizeof header)
+        memcpy(&header, data, sizeof header);
+    if (header.kind != RG_MESSAGE_CONTROL || c->last_words)
+        return;
+    c->last_words = malloc(size);
+    if (!c->last_words)
+        return;
+    memcpy(c->last_words, data, size);
+    c->last_words_size = size;
+}
+
+bool rg_lasting_is_word(const struct rg_message *message, enum rg_lasting_kind kind)
+{
+    struct rg_lasting_header header;
+    if (message->size != sizeof header || message->bulk_size)
+        return false;
+    memcpy(&header, message->data, sizeof header);
+    return header.kind == kind;
+}
+
+/*
+ * A peer that leaves, or says why it ends, closes at once, so a send may fail before anybody has read that. Reads on for it.
+ * What else is found is not counted: if the peer does come back, it sends it again. Under the lock. Does nothing while
+ * somebody receives, or where something that lies in the carrier is in use.
+ */
+void rg_lasting_look_for_last_words(struct rg_lasting *c)
+{
+    struct rg_message message;
+    struct rg_lasting_header header;
+    if (c->has_ready)
+        keep_last_words(c, c->ready.data, c->ready.size);
+    if (c->receiving || c->in_use || c->in_bulk)
+        return;
+    while (!c->peer_leaves && !c->carrier->bulk_left && rg_conn_recv(c->carrier, 0, &message) == RG_OK &&
+           !message.bulk_size && message.size >= sizeof header) {
+        memcpy(&header, message.data, sizeof header);
+        if (header.kind == RG_LASTING_DATA)
+            keep_last_words(c, (const unsigned char *)message.data + sizeof header,
+                            message.size - sizeof header);
+        c->peer_leaves = rg_lasting_is_word(&message, RG_LASTING_LEAVE);
+    }
+}
+
+/* --- this side's ---------------------------------------------------------------------------------------------------- */
+
+/* Waits until a word of ours would be taken, with the right to send, which is free. Gives up the lock. */
+static bool await_room(struct rg_lasting *c, uint64_t until_ns)
+{
+    struct pollfd p = {.fd = rg_conn_fd(c->carrier), .events = POLLOUT};
+    if (!rg_lasting_shows_end(c->carrier))
+        return true;
+    const uint64_t now = rg_now_ns();
+    c->sending = true;
+    pthread_mutex_unlock(&c->lock);
+    const int n = poll(&p, 1, until_ns > now ? (int)((until_ns - now) / 1000000u) : 0);
+    pthread_mutex_lock(&c->lock);
+    c->sending = false;
+    return n == 1 && p.revents == POLLOUT && c->state == RG_LASTING_UP;
+}
+
+/* By the carrier; threads that go on sending do not keep the right to for ever. */
+static void say_leave(struct rg_lasting *c)
+{
+    const uint64_t until = rg_now_ns() + LEAVE_NS;
+    c->turn_wanted = true;
+    while (c->state == RG_LASTING_UP && c->sending && rg_now_ns() < until)
+        rg_lasting_sleep(c, until);
+    if (c->state == RG_LASTING_UP && !c->sending && await_room(c, until))
+        rg_lasting_say(c, RG_LASTING_LEAVE);
+    c->turn_wanted = false;
+    rg_lasting_changed(c);
+}
+
+/*
+ * By the tether, if there is one: the kernel delivers what was sent there, and then tells of the end, also when this process
+ * is gone, while what a carrier without a descriptor has not sent by then goes with it.
+ */
+void rg_lasting_leave(struct rg_conn *conn)
+{
+    struct rg_lasting *c = rg_lasting_of(conn);
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->leaves = true;
+    if (c->tether && rg_lasting_has_room(c->tether)) {
+        const struct rg_lasting_header header = {.kind = RG_LASTING_LEAVE};
+        const struct iovec part = {(void *)(uintptr_t)&header, sizeof header};
+        (void)!rg_conn_send(c->tether, &part, 1, NULL, 0); /* one that has ended: the mender will notice */
+    } else {
+        say_leave(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+void rg_lasting_set_final(struct rg_conn *conn)
+{
+    struct rg_lasting *c = rg_lasting_of(conn);
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->final = true;
+    if (c->state == RG_LASTING_BROKEN)
+        rg_lasting_end(c, c->loss.status);
+    pthread_mutex_unlock(&c->lock);
+}
