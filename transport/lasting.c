@@ -54,8 +54,9 @@ void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status statu
     const bool shows = rg_lasting_shows_end(c->carrier); /* or the mender finds out whether it has ended */
     if ((ended || !shows) && !c->peer_leaves)
         rg_lasting_look_for_last_words(c);
-    if (c->final || (ended && c->peer_leaves)) {
-        rg_lasting_end(c, status);
+    const bool meant = ended && c->peer_leaves;
+    if (c->final || meant) {
+        rg_lasting_end(c, meant ? RG_ERR_CLOSED : status);
         return;
     }
     c->state = RG_LASTING_BROKEN;
@@ -68,9 +69,10 @@ void rg_lasting_break(struct rg_lasting *c, uint64_t epoch, enum rg_status statu
     c->carried = carried;
     c->loss = (struct rg_lasting_loss){.status = status, .ended = ended, .since_ns = since};
     c->loss.until_ns = c->loss.since_ns + c->options.patience_ns;
-    /* Who is reading comes out by itself where the connection has ended, and may find the peer's word before; the mender
-     * makes sure of it. */
-    if (!c->receiving || (!ended && shows))
+    /* Who is inside comes out by itself where the connection has ended, and who reads may find the peer's word before; the
+     * mender makes sure of it. */
+    const bool reads_on = ended && shows && c->options.reads;
+    if (!reads_on && (!c->receiving || (!ended && shows)))
         rg_conn_interrupt(c->carrier);
     rg_lasting_changed(c);
 }
@@ -371,7 +373,10 @@ void rg_lasting_drop(struct rg_conn *conn)
         return;
     pthread_mutex_lock(&c->lock);
     rg_lasting_break(c, c->epoch, RG_ERR_LOST);
-    if (c->state == RG_LASTING_BROKEN && c->carrier)
-        rg_conn_interrupt(c->carrier); /* there is nothing more to be read from it */
+    if (c->state == RG_LASTING_BROKEN && c->carrier) { /* there is nothing more to be read from it */
+        c->hurries = true;
+        rg_conn_interrupt(c->carrier);
+        rg_lasting_changed(c);
+    }
     pthread_mutex_unlock(&c->lock);
 }

@@ -6,11 +6,13 @@
 #include "common/clock.h"
 #include "proto/wire.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 enum {
@@ -97,6 +99,20 @@ static bool await_room(struct rg_lasting *c, uint64_t until_ns)
     return n == 1 && p.revents == POLLOUT && c->state == RG_LASTING_UP;
 }
 
+/* Waits until all has been sent: what a socket still has to send goes with it if it is closed while it has something to be
+ * read. The right to send is free, and nobody takes it. Gives up the lock. */
+static void await_sent(struct rg_lasting *c, uint64_t until_ns)
+{
+    const int fd = rg_conn_fd(c->carrier);
+    int left = 0;
+    c->visitors++; /* the carrier stays */
+    pthread_mutex_unlock(&c->lock);
+    while (ioctl(fd, SIOCOUTQNSD, &left) == 0 && left > 0 && rg_now_ns() < until_ns) /* a unix socket: never */
+        (void)poll(NULL, 0, 1);
+    pthread_mutex_lock(&c->lock);
+    c->visitors--;
+}
+
 /* By the carrier; threads that go on sending do not keep the right to for ever. */
 static void say_leave(struct rg_lasting *c)
 {
@@ -104,8 +120,11 @@ static void say_leave(struct rg_lasting *c)
     c->turn_wanted = true;
     while (c->state == RG_LASTING_UP && c->sending && rg_now_ns() < until)
         rg_lasting_sleep(c, until);
-    if (c->state == RG_LASTING_UP && !c->sending && await_room(c, until))
+    if (c->state == RG_LASTING_UP && !c->sending && await_room(c, until)) {
         rg_lasting_say(c, RG_LASTING_LEAVE);
+        if (c->state == RG_LASTING_UP)
+            await_sent(c, until);
+    }
     c->turn_wanted = false;
     rg_lasting_changed(c);
 }

@@ -81,6 +81,7 @@ struct rg_lasting {
     bool sending, receiving;
     unsigned tails; /* threads that send bulk data by itself */
     unsigned visitors; /* that do something short in the carrier */
+    bool hurries;     /* the failed carrier is not to be read to its end */
     bool dropping;    /* a former carrier is being destroyed */
     bool sends_apart; /* some carrier did */
     bool read_ahead;

@@ -17,6 +17,7 @@
 enum {
     BACKOFF_MS = 50, /* after the first attempt, doubled each time … */
     BACKOFF_MAX_MS = 2000,
+    READ_ON_MS = 4000, /* less than who has ended a connection is waited for (server/resume.c) */
     TETHER_MS = 300, /* the ends of carrier and tether, of which either may come first, are no further apart */
 };
 
@@ -108,20 +109,30 @@ static void await_nobody(struct rg_lasting *c)
     }
 }
 
+/* Waits until the message that was received last is done with, if what came behind it is to be looked at. */
+static void await_reader(struct rg_lasting *c)
+{
+    const uint64_t until = rg_now_ns() + READ_ON_MS * 1000000ull;
+    while (c->loss.ended && c->options.reads && rg_lasting_shows_end(c->carrier) && !c->peer_leaves && !c->hurries &&
+           c->in_use && c->state == RG_LASTING_BROKEN && rg_now_ns() < until)
+        rg_lasting_sleep(c, until);
+}
+
 /* Lets go of the failed carrier, once nobody is inside. Its queue pair is gone before the peer hears of us: nothing can be
  * written into our memory any more. */
 static void drop_carrier(struct rg_lasting *c)
 {
     await_nobody(c);
-    struct rg_conn *carrier = c->carrier, *tether = c->tether;
-    if (!carrier)
+    if (!c->carrier)
         return;
+    await_reader(c);
+    struct rg_conn *carrier = c->carrier, *tether = c->tether;
     c->tether = NULL;
     const bool may_have_ended = c->loss.ended || !rg_lasting_shows_end(carrier);
     if (may_have_ended && !c->peer_leaves && c->state == RG_LASTING_BROKEN)
         rg_lasting_look_for_last_words(c); /* which whoever was receiving when it broke has left unread */
     if (c->loss.ended && c->peer_leaves)
-        rg_lasting_end(c, c->loss.status);
+        rg_lasting_end(c, RG_ERR_CLOSED);
     add_statistics(c, carrier);
     rg_conn_set_tether(carrier, NULL); /* it may be kept for what was received by it, the tether is not */
     rg_conn_reset(carrier); /* or the peer's mender, whom nobody interrupts, may stay in a send by it */
@@ -139,7 +150,7 @@ static void drop_carrier(struct rg_lasting *c)
     rg_conn_destroy(carrier);
     rg_conn_destroy(tether);
     pthread_mutex_lock(&c->lock);
-    c->dropping = false;
+    c->dropping = c->hurries = false;
     c->peer_leaves |= leaves;
     if (tether)
         c->loss.ended = ended;

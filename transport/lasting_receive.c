@@ -135,6 +135,8 @@ static void deliver(struct rg_lasting *c, struct rg_message *message)
 /* The message last returned is done with: so is the carrier that it lay in. */
 static void let_go(struct rg_lasting *c)
 {
+    if (c->in_use && c->state == RG_LASTING_BROKEN)
+        rg_lasting_changed(c); /* the mender may wait for it */
     c->in_use = false;
     struct rg_conn *retired = c->retired;
     c->retired = NULL;
