@@ -113,9 +113,10 @@ def children_of(pid):
         if entry.isdigit():
             try:
                 with open("/proc/%s/stat" % entry) as file:
-                    # The name, in parentheses, may hold anything; the parent is the second field behind it.
+                    # The name, in parentheses, may hold anything; the parent is the second field behind it. A process whose
+                    # first thread has ended is a zombie, but has its files until the others (the 18th field) have, too.
                     fields = file.read().rpartition(")")[2].split()
-                    if int(fields[1]) == pid and fields[0] != "Z":
+                    if int(fields[1]) == pid and (fields[0] != "Z" or int(fields[17]) > 1):
                         found.append(int(entry))
             except (OSError, IndexError):
                 pass

@@ -5,7 +5,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 
 from expected import expect
 from trial import Server, run_program, wait_until
@@ -16,24 +15,27 @@ def test_two_clients(build):
     command = [build.example("host_threads")]
     alone = build.run_direct(command)
     results = [None, None]
-    most = [0]
     with Server(build) as server:
         def client(index):
-            # far enough away that both are there for a while
-            results[index] = build.run_remote(command, server.address, environment={"REMOTE_GPU_FILTER": "delay:oneway=10ms"})
+            # far enough away that it is there for a while
+            results[index] = build.run_remote(command, server.address, environment={"REMOTE_GPU_FILTER": "delay:oneway=50ms"})
 
         threads = [threading.Thread(target=client, args=(index,)) for index in range(2)]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            most[0] = max(most[0], len(server.workers()))
-            time.sleep(0.005)
+        threads[0].start()
+        expect(wait_until(server.workers, 60), "the first client has no worker", server.log())
+        first = server.workers()
+        for worker in first:  # it waits until the other is there
+            os.kill(worker, signal.SIGSTOP)
+        threads[1].start()
+        both = wait_until(lambda: len(server.workers()) == 2, 60)
+        for worker in first:
+            os.kill(worker, signal.SIGCONT)
         for thread in threads:
             thread.join()
+        expect(both, "the clients did not have a worker each", server.log())
         expect(wait_until(lambda: not server.workers(), 10), "workers outlive their clients", server.log())
     for result in results:
         expect(result.status == 0 and result.output == alone.output, "a client got something else", alone, result)
-    expect(most[0] >= 2, "the clients did not have a worker each (at most %d at once)" % most[0])
 
 
 def test_exit_status(build):
