@@ -192,6 +192,11 @@ def limits(build):
         check("doctor finds no problem and a way over RDMA", result.status == 0 and
               {("device", "ok"), ("port", "ok"), ("gid", "ok"), ("mtu", "ok"), ("modules", "ok"), ("provider", "ok"),
                ("transport", "ok"), ("rdma", "ok")} <= seen, result.report())
+        result = run_program([program, "doctor", "-s", there.address, "--timeout", "60", "--json"],
+                             {"REMOTE_GPU_RDMA": "two-sided"}, timeout=200)
+        check("doctor says where there are no one-sided writes", any(
+            one["check"] == "rdma" and one["level"] == "warning" and "without one-sided writes" in one["saw"]
+            for one in json.loads(result.output or '{"checks": []}')["checks"]), result.report())
         print(run_program([program, "doctor", "-s", there.address], timeout=200).output)
         subprocess.run(["ip", "link", "set", "v-client", "mtu", "1500"], check=True)
         result = run_program([program, "doctor", "--json"])

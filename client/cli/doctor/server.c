@@ -110,6 +110,19 @@ static bool check_answer(struct rg_doctor *doctor, const char *server, uint64_t 
     return status == RG_OK;
 }
 
+/* What to do about a round trip that is too long; NULL: it is not. */
+static const char *say_how_to_be_faster(double us, bool rdma)
+{
+    if (us <= ROUND_TRIP_ADVISED_US)
+        return NULL;
+    if (us > ROUND_TRIP_SLOW_US)
+        return "put client and server into the same network; remote-gpu compare shows what it means for a "
+               "program";
+    return rdma ? "a shorter way (same switch), or remote-gpu run --wait spin, which never sleeps"
+                : "RDMA, a shorter way (same switch), or interrupts without delay: ethtool -C INTERFACE "
+                  "adaptive-rx off rx-usecs 0";
+}
+
 static void check_round_trip(struct rg_doctor *doctor, const char *name, struct rg_link *link)
 {
     struct rg_latency latency;
@@ -123,17 +136,10 @@ static void check_round_trip(struct rg_doctor *doctor, const char *name, struct 
                       name, rg_status_string(status));
         return;
     }
-    const bool good = latency.p50_us <= ROUND_TRIP_ADVISED_US;
-    rg_doctor_say(
-        doctor, good ? RG_CHECK_OK : RG_CHECK_WARNING, "round trip",
-        good ? NULL
-        : latency.p50_us > ROUND_TRIP_SLOW_US
-            ? "put client and server into the same network; remote-gpu compare shows what it means for a "
-              "program"
-            : "RDMA, a shorter way (same switch), or interrupts without delay: ethtool -C INTERFACE "
-              "adaptive-rx off rx-usecs 0",
-        "%s: %.1f us (1 in 100 takes %.1f us); at most %.0f us is recommended", name, latency.p50_us,
-        latency.p99_us, ROUND_TRIP_ADVISED_US);
+    const char *mend = say_how_to_be_faster(latency.p50_us, link->kind != RG_LINK_TCP);
+    rg_doctor_say(doctor, mend ? RG_CHECK_WARNING : RG_CHECK_OK, "round trip", mend,
+                  "%s: %.1f us (1 in 100 takes %.1f us); at most %.0f us is recommended", name,
+                  latency.p50_us, latency.p99_us, ROUND_TRIP_ADVISED_US);
     rg_doctor_say(doctor, RG_CHECK_OK, "bandwidth", NULL, "%s: %.0f MB/s to the server, %.0f MB/s from it",
                   name, bandwidth.to_server / 1e6, bandwidth.from_server / 1e6);
 }
@@ -192,6 +198,16 @@ static void check_rails(struct rg_doctor *doctor, const char *server, uint64_t t
     rg_link_close(&link);
 }
 
+/* A connection was made: over devices that write into each other's memory, or not. */
+static void check_writes(struct rg_doctor *doctor, const char *name, const struct rg_conn *conn)
+{
+    const bool good = rg_conn_caps(conn) & RG_CAP_ZERO_COPY_SEND;
+    rg_doctor_say(doctor, good ? RG_CHECK_OK : RG_CHECK_WARNING, "rdma",
+                  good ? NULL : "ib_write_bw tries them without remote-gpu; update the adapters' drivers and firmware",
+                  "%s: a connection can be made%s", name,
+                  good ? "" : ", but without one-sided writes: the CPUs copy all data");
+}
+
 static void check_rdma(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
 {
     unsigned n = 1;
@@ -203,7 +219,7 @@ static void check_rdma(struct rg_doctor *doctor, const char *server, uint64_t ti
             char name[300];
             n = link.n_addresses;
             snprintf(name, sizeof name, "rdma to %s", link.address);
-            rg_doctor_say(doctor, RG_CHECK_OK, "rdma", NULL, "%s: a connection can be made", name);
+            check_writes(doctor, name, link.conn);
             check_round_trip(doctor, name, &link);
             rg_link_close(&link);
         } else if (strstr(why, "the server has no RDMA device")) {
