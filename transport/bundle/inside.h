@@ -67,6 +67,12 @@ struct lane {
     struct loans loans;
     uint64_t since_ns, pause_ns,
         retry_ns; /* when it came; the last pause before opening it again; when that is */
+    struct {      /* its loss, which is still to be told; the lock */
+        uint64_t tell_ns; /* 0: there is none */
+        enum rg_status status;
+        const char *doing;
+        char peer[160];
+    } loss;
 };
 
 /* Rails: a run of pieces of the message being received; the lock. */
@@ -190,6 +196,8 @@ void rg_bundle_interrupt(struct bundle *b);
 enum rg_status rg_rails_add(struct bundle *b, struct rg_conn *conn, unsigned index);
 /* It has failed, and is not used for sending any more. What has arrived by it is still received. */
 void rg_rails_drop(struct lane *lane, enum rg_status status, const char *doing);
+/* Tells people of a loss, if that is still to be done; the lock is held, and given up for that. */
+void rg_rails_tell(struct lane *lane);
 /* Gives back the connection of a lane that is gone, if nobody is inside it. */
 void rg_rails_retire(struct lane *lane);
 /* Whether nobody is inside a lane's connection, or will be; the lock is held. */

@@ -5,6 +5,8 @@
  * The pause before a try is a second, and twice as long after each that fails or does not hold for half a minute, up to a
  * minute. Nothing waits for any of this: the rails that there are carry everything meanwhile.
  *
+ * Losses are told here, a moment later: if all ends by then, the rails were not lost.
+ *
  * Thread: one of its own, from the first large transfer (on the side that does not open: from the first rail) to the end.
  */
 #include "transport/bundle/inside.h"
@@ -46,6 +48,18 @@ static struct lane *next_lane(struct bundle *b)
     return next;
 }
 
+/* The lane whose loss is told next; NULL: there is none. The lock is held. */
+static struct lane *untold_lane(struct bundle *b)
+{
+    struct lane *next = NULL;
+    for (unsigned i = 0; i < b->options.lanes; i++) {
+        struct lane *lane = &b->lanes[i];
+        if (lane->loss.tell_ns && (!next || lane->loss.tell_ns < next->loss.tell_ns))
+            next = lane;
+    }
+    return next;
+}
+
 static void try_lane(struct lane *lane)
 {
     struct bundle *b = lane->bundle;
@@ -72,6 +86,11 @@ void *rg_rails_keep(void *bundle)
             pthread_mutex_lock(&b->lock);
             continue;
         }
+        struct lane *untold = untold_lane(b);
+        if (untold && untold->loss.tell_ns <= rg_now_ns()) {
+            rg_rails_tell(untold);
+            continue;
+        }
         lane = next_lane(b);
         if (lane && lane->retry_ns <= rg_now_ns()) {
             pthread_mutex_unlock(&b->lock);
@@ -83,9 +102,11 @@ void *rg_rails_keep(void *bundle)
             b->opened = true;
             pthread_cond_broadcast(&b->changed);
         }
-        if (lane) {
-            const struct timespec until = {(time_t)(lane->retry_ns / 1000000000u),
-                                           (long)(lane->retry_ns % 1000000000u)};
+        uint64_t next_ns = lane ? lane->retry_ns : UINT64_MAX;
+        if (untold && untold->loss.tell_ns < next_ns)
+            next_ns = untold->loss.tell_ns;
+        if (next_ns != UINT64_MAX) {
+            const struct timespec until = {(time_t)(next_ns / 1000000000u), (long)(next_ns % 1000000000u)};
             pthread_cond_timedwait(&b->keep, &b->lock, &until);
         } else {
             pthread_cond_wait(&b->keep, &b->lock);

@@ -17,7 +17,10 @@
 
 #include <stdlib.h>
 
-enum { VACANT_MS = 5000 }; /* how long a rail that comes back waits for the readers of what came before */
+enum {
+    VACANT_MS = 5000,    /* how long a rail that comes back waits for the readers of what came before */
+    TELL_NS = 500000000, /* after a loss: the end of a session is that of its rails, and these show it first */
+};
 
 unsigned rg_rails_living(const struct bundle *b)
 {
@@ -37,6 +40,12 @@ void rg_rails_drop(struct lane *lane, enum rg_status status, const char *doing)
     if (first) {
         lane->users++;
         b->lost += !over;
+        if (!over && status != RG_ERR_CLOSED) {
+            lane->loss.tell_ns = rg_now_ns() + TELL_NS;
+            lane->loss.status = status;
+            lane->loss.doing = doing;
+            memcpy(lane->loss.peer, lane->conn->peer, sizeof lane->loss.peer);
+        }
         rg_rails_schedule(lane);
         rg_stripe_look(b);
     }
@@ -44,11 +53,7 @@ void rg_rails_drop(struct lane *lane, enum rg_status status, const char *doing)
     pthread_mutex_unlock(&b->lock);
     if (!first)
         return;
-    if (!over && status != RG_ERR_CLOSED)
-        rg_warn("a rail to %s is lost while %s (%s); %u left", rg_conn_peer(lane->conn), doing,
-                rg_status_string(status), left);
-    else
-        rg_debug("a rail to %s has ended; %u left", rg_conn_peer(lane->conn), left);
+    rg_debug("a rail to %s has ended; %u left", rg_conn_peer(lane->conn), left);
     rg_conn_reset(lane->conn);
     pthread_mutex_lock(&b->lock);
     lane->closed = true;
@@ -57,6 +62,22 @@ void rg_rails_drop(struct lane *lane, enum rg_status status, const char *doing)
     pthread_cond_broadcast(&b->changed);
     pthread_cond_broadcast(&b->keep);
     pthread_mutex_unlock(&b->lock);
+}
+
+void rg_rails_tell(struct lane *lane)
+{
+    struct bundle *b = lane->bundle;
+    if (!lane->loss.tell_ns)
+        return;
+    const unsigned left = rg_rails_living(b);
+    char peer[sizeof lane->loss.peer];
+    memcpy(peer, lane->loss.peer, sizeof peer);
+    const enum rg_status status = lane->loss.status;
+    const char *doing = lane->loss.doing;
+    lane->loss.tell_ns = 0;
+    pthread_mutex_unlock(&b->lock);
+    rg_warn("a rail to %s is lost while %s (%s); %u left", peer, doing, rg_status_string(status), left);
+    pthread_mutex_lock(&b->lock);
 }
 
 bool rg_rails_vacant(const struct lane *lane)
@@ -150,8 +171,10 @@ enum rg_status rg_rails_add(struct bundle *b, struct rg_conn *conn, unsigned ind
         rg_rails_drop(lane, RG_ERR_LOST, "idle");
         pthread_mutex_lock(&b->lock);
     }
-    if (lane)
+    if (lane) {
+        rg_rails_tell(lane);
         status = wait_until_vacant(lane);
+    }
     pthread_mutex_unlock(&b->lock);
     if (status != RG_OK)
         return status;
