@@ -617,6 +617,17 @@ static void tethered_open(struct ends *ends, struct pair *tether)
     tether->a = tether->b = NULL;
 }
 
+/* Ends the tether or the carrier of a connection, as the end of its process does. */
+static void end_inside(struct rg_conn *conn, bool tether)
+{
+    struct rg_lasting *inside = (struct rg_lasting *)(void *)conn;
+    pthread_mutex_lock(&inside->lock);
+    struct rg_conn *ended = tether ? inside->tether : inside->carrier;
+    CHECK(ended);
+    rg_conn_interrupt(ended);
+    pthread_mutex_unlock(&inside->lock);
+}
+
 static void *receive_end(void *conn)
 {
     struct rg_message message;
@@ -642,8 +653,7 @@ static void test_tethered_ends(void)
             CHECK(pthread_create(&receiver, NULL, receive_end, ends.pair.b) == 0);
         if (round != WITHOUT_A_WORD)
             rg_lasting_leave(ends.pair.a);
-        struct rg_lasting *inside = (struct rg_lasting *)(void *)ends.pair.a;
-        rg_conn_interrupt(inside->tether); /* as the end of a process does */
+        end_inside(ends.pair.a, true);
         if (round == WITHOUT_A_WORD) {
             struct rg_message message;
             while (!atomic_load(&ends.b.lost))
@@ -675,8 +685,7 @@ static void test_leaves_again(void)
     CHECK_OK(send_bytes(ends.pair.a, "x", 1, NULL, 0));
     CHECK_OK(rg_conn_recv(ends.pair.b, -1, &message));
     atomic_store(&ends.a.refuses, true);
-    struct rg_lasting *inside = (struct rg_lasting *)(void *)ends.pair.a;
-    rg_conn_interrupt(inside->carrier);
+    end_inside(ends.pair.a, false);
     CHECK(rg_conn_recv(ends.pair.b, -1, &message) != RG_OK);
     CHECK(atomic_load(&ends.b.lost) == 0 && atomic_load(&ends.b.gave_up) == 0);
     pair_close(&ends.pair);
