@@ -54,6 +54,12 @@ void sg_check_signature(struct sg_checker *checker, struct sg_function *function
 
 struct sg_opcode *sg_check_opcode(struct sg_checker *checker, const struct sg_ast_instruction *ast);
 void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instruction *ast);
+/**
+ * Whether the instruction is written in a way that the table does not have; then `out` is what stands for it, behind
+ * instructions that have been added to the function.
+ */
+bool sg_check_rewrite(struct sg_checker *checker, const struct sg_ast_instruction *ast,
+                      struct sg_ast_instruction *out);
 /** Fails unless an operand of this kind may stand where an instruction wants `type`. */
 void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type, bool dest,
                    bool wider);

@@ -108,19 +108,18 @@ static void declare_formals(struct sg_checker *checker, struct sg_function *func
 static void declare_labels(struct sg_checker *checker, const struct sg_ast_body *body)
 {
     struct sg_function *function = checker->function;
-    uint32_t insn = 0;
     uint32_t depth = 0;
     for (uint32_t i = 0; i < body->n_statements; i++) {
         const struct sg_ast_statement *statement = &body->statements[i];
         checker->statement = statement;
-        insn += statement->kind == SG_STATEMENT_INSTRUCTION;
         depth += statement->kind == SG_STATEMENT_OPEN;
         depth -= statement->kind == SG_STATEMENT_CLOSE;
         if (statement->kind != SG_STATEMENT_LABEL)
             continue;
         struct sg_label *label =
             SG_PUSH(checker->arena, function->labels, function->n_labels, function->label_capacity);
-        *label = (struct sg_label){statement->name, insn, statement->line};
+        *label = (struct sg_label){statement->name, 0,
+                                   statement->line}; /* where it is: as the body is gone through */
         struct sg_symbol symbol = {.kind = SG_SYMBOL_LABEL};
         symbol.number = function->n_labels - 1;
         if (depth == 1) /* those of inner braces are declared when the braces are entered */
@@ -189,6 +188,7 @@ static void enter(struct sg_checker *checker)
 void sg_check_body(struct sg_checker *checker, struct sg_function *function,
                    const struct sg_ast_function *ast, const struct sg_ast_body *body)
 {
+    uint32_t n_labels = 0;
     checker->function = function;
     checker->depth = 0;
     checker->statement = &body->statements[0];
@@ -222,6 +222,8 @@ void sg_check_body(struct sg_checker *checker, struct sg_function *function,
             fill_table(checker, statement);
             break;
         case SG_STATEMENT_LABEL:
+            function->labels[n_labels++].insn = function->n_insns;
+            break;
         case SG_STATEMENT_PROTOTYPE:
             break;
         }

@@ -477,6 +477,9 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
     struct sg_function *function = checker->function;
     const struct sg_form *texture = sg_check_texture_form(ast->base);
     static const uint8_t no_mods[SG_GROUP_COUNT];
+    struct sg_ast_instruction rewritten;
+    if (sg_check_rewrite(checker, ast, &rewritten))
+        ast = &rewritten;
     const struct sg_opcode *opcode = texture ? NULL : sg_check_opcode(checker, ast);
     struct sg_insn *insn =
         SG_PUSH(checker->arena, function->insns, function->n_insns, function->insn_capacity);

@@ -157,6 +157,9 @@ void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *a
         if (ast->minus)
             sg_check_fail(checker, "a register cannot be negated with '-'");
         check_name(checker, ast, out);
+        if (ast->value != 0 && (out->kind == SG_OPERAND_REG || out->kind == SG_OPERAND_SPECIAL))
+            sg_check_fail(checker, "a number cannot be added to '%.*s' here", (int)ast->name.size,
+                          ast->name.data);
         break;
     case SG_AST_ADDRESS:
         if (ast->n_items != 0)

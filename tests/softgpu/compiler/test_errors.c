@@ -11,6 +11,11 @@ static const struct {
     const char *insn, *log;
 } bad[] = {
     {"frobnicate.u32 %r1, %r2;", "ptx:11: unknown instruction 'frobnicate': frobnicate.u32 %r1, %r2\n"},
+    {"add.u32 %r1 + 1, %r2, %r3;",
+     "ptx:11: a number cannot be added to '%r1' here: add.u32 %r1 + 1, %r2, %r3\n"},
+    {"add.f32 %f1, %f2 + 1, %f3;",
+     "ptx:11: a number cannot be added to a register of type .f32: add.f32 %f1, %f2 + 1, %f3\n"},
+    {"vote.b32 %r1, %p1;", "ptx:11: modifier '.b32' does not fit instruction 'vote': vote.b32 %r1, %p1\n"},
     {"wgmma.fence.sync.aligned;",
      "ptx:11: instruction 'wgmma' is not supported by the software device: wgmma.fence.sync.aligned\n"},
     {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1}, {%r2}, {%f1};",

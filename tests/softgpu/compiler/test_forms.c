@@ -1,6 +1,6 @@
 /*
  * test_forms.c - forms of instructions that only newer devices have: copies in bulk and the barriers that count their
- * bytes, arithmetic on mixed formats, reductions of floats over a warp, hints.
+ * bytes, arithmetic on mixed formats, reductions of floats over a warp, hints; and those that only older PTX has.
  */
 #include "harness.h"
 
@@ -192,4 +192,40 @@ Test(forms, exchanges_of_both_widths)
                  one = t & 1 ? (t & 2 ? 0x88888888u : 0x22222222u) : even;
         cr_expect_eq(out[t], 3 * (one + (t ^ 1)), "thread %u: %#x", t, out[t]);
     }
+}
+
+/* Before Volta: among the lanes that come there together, also where their threads have diverged. */
+Test(forms, exchanges_without_sync)
+{
+    run_form(
+        "and.b32 %r0, %t, 3; setp.eq.u32 %p0, %r0, 0; vote.ballot.b32 %r1, %p0; vote.any.pred %p1, %p0;\n"
+        "shfl.down.b32 %r2, %t, 1, 31; shfl.idx.b32 %r3|%p2, %t, 2, 0x1c1f; mov.u32 %r4, 100;\n"
+        "@%p0 vote.all.pred %p3, %p0; @!%p0 bra REST; shfl.bfly.b32 %r4, %t, 4, 31;\n"
+        "REST: xor.b32 %r1, %r1, 0x11111111; mad.lo.u32 %r1, %r2, 3, %r1; mad.lo.u32 %r1, %r3, 1000, %r1;\n"
+        "@%p1 mad.lo.u32 %r1, %r4, 100000, %r1; st.global.u32 [%a], %r1;",
+        in, out);
+    for (uint32_t t = 0; t < 64; t++) {
+        uint32_t down = t % 32 == 31 ? t : t + 1, other = t % 4 == 0 ? t ^ 4 : 100;
+        cr_expect_eq(out[t], 3 * down + 1000 * (t / 4 * 4 + 2) + 100000 * other, "thread %u: %u", t, out[t]);
+    }
+}
+
+/* A register and a number are a value, and not the register alone; labels stay where they are. */
+Test(forms, sums_as_operands)
+{
+    run_form(
+        "mov.u32 %r0, %t + 7; mov.u32 %r1, 0;\n"
+        "AGAIN: add.u32 %r1, %r1 + 1, %r0; setp.lt.u32 %p0, %r1, %t+30; @%p0 bra AGAIN;\n"
+        "cvt.u64.u32 %d0, %r1; cvt.u32.u64 %r2, %d0+-2; mov.b64 %d1, {%r2 + 1, %r1};\n"
+        "mov.b64 {%r3, %r4}, %d1; sub.u32 %r3, %r3, %r4; st.global.v2.u32 [%out + 512], {%r3, %r4 + 3};\n"
+        "st.global.u32 [%a], %r2 + 5;",
+        in, out);
+    for (uint32_t t = 0; t < 64; t++) {
+        uint32_t sum = 0;
+        do
+            sum += 1 + t + 7;
+        while (sum < t + 30);
+        cr_expect_eq(out[t], sum + 3, "thread %u: %u", t, out[t]);
+    }
+    cr_expect_eq(out[128], UINT32_MAX);
 }
