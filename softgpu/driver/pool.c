@@ -14,6 +14,7 @@
 #include "softgpu/driver/schedule.h"
 
 #define PAGE 4096ull
+#define UNIT 512ull /* in which a pool counts what is used */
 
 static void finish_pool(struct sg_object *object)
 {
@@ -37,15 +38,15 @@ struct sg_pool *sg_pool_new(struct sg_device *device)
     return pool;
 }
 
-static uint64_t pages(uint64_t size)
+static uint64_t units(uint64_t size)
 {
-    return (size + PAGE - 1) & ~(PAGE - 1);
+    return (size + UNIT - 1) & ~(UNIT - 1);
 }
 
 void sg_pool_returned(struct sg_pool *pool, uint64_t size)
 {
     pthread_mutex_lock(&pool->lock);
-    pool->used -= pages(size);
+    pool->used -= units(size);
     pthread_mutex_unlock(&pool->lock);
     sg_release(&pool->object);
 }
@@ -53,7 +54,7 @@ void sg_pool_returned(struct sg_pool *pool, uint64_t size)
 void sg_pool_took(struct sg_pool *pool, uint64_t size)
 {
     pthread_mutex_lock(&pool->lock);
-    pool->used += pages(size);
+    pool->used += units(size);
     sg_acquire(&pool->object);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -61,7 +62,7 @@ void sg_pool_took(struct sg_pool *pool, uint64_t size)
 /* Counts the allocation in; false if the pool's own limit forbids it. */
 static bool pool_take(struct sg_pool *pool, uint64_t size)
 {
-    uint64_t bytes = pages(size);
+    uint64_t bytes = units(size);
     pthread_mutex_lock(&pool->lock);
     bool fits = size <= UINT64_MAX - PAGE &&
                 (pool->size_max == 0 || (bytes <= pool->size_max && pool->used <= pool->size_max - bytes));

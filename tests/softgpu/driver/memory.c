@@ -393,6 +393,13 @@ Test(pool, stream_ordered_memory, .init = small_device)
     cr_assert_eq(used, 40u << 20);
     OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
     cr_assert_eq(used, 0);
+    OK(cuMemAllocAsync(&a, 1024, stream)); /* counted in units of 512 bytes, whatever memory is made of */
+    OK(cuMemAllocAsync(&b, 513, stream));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cr_assert_eq(used, 2048);
+    OK(cuMemFreeAsync(a, stream));
+    OK(cuMemFreeAsync(b, stream));
+    OK(cuStreamSynchronize(stream));
 
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
