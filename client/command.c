@@ -26,6 +26,7 @@
 #include "common/thread.h"
 #include "common/tuning.h"
 #include "common/uncancelled.h"
+#include "proto/delta.h"
 #include "proto/wire.h"
 #include "transport/lasting.h"
 
@@ -35,9 +36,10 @@
 #include <string.h>
 #include <time.h>
 
-#define BATCH_SIZE     (RG_MESSAGE_MAX - RG_LASTING_HEADER)
+#define BATCH_SIZE     (RG_MESSAGE_MAX - RG_LASTING_HEADER - RG_DELTA_GROWTH)
 #define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
 #define SHORT_WAIT_NS  5000000
+#define DELTA_LEAST    64u /* bytes of records; fewer are sent as they are */
 
 __thread bool rg_per_thread_default_stream;
 
@@ -57,27 +59,50 @@ static void lost_sending(struct rg_session *session, enum rg_status status)
                    session->server, rg_status_string(status));
 }
 
+/* Has the records of a batch sent as what differs from earlier ones. False: they are to be sent as they are. */
+static bool encode_batch(struct rg_session *session, const struct rg_batch *batch, size_t *size)
+{
+    struct rg_command *command = &session->command;
+    const size_t head = sizeof(struct rg_message_header);
+    if (batch->used < head + DELTA_LEAST || !rg_optimise[RG_OPT_DELTA] ||
+        !(session->hello.capabilities & RG_CONTROL_CAP_DELTA))
+        return false;
+    if (!command->delta)
+        command->delta = rg_delta_create();
+    if (!command->encoded)
+        command->encoded = malloc(BATCH_SIZE + RG_DELTA_GROWTH);
+    if (!command->delta || !command->encoded)
+        return false;
+    *size = head + rg_delta_encode(command->delta, batch->data + head, batch->used - head,
+                                   command->encoded + head);
+    session->stats.repeated_bytes += batch->used > *size ? batch->used - *size : 0;
+    return true;
+}
+
 /* Sends the taken batch; the send lock is held. */
 static void send_batch(struct rg_session *session, struct rg_batch *batch)
 {
+    size_t size = batch->used;
+    const bool encoded = encode_batch(session, batch, &size);
+    unsigned char *data = encoded ? session->command.encoded : batch->data;
     struct rg_message_header header = {
-        .kind = RG_MESSAGE_BATCH,
+        .kind = encoded ? RG_MESSAGE_DELTA : RG_MESSAGE_BATCH,
         .version = RG_PROTOCOL_MAJOR,
         .count = batch->count,
         .seq = batch->first_seq,
         .ack = session->stats.received_messages,
     };
-    memcpy(batch->data, &header, sizeof header);
-    struct iovec message = {batch->data, batch->used};
+    memcpy(data, &header, sizeof header);
+    struct iovec message = {data, size};
     size_t bulk_size = 0;
     for (int i = 0; i < batch->n_bulk; i++)
         bulk_size += batch->bulk[i].iov_len;
     struct rg_bulk_way *way = batch->bulk_way;
-    const bool follows = way && way->may_follow && rg_conn_sends_apart(session->conn, batch->used, bulk_size);
+    const bool follows = way && way->may_follow && rg_conn_sends_apart(session->conn, size, bulk_size);
     enum rg_status status = follows ? rg_conn_send_head(session->conn, &message, 1, bulk_size, &way->ticket)
                                     : rg_conn_send_held(session->conn, way ? way->hold : NULL, 0, 0, &message,
                                                         1, batch->bulk, batch->n_bulk);
-    session->stats.sent_bytes += batch->used + bulk_size;
+    session->stats.sent_bytes += size + bulk_size;
     session->stats.sent_messages++;
     if (way) {
         way->follows = follows && status == RG_OK;

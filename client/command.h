@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 
 struct rg_session;
+struct rg_delta;
 
 /** How the bulk data of a batch leaves; of the thread whose call it belongs to, which waits until the batch has left. */
 struct rg_bulk_way {
@@ -49,6 +50,9 @@ struct rg_command {
     struct rg_batch *current;
     uint64_t next_seq;
     _Atomic uint64_t next_direct; /* when a thread that posts may send by itself again */
+    /* of who sends: the records that the worker has, and a message that refers to them; NULL: none has been sent yet */
+    struct rg_delta *delta;
+    unsigned char *encoded;
 };
 
 /** Allocates the batches and starts the sender thread. */

@@ -22,6 +22,7 @@ static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_IMAGES] = "images",
     [RG_OPT_FORESEE] = "foresee",
     [RG_OPT_PRELOAD] = "preload",
+    [RG_OPT_DELTA] = "delta",
 };
 
 const char *rg_optimisation_name(enum rg_optimisation optimisation)

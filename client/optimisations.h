@@ -23,6 +23,7 @@ enum rg_optimisation {
     RG_OPT_IMAGES, /* device code that the server has is not sent again */
     RG_OPT_FORESEE, /* what a program did when it started before is done before it asks (client/program.h) */
     RG_OPT_PRELOAD, /* the program's own images are loaded and described before it asks (client/preload.h) */
+    RG_OPT_DELTA,   /* calls that repeat earlier ones are sent as references to them (proto/delta.h) */
     RG_OPT_COUNT
 };
 

@@ -38,6 +38,7 @@ __attribute__((destructor)) static void write_stats(void)
         sum.sender_wakes += stats->sender_wakes;
         sum.received_messages += stats->received_messages;
         sum.sent_bytes += stats->sent_bytes;
+        sum.repeated_bytes += stats->repeated_bytes;
         sum.received_bytes += stats->received_bytes;
         sum.waited_ns += stats->waited_ns;
         struct rg_conn_statistics one;
@@ -59,14 +60,15 @@ __attribute__((destructor)) static void write_stats(void)
         "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%llu.%06llu,\"waited\":%llu.%06llu,\"calls\":%llu,"
         "\"round_trips\":%llu,"
         "\"messages_sent\":%llu,\"messages_direct\":%llu,\"sender_wakes\":%llu,"
-        "\"messages_received\":%llu,\"bytes_sent\":%llu,"
+        "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,"
         "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,"
         "\"bulk_connections\":%u,\"compressed_from\":%llu,\"compressed_to\":%llu}\n",
         (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
         waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
         (unsigned long long)sum.sent_messages, (unsigned long long)sum.direct_messages,
         (unsigned long long)sum.sender_wakes, (unsigned long long)sum.received_messages,
-        (unsigned long long)sum.sent_bytes, (unsigned long long)sum.received_bytes,
+        (unsigned long long)sum.sent_bytes, (unsigned long long)sum.repeated_bytes,
+        (unsigned long long)sum.received_bytes,
         (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
         (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received),
         (unsigned long long)bulk.bulk_kept, bulk.lanes, (unsigned long long)bulk.compressed_from,

@@ -14,6 +14,7 @@ struct rg_stats {
     _Atomic uint64_t direct_messages;   /* of them: by a thread that waits for nothing, for itself */
     _Atomic uint64_t sender_wakes;      /* times that the sender thread was woken */
     uint64_t sent_bytes;                /* without the transport's framing */
+    uint64_t repeated_bytes;            /* not sent, because they repeat what was: proto/delta.h */
     _Atomic uint64_t received_messages; /* the reader role; senders read it for the header's `ack` */
     uint64_t received_bytes;
     _Atomic uint64_t waited_ns; /* that calls of all threads waited for replies */

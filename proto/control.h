@@ -77,6 +77,7 @@ enum rg_refusal_code {
 #define RG_CONTROL_CAP_RESUME                                                                                \
     (1ull << 0) /* both: the session survives its connection (transport/lasting.h) */
 #define RG_CONTROL_CAP_AWAITED (1ull << 1) /* the server knows RG_RECORD_AWAITED (proto/wire.h) */
+#define RG_CONTROL_CAP_DELTA   (1ull << 2) /* the server knows RG_MESSAGE_DELTA (proto/wire.h) */
 #define RG_CONTROL_CAP_WAYS                                                                                  \
     (1ull << 31) /* the client wants to know how bulk data gets into the GPUs' memory (proto/ways.h) */
 #define RG_CONTROL_CAP_TIMES                                                                                 \

@@ -5,6 +5,8 @@
  *
  *   client → worker   BATCH   `count` records, each a call: struct rg_record, then its parameters, padded to 8 bytes.
  *                             Bulk data, if any, belongs to the batch's last record.
+ *                     DELTA   the same, its records as what differs from earlier ones (proto/delta.h), to a server that
+ *                             knows it (RG_CONTROL_CAP_DELTA)
  *                     ANSWER  struct rg_answer: the client's part of something the worker asked for by a NOTICE
  *   worker → client   REPLY   struct rg_reply and the outputs of one call that waits; bulk: data copied to the host
  *                     NOTICE  struct rg_notice: something that no call waits for
@@ -35,13 +37,14 @@ enum rg_message_kind {
     RG_MESSAGE_APART =
         7, /* a message whose bulk data travels on other connections: transport/bundle/wire.h */
     RG_MESSAGE_PIECE = 8,     /* of such bulk data, on one of these connections */
+    RG_MESSAGE_DELTA = 9,
     RG_MESSAGE_PERFTEST = 16, /* not in a session: proto/netperf.h */
 };
 
 struct rg_message_header {
     uint16_t kind;    /* enum rg_message_kind */
     uint16_t version; /* RG_PROTOCOL_MAJOR */
-    uint32_t count;   /* BATCH: records; others: 1 */
+    uint32_t count;   /* BATCH, DELTA: records; others: 1 */
     uint64_t seq;
     uint64_t ack;
 };

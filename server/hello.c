@@ -285,7 +285,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     take_capability(client.client_hello.capability);
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
     hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_WAYS;
-    server->capabilities |= RG_CONTROL_CAP_AWAITED;
+    server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA;
     if (hello->times)
         server->capabilities |= RG_CONTROL_CAP_TIMES;
     bool good = load_driver(hello, &server->driver.version, why, sizeof why) &&

@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/thread.h"
+#include "proto/delta.h"
 #include "server/late.h"
 
 #include <stdlib.h>
@@ -85,6 +86,7 @@ void rg_roles_fini(struct rg_worker *worker)
         thread = next;
     }
     free(worker->feed.owner);
+    rg_delta_destroy(worker->delta);
     while (worker->queue) {
         struct rg_queued *queued = worker->queue;
         worker->queue = queued->next;
@@ -236,6 +238,21 @@ static void malformed(struct rg_worker *worker, const char *what)
     rg_worker_end(worker, 1, "protocol violation: %s", what);
 }
 
+/* The records of a batch that refers to earlier ones. False: the session has been ended. */
+static bool decode_batch(struct rg_worker *worker, uint32_t count, const unsigned char **records, size_t *size)
+{
+    if (!worker->delta)
+        worker->delta = rg_delta_create();
+    if (!worker->delta) {
+        rg_worker_end(worker, 1, "the worker is out of memory");
+        return false;
+    }
+    if (rg_delta_decode(worker->delta, *records, *size, count, records, size) == RG_OK)
+        return true;
+    malformed(worker, "a batch that refers to records which are not there");
+    return false;
+}
+
 static void read_batch(struct rg_thread *thread, const struct rg_message *message,
                        const struct rg_message_header *header)
 {
@@ -245,10 +262,13 @@ static void read_batch(struct rg_thread *thread, const struct rg_message *messag
         return;
     }
     worker->next_seq += header->count;
-    const unsigned char *data = message->data;
+    const unsigned char *records = (const unsigned char *)message->data + sizeof *header;
+    size_t size = message->size - sizeof *header;
+    if (header->kind == RG_MESSAGE_DELTA && !decode_batch(worker, header->count, &records, &size))
+        return;
     struct rg_feed feed = {
-        .at = data + sizeof *header,
-        .end = data + message->size,
+        .at = records,
+        .end = records + size,
         .left = header->count,
         .seq = header->seq,
         .bulk_left = message->bulk_size,
@@ -299,7 +319,7 @@ static void read_message(struct rg_thread *thread)
         return;
     }
     atomic_store_explicit(&worker->read, header.ack, memory_order_relaxed);
-    if (header.kind == RG_MESSAGE_BATCH)
+    if (header.kind == RG_MESSAGE_BATCH || header.kind == RG_MESSAGE_DELTA)
         read_batch(thread, &message, &header);
     else if (header.kind == RG_MESSAGE_ANSWER)
         rg_late_answer(worker, &message);

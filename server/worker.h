@@ -207,7 +207,8 @@ struct rg_worker {
     struct rg_queued *queue, **queue_last;
     size_t queue_bytes;
     pthread_cond_t queue_changed;
-    struct rg_feed feed; /* the dispatcher's */
+    struct rg_delta *delta; /* the reader's: the records that batches refer to; NULL: none has yet */
+    struct rg_feed feed;    /* the dispatcher's */
     uint64_t next_seq;   /* the reader's */
 
     /* the dispatcher's */

@@ -8,6 +8,7 @@
  * a copy that is run as "find …" prints what it finds.
  */
 #include "common/path.h"
+#include "tests/check.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -17,14 +18,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);                    \
-            abort();                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 static void shell(const char *command)
 {

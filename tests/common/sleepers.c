@@ -2,6 +2,7 @@
 #include "common/sleepers.h"
 
 #include "common/clock.h"
+#include "tests/check.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -10,14 +11,6 @@
 
 #define THREADS 6
 #define ROUNDS  20000u
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "sleepers.c:%d: not so: %s\n", __LINE__, #condition);                            \
-            abort();                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_sleepers sleepers;

@@ -1,17 +1,10 @@
 /* thread.c - a program's threads are told from our own. */
 #include "common/thread.h"
+#include "tests/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "thread.c:%d: not so: %s\n", __LINE__, #condition);                              \
-            abort();                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 static pthread_barrier_t there, go;
 

@@ -1,19 +1,12 @@
 /* turn.c - who is in a hurry goes first, and who is not has a turn now and then. */
 #include "common/turn.h"
+#include "tests/check.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "turn.c:%d: not so: %s\n", __LINE__, #condition);                                \
-            abort();                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 static struct rg_turn turn;
 static unsigned inside, calm_turns, hurried_turns; /* the holder's */

@@ -4,18 +4,11 @@
  * usage: proto_control_messages [CASES [SEED]]
  */
 #include "proto/control.h"
+#include "tests/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                          \
-            abort();                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 static uint64_t state;
 static uint32_t chance(uint32_t n)

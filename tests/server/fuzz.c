@@ -5,6 +5,7 @@
  */
 #include "common/digest/digest.h"
 #include "proto/ahead.h"
+#include "proto/delta.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -360,20 +361,32 @@ static void await_some(struct client *c)
         await(c);
 }
 
-static bool send_changed(struct client *c, size_t bulk_size)
+/* Some of these bytes are others afterwards; returns how many of them there still are. */
+static size_t change(unsigned char *bytes, size_t size)
 {
     for (unsigned i = chance(4) ? 0 : 1 + chance(3); i; i--) {
-        const size_t at =
-            sizeof(struct rg_message_header) + chance((uint32_t)(c->used - sizeof(struct rg_message_header)));
-        c->batch[at] = (unsigned char)(chance(2) ? chance(256) : c->batch[at] ^ 1u << chance(8));
+        unsigned char *at = bytes + chance((uint32_t)size);
+        *at = (unsigned char)(chance(2) ? chance(256) : *at ^ 1u << chance(8));
     }
-    if (chance(20) == 0)
-        c->used =
-            sizeof(struct rg_message_header) + chance((uint32_t)(c->used - sizeof(struct rg_message_header)));
-    if (chance(20) == 0)
-        bulk_size = chance(sizeof bulk);
+    return chance(20) == 0 ? chance((uint32_t)size) : size;
+}
+
+/* Bytes are changed in the records, or in what they are encoded as. `delta`: NULL in sessions that do not encode. */
+static bool send_changed(struct client *c, struct rg_delta *delta, size_t bulk_size)
+{
+    static unsigned char encoded[sizeof c->batch + RG_DELTA_GROWTH];
     struct rg_message_header header = {
         .kind = RG_MESSAGE_BATCH, .version = RG_PROTOCOL_MAJOR, .count = c->count, .seq = c->seq};
+    unsigned char *const records = c->batch + sizeof header;
+    if (delta && chance(8)) {
+        const size_t size = rg_delta_encode(delta, records, c->used - sizeof header, encoded);
+        header.kind = RG_MESSAGE_DELTA;
+        memcpy(records, encoded, size);
+        c->used = sizeof header + size;
+    }
+    c->used = sizeof header + change(records, c->used - sizeof header);
+    if (chance(20) == 0)
+        bulk_size = chance(sizeof bulk);
     memcpy(c->batch, &header, sizeof header);
     const bool sent = send_raw(c, c->batch, c->used, bulk, bulk_size);
     c->seq += c->count;
@@ -387,6 +400,7 @@ static void one_case(uint64_t seed)
     state = seed * 0x9e3779b97f4a7c15ull + 1;
     use_driver();
     struct client *c = chance(3) ? client_create() : client_create_with(true, NULL);
+    struct rg_delta *delta = chance(2) ? rg_delta_create() : NULL;
     /* A context that nothing else here names: the worker ends it when it ends (synchronize). */
     put(c, RG_OP_cuCtxCreate_v2, 9, 0, "448", 0, 0, handle(RG_KIND_CONTEXT, 1000));
     send_batch(c);
@@ -396,7 +410,7 @@ static void one_case(uint64_t seed)
             bulk_size = put_some(c, batch == 0 && i < 3 ? i : chance(KINDS + 1));
             await_some(c);
         }
-        if (!send_changed(c, bulk_size) || (chance(4) == 0 && !answer_something(c)))
+        if (!send_changed(c, delta, bulk_size) || (chance(4) == 0 && !answer_something(c)))
             break;
         drain(c);
         if (chance(10) == 0)
@@ -406,6 +420,7 @@ static void one_case(uint64_t seed)
     }
     atomic_store(&ending, true);
     (void)client_destroy(c);
+    rg_delta_destroy(delta);
 }
 
 int main(int argc, char **argv)

@@ -11,6 +11,7 @@
 #include "proto/kinds.h"
 #include "proto/wire.h"
 #include "server/worker.h"
+#include "tests/check.h"
 #include "transport/operations.h"
 
 #include <stdbool.h>
@@ -18,14 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                          \
-            _exit(1);                                                                                        \
-        }                                                                                                    \
-    } while (0)
 
 /* A message of the worker's, taken apart. */
 struct got {

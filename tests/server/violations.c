@@ -3,6 +3,7 @@
  * nothing else.
  */
 #include "common/log.h"
+#include "proto/delta.h"
 #include "server/image.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
@@ -83,6 +84,45 @@ static void test_headers(void)
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 1, 1, 23), "without a header");
     expect_violation(with_message(RG_MESSAGE_ANSWER, 1, 1, 1, 24), "answer");
     expect_violation(with_message(RG_MESSAGE_ANSWER, 1, 1, 1, 64), "answer");
+}
+
+/* Records that refer to others (proto/delta.h), which the tests of that file try in depth. */
+static void test_references(void)
+{
+    struct client *c = client_create();
+    unsigned char encoded[512];
+    struct rg_delta *delta = rg_delta_create();
+    CHECK(delta);
+    struct rg_message_header header = {
+        .kind = RG_MESSAGE_DELTA, .version = RG_PROTOCOL_MAJOR, .count = 2, .seq = 1};
+    const size_t head = sizeof header;
+    put(c, RG_OP_cuDevicePrimaryCtxRetain, 0, 1, "48", 0, handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    memcpy(encoded, &header, head);
+    size_t size = rg_delta_encode(delta, c->batch + head, c->used - head, encoded + head);
+    CHECK(send_raw(c, encoded, head + size, NULL, 0));
+    expect_reply(c, 1, CUDA_SUCCESS);
+
+    /* the second of them once more, with one of those before its first */
+    c->used = head;
+    c->count = 0;
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_cuCtxSynchronize, 0, 2, "");
+    header.seq = 3;
+    memcpy(encoded, &header, head);
+    size = rg_delta_encode(delta, c->batch + head, c->used - head, encoded + head);
+    CHECK(size < c->used - head);
+    CHECK(send_raw(c, encoded, head + size, NULL, 0));
+    expect_reply(c, 2, CUDA_SUCCESS);
+    rg_delta_destroy(delta);
+
+    header = (struct rg_message_header){RG_MESSAGE_DELTA, RG_PROTOCOL_MAJOR, 1, 5, 0};
+    memcpy(encoded, &header, head);
+    memcpy(encoded + head, "\x10\1\x7f", 3); /* 127 records back */
+    CHECK(send_raw(c, encoded, head + 3, NULL, 0));
+    expect_violation(c, "not there");
+    expect_violation(with_message(RG_MESSAGE_DELTA, 1, 1, 1, 24), "not there");
+    expect_violation(with_message(RG_MESSAGE_DELTA, 1, 0, 1, 24), "without records");
 }
 
 static void test_parameters(void)
@@ -338,6 +378,7 @@ int main(void)
     setenv("REMOTE_GPU_IMAGE_CACHE", "off", 1);
     use_driver(stub_succeed);
     test_headers();
+    test_references();
     test_parameters();
     test_named_images();
     test_unified();

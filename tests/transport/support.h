@@ -5,20 +5,13 @@
 #ifndef RG_TESTS_TRANSPORT_SUPPORT_H
 #define RG_TESTS_TRANSPORT_SUPPORT_H
 
+#include "tests/check.h"
 #include "transport/bundle/bundle.h"
 #include "transport/transport.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: %s: check failed: %s\n", __FILE__, __LINE__, __func__, #condition);      \
-            abort();                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 #define CHECK_STATUS(call, expected)                                                                         \
     do {                                                                                                     \

@@ -30,6 +30,7 @@ ROWS = {
     "foresee": ("startup", {"REMOTE_GPU_CACHE": "KEPT"}, "round_trips", 1.5),
     "preload": ("startup", {}, "round_trips", 5),
     "images": ("images", {}, "bytes_sent", 2),
+    "delta": ("many_launches", {}, "bytes_sent", 4),
 }
 PROGRAMS = {"steady": ["tests/steady", "10"], "many_launches": ["examples/many_launches"], "images": ["tests/images"],
             "big_copy": ["examples/big_copy", "8"], "startup": ["bench/startup", "12"]}

@@ -4,6 +4,7 @@
  */
 #include "softgpu/compiler/cache.h"
 #include "softgpu/compiler/compiler.h"
+#include "tests/check.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,14 +15,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                          \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 static char folder[64];
 
