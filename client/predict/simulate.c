@@ -60,6 +60,7 @@ struct simulation {
     const struct rg_model *model;
     const struct rg_wire *wire;
     bool async, batch, direct, late, push;
+    double sent_share; /* of the bytes of records: the others repeat what has been sent */
     uint64_t off;
     struct event *heap;
     size_t n_events, events_capacity;
@@ -251,7 +252,8 @@ static uint64_t flush(struct simulation *s, uint64_t now)
     const uint64_t bulk = asks ? 0 : s->model->records[last->record].bulk;
     const uint64_t up =
         asks || last->thread == UINT32_MAX ? s->model->up : s->model->records[last->record].up;
-    const uint64_t bytes = FRAME + s->batch_bytes + bulk, message = cost(s, FRAME + s->batch_bytes);
+    const uint64_t calls = FRAME + (uint64_t)((double)s->batch_bytes * s->sent_share);
+    const uint64_t bytes = calls + bulk, message = cost(s, calls);
     const uint64_t sent = later(later(now, s->sender_free), s->calls_free);
     /* bulk data waits for what is on the wire; calls go between it */
     s->up_free = later(s->up_free, sent) + cost(s, bytes);
@@ -558,9 +560,18 @@ static bool is_on(const struct rg_trace *trace, const char *name, uint64_t off)
     return false;
 }
 
+/* How much of the records' bytes is sent: as much as in the recorded run, of each alike. */
+static double find_sent_share(const struct rg_model *model)
+{
+    uint64_t all = 0;
+    for (size_t i = 0; i < model->n_records; i++)
+        all += model->records[i].size;
+    return all > model->trace->repeated ? 1 - (double)model->trace->repeated / (double)all : 1;
+}
+
 uint64_t rg_simulated_optimisations(const struct rg_model *model)
 {
-    static const char *const ways[] = {"async", "batch", "direct", "late", "push"};
+    static const char *const ways[] = {"async", "batch", "direct", "late", "push", "delta"};
     const struct rg_trace *trace = model->trace;
     uint64_t known = model->saved;
     for (size_t i = 0; i < trace->optimisations.n; i++)
@@ -606,6 +617,8 @@ enum rg_status rg_simulate(const struct rg_model *model, const struct rg_wire *w
                            .direct = is_on(model->trace, "direct", off),
                            .late = is_on(model->trace, "late", off),
                            .push = is_on(model->trace, "push", off),
+                           .sent_share =
+                               is_on(model->trace, "delta", off) ? find_sent_share(model) : 1,
                            .out = out};
     s.threads = calloc(model->n_threads, sizeof *s.threads);
     s.answers = calloc(model->n_records + 1, sizeof *s.answers);

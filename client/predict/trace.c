@@ -243,6 +243,7 @@ static bool read_end(struct rg_trace *trace, struct cursor *in)
     trace->sent = get(in, BYTES_MAX);
     trace->received = get(in, BYTES_MAX);
     trace->round_trips = get(in, UINT64_MAX);
+    trace->repeated = get(in, BYTES_MAX);
     return events == trace->events && times == trace->n_times;
 }
 

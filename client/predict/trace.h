@@ -46,6 +46,7 @@ struct rg_trace {
     uint64_t events, events_dropped, times_dropped;
     uint64_t elapsed; /* ns, from the begin of the trace to the end of the process */
     uint64_t sent, received, round_trips;
+    uint64_t repeated; /* bytes of records that were not sent: proto/delta.h */
 };
 
 /** Reads the file; `why` says what is wrong with it. The caller calls rg_trace_free in any case. */

@@ -318,11 +318,12 @@ void rg_record_finish(void)
     over = true;
     struct rg_session *session = &rg_sessions[0];
     const uint64_t elapsed = rg_now_ns() - rg_profile_started();
-    uint64_t sent = 0, received = 0, round_trips = 0;
+    uint64_t sent = 0, received = 0, round_trips = 0, repeated = 0;
     if (rg_n_sessions == 1) {
         sent = session->stats.sent_bytes;
         received = session->stats.received_bytes;
         round_trips = session->stats.round_trips;
+        repeated = session->stats.repeated_bytes;
         if (timed(session) && atomic_load(&session->ended) == CUDA_SUCCESS) {
             rg_command_flush(session);
             take_times(session, true);
@@ -337,6 +338,7 @@ void rg_record_finish(void)
     put(sent);
     put(received);
     put(round_trips);
+    put(repeated);
     end_block(RG_TRACE_END);
     if (close(fd) != 0)
         fail(strerror(errno));

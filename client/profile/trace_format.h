@@ -20,7 +20,7 @@
  *            u sent since reply (if there is one), s end since begin (with RG_TIME_END), u stream xor the one before,
  *            u event xor the one before
  *   END      u events, u events left out, u records, u records left out, u elapsed, u bytes sent, u bytes received,
- *            u round trips; the last
+ *            u round trips, u bytes of records that were not sent because they repeat others; the last
  */
 #ifndef RG_CLIENT_PROFILE_TRACE_FORMAT_H
 #define RG_CLIENT_PROFILE_TRACE_FORMAT_H
@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #define RG_TRACE_MAGIC   "RGTRACE\n"
-#define RG_TRACE_VERSION 1
+#define RG_TRACE_VERSION 2
 
 struct rg_trace_head {
     char magic[8];

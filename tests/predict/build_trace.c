@@ -95,19 +95,19 @@ void begin_trace(struct built *built)
     static const char *const functions[] = {"cuLaunchKernel"};
     static const char *const operations[] = {"",          "rgLaunch",     "cuCtxSynchronize", "rgCopyIn",
                                              "rgAskInfo", "cuEventQuery", "cuEventRecord"};
-    static const char *const optimisations[] = {"async", "batch", "shadow"};
+    static const char *const optimisations[] = {"async", "batch", "shadow", "delta"};
     const struct rg_trace_head head = {.magic = RG_TRACE_MAGIC, .version = RG_TRACE_VERSION};
     put_bytes(built, &head, sizeof head);
     names(built, RG_TRACE_FUNCTIONS, functions, 1);
     names(built, RG_TRACE_OPERATIONS, operations, 7);
-    names(built, RG_TRACE_OPTIMISATIONS, optimisations, 3);
+    names(built, RG_TRACE_OPTIMISATIONS, optimisations, 4);
     begin_block(built, RG_TRACE_PROGRAM);
     put_text(built, "program");
     put_number(built, 77);
     put_text(built, "server:1");
     put_text(built, "tcp");
     put_text(built, "soft");
-    put_number(built, 7);
+    put_number(built, 15);
     put_number(built, RG_TRACE_TIMED);
     end_block(built);
 }
@@ -115,7 +115,7 @@ void begin_trace(struct built *built)
 void end_trace(struct built *built, uint64_t events, uint64_t times, uint64_t elapsed, uint64_t round_trips)
 {
     begin_block(built, RG_TRACE_END);
-    const uint64_t all[] = {events, 0, times, 0, elapsed, 1000, 1000, round_trips};
+    const uint64_t all[] = {events, 0, times, 0, elapsed, 1000, 1000, round_trips, 0};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         put_number(built, all[i]);
     end_block(built);

@@ -16,7 +16,7 @@ struct built {
 /* Operations of the traces made here, by their numbers. */
 enum { OP_NONE, OP_LAUNCH, OP_SYNC, OP_COPY_IN, OP_INFO, OP_EVENT_QUERY, OP_EVENT_RECORD };
 /* Optimisations. */
-enum { OPT_ASYNC, OPT_BATCH, OPT_SHADOW };
+enum { OPT_ASYNC, OPT_BATCH, OPT_SHADOW, OPT_DELTA };
 
 void put_bytes(struct built *built, const void *data, size_t size);
 void put_number(struct built *built, uint64_t number);

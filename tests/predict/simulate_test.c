@@ -88,6 +88,24 @@ Test(simulate, without_batch_there_are_more_messages)
     discard(&subject);
 }
 
+Test(simulate, without_delta_all_of_each_record_is_sent)
+{
+    struct subject subject;
+    make(&subject, 20, 30000, 0);
+    uint64_t all = 0;
+    for (size_t i = 0; i < subject.model.n_records; i++)
+        all += subject.model.records[i].size;
+    subject.trace.repeated = all / 4 * 3;
+    const struct rg_outcome with = over(&subject, 0, 1000000, 0),
+                            without = over(&subject, 0, 1000000, 1 << OPT_DELTA);
+    cr_assert_eq(with.round_trips, without.round_trips);
+    cr_assert_gt(without.sent, with.sent);
+    near(without.sent - with.sent, subject.trace.repeated - (without.messages - with.messages) * 40,
+         2 * STEPS * 21, "what repeats"); /* a message has 40 bytes of its own */
+    cr_assert_gt(without.ns, with.ns);
+    discard(&subject);
+}
+
 Test(simulate, what_was_saved_is_paid_without_it)
 {
     struct subject subject;
