@@ -22,7 +22,7 @@ static_assert((RG_DELTA_RECORDS & (RG_DELTA_RECORDS - 1)) == 0, "numbers wrap by
 
 /*
  * Records have numbers, from 0. `bytes` is filled from its beginning, batch by batch; one that does not fit behind the others
- * begins anew at 0. Everything below the indices is the same at both ends.
+ * begins anew at 0. All but the indices is the same at both ends.
  */
 struct rg_delta {
     uint64_t next;   /* the number of the record to come */
@@ -30,7 +30,7 @@ struct rg_delta {
     uint64_t follow; /* the record behind the one that was named last */
     size_t used;     /* where the next batch begins */
     uint32_t at[RG_DELTA_RECORDS];
-    /* the encoder's: hashes of the records, and numbers plus one by hash of all of it and of what names its kind */
+    /* the encoder's: the hash of each record; and numbers, plus one, by hash of a whole record and of its kind */
     uint32_t hash[RG_DELTA_RECORDS];
     uint64_t same[INDEX_MASK + 1], similar[INDEX_MASK + 1];
     _Alignas(16) unsigned char bytes[RG_DELTA_HISTORY];

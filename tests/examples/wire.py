@@ -66,6 +66,8 @@ def test_idle_wire(build):
     with Server(build, tcp=True) as server:
         for before in [], one if shutil.which("taskset") else []:
             for options in ({}, {"REMOTE_GPU_OPT": "-direct"}, {"REMOTE_GPU_WAIT": "block"}, {"REMOTE_GPU_WAIT": "spin"}):
+                # each fill in full, so that bytes tell how many came
+                options["REMOTE_GPU_OPT"] = options.get("REMOTE_GPU_OPT", "") + ",-delta"
                 for n in 1, 20:
                     with Tap(server.address) as tap:
                         command = [*before, sys.executable, "-c", COMPUTE, str(n), "0.5"]
