@@ -82,7 +82,8 @@ struct sg_ast_variable {
 struct sg_ast_registers {
     enum sg_type type;
     struct sg_slice name;
-    uint32_t range; /* N of %r<N>; 0 for a single register */
+    uint32_t range;  /* N of %r<N>; 0 for a single register */
+    uint32_t vector; /* 2 or 4 for a vector of registers, or 0 */
 };
 
 struct sg_ast_instruction {

@@ -62,7 +62,8 @@ struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast
     if (var->unsized && ast->linkage != SG_LINKAGE_EXTERN)
         fail_at(checker, ast->line, "only .extern arrays can be without a size:", ast->name);
     if (ast->reference && (ast->space != SG_SPACE_GLOBAL || ast->is_array || ast->initial != NULL))
-        fail_at(checker, ast->line, "references are .global, single and without initial values here:", ast->name);
+        fail_at(checker, ast->line,
+                "references are .global, single and without initial values here:", ast->name);
     if (ast->initial != NULL && ast->space != SG_SPACE_GLOBAL && ast->space != SG_SPACE_CONST)
         fail_at(checker, ast->line, "only .global and .const variables can have initial values:", ast->name);
     return var;
@@ -137,6 +138,8 @@ void sg_check_signature(struct sg_checker *checker, struct sg_function *function
             struct sg_var *var = &(*sides[side].to)[i];
             if (ast->space != SG_SPACE_PARAM && (ast->space != SG_SPACE_REG || function->is_entry))
                 fail_at(checker, ast->line, "parameter is not in .param space:", ast->name);
+            if (ast->space == SG_SPACE_REG && ast->vector > 1)
+                fail_at(checker, ast->line, "a parameter is a vector of registers:", ast->name);
             struct sg_ast_variable copy = *ast;
             if (copy.is_array && copy.count == 0)
                 copy.linkage = SG_LINKAGE_EXTERN; /* .param .b8 x[]: variadic */

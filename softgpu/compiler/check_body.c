@@ -58,8 +58,10 @@ uint32_t sg_check_new_register(struct sg_checker *checker, enum sg_type type)
 
 static void declare_registers(struct sg_checker *checker, const struct sg_ast_registers *ast)
 {
-    struct sg_symbol symbol = {.kind = ast->range == 0 ? SG_SYMBOL_REG : SG_SYMBOL_RANGE};
-    symbol.regs.count = ast->range == 0 ? 1 : ast->range;
+    struct sg_symbol symbol = {.kind = ast->vector != 0  ? SG_SYMBOL_VECTOR
+                                       : ast->range == 0 ? SG_SYMBOL_REG
+                                                         : SG_SYMBOL_RANGE};
+    symbol.regs.count = ast->vector != 0 ? ast->vector : ast->range == 0 ? 1 : ast->range;
     symbol.regs.first = checker->function->n_regs;
     for (uint32_t i = 0; i < symbol.regs.count; i++)
         sg_check_new_register(checker, ast->type);

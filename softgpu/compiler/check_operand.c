@@ -95,6 +95,36 @@ bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, 
     return true;
 }
 
+/* Which of a vector's elements `.x` or `.r` and so on is; UINT32_MAX: none. */
+static uint32_t element(struct sg_slice component)
+{
+    static const char names[] = "xyzwrgba";
+    const char *at = component.size == 1 ? strchr(names, component.data[0]) : NULL;
+    return at == NULL || *at == '\0' ? UINT32_MAX : (uint32_t)(at - names) % 4;
+}
+
+/* A vector of registers, or an element of one. */
+static bool check_vector(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out)
+{
+    const struct sg_symbol *symbol = sg_check_lookup(checker, ast->name);
+    if (symbol == NULL || symbol->kind != SG_SYMBOL_VECTOR || ast->value != 0)
+        return false;
+    if (ast->component.size != 0) {
+        uint32_t place = element(ast->component);
+        if (place >= symbol->regs.count)
+            return false;
+        out->kind = SG_OPERAND_REG;
+        out->reg = symbol->regs.first + place;
+        return true;
+    }
+    out->kind = SG_OPERAND_VECTOR;
+    out->count = (uint16_t)symbol->regs.count;
+    out->items = SG_NEW_ARRAY(checker->arena, struct sg_operand, out->count);
+    for (uint32_t i = 0; i < out->count; i++)
+        out->items[i] = (struct sg_operand){.kind = SG_OPERAND_REG, .reg = symbol->regs.first + i};
+    return true;
+}
+
 static void check_name(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out)
 {
     enum sg_type type;
@@ -105,7 +135,7 @@ static void check_name(struct sg_checker *checker, const struct sg_ast_operand *
         out->value = ast->value;
         return;
     }
-    if (sg_check_special(ast, out, &type))
+    if (sg_check_special(ast, out, &type) || check_vector(checker, ast, out))
         return;
     struct sg_symbol *symbol = ast->component.size == 0 ? sg_check_lookup(checker, ast->name) : NULL;
     if (symbol == NULL)

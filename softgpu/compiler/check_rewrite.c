@@ -6,6 +6,7 @@
  *   (PTX ISA, "shfl (deprecated)", "vote (deprecated)")
  *
  *   add.u32 a, b + 4, c;     a register and a number where a value is wanted
+ *   mov.v2.u32 v, {a, v.x};  all of a vector of registers
  */
 #include "softgpu/compiler/check.h"
 
@@ -120,16 +121,68 @@ static struct sg_ast_operand without_sum(struct sg_checker *checker, const struc
     return operands[0];
 }
 
+/* Element `place` of a vector of registers, or of one that is written out. */
+static struct sg_ast_operand element_of(struct sg_checker *checker, const struct sg_ast_operand *vector,
+                                        uint32_t place, uint32_t count)
+{
+    static const char names[] = "xyzw";
+    if (vector->kind == SG_AST_VECTOR && vector->n_items == count)
+        return vector->items[place];
+    const struct sg_symbol *symbol =
+        vector->kind == SG_AST_NAME ? sg_check_lookup(checker, vector->name) : NULL;
+    if (symbol == NULL || symbol->kind != SG_SYMBOL_VECTOR || symbol->regs.count != count)
+        sg_check_fail(checker, "a vector of %u registers is wanted", count);
+    struct sg_ast_operand element = *vector;
+    element.component = (struct sg_slice){names + place, 1};
+    return element;
+}
+
+static void move_element(struct sg_checker *checker, const struct sg_ast_instruction *ast, const char *words,
+                         struct sg_ast_operand to, struct sg_ast_operand from)
+{
+    struct sg_ast_operand operands[2] = {to, from};
+    struct sg_ast_instruction move = *ast;
+    move.operands = operands;
+    write_words(checker, &move, words);
+    sg_check_instruction(checker, &move);
+}
+
+/* Element by element; what is read may be what is written: all is read first. The last move is `out`. */
+static void move_vector(struct sg_checker *checker, struct sg_ast_instruction *ast)
+{
+    const uint32_t count = sg_slice_is(ast->modifiers[0], "v2") ? 2 : 4;
+    struct sg_ast_operand between[4];
+    char words[24];
+    enum sg_type type = sg_type_from_name(ast->modifiers[1]);
+    if (type == SG_TYPE_NONE || type == SG_PRED || ast->n_operands != 2)
+        sg_check_fail(checker, "not a form of this instruction");
+    snprintf(words, sizeof(words), "mov.%s", sg_types[type].name);
+    const char *text = sg_arena_string(checker->scratch, (struct sg_slice){words, (uint32_t)strlen(words)});
+    for (uint32_t i = 0; i < count; i++) {
+        between[i] = new_register(checker, type);
+        move_element(checker, ast, text, between[i], element_of(checker, &ast->operands[1], i, count));
+    }
+    for (uint32_t i = 0; i + 1 < count; i++)
+        move_element(checker, ast, text, element_of(checker, &ast->operands[0], i, count), between[i]);
+    struct sg_ast_operand *operands = SG_NEW_ARRAY(checker->scratch, struct sg_ast_operand, 2);
+    operands[0] = element_of(checker, &ast->operands[0], count - 1, count);
+    operands[1] = between[count - 1];
+    ast->operands = operands;
+    write_words(checker, ast, text);
+}
+
 bool sg_check_rewrite(struct sg_checker *checker, const struct sg_ast_instruction *ast,
                       struct sg_ast_instruction *out)
 {
     bool old =
         (sg_slice_is(ast->base, "shfl") || sg_slice_is(ast->base, "vote")) && !has_modifier(ast, "sync");
+    bool vector = sg_slice_is(ast->base, "mov") && ast->n_modifiers == 2 &&
+                  (sg_slice_is(ast->modifiers[0], "v2") || sg_slice_is(ast->modifiers[0], "v4"));
     bool sums = false;
     /* the first is the result, or an address */
     for (uint32_t i = 1; i < ast->n_operands; i++)
         sums |= has_sum(checker, &ast->operands[i]);
-    if (!old && !sums)
+    if (!old && !sums && !vector)
         return false;
     *out = *ast;
     if (sums) {
@@ -140,5 +193,7 @@ bool sg_check_rewrite(struct sg_checker *checker, const struct sg_ast_instructio
     }
     if (old)
         add_lanes(checker, out);
+    if (vector)
+        move_vector(checker, out);
     return true;
 }

@@ -209,6 +209,7 @@ struct sg_symbol {
         SG_SYMBOL_FUNCTION,
         SG_SYMBOL_REG,
         SG_SYMBOL_RANGE,
+        SG_SYMBOL_VECTOR, /* of registers */
         SG_SYMBOL_LABEL,
         SG_SYMBOL_TABLE,
         SG_SYMBOL_PROTOTYPE

@@ -186,6 +186,9 @@ static void parse_registers(struct sg_parser *parser, struct sg_ast_body *body)
 {
     uint32_t line = parser->token.line;
     sg_parser_advance(parser);
+    uint32_t vector = sg_parser_accept_dotted(parser, "v2")   ? 2
+                      : sg_parser_accept_dotted(parser, "v4") ? 4
+                                                              : 0;
     enum sg_type type =
         parser->token.kind == SG_TOKEN_DOTTED ? sg_type_from_name(parser->token.text) : SG_TYPE_NONE;
     if (type == SG_TYPE_NONE)
@@ -198,8 +201,9 @@ static void parse_registers(struct sg_parser *parser, struct sg_ast_body *body)
         struct sg_ast_statement *statement = push(parser, body);
         statement->kind = SG_STATEMENT_REGISTERS;
         statement->registers.type = type;
+        statement->registers.vector = vector;
         statement->registers.name = sg_parser_name(parser, "a register's name");
-        if (sg_parser_accept(parser, '<')) {
+        if (vector == 0 && sg_parser_accept(parser, '<')) {
             uint64_t range = sg_parser_integer(parser, "a number of registers");
             if (range == 0 || range > 1u << 24)
                 sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "bad number of registers");

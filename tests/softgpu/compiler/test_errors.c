@@ -13,6 +13,8 @@ static const struct {
     {"frobnicate.u32 %r1, %r2;", "ptx:11: unknown instruction 'frobnicate': frobnicate.u32 %r1, %r2\n"},
     {"add.u32 %r1 + 1, %r2, %r3;",
      "ptx:11: a number cannot be added to '%r1' here: add.u32 %r1 + 1, %r2, %r3\n"},
+    {"mov.v2.u32 %r1, {%r2, %r3};",
+     "ptx:11: a vector of 2 registers is wanted: mov.v2.u32 %r1, {%r2, %r3}\n"},
     {"add.f32 %f1, %f2 + 1, %f3;",
      "ptx:11: a number cannot be added to a register of type .f32: add.f32 %f1, %f2 + 1, %f3\n"},
     {"vote.b32 %r1, %p1;", "ptx:11: modifier '.b32' does not fit instruction 'vote': vote.b32 %r1, %p1\n"},

@@ -210,6 +210,21 @@ Test(forms, exchanges_without_sync)
     }
 }
 
+/* Vectors of registers: declared, as a whole in braces' stead, and by element. */
+Test(forms, vectors_of_registers)
+{
+    run_form(".reg .v2 .u32 v, w; .reg.v4.b32 q; mov.v2.u32 v, {%t, 7}; mov.v2.u32 v, {v.y, v.x};\n"
+             "add.u32 w.x, v.x, v.g; mov.u32 w.y, v.y; mov.b64 %d0, w; mov.b64 {%r0, %r1}, %d0;\n"
+             "mov.v4.b32 q, {%r0, %r1, 5, v.x}; mov.v4.b32 q, {q.w, q.z, q.y, q.x};\n"
+             "mad.wide.u32 %d1, %t, 12, %a; .shared .align 16 .b8 room[1024]; mov.u32 %r2, room;\n"
+             "mad.lo.u32 %r2, %t, 16, %r2; st.shared.v4.b32 [%r2], q; mov.v4.b32 q, {0, 0, 0, 0};\n"
+             "ld.shared.v4.b32 q, [%r2]; mad.lo.u32 %r3, q.x, 1000, q.y; mad.lo.u32 %r3, q.b, 100, %r3;\n"
+             "mad.lo.u32 %r3, q.a, 10000, %r3; st.global.u32 [%a], %r3;",
+             in, out);
+    for (uint32_t t = 0; t < 64; t++)
+        cr_expect_eq(out[t], 7 * 1000 + 5 + 100 * t + 10000 * (t + 7), "thread %u: %u", t, out[t]);
+}
+
 /* A register and a number are a value, and not the register alone; labels stay where they are. */
 Test(forms, sums_as_operands)
 {
