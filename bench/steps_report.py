@@ -40,16 +40,26 @@ PROGRAMS = (
 
 
 def nanoseconds(text):
-    """A round-trip time as a number; ValueError if it is none."""
-    match = re.fullmatch(r"([0-9.]+)(ns|us|ms|s|)", text)
+    """The round-trip time of a link as a number; ValueError if it is none. A link is TIME or TIME@BANDWIDTH."""
+    match = re.fullmatch(r"([0-9.]+)(ns|us|ms|s|)(@[0-9.]+[KMG]b)?", text)
     if not match or (not match.group(2) and float(match.group(1))):
-        raise ValueError("'%s' is no time: 0, 50us, 1.5ms" % text)
+        raise ValueError("'%s' is no time, nor a time and a bandwidth: 0, 50us, 1.5ms, 1ms@100Mb" % text)
     return float(match.group(1)) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "": 1}[match.group(2)]
 
 
+def link_filter(side):
+    """The filter that makes a link of loopback; None: nothing has to be done."""
+    time, _, bandwidth = side.partition("@")
+    options = ["oneway=%dns" % (nanoseconds(time) // 2)] if nanoseconds(time) else []
+    options += ["bandwidth=" + bandwidth] if bandwidth else []
+    return "delay:" + ",".join(options) if options else None
+
+
 def time_title(side):
-    """A round-trip time as people write it."""
-    return re.sub(r"([0-9])(us|ms|s|ns)$", r"\1 \2", side).replace("us", "µs")
+    """A link as people write it."""
+    time, _, bandwidth = side.partition("@")
+    title = re.sub(r"([0-9])(us|ms|s|ns)$", r"\1 \2", time).replace("us", "µs")
+    return title + (", " + re.sub(r"([KMG])b$", r" \1b/s", bandwidth) if bandwidth else "")
 
 
 # The parts of a traced step, as struct step_trace of programs/step.h names them; those that make up its time come first.
