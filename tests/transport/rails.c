@@ -322,24 +322,41 @@ static void test_device_memory(void)
 
 /* --- whether they are worth it ------------------------------------------------------------------------------------- */
 
-static void test_worth(void)
+/* A pair whose rails are used if that is found to be faster; *ends: their connections at pair.b, by number. */
+static struct pair open_adaptive(const char *filter, const char *filter_of_first, unsigned rails,
+                                 struct rg_conn **ends)
 {
-    struct pair pair = pair_open(address, "delay:oneway=1us,bandwidth=100Gb,flow=10Gb", RG_WAIT_AUTO);
-    const struct rg_bundle_options options = {.lanes = 2, .rails = true, .adaptive = true};
+    struct pair pair = pair_open(address, filter, RG_WAIT_AUTO);
+    const struct rg_bundle_options options = {.lanes = rails, .rails = true, .adaptive = true};
     CHECK_OK(rg_bundle_wrap(pair.a, &options, &pair.a));
     CHECK_OK(rg_bundle_wrap(pair.b, &options, &pair.b));
-    struct rg_conn_statistics statistics;
-    for (int i = 0; i < 2; i++) {
-        const struct rg_transport_options each = {.filters = "delay:oneway=1us,bandwidth=100Gb,flow=10Gb",
-                                                  .bulk = true};
-        struct rg_conn *a, *b;
+    for (unsigned i = 0; i < rails; i++) {
+        const struct rg_transport_options each = {.filters = i ? filter : filter_of_first, .bulk = true};
+        struct rg_conn_statistics statistics;
+        struct rg_conn *a;
         CHECK_OK(rg_transport_connect(rg_listener_address(pair.listener), &each, NULL, 0, &a));
-        CHECK_OK(rg_listener_accept(pair.listener, 5000, &b));
+        CHECK_OK(rg_listener_accept(pair.listener, 5000, &ends[i]));
         CHECK_OK(rg_bundle_add(pair.a, a));
-        CHECK_OK(rg_bundle_add(pair.b, b));
+        CHECK_OK(rg_bundle_add(pair.b, ends[i]));
         rg_conn_get_statistics(pair.a, &statistics);
         CHECK(!statistics.striped);
     }
+    return pair;
+}
+
+static uint64_t carried(const struct rg_conn *conn)
+{
+    struct rg_conn_statistics statistics;
+    rg_conn_get_statistics(conn, &statistics);
+    return statistics.bulk_copied_received + statistics.bulk_direct_received;
+}
+
+static void test_worth(void)
+{
+    struct rg_conn *ends[2];
+    struct rg_conn_statistics statistics;
+    const char *filter = "delay:oneway=1us,bandwidth=100Gb,flow=10Gb";
+    struct pair pair = open_adaptive(filter, filter, 2, ends);
     bool was = false, only_one = false;
     for (uint64_t i = 0; i < 20; i++) { /* 20 MiB with one, and then with both */
         CHECK_OK(send_pattern(pair.a, 100, RG_BULK_MAX, i));
@@ -350,6 +367,26 @@ static void test_worth(void)
         CHECK(statistics.lanes == 2);
     }
     CHECK(was && only_one); /* both were tried */
+    pair_close(&pair);
+}
+
+/* While they are used, all of them are; and when the first one ends, the others go on. */
+static void test_worth_of_all(void)
+{
+    struct rg_conn *ends[3];
+    struct rg_conn_statistics statistics = {0};
+    struct pair pair = open_adaptive("", "fault:send_lost_at=2", 3, ends);
+    for (uint64_t i = 0, striped = 0; striped < 6; i++) {
+        CHECK(i < 1000);
+        CHECK_OK(send_pattern(pair.a, 100, RG_BULK_MAX, i));
+        expect_pattern(pair.b, 100, RG_BULK_MAX, i);
+        rg_conn_get_statistics(pair.a, &statistics);
+        striped += statistics.striped || striped;
+        for (unsigned k = 0; k < 3 && striped == 2; k++)
+            CHECK(carried(ends[k]) > 0);
+    }
+    rg_conn_get_statistics(pair.a, &statistics);
+    CHECK(statistics.lanes == 2);
     pair_close(&pair);
 }
 
@@ -674,6 +711,7 @@ int main(int argc, char **argv)
     RUN(test_destination);
     RUN(test_device_memory);
     RUN(test_worth);
+    RUN(test_worth_of_all);
     RUN(test_coming_back);
     RUN(test_drops);
     RUN(test_violations);

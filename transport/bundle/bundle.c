@@ -458,7 +458,7 @@ enum rg_status rg_bundle_wrap(struct rg_conn *first, const struct rg_bundle_opti
     atomic_init(&b->n_lanes,
                 options->rails ? b->options.lanes : 0); /* they are numbered, and come as they do */
     b->turn = 1;
-    atomic_init(&b->active, b->options.adaptive ? 1 : b->options.lanes);
+    atomic_init(&b->active, b->options.adaptive && !b->options.rails ? 1 : b->options.lanes);
     b->growth.rest = FIRST_TRY_BYTES;
     rg_press_init(&b->press, options->rails ? RG_COMPRESS_NONE : options->compress);
     b->head.ops = &bundle_ops;

@@ -144,7 +144,7 @@ struct bundle {
     uint64_t last_number;       /* by who has the right to send */
     uint64_t turn;              /* the number of the message whose pieces are sent next; the lock */
     enum rg_status send_failed; /* the lock */
-    atomic_uint active;         /* lanes in use */
+    atomic_uint active;         /* lanes in use; of rails all */
     uint64_t measured,
         measured_ns; /* bytes of all lanes in the measurement of their rates, and how long it took; the lock */
     struct growth growth;
