@@ -4,7 +4,7 @@
  * Connecting: resolve address and route, make the queue pair, post all receives, connect, run the self-test. If that
  * finds no one-sided writes, once more with the flag RG_RDMA_TWO_SIDED. The other end is listen.c.
  *
- * REMOTE_GPU_RDMA=two-sided, polled or both (two-sided,polled) restricts what is used; for tests and devices that lie.
+ * REMOTE_GPU_RDMA (two-sided, polled, ask, or several of them) restricts what is used; for tests and devices that lie.
  */
 #include "transport/rdma/endpoint.h"
 
@@ -13,6 +13,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ enum {
     LOOK_NS =
         50000, /* several round trips; to sleep takes arming the queue, three system calls and an interrupt */
     INLINE_FALLBACK = 0,
+    EVENT_LATE_MS = 500,    /* behind the time that the connection manager was given */
     MEASURE_SIZE = 1 << 20, /* of the registration that is timed */
     PAGE = 4096,
 };
@@ -201,7 +203,9 @@ struct rg_rdma_conn *rg_rdma_conn_create(enum rg_wait_mode wait, bool two_sided)
     if (c->events)
         rg_rdma_set_nonblocking(c->events->fd);
     if (!c->events || c->kick[0] < 0 || c->kick[1] < 0) {
+        const int error = errno;
         rg_rdma_conn_free(c);
+        errno = error;
         return NULL;
     }
     return c;
@@ -422,26 +426,36 @@ enum rg_status rg_rdma_resolve_name(const struct rg_address *address, bool passi
     return RG_OK;
 }
 
+enum rg_status rg_rdma_make_id(struct rdma_event_channel *events, struct rdma_cm_id **out, char *why,
+                               size_t why_size)
+{
+    if (rdma_create_id(events, out, NULL, RDMA_PS_TCP) == 0)
+        return RG_OK;
+    rg_explain(why, why_size, "no RDMA here: %s (is the module rdma_ucm loaded?)", strerror(errno));
+    return RG_ERR_UNREACHABLE;
+}
+
 static enum rg_status establish(struct rg_rdma_conn *c, struct sockaddr *to,
                                 const struct rg_transport_options *options, char *why, size_t why_size)
 {
-    const int timeout_ms = options->connect_timeout_ms;
-    if (rdma_create_id(c->events, &c->id, NULL, RDMA_PS_TCP) != 0) {
-        rg_explain(why, why_size, "no RDMA here: %s (is the module rdma_ucm loaded?)", strerror(errno));
-        return RG_ERR_UNREACHABLE;
-    }
+    const int timeout_ms = options->connect_timeout_ms < INT_MAX - EVENT_LATE_MS ? options->connect_timeout_ms
+                                                                                 : INT_MAX - EVENT_LATE_MS;
+    enum rg_status status = rg_rdma_make_id(c->events, &c->id, why, why_size);
+    if (status != RG_OK)
+        return status;
     if (rdma_resolve_addr(c->id, NULL, to, timeout_ms) != 0) {
         rg_explain(why, why_size, "the address is not reached by an RDMA device: %s", strerror(errno));
         return RG_ERR_UNREACHABLE;
     }
-    enum rg_status status =
-        rg_rdma_expect_event(c, RDMA_CM_EVENT_ADDR_RESOLVED, timeout_ms + 500, NULL, why, why_size);
+    status =
+        rg_rdma_expect_event(c, RDMA_CM_EVENT_ADDR_RESOLVED, timeout_ms + EVENT_LATE_MS, NULL, why, why_size);
     if (status != RG_OK)
         return status;
     rg_rdma_set_patience(c->id);
     if (rdma_resolve_route(c->id, timeout_ms) != 0)
         return rg_rdma_no_resource("a route", errno, why, why_size);
-    status = rg_rdma_expect_event(c, RDMA_CM_EVENT_ROUTE_RESOLVED, timeout_ms + 500, NULL, why, why_size);
+    status = rg_rdma_expect_event(c, RDMA_CM_EVENT_ROUTE_RESOLVED, timeout_ms + EVENT_LATE_MS, NULL, why,
+                                  why_size);
     if (status == RG_OK)
         status = rg_rdma_make_resources(c, why, why_size);
     if (status != RG_OK)

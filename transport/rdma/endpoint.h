@@ -8,6 +8,9 @@
 
 #include <netdb.h>
 
+/** An id for connections, whose events go to `events`. RG_ERR_UNREACHABLE with the reason in `why`. */
+enum rg_status rg_rdma_make_id(struct rdma_event_channel *events, struct rdma_cm_id **out, char *why,
+                               size_t why_size);
 /** A connection without an id and without resources; NULL: errno says why. rg_rdma_conn_free takes it apart. */
 struct rg_rdma_conn *rg_rdma_conn_create(enum rg_wait_mode wait, bool two_sided);
 /** Has a connection on its way fail soon with RG_ERR_CLOSED; from any thread. */

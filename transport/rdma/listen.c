@@ -246,10 +246,13 @@ static enum rg_status open_listener(struct rdma_listener *l, struct sockaddr *ad
     l->stop = eventfd(0, EFD_CLOEXEC);
     l->ready = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     l->events = rdma_create_event_channel();
-    if (!l->events || rdma_create_id(l->events, &l->id, NULL, RDMA_PS_TCP) != 0) {
-        rg_explain(why, why_size, "no RDMA here: %s (is the module rdma_ucm loaded?)", strerror(errno));
+    if (!l->events || l->stop < 0 || l->ready < 0) {
+        rg_explain(why, why_size, "no RDMA here: %s", strerror(errno));
         return RG_ERR_UNREACHABLE;
     }
+    const enum rg_status status = rg_rdma_make_id(l->events, &l->id, why, why_size);
+    if (status != RG_OK)
+        return status;
     rg_rdma_set_nonblocking(l->events->fd);
     if (rdma_bind_addr(l->id, address) != 0 || rdma_listen(l->id, BACKLOG) != 0) {
         rg_explain(why, why_size, "%s",
@@ -274,7 +277,11 @@ enum rg_status rg_rdma_listen(const struct rg_address *address, const struct rg_
         return RG_ERR_NO_MEMORY;
     }
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
     l->wait = options->wait;
     l->has_token = options->token != NULL;
     if (l->has_token)
@@ -297,7 +304,7 @@ enum rg_status rg_rdma_accept(struct rg_listener *listener, int timeout_ms, stru
 {
     struct rdma_listener *l = (struct rdma_listener *)listener;
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += timeout_ms / 1000;
     until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
     if (until.tv_nsec >= 1000000000) {

@@ -21,6 +21,8 @@
 #include <sys/mman.h>
 
 enum { HOLDS = 8 };
+static_assert(RG_BULK_MAX <= (RG_RDMA_SEGMENTS - 1) * RG_RDMA_REGION_MAX,
+              "one READY asks for all of a message");
 
 /* --- common --- */
 

@@ -317,13 +317,11 @@ static void received(struct rg_rdma_conn *c, uint32_t slot, uint32_t size)
 static void completed(struct rg_rdma_conn *c, const struct ibv_wc *wc)
 {
     if (wc->status != IBV_WC_SUCCESS) {
-        if (c->broken == RG_OK && !c->peer_bye && !c->bye_sent) {
-            if (wc->status != IBV_WC_WR_FLUSH_ERR)
-                rg_warn("rdma: %s: %s", c->head.peer, ibv_wc_status_str(wc->status));
-            rg_rdma_break(c, RG_ERR_LOST);
-        } else if (c->broken == RG_OK) {
-            rg_rdma_break(c, RG_ERR_LOST);
-        }
+        if (c->broken != RG_OK)
+            return;
+        if (!c->peer_bye && !c->bye_sent && wc->status != IBV_WC_WR_FLUSH_ERR)
+            rg_warn("rdma: %s: %s", c->head.peer, ibv_wc_status_str(wc->status));
+        rg_rdma_break(c, RG_ERR_LOST);
         return;
     }
     if (wc->wr_id >> 48 == KIND_RECEIVE)

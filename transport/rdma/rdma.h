@@ -14,8 +14,8 @@
  *
  * Threads: one sender and one receiver may be inside, and anyone may interrupt. `lock` guards all of the connection
  * but what is marked as the sender's or the receiver's own. Whoever waits makes progress for both: completions are
- * polled under the lock and wake the other side if it sleeps. No system call is made under the lock but those of
- * posting and registering.
+ * polled under the lock and wake the other side if it sleeps. Nothing waits under the lock; the system calls made there
+ * are those of posting, registering, ending the connection and waking the other side.
  */
 #ifndef RG_TRANSPORT_RDMA_RDMA_H
 #define RG_TRANSPORT_RDMA_RDMA_H

@@ -29,9 +29,8 @@ struct cursor {
     const struct rg_outgoing *message;
     struct rg_rdma_message head;
     int part; /* 0: the head */
-    size_t offset;
-    int n; /* parts that travel as fragments */
-    size_t left;
+    size_t offset; /* within it */
+    size_t left;   /* bytes that travel as fragments */
     bool fault;
 };
 
