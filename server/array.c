@@ -246,10 +246,7 @@ CUresult rg_serve_rgBoxOut(struct rg_job *job, const CUDA_MEMCPY3D *box, CUarray
             rg_pinned_give_after(worker, pinned, stream); /* some of it may be on its way */
             break;
         }
-        if (result == CUDA_SUCCESS &&
-            rg_worker_land(worker, transfer, offset, pinned->memory, size, offset + size == total,
-                           &pinned->hold) != RG_OK)
-            result = CUDA_ERROR_UNKNOWN;
+        result = rg_pinned_land(worker, pinned, transfer, offset, size, offset + size == total);
         rg_pinned_give(worker, pinned);
     }
     rg_output_drain(worker);

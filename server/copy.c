@@ -150,9 +150,8 @@ static CUresult send_parts(struct rg_worker *worker, struct rg_context *context,
         CUresult waited = rg_driver.cuEventSynchronize(now->ready);
         if (result == CUDA_SUCCESS)
             result = waited;
-        if (result == CUDA_SUCCESS && rg_worker_land(worker, t->id, offset, now->memory, size,
-                                                     offset + size == t->total, &now->hold) != RG_OK)
-            result = CUDA_ERROR_UNKNOWN;
+        if (result == CUDA_SUCCESS)
+            result = rg_pinned_land(worker, now, t->id, offset, size, offset + size == t->total);
         rg_pinned_give(worker, now);
         now = next;
         if (result != CUDA_SUCCESS && now) {
@@ -245,10 +244,7 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
         return result;
     }
     if (transfer && t.total > rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace))) {
-        if (!rg_job_hand_over(job))
-            result = job->result;
-        else if (rg_worker_land(worker, t.id, 0, pinned->memory, t.total, true, &pinned->hold) != RG_OK)
-            result = CUDA_ERROR_UNKNOWN;
+        result = rg_job_hand_over(job) ? rg_pinned_land(worker, pinned, t.id, 0, t.total, true) : job->result;
         rg_pinned_give(worker, pinned);
         return result;
     }

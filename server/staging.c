@@ -151,6 +151,14 @@ void rg_pinned_give(struct rg_worker *worker, struct rg_pinned *pinned)
         give(worker, pinned, false);
 }
 
+CUresult rg_pinned_land(struct rg_worker *worker, struct rg_pinned *pinned, uint64_t transfer, size_t offset,
+                        size_t size, bool last)
+{
+    const enum rg_status status =
+        rg_worker_land(worker, transfer, offset, pinned->memory, size, last, &pinned->hold);
+    return status == RG_OK ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
 void rg_stream_give_slots(struct rg_worker *worker, struct rg_stream *stream)
 {
     for (int i = 0; i < 4; i++) {

@@ -44,6 +44,12 @@ CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, si
 void rg_pinned_give_after(struct rg_worker *worker, struct rg_pinned *pinned, CUstream stream);
 /** Gives a buffer back that nothing uses any more. NULL is fine. */
 void rg_pinned_give(struct rg_worker *worker, struct rg_pinned *pinned);
+/**
+ * Sends the first `size` bytes of a buffer as part of a transfer to the host (rg_worker_land). CUDA_ERROR_UNKNOWN: the session
+ * is over.
+ */
+CUresult rg_pinned_land(struct rg_worker *worker, struct rg_pinned *pinned, uint64_t transfer, size_t offset,
+                        size_t size, bool last);
 /** Gives back what a stream kept for late transfers, after the work now in it. */
 void rg_stream_give_slots(struct rg_worker *worker, struct rg_stream *stream);
 /** Frees buffers of a large pool that nothing uses; the context is current and idle, or the driver would wait for it. */

@@ -206,6 +206,18 @@ static void begin_aside(struct client *c, int n)
     CALL(c, RG_OP_cuEventCreate, 1, CUDA_SUCCESS, "48", 0, handle(RG_KIND_EVENT, (uint32_t)(100 + c->seq)));
 }
 
+/* What was put last ends something that a record standing aside uses: it waits for that, and then both succeed. */
+static void expect_to_wait(struct client *c)
+{
+    send_batch(c);
+    expect_nothing(c);
+    CHECK(atomic_load(&ended) == 0);
+    set_closed(false);
+    for (int i = 0; i < 2; i++)
+        CHECK(receive(c, 20000) && c->got.kind == RG_MESSAGE_REPLY && c->got.reply.result == CUDA_SUCCESS);
+    CHECK(atomic_load(&ended) == 1);
+}
+
 static void test_load(void)
 {
     struct client *c = begin();
@@ -278,13 +290,7 @@ static void test_unload(void)
     put_get(c, 0, 6, function, module);
     begin_aside(c, 1);
     put(c, RG_OP_cuModuleUnload, 1, 7, "8", module);
-    send_batch(c);
-    expect_nothing(c);
-    CHECK(atomic_load(&ended) == 0);
-    set_closed(false);
-    for (int i = 0; i < 2; i++)
-        CHECK(receive(c, 20000) && c->got.kind == RG_MESSAGE_REPLY && c->got.reply.result == CUDA_SUCCESS);
-    CHECK(atomic_load(&ended) == 1);
+    expect_to_wait(c);
     CALL(c, RG_OP_cuFuncLoad, 1, CUDA_ERROR_INVALID_HANDLE, "8", function);
     CHECK(client_destroy(c) == 0);
 }
@@ -297,13 +303,7 @@ static void test_context(void)
     put_load(c, 5, module);
     begin_aside(c, 1);
     put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 1, 7, "4", 0);
-    send_batch(c);
-    expect_nothing(c);
-    CHECK(atomic_load(&ended) == 0);
-    set_closed(false);
-    for (int i = 0; i < 2; i++)
-        CHECK(receive(c, 20000) && c->got.kind == RG_MESSAGE_REPLY && c->got.reply.result == CUDA_SUCCESS);
-    CHECK(atomic_load(&ended) == 1);
+    expect_to_wait(c);
     CALL(c, RG_OP_cuLibraryUnload, 1, CUDA_ERROR_INVALID_HANDLE, "8", handle(RG_KIND_LIBRARY, 7));
     CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 1, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 3));
     put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 3));
@@ -321,12 +321,7 @@ static void test_link(void)
     put(c, RG_OP_rgLinkComplete, 0, 6, "8", state);
     begin_aside(c, 1);
     put(c, RG_OP_cuLinkDestroy, 1, 7, "8", state);
-    send_batch(c);
-    expect_nothing(c);
-    set_closed(false);
-    for (int i = 0; i < 2; i++)
-        CHECK(receive(c, 20000) && c->got.kind == RG_MESSAGE_REPLY && c->got.reply.result == CUDA_SUCCESS);
-    CHECK(atomic_load(&ended) == 1);
+    expect_to_wait(c);
     CHECK(client_destroy(c) == 0);
 }
 
