@@ -118,12 +118,15 @@ static void describe(struct sg_program *program)
     for (uint32_t i = 0; i < module->n_functions; i++)
         if (module->functions[i]->is_entry && module->functions[i]->defined)
             describe_kernel(program, &program->kernels[program->n_kernels++], module->functions[i]);
+    uint64_t const_size = 0;
     program->variables = SG_NEW_ARRAY(&program->arena, struct sg_variable, module->n_vars);
     program->places = SG_NEW_ARRAY(&program->arena, struct sg_var *, module->n_vars);
     for (uint32_t i = 0; i < module->n_vars; i++) {
         struct sg_var *var = module->vars[i];
         if (var->space != SG_SPACE_GLOBAL && var->space != SG_SPACE_CONST)
             continue;
+        if (var->space == SG_SPACE_CONST && var->linkage != SG_LINKAGE_EXTERN)
+            const_size = ((const_size + var->align - 1) & ~(uint64_t)(var->align - 1)) + var->size;
         var->program_index = (uint32_t)program->n_variables;
         program->places[program->n_variables] = var;
         program->variables[program->n_variables++] = (struct sg_variable){
@@ -137,6 +140,8 @@ static void describe(struct sg_program *program)
             .visible = var->function == NULL,
         };
     }
+    for (size_t i = 0; i < program->n_kernels; i++)
+        program->kernels[i].public.const_size = (uint32_t)const_size;
 }
 
 enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t count, uint32_t capability,

@@ -76,6 +76,8 @@ CUresult sg_kernel_attribute(const struct sg_image *image, const struct sg_kerne
         break;
     }
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+        *value = (int)kernel->const_size;
+        break;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
         *value = 0;
         break;

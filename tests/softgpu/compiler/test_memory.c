@@ -445,3 +445,14 @@ Test(memory, barriers_of_the_device_runtime)
     }
     free_program(program);
 }
+
+/* All kernels of a program see all its constants, as on a GPU, where they are one bank. */
+Test(memory, constants_are_counted)
+{
+    struct sg_program *program =
+        program_of(".const .align 4 .b8 few[5]; .const .align 16 .b8 more[32]; .global .b32 other;\n"
+                   ".visible .entry k() { ret; }\n.visible .entry l() { ret; }\n");
+    cr_expect_eq(sg_program_kernel(program, 0)->const_size, 48);
+    cr_expect_eq(sg_program_kernel(program, 1)->const_size, 48);
+    free_program(program);
+}
