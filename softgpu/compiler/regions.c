@@ -189,6 +189,7 @@ static void place_registers(struct sg_arena *arena, const struct sg_function *fu
 static void place_locals(struct sg_arena *arena, const struct sg_function *function,
                          struct sg_regions *regions)
 {
+    uint32_t most = 64; /* each lane's begin on as good a place as the variable that needs the best */
     regions->local = SG_NEW_ARRAY(arena, uint32_t, function->n_vars + 1);
     for (uint32_t i = 0; i < function->n_vars; i++) {
         const struct sg_var *var = function->vars[i];
@@ -198,8 +199,9 @@ static void place_locals(struct sg_arena *arena, const struct sg_function *funct
         regions->local_size = (regions->local_size + align - 1) & ~(align - 1);
         regions->local[i] = regions->local_size;
         regions->local_size += (uint32_t)var->size;
+        most = align > most ? align : most;
     }
-    regions->local_size = (regions->local_size + 63) & ~63u;
+    regions->local_size = (regions->local_size + most - 1) & ~(most - 1);
 }
 
 /* --- all of it --- */

@@ -31,7 +31,7 @@ static bool reserve(unsigned char **memory, size_t *capacity, size_t size)
     if (size <= *capacity)
         return true;
     size = (size + 4095) & ~(size_t)4095;
-    unsigned char *bigger = aligned_alloc(64, size);
+    unsigned char *bigger = aligned_alloc(4096, size); /* a local variable may ask for so much */
     if (!bigger)
         return false;
     free(*memory);

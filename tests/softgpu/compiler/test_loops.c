@@ -119,7 +119,7 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 40);
+    compare_forms(LOOPS_PTX, 41);
 }
 
 Test(loops, waiting, .timeout = 400)
@@ -185,6 +185,15 @@ Test(loops, lanes_see_what_others_wrote_in_rows)
             }
             cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
         }
+    }
+}
+
+Test(loops, local_variables_are_aligned)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_aligned_local", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++)
+            cr_assert_eq(out[option][i], in[i] + (i - in[i]) % 8, "option %zu, thread %u", option, i);
     }
 }
 

@@ -480,6 +480,19 @@ KERNEL(loops_plain_rows)
     out[place()] = sum;
 }
 
+// a variable of each thread's own is where its alignment says
+KERNEL(loops_aligned_local)
+{
+    __align__(512) unsigned few[8];
+    unsigned t = linear(), value = in[place()];
+    for (unsigned i = 0; i < 8; i++)
+        few[(i + value) % 8] = value + i;
+    size_t at; // as nvcc knows what it should be
+    asm volatile("mov.u64 %0, %1;" : "=l"(at) : "l"(few));
+    __syncthreads();
+    out[place()] = few[t % 8] + (unsigned)(at % 512) * 1000;
+}
+
 // eight lanes take what lies in one place, and leave a mark there
 KERNEL(loops_marks)
 {
