@@ -116,6 +116,25 @@ static void ends_open(struct ends *ends, const char *filters, unsigned lanes, ui
     ends_open_at(ends, address, filters, lanes, patience_ns);
 }
 
+/* A carrier that shows nothing of its end, as that of RDMA, with rails if there are to be some, and a tether that does. */
+static void tethered_open(struct ends *ends, struct pair *tether, const char *filters, unsigned rails,
+                          const char *rail_filters, const char *last_filters)
+{
+    memset(ends, 0, sizeof *ends);
+    ends->pair = pair_open("mem:tethered", filters, RG_WAIT_AUTO);
+    if (rails)
+        pair_rails(&ends->pair, rail_filters, last_filters, rails);
+    *tether = pair_open(address, "", RG_WAIT_AUTO);
+    ends->a = (struct end){.listener = tether->listener, .filters = "", .connects = true};
+    ends->b = (struct end){.listener = tether->listener, .filters = ""};
+    struct rg_lasting_options options = {.patience_ns = 60000000000ull, .renew = renew, .report = report};
+    options.user = &ends->a;
+    CHECK((ends->pair.a = rg_lasting_create(ends->pair.a, tether->a, &options)) != NULL);
+    options.user = &ends->b;
+    CHECK((ends->pair.b = rg_lasting_create(ends->pair.b, tether->b, &options)) != NULL);
+    tether->a = tether->b = NULL;
+}
+
 /* --- traffic ------------------------------------------------------------------------------------------------- */
 
 /* The sizes of message n: mostly small, some with much bulk data. */
@@ -131,6 +150,7 @@ static void sizes(uint64_t n, size_t *msg, size_t *bulk)
 struct flow {
     struct rg_conn *conn;
     uint64_t messages, first_seed;
+    unsigned larger; /* bulk data, so many times */
 };
 
 /* In turn: memory that is the caller's again at once, and several pieces of memory that are held for a while. */
@@ -145,6 +165,7 @@ static void *send_all(void *arg)
         unsigned char *bulk = buffers + i * RG_BULK_MAX;
         struct rg_hold *hold = i ? &holds[i] : NULL;
         sizes(n, &msg_size, &bulk_size);
+        bulk_size *= 1 + flow->larger;
         rg_hold_end(&holds[i]);
         memset(bulk, 0xee, RG_BULK_MAX / 8);
         pattern_fill(msg, msg_size, flow->first_seed + 2 * n);
@@ -180,6 +201,7 @@ static void *receive_all(void *arg)
     for (uint64_t n = 0; n < flow->messages; n++) {
         size_t msg_size, bulk_size;
         sizes(n, &msg_size, &bulk_size);
+        bulk_size *= 1 + flow->larger;
         struct rg_message message;
         CHECK_OK(rg_conn_recv(flow->conn, -1, &message));
         CHECK(message.size == msg_size && message.bulk_size == bulk_size);
@@ -196,13 +218,13 @@ static void *receive_all(void *arg)
     return NULL;
 }
 
-/* Traffic both ways at once; returns how many carriers were lost. */
-static unsigned run_traffic(const char *filters, unsigned lanes, uint64_t messages)
+/* Traffic both ways at once, with bulk data `larger` times as large again; returns how many carriers were lost. */
+static unsigned run_between(struct ends *ends, uint64_t messages, unsigned larger)
 {
-    struct ends ends;
-    ends_open(&ends, filters, lanes, 30000000000ull);
-    struct flow there = {ends.pair.a, messages, 1000000}, back = {ends.pair.b, messages, 5000000};
-    struct flow there_in = {ends.pair.b, messages, 1000000}, back_in = {ends.pair.a, messages, 5000000};
+    struct flow there = {ends->pair.a, messages, 1000000, larger},
+                back = {ends->pair.b, messages, 5000000, larger};
+    struct flow there_in = {ends->pair.b, messages, 1000000, larger},
+                back_in = {ends->pair.a, messages, 5000000, larger};
     pthread_t threads[4];
     CHECK(pthread_create(&threads[0], NULL, send_all, &there) == 0);
     CHECK(pthread_create(&threads[1], NULL, send_all, &back) == 0);
@@ -210,8 +232,15 @@ static unsigned run_traffic(const char *filters, unsigned lanes, uint64_t messag
     CHECK(pthread_create(&threads[3], NULL, receive_all, &back_in) == 0);
     for (int i = 0; i < 4; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    CHECK(atomic_load(&ends.a.gave_up) == 0 && atomic_load(&ends.b.gave_up) == 0);
-    const unsigned resumed = atomic_load(&ends.a.resumed);
+    CHECK(atomic_load(&ends->a.gave_up) == 0 && atomic_load(&ends->b.gave_up) == 0);
+    return atomic_load(&ends->a.resumed);
+}
+
+static unsigned run_traffic(const char *filters, unsigned lanes, uint64_t messages)
+{
+    struct ends ends;
+    ends_open(&ends, filters, lanes, 30000000000ull);
+    const unsigned resumed = run_between(&ends, messages, 0);
     pair_close(&ends.pair);
     return resumed;
 }
@@ -238,6 +267,30 @@ static void test_cuts_of_bundles(void)
     }
     printf("%u carriers with lanes lost\n", cuts);
     CHECK(cuts > 8);
+}
+
+/* With rails: where the last is lost another carries its part, and where the first connection or all are, the next carrier. */
+static void test_cuts_of_rails(void)
+{
+    enum { LAST = 1, ALL = 2, FIRST = 4, KINDS = 8 };
+    unsigned lost[KINDS] = {0};
+    for (unsigned what = 0; what < KINDS; what++)
+        for (unsigned seed = 1; seed <= WORK(3); seed++) {
+            struct ends ends;
+            struct pair tether;
+            char rail[64], first[64];
+            snprintf(rail, sizeof rail, "fault:send_lost_at=%u",
+                     1 + seed * 3); /* a run: one or two of a message */
+            snprintf(first, sizeof first, "fault:cut_every=%u,seed=%u", 100000 + seed * 300000, seed);
+            tethered_open(&ends, &tether, what & FIRST ? first : "", 2, what & ALL ? rail : "",
+                          what & (LAST | ALL) ? rail : "");
+            lost[what] += run_between(&ends, 100, 5);
+            pair_close(&ends.pair);
+            rg_listener_destroy(tether.listener);
+        }
+    printf("carriers lost: %u with a rail that was, %u with all rails, %u with the first, %u with all\n",
+           lost[LAST], lost[ALL], lost[FIRST], lost[FIRST | ALL]);
+    CHECK(!lost[0] && !lost[LAST] && lost[ALL] && lost[FIRST] && lost[FIRST | LAST] && lost[FIRST | ALL]);
 }
 
 static void test_no_cut(void)
@@ -382,10 +435,10 @@ static unsigned run_lent(const char *filters, uint64_t messages, uint64_t *taken
     ends_open_at(&ends, "mem:lent", filters, 0, 30000000000ull);
     CHECK(rg_conn_caps(ends.pair.a) & rg_conn_caps(ends.pair.b) & RG_CAP_LENDS);
     atomic_uint busy = 2;
-    struct lent_receiver in[2] = {{.flow = {ends.pair.b, messages, 1000}, .busy = &busy},
-                                  {.flow = {ends.pair.a, messages, 900000}, .busy = &busy}};
-    struct lent_sender out[2] = {{{ends.pair.a, messages, 1000}, &in[0]},
-                                 {{ends.pair.b, messages, 900000}, &in[1]}};
+    struct lent_receiver in[2] = {{.flow = {ends.pair.b, messages, 1000, 0}, .busy = &busy},
+                                  {.flow = {ends.pair.a, messages, 900000, 0}, .busy = &busy}};
+    struct lent_sender out[2] = {{{ends.pair.a, messages, 1000, 0}, &in[0]},
+                                 {{ends.pair.b, messages, 900000, 0}, &in[1]}};
     pthread_t threads[4];
     for (int i = 0; i < 2; i++) {
         in[i].ring = malloc(CHUNKS * CHUNK);
@@ -452,7 +505,7 @@ static void test_sender_alone(void)
 {
     struct ends ends;
     ends_open(&ends, "", 0, 30000000000ull);
-    struct flow out = {ends.pair.a, 2000, 1}, in = {ends.pair.b, 2000, 1};
+    struct flow out = {ends.pair.a, 2000, 1, 0}, in = {ends.pair.b, 2000, 1, 0};
     pthread_t receiver;
     CHECK(pthread_create(&receiver, NULL, receive_all, &in) == 0);
     send_all(&out);
@@ -601,22 +654,6 @@ static void test_left_with_tether(void)
     }
 }
 
-/* A carrier that shows nothing of its end, as that of RDMA, with a tether that does. */
-static void tethered_open(struct ends *ends, struct pair *tether)
-{
-    memset(ends, 0, sizeof *ends);
-    ends->pair = pair_open("mem:tethered", "", RG_WAIT_AUTO);
-    *tether = pair_open(address, "", RG_WAIT_AUTO);
-    ends->a = (struct end){.listener = tether->listener, .filters = "", .connects = true};
-    ends->b = (struct end){.listener = tether->listener, .filters = ""};
-    struct rg_lasting_options options = {.patience_ns = 60000000000ull, .renew = renew, .report = report};
-    options.user = &ends->a;
-    CHECK((ends->pair.a = rg_lasting_create(ends->pair.a, tether->a, &options)) != NULL);
-    options.user = &ends->b;
-    CHECK((ends->pair.b = rg_lasting_create(ends->pair.b, tether->b, &options)) != NULL);
-    tether->a = tether->b = NULL;
-}
-
 /* Ends the tether or the carrier of a connection, as the end of its process does. */
 static void end_inside(struct rg_conn *conn, bool tether)
 {
@@ -646,7 +683,7 @@ static void test_tethered_ends(void)
         struct ends ends;
         struct pair tether;
         pthread_t receiver;
-        tethered_open(&ends, &tether);
+        tethered_open(&ends, &tether, "", 0, "", "");
         expect_good(ends.pair.a, ends.pair.b);
         atomic_store(&ends.a.refuses, true); /* it does not come back, whatever happens */
         if (round == RECEIVING)
@@ -677,7 +714,7 @@ static void test_leaves_again(void)
     struct ends ends;
     struct pair tether;
     struct rg_message message;
-    tethered_open(&ends, &tether);
+    tethered_open(&ends, &tether, "", 0, "", "");
     rg_lasting_leave(ends.pair.a);
     rg_lasting_drop(ends.pair.b);
     while (!atomic_load(&ends.a.resumed) || !atomic_load(&ends.b.resumed))
@@ -905,6 +942,7 @@ int main(int argc, char **argv)
         RUN(test_cuts);
         RUN(test_cuts_of_bundles);
         RUN(test_cuts_of_lent);
+        RUN(test_cuts_of_rails);
         return 0;
     }
     RUN(test_no_cut);
