@@ -26,7 +26,7 @@ struct dimensions {
 /* Limits of a device, read once. */
 struct limits {
     bool known;
-    unsigned grid[3], block[3], threads, shared;
+    unsigned grid[3], block[3], threads, shared, registers;
 };
 
 static const struct limits *limits_of(CUdevice device)
@@ -43,11 +43,27 @@ static const struct limits *limits_of(CUdevice device)
     }
     limits->shared =
         (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    limits->registers = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
     limits->threads = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     if (!limits->threads)
         return NULL; /* the session is gone */
     __atomic_store_n(&limits->known, true, __ATOMIC_RELEASE);
     return limits;
+}
+
+/*
+ * The error of more threads than the function may have: another one for more than it was compiled for (.maxntid) than
+ * for more than there are registers, which warps get in units of 256.
+ */
+static CUresult too_many_threads(const struct rg_function *function, const struct limits *limits,
+                                 uint64_t threads)
+{
+    uint64_t registers = 0;
+    if (function->info.known & 1u << CU_FUNC_ATTRIBUTE_NUM_REGS)
+        registers =
+            ((unsigned)function->info.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] * 32ull + 255) / 256 * 256;
+    return (threads + 31) / 32 * registers > limits->registers ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+                                                               : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult check_dimensions(const struct rg_function *function, const struct dimensions *d)
@@ -66,7 +82,7 @@ static CUresult check_dimensions(const struct rg_function *function, const struc
     const int *attributes = function->info.attributes;
     if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
         threads > (unsigned)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
-        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+        return too_many_threads(function, limits, threads);
     if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
         d->shared > (unsigned)function->set[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
         return CUDA_ERROR_INVALID_VALUE;

@@ -205,6 +205,7 @@ void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, str
                 if (function->insns[i].operands[n].kind == SG_OPERAND_VAR)
                     place(arena, layout, reach->functions[0], function->insns[i].operands[n].var);
     }
+    layout->used = layout->size;
     layout->size = (layout->size + 15) & ~15u;
     bool reserves = false;
     for (uint32_t f = 0; f < reach->count; f++)

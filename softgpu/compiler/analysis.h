@@ -32,6 +32,7 @@ struct sg_shared_layout {
     struct sg_shared_place *places;
     uint32_t count, capacity;
     uint32_t reserved; /* offset of the part that CUDA's own device code asks for, if any does */
+    uint32_t used;     /* bytes of variables */
     uint32_t size;     /* static bytes; dynamic memory starts here */
 };
 

@@ -43,6 +43,7 @@ struct sg_kernel {
         shared_static;    /* bytes of static .shared the kernel (and what it calls) uses; dynamic starts here,
                                  aligned to 16 */
     uint32_t local_size;  /* bytes of .local a thread needs, as far as known */
+    uint32_t shared_used; /* of which variables take so much */
     uint32_t const_size;  /* bytes of the program's .const variables, which all its kernels see */
     uint32_t max_threads; /* .maxntid product, or 1024 */
     uint32_t required_ntid[3]; /* .reqntid, zeros if none */

@@ -96,6 +96,7 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
     public->params = params;
     public->params_size = function->params_size;
     public->shared_static = kernel->shared.size;
+    public->shared_used = kernel->shared.used;
     public->max_threads = required != 0 ? required : limit != 0 && limit < 1024 ? limit : 1024;
     memcpy(public->required_ntid, function->reqntid, sizeof(public->required_ntid));
     memcpy(public->required_cluster, function->reqnctapercluster, sizeof(public->required_cluster));

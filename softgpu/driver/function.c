@@ -39,7 +39,7 @@ CUresult sg_kernel_attribute(const struct sg_image *image, const struct sg_kerne
         *value = (int)kernel->max_threads;
         break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-        *value = (int)kernel->shared_static;
+        *value = (int)kernel->shared_used;
         break;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
         *value = (int)kernel->local_size;

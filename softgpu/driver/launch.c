@@ -62,10 +62,9 @@ CUresult sg_launch_check_shape(const struct sg_kernel *kernel, const struct sg_s
             return CUDA_ERROR_INVALID_VALUE;
         threads *= block[i];
     }
-    if (threads > SG_MAX_THREADS_PER_BLOCK)
+    if (threads > SG_MAX_THREADS_PER_BLOCK ||
+        threads > kernel->max_threads) /* .maxntid; too many registers would be another error */
         return CUDA_ERROR_INVALID_VALUE;
-    if (threads > kernel->max_threads)
-        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     if (kernel->required_ntid[0] != 0)
         for (int i = 0; i < 3; i++) {
             uint32_t required = kernel->required_ntid[i] != 0 ? kernel->required_ntid[i] : 1;

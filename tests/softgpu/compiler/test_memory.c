@@ -446,6 +446,17 @@ Test(memory, barriers_of_the_device_runtime)
     free_program(program);
 }
 
+/* What variables take is told to the byte; dynamic memory begins on a place for anything. */
+Test(memory, shared_variables_are_counted)
+{
+    struct sg_program *program =
+        program_of(".visible .entry k() { .shared .align 8 .b8 few[40]; .reg .b32 %r;\n"
+                   "mov.u32 %r, few; ret; }\n");
+    cr_expect_eq(sg_program_kernel(program, 0)->shared_used, 40);
+    cr_expect_eq(sg_program_kernel(program, 0)->shared_static, 48);
+    free_program(program);
+}
+
 /* All kernels of a program see all its constants, as on a GPU, where they are one bank. */
 Test(memory, constants_are_counted)
 {

@@ -210,7 +210,7 @@ Test(launch, shapes_are_checked)
     start_device();
     CUfunction small = get_function("small"), exact = get_function("exact");
     OK(launch_shape(small, 1, 1, 1, 64, 1, 1, 0));
-    EXPECT(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, launch_shape(small, 1, 1, 1, 65, 1, 1, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, launch_shape(small, 1, 1, 1, 65, 1, 1, 0));
     EXPECT(CUDA_ERROR_INVALID_VALUE, launch_shape(small, 0, 1, 1, 1, 1, 1, 0));
     EXPECT(CUDA_ERROR_INVALID_VALUE, launch_shape(small, 1, 65536, 1, 1, 1, 1, 0));
     EXPECT(CUDA_ERROR_INVALID_VALUE, launch_shape(small, 1, 1, 1, 1, 1, 65, 0));
