@@ -220,8 +220,8 @@ static int64_t lanes_between(const struct access *store, const struct access *lo
         add_term(&apart, store->address.term[i].root, -store->address.term[i].factor);
         common += apart.n < before;
     }
-    int64_t bytes = (int64_t)apart.number;
-    if (!apart.known)
+    const int64_t bytes = (int64_t)apart.number;
+    if (!apart.known || bytes == INT64_MIN) /* whose quotient by -1 there is not */
         return 0;
     if (apart.n == 0 && load->step == store->step)
         return bytes % store->step == 0 && bytes / store->step > -WARP && bytes / store->step < WARP

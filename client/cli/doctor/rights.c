@@ -12,8 +12,8 @@
 
 enum { CAP_IPC_LOCK_BIT = 14, GROUPS = 64 };
 
-/* A session locks 3 MiB; pinned memory of the application comes on top. */
-#define MEMLOCK_NEEDED  (3ull << 20)
+/* A session locks 3.5 MiB, with its bounce buffers; pinned memory of the application comes on top. */
+#define MEMLOCK_NEEDED  (7ull << 19)
 #define MEMLOCK_ADVISED (256ull << 20)
 
 struct user {
@@ -114,7 +114,7 @@ static void check_memlock(struct rg_doctor *doctor, const struct user *user, boo
                       : bytes < MEMLOCK_ADVISED ? RG_CHECK_WARNING
                                                 : RG_CHECK_OK,
                       "memlock", bytes < MEMLOCK_ADVISED ? advice : NULL,
-                      "%llu KiB may be locked; a session needs 3 MiB, and what the application pins",
+                      "%llu KiB may be locked; a session needs 3.5 MiB, and what the application pins",
                       bytes >> 10);
 }
 

@@ -276,6 +276,12 @@ Test(loops, faults)
         "  mul.wide.u32 %a1, %r1, 4; ld.global.u32 %r2, [%a1+16]; bar.sync 0; ld.param.u64 %a2, [p];\n"
         "  st.global.u32 [%a2], %r2; ret; }",
         64, SG_FAULT_ILLEGAL_ADDRESS);
+    /* as far from what another lane has stored as an address can be: a number that has no opposite */
+    both_fault(".entry k(.param .u64 p) { .reg .b64 %a<5>; .reg .b32 %r<3>; ld.param.u64 %a1, [p];\n"
+               "  mov.u32 %r1, %tid.x; cvt.u64.u32 %a2, %r1; bar.sync 0; sub.u64 %a3, %a1, %a2;\n"
+               "  st.global.u8 [%a3+4096], %r1; add.u64 %a4, %a3, 0x8000000000000000;\n"
+               "  ld.global.u8 %r2, [%a4+4096]; st.global.u8 [%a3+4096], %r2; ret; }",
+               32, SG_FAULT_ILLEGAL_ADDRESS);
     both_fault(".entry k(.param .u64 p) { .reg .b32 %r<3>; mov.u32 %r1, %tid.x; add.u32 %r1, %r1, 10;\n"
                "  bar.sync %r1; ret; }",
                64, SG_FAULT_ILLEGAL_INSTRUCTION);
