@@ -165,6 +165,16 @@ static enum rg_transport_choice transport_choice(void)
     return choice;
 }
 
+/* Ends a session that this side does not begin. Where the worker has (`begun`) and lets it outlive its connections, it is told. */
+static void give_up(struct rg_session *session, bool begun)
+{
+    if (begun && (session->hello.capabilities & RG_CONTROL_CAP_RESUME))
+        rg_lasting_renounce(session->tether ? session->tether : session->conn);
+    rg_conn_destroy(session->conn);
+    rg_conn_destroy(session->tether);
+    session->conn = session->tether = NULL;
+}
+
 /* Connects to one server and says hello; what fails is told. */
 static bool connect_to(struct rg_session *session, const char *server, const struct rg_client_hello *wish)
 {
@@ -186,7 +196,9 @@ static bool connect_to(struct rg_session *session, const char *server, const str
         rg_error("no RDMA to %s: %s; use --transport auto to go on over TCP, `remote-gpu doctor` to see what "
                  "is missing",
                  server, why);
+        give_up(session, session->hello.n_addresses == 0); /* else the worker still waits for our choice */
         rg_control_fini(&session->hello_message);
+        return false;
     }
     rg_conn_destroy(session->conn);
     session->conn = NULL;
@@ -256,12 +268,8 @@ static bool connect_to_all(void)
         return true;
     if (good)
         rg_info("CUDA_VISIBLE_DEVICES leaves no device");
-    while (rg_n_sessions) {
-        struct rg_session *session = &rg_sessions[--rg_n_sessions];
-        rg_conn_destroy(session->conn);
-        rg_conn_destroy(session->tether);
-        session->conn = session->tether = NULL;
-    }
+    while (rg_n_sessions)
+        give_up(&rg_sessions[--rg_n_sessions], true);
     return false;
 }
 

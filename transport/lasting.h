@@ -86,6 +86,8 @@ struct rg_conn *rg_lasting_create(struct rg_conn *carrier, struct rg_conn *tethe
 void rg_lasting_set_final(struct rg_conn *conn);
 /** Lets the peer know that an end of the connection is meant from now on, if that can be done without waiting for long. */
 void rg_lasting_leave(struct rg_conn *conn);
+/** The same by a connection that is to end where the peer has made, or makes, a lasting one of its end (or by that one's tether). */
+void rg_lasting_renounce(struct rg_conn *conn);
 /** Gives up the carrier, as if it had failed. Any thread. */
 void rg_lasting_drop(struct rg_conn *conn);
 

@@ -129,6 +129,13 @@ static void say_leave(struct rg_lasting *c)
     rg_lasting_changed(c);
 }
 
+void rg_lasting_renounce(struct rg_conn *conn)
+{
+    const struct rg_lasting_header header = {.kind = RG_LASTING_LEAVE};
+    const struct iovec part = {(void *)(uintptr_t)&header, sizeof header};
+    (void)!rg_conn_send(conn, &part, 1, NULL, 0); /* one that has ended: so it is taken for lost */
+}
+
 /*
  * By the tether, if there is one: the kernel delivers what was sent there, and then tells of the end, also when this process
  * is gone, while what a carrier without a descriptor has not sent by then goes with it.
@@ -140,13 +147,10 @@ void rg_lasting_leave(struct rg_conn *conn)
         return;
     pthread_mutex_lock(&c->lock);
     c->leaves = true;
-    if (c->tether && rg_lasting_has_room(c->tether)) {
-        const struct rg_lasting_header header = {.kind = RG_LASTING_LEAVE};
-        const struct iovec part = {(void *)(uintptr_t)&header, sizeof header};
-        (void)!rg_conn_send(c->tether, &part, 1, NULL, 0); /* one that has ended: the mender will notice */
-    } else {
+    if (c->tether && rg_lasting_has_room(c->tether))
+        rg_lasting_renounce(c->tether); /* if it has ended, the mender notices */
+    else
         say_leave(c);
-    }
     pthread_mutex_unlock(&c->lock);
 }
 
