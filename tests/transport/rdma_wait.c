@@ -16,23 +16,52 @@
 
 /* --- a device that never says anything but what the test wants --- */
 
-static atomic_int n_byes; /* fragments that say goodbye and will be found next */
+static atomic_int n_byes;    /* fragments that say goodbye and will be found next */
+static atomic_int n_credits; /* empty ones */
+static atomic_int n_errors;  /* sends that failed */
+
+static bool take(atomic_int *n)
+{
+    if (atomic_load(n) == 0)
+        return false;
+    atomic_fetch_sub(n, 1);
+    return true;
+}
 
 static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
     struct rg_rdma_conn *c = cq->cq_context;
-    if (n < 1 || atomic_load(&n_byes) == 0)
+    struct rg_rdma_fragment head = {.magic = htole16(RG_RDMA_FRAGMENT_MAGIC), .type = RG_RDMA_BYE};
+    if (n < 1)
         return 0;
-    atomic_fetch_sub(&n_byes, 1);
-    const struct rg_rdma_fragment bye = {.magic = htole16(RG_RDMA_FRAGMENT_MAGIC), .type = RG_RDMA_BYE};
-    memcpy(rg_rdma_receive_slot(c, 0), &bye, sizeof bye);
-    *wc = (struct ibv_wc){.status = IBV_WC_SUCCESS, .byte_len = sizeof bye};
+    if (take(&n_errors)) {
+        *wc = (struct ibv_wc){.status = IBV_WC_RETRY_EXC_ERR};
+        return 1;
+    }
+    if (take(&n_credits))
+        head.type = RG_RDMA_CREDIT;
+    else if (!take(&n_byes))
+        return 0;
+    memcpy(rg_rdma_receive_slot(c, 0), &head, sizeof head);
+    *wc = (struct ibv_wc){.status = IBV_WC_SUCCESS, .byte_len = sizeof head};
     return 1;
 }
 
 static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
     (void)qp, (void)wr, (void)bad;
+    return 0;
+}
+
+static unsigned n_sent;
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    const struct rg_rdma_fragment *head = (const void *)(uintptr_t)wr->sg_list->addr;
+    (void)qp, (void)bad;
+    CHECK(wr->opcode == IBV_WR_SEND && wr->num_sge == 1 && wr->sg_list->length == sizeof *head);
+    CHECK(head->type == RG_RDMA_CREDIT && head->length == 0 && head->credits == 0);
+    n_sent++;
     return 0;
 }
 
@@ -63,14 +92,15 @@ struct fixture {
 static struct fixture *make(bool polled, enum rg_wait_mode wait)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    unsigned char *memory = calloc(1, RG_RDMA_SLOT);
+    const size_t slots = 2 * RG_RDMA_SLOTS + RG_RDMA_SPARE;
+    unsigned char *memory = calloc(1, slots * RG_RDMA_SLOT + RG_RDMA_CONTROLS * RG_RDMA_CONTROL_SIZE);
     int ends[2];
     CHECK(f && memory && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     const struct rg_transport_options options = {.filters = ""};
     CHECK_OK(rg_transport_adopt_fd(ends[0], &options, &f->tether));
     f->peer = ends[1];
-    f->context.ops =
-        (struct ibv_context_ops){.poll_cq = poll_cq, .post_recv = post_recv, .req_notify_cq = req_notify_cq};
+    f->context.ops = (struct ibv_context_ops){
+        .poll_cq = poll_cq, .post_recv = post_recv, .post_send = post_send, .req_notify_cq = req_notify_cq};
     f->cq = (struct ibv_cq){.context = &f->context, .cq_context = &f->c};
     f->qp.context = &f->context;
     f->id.qp = &f->qp;
@@ -161,6 +191,38 @@ static void test_forgets(void)
     end(f);
 }
 
+/* As if nothing had been heard for long: waits for a moment, and says what was sent meanwhile. */
+static unsigned signs_sent(struct fixture *f)
+{
+    n_sent = 0;
+    f->c.heard = false;
+    f->c.heard_ns = 1;
+    CHECK_STATUS(wait_for_peer(f, rg_now_ns() + 20000000u), RG_ERR_TIMEOUT);
+    return n_sent;
+}
+
+/* A peer that says nothing is sent empty fragments: few while none of its own come, and one that fails is the end. */
+static void test_signs_of_life(void)
+{
+    struct fixture *f = make(true, RG_WAIT_AUTO);
+    for (int round = 0; round < 3; round++) {
+        unsigned sent = 0;
+        for (int i = 0; i < 20; i++) {
+            f->c.control_done = f->c.control_posted; /* they are acknowledged */
+            const unsigned n = signs_sent(f);
+            CHECK(n <= 1);
+            sent += n;
+        }
+        CHECK(sent > 0 && sent <= RG_RDMA_SPARE / 2);
+        atomic_store(&n_credits, 1);
+        CHECK_OK(wait_for_peer(f, UINT64_MAX));
+    }
+    CHECK(signs_sent(f) == 1);
+    atomic_store(&n_errors, 1);
+    CHECK_STATUS(wait_for_peer(f, UINT64_MAX), RG_ERR_LOST);
+    end(f);
+}
+
 static struct rg_rdma_conn *watched;
 
 /* Another thread handles a completion while who is about to sleep has given up the lock: to look at the tether, say. */
@@ -208,6 +270,7 @@ int main(void)
     test_last_words();
     test_forgets();
     test_change_before_sleep();
+    test_signs_of_life();
     test_filters();
     return 0;
 }

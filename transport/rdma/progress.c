@@ -280,6 +280,7 @@ static bool read_control(struct rg_rdma_conn *c, uint8_t type, const unsigned ch
 static void received(struct rg_rdma_conn *c, uint32_t slot, uint32_t size)
 {
     const unsigned char *at = rg_rdma_receive_slot(c, slot);
+    c->signs = 0;
     struct rg_rdma_fragment head = {0};
     if (size >= sizeof head)
         memcpy(&head, at, sizeof head);

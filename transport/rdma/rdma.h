@@ -113,10 +113,11 @@ struct rg_rdma_conn {
     bool peer_bye, bye_sent, disconnected;
     bool heard;                   /* something has completed since `heard_ns` */
     uint64_t heard_ns;            /* when something completed last, or a sign of life was asked for */
+    unsigned signs;               /* of life asked for by empty fragments since something was received */
     const struct rg_conn *tether; /* rg_conn_set_tether */
-    uint64_t looked_ns,
-        ended_ns;     /* when the tether was looked at last, and when its end was seen (0: it has none) */
-    uint64_t version; /* counts whatever a waiting side may wait for */
+    uint64_t looked_ns;           /* when it was looked at last */
+    uint64_t ended_ns;            /* when its end was seen; 0: it has none */
+    uint64_t version;             /* counts whatever a waiting side may wait for */
     bool asleep[RG_RDMA_SIDES];
     int kick[RG_RDMA_SIDES]; /* eventfd */
     unsigned events_unacked;

@@ -26,6 +26,7 @@ enum {
     POLLED_SLEEP_MAX_NS = 1000000,
     ACK_EVERY = 1024,
     SILENCE_NS = 2000000000,    /* of a peer that is waited for, before it is asked for a sign of life */
+    SIGNS = RG_RDMA_SPARE / 2,  /* empty fragments that nothing has been received after */
     TETHER_LOOK_NS = 100000000, /* between two looks at the session's first connection */
     TETHER_LATE_NS = 300000000, /* what was sent before its end may come so much later */
 };
@@ -162,7 +163,8 @@ static void look_at_tether(struct rg_rdma_conn *c, uint64_t now)
 /*
  * A reliable connection fails when something sent is not acknowledged; who only waits sends nothing and would wait for
  * ever for a peer that is gone. So a write of no bytes is sent now and then: the peer's device acknowledges it without
- * its software. Where there are no one-sided writes, the session's first connection tells.
+ * its software. Where there are no one-sided writes, an empty fragment is: it takes a receive, which the peer's software gives
+ * back, so that few of them are sent while nothing comes. There the session's first connection tells, too.
  */
 static void ask_for_life(struct rg_rdma_conn *c)
 {
@@ -173,8 +175,14 @@ static void ask_for_life(struct rg_rdma_conn *c)
         c->heard = false;
         c->heard_ns = now;
     }
-    if (c->two_sided || c->checking || c->broken != RG_OK || c->peer_bye || now - c->heard_ns < SILENCE_NS)
+    if (c->checking || c->broken != RG_OK || c->peer_bye || now - c->heard_ns < SILENCE_NS)
         return;
+    if (c->two_sided) {
+        c->heard_ns = now;
+        if (c->signs < SIGNS && !c->bye_sent && rg_rdma_post_control(c, RG_RDMA_CREDIT, NULL, 0) == RG_OK)
+            c->signs++;
+        return;
+    }
     if (c->writes_done != c->writes_posted) {
         if (now - c->heard_ns < DEAD_NS)
             return;
