@@ -18,6 +18,7 @@ enum {
     BACKOFF_MS = 50, /* after the first attempt, doubled each time … */
     BACKOFF_MAX_MS = 2000,
     READ_ON_MS = 4000, /* less than who has ended a connection is waited for (server/resume.c) */
+    ACK_AGAIN_MS = 20,
     TETHER_MS = 300, /* the ends of carrier and tether, of which either may come first, are no further apart */
 };
 
@@ -52,9 +53,14 @@ static uint64_t noticed_until(const struct rg_lasting *c)
     return rg_lasting_shows_end(c->carrier) ? UINT64_MAX : c->hung_up_ns + TETHER_MS * 1000000ull;
 }
 
-/* Sleeps until there is something to do. */
+/*
+ * Sleeps until there is something to do. For an acknowledgement that cannot be sent now it looks again soon: a peer that only
+ * sends takes none, and if this waited until it does, whoever sends here would wait too; if that is who receives, both sides
+ * would for ever.
+ */
 static void watch(struct rg_lasting *c)
 {
+    const int longest_ms = c->ack_wanted ? ACK_AGAIN_MS : rg_waker_fd(&c->waker) < 0 ? 1000 : -1;
     const uint64_t epoch = c->epoch;
     const bool by_tether = !rg_lasting_shows_end(c->carrier) && c->tether;
     const int fd = rg_conn_fd(by_tether ? c->tether : c->carrier);
@@ -62,7 +68,7 @@ static void watch(struct rg_lasting *c)
                             {.fd = rg_waker_fd(&c->waker), .events = POLLIN}};
     c->polling = true;
     pthread_mutex_unlock(&c->lock);
-    (void)poll(fds, 2, fds[1].fd < 0 ? 1000 : -1);
+    (void)poll(fds, 2, longest_ms);
     pthread_mutex_lock(&c->lock);
     c->polling = false;
     rg_waker_rest(&c->waker);
@@ -315,9 +321,9 @@ void *rg_lasting_mend_main(void *connection)
             mend(c);
         else if (c->state == RG_LASTING_OVER)
             rg_lasting_sleep(c, UINT64_MAX);
-        else if (c->ack_wanted && !c->sending)
+        else if (c->ack_wanted && !c->sending && rg_conn_has_credit(c->carrier))
             rg_lasting_say(c, RG_LASTING_ACK);
-        else if (c->ack_wanted)
+        else if (c->ack_wanted && c->sending)
             rg_lasting_sleep(c, UINT64_MAX); /* who sends takes it along */
         else if (c->hung_up == c->epoch && rg_now_ns() < noticed_until(c))
             rg_lasting_sleep(c, noticed_until(c));

@@ -68,6 +68,7 @@ struct rg_transport_ops {
     void (*destroy)(struct rg_conn *conn);
     void (*reset)(struct rg_conn *conn);                                              /* optional */
     void (*set_read_ahead)(struct rg_conn *conn);                                     /* optional */
+    bool (*has_credit)(struct rg_conn *conn);                                         /* optional */
     void (*set_tether)(struct rg_conn *conn, const struct rg_conn *tether);           /* optional */
     int (*fd)(const struct rg_conn *conn);                                            /* optional */
     void (*abandon)(struct rg_conn *conn);                                            /* optional */

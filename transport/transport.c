@@ -136,6 +136,12 @@ static bool no_room(struct rg_conn *conn, size_t size)
     return false;
 }
 
+static bool needs_no_credit(struct rg_conn *conn)
+{
+    (void)conn;
+    return true;
+}
+
 static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     (void)conn, (void)out;
@@ -195,6 +201,8 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->reset = nothing_to_do;
     if (!ops->set_read_ahead)
         ops->set_read_ahead = nothing_to_do;
+    if (!ops->has_credit)
+        ops->has_credit = needs_no_credit;
     if (!ops->set_tether)
         ops->set_tether = no_tether;
     if (!ops->fd)
@@ -616,6 +624,11 @@ void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistic
 void rg_conn_set_read_ahead(struct rg_conn *conn)
 {
     conn->ops->set_read_ahead(conn);
+}
+
+bool rg_conn_has_credit(struct rg_conn *conn)
+{
+    return conn->ops->has_credit(conn);
 }
 
 void rg_conn_set_tether(struct rg_conn *conn, const struct rg_conn *tether)

@@ -282,6 +282,11 @@ void rg_conn_interrupt(struct rg_conn *conn);
  */
 void rg_conn_reset(struct rg_conn *conn);
 /**
+ * Whether a small message can be sent without waiting for the peer to receive something first, and others after it. Where poll
+ * tells that of the descriptor, this is always true.
+ */
+bool rg_conn_has_credit(struct rg_conn *conn);
+/**
  * Names the connection that the session began on, whose end is this one's too: where a device does not tell by itself that
  * the peer is gone, who waits by `conn` looks at it now and then, and gets RG_ERR_LOST once it has ended. It stays open
  * as long as `conn` is used; NULL: no more. Nobody waits by `conn` meanwhile.

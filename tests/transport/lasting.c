@@ -577,7 +577,13 @@ static void test_ends(void)
 struct blunt {
     struct rg_conn head;
     struct rg_conn *next;
+    atomic_bool has_credit;
 };
+
+static bool blunt_has_credit(struct rg_conn *conn)
+{
+    return atomic_load(&((struct blunt *)conn)->has_credit);
+}
 
 static enum rg_status blunt_send(struct rg_conn *conn, const struct rg_outgoing *message)
 {
@@ -606,6 +612,14 @@ static void blunt_destroy(struct rg_conn *conn)
     rg_conn_destroy(((struct blunt *)conn)->next);
 }
 
+static struct rg_transport_ops blunt_ops = {.name = "blunt",
+                                            .send = blunt_send,
+                                            .recv = blunt_recv,
+                                            .recv_bulk = blunt_recv_bulk,
+                                            .has_credit = blunt_has_credit,
+                                            .interrupt = blunt_interrupt,
+                                            .destroy = blunt_destroy};
+
 struct leaver {
     struct rg_conn *conn, *tether;
     int between_ms; /* the two ends */
@@ -627,17 +641,10 @@ static void *leave_soon(void *arg)
 /* The peer has left, and its machine has ended the tether: nobody waits for it to come back. */
 static void test_left_with_tether(void)
 {
-    static struct rg_transport_ops ops = {.name = "blunt",
-                                          .send = blunt_send,
-                                          .recv = blunt_recv,
-                                          .recv_bulk = blunt_recv_bulk,
-                                          .interrupt = blunt_interrupt,
-                                          .destroy = blunt_destroy};
-    rg_transport_complete(&ops, true);
     for (int between_ms = 0; between_ms <= 100; between_ms += 50) {
         struct pair pair = pair_open("mem:lasting", "", RG_WAIT_AUTO);
         struct pair tethers = pair_open(address, "", RG_WAIT_AUTO);
-        struct blunt blunt = {.head.ops = &ops, .next = pair.b};
+        struct blunt blunt = {.head.ops = &blunt_ops, .next = pair.b};
         struct end end = {.waits = true};
         const struct rg_lasting_options options = {
             .user = &end, .patience_ns = 3000000000ull, .renew = renew, .report = report};
@@ -728,6 +735,38 @@ static void test_leaves_again(void)
     CHECK(atomic_load(&ends.b.lost) == 0 && atomic_load(&ends.b.gave_up) == 0);
     pair_close(&ends.pair);
     rg_listener_destroy(tether.listener);
+}
+
+/* Nobody here waits until the peer takes an acknowledgement; it is sent once that can be done at once. */
+static void test_acknowledges_with_credit(void)
+{
+    enum { BULK = 100000, MESSAGES = 10 };
+    struct pair pair = pair_open("mem:lasting", "", RG_WAIT_AUTO);
+    struct blunt blunt = {.head.ops = &blunt_ops, .next = pair.b};
+    struct end end = {.waits = true};
+    const struct rg_lasting_options options = {
+        .user = &end, .patience_ns = 3000000000ull, .renew = renew, .report = report};
+    struct rg_conn *conn = rg_lasting_create(&blunt.head, NULL, &options);
+    const struct rg_lasting_header header = {.kind = RG_LASTING_DATA};
+    struct rg_lasting_header ack;
+    struct rg_message message;
+    unsigned char *bulk = calloc(1, BULK);
+    CHECK(conn && bulk);
+    for (int i = 0; i < MESSAGES; i++) {
+        CHECK_OK(send_bytes(pair.a, &header, sizeof header, bulk, BULK));
+        CHECK_OK(rg_conn_recv(conn, -1, &message));
+        CHECK_OK(rg_conn_recv_bulk(conn, bulk, BULK));
+        CHECK_STATUS(rg_conn_recv(pair.a, 50, &message), RG_ERR_TIMEOUT);
+    }
+    atomic_store(&blunt.has_credit, true);
+    CHECK_OK(rg_conn_recv(pair.a, -1, &message));
+    CHECK(message.size == sizeof ack);
+    memcpy(&ack, message.data, sizeof ack);
+    CHECK(ack.kind == RG_LASTING_ACK && ack.received == MESSAGES);
+    rg_conn_destroy(conn);
+    rg_conn_destroy(pair.a);
+    rg_listener_destroy(pair.listener);
+    free(bulk);
 }
 
 /* Waits in both calls end with an interrupt, also between two carriers. */
@@ -953,7 +992,9 @@ int main(int argc, char **argv)
     RUN(test_interrupt);
     RUN(test_patience);
     RUN(test_ends);
+    rg_transport_complete(&blunt_ops, true);
     RUN(test_left_with_tether);
+    RUN(test_acknowledges_with_credit);
     RUN(test_tethered_ends);
     RUN(test_leaves_again);
     RUN(test_violations);

@@ -223,6 +223,19 @@ static void test_signs_of_life(void)
     end(f);
 }
 
+/* Half of the peer's receives stay for messages that somebody waits for. */
+static void test_credit(void)
+{
+    struct fixture *f = make(true, RG_WAIT_AUTO);
+    for (unsigned credits = 0; credits <= RG_RDMA_SLOTS; credits++) {
+        f->c.credits = credits;
+        CHECK(rg_conn_has_credit(&f->c.head) == (credits > RG_RDMA_SLOTS / 2));
+    }
+    f->c.data_posted = RG_RDMA_SLOTS - 1; /* they are not acknowledged */
+    CHECK(!rg_conn_has_credit(&f->c.head));
+    end(f);
+}
+
 static struct rg_rdma_conn *watched;
 
 /* Another thread handles a completion while who is about to sleep has given up the lock: to look at the tether, say. */
@@ -271,6 +284,7 @@ int main(void)
     test_forgets();
     test_change_before_sleep();
     test_signs_of_life();
+    test_credit();
     test_filters();
     return 0;
 }

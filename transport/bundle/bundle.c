@@ -245,6 +245,11 @@ static void bundle_set_read_ahead(struct rg_conn *conn)
     rg_conn_set_read_ahead(((struct bundle *)conn)->first);
 }
 
+static bool bundle_has_credit(struct rg_conn *conn)
+{
+    return rg_conn_has_credit(((struct bundle *)conn)->first);
+}
+
 static void bundle_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
 {
     rg_conn_set_tether(((struct bundle *)conn)->first, tether);
@@ -379,6 +384,7 @@ static struct rg_transport_ops bundle_ops = {
     .reset = bundle_reset,
     .destroy = bundle_destroy,
     .set_read_ahead = bundle_set_read_ahead,
+    .has_credit = bundle_has_credit,
     .set_tether = bundle_set_tether,
     .fd = bundle_fd,
     .abandon = bundle_abandon,

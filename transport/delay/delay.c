@@ -359,6 +359,11 @@ static void delay_destroy(struct rg_conn *conn)
     free_conn(c);
 }
 
+static bool delay_has_credit(struct rg_conn *conn)
+{
+    return rg_conn_has_credit(((struct delay_conn *)conn)->next);
+}
+
 static void delay_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
 {
     rg_conn_set_tether(((struct delay_conn *)conn)->next, tether);
@@ -425,6 +430,7 @@ static struct rg_transport_ops delay_ops = {
     .interrupt = delay_interrupt,
     .reset = delay_reset,
     .destroy = delay_destroy,
+    .has_credit = delay_has_credit,
     .set_tether = delay_set_tether,
     .abandon = delay_abandon,
 };

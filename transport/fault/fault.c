@@ -335,6 +335,11 @@ static void fault_set_read_ahead(struct rg_conn *conn)
     rg_conn_set_read_ahead(((struct fault_conn *)conn)->next);
 }
 
+static bool fault_has_credit(struct rg_conn *conn)
+{
+    return rg_conn_has_credit(((struct fault_conn *)conn)->next);
+}
+
 static void fault_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
 {
     rg_conn_set_tether(((struct fault_conn *)conn)->next, tether);
@@ -442,6 +447,7 @@ static struct rg_transport_ops fault_ops = {
     .reset = fault_reset,
     .destroy = fault_destroy,
     .set_read_ahead = fault_set_read_ahead,
+    .has_credit = fault_has_credit,
     .set_tether = fault_set_tether,
     .fd = fault_fd,
     .abandon = fault_abandon,

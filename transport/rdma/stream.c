@@ -438,6 +438,16 @@ static void rdma_abandon(struct rg_conn *conn)
         close(c->kick[side]);
 }
 
+static bool rdma_has_credit(struct rg_conn *conn)
+{
+    struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
+    rg_rdma_lock(c);
+    rg_rdma_progress(c);
+    const bool has = c->credits > RG_RDMA_SLOTS / 2 && c->data_posted - c->data_done < RG_RDMA_SLOTS / 2;
+    rg_rdma_unlock(c);
+    return has;
+}
+
 static void rdma_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
@@ -472,6 +482,7 @@ struct rg_transport_ops rg_transport_rdma_ops = {
     .reset = rdma_reset,
     .destroy = rdma_destroy,
     .abandon = rdma_abandon,
+    .has_credit = rdma_has_credit,
     .set_tether = rdma_set_tether,
     .register_memory = rg_rdma_register,
     .unregister_memory = rg_rdma_unregister,
