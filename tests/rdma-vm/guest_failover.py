@@ -21,16 +21,21 @@ def mend_link(number=1):
     subprocess.run([os.path.join(HERE, "guest-pair"), str(number)], check=True)
 
 
+def remove_link(number):
+    """Takes away a link that mend_link has made beside the first."""
+    for end in ("server", "client"):
+        subprocess.run(["rdma", "link", "delete", "rxe-%s%d" % (end, number)], check=False)
+    subprocess.run(["ip", "link", "delete", "v-client%d" % number], check=False)
+
+
 def ip_link(device, state):
     subprocess.run(["ip", "link", "set", device, state], check=True)
 
 
-def black_hole():
-    subprocess.run(["tc", "qdisc", "replace", "dev", "v-client", "root", "netem", "loss", "100%"], check=True)
-
-
-def close_hole():
-    subprocess.run(["tc", "qdisc", "del", "dev", "v-client", "root"], check=True)
+def netem(link, shape):
+    """Shapes what is sent from a link's end; None: as it was."""
+    change = ["replace", "dev", link, "root", "netem", *shape.split()] if shape else ["del", "dev", link, "root"]
+    subprocess.run(["tc", "qdisc", *change], check=True)
 
 
 def remove_device():
@@ -38,7 +43,7 @@ def remove_device():
 
 
 # What happens to RDMA, and how it is made good afterwards. A queue pair of which nothing is acknowledged goes to error.
-LOSSES = [("black hole", black_hole, close_hole),
+LOSSES = [("black hole", lambda: netem("v-client", "loss 100%"), lambda: netem("v-client", None)),
           ("own port down", lambda: ip_link("v-client", "down"), mend_link),
           ("peer's port down", lambda: ip_link("v-server", "down"), mend_link),
           ("device removed", remove_device, mend_link)]

@@ -6,7 +6,7 @@ import re
 import subprocess
 import time
 
-from guest_failover import mend_link
+from guest_failover import mend_link, netem, remove_link
 from trial import Server, run_program, wait_until
 
 RAILS = {"REMOTE_GPU_RAILS": "rxe-server,rxe-server2", "REMOTE_GPU_LOG": "info"}
@@ -97,9 +97,9 @@ def returning(build, check):
             # Not by taking the link down: Soft-RoCE's devices do not get over that, and cannot be made anew in use.
             until = sent("v-client2") + 3000000
             wait_until(lambda: sent("v-client2") >= until, 60)
-            subprocess.run(["tc", "qdisc", "replace", "dev", "v-client2", "root", "netem", "loss", "100%"], check=True)
+            netem("v-client2", "loss 100%")
             wait_until(lambda: "left" in there.log(), 60)
-            subprocess.run(["tc", "qdisc", "del", "dev", "v-client2", "root"], check=True)
+            netem("v-client2", None)
 
         result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma"],
                                   {"REMOTE_GPU_LOG": "info", "REMOTE_GPU_RAILS": "always"}, timeout=400,
@@ -151,13 +151,52 @@ def sessions(build, check):
         check("no worker crashed", "killed by signal" not in there.log(), there.log())
 
 
+# Which links are cut, after how many bytes over both: on the way to the device, and back. Commands go by the first.
+CUTS = [("the second rail", ["v-client2"], 15000000), ("the commands' adapter", ["v-client"], 15000000),
+        ("both", ["v-client", "v-client2"], 45000000), ("the commands' adapter", ["v-client"], 45000000),
+        ("both", ["v-client", "v-client2"], 15000000), ("the second rail", ["v-client2"], 45000000)]
+
+
+def lasting(build, check):
+    """Sessions over both rails that may outlive their connection, TCP by a third way: whatever is cut, they go on."""
+    with Server(build, listen="0.0.0.0:7600", arguments=("--allow-unauthenticated", "--reconnect-grace", "60"),
+                environment=RAILS) as there:
+        command = [build.example("big_copy"), "32"]
+        direct = build.run_direct(command, timeout=200)
+
+        def run(while_running=None):
+            return build.run_remote(command, "127.0.0.1:7600", ["--transport", "rdma"],
+                                    {"REMOTE_GPU_LOG": "info", "REMOTE_GPU_RAILS": "always"}, timeout=200,
+                                    while_running=while_running)
+
+        for what, links, after in CUTS if os.environ.get("RDMA_VM_FULL") == "1" else CUTS[:3]:
+            def cut(_, links=links, until=sent("v-client") + sent("v-client2") + after):
+                wait_until(lambda: sent("v-client") + sent("v-client2") >= until, 60)
+                for link in links:
+                    netem(link, "loss 100%")
+
+            result = run(cut)
+            moved_on = "the session goes on over TCP" in result.errors
+            check("%s cut after %d MB, with grace: %.1f s" % (what, after / 1000000, result.seconds),
+                  (result.status, result.output) == (direct.status, direct.output) and
+                  moved_on == ("v-client" in links) and (moved_on or "a rail to" in result.errors),
+                  result.report() + there.log())
+            for link in links:
+                netem(link, None)
+            check("    its worker ends with it", wait_until(lambda: not there.workers(), 30) and
+                  "its connection was lost, and after" not in there.log(), there.log())
+        result = run()
+        check("afterwards both carry a session", (result.status, result.output) == (direct.status, direct.output) and
+              result.stats.get("bulk_connections", 0) == 2 and "goes on over TCP" not in result.errors,
+              result.report() + there.log())
+        check("no worker crashed", "killed by signal" not in there.log(), there.log())
+
+
 def rails(build, check):
     """All of it, with a second link, which is taken away afterwards."""
     mend_link(2)
-    parts = os.environ.get("RDMA_VM_RAILS", "transport,pinned,sessions,returning").split(",")
-    for part in (transport, pinned, sessions, returning):
+    parts = os.environ.get("RDMA_VM_RAILS", "transport,pinned,sessions,returning,lasting").split(",")
+    for part in (transport, pinned, sessions, returning, lasting):
         if part.__name__ in parts:
             part(build, check)
-    for end in ("server2", "client2"):
-        subprocess.run(["rdma", "link", "delete", "rxe-" + end], check=False)
-    subprocess.run(["ip", "link", "delete", "v-client2"], check=False)
+    remove_link(2)

@@ -3,9 +3,9 @@
 usage: guest_suite.py BUILD_FOLDER [PART…]
 
 Parts: conformance (RDMA_VM_FULL=1: in more forms), examples, limits, direct (the GPU's memory itself), benchmark (bench/rdma,
-briefly: that it has figures), rails (two links), failover (RDMA lost, TCP not), faults (default: all; faults leaves the link
-down). Prints a line for each check and `N passed, N failed`; the exit
-status is 1 if a check failed.
+briefly: that it has figures), rails (two links), failover (RDMA lost, TCP not), grace (ends and faults of sessions that may
+outlive their connection), faults (default: all; faults leaves the link down). Prints a line for each check and
+`N passed, N failed`; the exit status is 1 if a check failed.
 """
 
 import json
@@ -15,14 +15,14 @@ import resource
 import shutil
 import subprocess
 import sys
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 
 import guest_failover  # noqa: E402
+import guest_faults  # noqa: E402
 import guest_rails  # noqa: E402
-from trial import Build, Server, children_of, run_program, wait_until  # noqa: E402
+from trial import Build, Server, run_program  # noqa: E402
 
 SERVER = "10.77.0.1"
 passed, failed = 0, 0
@@ -98,75 +98,6 @@ def direct(build):
           all(int(number) >= 16000000 for number in went[0]), log)
 
 
-def long_run(build, address, change, arguments=("--transport", "rdma")):
-    """A program of some seconds, with `change()` made in its middle."""
-    def later(_):
-        time.sleep(2.5)
-        change()
-    return build.run_remote([build.example("many_launches"), "2000000"], address, arguments, timeout=150,
-                            while_running=later)
-
-
-def netem(shape):
-    """Shapes what the client sends; None: as it was."""
-    change = ["replace", "dev", "v-client", "root", "netem", *shape.split()] if shape else ["del", "dev", "v-client", "root"]
-    subprocess.run(["tc", "qdisc", *change], check=True)
-
-
-def ended_with_word(result):
-    """A program that lost its GPU: it ends by itself, in error, and the user is told."""
-    return not result.hung and result.status != 0 and not result.crashed and "remote-gpu:" in result.errors
-
-
-def faults(build):
-    """What breaks in mid-run ends in a clear error; what cannot be had is done without."""
-    with server(build) as there:
-        result = long_run(build, there.address, lambda: netem("loss 100%"))
-        check("a black hole in mid-run: %s after %.0f s" % (result.describe(), result.seconds), ended_with_word(result),
-              result.report() + there.log())
-        netem(None)
-        result = build.run_remote([build.example("vector_add")], there.address, ["--transport", "rdma"])
-        check("after the hole is closed", result.status == 0, result.report() + there.log())
-
-        def kill_worker():
-            for child in children_of(there.process.pid):
-                os.kill(child, 9)
-
-        result = long_run(build, there.address, kill_worker)
-        check("worker killed: %s" % result.describe(), ended_with_word(result), result.report())
-
-        # Without memory that may be locked there is no RDMA; root is exempt, so another user runs the client.
-        command = [build.command, "run", "-s", there.address, "--transport", "auto", "--",
-                   build.example("vector_add")]
-        result = run_as_nobody(command, locked=65536)
-        check("too little lockable memory: TCP, with a warning", result.status == 0 and
-              "going on over TCP" in result.errors, result.report())
-        result = run_as_nobody([word if word != "auto" else "rdma" for word in command], locked=65536)
-        check("too little lockable memory, nothing but RDMA asked for: an error that says so", result.status != 0 and
-              "lock" in result.errors, result.report())
-
-        for shape in ("delay 2ms", "loss 1%"):
-            netem(shape)
-            result = build.run_remote([build.example("vector_add")], there.address, ["--transport", "rdma"])
-            check("netem %s: %.1f s" % (shape, result.seconds), result.status == 0, result.report())
-        netem(None)
-        check("the server still runs", there.process.poll() is None, there.log())
-        left = wait_until(lambda: not children_of(there.process.pid), 30)
-        check("no worker is left", left, there.log())
-        # last, since Soft-RoCE needs the machine started anew afterwards
-        result = long_run(build, there.address,
-                          lambda: subprocess.run(["ip", "link", "set", "v-client", "down"], check=True))
-        check("link down in mid-run: %s after %.0f s" % (result.describe(), result.seconds), ended_with_word(result),
-              result.report() + there.log())
-
-
-def run_as_nobody(command, locked):
-    """Runs a command as an ordinary user with a limit of locked memory."""
-    wrapper = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all",
-               "prlimit", "--memlock=%d:%d" % (locked, locked), "--", *command]
-    return run_program(wrapper, {"HOME": "/tmp"}, timeout=100)
-
-
 def limits(build):
     """What the product's transport gives beside what perftest shows, in the same boot (nothing is demanded of it)."""
     program = os.path.join(build.stage, "bin", "remote-gpu")
@@ -228,7 +159,8 @@ def main():
     build = Build(sys.argv[1])
     parts = {"conformance": conformance, "examples": examples, "limits": limits, "direct": direct, "benchmark": benchmark,
              "rails": lambda it: guest_rails.rails(it, check),
-             "failover": lambda it: guest_failover.failover(it, check), "faults": faults}
+             "failover": lambda it: guest_failover.failover(it, check),
+             "grace": lambda it: guest_faults.grace(it, check), "faults": lambda it: guest_faults.faults(it, check)}
     for name in sys.argv[2:] or parts:
         parts[name](build)
     print("%d passed, %d failed" % (passed, failed))
