@@ -129,6 +129,8 @@ def sessions(build, check):
             wait_until(lambda: sent("v-client2") >= until, 60)
             set_link("down")
 
+        command = [build.example("big_copy"), "96"]  # which is not over by the time that the link is down
+        direct = build.run_direct(command, timeout=200)
         result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma"], timeout=200, while_running=cut)
         check("a rail is cut in mid-run: %.1f s" % result.seconds,
               (result.status, result.output) == (direct.status, direct.output) and "a rail to" in result.errors and
