@@ -50,7 +50,8 @@ static void give_back(struct rg_conn *conn, unsigned char *memory, size_t size)
 struct flow {
     struct rg_conn *conn;
     unsigned stream;
-    size_t taken; /* bytes that were found in lent memory */
+    size_t taken;        /* bytes that were found in lent memory … */
+    unsigned char *ring; /* … which is this; the receiver's */
 };
 
 static size_t size_of(unsigned i)
@@ -91,10 +92,8 @@ static void lend_chunk(struct flow *flow, unsigned char *chunk)
 static void *flow_receive(void *arg)
 {
     struct flow *flow = arg;
-    unsigned char *ring = pages(flow->conn, RING), *own = malloc(SOURCE), *kept[CHUNKS];
+    unsigned char *own = malloc(SOURCE), *kept[CHUNKS];
     unsigned n_kept = 0;
-    for (size_t at = 0; at < RING; at += CHUNK)
-        lend_chunk(flow, ring + at);
     for (unsigned i = 0; i < MESSAGES; i++) {
         struct rg_message message;
         CHECK(rg_conn_recv(flow->conn, -1, &message) == RG_OK);
@@ -110,7 +109,7 @@ static void *flow_receive(void *arg)
                 check_bytes(flow, i, message.bulk_size - left, memory, size);
                 flow->taken += size;
                 CHECK(n_kept < CHUNKS);
-                kept[n_kept++] = ring + ((unsigned char *)memory - ring) / CHUNK * CHUNK;
+                kept[n_kept++] = flow->ring + ((unsigned char *)memory - flow->ring) / CHUNK * CHUNK;
             } else if (i % 5 == 4) {
                 size = left < 1000 ? left : 1000;
                 CHECK(rg_conn_recv_bulk(flow->conn, NULL, size) == RG_OK);
@@ -124,19 +123,27 @@ static void *flow_receive(void *arg)
             while (n_kept > 0)
                 lend_chunk(flow, kept[--n_kept]);
     }
-    give_back(flow->conn, ring, RING);
     free(own);
     return NULL;
 }
 
 void test_lent_chunks(struct ends e)
 {
-    struct flow flows[] = {{e.near, 1, 0}, {e.far, 1, 0}, {e.far, 7, 0}, {e.near, 7, 0}};
+    struct flow flows[] = {
+        {e.near, 1, 0, NULL}, {e.far, 1, 0, NULL}, {e.far, 7, 0, NULL}, {e.near, 7, 0, NULL}};
     pthread_t threads[4];
+    /* before anything is sent: who does not ask for memory sends all of it before a thread that starts late has lent some */
+    for (int i = 1; i < 4; i += 2) {
+        flows[i].ring = pages(flows[i].conn, RING);
+        for (size_t at = 0; at < RING; at += CHUNK)
+            lend_chunk(&flows[i], flows[i].ring + at);
+    }
     for (int i = 0; i < 4; i++)
         threads[i] = start(i % 2 ? flow_receive : flow_send, &flows[i]);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
+    for (int i = 1; i < 4; i += 2)
+        give_back(flows[i].conn, flows[i].ring, RING);
     const unsigned both = rg_conn_caps(e.near) & rg_conn_caps(e.far);
     if (both & RG_CAP_LENDS)
         CHECK(flows[1].taken > 0 && flows[3].taken > 0);
