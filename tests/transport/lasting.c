@@ -1,487 +1,20 @@
 /*
- * lasting.c - connections that outlive their carriers: what is sent arrives whole, once and in order, wherever the
- * carriers are cut; what cannot be mended ends; what a peer may not say is refused.
- *
- * Both ends are in this process. The connecting end makes a new carrier through the pair's listener and tells how many
- * messages have arrived; the other accepts it and answers. Cuts are those of filter fault, at random places of both
- * directions, in messages, in bulk data and in the conversation that makes the next carrier.
+ * lasting.c - connections that outlive their carriers: without cuts (those are lasting_cuts.c), what they do when they are
+ * idle, alone or at their end; what cannot be mended ends; what a peer may not say is refused; and memory that is held.
  */
-#include "support.h"
+#include "lasting_ends.h"
 
 #include "common/clock.h"
-#include "transport/lasting_inside.h"
 
 #include <malloc.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-
-static const char address[] = "127.0.0.1:0";
-
-struct end {
-    struct rg_listener *listener;
-    const char *filters; /* of carriers made again */
-    unsigned lanes;      /* they are bundles of so many more */
-    bool connects;
-    atomic_bool refuses; /* no more carriers */
-    atomic_bool waits;   /* none for now */
-    atomic_uint lost, resumed, gave_up;
-};
-
-struct ends {
-    struct pair pair;
-    struct end a, b;
-};
-
-/* Exchanges the counts. */
-static enum rg_status greet(struct rg_conn *conn, uint64_t received, uint64_t *peer_received)
-{
-    const struct iovec part = {&received, sizeof received};
-    struct rg_message message;
-    enum rg_status status = rg_conn_send(conn, &part, 1, NULL, 0);
-    if (status == RG_OK)
-        status = rg_conn_recv(conn, 2000, &message);
-    if (status == RG_OK && message.size != sizeof *peer_received)
-        status = RG_ERR_PROTOCOL;
-    if (status == RG_OK)
-        memcpy(peer_received, message.data, sizeof *peer_received);
-    return status;
-}
-
-static enum rg_status renew(void *user, struct rg_lasting_loss *loss, uint64_t received, struct rg_conn **out,
-                            uint64_t *peer_received)
-{
-    struct end *end = user;
-    const struct rg_transport_options options = {.filters = end->filters};
-    struct rg_conn *conn;
-    if (atomic_load(&end->refuses))
-        return RG_ERR_REFUSED;
-    if (atomic_load(&end->waits))
-        return RG_ERR_UNREACHABLE;
-    enum rg_status status = end->connects ? rg_transport_connect(rg_listener_address(end->listener), &options,
-                                                                 loss->why, sizeof loss->why, &conn)
-                                          : rg_listener_accept(end->listener, 200, &conn);
-    if (status != RG_OK)
-        return status;
-    if (!end->connects) /* one that came and went since */
-        for (struct rg_conn *later; rg_listener_accept(end->listener, 0, &later) == RG_OK; conn = later)
-            rg_conn_destroy(conn);
-    status = greet(conn, received, peer_received);
-    if (status == RG_OK && end->lanes) {
-        const struct rg_bundle_options bundle = {.lanes = end->lanes, .codecs = rg_codecs_here()};
-        CHECK_OK(rg_bundle_wrap(conn, &bundle, &conn));
-    }
-    if (status == RG_OK)
-        *out = conn;
-    else
-        rg_conn_destroy(conn);
-    return status == RG_OK ? RG_OK : RG_ERR_UNREACHABLE;
-}
-
-static void report(void *user, enum rg_lasting_event event, const struct rg_lasting_loss *loss)
-{
-    struct end *end = user;
-    if (event == RG_LASTING_GAVE_UP)
-        fprintf(stderr, "given up: %s after %.1f s: %s\n", rg_status_string(loss->status),
-                (double)(rg_now_ns() - loss->since_ns) / 1e9, loss->why);
-    atomic_fetch_add(event == RG_LASTING_LOST      ? &end->lost
-                     : event == RG_LASTING_RESUMED ? &end->resumed
-                                                   : &end->gave_up,
-                     1);
-}
-
-static void ends_open_at(struct ends *ends, const char *at, const char *filters, unsigned lanes,
-                         uint64_t patience_ns)
-{
-    memset(ends, 0, sizeof *ends);
-    ends->pair = pair_open(at, filters, RG_WAIT_AUTO);
-    if (lanes)
-        pair_bundle(&ends->pair, "", lanes, RG_COMPRESS_NONE);
-    ends->a =
-        (struct end){.listener = ends->pair.listener, .filters = filters, .lanes = lanes, .connects = true};
-    ends->b = (struct end){.listener = ends->pair.listener, .filters = "", .lanes = lanes};
-    struct rg_lasting_options options = {.patience_ns = patience_ns, .renew = renew, .report = report};
-    options.user = &ends->a;
-    CHECK((ends->pair.a = rg_lasting_create(ends->pair.a, NULL, &options)) != NULL);
-    options.user = &ends->b;
-    CHECK((ends->pair.b = rg_lasting_create(ends->pair.b, NULL, &options)) != NULL);
-    rg_conn_set_read_ahead(ends->pair.a);
-    rg_conn_set_read_ahead(ends->pair.b);
-}
-
-static void ends_open(struct ends *ends, const char *filters, unsigned lanes, uint64_t patience_ns)
-{
-    ends_open_at(ends, address, filters, lanes, patience_ns);
-}
-
-/* A carrier that shows nothing of its end, as that of RDMA, with rails if there are to be some, and a tether that does. */
-static void tethered_open(struct ends *ends, struct pair *tether, const char *filters, unsigned rails,
-                          const char *rail_filters, const char *last_filters)
-{
-    memset(ends, 0, sizeof *ends);
-    ends->pair = pair_open("mem:tethered", filters, RG_WAIT_AUTO);
-    if (rails)
-        pair_rails(&ends->pair, rail_filters, last_filters, rails);
-    *tether = pair_open(address, "", RG_WAIT_AUTO);
-    ends->a = (struct end){.listener = tether->listener, .filters = "", .connects = true};
-    ends->b = (struct end){.listener = tether->listener, .filters = ""};
-    struct rg_lasting_options options = {.patience_ns = 60000000000ull, .renew = renew, .report = report};
-    options.user = &ends->a;
-    CHECK((ends->pair.a = rg_lasting_create(ends->pair.a, tether->a, &options)) != NULL);
-    options.user = &ends->b;
-    CHECK((ends->pair.b = rg_lasting_create(ends->pair.b, tether->b, &options)) != NULL);
-    tether->a = tether->b = NULL;
-}
-
-/* --- traffic ------------------------------------------------------------------------------------------------- */
-
-/* The sizes of message n: mostly small, some with much bulk data. */
-static void sizes(uint64_t n, size_t *msg, size_t *bulk)
-{
-    const uint64_t x = (n + 1) * 0x9e3779b97f4a7c15u;
-    *msg = 16 + (x >> 33) % 2000;
-    *bulk = (x >> 20) % 4 == 0 ? (x >> 22) % 400000 : 0;
-    if (n % 61 == 60)
-        *msg = 100000;
-}
-
-struct flow {
-    struct rg_conn *conn;
-    uint64_t messages, first_seed;
-    unsigned larger; /* bulk data, so many times */
-};
-
-/* In turn: memory that is the caller's again at once, and several pieces of memory that are held for a while. */
-static void *send_all(void *arg)
-{
-    enum { BUFFERS = 5 };
-    const struct flow *flow = arg;
-    unsigned char *msg = malloc(RG_MESSAGE_MAX), *buffers = malloc(BUFFERS * RG_BULK_MAX);
-    struct rg_hold holds[BUFFERS] = {0};
-    for (uint64_t n = 0, i = 0; n < flow->messages; n++, i = n % BUFFERS) {
-        size_t msg_size, bulk_size;
-        unsigned char *bulk = buffers + i * RG_BULK_MAX;
-        struct rg_hold *hold = i ? &holds[i] : NULL;
-        sizes(n, &msg_size, &bulk_size);
-        bulk_size *= 1 + flow->larger;
-        rg_hold_end(&holds[i]);
-        memset(bulk, 0xee, RG_BULK_MAX / 8);
-        pattern_fill(msg, msg_size, flow->first_seed + 2 * n);
-        pattern_fill(bulk, bulk_size, flow->first_seed + 2 * n + 1);
-        const struct iovec part = {msg, msg_size};
-        const struct iovec data[2] = {{bulk, bulk_size / 3},
-                                      {bulk + bulk_size / 3, bulk_size - bulk_size / 3}};
-        if (rg_conn_sends_apart(flow->conn, msg_size, bulk_size)) {
-            struct rg_bulk_ticket ticket;
-            CHECK_OK(rg_conn_send_head(flow->conn, &part, 1, bulk_size, &ticket));
-            memset(msg, 0xee, msg_size);
-            ticket.hold = hold;
-            CHECK_OK(rg_conn_send_tail(flow->conn, &ticket, data, 2));
-        } else {
-            CHECK_OK(rg_conn_send_held(flow->conn, hold, 0, 0, &part, 1, data, bulk_size ? 2 : 0));
-        }
-        memset(msg, 0xee, msg_size); /* the caller's again */
-        if (!hold)
-            memset(bulk, 0xee, bulk_size);
-    }
-    for (int i = 0; i < BUFFERS; i++) {
-        rg_hold_end(&holds[i]);
-        CHECK(rg_hold_ended(&holds[i]));
-    }
-    free(msg);
-    free(buffers);
-    return NULL;
-}
-
-static void *receive_all(void *arg)
-{
-    const struct flow *flow = arg;
-    for (uint64_t n = 0; n < flow->messages; n++) {
-        size_t msg_size, bulk_size;
-        sizes(n, &msg_size, &bulk_size);
-        bulk_size *= 1 + flow->larger;
-        struct rg_message message;
-        CHECK_OK(rg_conn_recv(flow->conn, -1, &message));
-        CHECK(message.size == msg_size && message.bulk_size == bulk_size);
-        unsigned char *bulk = malloc(bulk_size + 1);
-        for (size_t at = 0, part; at < bulk_size; at += part) { /* in pieces of several sizes */
-            part = bulk_size - at < 70000 ? bulk_size - at : 30000 + at % 40000;
-            CHECK_OK(rg_conn_recv_bulk(flow->conn, bulk + at, part));
-        }
-        CHECK(
-            pattern_matches(message.data, msg_size, flow->first_seed + 2 * n)); /* also after the bulk data */
-        CHECK(pattern_matches(bulk, bulk_size, flow->first_seed + 2 * n + 1));
-        free(bulk);
-    }
-    return NULL;
-}
-
-/* Traffic both ways at once, with bulk data `larger` times as large again; returns how many carriers were lost. */
-static unsigned run_between(struct ends *ends, uint64_t messages, unsigned larger)
-{
-    struct flow there = {ends->pair.a, messages, 1000000, larger},
-                back = {ends->pair.b, messages, 5000000, larger};
-    struct flow there_in = {ends->pair.b, messages, 1000000, larger},
-                back_in = {ends->pair.a, messages, 5000000, larger};
-    pthread_t threads[4];
-    CHECK(pthread_create(&threads[0], NULL, send_all, &there) == 0);
-    CHECK(pthread_create(&threads[1], NULL, send_all, &back) == 0);
-    CHECK(pthread_create(&threads[2], NULL, receive_all, &there_in) == 0);
-    CHECK(pthread_create(&threads[3], NULL, receive_all, &back_in) == 0);
-    for (int i = 0; i < 4; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    CHECK(atomic_load(&ends->a.gave_up) == 0 && atomic_load(&ends->b.gave_up) == 0);
-    return atomic_load(&ends->a.resumed);
-}
-
-static unsigned run_traffic(const char *filters, unsigned lanes, uint64_t messages)
-{
-    struct ends ends;
-    ends_open(&ends, filters, lanes, 30000000000ull);
-    const unsigned resumed = run_between(&ends, messages, 0);
-    pair_close(&ends.pair);
-    return resumed;
-}
-
-static void test_cuts(void)
-{
-    unsigned cuts = 0;
-    char filters[64];
-    for (unsigned seed = 1; seed <= WORK(24); seed++) {
-        snprintf(filters, sizeof filters, "fault:cut_every=%u,seed=%u", 300000 + seed * 50000, seed);
-        cuts += run_traffic(filters, 0, 150);
-    }
-    printf("%u carriers lost\n", cuts);
-    CHECK(cuts > WORK(100));
-}
-
-static void test_cuts_of_bundles(void)
-{
-    unsigned cuts = 0;
-    char filters[64];
-    for (unsigned seed = 1; seed <= 8; seed++) { /* a first carrier, whose lanes are never cut, may last */
-        snprintf(filters, sizeof filters, "fault:cut_every=900000,seed=%u", 100 + seed);
-        cuts += run_traffic(filters, 2, 150);
-    }
-    printf("%u carriers with lanes lost\n", cuts);
-    CHECK(cuts > 8);
-}
-
-/* With rails: where the last is lost another carries its part, where the first connection is, the next carrier; and where all
- * rails are, this as well if one was in the middle of something. */
-static void test_cuts_of_rails(void)
-{
-    enum { LAST = 1, ALL = 2, FIRST = 4, KINDS = 8 };
-    unsigned lost[KINDS] = {0};
-    for (unsigned what = 0; what < KINDS; what++)
-        for (unsigned seed = 2; seed <= 3; seed++) {
-            struct ends ends;
-            struct pair tether;
-            char rail[64], first[64];
-            snprintf(rail, sizeof rail, "fault:send_lost_at=%u",
-                     1 + seed * 3); /* a run: one or two of a message */
-            snprintf(first, sizeof first, "fault:cut_every=%u,seed=%u", 100000 + seed * 300000, seed);
-            tethered_open(&ends, &tether, what & FIRST ? first : "", 2, what & ALL ? rail : "",
-                          what & (LAST | ALL) ? rail : "");
-            lost[what] += run_between(&ends, 50, 5);
-            pair_close(&ends.pair);
-            rg_listener_destroy(tether.listener);
-        }
-    printf("carriers lost: %u with a rail that was, %u with all rails, %u with the first, %u with all\n",
-           lost[LAST], lost[ALL], lost[FIRST], lost[FIRST | ALL]);
-    CHECK(!lost[0] && !lost[LAST] && lost[FIRST] && lost[FIRST | LAST] && lost[FIRST | ALL]);
-}
 
 static void test_no_cut(void)
 {
     CHECK(run_traffic("", 0, 300) == 0);
     CHECK(run_traffic("delay:oneway=1ms", 0, 100) == 0);
-}
-
-/* --- lent memory --------------------------------------------------------------------------------------------- */
-
-enum { CHUNK = 32 << 10, CHUNKS = 16, AREA = 100 << 10, AREAS = 4, UNTAGGED = 3, AHEAD = 8 };
-
-/* What message n carries: for UNTAGGED out of four to whatever is lent, else to the area of its tag. */
-static size_t lent_size(uint64_t n)
-{
-    const uint64_t x = (n + 1) * 0x9e3779b97f4a7c15u;
-    return n % 4 < UNTAGGED ? 1 + (x >> 20) % (5 * CHUNK) : 1 + (x >> 20) % AREA;
-}
-
-static uint64_t tag_of(uint64_t n)
-{
-    return n % 4 < UNTAGGED ? 0 : n;
-}
-
-struct lent_receiver {
-    struct flow flow;
-    unsigned char *ring, *areas;
-    uint64_t epoch;
-    bool away[CHUNKS];
-    size_t taken;           /* bytes that were found in lent memory without a tag */
-    atomic_uint *busy;      /* receivers that wait for something */
-    atomic_ullong received; /* messages */
-};
-
-struct lent_sender {
-    struct flow flow;
-    struct lent_receiver *to;
-};
-
-static void *send_lent(void *arg)
-{
-    const struct lent_sender *s = arg;
-    const struct flow *flow = &s->flow;
-    unsigned char *bulk = malloc(5 * CHUNK);
-    for (uint64_t n = 0; n < flow->messages; n++) {
-        while (n > atomic_load(&s->to->received) + AHEAD) /* else it would be sent before its area is lent */
-            poll(NULL, 0, 1);
-        const struct iovec part = {&n, sizeof n}, data = {bulk, lent_size(n)};
-        pattern_fill(bulk, data.iov_len, flow->first_seed + n);
-        CHECK_OK(rg_conn_send_to(flow->conn, tag_of(n), 0, &part, 1, &data, 1));
-        memset(bulk, 0xee, data.iov_len);
-    }
-    free(bulk);
-    return NULL;
-}
-
-static unsigned char *area_of(const struct lent_receiver *r, uint64_t tag)
-{
-    return r->areas + tag / 4 % AREAS * AREA;
-}
-
-/* Lends the chunks that are here; after a loss all are, and the areas of tags from `next` on are lent no more. */
-static void lend_all(struct lent_receiver *r, uint64_t next)
-{
-    struct rg_lasting *inside = (struct rg_lasting *)(void *)r->flow.conn;
-    pthread_mutex_lock(&inside->lock);
-    const bool new = inside->state == RG_LASTING_UP && inside->epoch != r->epoch;
-    if (new)
-        r->epoch = inside->epoch;
-    pthread_mutex_unlock(&inside->lock);
-    if (new) {
-        memset(r->away, 0, sizeof r->away);
-        (void)rg_conn_register(r->flow.conn, r->ring, CHUNKS * CHUNK);
-        for (uint64_t tag = next | 3; tag < (next | 3) + 4 * (AREAS - 1); tag += 4)
-            (void)rg_conn_lend(r->flow.conn, tag, 0, area_of(r, tag), AREA);
-    }
-    for (int i = 0; i < CHUNKS; i++)
-        if (!r->away[i])
-            r->away[i] = rg_conn_lend(r->flow.conn, 0, 0, r->ring + i * CHUNK, CHUNK) == RG_OK;
-}
-
-/* What has been given back is ours, and stays as it is until it is lent again: for the tag after those that are lent now. */
-static void next_area(struct lent_receiver *r, uint64_t n)
-{
-    unsigned char *done = area_of(r, n), *before = area_of(r, n + 4 * (AREAS - 1));
-    rg_conn_unlend(r->flow.conn, n, done);
-    memset(done, 0xaa, AREA);
-    for (size_t at = 0; at < AREA && n >= 4; at++)
-        CHECK(before[at] == 0xaa);
-    memset(before, 0xcc, AREA);
-    (void)rg_conn_lend(r->flow.conn, n + 4 * (AREAS - 1), 0, before, AREA);
-}
-
-static void *receive_lent(void *arg)
-{
-    struct lent_receiver *r = arg;
-    unsigned char *own = malloc(5 * CHUNK);
-    for (uint64_t n = 0; n < r->flow.messages; n++) {
-        struct rg_message message;
-        lend_all(r, n);
-        CHECK_OK(rg_conn_recv(r->flow.conn, -1, &message));
-        CHECK(message.size == sizeof n && memcmp(message.data, &n, sizeof n) == 0);
-        const size_t size = message.bulk_size;
-        unsigned char *to = tag_of(n) ? area_of(r, n) : own;
-        CHECK(size == lent_size(n));
-        for (size_t at = 0, piece; at < size; at += piece) {
-            void *memory;
-            CHECK_OK(rg_conn_take_lent(r->flow.conn, size - at, &memory, &piece));
-            if (piece) {
-                const size_t index = (size_t)((unsigned char *)memory - r->ring) / CHUNK;
-                memcpy(to + at, memory, piece);
-                memset(memory, 0xdd, piece);
-                r->away[index] = false;
-                r->taken += piece;
-                continue;
-            }
-            piece = size - at < 20000 ? size - at : 20000;
-            CHECK_OK(rg_conn_recv_bulk(r->flow.conn, to + at, piece));
-        }
-        CHECK(pattern_matches(to, size, r->flow.first_seed + n));
-        if (tag_of(n))
-            next_area(r, n);
-        atomic_store(&r->received, n);
-    }
-    atomic_store(&r->received, r->flow.messages);
-    atomic_fetch_sub(r->busy, 1);
-    while (atomic_load(r->busy)) { /* carriers without a descriptor are lost when somebody is inside */
-        struct rg_message none;
-        CHECK_STATUS(rg_conn_recv(r->flow.conn, 10, &none), RG_ERR_TIMEOUT);
-    }
-    free(own);
-    return NULL;
-}
-
-/*
- * Carriers that place data in lent memory: what has been placed in part comes again, and what was given back stays as it is.
- * Adds what was taken from memory without a tag, and what was received where it had been placed.
- */
-static unsigned run_lent(const char *filters, uint64_t messages, uint64_t *taken, uint64_t *in_place)
-{
-    struct ends ends;
-    ends_open_at(&ends, "mem:lent", filters, 0, 30000000000ull);
-    CHECK(rg_conn_caps(ends.pair.a) & rg_conn_caps(ends.pair.b) & RG_CAP_LENDS);
-    atomic_uint busy = 2;
-    struct lent_receiver in[2] = {{.flow = {ends.pair.b, messages, 1000, 0}, .busy = &busy},
-                                  {.flow = {ends.pair.a, messages, 900000, 0}, .busy = &busy}};
-    struct lent_sender out[2] = {{{ends.pair.a, messages, 1000, 0}, &in[0]},
-                                 {{ends.pair.b, messages, 900000, 0}, &in[1]}};
-    pthread_t threads[4];
-    for (int i = 0; i < 2; i++) {
-        in[i].ring = malloc(CHUNKS * CHUNK);
-        in[i].areas = malloc(AREAS * AREA);
-        memset(in[i].areas, 0xaa, AREAS * AREA);
-        CHECK(pthread_create(&threads[i], NULL, send_lent, &out[i]) == 0);
-        CHECK(pthread_create(&threads[2 + i], NULL, receive_lent, &in[i]) == 0);
-    }
-    for (int i = 0; i < 4; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    CHECK(atomic_load(&ends.a.gave_up) == 0 && atomic_load(&ends.b.gave_up) == 0);
-    for (int i = 0; i < 2; i++) {
-        struct rg_conn_statistics statistics;
-        rg_conn_get_statistics(in[i].flow.conn, &statistics);
-        *taken += in[i].taken;
-        *in_place += statistics.bulk_direct_received - in[i].taken;
-        rg_conn_unregister(in[i].flow.conn, in[i].ring);
-    }
-    const unsigned resumed = atomic_load(&ends.a.resumed);
-    pair_close(&ends.pair);
-    for (int i = 0; i < 2; i++) {
-        free(in[i].ring);
-        free(in[i].areas);
-    }
-    return resumed;
-}
-
-static void test_cuts_of_lent(void)
-{
-    unsigned cuts = 0;
-    uint64_t taken = 0, in_place = 0;
-    char filters[64];
-    CHECK(run_lent("", 300, &taken, &in_place) == 0);
-    CHECK(taken > 0 && in_place > 0);
-    taken = in_place = 0;
-    for (unsigned seed = 1; seed <= WORK(40); seed++) {
-        snprintf(filters, sizeof filters, "fault:cut_every=%u,seed=%u", 300000 + seed * 50000, seed);
-        cuts += run_lent(filters, 200, &taken, &in_place);
-    }
-    printf("%u carriers lost; %llu bytes taken from lent memory, %llu where they were placed\n", cuts,
-           (unsigned long long)taken, (unsigned long long)in_place);
-    CHECK(cuts > WORK(100) && taken > 0 && in_place > 0);
 }
 
 /* --- states ---------------------------------------------------------------------------------------------------- */
@@ -541,7 +74,8 @@ static void test_patience(void)
 /* Refused: at once. Final, or left by the peer: also, where there is something to read before, and where a send fails first. */
 static void test_ends(void)
 {
-    for (int round = 0; round < 1000; round++) { /* at the end both threads look at what failed: the last way many times */
+    for (int round = 0; round < 1000;
+         round++) { /* at the end both threads look at what failed: the last way many times */
         const int how = round < 4 ? round : 4;
         struct ends ends;
         struct rg_message message;
@@ -643,7 +177,7 @@ static void test_left_with_tether(void)
 {
     for (int between_ms = 0; between_ms <= 100; between_ms += 50) {
         struct pair pair = pair_open("mem:lasting", "", RG_WAIT_AUTO);
-        struct pair tethers = pair_open(address, "", RG_WAIT_AUTO);
+        struct pair tethers = pair_open(LASTING_ADDRESS, "", RG_WAIT_AUTO);
         struct blunt blunt = {.head.ops = &blunt_ops, .next = pair.b};
         struct end end = {.waits = true};
         const struct rg_lasting_options options = {
@@ -821,7 +355,7 @@ static void test_violations(void)
         {.kind = RG_LASTING_ACK, .received = 1u << 31},
     };
     for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
-        struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
+        struct pair pair = pair_open(LASTING_ADDRESS, "", RG_WAIT_AUTO);
         struct end end = {.listener = pair.listener, .filters = "", .connects = true};
         const struct rg_lasting_options options = {
             .user = &end, .patience_ns = 60000000000ull, .renew = renew, .report = report};
@@ -974,17 +508,9 @@ static void test_too_large(void)
 
 #define RUN(test) (printf("%s\n", #test), fflush(stdout), test())
 
-/* With `cuts`: the cuts at random places alone. */
-int main(int argc, char **argv)
+int main(void)
 {
     test_begin(300);
-    if (argc > 1 && strcmp(argv[1], "cuts") == 0) {
-        RUN(test_cuts);
-        RUN(test_cuts_of_bundles);
-        RUN(test_cuts_of_lent);
-        RUN(test_cuts_of_rails);
-        return 0;
-    }
     RUN(test_no_cut);
     RUN(test_idle);
     RUN(test_sender_alone);
