@@ -276,15 +276,16 @@ static bool may_be_read_late(const struct transfer *t, size_t slice)
     return t->asynchronous && !t->passing && is_pinned(t, slice);
 }
 
-/* `part` of the copy is asked for by the worker when the stream is there. */
-static CUresult put_late(const struct transfer *t, const CUDA_MEMCPY3D *part, const struct rg_host_area *host)
+/* `part` of the copy is asked for by the worker when the stream is there. *id: by this name. */
+static CUresult put_late(const struct transfer *t, const CUDA_MEMCPY3D *part, const struct rg_host_area *host,
+                         uint64_t *id)
 {
-    uint64_t id = rg_pull_create(rg_session_current(), host);
-    if (!id)
+    *id = rg_pull_create(rg_session_current(), host);
+    if (!*id)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult status = rg_op_rgBoxInLate(part, t->array, t->stream, id);
+    CUresult status = rg_op_rgBoxInLate(part, t->array, t->stream, *id);
     if (status != CUDA_SUCCESS)
-        rg_transfer_cancel(id);
+        rg_transfer_cancel(*id);
     return status;
 }
 
@@ -293,6 +294,8 @@ static CUresult send_late(const struct transfer *t, size_t slice, size_t row, si
 {
     const size_t height = t->box.Height, rows = height * t->box.Depth;
     CUresult status = CUDA_SUCCESS;
+    uint64_t ids[3] = {0}; /* the rest of a row, of a slice, and of the slices */
+    unsigned n = 0;
     bool put = false;
     while (row < rows && status == CUDA_SUCCESS) {
         const size_t y = row % height, z = row / height;
@@ -306,7 +309,7 @@ static CUresult send_late(const struct transfer *t, size_t slice, size_t row, si
         host.height = part.Height * part.Depth;
         host.rows = part.Depth > 1 ? height : 0;
         host.slice = slice;
-        status = put_late(t, &part, &host);
+        status = put_late(t, &part, &host, &ids[n++]);
         put |= status == CUDA_SUCCESS;
         row += host.height;
         at = 0;
@@ -314,6 +317,8 @@ static CUresult send_late(const struct transfer *t, size_t slice, size_t row, si
     if (!put || may_be_read_late(t, slice))
         return status;
     const CUresult waited = rg_op_cuStreamSynchronize(t->stream);
+    for (unsigned i = 0; i < n; i++)
+        rg_transfer_revoke(ids[i]);
     return status == CUDA_SUCCESS ? waited : status;
 }
 
@@ -322,7 +327,7 @@ static CUresult send_in(struct transfer *t, size_t slice)
     CUresult status = CUDA_SUCCESS;
     if (rg_transfers_may_write_host()) {
         if (may_be_read_late(t, slice))
-            return put_late(t, &t->box, &t->host);
+            return put_late(t, &t->box, &t->host, &(uint64_t){0});
         if (!t->asynchronous) /* what the stream does first may write the source */
             status = rg_progress_wait_stream(t->stream);
     }

@@ -85,16 +85,18 @@ static bool may_be_read_late(const struct copy *copy)
     return copy->asynchronous && !copy->passing && is_pinned(&copy->host);
 }
 
-/* Packed bytes from `offset` on, of rows or the rest of one row, are asked for by the worker when the stream is there. */
-static CUresult put_late(const struct copy *copy, const struct rg_host_area *host, CUdeviceptr device)
+/* Packed bytes from `offset` on, of rows or the rest of one row, are asked for by the worker when the stream is there. *id: by
+ * this name. */
+static CUresult put_late(const struct copy *copy, const struct rg_host_area *host, CUdeviceptr device,
+                         uint64_t *id)
 {
-    uint64_t id = rg_pull_create(rg_session_current(), host);
-    if (!id)
+    *id = rg_pull_create(rg_session_current(), host);
+    if (!*id)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status =
-        rg_op_rgCopyInLate(device, copy->device_pitch, host->width, host->height, copy->stream, id);
+        rg_op_rgCopyInLate(device, copy->device_pitch, host->width, host->height, copy->stream, *id);
     if (status != CUDA_SUCCESS)
-        rg_transfer_cancel(id);
+        rg_transfer_cancel(*id);
     return status;
 }
 
@@ -103,24 +105,27 @@ static CUresult send_late(const struct copy *copy, size_t row, size_t at)
 {
     struct rg_host_area host = copy->host;
     CUresult status = CUDA_SUCCESS;
+    uint64_t ids[2] = {0};
     bool put = false;
     if (at) {
         const struct rg_host_area part = {
             host.memory + row * host.pitch + at, host.width - at, host.width - at, 1, 0, 0};
-        status = put_late(copy, &part, copy->device + row * copy->device_pitch + at);
+        status = put_late(copy, &part, copy->device + row * copy->device_pitch + at, &ids[0]);
         put = status == CUDA_SUCCESS;
         row++;
     }
     host.memory += row * host.pitch;
     host.height -= row;
     if (status == CUDA_SUCCESS && host.height) {
-        status = put_late(copy, &host, copy->device + row * copy->device_pitch);
+        status = put_late(copy, &host, copy->device + row * copy->device_pitch, &ids[1]);
         put |= status == CUDA_SUCCESS;
     }
     /* what a driver does with more than it keeps aside: the call returns when its source has been read */
     if (!put || may_be_read_late(copy))
         return status;
     const CUresult waited = rg_op_cuStreamSynchronize(copy->stream);
+    rg_transfer_revoke(ids[0]);
+    rg_transfer_revoke(ids[1]);
     return status == CUDA_SUCCESS ? waited : status;
 }
 
@@ -136,7 +141,7 @@ static CUresult send_in(struct copy *copy)
     CUresult status = CUDA_SUCCESS;
     if (rg_transfers_may_write_host()) {
         if (may_be_read_late(copy))
-            return put_late(copy, &copy->host, copy->device);
+            return put_late(copy, &copy->host, copy->device, &(uint64_t){0});
         if (!copy->asynchronous) /* what the stream does first may write the source */
             status = rg_progress_wait_stream(copy->stream);
         if (status != CUDA_SUCCESS)

@@ -24,8 +24,8 @@ struct rg_waiter {
     pthread_cond_t wake;
     struct rg_waiter *next, *previous; /* threads that wait, in the receiver's list */
     uint32_t token;
-    bool listed;
     bool done;
+    bool filling; /* the reply is being received into `output` and `bulk`: the waiter must not go, whatever ends */
     CUresult result;
     uint64_t size;         /* bytes of outputs */
     uint64_t received;     /* bytes of the reply as it came, bulk data included */

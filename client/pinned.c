@@ -465,6 +465,7 @@ CUresult cuMemFreeHost(void *p)
     unmap_range((uint64_t)p);
     if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_HOST, &range)) {
         atomic_fetch_sub(&n_unmapped, 1);
+        rg_transfers_revoke(range.start, range.size);
         rg_sessions_withdraw(p);
         munmap(p, page_up(range.size));
     }
@@ -512,12 +513,13 @@ CUresult cuMemHostUnregister(void *p)
     struct rg_range range;
     if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_REGISTERED || range.start != (uint64_t)p)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    if (range.mapped) {
+    if (range.mapped || rg_transfers_meet(range.start, range.size))
         status = cuCtxSynchronize(); /* what is queued may still use the memory */
+    if (range.mapped)
         unmap_range((uint64_t)p);
-    }
     if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_REGISTERED, NULL)) {
         atomic_fetch_sub(&n_unmapped, 1);
+        rg_transfers_revoke(range.start, range.size);
         rg_sessions_withdraw(p);
     }
     return status;

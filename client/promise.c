@@ -2,6 +2,10 @@
  * promise.c - see promise.h. Tokens of these answers have no generation of a lane in their high half, but 0; the low half is
  * a place in `table`. One lock guards the table, the references, and who of several threads waits on the connection;
  * it is a leaf but for the receiver's.
+ *
+ * Who owns an answer: who began it, everybody who keeps it, and, from the beginning until it has arrived or is known never to,
+ * the table. Each of them counts as one reference, taken and given back by itself (hold, rg_promise_release); nothing else
+ * changes the count.
  */
 #include "client/promise.h"
 
@@ -20,44 +24,73 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct rg_promise *table[PLACES];
+/* An answer and what only this file knows of it. */
+struct answer {
+    struct rg_promise promise; /* first: it is found back from there */
+    struct rg_waiter waiter;
+    bool posted; /* its record has been appended: it will arrive, unless the session ends */
+    bool waited; /* a thread waits on the connection for it */
+    unsigned references;
+};
+
+static struct answer *table[PLACES];
 static unsigned n_used, last_place;
 
-struct rg_promise *rg_promise_begin(enum rg_op op, void (*arrived)(struct rg_promise *promise,
-                                                                   CUresult result, struct rg_reader reply))
+static struct answer *answer_of(struct rg_promise *promise)
 {
-    struct rg_lane *lane = rg_lane_current();
-    struct rg_promise *promise = lane ? calloc(1, sizeof *promise) : NULL;
-    if (!promise)
-        return NULL;
-    promise->op = op;
-    promise->arrived = arrived;
-    promise->references = 1;
-    pthread_cond_init(&promise->waiter.wake, NULL);
+    return (struct answer *)(void *)promise;
+}
+
+static struct answer *answer_of_waiter(struct rg_waiter *waiter)
+{
+    return (struct answer *)(void *)((unsigned char *)waiter - offsetof(struct answer, waiter));
+}
+
+/* Puts the answer into the table, which holds it from now on. False: too many are under way. */
+static bool enter_table(struct answer *answer)
+{
     pthread_mutex_lock(&lock);
     const bool room = n_used < PLACES / 2;
     if (room) {
         do
             last_place = (last_place + 1) % PLACES;
         while (!last_place || table[last_place]);
-        table[last_place] = promise;
-        promise->waiter.token = last_place;
+        table[last_place] = answer;
+        answer->waiter.token = last_place;
+        answer->references++;
         n_used++;
     }
     pthread_mutex_unlock(&lock);
-    if (!room) {
+    return room;
+}
+
+/* The answer's token is free again; the table's reference is the caller's to release. */
+static void leave_table(const struct answer *answer)
+{
+    pthread_mutex_lock(&lock);
+    table[answer->waiter.token] = NULL;
+    n_used--;
+    pthread_mutex_unlock(&lock);
+}
+
+struct rg_promise *rg_promise_begin(enum rg_op op, void (*arrived)(struct rg_promise *promise,
+                                                                   CUresult result, struct rg_reader reply))
+{
+    struct rg_lane *lane = rg_lane_current();
+    struct answer *answer = lane ? calloc(1, sizeof *answer) : NULL;
+    if (!answer)
+        return NULL;
+    struct rg_promise *promise = &answer->promise;
+    promise->op = op;
+    promise->arrived = arrived;
+    answer->references = 1;
+    pthread_cond_init(&answer->waiter.wake, NULL);
+    if (!enter_table(answer)) {
         rg_promise_release(promise);
         return NULL;
     }
     lane->promise = promise;
     return promise;
-}
-
-/* The token is free again. The lock is held. */
-static void leave_table(struct rg_promise *promise)
-{
-    table[promise->waiter.token] = NULL;
-    n_used--;
 }
 
 CUresult rg_promise_end(struct rg_promise *promise, CUresult status)
@@ -66,15 +99,14 @@ CUresult rg_promise_end(struct rg_promise *promise, CUresult status)
     if (!promise)
         return status;
     lane->promise = NULL;
-    if (promise->posted) {
-        rg_receiver_expect_notices(promise->session,
-                                   1); /* no lock of the command stream may be held for that */
+    struct answer *answer = answer_of(promise);
+    if (answer->posted) { /* no lock of the command stream may be held for that */
+        rg_receiver_expect_notices(promise->session, 1);
         return status;
     }
-    pthread_mutex_lock(&lock);
-    leave_table(promise);
-    pthread_mutex_unlock(&lock);
-    rg_promise_release(promise);
+    leave_table(answer);
+    rg_promise_release(promise); /* the table's */
+    rg_promise_release(promise); /* the caller's */
     return status;
 }
 
@@ -85,11 +117,13 @@ struct rg_promise *rg_promise_takes(struct rg_lane *lane, uint16_t op)
 
 uint32_t rg_promise_prepare(struct rg_promise *promise, struct rg_session *session)
 {
-    const uint32_t token = promise->waiter.token;
+    struct answer *answer = answer_of(promise);
+    const uint32_t token = answer->waiter.token;
     promise->session = session;
-    promise->posted = true;
-    promise->references = 2; /* the answer itself is one */
-    rg_receiver_prepare(session, &promise->waiter, token);
+    rg_receiver_prepare(session, &answer->waiter, token);
+    pthread_mutex_lock(&lock); /* from here on a reply may name it */
+    answer->posted = true;
+    pthread_mutex_unlock(&lock);
     return token;
 }
 
@@ -98,35 +132,35 @@ struct rg_waiter *rg_promise_of_token(uint32_t token)
     if (!token || token >= PLACES)
         return NULL;
     pthread_mutex_lock(&lock);
-    struct rg_promise *promise = table[token];
+    struct answer *answer = table[token] && table[token]->posted ? table[token] : NULL;
     pthread_mutex_unlock(&lock);
-    return promise && promise->posted ? &promise->waiter : NULL;
+    return answer ? &answer->waiter : NULL; /* the table holds it until the caller, who receives, says that it has arrived */
 }
 
 void rg_promise_arrived(struct rg_session *session, struct rg_waiter *waiter)
 {
-    struct rg_promise *promise = (struct rg_promise *)(void *)waiter;
-    pthread_mutex_lock(&lock);
-    leave_table(promise);
-    pthread_mutex_unlock(&lock);
+    struct answer *answer = answer_of_waiter(waiter);
+    struct rg_promise *promise = &answer->promise;
+    leave_table(answer);
     rg_receiver_expect_notices(session, -1);
     if (rg_error_is_sticky(waiter->result))
         atomic_store(&rg_contexts_suspect, true);
     if (promise->arrived)
         promise->arrived(promise, waiter->result, rg_reader_of(waiter->output, waiter->size));
-    rg_promise_release(promise);
+    rg_promise_release(promise); /* the table's */
 }
 
 CUresult rg_promise_wait(struct rg_promise *promise, struct rg_reader *reply)
 {
     RG_UNCANCELLED;
+    struct answer *answer = answer_of(promise);
     struct rg_session *session = promise->session;
-    struct rg_waiter *waiter = &promise->waiter;
+    struct rg_waiter *waiter = &answer->waiter;
     pthread_mutex_lock(&lock);
-    while (promise->waited)
+    while (answer->waited)
         pthread_cond_wait(&changed, &lock);
     const bool mine = !rg_receiver_done(session, waiter);
-    promise->waited = mine;
+    answer->waited = mine;
     pthread_mutex_unlock(&lock);
     if (mine) {
         atomic_fetch_add_explicit(&session->stats.round_trips, 1, memory_order_relaxed);
@@ -136,7 +170,7 @@ CUresult rg_promise_wait(struct rg_promise *promise, struct rg_reader *reply)
         atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
         rg_profile_waited(rg_profiling ? began : 0, 1);
         pthread_mutex_lock(&lock);
-        promise->waited = false;
+        answer->waited = false;
         pthread_cond_broadcast(&changed);
         pthread_mutex_unlock(&lock);
     }
@@ -148,7 +182,7 @@ CUresult rg_promise_wait(struct rg_promise *promise, struct rg_reader *reply)
 void rg_promise_keep(struct rg_promise *promise)
 {
     pthread_mutex_lock(&lock);
-    promise->references++;
+    answer_of(promise)->references++;
     pthread_mutex_unlock(&lock);
 }
 
@@ -156,13 +190,14 @@ void rg_promise_release(struct rg_promise *promise)
 {
     if (!promise)
         return;
+    struct answer *answer = answer_of(promise);
     pthread_mutex_lock(&lock);
-    const bool last = --promise->references == 0;
+    const bool last = --answer->references == 0;
     pthread_mutex_unlock(&lock);
     if (!last)
         return;
-    if (promise->waiter.output != promise->waiter.small)
-        free(promise->waiter.output);
-    pthread_cond_destroy(&promise->waiter.wake);
-    free(promise);
+    if (answer->waiter.output != answer->waiter.small)
+        free(answer->waiter.output);
+    pthread_cond_destroy(&answer->waiter.wake);
+    free(answer);
 }

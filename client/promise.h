@@ -2,7 +2,7 @@
  * promise.h - answers that are asked for ahead: the record is sent, the caller goes on, and whoever needs the answer waits
  * for it then, if it has not come by itself.
  *
- *     struct rg_promise *promise = rg_promise_begin(RG_OP_rgLibraryLoad, arrived, user);
+ *     struct rg_promise *promise = rg_promise_begin(RG_OP_rgLibraryLoad, arrived);
  *     status = rg_promise_end(promise, rg_op_rgLibraryLoad(…, &reply));     nothing is in `reply`
  *     …
  *     status = rg_promise_wait(promise, &reader);                           now the outputs are in `reader`
@@ -20,17 +20,13 @@
 
 struct rg_call;
 
-/** One answer. Opaque but for what `arrived` needs. */
+/** One answer: what `arrived` needs. Its life is promise.c's alone: whoever has it took a reference and releases it. */
 struct rg_promise {
-    struct rg_waiter waiter; /* first: it is found back from there */
     struct rg_session *session;
     enum rg_op op;
     /* by the reader, which it must not hold up, when the answer is there; NULL: nothing is to be done then */
     void (*arrived)(struct rg_promise *promise, CUresult result, struct rg_reader reply);
     uint64_t user[2];
-    /* of promise.c */
-    bool posted, waited;
-    unsigned references;
 };
 
 /** The calling thread's next call of `op` does not wait. NULL: no memory, or too many are under way; it waits. */

@@ -64,6 +64,26 @@ static enum rg_status take_bulk(struct rg_session *session, struct rg_waiter *wa
     return rg_area_receive(&area, 0, size, session->conn);
 }
 
+/* The outputs and the bulk data of a reply. False: there is no memory for it. */
+static bool take_reply(struct rg_session *session, struct rg_waiter *waiter, const struct rg_message *message,
+                       const struct rg_reply *reply, const unsigned char *outputs)
+{
+    if (reply->size > sizeof waiter->small) {
+        waiter->output = malloc(reply->size);
+        if (!waiter->output) {
+            waiter->output = waiter->small;
+            return false;
+        }
+    }
+    memcpy(waiter->output, outputs, reply->size);
+    waiter->size = reply->size;
+    waiter->received = message->size + message->bulk_size;
+    waiter->result = (CUresult)reply->result;
+    if (take_bulk(session, waiter, message->bulk_size) == RG_ERR_FAULT)
+        waiter->result = CUDA_ERROR_INVALID_VALUE;
+    return true;
+}
+
 static void handle_reply(struct rg_session *session, const struct rg_message *message)
 {
     struct rg_reader in = rg_reader_of(message->data, message->size);
@@ -79,33 +99,26 @@ static void handle_reply(struct rg_session *session, const struct rg_message *me
     pthread_mutex_lock(&session->receiver.lock); /* what the waiter has prepared is seen from here on */
     const bool awaited =
         waiter && waiter->session == session && !waiter->done && waiter->token == reply.token;
+    if (awaited)
+        waiter->filling = true;
     pthread_mutex_unlock(&session->receiver.lock);
     if (!awaited) {
         malformed(session, "reply that nobody waits for");
         return;
     }
-    if (reply.size > sizeof waiter->small) {
-        waiter->output = malloc(reply.size);
-        if (!waiter->output) {
-            waiter->output = waiter->small;
-            rg_session_end(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory for an answer of %zu bytes",
-                           (size_t)reply.size);
-            return;
-        }
-    }
-    memcpy(waiter->output, in.at, reply.size);
-    waiter->size = reply.size;
-    waiter->received = message->size + message->bulk_size;
-    waiter->result = (CUresult)reply.result;
-    enum rg_status status = take_bulk(session, waiter, message->bulk_size);
-    if (status == RG_ERR_FAULT)
-        waiter->result = CUDA_ERROR_INVALID_VALUE;
-    if (reply.async_result)
+    const bool taken = take_reply(session, waiter, message, &reply, in.at);
+    if (taken && reply.async_result)
         rg_session_async_error(session, (CUresult)reply.async_result, reply.async_op);
     pthread_mutex_lock(&session->receiver.lock);
-    waiter->done = true;
+    waiter->filling = false;
+    waiter->done = taken;
     pthread_cond_signal(&waiter->wake);
     pthread_mutex_unlock(&session->receiver.lock);
+    if (!taken) {
+        rg_session_end(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory for an answer of %zu bytes",
+                       (size_t)reply.size);
+        return;
+    }
     if (!lane)
         rg_promise_arrived(session, waiter);
 }
@@ -401,8 +414,8 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
     struct rg_receiver *receiver = &session->receiver;
     pthread_mutex_lock(&receiver->lock);
     list_add(receiver, waiter);
-    while (!waiter->done && !session_over(session)) {
-        if (receiver->role_taken) {
+    while (!waiter->done && (waiter->filling || !session_over(session))) {
+        if (receiver->role_taken) { /* also by who fills it */
             pthread_cond_wait(&waiter->wake, &receiver->lock);
             continue;
         }

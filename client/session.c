@@ -297,6 +297,7 @@ static bool connect_sessions(void)
 static enum rg_status begin(struct rg_session *session)
 {
     session->number = (unsigned)(session - rg_sessions);
+    pthread_mutex_init(&session->ending, NULL);
     map_operations(session);
     if (!rg_reconnect_begin(session))
         return RG_ERR_NO_MEMORY;
@@ -351,16 +352,12 @@ CUresult rg_session_start(void)
     return outcome;
 }
 
-void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
+/* The connection carries nothing any more, and nothing is received into memory of the application's: only then do calls
+ * return because of it, and their memory is the application's again. */
+static void stop(struct rg_session *session, CUresult error)
 {
-    if (atomic_exchange(&session->over, true))
-        return;
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    rg_error("%s", text);
+    rg_conn_interrupt(session->conn);
+    rg_transfers_settle(session);
     atomic_store(&session->ended, error);
     bool last = true;
     for (unsigned i = 0; i < rg_n_sessions; i++)
@@ -369,7 +366,26 @@ void rg_session_end(struct rg_session *session, CUresult error, const char *form
         outcome = error;
         atomic_store(&rg_sessions_ended, error);
     }
-    rg_conn_interrupt(session->conn);
+}
+
+void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
+{
+    if (atomic_load(&session->ended) != CUDA_SUCCESS)
+        return;
+    pthread_mutex_lock(&session->ending);
+    const bool first = !atomic_exchange(&session->over, true);
+    if (first) {
+        char text[512];
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        rg_error("%s", text);
+        stop(session, error);
+    }
+    pthread_mutex_unlock(&session->ending);
+    if (!first)
+        return;
     rg_transfers_drop(session);
     rg_receiver_wake_all(session);
 }

@@ -41,6 +41,7 @@ struct rg_session {
     /* CUDA_SUCCESS while calls are possible; set once, read without a lock by every call */
     _Atomic CUresult ended;
     atomic_bool over; /* the connection is not to be used any more */
+    pthread_mutex_t ending; /* held by who ends the session until `ended` is set; a leaf but for that of transfers */
     /* error of a call that nobody waited for, to be returned by the next that waits */
     _Atomic CUresult latched;
     _Atomic uint64_t context; /* the last one that a call used here */

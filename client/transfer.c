@@ -4,6 +4,10 @@
  * The worker names a transfer by its id; everything else it says (offset, size) is checked against what this side
  * registered before any memory is touched. Host functions run on one thread of ours, one after another, as the
  * driver's do; pulls are answered by the sender thread, so the reader never sends.
+ *
+ * Memory of the application's is touched only while its call, or the copy that it has queued, lasts, whatever the worker sends
+ * and when: a transfer ends when it is out of the table *and* nothing is received into it or sent from it any more (`filling`,
+ * the parts of a pull). Whoever ends one waits for that; so does the end of a session, before any call is told of it.
  */
 #include "client/transfer.h"
 
@@ -16,6 +20,7 @@
 #include "client/session.h"
 #include "client/unified.h"
 #include "common/log.h"
+#include "common/uncancelled.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -41,6 +46,7 @@ struct transfer {
     void (*reached)(void *user, bool alive);
     struct rg_question *question;
     bool lent; /* landings: the memory is lent to the worker, to place the data there */
+    bool revoked; /* the memory is the application's again: what still comes is dropped, what is asked for is zeros */
 };
 
 /* What the sender thread has to send: a part of a pull, or that a point is released. */
@@ -51,6 +57,7 @@ struct pull_part {
     struct rg_host_area area;
     struct rg_supply *last_of; /* whose last part this is */
     bool supplied; /* from memory of ours, which goes when it has been sent; else of the application's */
+    bool revoked;  /* zeros are sent in place of the memory */
     bool release;
 };
 
@@ -69,6 +76,10 @@ static bool call_thread_started;
 static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
 
 static struct pull_part *pull_first, **pull_last = &pull_first;
+
+/* What the thread that reads a session's connection receives into just now; of each session. NULL: nothing. */
+static const struct transfer *filling[RG_SERVERS_MAX];
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER; /* something was filled, or a part of a pull has been sent */
 
 static uint64_t add(struct transfer *transfer)
 {
@@ -105,6 +116,29 @@ static struct transfer *take(uint64_t id)
             return transfer;
         }
     return NULL;
+}
+
+/* Waits until nothing is received into a transfer that is out of the table, or revoked; the lock is held. */
+static void wait_until_filled(const struct transfer *transfer)
+{
+    RG_UNCANCELLED;
+    while (filling[transfer->session->number] == transfer)
+        pthread_cond_wait(&let_go, &lock);
+}
+
+/* Waits until no part of a pull of the application's is being sent any more; the lock is held. */
+static void wait_until_sent(const struct rg_session *session, uint64_t id)
+{
+    RG_UNCANCELLED;
+    struct pull_part *part = pull_first;
+    while (part) {
+        if (part->session == session && part->id == id && !part->supplied && !part->release) {
+            pthread_cond_wait(&let_go, &lock);
+            part = pull_first;
+        } else {
+            part = part->next;
+        }
+    }
 }
 
 /* What a session's worker names by `id`; the lock is held. */
@@ -229,6 +263,8 @@ void rg_landing_destroy(uint64_t id)
 {
     pthread_mutex_lock(&lock);
     struct transfer *transfer = take(id);
+    if (transfer)
+        wait_until_filled(transfer);
     pthread_mutex_unlock(&lock);
     if (transfer && transfer->kind == LANDING)
         rg_profile_bytes(0, transfer->received);
@@ -249,6 +285,10 @@ bool rg_transfer_cancel(uint64_t id)
 {
     pthread_mutex_lock(&lock);
     struct transfer *transfer = take(id);
+    if (transfer) {
+        wait_until_filled(transfer);
+        wait_until_sent(transfer->session, id);
+    }
     pthread_mutex_unlock(&lock);
     if (!transfer)
         return false;
@@ -257,6 +297,35 @@ bool rg_transfer_cancel(uint64_t id)
         rg_receiver_expect_notices(transfer->session, -1);
     release(transfer);
     return true;
+}
+
+/* The memory is the application's again; the lock is held, and given up while something of it is under way. */
+static void revoke_held(struct transfer *transfer)
+{
+    struct rg_session *session = transfer->session;
+    const uint64_t id = transfer->id;
+    const bool lent = transfer->lent;
+    void *memory = transfer->area.memory;
+    transfer->revoked = true;
+    transfer->lent = false;
+    wait_until_filled(transfer); /* from here on the transfer may be gone */
+    wait_until_sent(session, id);
+    if (!lent)
+        return;
+    pthread_mutex_unlock(&lock);
+    rg_conn_unlend(session->conn, id, memory);
+    pthread_mutex_lock(&lock);
+}
+
+void rg_transfer_revoke(uint64_t id)
+{
+    pthread_mutex_lock(&lock);
+    struct transfer *transfer = buckets[id % BUCKETS];
+    while (transfer && transfer->id != id)
+        transfer = transfer->next;
+    if (transfer)
+        revoke_held(transfer);
+    pthread_mutex_unlock(&lock);
 }
 
 bool rg_transfers_may_write_host(void)
@@ -290,6 +359,7 @@ void rg_transfers_drop(struct rg_session *session)
         }
     pthread_cond_broadcast(&answered);
     pthread_mutex_unlock(&lock);
+    rg_transfers_settle(session);
     while (dropped) {
         struct transfer *transfer = dropped;
         dropped = transfer->next;
@@ -303,24 +373,62 @@ void rg_transfers_drop(struct rg_session *session)
     }
 }
 
+void rg_transfers_settle(const struct rg_session *session)
+{
+    RG_UNCANCELLED;
+    pthread_mutex_lock(&lock);
+    while (filling[session->number])
+        pthread_cond_wait(&let_go, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
 static bool meets(const struct rg_host_area *area, uint64_t start, uint64_t size)
 {
     const uint64_t first = (uint64_t)(uintptr_t)area->memory;
     return first < start + size && start < first + rg_area_extent(area);
 }
 
+/* Whether a transfer uses memory of the application's in [start, start + size). */
+static bool uses(const struct transfer *transfer, uint64_t start, uint64_t size)
+{
+    return transfer->kind != HOST_CALL && transfer->kind != QUESTION && !transfer->revoked &&
+           meets(&transfer->area, start, size);
+}
+
+static struct transfer *find_user(uint64_t start, uint64_t size)
+{
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (struct transfer *transfer = buckets[i]; transfer; transfer = transfer->next)
+            if (uses(transfer, start, size))
+                return transfer;
+    return NULL;
+}
+
 bool rg_transfers_meet(uint64_t start, uint64_t size)
 {
-    bool found = false;
     pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < BUCKETS && !found; i++)
-        for (const struct transfer *transfer = buckets[i]; transfer && !found; transfer = transfer->next)
-            found = transfer->kind != HOST_CALL && transfer->kind != QUESTION &&
-                    meets(&transfer->area, start, size);
+    bool found = find_user(start, size) != NULL;
     for (const struct pull_part *part = pull_first; part && !found; part = part->next)
-        found = meets(&part->area, start, size);
+        found = !part->revoked && meets(&part->area, start, size);
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+void rg_transfers_revoke(uint64_t start, uint64_t size)
+{
+    RG_UNCANCELLED;
+    pthread_mutex_lock(&lock);
+    for (struct transfer *transfer; (transfer = find_user(start, size));)
+        revoke_held(transfer);
+    for (const struct pull_part *part = pull_first; part;) { /* the last of a pull, which is in no table any more */
+        if (!part->revoked && meets(&part->area, start, size)) {
+            pthread_cond_wait(&let_go, &lock);
+            part = pull_first;
+        } else {
+            part = part->next;
+        }
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 /* --- host calls ---------------------------------------------------------------------------------------- */
@@ -403,6 +511,15 @@ static enum rg_status host_call_due(struct rg_session *session, const struct rg_
 
 /* --- landings ------------------------------------------------------------------------------------------ */
 
+/* The reader has received what it was at. */
+static void filled(const struct rg_session *session)
+{
+    pthread_mutex_lock(&lock);
+    filling[session->number] = NULL;
+    pthread_cond_broadcast(&let_go);
+    pthread_mutex_unlock(&lock);
+}
+
 static enum rg_status landing_part(struct rg_session *session, const struct rg_notice *notice,
                                    size_t bulk_size)
 {
@@ -412,6 +529,7 @@ static enum rg_status landing_part(struct rg_session *session, const struct rg_n
     bool good = transfer && transfer->kind <= STAGED_LANDING && size == bulk_size &&
                 offset <= rg_area_size(&transfer->area) && size <= rg_area_size(&transfer->area) - offset &&
                 (transfer->area.memory || !size);
+    const bool over = atomic_load(&session->over), revoked = good && transfer->revoked;
     struct rg_host_area area = good ? transfer->area : (struct rg_host_area){0};
     enum transfer_kind kind = good ? transfer->kind : LANDING;
     if (good)
@@ -419,10 +537,16 @@ static enum rg_status landing_part(struct rg_session *session, const struct rg_n
     const bool complete = good && transfer->received == rg_area_size(&transfer->area);
     void (*landed)(void *, bool) = good ? transfer->landed : NULL;
     void *user = good ? transfer->user : NULL;
+    if (good && !over && !revoked)
+        filling[session->number] = transfer;
     pthread_mutex_unlock(&lock);
     if (!good)
         return RG_ERR_PROTOCOL;
-    enum rg_status status = rg_area_receive(&area, offset, size, session->conn);
+    if (over)
+        return RG_OK; /* whoever has ended the session sees to it */
+    enum rg_status status = revoked ? rg_conn_recv_bulk(session->conn, NULL, size)
+                                    : rg_area_receive(&area, offset, size, session->conn);
+    filled(session);
     if (status != RG_OK && status != RG_ERR_FAULT)
         return RG_OK; /* the next receive reports the broken connection */
     if (status == RG_ERR_FAULT)
@@ -464,6 +588,7 @@ static enum rg_status pull_due(struct rg_session *session, const struct rg_notic
     part->offset = notice->arg[0];
     part->size = notice->arg[1];
     part->area = transfer->area;
+    part->revoked = transfer->revoked;
     bool last = part->offset + part->size == total;
     struct rg_supply *supply = transfer->supply, *start = NULL;
     part->supplied = supply != NULL;
@@ -527,9 +652,25 @@ void rg_point_release(struct rg_session *session, uint64_t id)
     rg_command_wake_sender(session);
 }
 
+enum { ROWS = 512 }; /* of a piece of a pull, at most */
+
+/* Rows of [part->offset, part->offset + size), as far as ROWS go; *covered: the bytes. */
+static int rows_of(const struct pull_part *part, size_t size, struct iovec *rows, size_t *covered)
+{
+    static const unsigned char zeros[65536];
+    if (!part->revoked)
+        return rg_area_iovec(&part->area, part->offset, size, rows, ROWS, covered);
+    int n = 0;
+    for (*covered = 0; *covered < size && n < ROWS; n++) {
+        const size_t left = size - *covered;
+        rows[n] = (struct iovec){(void *)zeros, left < sizeof zeros ? left : sizeof zeros};
+        *covered += rows[n].iov_len;
+    }
+    return n;
+}
+
 bool rg_pull_send_next(struct rg_session *session)
 {
-    enum { ROWS = 512 };
     pthread_mutex_lock(&lock);
     struct pull_part *part = pull_first;
     while (part && part->session != session)
@@ -545,7 +686,7 @@ bool rg_pull_send_next(struct rg_session *session)
         struct iovec rows[ROWS];
         size_t covered, piece = rg_piece(session);
         piece = part->size < piece ? part->size : piece;
-        int n = rg_area_iovec(&part->area, part->offset, piece, rows, ROWS, &covered);
+        int n = rows_of(part, piece, rows, &covered);
         struct rg_answer answer = {.type = RG_ANSWER_DATA, .id = part->id, .arg = {part->offset, covered}};
         const uint64_t began = rg_now_ns();
         if (rg_command_answer(session, &answer, rows, n, part->supplied ? NULL : &rg_hold_until_told) ==
@@ -567,6 +708,7 @@ bool rg_pull_send_next(struct rg_session *session)
     *at = part->next;
     if (!part->next)
         pull_last = at;
+    pthread_cond_broadcast(&let_go);
     pthread_mutex_unlock(&lock);
     free(part);
     return true;

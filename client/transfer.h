@@ -23,7 +23,7 @@ struct rg_session;
 uint64_t rg_landing_create(struct rg_session *session, const struct rg_host_area *area, bool late);
 /** Whether a landing there saves a round trip, since the worker can be told of the memory ahead. */
 bool rg_landing_gains(const struct rg_session *session, const struct rg_host_area *area);
-/** Forgets a landing whose call has returned. */
+/** Forgets a landing whose call returns; when this does, nothing is received into its memory any more. */
 void rg_landing_destroy(uint64_t id);
 /** Registers the source of a pull. */
 uint64_t rg_pull_create(struct rg_session *session, const struct rg_host_area *area);
@@ -61,12 +61,24 @@ void rg_supply_ready(struct rg_session *session, struct rg_supply *supply, unsig
 uint64_t rg_point_create(struct rg_session *session, void (*reached)(void *user, bool alive), void *user);
 void rg_point_release(struct rg_session *session, uint64_t id);
 
-/** Forgets a transfer, host call or point whose record could not be sent; false: it was finished already. */
+/**
+ * Forgets a transfer, host call or point whose record could not be sent; false: it was finished already. Nothing touches its
+ * memory any more when this returns.
+ */
 bool rg_transfer_cancel(uint64_t id);
+/**
+ * The memory of a transfer, or all memory in [start, start + size), is the application's again, though the worker may not have
+ * said that it is done with it: nothing touches it any more when this returns. What still comes is dropped; zeros are sent of
+ * what is asked for. A worker that keeps to the protocol has nothing left of a copy that was waited for. Not by the reader.
+ */
+void rg_transfer_revoke(uint64_t id);
+void rg_transfers_revoke(uint64_t start, uint64_t size);
 /** Whether memory of the host may still be written by something queued: landings or host functions. */
 bool rg_transfers_may_write_host(void);
 /** Forgets those of a session that has ended. */
 void rg_transfers_drop(struct rg_session *session);
+/** Waits until nothing is received into memory of a session's transfers; its connection has been interrupted. */
+void rg_transfers_settle(const struct rg_session *session);
 
 /** Whether [start, start + size) is part of a transfer that has not ended. */
 bool rg_transfers_meet(uint64_t start, uint64_t size);

@@ -141,10 +141,9 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_known *known)
         return;
     for (unsigned i = 0; (name = rg_known_variable(known, i, &managed)) != NULL; i++) {
         struct rg_call reply;
-        struct rg_promise *promise = rg_promise_begin(op_of(kind), NULL);
         struct rg_variable **list = list_of(kind, owner, &known);
-        if (!promise || !list ||
-            rg_promise_end(promise, ask(kind, owner, name, managed, &reply)) != CUDA_SUCCESS)
+        struct rg_promise *promise = list ? rg_promise_begin(op_of(kind), NULL) : NULL;
+        if (!promise || rg_promise_end(promise, ask(kind, owner, name, managed, &reply)) != CUDA_SUCCESS)
             return;
         (void)add(list, rg_context_current(), name, managed, promise, NULL);
     }
