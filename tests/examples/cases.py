@@ -9,12 +9,13 @@ import clients
 import delayed
 import devices
 import faults
+import hostile
 import kept
 import surroundings
 import wire
 from trial import Failure
 
-MODULES = (bulk, clients, delayed, devices, faults, kept, surroundings, wire)
+MODULES = (bulk, clients, delayed, devices, faults, hostile, kept, surroundings, wire)
 
 
 def run(build, name):

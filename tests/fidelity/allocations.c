@@ -52,16 +52,16 @@ static void allocate_all(unsigned round, int keep)
     CUdeviceptr all[SIZES];
     for (unsigned i = 0; i < SIZES; i++) {
         take(i, round);
-        CHECK(cuMemAlloc(&all[i], size_of(i)));
-        CHECK(cuMemsetD32(all[i], mark(i, round), size_of(i) / 4));
+        CHECK(cuMemAlloc_v2(&all[i], size_of(i)));
+        CHECK(cuMemsetD32_v2(all[i], mark(i, round), size_of(i) / 4));
     }
     for (unsigned i = 0; i < SIZES; i++) {
         uint32_t ends[2];
-        CHECK(cuMemcpyDtoH(&ends[0], all[i], 4));
-        CHECK(cuMemcpyDtoH(&ends[1], all[i] + size_of(i) - 4, 4));
+        CHECK(cuMemcpyDtoH_v2(&ends[0], all[i], 4));
+        CHECK(cuMemcpyDtoH_v2(&ends[1], all[i] + size_of(i) - 4, 4));
         printf("%zu bytes: %08x %08x\n", size_of(i), ends[0], ends[1]);
         if (!keep)
-            CHECK(cuMemFree(all[i]));
+            CHECK(cuMemFree_v2(all[i]));
     }
 }
 

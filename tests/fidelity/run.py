@@ -36,6 +36,8 @@ def each_one_off(names):
 
 def main():
     build = Build(sys.argv[1])
+    # What is freed is overwritten, so that a client that still reads it, or has it written, is found out.
+    os.environ.setdefault("MALLOC_PERTURB_", "165")
     arguments, counts = sys.argv[3:], []
     if arguments and arguments[0].startswith("servers="):
         counts = [int(count) for count in arguments.pop(0)[len("servers="):].split(",")]
