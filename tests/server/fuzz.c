@@ -170,6 +170,20 @@ static size_t put_graph(struct client *c, uint32_t lane, uint64_t function)
     return size;
 }
 
+/* A session exports what this same session opens again, or something else. */
+static void put_shared(struct client *c, uint32_t lane, uint32_t token, uint64_t event)
+{
+    unsigned char given[64];
+    for (size_t i = 0; i < sizeof given; i++)
+        given[i] = (unsigned char)chance(256);
+    put(c, RG_OP_cuIpcGetMemHandle, lane, token, "8", (uint64_t)4096);
+    put(c, RG_OP_cuIpcGetEventHandle, lane, token, "8", event);
+    put(c, RG_OP_cuMemPoolExportPointer, lane, token, "8", (uint64_t)4096);
+    put(c, RG_OP_rgIpcOpenMemory, lane, token, "4r", chance(2), given, sizeof given);
+    put(c, RG_OP_rgIpcOpenEvent, lane, token, "8r", event, given, sizeof given);
+    put(c, RG_OP_rgShareEnd, lane, token, "4b", 0, given, sizeof given);
+}
+
 /* Appends one of the records that make up a session; the size of the bulk data it wants. */
 static size_t put_some(struct client *c, unsigned which)
 {
@@ -326,6 +340,7 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_rgGraphDrop, lane, token, "8", handle(RG_KIND_GRAPH, 8));
         return 0;
     case 32:
+        put_shared(c, lane, token, event);
         put(c, RG_OP_rgCoredumpSet, lane, token, "48b", chance(9), (uint64_t)(width % 9), bulk, width % 9);
         put(c, RG_OP_rgCoredumpGetGlobal, lane, token, "448", chance(9), chance(2), (uint64_t)width);
         return 0;

@@ -1,6 +1,7 @@
 /*
  * opaque.c - what of the bytes that a client sends reaches the driver: no address of the client's choice where the driver
- * takes an address of this process, no handle but what the worker itself has looked up, no name of a file.
+ * takes an address of this process, no handle but what the worker itself has looked up, no name of a file. Handles that
+ * sessions give to each other are in tokens.c.
  */
 #include "common/cuda/coredump.h"
 #include "proto/graph.h"
