@@ -1,10 +1,12 @@
-/* coredump.c - settings of GPU core dumps: the driver's that runs the kernels, so dumps are files of the server's. */
+/*
+ * coredump.c - settings of GPU core dumps: the driver's that runs the kernels, so dumps would be files of the server's. Whether
+ * and where it writes some is not for its clients to say; what they may set is sent.
+ */
+#include "common/cuda/coredump.h"
 #include "client/call.h"
 #include "generated/client/operations.h"
 
 #include <string.h>
-
-#define VALUE_MAX 1024 /* names of files: the longest value there is */
 
 typedef CUresult ask_function(CUcoredumpSettings attrib, unsigned int query, size_t capacity, void *value,
                               size_t *size);
@@ -12,14 +14,14 @@ typedef CUresult tell_function(CUcoredumpSettings attrib, size_t size, const voi
 
 static CUresult get(ask_function *ask, unsigned flags, CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    unsigned char answer[VALUE_MAX];
+    unsigned char answer[RG_COREDUMP_NAME_MAX];
     CUresult status = rg_call_allowed(flags);
     if (status != CUDA_SUCCESS)
         return status;
     if (!size)
         return CUDA_ERROR_INVALID_VALUE;
     size_t found = 0;
-    const size_t room = *size < VALUE_MAX ? *size : VALUE_MAX;
+    const size_t room = *size < sizeof answer ? *size : sizeof answer;
     status = ask(attrib, value == NULL, value ? room : 0, answer, &found);
     if (status != CUDA_SUCCESS)
         return status;
@@ -30,13 +32,22 @@ static CUresult get(ask_function *ask, unsigned flags, CUcoredumpSettings attrib
 }
 
 static CUresult set(tell_function *tell, unsigned flags, CUcoredumpSettings attrib, const void *value,
-                    const size_t *size)
+                    size_t *size)
 {
     CUresult status = rg_call_allowed(flags);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!value || !size || *size > VALUE_MAX)
+    const size_t room = rg_coredump_size(attrib);
+    if (!size || !room)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!value) { /* asks for the size */
+        *size = room;
+        return CUDA_SUCCESS;
+    }
+    if (!rg_coredump_value_good(attrib, value, *size))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_coredump_of_server(attrib, value))
+        return CUDA_ERROR_NOT_PERMITTED;
     return tell(attrib, *size, value);
 }
 

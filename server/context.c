@@ -1,6 +1,7 @@
 /*
  * context.c - lanes and their current contexts; the end of contexts, and of what this worker keeps in them.
  */
+#include "common/cuda/coredump.h"
 #include "generated/server/serve.h"
 #include "server/ahead.h"
 #include "server/aside.h"
@@ -228,8 +229,34 @@ CUresult rg_serve_cuDevicePrimaryCtxSetFlags_v2(struct rg_job *job, CUdevice dev
 {
     if (!rg_driver.cuDevicePrimaryCtxSetFlags_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_coredump_context_flags(flags);
+    if (result != CUDA_SUCCESS)
+        return result;
     not_ready(job->worker, dev, true); /* flags are for a context that is yet to be made */
     return rg_driver.cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
+CUresult rg_serve_cuCtxCreate_v2(struct rg_job *job, uint64_t context, unsigned int flags, CUdevice dev)
+{
+    CUcontext made = NULL;
+    if (!rg_driver.cuCtxCreate_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_coredump_context_flags(flags);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = rg_driver.cuCtxCreate_v2(&made, flags, dev);
+    if (result == CUDA_SUCCESS)
+        rg_job_new(job, RG_KIND_CONTEXT, context, made);
+    return result;
+}
+
+CUresult rg_serve_cuCtxSetFlags(struct rg_job *job, unsigned int flags)
+{
+    (void)job;
+    if (!rg_driver.cuCtxSetFlags)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_coredump_context_flags(flags);
+    return result == CUDA_SUCCESS ? rg_driver.cuCtxSetFlags(flags) : result;
 }
 
 CUresult rg_serve_cuDevicePrimaryCtxRelease_v2(struct rg_job *job, CUdevice dev)

@@ -1,44 +1,68 @@
-/* coredump.c - settings of GPU core dumps. The driver sizes its values; `capacity` is what the client has room for. */
+/*
+ * coredump.c - settings of GPU core dumps. The driver sizes its values, and is believed to keep to the size that it is told
+ * only as far as there is room for its longest; what it is given is of exactly the right size and good. What would make it
+ * write a file or make a pipe here is refused.
+ */
+#include "common/cuda/coredump.h"
+
 #include "generated/server/serve.h"
+#include "server/worker.h"
 
-typedef CUresult get_function(CUcoredumpSettings attrib, void *value, size_t *size);
+#include <string.h>
 
-static CUresult get(get_function *ask, CUcoredumpSettings attrib, unsigned query, size_t capacity,
-                    void *value, size_t *size)
+typedef CUresult attribute_function(CUcoredumpSettings attrib, void *value, size_t *size);
+
+static CUresult get(struct rg_job *job, attribute_function *ask, CUcoredumpSettings attrib, unsigned query,
+                    size_t capacity, void *value, size_t *size)
 {
     if (!ask)
         return CUDA_ERROR_NOT_SUPPORTED;
+    unsigned char *room = rg_job_memory(job, RG_COREDUMP_NAME_MAX);
+    if (!room)
+        return job->result;
+    if (capacity > RG_COREDUMP_NAME_MAX)
+        capacity = RG_COREDUMP_NAME_MAX;
     *size = capacity;
-    return ask(attrib, query ? NULL : value, size);
+    CUresult result = ask(attrib, query ? NULL : room, size);
+    if (result == CUDA_SUCCESS && !query)
+        memcpy(value, room, *size < capacity ? *size : capacity);
+    return result;
+}
+
+static CUresult set(attribute_function *tell, CUcoredumpSettings attrib, size_t size, const void *value)
+{
+    unsigned char own[RG_COREDUMP_NAME_MAX];
+    if (!tell)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!rg_coredump_value_good(attrib, value, size))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_coredump_of_server(attrib, value))
+        return CUDA_ERROR_NOT_PERMITTED;
+    memcpy(own, value, size); /* in the record it may lie anywhere */
+    return tell(attrib, own, &size);
 }
 
 CUresult rg_serve_rgCoredumpGet(struct rg_job *job, CUcoredumpSettings attrib, unsigned int query,
                                 size_t capacity, void *value, size_t *size)
 {
-    (void)job;
-    return get(rg_driver.cuCoredumpGetAttribute, attrib, query, capacity, value, size);
+    return get(job, rg_driver.cuCoredumpGetAttribute, attrib, query, capacity, value, size);
 }
 
 CUresult rg_serve_rgCoredumpGetGlobal(struct rg_job *job, CUcoredumpSettings attrib, unsigned int query,
                                       size_t capacity, void *value, size_t *size)
 {
-    (void)job;
-    return get(rg_driver.cuCoredumpGetAttributeGlobal, attrib, query, capacity, value, size);
+    return get(job, rg_driver.cuCoredumpGetAttributeGlobal, attrib, query, capacity, value, size);
 }
 
 CUresult rg_serve_rgCoredumpSet(struct rg_job *job, CUcoredumpSettings attrib, size_t size, const void *value)
 {
     (void)job;
-    return rg_driver.cuCoredumpSetAttribute
-               ? rg_driver.cuCoredumpSetAttribute(attrib, (void *)(uintptr_t)value, &size)
-               : CUDA_ERROR_NOT_SUPPORTED;
+    return set(rg_driver.cuCoredumpSetAttribute, attrib, size, value);
 }
 
 CUresult rg_serve_rgCoredumpSetGlobal(struct rg_job *job, CUcoredumpSettings attrib, size_t size,
                                       const void *value)
 {
     (void)job;
-    return rg_driver.cuCoredumpSetAttributeGlobal
-               ? rg_driver.cuCoredumpSetAttributeGlobal(attrib, (void *)(uintptr_t)value, &size)
-               : CUDA_ERROR_NOT_SUPPORTED;
+    return set(rg_driver.cuCoredumpSetAttributeGlobal, attrib, size, value);
 }

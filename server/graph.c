@@ -1,8 +1,8 @@
 /*
  * graph.c - graphs of the driver, made of what the client sends (proto/graph.h) and launched by its records.
  *
- * Everything in the description is checked: kinds, counts, places in lists, and functions by their handles. Addresses are
- * the driver's to judge, as in any call.
+ * Everything in the description is checked: kinds, counts, places in lists, functions by their handles, and attributes as
+ * those of launches are. Addresses are the driver's to judge, as in any call.
  */
 #include "proto/graph.h"
 
@@ -78,14 +78,17 @@ static void translate(const struct maker *m, unsigned char *parameters, size_t s
                 memcpy(parameters + at, &m->conditions[i].own, 8);
 }
 
-static CUresult set_attributes(CUgraphNode node, const CUlaunchAttribute *attributes, uint32_t n,
-                               bool cooperative)
+/* Attributes are those of launches, and no others get to the driver. */
+static CUresult set_attributes(struct maker *m, CUgraphNode node, const CUlaunchAttribute *attributes,
+                               uint32_t n, bool cooperative)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
         CUlaunchAttribute attribute; /* in the record it may lie anywhere */
         memcpy(&attribute, &attributes[i], sizeof attribute);
-        result = rg_driver.cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
+        result = rg_translate_CUlaunchAttribute(m->job, &attribute, 1);
+        if (result == CUDA_SUCCESS)
+            result = rg_driver.cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
     }
     const CUlaunchAttributeValue value = {.cooperative = 1};
     if (cooperative && result == CUDA_SUCCESS)
@@ -130,7 +133,8 @@ static CUresult add_kernel(struct maker *m, const struct place *at, CUgraphNode 
         params.func = function;
     }
     CUresult result = rg_driver.cuGraphAddKernelNode_v2(node, at->graph, at->before, at->n, &params);
-    return result == CUDA_SUCCESS ? set_attributes(*node, attributes, numbers[8], numbers[7] != 0) : result;
+    return result == CUDA_SUCCESS ? set_attributes(m, *node, attributes, numbers[8], numbers[7] != 0)
+                                  : result;
 }
 
 static CUresult add_fill(struct maker *m, const struct place *at, CUgraphNode *node)

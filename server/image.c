@@ -150,6 +150,6 @@ bool rg_jit_option_travels(CUjit_option option)
     case CU_JIT_REFERENCED_VARIABLE_COUNT:
         return false;
     default:
-        return (int)option >= 0 && option < CU_JIT_NUM_OPTIONS;
+        return (int)option >= 0 && option <= CU_JIT_SPLIT_COMPILE; /* the last whose meaning is known here */
     }
 }

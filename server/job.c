@@ -403,11 +403,16 @@ void *rg_job_array_out(struct rg_job *job, uint64_t count, size_t size)
     return rg_job_memory(job, (size_t)count * size);
 }
 
-bool rg_job_enter(struct rg_job *job, bool context)
+bool rg_job_decoded(struct rg_job *job)
 {
     if (job->in.bad || rg_left(&job->in) >= 8)
         rg_job_violation(job, job->in.bad ? "too few bytes of parameters" : "too many bytes of parameters");
-    if (job->violated || job->result != CUDA_SUCCESS)
+    return !job->violated && job->result == CUDA_SUCCESS;
+}
+
+bool rg_job_enter(struct rg_job *job, bool context)
+{
+    if (!rg_job_decoded(job))
         return false;
     if (context) {
         job->result = rg_job_make_current(job);

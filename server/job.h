@@ -81,6 +81,8 @@ const void *rg_job_bytes_in(struct rg_job *job, uint64_t count);
 /** Zeroed temporary memory for outputs; a violation if over RG_REPLY_INLINE bytes. */
 void *rg_job_array_out(struct rg_job *job, uint64_t count, size_t size);
 
+/** Once all parameters are decoded: false (with result or violation set) if any was bad or a handle unknown. */
+bool rg_job_decoded(struct rg_job *job);
 /**
  * Called once all parameters are decoded: false (with result or violation set) if any was bad or a handle unknown,
  * else makes the lane's context current on this thread (if `context`) and returns true.

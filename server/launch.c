@@ -1,31 +1,40 @@
 /*
  * launch.c - kernel launches. The client sends the parameter buffer as the kernel sees it, so it goes to the driver as
- * such; attributes are passed on if their values mean here what they meant there.
+ * such; attributes are passed on if their values mean here what they meant there, or can be translated.
  */
 #include "common/log.h"
 #include "generated/server/serve.h"
 #include "proto/launch_attribute.h"
 #include "server/worker.h"
 
-/* Whether the attribute may be passed on; handles in it are translated. */
-static bool translate(struct rg_job *job, CUlaunchAttribute *attribute)
+#include <string.h>
+
+/* The driver's event in the place of the client's handle. */
+static void take_event(struct rg_job *job, CUevent *event)
 {
-    if (rg_launch_attribute_kind(attribute->id) == RG_LAUNCH_ATTRIBUTE_PLAIN)
-        return true;
-    switch (attribute->id) {
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-        attribute->value.programmaticEvent.event =
-            rg_job_object(job, RG_KIND_EVENT, (uint64_t)attribute->value.programmaticEvent.event);
-        return true;
-    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        attribute->value.launchCompletionEvent.event =
-            rg_job_object(job, RG_KIND_EVENT, (uint64_t)attribute->value.launchCompletionEvent.event);
-        return true;
-    default:
-        rg_warn("session %llu: a launch with attribute %d, which cannot be passed on",
-                (unsigned long long)job->worker->session, (int)attribute->id);
-        return false;
+    *event = rg_job_object(job, RG_KIND_EVENT, (uint64_t)*event);
+}
+
+CUresult rg_translate_CUlaunchAttribute(struct rg_job *job, CUlaunchAttribute *attributes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        CUlaunchAttribute *at = &attributes[i];
+        if (rg_launch_attribute_kind(at->id) == RG_LAUNCH_ATTRIBUTE_PLAIN)
+            continue;
+        switch ((int)at->id) {
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+            take_event(job, &at->value.programmaticEvent.event);
+            break;
+        case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+            take_event(job, &at->value.launchCompletionEvent.event);
+            break;
+        default:
+            rg_warn("session %llu: a launch with attribute %d, which cannot be passed on",
+                    (unsigned long long)job->worker->session, (int)at->id);
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
     }
+    return job->result;
 }
 
 CUresult rg_serve_rgLaunch(struct rg_job *job, unsigned long long function, unsigned int grid_x,
@@ -52,13 +61,7 @@ CUresult rg_serve_rgLaunch(struct rg_job *job, unsigned long long function, unsi
     CUlaunchAttribute *all = rg_job_memory(job, ((size_t)count + 1) * sizeof *all);
     if (!all)
         return job->result;
-    for (unsigned i = 0; i < count; i++) {
-        all[i] = attributes[i];
-        if (!translate(job, &all[i]))
-            return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (job->result != CUDA_SUCCESS)
-        return job->result;
+    memcpy(all, attributes, count * sizeof *all);
     if (cooperative) {
         /* cuLaunchCooperativeKernel takes no buffer of parameters; this is the same launch. */
         all[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;

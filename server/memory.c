@@ -1,4 +1,4 @@
-/* memory.c - attributes of memory pools, whose width depends on the attribute; memory that is freed. */
+/* memory.c - properties and attributes of memory pools, whose width depends on the attribute; memory that is freed. */
 #include "generated/server/serve.h"
 #include "server/ahead.h"
 #include "server/direct.h"
@@ -10,6 +10,14 @@
 static bool is_int(CUmemPool_attribute attribute)
 {
     return attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+CUresult rg_translate_CUmemPoolProps(struct rg_job *job, CUmemPoolProps *properties, size_t n)
+{
+    (void)job;
+    for (size_t i = 0; i < n; i++)
+        properties[i].win32SecurityAttributes = NULL; /* an address in the client */
+    return CUDA_SUCCESS;
 }
 
 CUresult rg_serve_rgMemPoolSetAttribute(struct rg_job *job, CUmemoryPool pool, CUmemPool_attribute attr,

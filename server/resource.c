@@ -42,6 +42,15 @@ static CUresult keep(const CUdevResource *resource)
     return result;
 }
 
+CUresult rg_translate_CUdevResource(struct rg_job *job, CUdevResource *resources, size_t n)
+{
+    (void)job;
+    for (size_t i = 0; i < n; i++)
+        if (!is_known(&resources[i]))
+            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    return CUDA_SUCCESS;
+}
+
 CUresult rg_serve_cuDeviceGetDevResource(struct rg_job *job, CUdevice device, CUdevResource *resource,
                                          CUdevResourceType type)
 {
@@ -79,8 +88,6 @@ CUresult rg_serve_rgSmResourceSplit(struct rg_job *job, const CUdevResource *inp
     (void)job;
     if (!rg_driver.cuDevSmResourceSplitByCount)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!is_known(input))
-        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     *groups = capacity;
     CUresult status = rg_driver.cuDevSmResourceSplitByCount(capacity ? result : NULL, groups, input,
                                                             remaining, flags, minimum);
@@ -95,9 +102,6 @@ CUresult rg_serve_cuDevResourceGenerateDesc(struct rg_job *job, uint64_t handle,
     CUdevResourceDesc made = NULL;
     if (!rg_driver.cuDevResourceGenerateDesc)
         return CUDA_ERROR_NOT_SUPPORTED;
-    for (unsigned i = 0; i < count; i++)
-        if (!is_known(&resources[i]))
-            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     CUresult result = rg_driver.cuDevResourceGenerateDesc(&made, resources, count);
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_RESOURCES, handle, made);

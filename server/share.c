@@ -1,17 +1,11 @@
 /*
- * share.c - memory and events shared with other sessions of this server: descriptors (share.h), and the calls.
- *
- * The happy path of a descriptor: rg_serve_rgShareAllocation lets the driver export, offers the descriptor and answers with
- * the token; the client passes it to another process, whose worker takes the descriptor (rg_share_take) and lets the
- * driver import it.
+ * share.c - memory and events shared with other sessions of this server: descriptors and handles (share.h). The calls are in
+ * share_calls.c.
  */
 #include "server/share.h"
 
 #include "common/log.h"
 #include "common/thread.h"
-#include "generated/server/serve.h"
-#include "server/direct.h"
-#include "server/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,9 +29,18 @@ struct offer {
     unsigned char name[PART];
 };
 
+/* A handle of the driver's. */
+struct kept {
+    enum rg_share_kind kind;
+    unsigned char name[PART];
+    unsigned char handle[RG_SHARE_TOKEN];
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct offer *offers;
 static int n_offers;
+static struct kept *handles; /* a ring once there are RG_SHARE_HANDLES */
+static unsigned n_handles, next_handle;
 static int listener = -1;
 static unsigned char self[PART]; /* this worker's half of its tokens */
 
@@ -71,12 +74,32 @@ static int copy_of(const unsigned char *name)
     return copy;
 }
 
-/* One byte, with the descriptor or without. */
-static void answer(int connection, int fd)
+/* The handle of that name; false: there is none. */
+static bool handle_of(const unsigned char *name, struct kept *out)
 {
-    char control[CMSG_SPACE(sizeof fd)] = {0}, byte = fd >= 0;
-    struct iovec part = {&byte, 1};
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < n_handles && !found; i++) {
+        found = memcmp(handles[i].name, name, PART) == 0;
+        if (found)
+            *out = handles[i];
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* One byte, with the descriptor or without, or the kind of a handle and the handle. */
+static void answer(int connection, int fd, const struct kept *kept)
+{
+    char control[CMSG_SPACE(sizeof fd)] = {0};
+    unsigned char data[1 + RG_SHARE_TOKEN] = {fd >= 0 ? RG_SHARE_DESCRIPTOR : 0};
+    struct iovec part = {data, 1};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (kept) {
+        data[0] = (unsigned char)kept->kind;
+        memcpy(data + 1, kept->handle, RG_SHARE_TOKEN);
+        part.iov_len = sizeof data;
+    }
     if (fd >= 0) {
         message.msg_control = control;
         message.msg_controllen = sizeof control;
@@ -109,8 +132,9 @@ static void *serve(void *unused)
         unsigned char name[PART];
         limit_patience(connection);
         if (same_user(connection) && recv(connection, name, PART, MSG_WAITALL) == PART) {
+            struct kept kept;
             int fd = copy_of(name);
-            answer(connection, fd);
+            answer(connection, fd, fd < 0 && handle_of(name, &kept) ? &kept : NULL);
             if (fd >= 0)
                 close(fd);
         }
@@ -188,6 +212,54 @@ void rg_share_end(const unsigned char token[RG_SHARE_TOKEN])
     pthread_mutex_unlock(&lock);
 }
 
+/* The name of a handle that is kept already; false: it is not. The lock is held. */
+static bool name_of(enum rg_share_kind kind, const unsigned char *handle, unsigned char *name)
+{
+    for (unsigned i = 0; i < n_handles; i++)
+        if (handles[i].kind == kind && memcmp(handles[i].handle, handle, RG_SHARE_TOKEN) == 0) {
+            memcpy(name, handles[i].name, PART);
+            return true;
+        }
+    return false;
+}
+
+/* Keeps the handle under a name of its own. The lock is held. */
+static bool keep_handle(enum rg_share_kind kind, const unsigned char *handle, unsigned char *name)
+{
+    if (n_handles < RG_SHARE_HANDLES) {
+        struct kept *more = realloc(handles, (size_t)(n_handles + 1) * sizeof *handles);
+        if (!more)
+            return false;
+        handles = more;
+    }
+    if (getrandom(name, PART, 0) != PART)
+        return false;
+    struct kept *at = &handles[next_handle];
+    at->kind = kind;
+    memcpy(at->name, name, PART);
+    memcpy(at->handle, handle, RG_SHARE_TOKEN);
+    next_handle = (next_handle + 1) % RG_SHARE_HANDLES;
+    if (n_handles < RG_SHARE_HANDLES)
+        n_handles++;
+    return true;
+}
+
+bool rg_share_offer_handle(enum rg_share_kind kind, unsigned char handle[RG_SHARE_TOKEN])
+{
+    unsigned char token[RG_SHARE_TOKEN] = {0};
+    pthread_mutex_lock(&lock);
+    const bool offered =
+        listen_once() && (name_of(kind, handle, token + PART) || keep_handle(kind, handle, token + PART));
+    memcpy(token, self, PART);
+    pthread_mutex_unlock(&lock);
+    if (!offered) {
+        rg_warn("a handle cannot be offered to other sessions: %s", strerror(errno));
+        memset(token, 0, sizeof token);
+    }
+    memcpy(handle, token, RG_SHARE_TOKEN);
+    return offered;
+}
+
 /* --- asking another worker ----------------------------------------------------------------------------------- */
 
 static int receive(int connection)
@@ -206,181 +278,42 @@ static int receive(int connection)
     return fd;
 }
 
-int rg_share_take(const unsigned char token[RG_SHARE_TOKEN])
+/* A connection to the worker that the token names, which has been told what is wanted; -1: there is none. */
+static int ask_for(const unsigned char *token)
 {
     struct sockaddr_un address;
-    int fd = -1, connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connection < 0)
         return -1;
     limit_patience(connection);
     if (connect(connection, (struct sockaddr *)&address, address_of(token, &address)) == 0 &&
         same_user(connection) && send(connection, token + PART, PART, MSG_NOSIGNAL) == PART)
-        fd = receive(connection);
+        return connection;
+    close(connection);
+    return -1;
+}
+
+int rg_share_take(const unsigned char token[RG_SHARE_TOKEN])
+{
+    int connection = ask_for(token);
+    if (connection < 0)
+        return -1;
+    int fd = receive(connection);
     close(connection);
     return fd;
 }
 
-/* --- calls: descriptors -------------------------------------------------------------------------------------- */
-
-/* What the driver exported, as a token. */
-static CUresult offer_handle(unsigned type, const void *exported, unsigned char *token)
+bool rg_share_take_handle(enum rg_share_kind kind, unsigned char token[RG_SHARE_TOKEN])
 {
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-        memcpy(token, exported, RG_SHARE_TOKEN);
-        return CUDA_SUCCESS;
-    }
-    int fd;
-    memcpy(&fd, exported, sizeof fd);
-    return rg_share_offer(fd, token) ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
-}
-
-static bool type_known(unsigned type)
-{
-    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || type == CU_MEM_HANDLE_TYPE_FABRIC;
-}
-
-CUresult rg_serve_rgShareAllocation(struct rg_job *job, CUmemGenericAllocationHandle handle,
-                                    unsigned int type, unsigned long long flags, unsigned char *token)
-{
-    unsigned char exported[RG_SHARE_TOKEN] = {0};
-    (void)job;
-    if (!rg_driver.cuMemExportToShareableHandle || !type_known(type))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result =
-        rg_driver.cuMemExportToShareableHandle(exported, handle, (CUmemAllocationHandleType)type, flags);
-    return result == CUDA_SUCCESS ? offer_handle(type, exported, token) : result;
-}
-
-CUresult rg_serve_rgSharePool(struct rg_job *job, CUmemoryPool pool, unsigned int type,
-                              unsigned long long flags, unsigned char *token)
-{
-    unsigned char exported[RG_SHARE_TOKEN] = {0};
-    (void)job;
-    if (!rg_driver.cuMemPoolExportToShareableHandle || !type_known(type))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result =
-        rg_driver.cuMemPoolExportToShareableHandle(exported, pool, (CUmemAllocationHandleType)type, flags);
-    return result == CUDA_SUCCESS ? offer_handle(type, exported, token) : result;
-}
-
-CUresult rg_serve_rgShareEnd(struct rg_job *job, CUdevice device, const unsigned char *token)
-{
-    (void)job, (void)device;
-    rg_share_end(token);
-    return CUDA_SUCCESS;
-}
-
-/* The driver's argument for a token; `fd` is to be closed afterwards, if there is one. */
-static bool take_handle(unsigned type, const unsigned char *token, int *fd, void **handle)
-{
-    *fd = -1;
-    *handle = (void *)(uintptr_t)token;
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return true;
-    *fd = rg_share_take(token);
-    *handle = (void *)(intptr_t)*fd;
-    return *fd >= 0;
-}
-
-CUresult rg_serve_rgImportAllocation(struct rg_job *job, CUdevice device, uint64_t handle, unsigned int type,
-                                     const unsigned char *token, int *location)
-{
-    CUmemGenericAllocationHandle made = 0;
-    CUmemAllocationProp properties;
-    int fd;
-    void *given;
-    (void)device;
-    if (!rg_driver.cuMemImportFromShareableHandle || !rg_driver.cuMemGetAllocationPropertiesFromHandle ||
-        !rg_driver.cuMemRelease || !type_known(type))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (!take_handle(type, token, &fd, &given))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = rg_driver.cuMemImportFromShareableHandle(&made, given, (CUmemAllocationHandleType)type);
-    if (fd >= 0)
-        close(fd);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = rg_driver.cuMemGetAllocationPropertiesFromHandle(&properties, made);
-    if (result != CUDA_SUCCESS) {
-        (void)rg_driver.cuMemRelease(made);
-        return result;
-    }
-    *location = properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties.location.id : -1;
-    rg_job_new(job, RG_KIND_ALLOCATION, handle, (void *)(uintptr_t)made);
-    return CUDA_SUCCESS;
-}
-
-CUresult rg_serve_rgImportPool(struct rg_job *job, CUdevice device, uint64_t pool, unsigned int type,
-                               unsigned long long flags, const unsigned char *token)
-{
-    CUmemoryPool made = NULL;
-    int fd;
-    void *given;
-    (void)device;
-    if (!rg_driver.cuMemPoolImportFromShareableHandle || !type_known(type))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (!take_handle(type, token, &fd, &given))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result =
-        rg_driver.cuMemPoolImportFromShareableHandle(&made, given, (CUmemAllocationHandleType)type, flags);
-    if (fd >= 0)
-        close(fd);
-    if (result == CUDA_SUCCESS)
-        rg_job_new(job, RG_KIND_POOL, pool, made);
-    return result;
-}
-
-/* --- calls: pointers and events -------------------------------------------------------------------------------- */
-
-CUresult rg_serve_rgPoolImportPointer(struct rg_job *job, CUmemoryPool pool,
-                                      const CUmemPoolPtrExportData *data, unsigned long long *address,
-                                      size_t *size)
-{
-    CUdeviceptr found = 0, base = 0;
-    CUmemPoolPtrExportData mine = *data;
-    (void)job;
-    if (!rg_driver.cuMemPoolImportPointer || !rg_driver.cuMemGetAddressRange_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuMemPoolImportPointer(&found, pool, &mine);
-    if (result == CUDA_SUCCESS)
-        result = rg_driver.cuMemGetAddressRange_v2(&base, size, found);
-    *address = found;
-    return result;
-}
-
-CUresult rg_serve_rgIpcOpenMemory(struct rg_job *job, const CUipcMemHandle *handle, unsigned int flags,
-                                  unsigned long long *address, size_t *size)
-{
-    CUdeviceptr found = 0, base = 0;
-    (void)job;
-    if (!rg_driver.cuIpcOpenMemHandle_v2 || !rg_driver.cuIpcCloseMemHandle ||
-        !rg_driver.cuMemGetAddressRange_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuIpcOpenMemHandle_v2(&found, *handle, flags);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = rg_driver.cuMemGetAddressRange_v2(&base, size, found);
-    if (result != CUDA_SUCCESS)
-        (void)rg_driver.cuIpcCloseMemHandle(found);
-    *address = found;
-    return result;
-}
-
-CUresult rg_serve_rgIpcCloseMemory(struct rg_job *job, CUdeviceptr address)
-{
-    struct rg_direct_area *area = rg_direct_take(job->worker, address);
-    rg_job_let_pass(job, true);
-    rg_direct_end(job, area);
-    return rg_driver.cuIpcCloseMemHandle ? rg_driver.cuIpcCloseMemHandle(address) : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult rg_serve_rgIpcOpenEvent(struct rg_job *job, uint64_t event, const CUipcEventHandle *handle)
-{
-    CUevent made = NULL;
-    if (!rg_driver.cuIpcOpenEventHandle)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuIpcOpenEventHandle(&made, *handle);
-    if (result == CUDA_SUCCESS)
-        rg_job_new(job, RG_KIND_EVENT, event, made);
-    return result;
+    static const unsigned char rest[RG_SHARE_TOKEN - 2 * PART];
+    unsigned char data[1 + RG_SHARE_TOKEN];
+    int connection = memcmp(token + 2 * PART, rest, sizeof rest) == 0 ? ask_for(token) : -1;
+    if (connection < 0)
+        return false;
+    const bool taken =
+        recv(connection, data, sizeof data, MSG_WAITALL) == (ssize_t)sizeof data && data[0] == kind;
+    close(connection);
+    if (taken)
+        memcpy(token, data + 1, RG_SHARE_TOKEN);
+    return taken;
 }

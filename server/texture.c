@@ -1,6 +1,24 @@
 /* texture.c - texture and surface objects and references: the resource's array comes as a handle beside its description. */
 #include "generated/server/serve.h"
 
+/* The array stays behind: it comes as a handle. What may bring other pointers in is refused. */
+CUresult rg_translate_CUDA_RESOURCE_DESC(struct rg_job *job, CUDA_RESOURCE_DESC *descriptions, size_t n)
+{
+    (void)job;
+    for (size_t i = 0; i < n; i++) {
+        const CUDA_RESOURCE_DESC given = descriptions[i];
+        CUDA_RESOURCE_DESC *own = &descriptions[i];
+        *own = (CUDA_RESOURCE_DESC){.resType = given.resType, .flags = given.flags};
+        if (given.resType == CU_RESOURCE_TYPE_LINEAR)
+            own->res.linear = given.res.linear;
+        else if (given.resType == CU_RESOURCE_TYPE_PITCH2D)
+            own->res.pitch2D = given.res.pitch2D;
+        else if (given.resType != CU_RESOURCE_TYPE_ARRAY)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult rg_serve_rgTexObjectCreate(struct rg_job *job, const CUDA_RESOURCE_DESC *resource, CUarray array,
                                     const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view,
                                     unsigned long long *object)
@@ -9,17 +27,10 @@ CUresult rg_serve_rgTexObjectCreate(struct rg_job *job, const CUDA_RESOURCE_DESC
     (void)job;
     if (!rg_driver.cuTexObjectCreate)
         return CUDA_ERROR_NOT_SUPPORTED;
-    switch (own.resType) {
-    case CU_RESOURCE_TYPE_ARRAY:
+    if (own.resType == CU_RESOURCE_TYPE_ARRAY) {
         if (!array)
             return CUDA_ERROR_INVALID_HANDLE;
         own.res.array.hArray = array;
-        break;
-    case CU_RESOURCE_TYPE_LINEAR:
-    case CU_RESOURCE_TYPE_PITCH2D:
-        break;
-    default: /* nothing else may bring pointers in here */
-        return CUDA_ERROR_NOT_SUPPORTED;
     }
     return rg_driver.cuTexObjectCreate(object, &own, texture, view);
 }

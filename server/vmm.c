@@ -5,27 +5,21 @@
 #include "generated/server/serve.h"
 #include "server/worker.h"
 
-CUresult rg_serve_cuMemGetAllocationGranularity(struct rg_job *job, size_t *granularity,
-                                                const CUmemAllocationProp *prop,
-                                                CUmemAllocationGranularity_flags option)
+CUresult rg_translate_CUmemAllocationProp(struct rg_job *job, CUmemAllocationProp *properties, size_t n)
 {
-    CUmemAllocationProp mine = *prop;
     (void)job;
-    mine.win32HandleMetaData = NULL; /* an address in the client */
-    return rg_driver.cuMemGetAllocationGranularity
-               ? rg_driver.cuMemGetAllocationGranularity(granularity, &mine, option)
-               : CUDA_ERROR_NOT_SUPPORTED;
+    for (size_t i = 0; i < n; i++)
+        properties[i].win32HandleMetaData = NULL; /* an address in the client */
+    return CUDA_SUCCESS;
 }
 
 CUresult rg_serve_cuMemCreate(struct rg_job *job, uint64_t handle, size_t size,
                               const CUmemAllocationProp *prop, unsigned long long flags)
 {
     CUmemGenericAllocationHandle made = 0;
-    CUmemAllocationProp mine = *prop;
-    mine.win32HandleMetaData = NULL;
     if (!rg_driver.cuMemCreate || !rg_driver.cuMemRelease)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuMemCreate(&made, size, &mine, flags);
+    CUresult result = rg_driver.cuMemCreate(&made, size, prop, flags);
     if (result == CUDA_SUCCESS)
         rg_job_new(job, RG_KIND_ALLOCATION, handle, (void *)(uintptr_t)made);
     return result;

@@ -32,6 +32,9 @@ class SpecError(Exception):
     pass
 
 
+# What the bytes that a client sends are made of (../api/README.md). All but `plain` are for hand-written code of the worker.
+CONTENTS = ("plain", "translated", "checked", "data")
+
 # Groups of answers that the client keeps (client/kept.h).
 KEPT = ("ever", "limit", "cache", "function", "stream", "pool")
 
@@ -46,6 +49,17 @@ class Parameter:
     role: str = ""
     optional: bool = False
     count: str = ""    # arrays: the parameter or number that counts them
+    content: str = ""  # what is sent as bytes: one of CONTENTS
+
+    @property
+    def is_blob(self):
+        """Whether the worker gets bytes of it, which are what the client likes."""
+        return self.role in ("in", "in-array", "bytes")
+
+    @property
+    def translation(self):
+        """The worker's function that makes values of the type good for the driver."""
+        return f"rg_translate_{self.pointee}" if self.content == "translated" else ""
 
     @property
     def pointee(self):
@@ -232,7 +246,7 @@ def annotate(operation, notes):
         where = operation.where
         if name not in by_name:
             raise SpecError(f"{where}: {operation.name} has no parameter '{name}'")
-        match = re.fullmatch(r"(\w+)(?:\[(\w+)\])?(\?)?", note)
+        match = re.fullmatch(r"(\w+)(?:\[(\w+)\])?(\?)?(?:=(\w+))?", note)
         if not match or match[1] not in ROLES:
             raise SpecError(f"{where}: unknown note '{note}'")
         parameter, role = by_name[name], match[1]
@@ -245,6 +259,8 @@ def annotate(operation, notes):
                 raise SpecError(f"{where}: {operation.name} has no parameter '{match[2]}'")
         parameter.role = "number" if role == "value" else role
         parameter.count, parameter.optional = match[2] or "", bool(match[3])
+        parameter.content = match[4] or ""
+        check_content(operation, parameter)
     for parameter in operation.parameters:
         if parameter.role:
             continue
@@ -258,6 +274,23 @@ def annotate(operation, notes):
         for parameter in operation.parameters:
             if parameter.role.startswith("out") or parameter.role == "found":
                 raise SpecError(f"{operation.where}: {operation.name} is async but returns '{parameter.name}'")
+
+
+def check_content(operation, parameter):
+    """No bytes of a client's get to the driver unless their line says what may be in them, and who sees to that."""
+    where, name, content = operation.where, f"{operation.name}: '{parameter.name}'", parameter.content
+    if not parameter.is_blob:
+        if content:
+            raise SpecError(f"{where}: {name} sends no bytes that could be '{content}'")
+        return
+    if operation.on_wire and not content:
+        raise SpecError(f"{where}: {name} does not say what its bytes are: ={', ='.join(CONTENTS)}")
+    if content and content not in CONTENTS:
+        raise SpecError(f"{where}: {name}: unknown content '{content}'")
+    if content in ("checked", "data") and not operation.server_custom:
+        raise SpecError(f"{where}: {name} is '{content}', but without server=custom the driver gets it as it is")
+    if content == "translated" and not parameter.pointee.startswith("CU"):
+        raise SpecError(f"{where}: {name} is 'translated', but '{parameter.pointee}' is no type of CUDA's")
 
 
 def read_group(path, symbols):
@@ -337,6 +370,16 @@ def check_kept(operation):
         raise SpecError(f"{operation.where}: the answer of {operation.name} cannot be kept")
 
 
+def check_translated(operations):
+    """A type that is translated in one place is so in all."""
+    blobs = [(operation, p) for operation in operations if operation.on_wire for p in operation.parameters if p.is_blob]
+    first = {p.pointee: operation for operation, p in reversed(blobs) if p.content == "translated"}
+    for operation, p in blobs:
+        if p.pointee in first and p.content != "translated":
+            raise SpecError(f"{operation.where}: {operation.name}: '{p.name}' is '{p.content}', but {p.pointee} is "
+                            f"translated at {first[p.pointee].where}")
+
+
 def read(folder):
     symbols, version = read_symbols(os.path.join(folder, "symbols.txt"))
     groups = [read_group(path, symbols) for path in sorted(glob.glob(os.path.join(folder, "*.api")))]
@@ -346,6 +389,7 @@ def read(folder):
         if operation.name in seen:
             raise SpecError(f"{operation.where}: {operation.name} is also at {seen[operation.name]}")
         seen[operation.name] = operation.where
+    check_translated(specification.operations)
     for number, operation in enumerate(specification.wire_operations, 1):
         operation.number = number
         canonical.append(f"{operation.name}({';'.join(f'{p.type}:{p.role}:{p.count}' for p in operation.parameters)})"

@@ -80,6 +80,14 @@ def encode(p):
     return []
 
 
+def translate(p):
+    """The worker's function for the type makes of what the client sent what the driver may see. The count is no number that
+    the client says: the array has as many elements, or the record is malformed."""
+    there = f" && {p.name}" if p.optional else ""
+    count = f"(size_t)({p.count})" if p.role == "in-array" else "1"
+    return [f"if (rg_job_decoded(job){there})", f"    job->result = {p.translation}(job, {p.name}, {count});"]
+
+
 def lets_pass(operation):
     """Whether others' records go on while it waits for the device: what it makes would be entered too late."""
     return "blocks" in operation.flags and not any(p.role in ("new", "found") for p in operation.parameters)
@@ -113,6 +121,9 @@ def serve(operation):
     lines = [f"static void serve_{operation.name}(struct rg_job *job)", "{"]
     for p in operation.wire_order:
         lines += ["    " + line for line in decode(p)]
+    for p in operation.parameters:
+        if p.translation:
+            lines += ["    " + line for line in translate(p)]
     lines += [f"    if (!rg_job_enter(job, {'true' if operation.needs_context else 'false'}))", "        return;"]
     if operation.server_custom:
         arguments = ", ".join(["job"] + [p.name for p in operation.parameters])
@@ -157,6 +168,12 @@ def emit(specification, out):
               " * created comes as the client's id (register it with rg_job_new or rg_job_found). Outputs are encoded by",
               " * the caller if CUDA_SUCCESS is returned; for raw replies the function itself calls rg_job_output. */"]
     header += [serve_declaration(operation) + ";" for operation in specification.wire_operations if operation.server_custom]
+    translated = {p.translation: p.pointee for operation in specification.wire_operations for p in operation.parameters
+                  if p.translation}
+    header += ["", "/* Hand-written translations of what clients send: in each of the `n` values, handles become the driver's objects,",
+               " * addresses of the client's process vanish, and what is not known to be good makes the result an error. Called",
+               " * before the driver or rg_serve_NAME gets the values. */"]
+    header += [f"CUresult {name}(struct rg_job *job, {c_type} *values, size_t n);" for name, c_type in sorted(translated.items())]
     header += ["", "/* Fill the table, indexed by operation number. */"]
     header += [f"void rg_register_{group.name}(struct rg_operation *table);" for group in specification.groups]
     header += ["static inline void rg_register_all(struct rg_operation *table)", "{"]

@@ -6,9 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/cuda/coredump.h"
 #include "softgpu/driver/driver.h"
 
-#define NAME_MAX_BYTES 1024
+#define NAME_MAX_BYTES RG_COREDUMP_NAME_MAX
 
 static struct {
     pthread_mutex_t lock;
@@ -65,25 +66,26 @@ static CUresult get(CUcoredumpSettings setting, void *value, size_t *size)
     }
 }
 
-static CUresult set(CUcoredumpSettings setting, const void *value, const size_t *size)
+static CUresult set(CUcoredumpSettings setting, const void *value, size_t *size)
 {
     bool on = false;
-    if (value == NULL || size == NULL)
+    const size_t room = rg_coredump_size(setting);
+    if (size == NULL || room == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (value == NULL) { /* asks for the size */
+        *size = room;
+        return CUDA_SUCCESS;
+    }
+    if (!rg_coredump_value_good(setting, value, *size))
         return CUDA_ERROR_INVALID_VALUE;
     if (setting == CU_COREDUMP_FILE || setting == CU_COREDUMP_PIPE) {
-        if (*size == 0 || *size > NAME_MAX_BYTES || strnlen(value, *size) == *size)
-            return CUDA_ERROR_INVALID_VALUE;
         strcpy(setting == CU_COREDUMP_FILE ? settings.file : settings.pipe, value);
         return CUDA_SUCCESS;
     }
     if (setting == CU_COREDUMP_GENERATION_FLAGS) {
-        if (*size != sizeof settings.flags)
-            return CUDA_ERROR_INVALID_VALUE;
         memcpy(&settings.flags, value, sizeof settings.flags);
         return CUDA_SUCCESS;
     }
-    if (*size != sizeof on || setting < CU_COREDUMP_ENABLE_ON_EXCEPTION || setting >= CU_COREDUMP_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
     memcpy(&on, value, 1);
     if (setting == CU_COREDUMP_TRIGGER_HOST)
         settings.trigger_host = on;
@@ -102,7 +104,7 @@ static CUresult locked_get(CUcoredumpSettings setting, void *value, size_t *size
     return result;
 }
 
-static CUresult locked_set(CUcoredumpSettings setting, const void *value, const size_t *size)
+static CUresult locked_set(CUcoredumpSettings setting, const void *value, size_t *size)
 {
     pthread_mutex_lock(&settings.lock);
     CUresult result = set(setting, value, size);

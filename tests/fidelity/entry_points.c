@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TRY(call) printf("%s: %d\n", #call, (int)(call))
@@ -499,6 +500,16 @@ static void tensor_maps(void)
     printf("%d\n", sum > 0);
 }
 
+/* Names of files are the server's business: what differs here must differ as it should. */
+static void core_dump_names(void)
+{
+    static char name[] = "a file";
+    const CUresult expected = getenv("REMOTE_GPU_SERVER") ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+    size_t size = sizeof name;
+    printf("%d %d\n", cuCoredumpSetAttribute(CU_COREDUMP_FILE, name, &size) == expected,
+           cuCoredumpSetAttributeGlobal(CU_COREDUMP_PIPE, name, &size) == expected);
+}
+
 static void core_dumps(void)
 {
     char name[1024], short_name[2];
@@ -511,18 +522,30 @@ static void core_dumps(void)
     size = 0;
     TRY(cuCoredumpGetAttributeGlobal(CU_COREDUMP_TRIGGER_HOST, NULL, &size));
     printf("%zu\n", size);
-    size = 7;
-    TRY(cuCoredumpSetAttribute(CU_COREDUMP_FILE, (void *)"a file", &size));
     size = sizeof short_name;
     TRY(cuCoredumpGetAttribute(CU_COREDUMP_FILE, short_name, &size));
-    size = sizeof name;
-    TRY(cuCoredumpGetAttribute(CU_COREDUMP_FILE, name, &size));
-    printf("%s %zu\n", name, size);
+    size = sizeof name; /* it does not end */
+    memset(name, 'x', sizeof name);
+    TRY(cuCoredumpSetAttribute(CU_COREDUMP_FILE, name, &size));
+    size = 0;
+    TRY(cuCoredumpSetAttribute(CU_COREDUMP_FILE, name, &size));
+    TRY(cuCoredumpSetAttribute(CU_COREDUMP_GENERATION_FLAGS, NULL, &size));
+    printf("%zu\n", size);
+    for (size = 3; size <= 5; size++) {
+        unsigned dumped[2] = {CU_COREDUMP_SKIP_ABORT};
+        TRY(cuCoredumpSetAttribute(CU_COREDUMP_GENERATION_FLAGS, dumped, &size));
+        dumped[0] = 1u << 30;
+        TRY(cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, dumped, &size));
+    }
+    size = 1;
+    TRY(cuCoredumpSetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, name, &size));
+    TRY(cuCoredumpSetAttributeGlobal((CUcoredumpSettings)99, &flag, &size));
     flag = false;
     size = sizeof flag;
     TRY(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &flag, &size));
     TRY(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, NULL, &size));
     TRY(cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &flag, NULL));
+    core_dump_names();
 }
 
 static void multicast(void)

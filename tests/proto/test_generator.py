@@ -8,7 +8,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "proto"))
 import import_api  # noqa: E402
-from generate import coverage, model  # noqa: E402
+from generate import coverage, model, server  # noqa: E402
 
 SYMBOLS = """version 13000
 cuA | cuA 2000 legacy | CUresult (CUstream s, size_t n, const int *p)
@@ -34,7 +34,7 @@ class Specification(unittest.TestCase):
         self.assertIn(words, str(caught.exception))
 
     def test_good(self):
-        specification = self.read('group g "G"\ncuA sync p:in[n]\nop rgX async (CUevent e)\n')
+        specification = self.read('group g "G"\ncuA sync p:in[n]=plain\nop rgX async (CUevent e)\n')
         a, x = specification.wire_operations
         self.assertEqual([p.role for p in a.parameters], ["handle", "value", "in-array"])
         self.assertEqual([p.name for p in a.wire_order][0], "n")
@@ -58,6 +58,39 @@ class Specification(unittest.TestCase):
         self.refused('group h "G"\n', 1, "named after")
         self.refused(head, 2, "not a symbol line", symbols="version 13000\nnonsense\n")
 
+    def test_content_of_bytes(self):
+        """What a client sends as bytes gets to the driver by a line that says what it is, and no other."""
+        head = 'group g "G"\ncuB local\n'
+        self.refused(head + "cuA sync p:in\n", 3, "cuA: 'p' does not say what its bytes are")
+        self.refused(head + "cuA sync p:in[n]\n", 3, "does not say what its bytes are")
+        self.refused(head + "cuA sync p:bytes[n]\n", 3, "does not say what its bytes are")
+        self.refused(head + "cuA sync p:in?\n", 3, "does not say what its bytes are")
+        self.refused(head + "op rgX async (size_t n, const CUipcMemHandle *h) h:in\n", 3, "does not say what its bytes are")
+        self.refused(head + "cuA sync p:in=nonsense\n", 3, "unknown content 'nonsense'")
+        self.refused(head + "cuA sync p:out[n]=plain\n", 3, "sends no bytes")
+        self.refused(head + "cuA sync p:in=plain s:value=plain\n", 3, "sends no bytes")
+        self.refused(head + "cuA sync p:in=checked\n", 3, "without server=custom the driver gets it as it is")
+        self.refused(head + "cuA sync p:bytes[n]=data\n", 3, "without server=custom the driver gets it as it is")
+        self.refused(head + "cuA sync p:in=translated\n", 3, "'int' is no type of CUDA's")
+        self.refused(head + "op rgX sync (const CUlaunchAttribute *a) a:in=translated\n"
+                     "op rgY sync (const CUlaunchAttribute *a) a:in=plain\n", 4, "is translated at")
+        self.refused(head + "op rgY sync (const CUlaunchAttribute *a) a:in=checked server=custom\n"
+                     "op rgX sync (const CUlaunchAttribute *a) a:in=translated\n", 3, "is translated at")
+        good = self.read(head + "cuA sync p:in?=plain\nop rgX sync (const void *d) d:bytes[9]=data server=custom\n"
+                         "op rgY sync (unsigned n, const CUlaunchAttribute *a) a:in[n]=translated\n")
+        self.assertEqual([p.content for o in good.wire_operations for p in o.parameters if p.is_blob],
+                         ["plain", "data", "translated"])
+
+    def test_translated_before_the_driver(self):
+        group = 'group g "G"\nop rgY sync (unsigned n, const CUlaunchAttribute *a) a:in[n]=translated server=custom\n'
+        with tempfile.TemporaryDirectory() as folder:
+            server.emit(self.read(group), folder)
+            with open(os.path.join(folder, "server", "g.c")) as made:
+                code = made.read()
+        translation = code.index("rg_translate_CUlaunchAttribute(job, a, (size_t)(n))")
+        self.assertLess(code.index("rg_job_array_in"), translation)
+        self.assertLess(translation, code.index("rg_job_enter"))
+
     def test_every_function_is_accounted_for(self):
         some = self.read('group g "G"\ncuA local\n')
         self.assertEqual(some.unaccounted(), ["cuB", "cuB_v2"])
@@ -66,9 +99,9 @@ class Specification(unittest.TestCase):
         self.assertEqual(every.operations[2].reason, "a reason")
 
     def test_digest_follows_layout(self):
-        one = self.read('group g "G"\ncuA sync p:in[n]\n').digest
-        self.assertEqual(one, self.read('# other words\ngroup g "G"\ncuA sync p:in[n]\n').digest)
-        self.assertNotEqual(one, self.read('group g "G"\ncuA sync p:bytes[n]\n').digest)
+        one = self.read('group g "G"\ncuA sync p:in[n]=plain\n').digest
+        self.assertEqual(one, self.read('# other words\ngroup g "G"\ncuA sync p:in[n]=data server=custom\n').digest)
+        self.assertNotEqual(one, self.read('group g "G"\ncuA sync p:bytes[n]=plain\n').digest)
 
 
 class Headers(unittest.TestCase):

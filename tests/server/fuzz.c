@@ -6,6 +6,7 @@
 #include "common/digest/digest.h"
 #include "proto/ahead.h"
 #include "proto/delta.h"
+#include "proto/graph.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -114,7 +115,7 @@ static void use_driver(void)
 
 /* --- records ------------------------------------------------------------------------------------------------------------ */
 
-enum { KINDS = 30 }; /* of records */
+enum { KINDS = 33 }; /* of records */
 
 static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .b32 some;\n";
 static const uint64_t stream = 2ull << 42 | 1ull << 26 | 7 << 4; /* handle(RG_KIND_STREAM, 7) */
@@ -136,6 +137,51 @@ static CUDA_MEMCPY3D some_box(bool to_device)
         box.srcHeight = 32;
     }
     return box;
+}
+
+/* Image 2 becomes a graph: a fill, a copy, a kernel with an attribute. */
+static size_t put_graph(struct client *c, uint32_t lane, uint64_t function)
+{
+    struct rg_writer w = {bulk};
+    CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)chance(20)};
+    const CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .dstMemoryType = CU_MEMORYTYPE_DEVICE};
+    attribute.value.launchCompletionEvent.event = (CUevent)handle(RG_KIND_EVENT, 4);
+    rg_put_u32(&w, 0); /* conditions */
+    rg_put_u32(&w, 3); /* steps */
+    rg_put_u32(&w, RG_GRAPH_WIRE_FILL);
+    for (unsigned i = 0; i < 11; i++)
+        rg_put_u32(&w, i > 2);
+    rg_put_u32(&w, RG_GRAPH_WIRE_COPY);
+    rg_put_u32(&w, 1); /* behind the fill */
+    rg_put_u32(&w, 0);
+    rg_put(&w, &copy, sizeof copy);
+    rg_put_u32(&w, RG_GRAPH_WIRE_KERNEL);
+    rg_put_u32(&w, 0);
+    rg_put_u64(&w, function);
+    for (unsigned i = 0; i < 8; i++)
+        rg_put_u32(&w, i < 6);
+    rg_put_u32(&w, 1);
+    rg_put(&w, &attribute, sizeof attribute);
+    rg_put_u32(&w, 0); /* parameters */
+    const size_t size = (size_t)(w.at - bulk);
+    for (unsigned i = chance(4); i; i--)
+        bulk[chance((uint32_t)size)] = (unsigned char)chance(256);
+    put(c, RG_OP_rgImageData, lane, 0, "8888", (uint64_t)2, (uint64_t)size, (uint64_t)0, (uint64_t)size);
+    return size;
+}
+
+/* A session exports what this same session opens again, or something else. */
+static void put_shared(struct client *c, uint32_t lane, uint32_t token, uint64_t event)
+{
+    unsigned char given[64];
+    for (size_t i = 0; i < sizeof given; i++)
+        given[i] = (unsigned char)chance(256);
+    put(c, RG_OP_cuIpcGetMemHandle, lane, token, "8", (uint64_t)4096);
+    put(c, RG_OP_cuIpcGetEventHandle, lane, token, "8", event);
+    put(c, RG_OP_cuMemPoolExportPointer, lane, token, "8", (uint64_t)4096);
+    put(c, RG_OP_rgIpcOpenMemory, lane, token, "4r", chance(2), given, sizeof given);
+    put(c, RG_OP_rgIpcOpenEvent, lane, token, "8r", event, given, sizeof given);
+    put(c, RG_OP_rgShareEnd, lane, token, "4b", 0, given, sizeof given);
 }
 
 /* Appends one of the records that make up a session; the size of the bulk data it wants. */
@@ -285,6 +331,18 @@ static size_t put_some(struct client *c, unsigned which)
     case 29:
         put(c, RG_OP_rgUnifiedOpen, lane, token, "");
         put(c, RG_OP_rgHostMap, lane, token, "88", 0x300000000000, (uint64_t)8192);
+        return 0;
+    case 30:
+        return put_graph(c, lane, function);
+    case 31:
+        put(c, RG_OP_rgGraphMake, lane, token, "848", (uint64_t)2, chance(2), handle(RG_KIND_GRAPH, 8));
+        put(c, RG_OP_rgGraphRun, lane, token, "88", handle(RG_KIND_GRAPH, 8), stream);
+        put(c, RG_OP_rgGraphDrop, lane, token, "8", handle(RG_KIND_GRAPH, 8));
+        return 0;
+    case 32:
+        put_shared(c, lane, token, event);
+        put(c, RG_OP_rgCoredumpSet, lane, token, "48b", chance(9), (uint64_t)(width % 9), bulk, width % 9);
+        put(c, RG_OP_rgCoredumpGetGlobal, lane, token, "448", chance(9), chance(2), (uint64_t)width);
         return 0;
     default:
         put(c, 1 + chance(RG_OP_COUNT - 1), lane, token, "b", bulk, (size_t)chance(60));
