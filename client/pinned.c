@@ -9,6 +9,7 @@
 #include "client/session.h"
 #include "client/transfer.h"
 #include "client/unified.h"
+#include "common/addresses.h"
 #include "common/cuda/graph/graph.h"
 #include "common/log.h"
 #include "generated/client/operations.h"
@@ -19,10 +20,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* Where allocations are asked for: addresses that no library or heap of the worker's process has. */
-#define WINDOW_START 0x0000300000000000ull
-#define WINDOW_SIZE  (8ull << 40)
 
 /* More than so many bytes are only looked at as a whole if there are addresses in the first ones. */
 #define SCANNED (1u << 20)
@@ -393,7 +390,8 @@ static void *reserve(size_t length)
     uint64_t hint = atomic_load(&next);
     if (!hint) { /* somewhere in the window, as the kernel would choose */
         const uint64_t start =
-            WINDOW_START + page_down((uint64_t)(uintptr_t)&next * 0x9e3779b97f4a7c15ull) % WINDOW_SIZE;
+            RG_ADDRESS_HOST_START +
+            page_down((uint64_t)(uintptr_t)&next * 0x9e3779b97f4a7c15ull) % RG_ADDRESS_HOST_SIZE;
         if (atomic_compare_exchange_strong(&next, &hint, start))
             hint = start;
     }

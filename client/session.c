@@ -24,6 +24,7 @@
 #include "client/stats.h"
 #include "client/transfer.h"
 #include "client/visible.h"
+#include "client/window.h"
 #include "common/cleanup.h"
 #include "common/cuda/capability.h"
 #include "common/log.h"
@@ -126,6 +127,11 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     }
     if (strstr(rg_conn_transport(session->conn), "unix"))
         choice = RG_TRANSPORT_TCP; /* nothing is nearer than this */
+    if (!session->window_size) /* else another of the alternatives was asked before */
+        rg_window_keep((unsigned)(session - rg_sessions), hello.client_hello.address_part, &session->window_start,
+                       &session->window_size);
+    hello.client_hello.window_start = session->window_start;
+    hello.client_hello.window_size = session->window_size;
     rg_move_offer(choice, &hello.client_hello.transports);
     hello.client_hello.capability = rg_capability_wish();
     rg_bulk_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
@@ -145,6 +151,8 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     if (answer.kind == RG_CONTROL_SERVER_HELLO) {
         session->hello_message = answer; /* keeps the memory that hello points to */
         session->hello = answer.server_hello;
+        if (strcmp(session->hello.driver.kind, "soft") != 0 && hello.client_hello.address_part == 0)
+            rg_window_keep_low((unsigned)(session - rg_sessions));
         return true;
     }
     if (answer.kind == RG_CONTROL_REFUSAL)

@@ -35,6 +35,7 @@ struct rg_session {
     char peer[160];         /* reconnect.c's, as is the next line: the address that the session began at */
     bool moved, told_lost, bundled;
     char server[256]; /* as the user named it */
+    uint64_t window_start, window_size; /* of addresses kept free for its device memory (client/window.h); size 0: none */
     struct rg_server_hello hello;
     struct rg_control hello_message;  /* owns hello's memory */
     uint16_t op_numbers[RG_OP_COUNT]; /* ours → the server's; 0: the server does not know it */

@@ -117,6 +117,8 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.memory_bytes = from->memory_bytes;
     hello.memory_millionths = from->memory_millionths;
     hello.address_part = from->address_part;
+    hello.window_start = from->window_start;
+    hello.window_size = from->window_size;
     hello.capability = from->capability;
     hello.contexts = from->contexts;
     hello.identity = &identity;

@@ -8,6 +8,7 @@
  */
 #include "proto/control.h"
 
+#include "common/addresses.h"
 #include "proto/control.pb-c.h"
 
 #include <stdlib.h>
@@ -138,6 +139,14 @@ static enum rg_status get_devices(struct rg_device_info *to, Rg__Device **from, 
     return RG_OK;
 }
 
+/* Whether it is none, or some that a process can have. */
+static bool is_window(uint64_t start, uint64_t size)
+{
+    return (start == 0 && size == 0) ||
+           (start % RG_ADDRESS_PAGE == 0 && size % RG_ADDRESS_PAGE == 0 && size >= RG_ADDRESS_WINDOW_LEAST &&
+            start >= RG_ADDRESS_WINDOW_LEAST && start < RG_ADDRESS_END && size <= RG_ADDRESS_END - start);
+}
+
 static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__ClientHello *from)
 {
     to->protocol_major = from->protocol_major;
@@ -169,6 +178,10 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     if (from->address_part >= RG_SERVERS_MAX)
         return RG_ERR_LIMIT;
     to->address_part = from->address_part;
+    if (!is_window(from->window_start, from->window_size))
+        return RG_ERR_PROTOCOL;
+    to->window_start = from->window_start;
+    to->window_size = from->window_size;
     if (from->capability >= 1000)
         return RG_ERR_PROTOCOL;
     to->capability = from->capability;

@@ -3,25 +3,26 @@
  */
 #include "server/hello.h"
 
+#include "common/addresses.h"
 #include "common/cleanup.h"
 #include "common/digest/digest.h"
 #include "common/log.h"
 #include "generated/proto/ops.h"
 #include "generated/server/driver.h"
+#include "server/address_space.h"
 #include "transport/control.h"
 #include "transport/move.h"
 #include "transport/near.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ADDRESS_PART (2ull << 40) /* more than the kernel's random offsets */
 
 /* What this worker calls without looking whether it is there. */
 static const struct {
@@ -79,20 +80,24 @@ static bool check(CUresult result, const char *call, char *why, size_t why_size)
 }
 
 /*
- * Keeps device memory out of the parts of the address space that the client's other servers use: the client knows
- * memory by its address alone. The software device takes its part by name; other drivers take what the kernel offers,
- * which is below what is taken here. (That is likely, not certain: the client checks every address that it gets.)
+ * Keeps device memory in the window that the client keeps free for it. The software device takes it by name, unless it is to
+ * behave as other drivers do: these take what the kernel offers, and it offers nothing else. A client of before there were
+ * windows names a part of the address space alone, as those of one client's servers must not overlap.
  */
-static void take_part(uint32_t part)
+static void take_window(const struct rg_hello *hello, const struct rg_client_hello *client)
 {
-    char text[12];
-    if (part == 0)
-        return;
-    snprintf(text, sizeof text, "%u", part);
-    if (setenv("SOFTGPU_ADDRESS_PART", text, 1) != 0 ||
-        mmap(NULL, part * ADDRESS_PART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) ==
-            MAP_FAILED)
-        rg_info("part %u of the address space is not available: %s", part, strerror(errno));
+    const char *behaviour = getenv("SOFTGPU_BEHAVE");
+    const bool by_name = strcmp(hello->driver_kind, "soft") == 0 && !(behaviour && *behaviour);
+    const bool named = client->window_size != 0;
+    const uint64_t start = named ? client->window_start : rg_address_window(client->address_part);
+    const uint64_t size = named ? client->window_size : RG_ADDRESS_WINDOW_SIZE;
+    char text[48];
+    snprintf(text, sizeof text, "%#" PRIx64 "+%#" PRIx64, start, size);
+    if (by_name && setenv("SOFTGPU_WINDOW", text, 1) != 0)
+        rg_info("no memory for the environment");
+    if (!by_name && (named || client->address_part) && rg_address_space_close(start, size) != RG_OK)
+        rg_warn("session %llu: not all addresses could be closed to the driver but those that the client keeps free (%s)",
+                (unsigned long long)hello->session, text);
 }
 
 /* The software device reports what the client's program does best with, unless this server's says something else. */
@@ -281,7 +286,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     rg_server_hello_init(&answer);
     struct rg_server_hello *server = &answer.server_hello;
     int count = 0;
-    take_part(client.client_hello.address_part);
+    take_window(hello, &client.client_hello);
     take_capability(client.client_hello.capability);
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
     hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_WAYS;

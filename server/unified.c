@@ -5,13 +5,13 @@
 #include "common/log.h"
 #include "generated/server/driver.h"
 #include "generated/server/serve.h"
+#include "server/address_space.h"
 #include "server/watch.h"
 #include "server/worker.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define PAGE         4096u
 #define STAGING_SIZE RG_BULK_MAX
@@ -102,7 +102,7 @@ static unsigned char *host_memory(const struct rg_unified *shares, uint64_t addr
 static void unmap_host(struct rg_host_mapping *host)
 {
     (void)rg_driver.cuMemHostUnregister((void *)(uintptr_t)host->start);
-    munmap((void *)(uintptr_t)host->start, host->size);
+    rg_address_space_unmap(host->start, host->size);
     free(host);
 }
 
@@ -190,17 +190,11 @@ CUresult rg_serve_rgHostMap(struct rg_job *job, unsigned long long address, size
     struct rg_host_mapping *host = calloc(1, sizeof *host);
     if (!host)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    void *wanted = (void *)(uintptr_t)address;
-    void *memory = mmap(wanted, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (memory != wanted) {
-        const int error = errno;
-        if (memory != MAP_FAILED) /* a kernel without MAP_FIXED_NOREPLACE took it as a hint */
-            munmap(memory, size);
-        free(host);
+    void *memory = rg_address_space_map(address, size);
+    if (!memory) {
         rg_warn("session %llu: host memory of the client cannot be mapped at its address %#llx (%s)",
-                (unsigned long long)job->worker->session, address,
-                memory == MAP_FAILED ? strerror(error) : "in use");
+                (unsigned long long)job->worker->session, address, strerror(errno));
+        free(host);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUdeviceptr device = 0;
@@ -214,7 +208,7 @@ CUresult rg_serve_rgHostMap(struct rg_job *job, unsigned long long address, size
             (void)rg_driver.cuMemHostUnregister(memory);
     }
     if (result != CUDA_SUCCESS) {
-        munmap(memory, size);
+        rg_address_space_unmap(address, size);
         free(host);
         return result;
     }

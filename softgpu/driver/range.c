@@ -4,26 +4,29 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/addresses.h"
 #include "softgpu/driver/range_inside.h"
 
 #if defined(__SANITIZE_THREAD__)
 /* The thread sanitizer knows a few windows of addresses only; this one is its low application window. */
 #define WINDOW_START 0x0000004000000000ull
 #define WINDOW_SIZE  (128ull << 30)
-#define WINDOWS      1
 #else
-#define WINDOW_START 0x0000200000000000ull
-#define WINDOW_SIZE  (4ull << 40)
-#define WINDOWS      16 /* SOFTGPU_ADDRESS_PART chooses: drivers with different ones share no address */
+#define WINDOW_START RG_ADDRESS_WINDOW_START
+#define WINDOW_SIZE  RG_ADDRESS_WINDOW_SIZE
 #endif
 /* Allocations of this size and more begin at a multiple of it and may be backed by large pages. */
 #define LARGE (2ull << 20)
+#define WINDOW_LEAST   (1ull << 30)
+#define LIBRARY_WINDOW (512ull << 30)
 /* A GPU maps memory in blocks of this size, and notices no access that stays in a block where anything is allocated. */
 #define BLOCK (2ull << 20)
 /* Beyond so many mappings guard pages are left out, so that the kernel can merge neighbours: it allows 65530. */
@@ -31,7 +34,8 @@
 
 struct sg_memory sg_memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static _Atomic uint64_t window_first = WINDOW_START; /* this process's */
+/* Where the window is looked for, by SOFTGPU_WINDOW. */
+static _Atomic uint64_t window_first = WINDOW_START, window_size = WINDOW_SIZE;
 
 bool sg_window_map_nothing(void *at, uint64_t size)
 {
@@ -43,16 +47,56 @@ bool sg_window_map_nothing(void *at, uint64_t size)
     return true;
 }
 
+/* SOFTGPU_WINDOW=START+BYTES: which addresses may be used, so that nobody else's are. */
+static void choose_window(void)
+{
+    uint64_t first, size;
+    int end = 0;
+    const char *text = secure_getenv("SOFTGPU_WINDOW");
+#if defined(__SANITIZE_THREAD__)
+    text = NULL;
+#endif
+    if (!text || sscanf(text, "%" SCNi64 "+%" SCNi64 "%n", (int64_t *)&first, (int64_t *)&size, &end) != 2 || text[end] ||
+        first % LARGE || size % LARGE || size < WINDOW_LEAST || first > UINT64_MAX - size)
+        return;
+    atomic_store_explicit(&window_first, first, memory_order_relaxed);
+    atomic_store_explicit(&window_size, size, memory_order_relaxed);
+}
+
+/* NVIDIA's driver takes addresses where the kernel finds room for them, among the libraries of the process. */
+static bool reserve_among_libraries(void)
+{
+    void *at = mmap(NULL, LIBRARY_WINDOW + LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return false;
+    atomic_store_explicit(&window_first, ((uint64_t)(uintptr_t)at + LARGE - 1) & ~(LARGE - 1), memory_order_relaxed);
+    atomic_store_explicit(&window_size, LIBRARY_WINDOW, memory_order_relaxed);
+    return true;
+}
+
+/* Notes what has been reserved. */
+static void have_window(uint64_t start, uint64_t size)
+{
+    madvise((void *)(uintptr_t)start, size, MADV_DONTDUMP);
+    madvise((void *)(uintptr_t)start, size, MADV_DONTFORK);
+    sg_memory.start = sg_memory.cursor = start;
+    sg_memory.middle = sg_memory.reserved_cursor = start + size / 2;
+    sg_memory.end = start + size;
+}
+
 bool sg_window_reserve(void)
 {
-    const char *part = secure_getenv("SOFTGPU_ADDRESS_PART"), *report = secure_getenv("SOFTGPU_REPORT");
+    const char *report = secure_getenv("SOFTGPU_REPORT"), *behaviour = secure_getenv("SOFTGPU_BEHAVE");
     sg_memory.guarded = report != NULL && report[0] != '\0' && strcmp(report, "0") != 0;
-    const uint64_t number = part ? strtoull(part, NULL, 10) % WINDOWS : 0;
-    /* Between the fourth window and the fifth are the addresses of clients' page-locked memory. */
-    const uint64_t first = WINDOW_START + number * WINDOW_SIZE + (number < 4 ? 0 : 2 * WINDOW_SIZE);
-    atomic_store_explicit(&window_first, first, memory_order_relaxed);
-    for (uint64_t size = WINDOW_SIZE; size >= 1ull << 30; size /= 2) {
-        for (uint64_t start = first; start + size <= first + WINDOW_SIZE; start += WINDOW_SIZE / 8) {
+    if (behaviour && strcmp(behaviour, "nvidia") == 0 && reserve_among_libraries()) {
+        have_window(atomic_load_explicit(&window_first, memory_order_relaxed), LIBRARY_WINDOW);
+        return true;
+    }
+    choose_window();
+    const uint64_t first = atomic_load_explicit(&window_first, memory_order_relaxed);
+    const uint64_t whole = atomic_load_explicit(&window_size, memory_order_relaxed);
+    for (uint64_t size = whole; size >= WINDOW_LEAST; size = (size / 2) & ~(LARGE - 1)) {
+        for (uint64_t start = first; start + size <= first + whole; start += (whole / 8) & ~(LARGE - 1)) {
             void *at = mmap((void *)(uintptr_t)start, size, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
             if (at == MAP_FAILED)
@@ -61,11 +105,7 @@ bool sg_window_reserve(void)
                 munmap(at, size);
                 continue;
             }
-            madvise(at, size, MADV_DONTDUMP);
-            madvise(at, size, MADV_DONTFORK);
-            sg_memory.start = sg_memory.cursor = start;
-            sg_memory.middle = sg_memory.reserved_cursor = start + size / 2;
-            sg_memory.end = start + size;
+            have_window(start, size);
             return true;
         }
     }
@@ -229,7 +269,7 @@ CUresult sg_range_free(uint64_t address, enum sg_range_kind kind)
 bool sg_address_is_device(uint64_t address)
 {
     const uint64_t first = atomic_load_explicit(&window_first, memory_order_relaxed);
-    return address >= first && address < first + WINDOW_SIZE;
+    return address - first < atomic_load_explicit(&window_size, memory_order_relaxed);
 }
 
 static struct sg_range_set *set_of(uint64_t address)
