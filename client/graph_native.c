@@ -65,16 +65,25 @@ static size_t divide(const struct rg_graph_plan *plan, size_t *phases)
     return last;
 }
 
-/* Whether the parameters of the step's kernel hold the handle. */
+/* The parameters of a kernel as they travel, up to RG_PARAMS_MAX bytes; how many there are. */
+static size_t pack(const CUDA_KERNEL_NODE_PARAMS_v3 *k, unsigned char *parameters)
+{
+    size_t offset, size, end = 0;
+    memset(parameters, 0, RG_PARAMS_MAX);
+    for (size_t i = 0; cuFuncGetParamInfo(k->func, i, &offset, &size) == CUDA_SUCCESS; i++)
+        if (offset + size <= RG_PARAMS_MAX) {
+            memcpy(parameters + offset, k->kernelParams[i], size);
+            end = offset + size > end ? offset + size : end;
+        }
+    return end;
+}
+
+/* Whether the parameters of the step's kernel hold the handle: where the worker would find it (proto/graph.h). */
 static bool names(const struct rg_graph_work *work, CUgraphConditionalHandle handle)
 {
-    const CUDA_KERNEL_NODE_PARAMS_v3 *k = &work->params.kernel;
-    size_t offset, size;
-    for (size_t i = 0; cuFuncGetParamInfo(k->func, i, &offset, &size) == CUDA_SUCCESS; i++)
-        for (size_t at = 0; at + sizeof handle <= size; at += 4)
-            if (memcmp((const unsigned char *)k->kernelParams[i] + at, &handle, sizeof handle) == 0)
-                return true;
-    return false;
+    unsigned char parameters[RG_PARAMS_MAX];
+    const size_t size = pack(&work->params.kernel, parameters);
+    return memmem(parameters, size, &handle, sizeof handle) != NULL;
 }
 
 static bool names_in(const struct rg_graph_plan *plan, const size_t *phases, size_t but,
@@ -149,19 +158,13 @@ static void put_kernel(struct buffer *b, const struct rg_graph_work *work)
 {
     const CUDA_KERNEL_NODE_PARAMS_v3 *k = &work->params.kernel;
     unsigned char parameters[RG_PARAMS_MAX];
-    size_t offset, size, end = 0;
+    const size_t end = pack(k, parameters);
     put_u64(b, (uint64_t)k->func);
     const uint32_t numbers[] = {k->gridDimX,       k->gridDimY,       k->gridDimZ,
                                 k->blockDimX,      k->blockDimY,      k->blockDimZ,
                                 k->sharedMemBytes, work->cooperative, work->n_attributes};
     put(b, numbers, sizeof numbers);
     put(b, work->attributes, work->n_attributes * sizeof *work->attributes);
-    memset(parameters, 0, sizeof parameters);
-    for (size_t i = 0; cuFuncGetParamInfo(k->func, i, &offset, &size) == CUDA_SUCCESS; i++)
-        if (offset + size <= sizeof parameters) {
-            memcpy(parameters + offset, k->kernelParams[i], size);
-            end = offset + size > end ? offset + size : end;
-        }
     put_u32(b, (uint32_t)end);
     if (rg_pinned_scan(parameters, end) != CUDA_SUCCESS)
         b->failed = true;

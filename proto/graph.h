@@ -11,8 +11,8 @@
  *     NOTHING
  *     CONDITIONAL  u64 handle, u32 type, u32 count of bodies, and a list of steps for each
  *
- * Where the parameters of a kernel hold the client's handle of a condition, at a multiple of 4 bytes, the worker puts that
- * of its driver.
+ * Where the parameters of a kernel hold the client's handle of a condition, wherever in a structure that is, the worker puts
+ * that of its driver. The client's handles are numbers that nothing else is (common/cuda/graph/condition.c).
  */
 #ifndef RG_PROTO_GRAPH_H
 #define RG_PROTO_GRAPH_H

@@ -10,6 +10,7 @@
 #include "server/image.h"
 #include "server/worker.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct condition {
@@ -22,7 +23,7 @@ struct maker {
     struct rg_reader in;
     CUcontext context;
     CUgraph graph;
-    struct condition *conditions;
+    struct condition *conditions; /* by the client's handles */
     uint32_t n_conditions;
 };
 
@@ -42,6 +43,12 @@ static bool supported(void)
            rg_driver.cuGraphInstantiateWithFlags && rg_driver.cuGraphLaunch && rg_driver.cuGraphExecDestroy;
 }
 
+static int by_client(const void *a, const void *b)
+{
+    const uint64_t x = ((const struct condition *)a)->client, y = ((const struct condition *)b)->client;
+    return x < y ? -1 : x > y;
+}
+
 static CUresult read_conditions(struct maker *m)
 {
     const uint32_t n = rg_get_u32(&m->in);
@@ -59,6 +66,8 @@ static CUresult read_conditions(struct maker *m)
             return result;
         m->n_conditions = i + 1;
     }
+    if (n)
+        qsort(m->conditions, n, sizeof *m->conditions, by_client);
     return CUDA_SUCCESS;
 }
 
@@ -69,13 +78,35 @@ struct place {
     size_t n;
 };
 
-/* The driver's handles in the place of the client's. */
-static void translate(const struct maker *m, unsigned char *parameters, size_t size)
+static const struct condition *find_condition(const struct maker *m, uint64_t client)
 {
-    for (size_t at = 0; at + 8 <= size; at += 4)
-        for (uint32_t i = 0; i < m->n_conditions; i++)
-            if (memcmp(parameters + at, &m->conditions[i].client, 8) == 0)
-                memcpy(parameters + at, &m->conditions[i].own, 8);
+    uint32_t low = 0, high = m->n_conditions;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (m->conditions[middle].client < client)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < m->n_conditions && m->conditions[low].client == client ? &m->conditions[low] : NULL;
+}
+
+/*
+ * Copies the parameters with the driver's handles in the place of the client's. What has been put is not looked at again:
+ * the driver's handles are numbers like others and may be the same as some of the client's.
+ */
+static void translate(const struct maker *m, const unsigned char *given, size_t size, unsigned char *out)
+{
+    size_t at = 0;
+    memcpy(out, given, size);
+    while (m->n_conditions && size - at >= sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, given + at, sizeof word);
+        const struct condition *condition = find_condition(m, word);
+        if (condition)
+            memcpy(out + at, &condition->own, sizeof condition->own);
+        at += condition ? sizeof word : 1;
+    }
 }
 
 /* Attributes are those of launches, and no others get to the driver. */
@@ -105,15 +136,14 @@ static CUresult add_kernel(struct maker *m, const struct place *at, CUgraphNode 
         return malformed(m, "a wrong count of attributes");
     const CUlaunchAttribute *attributes = rg_get(&m->in, numbers[8] * sizeof *attributes);
     size_t size = rg_get_u32(&m->in);
-    const void *given = size <= RG_PARAMS_MAX ? rg_get(&m->in, size) : NULL;
+    const unsigned char *given = size <= RG_PARAMS_MAX ? rg_get(&m->in, size) : NULL;
     if (!given)
         return malformed(m, "parameters of a wrong size");
     void *function = rg_job_object(m->job, RG_KIND_FUNCTION, handle);
     unsigned char *parameters = rg_job_memory(m->job, size + 1);
     if (!function || !parameters)
         return m->job->result != CUDA_SUCCESS ? m->job->result : CUDA_ERROR_INVALID_HANDLE;
-    memcpy(parameters, given, size);
-    translate(m, parameters, size);
+    translate(m, given, size, parameters);
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                      CU_LAUNCH_PARAM_END};
     CUDA_KERNEL_NODE_PARAMS params = {
@@ -171,14 +201,12 @@ static CUresult add_conditional(struct maker *m, const struct place *at, unsigne
 {
     const uint64_t handle = rg_get_u64(&m->in);
     const uint32_t type = rg_get_u32(&m->in), n = rg_get_u32(&m->in);
-    uint32_t i = 0;
-    while (i < m->n_conditions && m->conditions[i].client != handle)
-        i++;
+    const struct condition *condition = find_condition(m, handle);
     /* A body is at least its count of steps. */
-    if (m->in.bad || i == m->n_conditions || depth == RG_GRAPH_DEPTH_MAX || n > rg_left(&m->in) / 4)
+    if (m->in.bad || !condition || depth == RG_GRAPH_DEPTH_MAX || n > rg_left(&m->in) / 4)
         return malformed(m, "a wrong conditional node");
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
-    params.conditional.handle = m->conditions[i].own;
+    params.conditional.handle = condition->own;
     params.conditional.type = (CUgraphConditionalNodeType)type;
     params.conditional.size = n;
     params.conditional.ctx = m->context;

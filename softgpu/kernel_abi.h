@@ -307,10 +307,11 @@ enum { SG_TEX_1D, SG_TEX_2D, SG_TEX_3D, SG_TEX_A1D, SG_TEX_A2D, SG_TEX_CUBE, SG_
 #define SG_TEX_GEOMETRY         7u
 #define SG_TEX_INTEGER          8u  /* tex: coordinates are integers: texels */
 #define SG_TEX_GATHER           16u /* tld4 */
-#define SG_TEX_LEVEL            32u /* tex: the level is word 4, a float */
+#define SG_TEX_LEVEL            32u /* tex: the level is word 4, of the type of coordinates */
 #define SG_TEX_GRADIENT         64u /* tex: gradients are words 4 to 7 (in x) and 8 to 11 (in y), floats */
 #define SG_TEX_OFFSET           128u /* words 12 to 14 are added to the texels' indices */
 #define SG_TEX_COMPONENT_SHIFT  8   /* tld4: which channel */
+#define SG_TEX_RESIDENT         0x400u /* for the compiler: there is a predicate; all is resident here */
 #define SG_TEX_WORDS            16
 #define SG_SURFACE_BOUND        0x60u
 #define SG_SURFACE_TRAP         0u
@@ -320,8 +321,21 @@ enum { SG_TEX_1D, SG_TEX_2D, SG_TEX_3D, SG_TEX_A1D, SG_TEX_A2D, SG_TEX_CUBE, SG_
 #define SG_SURFACE_BYTES_SHIFT  8     /* bytes of the access */
 #define SG_SURFACE_REDUCE_SHIFT 16
 enum { SG_REDUCE_ADD, SG_REDUCE_MIN, SG_REDUCE_MAX, SG_REDUCE_AND_BITS, SG_REDUCE_OR_BITS };
-enum { SG_TXQ_WIDTH, SG_TXQ_HEIGHT, SG_TXQ_DEPTH, SG_TXQ_LEVELS };
-#define SG_TXQ_SURFACE     8u
+enum {
+    SG_TXQ_WIDTH,
+    SG_TXQ_HEIGHT,
+    SG_TXQ_DEPTH,
+    SG_TXQ_ARRAY_SIZE, /* layers, or cubes; 0 if there are none */
+    SG_TXQ_LEVELS,     /* 0 if it is not mipmapped */
+    SG_TXQ_NORMALISED,
+    SG_TXQ_FILTER,    /* 0 nearest, 1 linear */
+    SG_TXQ_ADDRESS_0, /* 0 wrap, 1 mirror, 3 clamp to the edge, 4 clamp to the border */
+    SG_TXQ_ADDRESS_1,
+    SG_TXQ_ADDRESS_2,
+    SG_TXQ_NOTHING /* what no texture has here: 0 */
+};
+#define SG_TXQ_QUERY       0x3fu
+#define SG_TXQ_SURFACE     0x40u
 #define SG_TXQ_LEVEL_SHIFT 8 /* of which level; it may not exist */
 
 /**

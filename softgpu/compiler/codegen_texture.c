@@ -59,10 +59,11 @@ static LLVMValueRef words(struct sg_codegen *gen)
     store_items(gen, &insn->operands[1], SG_B32, memory);
     if (insn->form->op != SG_OP_TEX)
         return memory;
-    const uint32_t extra = insn->n_operands - (insn->texture & SG_TEX_OFFSET ? 1u : 0u);
+    const uint32_t end = insn->n_operands - (insn->texture & SG_TEX_RESIDENT ? 1u : 0u);
+    const uint32_t extra = end - (insn->texture & SG_TEX_OFFSET ? 1u : 0u);
     for (uint32_t i = 3; i < extra; i++)
         store_items(gen, &insn->operands[i], SG_B32, element(gen, memory, 16 * (i - 2)));
-    if (extra < insn->n_operands)
+    if (extra < end)
         store_items(gen, &insn->operands[extra], SG_B32, element(gen, memory, 48));
     return memory;
 }
@@ -101,6 +102,39 @@ static void set_invariant(struct sg_codegen *gen, LLVMValueRef load)
                     LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
 }
 
+static LLVMValueRef half_of(struct sg_codegen *gen, LLVMValueRef channel)
+{
+    return sg_gen_f32_to_half(gen, LLVMBuildBitCast(B, channel, gen->f32, ""), SG_RN);
+}
+
+/* What was fetched, four words, goes to the results; all of it is resident. */
+static void write_texel(struct sg_codegen *gen, LLVMValueRef texel)
+{
+    const struct sg_insn *insn = gen->insn;
+    const enum sg_type type = (enum sg_type)insn->types[0];
+    const struct sg_operand *values = &insn->operands[2];
+    for (unsigned i = 0; i < values->count; i++) {
+        if (values->items[i].kind == SG_OPERAND_SINK)
+            continue;
+        const unsigned first = type == SG_F16X2 ? 2 * i : i;
+        LLVMValueRef value = LLVMBuildExtractElement(B, texel, sg_gen_const(gen, 32, first), "");
+        if (type == SG_F16X2) {
+            LLVMValueRef upper = LLVMBuildExtractElement(B, texel, sg_gen_const(gen, 32, first + 1), "");
+            upper = LLVMBuildZExt(B, half_of(gen, upper), gen->i32, "");
+            value = LLVMBuildOr(B, LLVMBuildZExt(B, half_of(gen, value), gen->i32, ""),
+                                LLVMBuildShl(B, upper, sg_gen_const(gen, 32, 16), ""), "");
+        } else if (type == SG_F16) {
+            value = half_of(gen, value);
+        } else if (type == SG_F32) {
+            value = LLVMBuildBitCast(B, value, gen->f32, "");
+        }
+        sg_gen_write(gen, &values->items[i], type, value);
+    }
+    const struct sg_operand *last = &insn->operands[insn->n_operands - 1];
+    if (insn->texture & SG_TEX_RESIDENT && last->kind != SG_OPERAND_SINK)
+        sg_gen_write(gen, last, SG_PRED, LLVMConstInt(gen->i1, 1, false));
+}
+
 /* A fetch by a function of the texture. False: it has none for this operation. */
 static bool gen_direct(struct sg_codegen *gen, LLVMValueRef handle)
 {
@@ -114,11 +148,11 @@ static bool gen_direct(struct sg_codegen *gen, LLVMValueRef handle)
                       [SG_TEX_A2D] = {2, true}};
     const struct sg_insn *insn = gen->insn;
     const uint32_t geometry = insn->texture & SG_TEX_GEOMETRY;
-    if (insn->texture & ~(SG_TEX_GEOMETRY | SG_TEX_INTEGER) || geometry >= SG_TEX_CUBE)
+    if (insn->texture & ~(SG_TEX_GEOMETRY | SG_TEX_INTEGER | SG_TEX_RESIDENT) || geometry >= SG_TEX_CUBE)
         return false;
     const bool integer = insn->texture & SG_TEX_INTEGER, layered = geometries[geometry].layered;
     const unsigned dimensions = geometries[geometry].dimensions;
-    const struct sg_operand *coordinates = insn->operands[1].items, *values = insn->operands[2].items;
+    const struct sg_operand *coordinates = insn->operands[1].items;
     LLVMTypeRef number = integer ? gen->i32 : gen->f32, result = LLVMVectorType(gen->i32, 4);
     LLVMTypeRef types[6] = {gen->pointer, gen->pointer, number, number, number, gen->i32};
     LLVMValueRef texture = find_texture(gen, handle);
@@ -136,14 +170,7 @@ static bool gen_direct(struct sg_codegen *gen, LLVMValueRef handle)
     LLVMAddCallSiteAttribute(
         texel, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
         LLVMCreateEnumAttribute(gen->context, LLVMGetEnumAttributeKindForName("nounwind", 8), 0));
-    for (unsigned i = 0; i < 4; i++) {
-        if (values[i].kind == SG_OPERAND_SINK)
-            continue;
-        LLVMValueRef channel = LLVMBuildExtractElement(B, texel, sg_gen_const(gen, 32, i), "");
-        if (insn->types[0] == SG_F32)
-            channel = LLVMBuildBitCast(B, channel, gen->f32, "");
-        sg_gen_write(gen, &values[i], (enum sg_type)insn->types[0], channel);
-    }
+    write_texel(gen, texel);
     return true;
 }
 
@@ -198,6 +225,12 @@ bool sg_gen_texture(struct sg_codegen *gen)
         return true;
     }
     sg_gen_runtime(gen, op == SG_OP_TEX ? "sg_rt_tex" : "sg_rt_suld", gen->nothing, arguments, 5);
-    load_items(gen, values, type, memory);
+    if (op == SG_OP_TEX) {
+        LLVMValueRef texel = LLVMBuildLoad2(B, LLVMVectorType(gen->i32, 4), memory, "");
+        LLVMSetAlignment(texel, 16);
+        write_texel(gen, texel);
+    } else {
+        load_items(gen, values, type, memory);
+    }
     return true;
 }

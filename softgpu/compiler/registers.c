@@ -19,6 +19,7 @@ static bool texture_writes(const struct sg_insn *insn, uint32_t operand)
 {
     switch (insn->form->op) {
     case SG_OP_TEX:
+        return operand == 2 || (insn->texture & SG_TEX_RESIDENT && operand == insn->n_operands - 1u);
     case SG_OP_SULD:
         return operand == 2;
     case SG_OP_TXQ:

@@ -179,6 +179,14 @@ static CUresult apply_sampling(const CUDA_RESOURCE_DESC *resource, const CUDA_TE
     return x->filter && !floats ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+/* What kernels can ask for beside extents. */
+static void describe(struct sg_texture *x, const CUDA_RESOURCE_DESC *resource, unsigned array_flags)
+{
+    x->mipmapped = resource->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+    x->layered = array_flags & CUDA_ARRAY3D_LAYERED;
+    x->cube = array_flags & CUDA_ARRAY3D_CUBEMAP;
+}
+
 static CUresult add(unsigned long long *out, struct sg_context *context, const struct sg_texture *x,
                     const struct made *made)
 {
@@ -236,6 +244,7 @@ CUresult cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resource,
     if (view != NULL)
         SG_RETURN_IF(apply_view(view, &x));
     SG_RETURN_IF(apply_sampling(resource, texture, &x));
+    describe(&x, resource, array_flags);
     struct made made = {.resource = *resource, .texture = *texture, .has_view = view != NULL};
     if (view != NULL)
         made.view = *view;
@@ -284,6 +293,7 @@ CUresult cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *resourc
     SG_RETURN_IF(resolve(resource, &x, &array_flags));
     if (!(array_flags & CUDA_ARRAY3D_SURFACE_LDST))
         return CUDA_ERROR_INVALID_VALUE;
+    describe(&x, resource, array_flags);
     return add(out, context, &x, &(struct made){.resource = *resource});
 }
 

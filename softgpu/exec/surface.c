@@ -21,7 +21,7 @@ static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, c
     if (x == NULL)
         sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
     const bool layered = geometry == SG_TEX_A1D || geometry == SG_TEX_A2D;
-    int64_t layer = layered ? (int32_t)*coordinates++ : 0;
+    int64_t layer = layered ? *coordinates++ : 0; /* without a sign */
     int64_t column = (int32_t)coordinates[0], row = 0, slice = layer;
     if (geometry == SG_TEX_2D || geometry == SG_TEX_A2D || geometry == SG_TEX_3D)
         row = (int32_t)coordinates[1];

@@ -168,9 +168,10 @@ static inline int32_t sg_weigh(float u, float *weight)
     return first;
 }
 
+/** Layers are counted without a sign: what would be a negative one is beyond the last. */
 static inline int32_t sg_clamp_layer(const struct sg_level *level, int32_t layer)
 {
-    return layer < 0 ? 0 : (uint32_t)layer < level->depth ? layer : (int32_t)level->depth - 1;
+    return (uint32_t)layer < level->depth ? layer : (int32_t)level->depth - 1;
 }
 
 static inline const unsigned char *sg_texel_at(const struct sg_texture *x, const struct sg_level *level,

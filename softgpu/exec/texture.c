@@ -186,6 +186,17 @@ static void cube_gradient(const float v[3], float gradient[3])
     gradient[1] = along[1];
 }
 
+/* From a direction, its gradients and a cube to a place on a face, and gradients there. */
+static void enter_cube(struct sampler *s, float u[3], float across[3], float down[3])
+{
+    const float direction[3] = {u[0], u[1], u[2]};
+    const uint32_t cubes = s->level->depth / 6, asked = (uint32_t)s->layer;
+    const uint32_t first = cubes == 0 ? 0 : (asked < cubes ? asked : cubes - 1) * 6;
+    s->layer = (int32_t)first + cube_face(direction, u);
+    cube_gradient(direction, across);
+    cube_gradient(direction, down);
+}
+
 /* --- the instructions ------------------------------------------------------------------------------------- */
 
 static const uint8_t dimensions_of[] = {
@@ -199,11 +210,11 @@ static void floats_of(const uint32_t *words, unsigned n, float *out)
         out[i] = sg_bits_float(words[i]);
 }
 
-static sg_texel4 fetch_integer(struct sampler *s, const uint32_t *coordinates, float level)
+static sg_texel4 fetch_integer(struct sampler *s, const uint32_t *coordinates, unsigned level)
 {
     const struct sg_texture *x = s->texture;
     int64_t index[3] = {0};
-    s->level = &x->level[(unsigned)(level_of(x, level) + 0.5f)];
+    s->level = &x->level[level];
     for (unsigned d = 0; d < s->dimensions; d++)
         index[d] = (int32_t)coordinates[d];
     if (x->linear && (index[0] < 0 || index[0] >= s->level->width))
@@ -230,28 +241,21 @@ void sg_rt_tex(struct sg_thread *t, uint64_t texture, uint32_t operation, const 
             cube ? SG_ADDRESS_CLAMP : sg_address_mode(x, d, s.normalised && !(operation & SG_TEX_INTEGER));
         s.offset[d] = operation & SG_TEX_OFFSET ? (int32_t)words[12 + d] : 0;
     }
-    float level = operation & SG_TEX_LEVEL ? sg_bits_float(words[4]) : 0.0f;
+    const bool integer = operation & SG_TEX_INTEGER;
+    float level = 0, u[3] = {0}, across[3] = {0}, down[3] = {0};
     sg_texel4 out;
-    if (operation & SG_TEX_INTEGER) {
-        out = fetch_integer(&s, coordinates, level);
-        memcpy(result, &out, sizeof out);
-        return;
-    }
-    float u[3] = {0}, across[3] = {0}, down[3] = {0};
+    if (operation & SG_TEX_LEVEL)
+        level = integer ? (float)(int32_t)words[4] : sg_bits_float(words[4]);
     floats_of(words + 4, 3, across);
     floats_of(words + 8, 3, down);
     floats_of(coordinates, cube ? 3 : s.dimensions, u);
-    if (cube) {
-        const float direction[3] = {u[0], u[1], u[2]};
-        s.layer = sg_clamp_layer(s.level, s.layer * 6 + cube_face(direction, u));
-        if (operation & SG_TEX_GRADIENT) {
-            cube_gradient(direction, across);
-            cube_gradient(direction, down);
-        }
-    }
+    if (cube)
+        enter_cube(&s, u, across, down);
     if (operation & SG_TEX_GRADIENT)
         level = level_of_gradients(&s, across, down, s.dimensions);
-    if (operation & SG_TEX_GATHER)
+    if (integer)
+        out = fetch_integer(&s, coordinates, levels ? (unsigned)(level_of(x, level) + 0.5f) : 0);
+    else if (operation & SG_TEX_GATHER)
         out = gather(&s, u, operation >> SG_TEX_COMPONENT_SHIFT & 3);
     else
         out = levels ? sample_levels(&s, u, level) : sample(&s, u, 0);
@@ -263,18 +267,32 @@ uint32_t sg_rt_txq(struct sg_thread *t, uint64_t handle, uint32_t query)
     const struct sg_texture *x = sg_texture_find(handle, query & SG_TXQ_SURFACE);
     if (x == NULL)
         sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
-    const uint32_t level = query >> SG_TXQ_LEVEL_SHIFT;
+    static const uint8_t addresses[] = {
+        [SG_ADDRESS_WRAP] = 0, [SG_ADDRESS_MIRROR] = 1, [SG_ADDRESS_CLAMP] = 3, [SG_ADDRESS_BORDER] = 4};
+    const uint32_t level = query >> SG_TXQ_LEVEL_SHIFT, what = query & SG_TXQ_QUERY;
     if (level >= x->n_levels)
         return 0;
     const struct sg_level *asked = &x->level[level];
-    switch (query & 7) {
+    switch (what) {
     case SG_TXQ_WIDTH:
         return asked->width;
     case SG_TXQ_HEIGHT:
         return asked->height;
-    case SG_TXQ_LEVELS:
-        return x->n_levels;
-    default: /* depth, layers */
+    case SG_TXQ_DEPTH: /* layers count as such */
         return asked->depth;
+    case SG_TXQ_ARRAY_SIZE:
+        return x->layered ? asked->depth / (x->cube ? 6 : 1) : 0;
+    case SG_TXQ_LEVELS:
+        return x->mipmapped ? x->n_levels : 0;
+    case SG_TXQ_NORMALISED:
+        return x->normalised;
+    case SG_TXQ_FILTER:
+        return x->filter;
+    case SG_TXQ_ADDRESS_0:
+    case SG_TXQ_ADDRESS_1:
+    case SG_TXQ_ADDRESS_2:
+        return addresses[x->address[what - SG_TXQ_ADDRESS_0]];
+    default:
+        return 0;
     }
 }

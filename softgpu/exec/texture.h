@@ -28,7 +28,10 @@ typedef uint32_t sg_texel4 __attribute__((vector_size(16)));
 struct sg_thread;
 struct sg_texture;
 
-/** Samples at coordinates as the instruction gives them; `layer` is 0 where there are none. Faults are the grid's. */
+/**
+ * Samples at coordinates as the instruction gives them; `layer`, 0 where there are none, has no sign. Faults are the
+ * grid's.
+ */
 typedef sg_texel4 sg_sample_function(struct sg_thread *t, const struct sg_texture *texture, float u, float v,
                                      float w, int32_t layer);
 /** Fetches the texel of integer coordinates. */
@@ -52,7 +55,10 @@ struct sg_texture {
     enum sg_texel texel;
     uint8_t channels;
     uint8_t n_levels;
-    bool surface;      /* a surface object: nothing below but the first level matters */
+    bool surface;      /* a surface object: nothing below matters but what it is of and the first level */
+    bool mipmapped;    /* what it is of, for queries: a mipmapped array, */
+    bool layered;      /* layers, */
+    bool cube;         /* the six faces of cubes */
     bool linear;       /* linear memory: fetches outside of it return 0 */
     bool as_float;     /* integers become [0, 1] or [-1, 1] */
     bool srgb;         /* 8-bit colours are decoded */

@@ -1,34 +1,45 @@
 /*
  * condition.c - the handles of conditional nodes. See graph.h.
  *
- * A handle is a place in a table plus a mark that tells it from other numbers, so that what a kernel passes need not be
- * believed. On the software device the kernel sets the value here; a client's handles only name the condition, for which
- * the worker's driver has one of its own.
+ * A handle is a place in a table below a number drawn by lot, so that what a kernel passes need not be believed. On the
+ * software device the kernel sets the value here; a client's handles only name the condition, for which the worker's driver
+ * has one of its own. The worker finds them among the parameters of kernels by what they are (proto/graph.h): nothing else
+ * may look like one, neither a number that programs have, nor an address, nor a handle of another process.
  */
 #include "common/cuda/graph/graph.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
 
 #define CONDITIONS_MAX 65536u
-#define MARK           0x5e7c0000u /* above the index, in the high word the generation */
 
-static struct slot {
-    struct rg_graph_condition *condition;
-    uint32_t generation;
-} * slots[CONDITIONS_MAX / 256];
+static struct rg_graph_condition **slots[CONDITIONS_MAX / 256]; /* by 256; NULL: free */
 static uint32_t next_slot;
+static uint64_t lot; /* what the next number comes of; 0: nothing has been drawn yet */
 
 /* A leaf of its own: kernels set values while nothing is known of who holds the graphs' lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct slot *slot_of(CUgraphConditionalHandle handle)
+/* Bits above an index; the highest are 01, which those of an address are not. The lock is held. */
+static uint64_t draw(void)
 {
-    const uint32_t low = (uint32_t)handle, index = low & (CONDITIONS_MAX - 1);
-    struct slot *page = slots[index / 256];
-    if ((low & ~(CONDITIONS_MAX - 1)) != MARK || !page)
-        return NULL;
-    struct slot *slot = &page[index % 256];
-    return slot->condition && slot->generation == handle >> 32 ? slot : NULL;
+    if (!lot && getrandom(&lot, sizeof lot, GRND_NONBLOCK) != sizeof lot) {
+        struct timespec now;
+        (void)clock_gettime(CLOCK_REALTIME, &now);
+        lot = (uint64_t)now.tv_sec << 30 ^ (uint64_t)now.tv_nsec ^ (uintptr_t)&now;
+    }
+    uint64_t mixed = lot += 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+    return ((mixed ^ mixed >> 31) >> 2 | 1ull << 62) & ~(uint64_t)(CONDITIONS_MAX - 1);
+}
+
+static struct rg_graph_condition **slot_of(CUgraphConditionalHandle handle)
+{
+    const uint32_t index = (uint32_t)handle & (CONDITIONS_MAX - 1);
+    struct rg_graph_condition **page = slots[index / 256];
+    return page && page[index % 256] && page[index % 256]->handle == handle ? &page[index % 256] : NULL;
 }
 
 static bool give_handle(struct rg_graph_condition *condition)
@@ -37,15 +48,13 @@ static bool give_handle(struct rg_graph_condition *condition)
     pthread_mutex_lock(&lock);
     for (uint32_t tries = 0; tries < CONDITIONS_MAX && !given; tries++) {
         const uint32_t index = next_slot++ % CONDITIONS_MAX;
-        struct slot **page = &slots[index / 256];
+        struct rg_graph_condition ***page = &slots[index / 256];
         if (!*page && !(*page = calloc(256, sizeof **page)))
             break;
-        struct slot *slot = &(*page)[index % 256];
-        if (slot->condition)
+        if ((*page)[index % 256])
             continue;
-        slot->condition = condition;
-        slot->generation++;
-        condition->handle = (CUgraphConditionalHandle)slot->generation << 32 | MARK | index;
+        (*page)[index % 256] = condition;
+        condition->handle = draw() | index;
         given = true;
     }
     pthread_mutex_unlock(&lock);
@@ -55,9 +64,9 @@ static bool give_handle(struct rg_graph_condition *condition)
 void rg_graph_condition_set(CUgraphConditionalHandle handle, unsigned value)
 {
     pthread_mutex_lock(&lock);
-    struct slot *slot = slot_of(handle);
+    struct rg_graph_condition **slot = slot_of(handle);
     if (slot)
-        atomic_store(&slot->condition->value, value);
+        atomic_store(&(*slot)->value, value);
     pthread_mutex_unlock(&lock);
 }
 
@@ -67,9 +76,9 @@ void rg_graph_condition_release(struct rg_graph_condition *condition)
     if (atomic_fetch_sub(&condition->references, 1) != 1)
         return;
     pthread_mutex_lock(&lock);
-    struct slot *slot = slot_of(condition->handle);
+    struct rg_graph_condition **slot = slot_of(condition->handle);
     if (slot)
-        slot->condition = NULL;
+        *slot = NULL;
     pthread_mutex_unlock(&lock);
     free(condition);
 }

@@ -46,9 +46,21 @@ static const struct {
     {"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5}];",
      "ptx:11: 2 coordinates are wanted: "
      "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5}]\n"},
-    {"tex.2d.v4.f16.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f5,%f6}];",
+    {"tex.2d.v4.f64.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f5,%f6}];",
      "ptx:11: the type is missing or not supported: "
-     "tex.2d.v4.f16.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f5,%f6}]\n"},
+     "tex.2d.v4.f64.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f5,%f6}]\n"},
+    {"tex.2d.v4.f16x2.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f5,%f6}];",
+     "ptx:11: results are vectors of 2: "
+     "tex.2d.v4.f16x2.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f5,%f6}]\n"},
+    {"tex.level.2d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r5,%r6}], %f7;",
+     "ptx:11: a register of type .f32 does not fit where .s32 is wanted: "
+     "tex.level.2d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r5,%r6}], %f7\n"},
+    {"tex.level.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}], 1;",
+     "ptx:11: an integer where .f32 is wanted: "
+     "tex.level.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}], 1\n"},
+    {"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}], %f7;",
+     "ptx:11: a vector of 2 is wanted: "
+     "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}], %f7\n"},
     {"sust.b.2d.b32 [%rd1, {%r1,%r2}], {%r3};",
      "ptx:11: a rule for bounds is missing: sust.b.2d.b32 [%rd1, {%r1,%r2}], {%r3}\n"},
     {"add.wide.s32 %r1, %r2, %r3;",

@@ -66,7 +66,7 @@ static double texel_value(const struct sg_texture *x, unsigned dimensions, bool 
                           const long index[3], long layer, unsigned c)
 {
     const long extent[3] = {x->level[0].width, x->level[0].height, x->level[0].depth};
-    long at[3] = {0, 0, layer < 0 ? 0 : layer < DEPTH ? layer : DEPTH - 1};
+    long at[3] = {0, 0, layer < 0 || layer >= DEPTH ? DEPTH - 1 : layer};
     for (unsigned d = 0; d < dimensions; d++) {
         const long n = extent[d];
         enum sg_address mode = x->address[d];
@@ -158,9 +158,8 @@ static void one_texture(const struct sg_texture *description, unsigned dimension
     const struct sg_texture *x = sg_rt_texture(handle);
     const unsigned n = sizeof places / sizeof *places;
     for (unsigned i = 0; i < n * 3; i++) {
-        const int layer = dimensions < 3 ? (int)(i % 5) - 1 : 0, clamped = layer < 0   ? 0
-                                                                           : layer > 2 ? 2
-                                                                                       : layer;
+        const int layer = dimensions < 3 ? (int)(i % 5) - 1 : 0; /* without a sign: what is negative is large */
+        const int clamped = layer < 0 || layer > 2 ? 2 : layer;
         float at[3] = {places[i % n], places[(i * 7 + 3) % n], places[(i * 11 + 5) % n]};
         for (unsigned d = 0; d < 3 && x->normalised; d++)
             at[d] /= 8;
