@@ -29,6 +29,13 @@
 #define RG_ADDRESS_LOW_START 0x0000000200000000ull
 #define RG_ADDRESS_LOW_END   0x0000010000000000ull
 
+/*
+ * How far from its stack the libraries of a worker's process are. The kernel puts what a process maps below a gap that the
+ * stack may grow into, as large as the limit of its size; 17 TiB is more than its random offsets are (vm.mmap_rnd_bits is 32 at
+ * most), so that they are not where a client's are, whose page-locked memory the worker must have at the client's addresses.
+ */
+#define RG_ADDRESS_STACK_GAP (17ull << 40)
+
 /** The first address of the window of part `part` (0, 1, …) where it is where it belongs. */
 static inline uint64_t rg_address_window(uint32_t part)
 {

@@ -20,6 +20,7 @@
 #define FIRST      (1ull << 20) /* what is below the kernel refuses (vm.mmap_min_addr), or nobody wants */
 #define STACK_MOST (1ull << 30) /* that is left for the stack to grow into, whatever its limit */
 #define STACK_LEAST (64ull << 20)
+#define THREAD_STACK (8ull << 20) /* where stacks have no limit */
 
 struct span {
     uint64_t start, end;
@@ -160,6 +161,20 @@ enum rg_status rg_address_space_close(uint64_t start, uint64_t size)
     pthread_mutex_unlock(&lock);
     free(maps.at);
     return status == RG_OK && !good ? RG_ERR_NO_MEMORY : status;
+}
+
+void rg_address_space_limit_stack(uint64_t limit)
+{
+    struct rlimit stack;
+    pthread_attr_t threads;
+    if (getrlimit(RLIMIT_STACK, &stack) == 0) {
+        stack.rlim_cur = limit < stack.rlim_max ? limit : stack.rlim_max;
+        (void)setrlimit(RLIMIT_STACK, &stack);
+    }
+    pthread_attr_init(&threads);
+    (void)pthread_attr_setstacksize(&threads, limit > STACK_MOST ? THREAD_STACK : limit);
+    (void)pthread_setattr_default_np(&threads);
+    pthread_attr_destroy(&threads);
 }
 
 void *rg_address_space_map(uint64_t start, uint64_t size)

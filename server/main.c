@@ -2,7 +2,7 @@
  * main.c - program lib/remote-gpu/worker: serves one session, started by remote-gpud.
  *
  *   worker --fd N --hello-fd N [--hand-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
- *          [--reconnect-grace SECONDS]
+ *          [--reconnect-grace SECONDS] [--stack-limit BYTES]
  *
  * `fd` is the client's connection, `hello-fd` holds the hello that the daemon has read from it. The worker loads the
  * driver, answers the hello, serves until the client closes the connection, breaks the protocol, or the daemon sends
@@ -12,6 +12,7 @@
  * The main thread only waits for signals and the end; the session runs on threads of its own (roles.h).
  */
 #include "common/log.h"
+#include "server/address_space.h"
 #include "server/direct.h"
 #include "server/hello.h"
 #include "server/image.h"
@@ -34,6 +35,7 @@ enum { TETHER_GRACE_MS = 2000, LAST_WORDS_S = 5 };
 struct arguments {
     struct rg_hello hello;
     int fd, hand_fd;
+    uint64_t stack_limit; /* 0: as it is */
 };
 
 static bool number(const char *text, uint64_t max, uint64_t *out)
@@ -77,6 +79,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
             good = number(value, UINT32_MAX, &n), out->hello.max_sessions = (uint32_t)n;
         else if (strcmp(name, "--reconnect-grace") == 0)
             good = number(value, UINT32_MAX, &n), out->hello.reconnect_s = (uint32_t)n;
+        else if (strcmp(name, "--stack-limit") == 0)
+            good = number(value, UINT64_MAX, &out->stack_limit);
         else if (strcmp(name, "--driver") == 0)
             out->hello.driver = value;
         else if (strcmp(name, "--driver-kind") == 0)
@@ -155,6 +159,8 @@ int main(int argc, char **argv)
         rg_error("worker is a part of remote-gpud and is started by it");
         return 125;
     }
+    if (arguments.stack_limit)
+        rg_address_space_limit_stack(arguments.stack_limit);
     (void)fcntl(arguments.fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(arguments.hello.hello_fd, F_SETFD, FD_CLOEXEC);
     if (arguments.hand_fd >= 0)

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,6 +67,11 @@ static _Noreturn void become(const struct rg_process *process, pid_t parent, int
         prctl(PR_SET_PDEATHSIG, process->death_signal);
         if (getppid() != parent)
             _exit(125); /* it died before the line above */
+    }
+    struct rlimit stack;
+    if (process->stack_limit && getrlimit(RLIMIT_STACK, &stack) == 0) {
+        stack.rlim_cur = process->stack_limit < stack.rlim_max ? process->stack_limit : stack.rlim_max;
+        (void)setrlimit(RLIMIT_STACK, &stack);
     }
     if (place_descriptors(process, &failure) == 0)
         execve(process->path, process->arguments, process->environment);

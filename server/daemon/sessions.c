@@ -13,6 +13,7 @@
  */
 #include "server/daemon/sessions.h"
 
+#include "common/addresses.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -24,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -252,12 +254,15 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
         rg_explain(why, why_size, "no memory for its start: %s", strerror(errno));
         return RG_ERR_NO_MEMORY;
     }
-    char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], visible[64 + RG_DEVICES_MAX * 48];
+    struct rlimit own = {.rlim_cur = RLIM_INFINITY};
+    char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24], visible[64 + RG_DEVICES_MAX * 48];
     format_devices(info, devices, sizeof devices);
     format_visible(driver, info, visible, sizeof visible);
     snprintf(id, sizeof id, "%llu", (unsigned long long)info->id);
     snprintf(max, sizeof max, "%u", sessions->max);
     snprintf(grace, sizeof grace, "%u", sessions->reconnect_s);
+    (void)getrlimit(RLIMIT_STACK, &own);
+    snprintf(stack, sizeof stack, "%llu", (unsigned long long)own.rlim_cur);
     if (hello->client_hello.purpose == RG_PURPOSE_NETPERF)
         return start_netperf(sessions, fd, file, id, pid, why, why_size);
     int hands[2];
@@ -270,7 +275,8 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     const char *arguments[] = {"worker",          "--fd",      "3",        "--hello-fd",      "4",
                                "--hand-fd",       "5",         "--driver", driver->info.path, "--driver-kind",
                                driver->info.kind, "--devices", devices,    "--session",       id,
-                               "--max-sessions",  max,         "--reconnect-grace", grace,    NULL};
+                               "--max-sessions",  max,         "--reconnect-grace", grace,
+                               "--stack-limit",   stack,       NULL};
     bool part = !is_all_in_order(driver, info);
     RG_CLEANUP_FREE char **environment = part ? environment_with(visible) : NULL;
     if (part && !environment)
@@ -282,6 +288,7 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
         .fds = {fd, file, theirs},
         .n_fds = 3,
         .death_signal = SIGTERM,
+        .stack_limit = RG_ADDRESS_STACK_GAP,
     };
     enum rg_status status = rg_process_start(&process, pid, why, why_size);
     if (status == RG_OK) {

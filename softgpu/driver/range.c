@@ -34,7 +34,7 @@
 
 struct sg_memory sg_memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Where the window is looked for, by SOFTGPU_WINDOW. */
+/* This process's: what is nobody else's in it. */
 static _Atomic uint64_t window_first = WINDOW_START, window_size = WINDOW_SIZE;
 
 bool sg_window_map_nothing(void *at, uint64_t size)
@@ -48,65 +48,59 @@ bool sg_window_map_nothing(void *at, uint64_t size)
 }
 
 /* SOFTGPU_WINDOW=START+BYTES: which addresses may be used, so that nobody else's are. */
-static void choose_window(void)
+static void choose_window(uint64_t *first, uint64_t *size)
 {
-    uint64_t first, size;
+    uint64_t wanted, bytes;
     int end = 0;
     const char *text = secure_getenv("SOFTGPU_WINDOW");
+    *first = WINDOW_START;
+    *size = WINDOW_SIZE;
 #if defined(__SANITIZE_THREAD__)
     text = NULL;
 #endif
-    if (!text || sscanf(text, "%" SCNi64 "+%" SCNi64 "%n", (int64_t *)&first, (int64_t *)&size, &end) != 2 || text[end] ||
-        first % LARGE || size % LARGE || size < WINDOW_LEAST || first > UINT64_MAX - size)
+    if (!text || sscanf(text, "0x%" SCNx64 "+0x%" SCNx64 "%n", &wanted, &bytes, &end) != 2 || text[end] ||
+        wanted % LARGE || bytes % LARGE || bytes < WINDOW_LEAST || wanted > UINT64_MAX - bytes)
         return;
-    atomic_store_explicit(&window_first, first, memory_order_relaxed);
-    atomic_store_explicit(&window_size, size, memory_order_relaxed);
-}
-
-/* NVIDIA's driver takes addresses where the kernel finds room for them, among the libraries of the process. */
-static bool reserve_among_libraries(void)
-{
-    void *at = mmap(NULL, LIBRARY_WINDOW + LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
-        return false;
-    atomic_store_explicit(&window_first, ((uint64_t)(uintptr_t)at + LARGE - 1) & ~(LARGE - 1), memory_order_relaxed);
-    atomic_store_explicit(&window_size, LIBRARY_WINDOW, memory_order_relaxed);
-    return true;
+    *first = wanted;
+    *size = bytes;
 }
 
 /* Notes what has been reserved. */
-static void have_window(uint64_t start, uint64_t size)
+static bool have_window(uint64_t start, uint64_t size)
 {
     madvise((void *)(uintptr_t)start, size, MADV_DONTDUMP);
     madvise((void *)(uintptr_t)start, size, MADV_DONTFORK);
     sg_memory.start = sg_memory.cursor = start;
     sg_memory.middle = sg_memory.reserved_cursor = start + size / 2;
     sg_memory.end = start + size;
+    atomic_store_explicit(&window_first, start, memory_order_relaxed);
+    atomic_store_explicit(&window_size, size, memory_order_relaxed);
+    return true;
+}
+
+/* NVIDIA's driver takes addresses where the kernel finds room for them, among the libraries of the process. */
+static bool reserve_among_libraries(void)
+{
+    void *at = mmap(NULL, LIBRARY_WINDOW + LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at != MAP_FAILED && have_window(((uint64_t)(uintptr_t)at + LARGE - 1) & ~(LARGE - 1), LIBRARY_WINDOW);
 }
 
 bool sg_window_reserve(void)
 {
     const char *report = secure_getenv("SOFTGPU_REPORT"), *behaviour = secure_getenv("SOFTGPU_BEHAVE");
     sg_memory.guarded = report != NULL && report[0] != '\0' && strcmp(report, "0") != 0;
-    if (behaviour && strcmp(behaviour, "nvidia") == 0 && reserve_among_libraries()) {
-        have_window(atomic_load_explicit(&window_first, memory_order_relaxed), LIBRARY_WINDOW);
+    if (behaviour && strcmp(behaviour, "nvidia") == 0 && reserve_among_libraries())
         return true;
-    }
-    choose_window();
-    const uint64_t first = atomic_load_explicit(&window_first, memory_order_relaxed);
-    const uint64_t whole = atomic_load_explicit(&window_size, memory_order_relaxed);
+    uint64_t first, whole;
+    choose_window(&first, &whole);
     for (uint64_t size = whole; size >= WINDOW_LEAST; size = (size / 2) & ~(LARGE - 1)) {
         for (uint64_t start = first; start + size <= first + whole; start += (whole / 8) & ~(LARGE - 1)) {
             void *at = mmap((void *)(uintptr_t)start, size, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-            if (at == MAP_FAILED)
-                continue;
-            if (at != (void *)(uintptr_t)start) { /* a kernel that takes the address as a hint */
+            if (at == (void *)(uintptr_t)start)
+                return have_window(start, size);
+            if (at != MAP_FAILED) /* a kernel that takes the address as a hint */
                 munmap(at, size);
-                continue;
-            }
-            have_window(start, size);
-            return true;
         }
     }
     rg_error("no address space for device memory: %s", strerror(errno));
