@@ -5,6 +5,7 @@
 #include "client/call.h"
 #include "client/handle.h"
 #include "client/image.h"
+#include "common/cuda/image.h"
 #include "common/cuda/image_file.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
@@ -57,6 +58,22 @@ CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **opt
     return cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
 }
 
+/* Of a wrapper, what it points to is sent: the worker has nothing there. */
+static CUresult send_input(CUjitInputType type, const void *data, size_t size, uint64_t *id)
+{
+    struct rg_cuda_image image;
+    struct rg_image_view *view;
+    if (type != CU_JIT_INPUT_FATBINARY ||
+        rg_cuda_image_identify_sized(data, size, &image) == RG_CUDA_IMAGE_UNKNOWN || !image.wrapper_version)
+        return rg_image_send_bytes(data, size, id);
+    CUresult status = rg_image_view(data, &view);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_image_send(view, RG_IMAGE_PASSES, id);
+    free(view);
+    return status;
+}
+
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
                           unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
@@ -73,7 +90,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     struct rg_call reply;
     status = rg_jit_read(&jit, numOptions, options, optionValues);
     if (status == CUDA_SUCCESS)
-        status = rg_image_send_bytes(data, size, &id);
+        status = send_input(type, data, size, &id);
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_op_rgLinkAdd(state, type, id, name, jit.count, jit.options, jit.values, &reply);

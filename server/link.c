@@ -119,16 +119,16 @@ CUresult rg_serve_rgLinkAdd(struct rg_job *job, CUlinkState state, unsigned int 
     rg_aside_settle(job, state, 0); /* one after another */
     struct link_extra *extra = extra_of(job, state);
     struct rg_image *image = rg_image_take(job->worker, id);
+    struct rg_image_code code;
     CUresult result = read_options(job, &all, count, options, values);
-    rg_job_stand_aside(job);
-    if (!extra || !image || rg_image_ready(job, image) != CUDA_SUCCESS)
+    if (!extra || !image || type >= CU_JIT_NUM_INPUT_TYPES)
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS) {
-        /* PTX is text whose size counts its end; zeros follow the image. */
-        const size_t size = image->total + (type == CU_JIT_INPUT_PTX);
-        result = rg_driver.cuLinkAddData_v2(state, (CUjitInputType)type, image->data, size, name, all.count,
-                                            all.options, all.values);
-    }
+    rg_job_stand_aside(job);
+    if (result == CUDA_SUCCESS)
+        result = rg_image_code(job, image, type, &code);
+    if (result == CUDA_SUCCESS)
+        result = rg_driver.cuLinkAddData_v2(state, (CUjitInputType)type, (void *)(uintptr_t)code.data,
+                                            code.size, name, all.count, all.options, all.values);
     if (extra)
         output_logs(job, extra);
     rg_image_free(job->worker, image);
