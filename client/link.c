@@ -3,6 +3,7 @@
  * every answer, the result into memory that lives as long as the state.
  */
 #include "client/call.h"
+#include "client/context.h"
 #include "client/handle.h"
 #include "client/image.h"
 #include "common/cuda/image.h"
@@ -21,7 +22,7 @@ struct rg_link {
 static struct rg_link *link_of(CUlinkState state)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LINK, (uint64_t)state);
-    return shadow ? shadow->link : NULL;
+    return shadow ? shadow->link.state : NULL;
 }
 
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
@@ -38,6 +39,8 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
         free(link);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    rg_handle_shadow(RG_KIND_LINK, (uint64_t)state)->link =
+        (struct rg_link_state){.context = rg_context_current(), .state = link};
     status = rg_jit_read(&link->jit, numOptions, options, optionValues);
     if (status == CUDA_SUCCESS)
         status = rg_op_rgLinkCreate(&state, link->jit.count, link->jit.options, link->jit.values,
@@ -47,7 +50,6 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
         free(link);
         return status;
     }
-    rg_handle_shadow(RG_KIND_LINK, (uint64_t)state)->link = link;
     *stateOut = state;
     return CUDA_SUCCESS;
 }
@@ -183,7 +185,8 @@ CUresult cuLinkDestroy(CUlinkState state)
     struct rg_link *link = link_of(state);
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
-    status = rg_op_cuLinkDestroy(state);
+    if (!rg_handle_orphaned(RG_KIND_LINK, (uint64_t)state)) /* else it went with its context */
+        status = rg_op_cuLinkDestroy(state);
     rg_handle_delete(RG_KIND_LINK, (uint64_t)state);
     free(link->result);
     free(link);
