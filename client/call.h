@@ -99,6 +99,11 @@ void rg_call_end_hold(struct rg_hold *hold);
 void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height);
 /** The call's result. Outputs can be read from call->reply (also with other results than CUDA_SUCCESS). */
 CUresult rg_call_wait(struct rg_call *call);
+/**
+ * The same, but the failure of an earlier call is left to the next one. For calls that make what the worker keeps state for: a
+ * handle that one side has and the other has not would be in the way of the next one in its place.
+ */
+CUresult rg_call_wait_own(struct rg_call *call);
 /** Releases the reply. */
 void rg_call_done(struct rg_call *call);
 

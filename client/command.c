@@ -642,7 +642,7 @@ void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height
     waiter->bulk_height = height;
 }
 
-CUresult rg_call_wait(struct rg_call *call)
+CUresult rg_call_wait_own(struct rg_call *call)
 {
     struct rg_promise *promise = rg_promise_takes(call->lane, call->op);
     if (promise) {
@@ -653,8 +653,14 @@ CUresult rg_call_wait(struct rg_call *call)
         call->lane = NULL; /* there is nothing to release */
         return CUDA_SUCCESS;
     }
-    CUresult result = wait_for_reply(call);
-    return result == CUDA_SUCCESS ? rg_session_take_latched(call->session) : result;
+    return wait_for_reply(call);
+}
+
+CUresult rg_call_wait(struct rg_call *call)
+{
+    const CUresult result = rg_call_wait_own(call);
+    const bool waited = call->lane != NULL;
+    return result == CUDA_SUCCESS && waited ? rg_session_take_latched(call->session) : result;
 }
 
 void rg_call_done(struct rg_call *call)

@@ -155,14 +155,12 @@ static void contents_end(uint64_t context)
 static void forget_contents(uint64_t context)
 {
     rg_managed_drop_context(context);
-    rg_across_context_ended(context);
     rg_kept_context_ended();
     rg_progress_forget_context(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
     rg_preload_context_ended(context);
     rg_modules_context_ended(context);
-    rg_handle_orphan_context(context);
     struct rg_context *shadow = shadow_of((CUcontext)context);
     if (shadow) { /* a primary context lives again */
         atomic_store(&shadow->sticky, CUDA_SUCCESS);
@@ -171,9 +169,17 @@ static void forget_contents(uint64_t context)
     }
 }
 
+/* Streams, events and linker states have gone with the context: the worker is told of it before their handles can become others'. */
+static void orphan_contents(uint64_t context)
+{
+    rg_across_context_ended(context);
+    rg_handle_orphan_context(context);
+}
+
 void rg_context_ended(uint64_t context)
 {
     forget_contents(context);
+    orphan_contents(context);
     rg_handle_delete(RG_KIND_CONTEXT, context);
 }
 
@@ -211,6 +217,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     pthread_mutex_unlock(&lock);
     if (ended) {
         forget_contents(ended);
+        orphan_contents(ended);
         primary_ended(dev);
     }
     return status;
@@ -236,7 +243,10 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
         forget_contents(ended); /* first: its destructors may still use the context */
         primary_ended(dev);
     }
-    return rg_op_cuDevicePrimaryCtxReset_v2(dev);
+    status = rg_op_cuDevicePrimaryCtxReset_v2(dev);
+    if (ended)
+        orphan_contents(ended);
+    return status;
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
@@ -297,8 +307,10 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
     status = rg_op_cuCtxCreate_v2(&context, flags, dev);
-    if (status == CUDA_SUCCESS && !rg_lane_push_context(lane, (uint64_t)context))
+    if (status == CUDA_SUCCESS && !rg_lane_push_context(lane, (uint64_t)context)) {
+        (void)rg_op_cuCtxDestroy_v2(context);
         status = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (status != CUDA_SUCCESS) {
         rg_handle_delete(RG_KIND_CONTEXT, (uint64_t)context);
         return status;
@@ -347,8 +359,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
         rg_lane_set_context(lane, 0);
     if (lane->at[session->number].sent_context == (uint64_t)ctx)
         lane->at[session->number].sent_context = 0;
-    forget_contents((uint64_t)ctx);
-    rg_handle_delete(RG_KIND_CONTEXT, (uint64_t)ctx);
+    rg_context_ended((uint64_t)ctx);
     return status;
 }
 

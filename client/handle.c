@@ -138,7 +138,8 @@ void rg_handle_orphan_context(uint64_t context)
         struct slot *slot = slot_at(index);
         const unsigned kind = rg_handle_kind(atomic_load_explicit(&slot->handle, memory_order_relaxed));
         if ((kind == RG_KIND_STREAM && slot->shadow.stream.context == context) ||
-            (kind == RG_KIND_EVENT && slot->shadow.event.context == context))
+            (kind == RG_KIND_EVENT && slot->shadow.event.context == context) ||
+            (kind == RG_KIND_LINK && slot->shadow.link.context == context))
             atomic_store_explicit(&slot->orphan, true, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);

@@ -150,6 +150,11 @@ struct rg_green {
     uint64_t context;
 };
 
+struct rg_link_state {
+    uint64_t context;
+    struct rg_link *state; /* client/link.c */
+};
+
 struct rg_shadow {
     union {
         struct rg_green green;
@@ -163,7 +168,7 @@ struct rg_shadow {
         struct rg_array array;
         struct rg_mipmap mipmap;
         struct rg_texref texref;
-        struct rg_link *link; /* client/link.c */
+        struct rg_link_state link;
     };
 };
 
@@ -182,7 +187,7 @@ void rg_handle_delete(enum rg_kind kind, uint64_t handle);
  */
 bool rg_handle_known(enum rg_kind kind, uint64_t handle);
 /**
- * A context has ended: its streams and events can be destroyed, but not be named any more by other calls.
+ * A context has ended: its streams, events and linker states can be destroyed, but not be named any more by other calls.
  */
 void rg_handle_orphan_context(uint64_t context);
 /** Whether that is so of this handle, and whether it was of the handle that rg_handle_known last saw in this thread. */

@@ -3,8 +3,10 @@
  * every answer, the result into memory that lives as long as the state.
  */
 #include "client/call.h"
+#include "client/context.h"
 #include "client/handle.h"
 #include "client/image.h"
+#include "common/cuda/image.h"
 #include "common/cuda/image_file.h"
 #include "common/limits.h"
 #include "generated/client/operations.h"
@@ -20,7 +22,7 @@ struct rg_link {
 static struct rg_link *link_of(CUlinkState state)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LINK, (uint64_t)state);
-    return shadow ? shadow->link : NULL;
+    return shadow ? shadow->link.state : NULL;
 }
 
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
@@ -37,6 +39,8 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
         free(link);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    rg_handle_shadow(RG_KIND_LINK, (uint64_t)state)->link =
+        (struct rg_link_state){.context = rg_context_current(), .state = link};
     status = rg_jit_read(&link->jit, numOptions, options, optionValues);
     if (status == CUDA_SUCCESS)
         status = rg_op_rgLinkCreate(&state, link->jit.count, link->jit.options, link->jit.values,
@@ -46,7 +50,6 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
         free(link);
         return status;
     }
-    rg_handle_shadow(RG_KIND_LINK, (uint64_t)state)->link = link;
     *stateOut = state;
     return CUDA_SUCCESS;
 }
@@ -55,6 +58,22 @@ CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **opt
                       CUlinkState *stateOut)
 {
     return cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+}
+
+/* Of a wrapper, what it points to is sent: the worker has nothing there. */
+static CUresult send_input(CUjitInputType type, const void *data, size_t size, uint64_t *id)
+{
+    struct rg_cuda_image image;
+    struct rg_image_view *view;
+    if (type != CU_JIT_INPUT_FATBINARY ||
+        rg_cuda_image_identify_sized(data, size, &image) == RG_CUDA_IMAGE_UNKNOWN || !image.wrapper_version)
+        return rg_image_send_bytes(data, size, id);
+    CUresult status = rg_image_view(data, &view);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_image_send(view, RG_IMAGE_PASSES, id);
+    free(view);
+    return status;
 }
 
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
@@ -73,7 +92,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     struct rg_call reply;
     status = rg_jit_read(&jit, numOptions, options, optionValues);
     if (status == CUDA_SUCCESS)
-        status = rg_image_send_bytes(data, size, &id);
+        status = send_input(type, data, size, &id);
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_op_rgLinkAdd(state, type, id, name, jit.count, jit.options, jit.values, &reply);
@@ -166,7 +185,8 @@ CUresult cuLinkDestroy(CUlinkState state)
     struct rg_link *link = link_of(state);
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
-    status = rg_op_cuLinkDestroy(state);
+    if (!rg_handle_orphaned(RG_KIND_LINK, (uint64_t)state)) /* else it went with its context */
+        status = rg_op_cuLinkDestroy(state);
     rg_handle_delete(RG_KIND_LINK, (uint64_t)state);
     free(link->result);
     free(link);

@@ -76,7 +76,8 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     rg_ahead_give_back_stream(hStream);
     if (!orphan) /* else it went with its context */
         status = rg_op_cuStreamDestroy_v2(hStream);
-    rg_progress_end_stream(hStream);
+    if (status == CUDA_SUCCESS) /* else the worker may still have it */
+        rg_progress_end_stream(hStream);
     return status;
 }
 

@@ -7,6 +7,8 @@
  *   bits 41..26  generation: raised when the slot is used again, so that stale handles are known as such
  *   bits 25..4   index into the tables of both sides (RG_OBJECTS_MAX)
  *   bits 3..0    zero
+ * A client uses the index of a context, stream, event or linker state again only when it has sent the record that ends that
+ * object or its context: a server keeps state for it until then. Of others only the name is lost.
  * No handle is ever one of the small numbers that CUDA gives a meaning (CU_STREAM_LEGACY …).
  */
 #ifndef RG_PROTO_KINDS_H

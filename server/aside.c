@@ -35,9 +35,8 @@ static struct rg_made *take_made(struct rg_aside *aside)
 
 void rg_aside_fini(struct rg_worker *worker)
 {
-    struct rg_object old;
     for (struct rg_made *made; (made = take_made(&worker->aside)) != NULL; free(made))
-        (void)!rg_objects_add(&worker->objects, made->handle, made->object, made->context, &old);
+        (void)!rg_objects_add(&worker->objects, made->handle, made->object, made->context);
     pthread_cond_destroy(&worker->aside.changed);
     pthread_mutex_destroy(&worker->aside.lock);
 }
@@ -132,7 +131,9 @@ uint64_t rg_aside_found(struct rg_job *job, enum rg_kind kind, uint64_t proposed
 
 static bool uses(const struct rg_thread *thread, const void *object, uint64_t context)
 {
-    return (object && thread->job.uses == object) || (context && thread->job.lane->context == context);
+    const struct rg_job *job = &thread->job;
+    return (object && job->uses == object) ||
+           (context && (job->lane->context == context || job->uses_context == context));
 }
 
 void rg_aside_settle(struct rg_job *job, const void *object, uint64_t context)

@@ -51,8 +51,8 @@ static inline bool rg_aside_any(const struct rg_aside *aside)
 }
 void rg_aside_enter(struct rg_job *job);
 /**
- * Waits until no record that stands aside uses `object` (NULL: none), or has the context of that handle as its lane's (0: none),
- * and enters what they have made. The dispatcher.
+ * Waits until no record that stands aside uses `object` (NULL: none), or the context of that handle (0: none), be it its lane's
+ * or that of what it uses, and enters what they have made. The dispatcher.
  */
 void rg_aside_settle(struct rg_job *job, const void *object, uint64_t context);
 

@@ -6,6 +6,7 @@
 #include "server/ahead.h"
 #include "server/aside.h"
 #include "server/late.h"
+#include "server/link.h"
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
@@ -66,6 +67,7 @@ void rg_context_release_contents(struct rg_worker *worker, struct rg_context *co
     rg_ahead_drop_context(worker, context->handle);
     rg_watch_drop_context(worker, context->handle);
     rg_late_drop_context(worker, context);
+    rg_link_drop_context(worker, context->handle);
     memset(context->few_streams, 0, sizeof context->few_streams);
     context->n_streams = 0;
     for (uint32_t i = 0; i < RG_LANES_MAX; i++) {
@@ -95,7 +97,10 @@ static void forget(struct rg_object *entry, void *user)
     const struct forget *which = user;
     if (entry->context != which->context)
         return;
-    free(entry->extra);
+    if (rg_handle_kind(entry->handle) == RG_KIND_LINK)
+        rg_link_let_go(entry->extra);
+    else
+        free(entry->extra);
     rg_objects_remove(&which->worker->objects, entry);
 }
 
@@ -115,7 +120,8 @@ static struct rg_context *state_of(struct rg_job *job, CUcontext object)
 static void empty(struct rg_job *job, struct rg_context *context)
 {
     rg_aside_settle(job, NULL, context->handle);
-    if (rg_driver.cuCtxSetCurrent(context->object) == CUDA_SUCCESS)
+    context->released = rg_driver.cuCtxSetCurrent(context->object) == CUDA_SUCCESS;
+    if (context->released)
         rg_context_release_contents(job->worker, context);
     (void)rg_driver.cuCtxSetCurrent(NULL);
     rg_current_context_unknown();
@@ -134,8 +140,8 @@ CUresult rg_serve_cuCtxDestroy_v2(struct rg_job *job, CUcontext ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
     empty(job, context);
     CUresult result = rg_driver.cuCtxDestroy_v2(ctx);
-    if (result == CUDA_SUCCESS)
-        ended(job, context);
+    ended(job, context); /* even if it fails: for the client it has, and the worker's own is gone from it */
+    rg_job_delete(job, RG_KIND_CONTEXT, context->handle);
     return result;
 }
 
@@ -149,8 +155,10 @@ CUresult rg_serve_cuGreenCtxDestroy(struct rg_job *job, CUgreenCtx green)
     if (context)
         empty(job, context);
     CUresult result = rg_driver.cuGreenCtxDestroy(green);
-    if (context && result == CUDA_SUCCESS)
+    if (context && result == CUDA_SUCCESS) {
         ended(job, context);
+        rg_job_delete(job, RG_KIND_CONTEXT, context->handle);
+    }
     return result;
 }
 
@@ -268,11 +276,9 @@ CUresult rg_serve_cuDevicePrimaryCtxRelease_v2(struct rg_job *job, CUdevice dev)
     if (last)
         empty(job, context);
     CUresult result = rg_driver.cuDevicePrimaryCtxRelease_v2(dev);
-    if (result == CUDA_SUCCESS) {
-        context->retained--;
-        if (last)
-            ended(job, context);
-    }
+    context->retained--; /* whatever comes of it, as with others: the client has given it up */
+    if (last)
+        ended(job, context);
     return result;
 }
 
@@ -283,7 +289,7 @@ CUresult rg_serve_cuDevicePrimaryCtxReset_v2(struct rg_job *job, CUdevice dev)
         empty(job, context);
     CUresult result = rg_driver.cuDevicePrimaryCtxReset_v2(dev);
     not_ready(job->worker, dev, false);
-    if (context && result == CUDA_SUCCESS)
+    if (context)
         ended(job, context);
     return result;
 }

@@ -9,7 +9,6 @@
  * to compile them is not to keep the program from its first allocation.
  */
 #include "common/clock.h"
-#include "common/cuda/image.h"
 #include "common/fatbin/variables.h"
 #include "generated/server/serve.h"
 #include "server/image.h"
@@ -175,15 +174,13 @@ static void preload(struct rg_job *job, const void *data, const struct variables
 /* The bytes of an image that can be loaded ahead; NULL: it cannot. */
 static const void *suitable(struct rg_job *job, struct rg_image *image, struct variables *variables)
 {
-    struct rg_cuda_image found;
+    struct rg_image_code code;
     if (!rg_driver.cuLibraryLoadData || !rg_driver.cuLibraryGetGlobal || !rg_driver.cuLibraryGetModule ||
-        !rg_driver.cuModuleGetGlobal_v2 || !image || rg_image_ready(job, image) != CUDA_SUCCESS ||
-        image->parts ||
-        rg_cuda_image_identify_bytes(image->data, image->total + RG_IMAGE_TAIL, &found) ==
-            RG_CUDA_IMAGE_UNKNOWN)
+        !rg_driver.cuModuleGetGlobal_v2 || !image || image->parts ||
+        rg_image_code(job, image, RG_IMAGE_MODULE, &code) != CUDA_SUCCESS)
         return NULL;
-    const bool read = rg_image_variables(found.data, found.size, note_variable, variables);
-    return read && variables->suits ? found.data : NULL;
+    const bool read = rg_image_variables(code.data, code.size, note_variable, variables);
+    return read && variables->suits ? code.data : NULL;
 }
 
 CUresult rg_serve_rgImagePreload(struct rg_job *job, uint64_t library, unsigned long long id)

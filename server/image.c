@@ -4,10 +4,14 @@
  */
 #include "server/image.h"
 
+#include "common/clock.h"
 #include "common/cuda/image.h"
+#include "common/log.h"
+#include "common/log_limit.h"
 #include "generated/server/serve.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id)
 {
@@ -131,6 +135,80 @@ CUresult rg_serve_rgImageParts(struct rg_job *job, unsigned long long id, unsign
         image->parts[i] = part.data;
     }
     return CUDA_SUCCESS;
+}
+
+/* --- for drivers ------------------------------------------------------------------------------------------------ */
+
+/* The wrapper that nvcc puts around containers in programs, version 2 (common/cuda/image.h). */
+struct wrapper {
+    uint32_t magic, version;
+    const void *container;
+    const void *const *prelinked;
+};
+
+static CUresult not_such(unsigned input)
+{
+    return input == CU_JIT_INPUT_PTX                                     ? CUDA_ERROR_INVALID_PTX
+           : input == CU_JIT_INPUT_FATBINARY || input == RG_IMAGE_MODULE ? CUDA_ERROR_INVALID_IMAGE
+                                                                         : CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+/* What the bytes are; text may end behind them, where zeros are. */
+static enum rg_cuda_image_kind identify(const struct rg_image *image, struct rg_cuda_image *found)
+{
+    if (rg_cuda_image_identify_bytes(image->data, image->total, found) != RG_CUDA_IMAGE_UNKNOWN ||
+        rg_cuda_image_identify_bytes(image->data, image->total + RG_IMAGE_TAIL, found) == RG_CUDA_IMAGE_PTX)
+        return found->kind;
+    *found = (struct rg_cuda_image){0};
+    return RG_CUDA_IMAGE_UNKNOWN;
+}
+
+/* Files of host code and intermediate code have no form that is known here. */
+static bool is_for_linkers(unsigned input)
+{
+    return input == CU_JIT_INPUT_OBJECT || input == CU_JIT_INPUT_LIBRARY || input == CU_JIT_INPUT_NVVM;
+}
+
+/* Whether such bytes name nothing outside of themselves: no address, and no files, as archives of mere names do. */
+static bool stands_alone(const struct rg_image *image)
+{
+    static const char thin[] = "!<thin>\n";
+    return !rg_cuda_image_leads_outside(image->data, image->total) &&
+           !rg_cuda_image_holds_address(image->data, image->total) &&
+           (image->total < sizeof thin - 1 || memcmp(image->data, thin, sizeof thin - 1) != 0);
+}
+
+/* The image and what is still to be linked to it, as in a program of this process. */
+static CUresult wrap(struct rg_job *job, const struct rg_image *image, struct rg_image_code *code)
+{
+    struct wrapper *wrapper = rg_job_memory(job, sizeof *wrapper);
+    if (!wrapper)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *wrapper = (struct wrapper){RG_CUDA_WRAPPER_MAGIC, 2, code->data, image->parts};
+    *code = (struct rg_image_code){wrapper, sizeof *wrapper};
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_image_code(struct rg_job *job, struct rg_image *image, unsigned input, struct rg_image_code *code)
+{
+    static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
+    struct rg_cuda_image found;
+    CUresult result = rg_image_ready(job, image);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const enum rg_cuda_image_kind kind = identify(image, &found);
+    *code = (struct rg_image_code){found.data, (size_t)found.size};
+    if (kind == RG_CUDA_IMAGE_CONTAINER && image->parts)
+        return wrap(job, image, code);
+    const bool whole = is_for_linkers(input) && kind != RG_CUDA_IMAGE_CONTAINER && kind != RG_CUDA_IMAGE_ELF;
+    if (whole) /* text, too, may only be how it begins */
+        *code = (struct rg_image_code){image->data, image->total};
+    if (!image->parts && (whole ? stands_alone(image) : kind != RG_CUDA_IMAGE_UNKNOWN))
+        return CUDA_SUCCESS;
+    rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN, "session %llu: an image of %zu bytes that is no %s",
+                   (unsigned long long)job->worker->session, image->total,
+                   input == RG_IMAGE_MODULE ? "module" : "input of a linker");
+    return not_such(input);
 }
 
 bool rg_jit_option_travels(CUjit_option option)

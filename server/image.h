@@ -41,6 +41,21 @@ bool rg_image_answer(struct rg_worker *worker, const struct rg_answer *answer, s
 /** Takes the bytes of a good image to write them; false: they are still the caller's to free. */
 bool rg_image_keep(struct rg_worker *worker, struct rg_image *image);
 
+/** What a driver is given of an image: `data` for as long as the job and the image live. */
+struct rg_image_code {
+    const void *data;
+    size_t size; /* where a call takes it */
+};
+/**
+ * The only way from a client's bytes to a driver. Drivers take bare pointers and go by what they find there, so it is told from
+ * the bytes alone what they are and where they end, whatever they were said to be: `input` is what a linker is told, or
+ * RG_IMAGE_MODULE for what loading calls take. Waits for the bytes, as rg_image_ready does. No pointer of the client's comes
+ * through; the errors are a driver's for what it cannot use as such input.
+ */
+CUresult rg_image_code(struct rg_job *job, struct rg_image *image, unsigned input,
+                       struct rg_image_code *code);
+#define RG_IMAGE_MODULE ((unsigned)CU_JIT_NUM_INPUT_TYPES)
+
 /** Whether a JIT option's value is a number, and so means the same here as at the client. */
 bool rg_jit_option_travels(CUjit_option option);
 

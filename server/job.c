@@ -4,6 +4,7 @@
 #include "common/log_limit.h"
 #include "generated/server/driver.h"
 #include "server/aside.h"
+#include "server/link.h"
 #include "server/roles.h"
 #include "server/staging.h"
 #include "server/times.h"
@@ -57,10 +58,11 @@ void *rg_job_object(struct rg_job *job, enum rg_kind kind, uint64_t handle)
     }
     if (kind == RG_KIND_EVENT)
         rg_thread_of(job)->named_event = handle;
-    if (kind == RG_KIND_MODULE || kind == RG_KIND_LIBRARY || kind == RG_KIND_LINK)
-        job->uses = entry->object;
-    else if (kind == RG_KIND_FUNCTION || kind == RG_KIND_KERNEL)
-        job->uses = entry->owner;
+    const bool holds = kind == RG_KIND_MODULE || kind == RG_KIND_LIBRARY || kind == RG_KIND_LINK;
+    if (holds || kind == RG_KIND_FUNCTION || kind == RG_KIND_KERNEL) {
+        job->uses = holds ? entry->object : entry->owner;
+        job->uses_context = entry->context;
+    }
     return entry->object;
 }
 
@@ -186,15 +188,18 @@ static void free_retired(struct rg_worker *worker)
     }
 }
 
-/* Ends what `attach` made; `released`: as it should. Threads that wait for a context may still look at it. */
-static void detach(struct rg_job *job, uint64_t handle, void *extra, bool released)
+/* Ends what goes with an object that ends. Threads that wait for a context may still look at it. */
+static void detach(struct rg_job *job, uint64_t handle, void *extra)
 {
     if (extra && rg_handle_kind(handle) == RG_KIND_CONTEXT) {
         struct rg_context *context = extra;
-        context->released = released;
         context->next_retired = job->worker->retired;
         job->worker->retired = context;
         free_retired(job->worker);
+        return;
+    }
+    if (rg_handle_kind(handle) == RG_KIND_LINK) {
+        rg_link_let_go(extra);
         return;
     }
     if (rg_thread_of(job)->stream == extra)
@@ -208,17 +213,25 @@ static bool bound_to_context(enum rg_kind kind)
            kind != RG_KIND_POOL && kind != RG_KIND_ALLOCATION;
 }
 
+/* The context that an object goes with: its module's, if it was found in one, which may be another than the lane's. */
+static uint64_t context_of(struct rg_job *job, uint64_t handle, uint64_t lanes, const void *owner)
+{
+    const struct rg_object *module =
+        owner ? rg_objects_find_object(&job->worker->objects, RG_KIND_MODULE, owner) : NULL;
+    if (!bound_to_context(rg_handle_kind(handle)))
+        return 0;
+    return module ? module->context : lanes;
+}
+
 void rg_job_enter_object(struct rg_job *job, uint64_t handle, void *object, uint64_t context,
                          const void *owner)
 {
-    struct rg_object old;
-    enum rg_status status = rg_objects_add(&job->worker->objects, handle, object,
-                                           bound_to_context(rg_handle_kind(handle)) ? context : 0, &old);
+    const enum rg_status status =
+        rg_objects_add(&job->worker->objects, handle, object, context_of(job, handle, context, owner));
     if (status == RG_ERR_INVALID) {
         rg_job_violation(job, "handle %#llx is in use", (unsigned long long)handle);
         return;
     }
-    detach(job, old.handle, old.extra, false);
     struct rg_object *entry = status == RG_OK ? rg_objects_find(&job->worker->objects, handle) : NULL;
     if (!entry || !attach(job, entry))
         rg_worker_end(job->worker, 1, "the worker is out of memory");
@@ -233,6 +246,8 @@ void rg_job_new(struct rg_job *job, enum rg_kind kind, uint64_t handle, void *ob
         return;
     }
     job->told = true; /* the handle stands for something */
+    if (!job->owner && (kind == RG_KIND_TEXREF || kind == RG_KIND_SURFREF))
+        job->owner = job->uses; /* the module that has it, if it is no one's own */
     if (rg_thread_of(job)->roles)
         rg_job_enter_object(job, handle, object, job->lane->context, job->owner);
     else
@@ -273,8 +288,8 @@ static void forget_all_of(struct rg_job *job, const void *owner)
 
 void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle)
 {
-    (void)kind;
-    struct rg_object *entry = rg_objects_find(&job->worker->objects, handle);
+    struct rg_object *entry =
+        rg_handle_kind(handle) == (unsigned)kind ? rg_objects_find(&job->worker->objects, handle) : NULL;
     if (!entry)
         return;
     if (rg_handle_kind(handle) == RG_KIND_STREAM)
@@ -285,7 +300,7 @@ void rg_job_delete(struct rg_job *job, enum rg_kind kind, uint64_t handle)
     entry = rg_objects_find(&job->worker->objects, handle); /* others may have been entered */
     if (!entry)
         return;
-    detach(job, handle, entry->extra, true);
+    detach(job, handle, entry->extra);
     rg_objects_remove(&job->worker->objects, entry);
 }
 

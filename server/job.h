@@ -38,8 +38,9 @@ struct rg_job {
     const void *
         owner; /* of the objects that the operation makes or finds (struct rg_object); set by the operation */
     /* the module, library or linker state that a parameter named, or that owns what it named: it does not end meanwhile
-     * (aside.h) */
+     * (aside.h), nor does the context that it goes with (0: none), which need not be the lane's */
     const void *uses;
+    uint64_t uses_context;
     /* bulk data for the reply, set by an operation; must stay valid until the reply is sent */
     const void *reply_bulk;
     size_t reply_bulk_size;

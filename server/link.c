@@ -1,21 +1,25 @@
 /*
- * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as they do.
+ * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as they do, and
+ * as long as a record that uses them, which may stand aside (aside.h).
  */
+#include "server/link.h"
+
 #include "common/limits.h"
 #include "common/log.h"
 #include "generated/server/serve.h"
 #include "server/aside.h"
 #include "server/image.h"
-#include "server/worker.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define OPTIONS_MAX 64u
 #define LOG_MAX     (RG_REPLY_INLINE / 2 - 64)
 
-/* What goes with a linker state; freed with its entry. */
-struct link_extra {
+/* What goes with a linker state. */
+struct rg_link_extra {
+    atomic_uint users;            /* its entry and the records that are using it: the last one frees it */
     size_t info_size, error_size; /* of the buffers, which follow: info, then error */
     const unsigned char *result;  /* the driver's, until the state is destroyed */
     size_t result_size;
@@ -28,10 +32,41 @@ struct options {
     void *values[OPTIONS_MAX];
 };
 
-static struct link_extra *extra_of(struct rg_job *job, CUlinkState state)
+/* What goes with the state, for the record to use until it lets it go; NULL: there is no such state. The dispatcher. */
+static struct rg_link_extra *use(struct rg_job *job, CUlinkState state)
 {
     struct rg_object *entry = rg_objects_find_object(&job->worker->objects, RG_KIND_LINK, state);
-    return entry ? entry->extra : NULL;
+    struct rg_link_extra *extra = entry ? entry->extra : NULL;
+    if (extra)
+        atomic_fetch_add(&extra->users, 1);
+    return extra;
+}
+
+void rg_link_let_go(struct rg_link_extra *extra)
+{
+    if (extra && atomic_fetch_sub(&extra->users, 1) == 1)
+        free(extra);
+}
+
+struct drop {
+    struct rg_worker *worker;
+    uint64_t context;
+};
+
+static void drop(struct rg_object *entry, void *user)
+{
+    const struct drop *which = user;
+    if (rg_handle_kind(entry->handle) != RG_KIND_LINK || entry->context != which->context)
+        return;
+    if (rg_driver.cuLinkDestroy)
+        (void)rg_driver.cuLinkDestroy(entry->object);
+    rg_link_let_go(entry->extra);
+    rg_objects_remove(&which->worker->objects, entry);
+}
+
+void rg_link_drop_context(struct rg_worker *worker, uint64_t context)
+{
+    rg_objects_each(&worker->objects, drop, &(struct drop){worker, context});
 }
 
 static CUresult read_options(struct rg_job *job, struct options *out, unsigned count,
@@ -76,9 +111,10 @@ CUresult rg_serve_rgLinkCreate(struct rg_job *job, uint64_t state, unsigned int 
         return CUDA_ERROR_NOT_SUPPORTED;
     info_size = info_size < LOG_MAX ? info_size : LOG_MAX;
     error_size = error_size < LOG_MAX ? error_size : LOG_MAX;
-    struct link_extra *extra = calloc(1, sizeof *extra + info_size + error_size + 2);
+    struct rg_link_extra *extra = calloc(1, sizeof *extra + info_size + error_size + 2);
     if (!extra)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    atomic_init(&extra->users, 1);
     extra->info_size = info_size;
     extra->error_size = error_size;
     add_log(&all, CU_JIT_INFO_LOG_BUFFER, extra->logs, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info_size);
@@ -90,12 +126,15 @@ CUresult rg_serve_rgLinkCreate(struct rg_job *job, uint64_t state, unsigned int 
         return result;
     }
     rg_job_new(job, RG_KIND_LINK, state, made);
-    struct rg_object *entry = rg_objects_find(&job->worker->objects, state);
-    if (entry && entry->object == made)
+    struct rg_object *entry = job->violated ? NULL : rg_objects_find(&job->worker->objects, state);
+    if (entry) {
         entry->extra = extra;
-    else
-        free(extra); /* the session has been ended */
-    return CUDA_SUCCESS;
+        return CUDA_SUCCESS;
+    }
+    if (rg_driver.cuLinkDestroy) /* the session has been ended */
+        (void)rg_driver.cuLinkDestroy(made);
+    rg_link_let_go(extra);
+    return CUDA_ERROR_UNKNOWN;
 }
 
 static void output_log(struct rg_job *job, const char *log, size_t size)
@@ -105,7 +144,7 @@ static void output_log(struct rg_job *job, const char *log, size_t size)
     rg_job_output(job, log, length);
 }
 
-static void output_logs(struct rg_job *job, const struct link_extra *extra)
+static void output_logs(struct rg_job *job, const struct rg_link_extra *extra)
 {
     output_log(job, extra->logs, extra->info_size);
     output_log(job, extra->logs + extra->info_size + 1, extra->error_size);
@@ -117,20 +156,21 @@ CUresult rg_serve_rgLinkAdd(struct rg_job *job, CUlinkState state, unsigned int 
 {
     struct options all;
     rg_aside_settle(job, state, 0); /* one after another */
-    struct link_extra *extra = extra_of(job, state);
+    struct rg_link_extra *extra = use(job, state);
     struct rg_image *image = rg_image_take(job->worker, id);
+    struct rg_image_code code;
     CUresult result = read_options(job, &all, count, options, values);
-    rg_job_stand_aside(job);
-    if (!extra || !image || rg_image_ready(job, image) != CUDA_SUCCESS)
+    if (!extra || !image || type >= CU_JIT_NUM_INPUT_TYPES)
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS) {
-        /* PTX is text whose size counts its end; zeros follow the image. */
-        const size_t size = image->total + (type == CU_JIT_INPUT_PTX);
-        result = rg_driver.cuLinkAddData_v2(state, (CUjitInputType)type, image->data, size, name, all.count,
-                                            all.options, all.values);
-    }
+    rg_job_stand_aside(job);
+    if (result == CUDA_SUCCESS)
+        result = rg_image_code(job, image, type, &code);
+    if (result == CUDA_SUCCESS)
+        result = rg_driver.cuLinkAddData_v2(state, (CUjitInputType)type, (void *)(uintptr_t)code.data,
+                                            code.size, name, all.count, all.options, all.values);
     if (extra)
         output_logs(job, extra);
+    rg_link_let_go(extra);
     rg_image_free(job->worker, image);
     return result;
 }
@@ -138,7 +178,7 @@ CUresult rg_serve_rgLinkAdd(struct rg_job *job, CUlinkState state, unsigned int 
 CUresult rg_serve_rgLinkComplete(struct rg_job *job, CUlinkState state)
 {
     rg_aside_settle(job, state, 0);
-    struct link_extra *extra = extra_of(job, state);
+    struct rg_link_extra *extra = use(job, state);
     if (!extra)
         return CUDA_ERROR_INVALID_HANDLE;
     rg_job_stand_aside(job);
@@ -152,23 +192,29 @@ CUresult rg_serve_rgLinkComplete(struct rg_job *job, CUlinkState state)
     output_logs(job, extra);
     const uint64_t reported = extra->result_size;
     rg_job_output(job, &reported, sizeof reported);
+    rg_link_let_go(extra);
     return result;
 }
 
 CUresult rg_serve_rgLinkRead(struct rg_job *job, CUlinkState state, size_t offset, size_t size)
 {
     rg_aside_settle(job, state, 0);
-    const struct link_extra *extra = extra_of(job, state);
-    if (!extra || !extra->result || size > RG_BULK_MAX || offset > extra->result_size ||
-        size > extra->result_size - offset)
-        return CUDA_ERROR_INVALID_VALUE;
-    job->reply_bulk = extra->result + offset;
-    job->reply_bulk_size = size;
-    return CUDA_SUCCESS;
+    struct rg_link_extra *extra = use(job, state);
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (extra && extra->result && size <= RG_BULK_MAX && offset <= extra->result_size &&
+        size <= extra->result_size - offset) {
+        job->reply_bulk = extra->result + offset;
+        job->reply_bulk_size = size;
+        result = CUDA_SUCCESS;
+    }
+    rg_link_let_go(extra);
+    return result;
 }
 
 CUresult rg_serve_cuLinkDestroy(struct rg_job *job, CUlinkState state)
 {
+    if (!state)
+        return CUDA_ERROR_INVALID_HANDLE;
     if (!rg_driver.cuLinkDestroy)
         return CUDA_ERROR_NOT_SUPPORTED;
     rg_aside_settle(job, state, 0);

@@ -1,9 +1,5 @@
-/*
- * module.c - modules and libraries made of images (image.h), functions and kernels found in them. Before the driver
- * sees an image, it is checked to end within its bytes: the driver is given a bare pointer.
- */
+/* module.c - modules and libraries made of images (image.h), functions and kernels found in them. */
 #include "server/module.h"
-#include "common/cuda/image.h"
 #include "common/log.h"
 #include "generated/server/serve.h"
 #include "proto/function_info.h"
@@ -16,13 +12,6 @@
 #define LOG_MAX     65536u
 #define OPTIONS_MAX 64u
 #define ASIDE_MAX   4096u /* functions that are enumerated aside: more than a client asks for at once */
-
-/* The wrapper that nvcc puts around containers in programs, version 2 (common/cuda/image.h). */
-struct wrapper {
-    uint32_t magic, version;
-    const void *container;
-    const void *const *prelinked;
-};
 
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
 
@@ -52,24 +41,11 @@ static CUresult begin_load(struct rg_job *job, struct load *load, uint64_t id, u
     if (!image)
         return CUDA_ERROR_INVALID_IMAGE;
     rg_job_stand_aside(job);
-    CUresult ready = rg_image_ready(job, image);
-    if (ready != CUDA_SUCCESS)
-        return ready;
-    struct rg_cuda_image found;
-    if (rg_cuda_image_identify_bytes(image->data, image->total + RG_IMAGE_TAIL, &found) ==
-        RG_CUDA_IMAGE_UNKNOWN) {
-        rg_warn("session %llu: an image of %zu bytes that is no module",
-                (unsigned long long)job->worker->session, image->total);
-        return CUDA_ERROR_INVALID_IMAGE;
-    }
-    load->data = found.data;
-    if (image->parts) {
-        struct wrapper *wrapper = rg_job_memory(job, sizeof *wrapper);
-        if (!wrapper)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        *wrapper = (struct wrapper){RG_CUDA_WRAPPER_MAGIC, 2, found.data, image->parts};
-        load->data = wrapper;
-    }
+    struct rg_image_code code;
+    CUresult result = rg_image_code(job, image, RG_IMAGE_MODULE, &code);
+    if (result != CUDA_SUCCESS)
+        return result;
+    load->data = code.data;
     if (count > OPTIONS_MAX - 4)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {

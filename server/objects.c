@@ -16,6 +16,12 @@ static bool can_be_found(unsigned kind)
            kind == RG_KIND_POOL || kind == RG_KIND_ALLOCATION || kind == RG_KIND_LINK;
 }
 
+/* Whether the worker keeps more of such an object than its entry: that must have ended before another takes its place. */
+static bool holds_its_place(unsigned kind)
+{
+    return kind == RG_KIND_CONTEXT || kind == RG_KIND_STREAM || kind == RG_KIND_EVENT || kind == RG_KIND_LINK;
+}
+
 static uint32_t hash(unsigned kind, const void *object)
 {
     uint64_t x = ((uint64_t)(uintptr_t)object >> 3) * 0x9e3779b97f4a7c15ull;
@@ -69,11 +75,9 @@ static void remove_entry(struct rg_objects *objects, struct rg_object *entry)
     memset(entry, 0, sizeof *entry);
 }
 
-static enum rg_status add(struct rg_objects *objects, uint64_t handle, void *object, uint64_t context,
-                          struct rg_object *old)
+static enum rg_status add(struct rg_objects *objects, uint64_t handle, void *object, uint64_t context)
 {
     const uint32_t index = rg_handle_index(handle), page = index / RG_OBJECT_PAGE;
-    memset(old, 0, sizeof *old);
     if (index >= RG_OBJECTS_MAX)
         return RG_ERR_INVALID;
     if (!objects->pages[page]) {
@@ -84,12 +88,10 @@ static enum rg_status add(struct rg_objects *objects, uint64_t handle, void *obj
             objects->n_pages = page + 1;
     }
     struct rg_object *entry = at(objects, index);
-    if (entry->handle == handle)
+    if (entry->handle == handle || (entry->handle && holds_its_place(rg_handle_kind(entry->handle))))
         return RG_ERR_INVALID;
-    if (entry->handle) {
-        *old = *entry;
+    if (entry->handle)
         remove_entry(objects, entry);
-    }
     const unsigned kind = rg_handle_kind(handle);
     const bool chained = can_be_found(kind) && !rg_objects_find_object(objects, kind, object);
     if (chained && objects->n_chained >= objects->n_buckets && !grow_buckets(objects))
@@ -102,11 +104,10 @@ static enum rg_status add(struct rg_objects *objects, uint64_t handle, void *obj
     return RG_OK;
 }
 
-enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void *object, uint64_t context,
-                              struct rg_object *old)
+enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void *object, uint64_t context)
 {
     pthread_mutex_lock(&objects->lock);
-    const enum rg_status status = add(objects, handle, object, context, old);
+    const enum rg_status status = add(objects, handle, object, context);
     pthread_mutex_unlock(&objects->lock);
     return status;
 }

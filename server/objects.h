@@ -22,7 +22,7 @@ struct rg_object {
     void *object;     /* the driver's */
     uint64_t context; /* handle of the context it goes with; 0: of none */
     const void *owner; /* functions, kernels, libraries' modules: the driver's module or library that they end with */
-    void *extra;      /* streams: struct rg_stream; contexts: struct rg_context */
+    void *extra;      /* struct rg_stream, rg_context or rg_link_extra, of objects of these kinds */
     uint32_t next;    /* in its bucket of the way back: index + 1 */
     bool chained;
 };
@@ -48,11 +48,12 @@ static inline struct rg_object *rg_objects_find(struct rg_objects *objects, uint
 }
 
 /**
- * Adds an object. `old`, if the slot was in use by an earlier handle of the same index, gets that entry (its handle is
- * 0 otherwise). RG_ERR_INVALID: the handle is in use. RG_ERR_NO_MEMORY.
+ * Adds an object. It takes the place of an earlier one of the same index, whose name the client has given up, unless that is a
+ * context, stream, event or linker state: more goes with those, and they end by records. RG_ERR_INVALID: the handle, or the
+ * place of such an object, is in use. RG_ERR_NO_MEMORY.
  */
 RG_MUST_CHECK enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void *object,
-                                            uint64_t context, struct rg_object *old);
+                                            uint64_t context);
 void rg_objects_remove(struct rg_objects *objects, struct rg_object *entry);
 /** The entry of an object of one of the kinds that can be found, or NULL. */
 struct rg_object *rg_objects_find_object(struct rg_objects *objects, enum rg_kind kind, const void *object);

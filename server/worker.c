@@ -12,6 +12,7 @@
 #include "server/image.h"
 #include "server/late.h"
 #include "server/lent.h"
+#include "server/link.h"
 #include "server/output.h"
 #include "server/roles.h"
 #include "server/staging.h"
@@ -213,6 +214,8 @@ static void destroy_unbound(struct rg_object *entry, void *user)
         (void)rg_driver.cuLibraryUnload(entry->object);
     if (rg_handle_kind(entry->handle) == RG_KIND_STREAM)
         free(entry->extra);
+    if (rg_handle_kind(entry->handle) == RG_KIND_LINK)
+        rg_link_let_go(entry->extra);
 }
 
 static void destroy_context(struct rg_object *entry, void *user)
@@ -251,6 +254,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     (void)rg_worker_wait(worker); /* somebody else may still be ending it */
     rg_roles_fini(worker);
     rg_aside_fini(worker);
+    rg_link_drop_context(worker, 0);
     rg_frees_join(worker);
     rg_objects_each(&worker->objects, destroy_context, worker); /* with what is watched in them */
     rg_watch_fini(worker);

@@ -1,7 +1,7 @@
 /*
  * image.c - what a module image is and how long; see image.h.
  *
- * Both forms share the code: every read is checked against the bytes available, which for a bare pointer are
+ * All forms share the code: every read is checked against the bytes available, which for a bare pointer are
  * as many as an image may have. Nothing is logged: what an unknown image means is the caller's to say. Any
  * thread.
  */
@@ -10,12 +10,14 @@
 #include "common/limits.h"
 
 #include <elf.h>
-#include <stdbool.h>
 #include <string.h>
 
 #ifndef EM_CUDA
 #define EM_CUDA 190
 #endif
+#define OLD_WRAPPER_MAGIC 0x1ee55a01u /* what came before wrappers: pointers, all of it */
+
+static const uint32_t wrapper_magic = RG_CUDA_WRAPPER_MAGIC, container_magic = RG_CUDA_CONTAINER_MAGIC;
 
 struct bytes {
     const unsigned char *data;
@@ -141,11 +143,12 @@ static uint64_t text_size(const struct bytes *b)
 
 static enum rg_cuda_image_kind identify(const struct bytes *b, struct rg_cuda_image *image)
 {
-    static const uint32_t container_magic = RG_CUDA_CONTAINER_MAGIC;
     memset(image, 0, sizeof(*image));
     enum rg_cuda_image_kind kind;
     uint64_t size;
-    if (starts_with(b, &container_magic, sizeof(container_magic))) {
+    if (starts_with(b, &wrapper_magic, sizeof(wrapper_magic))) {
+        return RG_CUDA_IMAGE_UNKNOWN; /* its magic could be text, too */
+    } else if (starts_with(b, &container_magic, sizeof(container_magic))) {
         kind = RG_CUDA_IMAGE_CONTAINER;
         size = container_size(b);
     } else if (starts_with(b, ELFMAG, SELFMAG)) {
@@ -162,27 +165,38 @@ static enum rg_cuda_image_kind identify(const struct bytes *b, struct rg_cuda_im
     return image->kind = kind;
 }
 
-enum rg_cuda_image_kind rg_cuda_image_identify(const void *pointer, struct rg_cuda_image *image)
+/* The same for memory of the application's, whose wrappers are followed. */
+static enum rg_cuda_image_kind identify_own(const struct bytes *b, struct rg_cuda_image *image)
 {
-    static const uint32_t wrapper_magic = RG_CUDA_WRAPPER_MAGIC;
-    struct bytes b = {pointer, RG_IMAGE_MAX};
-
     memset(image, 0, sizeof(*image));
-    if (!pointer)
+    if (!b->data)
         return RG_CUDA_IMAGE_UNKNOWN;
-    if (!starts_with(&b, &wrapper_magic, sizeof(wrapper_magic)))
-        return identify(&b, image);
+    if (!starts_with(b, &wrapper_magic, sizeof(wrapper_magic)))
+        return identify(b, image);
 
     struct wrapper wrapper;
-    memcpy(&wrapper, pointer, sizeof(wrapper));
-    if ((wrapper.version != 1 && wrapper.version != 2) || !wrapper.container)
+    if (!read_at(b, 0, &wrapper, sizeof(wrapper)) || (wrapper.version != 1 && wrapper.version != 2) ||
+        !wrapper.container)
         return RG_CUDA_IMAGE_UNKNOWN;
-    b.data = wrapper.container;
-    if (identify(&b, image) == RG_CUDA_IMAGE_UNKNOWN)
+    const struct bytes container = {wrapper.container, RG_IMAGE_MAX};
+    if (identify(&container, image) == RG_CUDA_IMAGE_UNKNOWN)
         return RG_CUDA_IMAGE_UNKNOWN;
     image->wrapper_version = wrapper.version;
     image->prelinked = wrapper.version == 2 ? wrapper.prelinked : NULL;
     return image->kind;
+}
+
+enum rg_cuda_image_kind rg_cuda_image_identify(const void *pointer, struct rg_cuda_image *image)
+{
+    const struct bytes b = {pointer, RG_IMAGE_MAX};
+    return identify_own(&b, image);
+}
+
+enum rg_cuda_image_kind rg_cuda_image_identify_sized(const void *pointer, uint64_t size,
+                                                     struct rg_cuda_image *image)
+{
+    const struct bytes b = {pointer, size < RG_IMAGE_MAX ? size : RG_IMAGE_MAX};
+    return identify_own(&b, image);
 }
 
 enum rg_cuda_image_kind rg_cuda_image_identify_bytes(const void *bytes, uint64_t size,
@@ -191,4 +205,33 @@ enum rg_cuda_image_kind rg_cuda_image_identify_bytes(const void *bytes, uint64_t
     struct bytes b = {bytes, size < RG_IMAGE_MAX ? size : RG_IMAGE_MAX};
     memset(image, 0, sizeof(*image));
     return bytes ? identify(&b, image) : RG_CUDA_IMAGE_UNKNOWN;
+}
+
+bool rg_cuda_image_leads_outside(const void *bytes, uint64_t size)
+{
+    static const uint32_t pointers[] = {RG_CUDA_WRAPPER_MAGIC, OLD_WRAPPER_MAGIC};
+    const struct bytes b = {bytes, size};
+    struct rg_cuda_image image;
+    Elf64_Ehdr header;
+    for (size_t i = 0; i < sizeof(pointers) / sizeof(*pointers); i++)
+        if (starts_with(&b, &pointers[i], sizeof(pointers[i])))
+            return true;
+    const bool sized = starts_with(&b, &container_magic, sizeof(container_magic)) ||
+                       (starts_with(&b, ELFMAG, SELFMAG) && read_at(&b, 0, &header, sizeof(header)) &&
+                        header.e_machine == EM_CUDA);
+    return sized && rg_cuda_image_identify_bytes(bytes, size, &image) == RG_CUDA_IMAGE_UNKNOWN;
+}
+
+bool rg_cuda_image_holds_address(const void *bytes, uint64_t size)
+{
+    const struct bytes b = {bytes, size};
+    const unsigned char *at = bytes;
+    while ((at = memmem(at, size - (uint64_t)(at - b.data), &wrapper_magic, sizeof(wrapper_magic))) != NULL) {
+        struct wrapper wrapper;
+        if (read_at(&b, (uint64_t)(at - b.data), &wrapper, sizeof(wrapper)) &&
+            (wrapper.version == 1 || wrapper.version == 2) && (wrapper.container || wrapper.prelinked))
+            return true;
+        at++;
+    }
+    return false;
 }

@@ -14,6 +14,7 @@
 #ifndef RG_COMMON_CUDA_IMAGE_H
 #define RG_COMMON_CUDA_IMAGE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define RG_CUDA_WRAPPER_MAGIC   0x466243b1u
@@ -42,11 +43,27 @@ struct rg_cuda_image {
 enum rg_cuda_image_kind rg_cuda_image_identify(const void *pointer, struct rg_cuda_image *image);
 
 /**
+ * The same where the application says how long it is: what is at `image` lies in `size` bytes. Of a wrapper these are the
+ * wrapper's, and its pointers are the application's word.
+ */
+enum rg_cuda_image_kind rg_cuda_image_identify_sized(const void *pointer, uint64_t size,
+                                                     struct rg_cuda_image *image);
+
+/**
  * The same for `size` bytes of unknown origin: reads nothing outside of them, and what would end outside of
  * them is UNKNOWN. So is a wrapper, whose pointers mean nothing here. Bytes that follow the image are not
  * counted.
  */
 enum rg_cuda_image_kind rg_cuda_image_identify_bytes(const void *bytes, uint64_t size,
                                                      struct rg_cuda_image *image);
+
+/**
+ * Whether a driver that takes these bytes of unknown origin for what they seem to be would read outside of them: they begin
+ * as a wrapper does, or as a container or cubin that does not end within them.
+ */
+bool rg_cuda_image_leads_outside(const void *bytes, uint64_t size);
+
+/** Whether a wrapper with an address in it is anywhere in these bytes, as object files have wrappers without one. */
+bool rg_cuda_image_holds_address(const void *bytes, uint64_t size);
 
 #endif

@@ -2,6 +2,7 @@
 #include "common/cuda/image_file.h"
 
 #include "common/cleanup.h"
+#include "common/cuda/image.h"
 #include "common/file.h"
 #include "common/limits.h"
 
@@ -25,6 +26,8 @@ CUresult rg_cuda_image_read_file(const char *path, void **out, size_t *size)
     if (!rg_file_read(fd, data, length))
         return CUDA_ERROR_INVALID_IMAGE;
     data[length] = '\0';
+    if (rg_cuda_image_leads_outside(data, length)) /* loading calls take no size, and go by what is in it */
+        return CUDA_ERROR_INVALID_IMAGE;
     *out = RG_TAKE_PTR(data);
     *size = length;
     return CUDA_SUCCESS;

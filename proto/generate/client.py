@@ -174,6 +174,11 @@ def change(operation):
     return [f"    rg_kept_change(RG_KEPT_{group.upper()});" for group in operation.changes]
 
 
+def makes_state(operation):
+    """Whether the call makes an object of which the worker keeps more than its name (server/objects.c)."""
+    return any(p.role in ("new", "found") and p.kind in ("CONTEXT", "STREAM", "EVENT", "LINK") for p in operation.parameters)
+
+
 def encoder(operation):
     lines = [op_declaration(operation), "{"]
     lines += ["    struct rg_call call;"] + ["    " + line for line in kept(operation)]
@@ -198,7 +203,7 @@ def encoder(operation):
         lines += ["    return rg_call_post_bulk(&call, bulk, n_bulk);" if "bulk" in operation.flags
                   else "    return rg_call_post(&call);", "}"]
         return lines
-    lines.append("    status = rg_call_wait(&call);")
+    lines.append(f"    status = {'rg_call_wait_own' if makes_state(operation) else 'rg_call_wait'}(&call);")
     if operation.raw_reply:
         lines += again_aside(operation) + ["    *reply = call;", "    return status;", "}"]
         return lines

@@ -93,6 +93,16 @@ def lets_pass(operation):
     return "blocks" in operation.flags and not any(p.role in ("new", "found") for p in operation.parameters)
 
 
+def deletes(operation):
+    """Lines that drop the handles that the call destroys."""
+    return [f"rg_job_delete(job, RG_KIND_{p.kind}, id_{p.name});" for p in operation.parameters if p.role == "del"]
+
+
+def ends_anyway(operation):
+    """Whether a handle has ended for the client whatever comes of the call, so that its place may be another's next."""
+    return operation.cls == "async" and deletes(operation)
+
+
 def driver_call(operation):
     """Lines that call the driver's function of the same name and register or drop handles."""
     lines, before, after, arguments = [], [], [], []
@@ -106,8 +116,7 @@ def driver_call(operation):
                 after.append(f"rg_job_found(job, RG_KIND_{p.kind}, {p.name}, made_{p.name});")
         else:
             arguments.append(p.name)
-            if p.role == "del": # handles are the dispatcher's: before others' records can pass
-                (before if lets_pass(operation) else after).append(f"rg_job_delete(job, RG_KIND_{p.kind}, id_{p.name});")
+    (before if lets_pass(operation) else after).extend(deletes(operation)) # before others' records can pass
     if lets_pass(operation):
         before.append(f"rg_job_let_pass(job, {'true' if operation.needs_context else 'false'});")
     lines += [f"    if (!rg_driver.{operation.name}) {{", "        job->result = CUDA_ERROR_NOT_SUPPORTED;",
@@ -124,14 +133,21 @@ def serve(operation):
     for p in operation.parameters:
         if p.translation:
             lines += ["    " + line for line in translate(p)]
-    lines += [f"    if (!rg_job_enter(job, {'true' if operation.needs_context else 'false'}))", "        return;"]
+    enter = f"    if (!rg_job_enter(job, {'true' if operation.needs_context else 'false'}))"
+    if ends_anyway(operation):
+        lines += [enter + " {"] + ["        " + line for line in deletes(operation)] + ["        return;", "    }"]
+    else:
+        lines += [enter, "        return;"]
     if operation.server_custom:
         arguments = ", ".join(["job"] + [p.name for p in operation.parameters])
         lines.append(f"    job->result = rg_serve_{operation.name}({arguments});")
-        after = [f"rg_job_delete(job, RG_KIND_{p.kind}, id_{p.name});" for p in operation.parameters if p.role == "del"]
+        after = deletes(operation)
     else:
         call, after = driver_call(operation)
         lines += call
+    if ends_anyway(operation):
+        lines += ["    " + line for line in after]
+        after = []
     after += [line for p in operation.parameters for line in encode(p)]
     if after:
         lines.append("    if (job->result == CUDA_SUCCESS) {")

@@ -47,7 +47,7 @@ CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **values, C
     return CUDA_SUCCESS;
 }
 
-/* Adds `size` bytes of text, or an image, which tells its own size. */
+/* Adds `size` bytes of text, or an image, which ends within them. */
 static CUresult add(struct link_state *state, CUjitInputType type, const void *data, size_t size,
                     struct sg_text *log)
 {
@@ -56,13 +56,13 @@ static CUresult add(struct link_state *state, CUjitInputType type, const void *d
     case CU_JIT_INPUT_PTX:
         return sg_sources_add_text(&state->sources, data, size);
     case CU_JIT_INPUT_CUBIN:
-        /* its size is told, so it is not read beyond; it may carry PTX */
-        if (rg_cuda_image_identify_bytes(data, size, &image) == RG_CUDA_IMAGE_ELF)
-            return sg_sources_add_image(&state->sources, data, log);
+        if (rg_cuda_image_identify_bytes(data, size, &image) == RG_CUDA_IMAGE_ELF) /* it may carry PTX */
+            return sg_sources_add_found(&state->sources, &image, log);
         sg_log_say(log, "what was added as a cubin is none");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     case CU_JIT_INPUT_FATBINARY:
-        return sg_sources_add_image(&state->sources, data, log);
+        (void)rg_cuda_image_identify_sized(data, size, &image);
+        return sg_sources_add_found(&state->sources, &image, log);
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
         sg_log_say(log,

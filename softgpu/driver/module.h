@@ -12,6 +12,7 @@
 #include "softgpu/compiler/types.h"
 #include "softgpu/driver/driver.h"
 
+struct rg_cuda_image;
 struct sg_library;
 
 /* PTX modules that make one program; the texts are owned, each followed by a NUL. */
@@ -21,6 +22,9 @@ struct sg_sources {
 };
 /** Adds the PTX that `data`, any kind of module image, holds. */
 CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, struct sg_text *log);
+/** The same of an image that has been identified, by whatever bounds there are. */
+CUresult sg_sources_add_found(struct sg_sources *sources, const struct rg_cuda_image *image,
+                              struct sg_text *log);
 /** Adds a copy of `size` bytes of text. */
 CUresult sg_sources_add_text(struct sg_sources *sources, const char *text, size_t size);
 /** Parses and links them. */

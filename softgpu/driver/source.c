@@ -136,20 +136,27 @@ static CUresult add_elf(struct sg_sources *sources, const struct rg_cuda_image *
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, struct sg_text *log)
+CUresult sg_sources_add_found(struct sg_sources *sources, const struct rg_cuda_image *image,
+                              struct sg_text *log)
 {
-    struct rg_cuda_image image;
-    switch (rg_cuda_image_identify(data, &image)) {
+    switch (image->kind) {
     case RG_CUDA_IMAGE_PTX:
-        return sg_sources_add_text(sources, image.data, (size_t)image.size);
+        return sg_sources_add_text(sources, image->data, (size_t)image->size);
     case RG_CUDA_IMAGE_ELF:
-        return add_elf(sources, &image, log);
+        return add_elf(sources, image, log);
     case RG_CUDA_IMAGE_CONTAINER:
-        return add_container(sources, &image, log);
+        return add_container(sources, image, log);
     default:
         sg_log_say(log, "neither PTX nor a fat binary");
         return CUDA_ERROR_INVALID_IMAGE;
     }
+}
+
+CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, struct sg_text *log)
+{
+    struct rg_cuda_image image;
+    (void)rg_cuda_image_identify(data, &image);
+    return sg_sources_add_found(sources, &image, log);
 }
 
 CUresult sg_sources_program(const struct sg_sources *sources, struct sg_text *log, struct sg_program **out)

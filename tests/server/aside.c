@@ -279,7 +279,7 @@ static void test_found(void)
     CHECK(client_destroy(c) == 0);
 }
 
-/* A module does not end while a function is looked up in it; then the function has ended too. */
+/* A module does not end while a function is looked up in it; then the function has ended too, and what else it has. */
 static void test_unload(void)
 {
     struct client *c = begin();
@@ -287,11 +287,14 @@ static void test_unload(void)
     put_load(c, 5, module);
     send_batch(c);
     expect_reply(c, 5, CUDA_SUCCESS);
+    CALL(c, RG_OP_cuModuleGetTexRef, 0, CUDA_SUCCESS, "88s", handle(RG_KIND_TEXREF, 9), module, "name");
+    CALL(c, RG_OP_cuTexRefSetFlags, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_TEXREF, 9));
     put_get(c, 0, 6, function, module);
     begin_aside(c, 1);
     put(c, RG_OP_cuModuleUnload, 1, 7, "8", module);
     expect_to_wait(c);
     CALL(c, RG_OP_cuFuncLoad, 1, CUDA_ERROR_INVALID_HANDLE, "8", function);
+    CALL(c, RG_OP_cuTexRefSetFlags, 1, CUDA_ERROR_INVALID_HANDLE, "48", 0, handle(RG_KIND_TEXREF, 9));
     CHECK(client_destroy(c) == 0);
 }
 
@@ -308,6 +311,24 @@ static void test_context(void)
     CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 1, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 3));
     put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 3));
     CALL(c, RG_OP_cuModuleUnload, 1, CUDA_ERROR_INVALID_HANDLE, "8", module);
+    CHECK(client_destroy(c) == 0);
+}
+
+/* Nor the module's own context, where the lane of who uses it has another; and what was found in it ends with it. */
+static void test_other_context(void)
+{
+    struct client *c = begin();
+    const uint64_t module = handle(RG_KIND_MODULE, 7), function = handle(RG_KIND_FUNCTION, 8);
+    put_load(c, 5, module);
+    send_batch(c);
+    expect_reply(c, 5, CUDA_SUCCESS);
+    CALL(c, RG_OP_cuCtxCreate_v2, 2, CUDA_SUCCESS, "448", 0, 0, handle(RG_KIND_CONTEXT, 3));
+    put(c, RG_OP_rgLaneSetContext, 2, 0, "8", handle(RG_KIND_CONTEXT, 3));
+    put_get(c, 2, 6, function, module);
+    begin_aside(c, 1);
+    put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 1, 7, "4", 0);
+    expect_to_wait(c);
+    CALL(c, RG_OP_cuFuncLoad, 2, CUDA_ERROR_INVALID_HANDLE, "8", function);
     CHECK(client_destroy(c) == 0);
 }
 
@@ -384,6 +405,7 @@ int main(void)
     test_found();
     test_unload();
     test_context();
+    test_other_context();
     test_link();
     test_violation();
     test_handle_in_use();

@@ -379,7 +379,7 @@ static void test_handle_taken(void)
     put(c, RG_OP_cuCtxSynchronize, 0, 5, "");
     send_batch(c);
     wait_until_waiting();
-    put(c, RG_OP_cuEventCreate, 1, 6, "48", 0, handle(RG_KIND_EVENT, 0));
+    put(c, RG_OP_cuEventCreate, 1, 6, "48", 0, handle(RG_KIND_EVENT, 20));
     send_batch(c);
     expect_reply(c, 6, CUDA_SUCCESS);
     set_held(false);

@@ -87,6 +87,42 @@ static CUresult kernel_param_info(CUkernel kernel, size_t index, size_t *offset,
     return param_info((CUfunction)(void *)kernel, index, offset, size);
 }
 
+/* Linker states write to the logs that they were made with, as long as they are there. */
+struct link {
+    char *log;
+    size_t size;
+};
+static CUresult link_create(unsigned n, CUjit_option *options, void **values, CUlinkState *out)
+{
+    struct link *link = calloc(1, sizeof *link);
+    for (unsigned i = 0; i < n; i++) {
+        link->log = options[i] == CU_JIT_INFO_LOG_BUFFER ? values[i] : link->log;
+        link->size = options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ? (size_t)values[i] : link->size;
+    }
+    *out = (CUlinkState)(void *)link;
+    return CUDA_SUCCESS;
+}
+static CUresult link_add(CUlinkState given, CUjitInputType type, void *data, size_t size, const char *name,
+                         unsigned n, CUjit_option *options, void **values)
+{
+    struct link *link = (struct link *)(void *)given;
+    (void)type, (void)name, (void)n, (void)options, (void)values;
+    if (link->log)
+        memcpy(link->log, data, size < link->size ? size : link->size);
+    return CUDA_SUCCESS;
+}
+static CUresult link_complete(CUlinkState given, void **image, size_t *size)
+{
+    *image = (void *)given;
+    *size = sizeof(struct link);
+    return CUDA_SUCCESS;
+}
+static CUresult link_destroy(CUlinkState given)
+{
+    free((void *)given);
+    return CUDA_SUCCESS;
+}
+
 static void use_driver(void)
 {
     stub_driver_use(chance(REFUSES) ? stub_succeed : stub_fail);
@@ -100,6 +136,10 @@ static void use_driver(void)
     rg_driver.cuMemAlloc_v2 = allocate;
     rg_driver.cuMemGetInfo_v2 = info;
     rg_driver.cuArray3DGetDescriptor_v2 = describe_array;
+    rg_driver.cuLinkCreate_v2 = link_create;
+    rg_driver.cuLinkAddData_v2 = link_add;
+    rg_driver.cuLinkComplete = link_complete;
+    rg_driver.cuLinkDestroy = link_destroy;
     rg_driver.cuKernelGetName = kernel_name;
     rg_driver.cuLibraryGetKernelCount = kernel_count;
     rg_driver.cuFuncGetParamInfo = param_info;
@@ -115,7 +155,7 @@ static void use_driver(void)
 
 /* --- records ------------------------------------------------------------------------------------------------------------ */
 
-enum { KINDS = 33 }; /* of records */
+enum { KINDS = 35 }; /* of records */
 
 static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .b32 some;\n";
 static const uint64_t stream = 2ull << 42 | 1ull << 26 | 7 << 4; /* handle(RG_KIND_STREAM, 7) */
@@ -190,6 +230,7 @@ static size_t put_some(struct client *c, unsigned which)
     const uint64_t module = handle(RG_KIND_MODULE, 1), function = handle(RG_KIND_FUNCTION, 2), zero = 0;
     const uint64_t pool = handle(RG_KIND_POOL, 3), event = handle(RG_KIND_EVENT, 4);
     const uint64_t library = handle(RG_KIND_LIBRARY, 5), array = handle(RG_KIND_ARRAY, 6);
+    const uint64_t link = rg_handle_make(RG_KIND_LINK, 9, 1 + chance(2));
     const uint32_t lane = chance(3), token = chance(2) ? 0 : 1 + chance(5);
     static struct rg_ahead_wish wish;
     const uint64_t transfer = chance(9), number = chance(9);
@@ -343,6 +384,18 @@ static size_t put_some(struct client *c, unsigned which)
         put_shared(c, lane, token, event);
         put(c, RG_OP_rgCoredumpSet, lane, token, "48b", chance(9), (uint64_t)(width % 9), bulk, width % 9);
         put(c, RG_OP_rgCoredumpGetGlobal, lane, token, "448", chance(9), chance(2), (uint64_t)width);
+        return 0;
+    case 33:
+        put(c, RG_OP_rgLinkCreate, lane, token, "488888", 0, (uint64_t)chance(100), (uint64_t)chance(100),
+            link, zero, zero);
+        put(c, RG_OP_rgLinkAdd, lane, token, "4848888", chance(7), chance(2) ? 1 : number, 0, link, zero,
+            zero, zero);
+        return 0;
+    case 34:
+        put(c, RG_OP_rgLinkComplete, lane, token, "8", link);
+        put(c, RG_OP_rgLinkRead, lane, token, "888", (uint64_t)chance(9), (uint64_t)chance(99), link);
+        if (chance(2))
+            put(c, RG_OP_cuLinkDestroy, lane, token, "8", link);
         return 0;
     default:
         put(c, 1 + chance(RG_OP_COUNT - 1), lane, token, "b", bulk, (size_t)chance(60));

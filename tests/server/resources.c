@@ -125,6 +125,10 @@ static void test_green_contexts(void)
          description);
     CALL(c, RG_OP_rgGreenContext, 0, CUDA_SUCCESS, "88", green, context);
     CHECK(output_u64(c) == context);
+    CALL(c, RG_OP_cuCtxCreate_v2, 1, CUDA_SUCCESS, "448", 0, 0, handle(RG_KIND_CONTEXT, 7));
+    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 7)); /* it would outlive the stream */
+    CALL(c, RG_OP_rgGreenStreamCreate, 1, CUDA_ERROR_INVALID_CONTEXT, "4488", CU_STREAM_NON_BLOCKING, -1,
+         handle(RG_KIND_STREAM, 8), green);
     put(c, RG_OP_rgLaneSetContext, 0, 0, "8", context);
     CALL(c, RG_OP_rgGreenStreamCreate, 0, CUDA_SUCCESS, "4488", CU_STREAM_NON_BLOCKING, -1, stream, green);
     CHECK(streams == 1);
@@ -133,8 +137,11 @@ static void test_green_contexts(void)
     CALL(c, RG_OP_cuGreenCtxDestroy, 0, CUDA_SUCCESS, "8", green);
     CHECK(destroyed == 1);
     CALL(c, RG_OP_cuStreamQuery, 0, CUDA_ERROR_INVALID_HANDLE, "8", stream); /* ended with its context */
+    CALL(c, RG_OP_cuCtxSynchronize, 0, CUDA_ERROR_CONTEXT_IS_DESTROYED, "");
     CALL(c, RG_OP_cuGreenCtxDestroy, 0, CUDA_ERROR_INVALID_HANDLE, "8", green);
     CHECK(destroyed == 1);
+    /* its context's place is another's */
+    CALL(c, RG_OP_cuEventCreate, 1, CUDA_SUCCESS, "48", 0, rg_handle_make(RG_KIND_EVENT, 5, 2));
     CHECK(client_destroy(c) == 0);
 }
 

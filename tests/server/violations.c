@@ -251,6 +251,60 @@ static void test_parameters(void)
     expect_violation(c, "answer");
 }
 
+static CUresult destroy_nothing(CUstream s)
+{
+    (void)s;
+    return CUDA_ERROR_UNKNOWN;
+}
+static CUresult release_nothing(CUdevice device)
+{
+    (void)device;
+    return CUDA_ERROR_UNKNOWN;
+}
+
+/* The place of an object that more goes with is its own until a record has ended it, whatever the driver says to that. */
+static void test_places(void)
+{
+    static const enum rg_kind kinds[] = {RG_KIND_CONTEXT, RG_KIND_STREAM, RG_KIND_EVENT};
+    for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct client *c = begin();
+        CALL(c, RG_OP_cuCtxCreate_v2, 0, CUDA_SUCCESS, "448", 0, 0, handle(RG_KIND_CONTEXT, 5));
+        put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 5));
+        if (kinds[i] != RG_KIND_CONTEXT)
+            CALL(c, kinds[i] == RG_KIND_STREAM ? RG_OP_cuStreamCreate : RG_OP_cuEventCreate, 0, CUDA_SUCCESS,
+                 "48", 0, handle(kinds[i], 7));
+        put(c, RG_OP_cuEventCreate, 0, 0, "48", 0,
+            rg_handle_make(RG_KIND_EVENT, kinds[i] == RG_KIND_CONTEXT ? 5 : 7, 2));
+        send_batch(c);
+        expect_violation(c, "in use");
+    }
+
+    struct client *c = begin(); /* a pool is no more than its name here */
+    put(c, RG_OP_cuMemPoolCreate, 0, 0, "888888888888", handle(RG_KIND_POOL, 7), (uint64_t)0, (uint64_t)0,
+        (uint64_t)0, (uint64_t)0, (uint64_t)0, (uint64_t)0, (uint64_t)0, (uint64_t)0, (uint64_t)0,
+        (uint64_t)0, (uint64_t)0);
+    CALL(c, RG_OP_cuEventCreate, 0, CUDA_SUCCESS, "48", 0, rg_handle_make(RG_KIND_EVENT, 7, 2));
+    CHECK(client_destroy(c) == 0);
+
+    c = begin(); /* the client has given up a stream that the driver does not destroy */
+    rg_driver.cuStreamDestroy_v2 = destroy_nothing;
+    CALL(c, RG_OP_cuStreamCreate, 0, CUDA_SUCCESS, "48", 0, stream);
+    CALL(c, RG_OP_cuStreamDestroy_v2, 0, CUDA_ERROR_UNKNOWN, "8", stream);
+    CALL(c, RG_OP_cuStreamDestroy_v2, 0, CUDA_ERROR_INVALID_HANDLE, "8", stream);
+    CALL(c, RG_OP_cuEventCreate, 0, CUDA_SUCCESS, "48", 0, rg_handle_make(RG_KIND_EVENT, 7, 2));
+    CALL(c, RG_OP_cuEventDestroy_v2, 0, CUDA_ERROR_INVALID_HANDLE, "8",
+         handle(RG_KIND_CONTEXT, 0)); /* of another kind, which stays */
+    CALL(c, RG_OP_cuCtxSynchronize, 0, CUDA_SUCCESS, "");
+
+    CALL(c, RG_OP_cuStreamCreate, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_STREAM, 8)); /* or a context */
+    rg_driver.cuDevicePrimaryCtxRelease_v2 = release_nothing;
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_ERROR_UNKNOWN, "4", 0);
+    CALL(c, RG_OP_cuStreamQuery, 0, CUDA_ERROR_INVALID_HANDLE, "8", handle(RG_KIND_STREAM, 8));
+    CALL(c, RG_OP_cuEventCreate, 0, CUDA_SUCCESS, "48", 0, rg_handle_make(RG_KIND_EVENT, 8, 2));
+    CHECK(client_destroy(c) == 0);
+    use_driver(stub_succeed);
+}
+
 static void name_image(struct client *c, uint64_t id, uint64_t size, uint64_t transfer)
 {
     static const unsigned char digest[32] = {1, 2, 3};
@@ -380,6 +434,7 @@ int main(void)
     test_headers();
     test_references();
     test_parameters();
+    test_places();
     test_named_images();
     test_unified();
     test_two_calls_of_a_lane();

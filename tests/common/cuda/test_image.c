@@ -139,6 +139,61 @@ Test(image, wrapper)
  * ---------------------------------------------------------------------------------------------------------
  */
 
+/* Where a size is told, it bounds all but what a wrapper in this process points to. */
+Test(image, sized)
+{
+    unsigned char container[64];
+    const size_t size = make_container(container, 48, 48);
+    struct {
+        uint32_t magic, version;
+        const void *container, *prelinked;
+    } wrapper = {RG_CUDA_WRAPPER_MAGIC, 1, container, NULL};
+    struct rg_cuda_image image;
+    struct guarded g = guarded_copy(container, size);
+    cr_expect_eq(rg_cuda_image_identify_sized(g.data, size, &image), RG_CUDA_IMAGE_CONTAINER);
+    cr_expect_eq(image.size, size);
+    guarded_free(&g);
+    for (size_t n = 0; n < size; n++) {
+        g = guarded_copy(container, n);
+        cr_expect_eq(rg_cuda_image_identify_sized(g.data, n, &image), RG_CUDA_IMAGE_UNKNOWN);
+        cr_expect_eq(rg_cuda_image_leads_outside(g.data, n), n >= 4);
+        guarded_free(&g);
+    }
+    for (size_t n = 0; n <= sizeof wrapper; n++) {
+        g = guarded_copy(&wrapper, n);
+        cr_expect_eq(rg_cuda_image_identify_sized(g.data, n, &image),
+                     n == sizeof wrapper ? RG_CUDA_IMAGE_CONTAINER : RG_CUDA_IMAGE_UNKNOWN);
+        cr_expect_eq(rg_cuda_image_leads_outside(g.data, n), n >= 4);
+        cr_expect_eq(rg_cuda_image_holds_address(g.data, n), n == sizeof wrapper);
+        guarded_free(&g);
+    }
+}
+
+/* Bytes of unknown origin that begin as a wrapper does are no image, even if they could be text, too. */
+Test(image, wrapper_of_unknown_origin)
+{
+    unsigned char bytes[64] = {0};
+    const uint32_t magic = RG_CUDA_WRAPPER_MAGIC;
+    struct rg_cuda_image image;
+    memcpy(bytes, &magic, sizeof magic);
+    for (unsigned char version = 0; version < 255; version++) {
+        bytes[4] = version;
+        cr_expect_eq(rg_cuda_image_identify_bytes(bytes, sizeof bytes, &image), RG_CUDA_IMAGE_UNKNOWN);
+    }
+    bytes[4] = 1;
+    for (size_t at = 0; at + 24 <= sizeof bytes; at++) {
+        unsigned char moved[64] = {0};
+        memcpy(moved + at, bytes, 24);
+        cr_expect_not(rg_cuda_image_holds_address(moved, sizeof moved)); /* as object files have it */
+        moved[at + 15] = 1;
+        cr_expect(rg_cuda_image_holds_address(moved, sizeof moved));
+    }
+    const unsigned char old[8] = {0x01, 0x5a, 0xe5, 0x1e};
+    cr_expect(rg_cuda_image_leads_outside(old, sizeof old));
+    cr_expect_not(rg_cuda_image_leads_outside("some text", 9));
+    cr_expect_not(rg_cuda_image_leads_outside("", 0));
+}
+
 Test(image, text)
 {
     static const char ptx[] = "\n\n//\n// a comment\n.version 9.0\n.target sm_75\r\n\t.address_size 64\n";
@@ -266,8 +321,12 @@ Test(image, damaged_images_stay_inside)
 
         struct guarded g = guarded_copy(bytes, size);
         struct rg_cuda_image image;
-        if (rg_cuda_image_identify_bytes(g.data, size, &image) != RG_CUDA_IMAGE_UNKNOWN)
+        if (rg_cuda_image_identify_bytes(g.data, size, &image) != RG_CUDA_IMAGE_UNKNOWN) {
             cr_assert(image.size > 0 && image.size <= size);
+            cr_assert_not(rg_cuda_image_leads_outside(g.data, size));
+        }
+        (void)rg_cuda_image_leads_outside(g.data, size);
+        (void)rg_cuda_image_holds_address(g.data, size);
         guarded_free(&g);
     }
 }

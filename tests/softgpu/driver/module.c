@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 Test(module, load_ask_unload)
@@ -145,6 +146,101 @@ Test(link, several_modules_become_one_image)
     OK(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, bad, sizeof bad, "bad", 0, NULL, NULL));
     EXPECT(CUDA_ERROR_INVALID_PTX, cuLinkComplete(state, &image, &size));
     cr_assert_str_eq(log, "ptx:2: unknown directive .bad");
+    OK(cuLinkDestroy(state));
+}
+
+/* A fat binary of one text, as fatbinary of the toolkit makes it, and its wrapper. */
+struct fat_binary {
+    uint32_t magic;
+    uint16_t version, header_size;
+    uint64_t size;
+    uint16_t kind, entry_version;
+    uint32_t entry_header;
+    uint64_t payload, unused[2], names, flags, unused_end[2];
+    char text[64];
+};
+struct wrapper {
+    uint32_t magic, version;
+    const void *container, *prelinked;
+};
+
+static struct fat_binary fat_binary(void)
+{
+    struct fat_binary made = {.magic = 0xba55ed50,
+                              .version = 1,
+                              .header_size = 16,
+                              .size = sizeof made - 16,
+                              .kind = 1,
+                              .entry_version = 0x0101,
+                              .entry_header = 64,
+                              .payload = sizeof made.text,
+                              .flags = 0x11};
+    strcpy(made.text, ".version 9.0\n.target sm_50\n.address_size 64\n");
+    return made;
+}
+
+/* A copy that ends where memory ends. */
+static void *at_the_edge(const void *data, size_t size)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert(memory != MAP_FAILED && size <= page);
+    OK(mprotect(memory + page, page, PROT_NONE) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+    return memcpy(memory + page - size, data, size);
+}
+
+Test(link, nothing_is_read_beyond_the_size_that_is_told)
+{
+    CUlinkState state;
+    struct fat_binary good = fat_binary(), longer = good;
+    struct wrapper wrapper = {0x466243b1, 1, &good, NULL};
+    longer.size += 4096;
+    start_device();
+    OK(cuLinkCreate_v2(0, NULL, NULL, &state));
+    void *data = at_the_edge(&longer, sizeof longer);
+    EXPECT(CUDA_ERROR_INVALID_IMAGE,
+           cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, data, sizeof longer, "a", 0, NULL, NULL));
+    data = at_the_edge(&good, 8);
+    EXPECT(CUDA_ERROR_INVALID_IMAGE,
+           cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, data, 8, "b", 0, NULL, NULL));
+    data = at_the_edge(&wrapper, 8);
+    EXPECT(CUDA_ERROR_INVALID_IMAGE,
+           cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, data, 8, "c", 0, NULL, NULL));
+    data = at_the_edge("text", 4);
+    EXPECT(CUDA_ERROR_INVALID_IMAGE,
+           cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, data, 4, "d", 0, NULL, NULL));
+    /* what a wrapper in this process's memory points to is the application's word */
+    data = at_the_edge(&wrapper, sizeof wrapper);
+    OK(cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, data, sizeof wrapper, "e", 0, NULL, NULL));
+    data = at_the_edge(&good, sizeof good);
+    OK(cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, data, sizeof good, "f", 0, NULL, NULL));
+    OK(cuLinkDestroy(state));
+}
+
+/* A file has nobody's pointers in it, and ends where it ends. */
+Test(link, files_lead_nowhere_else)
+{
+    CUlinkState state;
+    CUmodule module;
+    CUlibrary library;
+    struct fat_binary longer = fat_binary();
+    const struct wrapper wrapper = {0x466243b1, 1, (void *)0x10, NULL};
+    const void *contents[] = {&wrapper, &longer};
+    const size_t sizes[] = {sizeof wrapper, sizeof longer};
+    longer.size = 1u << 30;
+    start_device();
+    OK(cuLinkCreate_v2(0, NULL, NULL, &state));
+    for (int i = 0; i < 2; i++) {
+        char path[] = "/tmp/softgpu-image-XXXXXX";
+        const int fd = mkstemp(path);
+        cr_assert(fd >= 0 && write(fd, contents[i], sizes[i]) == (ssize_t)sizes[i]);
+        close(fd);
+        EXPECT(CUDA_ERROR_INVALID_IMAGE,
+               cuLinkAddFile_v2(state, CU_JIT_INPUT_FATBINARY, path, 0, NULL, NULL));
+        EXPECT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoad(&module, path));
+        EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0));
+        unlink(path);
+    }
     OK(cuLinkDestroy(state));
 }
 
