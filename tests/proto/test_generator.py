@@ -55,8 +55,19 @@ class Specification(unittest.TestCase):
         self.refused(head + "cuA refused\n", 2, "needs the reason")
         self.refused(head + "cuA refused because\n", 2, "needs the reason")
         self.refused(head + "cuA local nonsense\n", 2, "cannot read 'nonsense'")
+        self.refused(head + "cuA local context=n\n", 2, "'n' brings cuA no context along")
+        self.refused(head + "cuA local context=m\n", 2, "'m' brings cuA no context along")
+        self.refused(head + "cuA local context=s->member\n", 2, "brings cuA no context along")
+        self.refused(head + "cuA local context=s context=none\n", 2, "cuA has 'context=' twice")
+        self.refused(head + "op rgX async (CUevent e) context=e\n", 2, "brings rgX no context along")
         self.refused('group h "G"\n', 1, "named after")
         self.refused(head, 2, "not a symbol line", symbols="version 13000\nnonsense\n")
+
+    def test_contexts(self):
+        said = self.read('group g "G"\ncuA sync p:in[n] context=s\ncuB sync out:out context=none\ncuB_v2 local\n').operations
+        self.assertEqual([o.brings for o in said], [("s", "", "STREAM"), None, None])
+        self.assertEqual([o.needs_context for o in said], [True, False, True])
+        self.assertEqual([coverage.context(o) for o in said], ["that of `s`", "none", "a current one"])
 
     def test_every_function_is_accounted_for(self):
         some = self.read('group g "G"\ncuA local\n')
