@@ -54,6 +54,8 @@ void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t
 
 /** Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return. */
 CUresult rg_call_allowed(unsigned flags);
+/** The same of a call that needs no context, but is refused in one that has failed. */
+CUresult rg_call_allowed_anywhere(void);
 /**
  * Whether a call that takes long by itself should be waited for, at `session`, so that others' calls pass it: the program has
  * other threads, and the server can do that.
@@ -74,7 +76,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
  */
 void rg_calls_together_begin(void);
 void rg_calls_together_end(void);
-/** Notes that `handle`, which the call creates or finds, belongs to the call's server. */
+/** Notes that `handle`, which the call creates or finds, belongs to the call's context, or to its server. */
 void rg_call_owns(const struct rg_call *call, uint64_t handle);
 /** The number that the call's server gives `device`. */
 CUdevice rg_call_device(const struct rg_call *call, CUdevice device);

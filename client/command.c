@@ -375,6 +375,14 @@ CUresult rg_call_allowed(unsigned flags)
     return status;
 }
 
+CUresult rg_call_allowed_anywhere(void)
+{
+    const CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    return status == CUDA_ERROR_INVALID_CONTEXT || status == CUDA_ERROR_CONTEXT_IS_DESTROYED
+               ? rg_call_allowed(0)
+               : status;
+}
+
 bool rg_call_stands_aside(const struct rg_session *session)
 {
     return (session->hello.capabilities & RG_CONTROL_CAP_AWAITED) && rg_thread_has_others();
@@ -388,7 +396,7 @@ bool rg_call_waits_are_short(const struct rg_session *session)
 
 void rg_call_owns(const struct rg_call *call, uint64_t handle)
 {
-    if (rg_several_servers())
+    if (call->context || rg_several_servers())
         rg_handle_set_owner(handle, call->context ? call->context : call->session->number + 1u);
 }
 

@@ -583,6 +583,8 @@ CUresult cuCtxSynchronize(void)
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
+    if (!ctx)
+        return cuCtxSynchronize();
     CUresult captured, status = rg_call_allowed(0);
     if (status != CUDA_SUCCESS)
         return status;

@@ -9,6 +9,7 @@
  * plan into phases, even ones of the client's steps and odd ones of the worker's, which follow each other. A kernel that
  * sets a condition must be in the phase of the node that reads it; other plans are refused.
  */
+#include "client/bring.h"
 #include "client/call.h"
 #include "client/handle.h"
 #include "client/image.h"
@@ -347,6 +348,18 @@ static CUresult add_own(struct rebuilt *r, struct rg_graph_plan *old, const size
     return CUDA_SUCCESS;
 }
 
+/* The context that the worker makes a phase's steps in, where the thread has none: theirs. */
+static uint64_t context_of(const struct rg_graph_plan *plan, const size_t *phases, size_t phase)
+{
+    for (size_t i = 0; i < plan->n; i++) {
+        const struct rg_graph_work *work = phases[i] == phase ? plan->steps[i].work : NULL;
+        const CUcontext context = !work ? NULL : work->condition ? work->condition->context : work->context;
+        if (context)
+            return (uint64_t)context;
+    }
+    return 0;
+}
+
 /* The worker's steps of a phase as one, behind all that came before. */
 static CUresult add_native(struct rebuilt *r, const struct rg_graph_plan *old, const size_t *phases,
                            size_t phase)
@@ -363,8 +376,12 @@ static CUresult add_native(struct rebuilt *r, const struct rg_graph_plan *old, c
         return CUDA_SUCCESS;
     if (r->native != SIZE_MAX)
         r->before[n++] = r->native;
-    RETURN_IF(make_native(old, phases, phase, &native));
-    CUresult result = rg_graph_plan_add(r->plan, NULL, r->before, n, &step);
+    const bool brought = rg_bring_context(RG_KIND_CONTEXT, context_of(old, phases, phase));
+    CUresult result = make_native(old, phases, phase, &native);
+    if (brought)
+        rg_bring_end();
+    RETURN_IF(result);
+    result = rg_graph_plan_add(r->plan, NULL, r->before, n, &step);
     if (result != CUDA_SUCCESS) {
         rg_graph_native_drop(native);
         return result;

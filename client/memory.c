@@ -215,13 +215,6 @@ static CUresult ask_async(const struct request *request, CUdeviceptr *address)
                : rg_op_cuMemAllocAsync(address, request->size, request->stream);
 }
 
-/* A stream that the program made brings its context along; for the default streams one has to be current. */
-static CUresult allowed_in(CUstream stream)
-{
-    const bool brings_context = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream) != NULL;
-    return rg_call_allowed(brings_context && !rg_context_current() ? 0 : RG_CALL_CONTEXT);
-}
-
 static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool, CUstream stream)
 {
     if (!dptr || !size)
@@ -249,13 +242,13 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    CUresult status = allowed_in(hStream);
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     return status != CUDA_SUCCESS ? status : allocate_async(dptr, bytesize, NULL, hStream);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
-    CUresult status = allowed_in(hStream);
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
@@ -265,7 +258,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    CUresult status = allowed_in(hStream);
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
@@ -448,7 +441,9 @@ static CUresult describe_unknown(CUpointer_attribute attribute, void *data)
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    /* device pointers are those of the current context's kernels */
+    CUresult status = attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? rg_call_allowed(RG_CALL_CONTEXT)
+                                                                       : rg_call_allowed_anywhere();
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;
@@ -460,7 +455,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
                                 CUdeviceptr ptr)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed_anywhere();
     if (status != CUDA_SUCCESS)
         return status;
     if (!numAttributes || !attributes || !data)
@@ -481,7 +476,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed_anywhere();
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;

@@ -4,8 +4,11 @@
  *
  * Threads: any; the table has one lock, not held across a call of the worker.
  */
+#include "client/texture.h"
+
 #include "client/address_map.h"
 #include "client/call.h"
+#include "client/context.h"
 #include "client/handle.h"
 #include "client/owner.h"
 #include "generated/client/operations.h"
@@ -19,6 +22,7 @@ struct object {
     struct object *next;
     unsigned long long number;
     const struct rg_session *session; /* whose number it is */
+    uint64_t context;                 /* that it was made in */
     bool surface, has_view;
     CUDA_RESOURCE_DESC resource;
     CUDA_TEXTURE_DESC texture;
@@ -32,6 +36,7 @@ static void add(struct object *object)
 {
     pthread_mutex_lock(&lock);
     object->session = rg_session_current();
+    object->context = rg_context_current();
     object->next = buckets[object->number % BUCKETS];
     buckets[object->number % BUCKETS] = object;
     pthread_mutex_unlock(&lock);
@@ -54,6 +59,16 @@ static bool find(unsigned long long number, bool surface, bool remove, struct ob
     if (object && remove)
         free(object);
     return object;
+}
+
+uint64_t rg_texture_context(uint64_t number)
+{
+    uint64_t context = 0;
+    pthread_mutex_lock(&lock);
+    for (const struct object *at = buckets[number % BUCKETS]; at && !context; at = at->next)
+        context = at->number == number ? at->context : 0;
+    pthread_mutex_unlock(&lock);
+    return context;
 }
 
 /* What the worker is told of a resource: an array by its handle, beside it. */

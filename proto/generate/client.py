@@ -286,6 +286,23 @@ def api_function(operation):
     return lines
 
 
+def bringing(operation, symbol):
+    """The name of what the application calls: around the function, where something of its parameters brings a context along."""
+    return f"rg_bringing_{symbol.name}" if operation.brings else symbol.name
+
+
+def bringing_call(operation, symbol):
+    """A function in the context that its parameters bring along, where the thread has none."""
+    said, member, kind = operation.brings
+    name = symbol.parameters[[p.name for p in operation.parameters].index(said)].name # variants call it otherwise
+    value = f"{name} ? (uint64_t){name}->{member} : 0" if member else f"(uint64_t){name}"
+    begin = {"ADDRESS": f"rg_bring_context_of_address({value})", "TEXTURE": f"rg_bring_context_of_texture({value})"}
+    return [f"{symbol.result} {bringing(operation, symbol)}({symbol.declaration})", "{",
+            f"    const bool rg_brought = {begin.get(kind, f'rg_bring_context(RG_KIND_{kind}, {value})')};",
+            f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
+            "    if (rg_brought)", "        rg_bring_end();", "    return rg_result;", "}", ""]
+
+
 def per_thread_call(symbol):
     """The body of a _ptsz/_ptds form: the base function with the default stream meaning the per-thread one."""
     streams = [p.name for p in symbol.parameters if p.type == "CUstream"]
@@ -335,9 +352,20 @@ def emit(specification, out):
         rest += [f"CUresult {symbol.name}({symbol.declaration})", "{"] + per_thread_call(symbol) + ["}", ""]
     write(f"{out}/client/rest.c", "\n".join(rest))
 
-    table = [HEAD, '#include "generated/proto/prototypes.h"', '#include "generated/proto/api_table.h"', "",
+    every = [(names[symbol.base], symbol) for symbol in specification.symbols.values()]
+    header = [HEAD, "/* What the application calls where the call works in a context that its parameters bring along (client/bring.h). */",
+              "#ifndef RG_GENERATED_CLIENT_BRINGING_H", "#define RG_GENERATED_CLIENT_BRINGING_H",
+              '#include "proto/interop_types.h"', ""]
+    header += [f"{symbol.result} {bringing(operation, symbol)}({symbol.declaration});" for operation, symbol in every if operation.brings]
+    write(f"{out}/client/bringing.h", "\n".join(header + ["", "#endif", ""]))
+    lines = [HEAD, '#include "generated/client/bringing.h"', '#include "client/bring.h"', '#include "generated/proto/prototypes.h"', ""]
+    for operation, symbol in every:
+        lines += bringing_call(operation, symbol) if operation.brings else []
+    write(f"{out}/client/bringing.c", "\n".join(lines))
+
+    table = [HEAD, '#include "generated/client/bringing.h"', '#include "generated/proto/prototypes.h"', '#include "generated/proto/api_table.h"', "",
              "void *const rg_client_api[RG_API_COUNT] = {"]
-    table += [f"    (void *){symbol.name}," for symbol in specification.symbols.values()]
+    table += [f"    (void *){bringing(operation, symbol)}," for operation, symbol in every]
     table += ["};", ""]
     write(f"{out}/client/table.c", "\n".join(table))
     emit_profile(specification, out)
@@ -346,11 +374,11 @@ def emit(specification, out):
 def emit_profile(specification, out):
     """What the application calls instead when the client profiles (client/profile/profile.h)."""
     names = {operation.name: operation for operation in specification.operations}
-    lines = [HEAD, '#include "client/profile/profile.h"', '#include "generated/proto/prototypes.h"', ""]
+    lines = [HEAD, '#include "client/profile/profile.h"', '#include "generated/client/bringing.h"', '#include "generated/proto/prototypes.h"', ""]
     for symbol in specification.symbols.values():
         lines += [f"static {symbol.result} profiled_{symbol.name}({symbol.declaration})", "{",
                   f"    const int rg_outer = rg_profile_enter(RG_API_{symbol.name});",
-                  f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
+                  f"    {symbol.result} rg_result = {bringing(names[symbol.base], symbol)}({symbol.arguments});",
                   "    rg_profile_leave(rg_outer);", "    return rg_result;", "}", ""]
     for table, entry in (("void *const rg_profile_api", "(void *)profiled_{}"), ("const char *const rg_profile_names", '"{}"')):
         lines += [f"{table}[RG_API_COUNT] = {{"] + [f"    {entry.format(name)}," for name in specification.symbols] + ["};", ""]

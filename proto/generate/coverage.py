@@ -23,6 +23,14 @@ def is_served(operation):
     return operation.cls not in ("refused", "unsupported")
 
 
+def context(operation):
+    """What a call needs of the calling thread's current context."""
+    if not is_served(operation):
+        return ""
+    said = operation.options.get("context")
+    return "a current one" if said is None else "none" if said == "none" else f"that of `{said}`"
+
+
 def emit(specification, path):
     base, per_thread = specification.base_symbols(), specification.per_thread_symbols()
     operations = {operation.name: operation for operation in specification.operations}
@@ -42,8 +50,8 @@ def emit(specification, path):
     for title, calls in groups:
         lines.append(f"| [{title}](#{anchor(title)}) | {len(calls)} | {sum(map(is_served, calls))} |")
     for title, calls in groups:
-        lines += ["", f"## {title}", "", "| function | class |", "|---|---|"]
+        lines += ["", f"## {title}", "", "| function | class | context |", "|---|---|---|"]
         for operation in calls:
             why = f": {operation.reason}" if operation.reason else ""
-            lines.append(f"| `{operation.name}` | {operation.cls}{why} |")
+            lines.append(f"| `{operation.name}` | {operation.cls}{why} | {context(operation)} |")
     write(path, "\n".join(lines) + "\n")

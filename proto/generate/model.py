@@ -25,6 +25,10 @@ SCALARS = {
     "cuuint32_t": "u32", "CUdevice": "u32", "size_t": "u64", "unsigned long long": "u64", "cuuint64_t": "u64",
     "CUdeviceptr": "u64", "CUdeviceptr_v2": "u64", "CUtexObject": "u64", "CUsurfObject": "u64", "float": "f32",
 }
+# What brings a context along besides handles of these kinds, and members of structures (context=PARAMETER->MEMBER).
+TEXTURES = ("CUtexObject", "CUsurfObject")
+ADDRESSES = ("CUdeviceptr", "CUdeviceptr_v1", "CUdeviceptr_v2", "void *")
+MEMBERS = {"hStream": "STREAM", "dstContext": "CONTEXT"}
 WIDTH = {"u32": 4, "u64": 8, "f32": 4}
 
 
@@ -149,6 +153,18 @@ class Operation:
     @property
     def needs_context(self):
         return self.options.get("context") != "none"
+
+    @property
+    def brings(self):
+        """(parameter, member or "", what it is) of that which brings a context along where none is current; None."""
+        name, _, member = self.options.get("context", "none").partition("->")
+        p = next((p for p in self.parameters if p.name == name), None)
+        if not p:
+            return None
+        if member:
+            return (name, member, MEMBERS[member]) if member in MEMBERS else None
+        kind = HANDLES.get(p.type) or ("TEXTURE" if p.type in TEXTURES else "ADDRESS" if p.type in ADDRESSES else "")
+        return (name, "", kind) if kind else None
 
     @property
     def declaration(self):
@@ -335,8 +351,10 @@ def read_group(path, symbols):
                     operation.flags.add("worker")
             notes = []
             for word in rest:
-                if re.fullmatch(r"(again|client|server|context|reply)=\w+", word):
-                    key, value = word.split("=")
+                if re.fullmatch(r"(again|client|server|reply)=\w+|context=\w+(->\w+)?", word):
+                    key, value = word.split("=", 1)
+                    if key in operation.options:
+                        raise SpecError(f"{where}: {name} has '{key}=' twice")
                     operation.options[key] = value
                 elif ":" in word:
                     notes.append(word.split(":", 1))
@@ -356,6 +374,7 @@ def read_group(path, symbols):
                     raise SpecError(f"{where}: cannot read '{word}'")
             annotate(operation, notes)
             check_kept(operation)
+            check_context(operation)
             group.operations.append(operation)
     if not group:
         raise SpecError(f"{path}: empty")
@@ -378,6 +397,13 @@ def check_translated(operations):
         if p.pointee in first and p.content != "translated":
             raise SpecError(f"{operation.where}: {operation.name}: '{p.name}' is '{p.content}', but {p.pointee} is "
                             f"translated at {first[p.pointee].where}")
+
+
+def check_context(operation):
+    """What brings a context along is a parameter of a call's that has one."""
+    said = operation.options.get("context", "none")
+    if said != "none" and not (operation.is_call and operation.brings):
+        raise SpecError(f"{operation.where}: '{said}' brings {operation.name} no context along")
 
 
 def read(folder):

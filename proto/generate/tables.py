@@ -41,6 +41,18 @@ def look_up(specification, out):
     write(f"{out}/proto/api_table.c", "\n".join(source))
 
 
+def contexts(specification, out):
+    """What calls need of the current context, for tests."""
+    lines = [HEAD, "#ifndef RG_GENERATED_PROTO_CONTEXTS_H", "#define RG_GENERATED_PROTO_CONTEXTS_H", "",
+             "/* By function: what it needs of the calling thread's current context. */", "static const struct {",
+             "    const char *name;", "    enum { NEEDS_CURRENT, NEEDS_NONE, NEEDS_BROUGHT } need;", "} rg_contexts_needed[] = {"]
+    for operation in specification.operations:
+        if operation.is_call and operation.cls not in ("refused", "unsupported"):
+            need = "BROUGHT" if operation.brings else "CURRENT" if operation.needs_context else "NONE"
+            lines.append(f'    {{"{operation.name}", NEEDS_{need}}},')
+    write(f"{out}/proto/contexts.h", "\n".join(lines + ["};", "", "#endif", ""]))
+
+
 def prototypes(specification, out):
     """Declarations of all functions: cuda.h has no such thing as those of the graphics headers."""
     lines = [HEAD, "#ifndef RG_GENERATED_PROTO_PROTOTYPES_H", "#define RG_GENERATED_PROTO_PROTOTYPES_H", "",
@@ -91,6 +103,7 @@ def softgpu(specification, out):
 def emit(specification, out):
     operations(specification, out)
     look_up(specification, out)
+    contexts(specification, out)
     prototypes(specification, out)
     interpose(specification, out)
     softgpu(specification, out)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "softgpu/driver/array.h"
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
@@ -163,6 +164,7 @@ CUresult cuArrayDestroy(CUarray handle)
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray handle)
 {
+    SG_BRING(SG_KIND_ARRAY, handle);
     struct sg_context *context;
     SG_REF(struct sg_array) array = NULL;
     SG_RETURN_IF(sg_enter_context(&context));

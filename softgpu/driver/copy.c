@@ -14,6 +14,7 @@
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/array.h"
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/copy.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/range.h"
@@ -265,6 +266,7 @@ static CUresult check_peers(CUcontext to, CUcontext from)
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                       size_t size)
 {
+    SG_BRING(SG_KIND_CONTEXT, to_context);
     SG_RETURN_IF(check_peers(to_context, from_context));
     return copy_1d(to, true, from, true, size, false, NULL);
 }
@@ -340,6 +342,7 @@ static CUresult resolve(const struct described *d, const struct transfer *t, str
 static CUresult copy_described(const struct described *to, const struct described *from, struct transfer *t,
                                bool asynchronous, CUstream stream)
 {
+    SG_BRING(SG_KIND_STREAM, stream);
     struct sg_context *context;
     bool to_device = false, from_device = false;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -354,6 +357,7 @@ static CUresult copy_described(const struct described *to, const struct describe
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchronous, CUstream stream)
 {
+    SG_BRING(SG_KIND_STREAM, stream);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     if (c == NULL)
@@ -389,6 +393,7 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, CUstream stream)
 {
+    SG_BRING(SG_KIND_STREAM, stream);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     if (rg_capture_takes(stream))
@@ -424,6 +429,7 @@ CUresult sg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
 /* Between contexts: all devices are this process's memory. */
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUstream stream)
 {
+    SG_BRING(SG_KIND_STREAM, stream);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     if (c == NULL)
@@ -434,6 +440,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUs
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
 {
+    SG_BRING(SG_KIND_CONTEXT, copy != NULL ? copy->dstContext : NULL);
     return copy_3d_peer(copy, false, NULL);
 }
 
@@ -525,6 +532,7 @@ CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from
 static CUresult fill(uint64_t to, size_t pitch, uint32_t value, uint32_t size, size_t width, size_t height,
                      bool asynchronous, CUstream stream)
 {
+    SG_BRING(SG_KIND_STREAM, stream);
     struct sg_context *context;
     struct transfer t = {.to = {.address = to, .pitch = pitch},
                          .height = height,

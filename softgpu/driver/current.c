@@ -99,6 +99,14 @@ CUresult sg_enter_context(struct sg_context **context)
     return (CUresult)atomic_load_explicit(&(*context)->sticky, memory_order_relaxed);
 }
 
+CUresult sg_enter_anywhere(void)
+{
+    struct sg_context *context;
+    const CUresult result = sg_enter_context(&context);
+    return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? sg_enter()
+                                                                                             : result;
+}
+
 CUresult sg_context_argument(CUcontext handle, struct sg_context **context)
 {
     if (handle == NULL) {

@@ -155,6 +155,8 @@ CUresult sg_enter(void);
 CUresult sg_enter_context(struct sg_context **context);
 /** The same, but lets a poisoned context pass: for calls that only answer from state or destroy. */
 CUresult sg_enter_context_any(struct sg_context **context);
+/** For calls that need no context, but are refused in one that has failed. */
+CUresult sg_enter_anywhere(void);
 /** A context handle given as an argument, NULL meaning the current one; takes a reference. */
 CUresult sg_context_argument(CUcontext handle, struct sg_context **context);
 /** The thread's current context or NULL, without any check. */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/cuda/graph/graph.h"
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/schedule.h"
 #include "softgpu/driver/shared_file.h"
 #include "softgpu/exec/exec.h"
@@ -236,6 +237,8 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
 {
     struct sg_context *context;
+    SG_REF(struct sg_event) named = sg_handle_get(handle, SG_KIND_EVENT);
+    SG_BRINGING = sg_bring_context(named != NULL ? named->context : NULL);
     SG_REF(struct sg_event) event = NULL;
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL)

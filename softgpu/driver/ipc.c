@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
@@ -16,6 +17,7 @@ _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct sg_shared_handle), "a han
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
 {
+    SG_BRING_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -65,6 +67,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned in
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
+    SG_BRING_OF_ADDRESS(address);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     sg_wait_for_work(); /* what is queued may still use it */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/cuda/graph/graph.h"
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/device_services.h"
 #include "softgpu/driver/fault.h"
@@ -167,6 +168,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
                        void **extra)
 {
     struct request request = *given, *r = &request;
+    SG_BRING(SG_KIND_STREAM, stream_handle);
     SG_REF(struct sg_stream) stream = NULL;
     SG_REF(struct sg_function) function = NULL;
     SG_RETURN_IF(sg_stream_get(stream_handle, &stream));

@@ -7,6 +7,7 @@
 
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/pool.h"
 #include "softgpu/driver/range.h"
@@ -69,6 +70,7 @@ static void wait_before_free(const struct sg_range *range, struct sg_context *cu
 
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
+    SG_BRING_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -125,6 +127,7 @@ CUresult cuMemAllocHost_v2(void **out, size_t size)
 
 CUresult cuMemFreeHost(void *address)
 {
+    SG_BRING_OF_ADDRESS((uintptr_t)address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -158,6 +161,7 @@ CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags)
 
 CUresult cuMemHostUnregister(void *address)
 {
+    SG_BRING_OF_ADDRESS((uintptr_t)address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -189,6 +193,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned 
 
 CUresult cuMemHostGetFlags(unsigned int *flags, void *address)
 {
+    SG_BRING_OF_ADDRESS((uintptr_t)address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -268,7 +273,9 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdevic
 {
     struct sg_context *context;
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_context(&context));
+    /* device pointers are those of the current context's kernels */
+    SG_RETURN_IF(attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? sg_enter_context(&context)
+                                                                  : sg_enter_anywhere());
     if (out == NULL || !sg_range_find(address, &range))
         return CUDA_ERROR_INVALID_VALUE;
     return pointer_attribute(out, attribute, address, &range);
@@ -278,7 +285,7 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
                                 CUdeviceptr address)
 {
     struct sg_range range;
-    SG_RETURN_IF(sg_enter());
+    SG_RETURN_IF(sg_enter_anywhere());
     if (n == 0 || attributes == NULL || out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     bool known = sg_range_find(address, &range);
@@ -292,8 +299,7 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    SG_RETURN_IF(sg_enter_anywhere());
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
     return sg_range_set_sync_memops(address, *(const int *)value != 0) ? CUDA_SUCCESS

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "softgpu/driver/array.h"
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
@@ -127,6 +128,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
 
 CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray handle, unsigned level)
 {
+    SG_BRING(SG_KIND_MIPMAP, handle);
     struct sg_context *context;
     SG_REF(struct sg_mipmap) mipmap = NULL;
     SG_RETURN_IF(sg_enter_context(&context));

@@ -10,6 +10,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/cuda/image_file.h"
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/range.h"
@@ -365,6 +366,7 @@ CUresult cuModuleLoad(CUmodule *out, const char *path)
 
 CUresult cuModuleUnload(CUmodule handle)
 {
+    SG_BRING(SG_KIND_MODULE, handle);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
@@ -387,6 +389,7 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
 {
+    SG_BRING(SG_KIND_MODULE, handle);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL || name == NULL)
@@ -404,6 +407,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
 
 CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
 {
+    SG_BRING(SG_KIND_MODULE, handle);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
@@ -417,6 +421,7 @@ CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
 
 CUresult cuModuleEnumerateFunctions(CUfunction *out, unsigned int n, CUmodule handle)
 {
+    SG_BRING(SG_KIND_MODULE, handle);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
@@ -431,6 +436,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *out, unsigned int n, CUmodule ha
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule handle, const char *name)
 {
+    SG_BRING(SG_KIND_MODULE, handle);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     if (name == NULL || (address == NULL && size == NULL))

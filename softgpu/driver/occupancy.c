@@ -2,6 +2,7 @@
  * occupancy.c - how many blocks fit on a multiprocessor of the device model (device.h): its threads, blocks
  * and shared memory are the limits; registers never are.
  */
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/function.h"
 #include "softgpu/driver/schedule.h"
@@ -25,6 +26,7 @@ int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *setti
 }
 
 #define FUNCTION_OR_RETURN(var, handle)                                                                      \
+    SG_BRING(SG_KIND_FUNCTION, handle);                                                                      \
     struct sg_context *context_;                                                                             \
     SG_RETURN_IF(sg_enter_context(&context_));                                                               \
     SG_REF(struct sg_function) var = NULL;                                                                   \

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "softgpu/driver/array.h"
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/range.h"
@@ -19,8 +20,9 @@
 
 struct sg_texref {
     struct sg_object object;
-    struct sg_texref *next; /* of its module */
-    char *name;             /* NULL: made by cuTexRefCreate, of no module */
+    struct sg_context *context; /* of its module, reference held; NULL: it is of none */
+    struct sg_texref *next;     /* of its module */
+    char *name;                 /* NULL: made by cuTexRefCreate, of no module */
     bool surface;
     uint64_t *variable; /* where kernels find the object's number; NULL: nowhere */
     unsigned long long bound;
@@ -36,6 +38,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void finish_reference(struct sg_object *object)
 {
     struct sg_texref *reference = (struct sg_texref *)object;
+    if (reference->context != NULL)
+        sg_release(&reference->context->object);
     free(reference->name);
     free(reference);
 }
@@ -87,6 +91,7 @@ static CUresult find(void *out, CUmodule handle, const char *name, bool surface)
     struct sg_context *context;
     CUdeviceptr address = 0;
     CUresult result = CUDA_SUCCESS;
+    SG_BRING(SG_KIND_MODULE, handle);
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -102,6 +107,8 @@ static CUresult find(void *out, CUmodule handle, const char *name, bool surface)
         reference = reference->next;
     if (reference == NULL && (result = create(&reference, name, surface)) == CUDA_SUCCESS) {
         reference->variable = (uint64_t *)(uintptr_t)address;
+        reference->context = module->context;
+        sg_acquire(&module->context->object);
         reference->next = module->references;
         module->references = reference;
     }
@@ -158,8 +165,9 @@ CUresult cuTexRefDestroy(CUtexref handle)
 
 #define ENTER(handle, kind)                                                                                  \
     struct sg_context *context;                                                                              \
-    SG_RETURN_IF(sg_enter_context(&context));                                                                \
     SG_REF(struct sg_texref) r = sg_handle_get(handle, kind);                                                \
+    SG_BRINGING = sg_bring_context(r == NULL ? NULL : r->context);                                           \
+    SG_RETURN_IF(sg_enter_context(&context));                                                                \
     if (r == NULL)                                                                                           \
         return CUDA_ERROR_INVALID_HANDLE;
 

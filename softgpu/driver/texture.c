@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "softgpu/driver/array.h"
+#include "softgpu/driver/bring.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/range.h"
 #include "softgpu/driver/schedule.h"
@@ -223,6 +224,8 @@ static CUresult destroy(unsigned long long handle, bool surface)
 static CUresult get(unsigned long long handle, bool surface, const void *out, const struct made **made)
 {
     struct sg_context *context;
+    const struct made *named = sg_texture_user(handle, surface, false);
+    SG_BRINGING = sg_bring_context(named != NULL ? named->context : NULL);
     SG_RETURN_IF(sg_enter_context(&context));
     *made = out != NULL ? sg_texture_user(handle, surface, false) : NULL;
     return *made != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

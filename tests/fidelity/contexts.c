@@ -40,6 +40,7 @@ static void ask(const char *state)
     TRY(cuCtxGetId(NULL, &id));
     TRY(cuCtxSynchronize());
     TRY(cuCtxSynchronize_v2(c));
+    TRY(cuCtxSynchronize_v2(NULL));
     TRY(cuCtxGetLimit(&size, CU_LIMIT_STACK_SIZE));
     TRY(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
     TRY(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));

@@ -55,6 +55,11 @@ class Specification(unittest.TestCase):
         self.refused(head + "cuA refused\n", 2, "needs the reason")
         self.refused(head + "cuA refused because\n", 2, "needs the reason")
         self.refused(head + "cuA local nonsense\n", 2, "cannot read 'nonsense'")
+        self.refused(head + "cuA local context=n\n", 2, "'n' brings cuA no context along")
+        self.refused(head + "cuA local context=m\n", 2, "'m' brings cuA no context along")
+        self.refused(head + "cuA local context=s->member\n", 2, "brings cuA no context along")
+        self.refused(head + "cuA local context=s context=none\n", 2, "cuA has 'context=' twice")
+        self.refused(head + "op rgX async (CUevent e) context=e\n", 2, "brings rgX no context along")
         self.refused('group h "G"\n', 1, "named after")
         self.refused(head, 2, "not a symbol line", symbols="version 13000\nnonsense\n")
 
@@ -90,6 +95,12 @@ class Specification(unittest.TestCase):
         translation = code.index("rg_translate_CUlaunchAttribute(job, a, (size_t)(n))")
         self.assertLess(code.index("rg_job_array_in"), translation)
         self.assertLess(translation, code.index("rg_job_enter"))
+
+    def test_contexts(self):
+        said = self.read('group g "G"\ncuA sync p:in[n]=plain context=s\ncuB sync out:out context=none\ncuB_v2 local\n').operations
+        self.assertEqual([o.brings for o in said], [("s", "", "STREAM"), None, None])
+        self.assertEqual([o.needs_context for o in said], [True, False, True])
+        self.assertEqual([coverage.context(o) for o in said], ["that of `s`", "none", "a current one"])
 
     def test_every_function_is_accounted_for(self):
         some = self.read('group g "G"\ncuA local\n')

@@ -1,5 +1,6 @@
 """What CuPy does with a device: element by element, reductions, fusion, raw code, sorting, random numbers, streams."""
 import sys
+import threading
 
 import numpy as np
 
@@ -127,6 +128,20 @@ def streams_events_memory():
         assert float(cp.ones(1000).sum()) == 1000
     with cp.cuda.using_allocator(cp.cuda.malloc_managed):
         assert float(cp.ones(1000).sum()) == 1000
+
+
+@check
+def pointers_in_a_thread_without_a_context():
+    pinned, device, answers = cp.cuda.alloc_pinned_memory(4096), cp.zeros(1024, cp.float32), []
+
+    def ask():
+        for pointer in (pinned.ptr, device.data.ptr, np.zeros(1024).ctypes.data):
+            answers.append(cp.cuda.runtime.pointerGetAttributes(pointer).type)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert answers == [1, 2, 0], answers  # page-locked, the device's, unknown
 
 
 @check

@@ -4,8 +4,11 @@
  *
  *   runtime_user FATBIN
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 typedef struct {
     unsigned x, y, z;
@@ -31,6 +34,8 @@ extern int cudaMallocManaged(void **, size_t, unsigned),
     cudaMemcpyAsync(void *, const void *, size_t, int, void *);
 extern int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *, const void *, int, size_t);
 extern const char *cudaGetErrorString(int);
+extern int cudaHostAlloc(void **, size_t, unsigned), cudaFreeHost(void *);
+extern int cudaPointerGetAttributes(void *attributes, const void *);
 
 static struct {
     int magic, version;
@@ -56,6 +61,52 @@ static int launch(int **memory, int count, int summand, unsigned block, void *st
     void *arguments[] = {memory, &count, &summand};
     return cudaLaunchKernel((const void *)stub, (dimensions){4, 1, 1}, (dimensions){block, 1, 1}, arguments,
                             0, stream);
+}
+
+/* --- pointers in a thread that has used nothing yet, and in a child of fork ------------------------------------------ */
+
+/* cudaPointerAttributes: what all versions since 11 begin with, and room for what others append. */
+struct attributes {
+    int type, device;
+    void *device_pointer, *host_pointer;
+    long more[16];
+};
+static void *asked[3]; /* device memory, page-locked memory, other memory */
+
+static void *ask(void *unused)
+{
+    static const int types[] = {2, 1, 0};
+    for (int i = 0; i < 3; i++) {
+        struct attributes about = {-1, -1, NULL, NULL, {0}};
+        OK(cudaPointerGetAttributes(&about, asked[i]));
+        printf("pointer %d: type %d, device %d, %d %d\n", i, about.type, about.device,
+               about.device_pointer == asked[i], about.host_pointer == asked[i]);
+        if (about.type != types[i])
+            exit(1);
+    }
+    return unused;
+}
+
+static void ask_elsewhere(void *device)
+{
+    pthread_t thread;
+    int status = 0;
+    asked[0] = device;
+    asked[2] = malloc(1);
+    OK(cudaHostAlloc(&asked[1], 4096, 0));
+    if (pthread_create(&thread, NULL, ask, NULL) != 0)
+        exit(1);
+    pthread_join(thread, NULL);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) { /* CUDA is not for children: it says so */
+        struct attributes about = {-1, -1, NULL, NULL, {0}};
+        _exit(cudaPointerGetAttributes(&about, asked[1]) != 0 ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    printf("in a child of fork: %d\n", status);
+    OK(cudaFreeHost(asked[1]));
+    free(asked[2]);
 }
 
 int main(int argc, char **argv)
@@ -111,6 +162,7 @@ int main(int argc, char **argv)
     const int refused = launch(&p, 1000, 1, 25600, NULL);
     const int last = cudaGetLastError();
     printf("a block too large: %d, then %d and %d\n", refused, last, cudaGetLastError());
+    ask_elsewhere(p);
     OK(cudaFree(p));
     OK(cudaStreamDestroy(stream));
     OK(cudaDeviceReset());

@@ -1,0 +1,24 @@
+/*
+ * bring.h - calls that bring a context along. A thread without a current context may use objects and memory that belong to
+ * one, as far as the call's line in the specification says so (context=PARAMETER, proto/api/README.md): for as long as it
+ * lasts, the context of what the parameter names is the thread's current one. Generated functions around the API's own see
+ * to that (generated/client/bringing.c); what the client calls by itself is in a context already.
+ */
+#ifndef RG_CLIENT_BRING_H
+#define RG_CLIENT_BRING_H
+
+#include "proto/kinds.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/**
+ * Makes the context of an object, of an address, or of a texture or surface object current, unless the thread has a live
+ * one. True: it has been made so, until rg_bring_end. False: nothing was done; the call finds out what it lacks.
+ */
+bool rg_bring_context(enum rg_kind kind, uint64_t handle);
+bool rg_bring_context_of_address(uint64_t address);
+bool rg_bring_context_of_texture(uint64_t number);
+void rg_bring_end(void);
+
+#endif
