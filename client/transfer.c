@@ -118,11 +118,12 @@ static struct transfer *take(uint64_t id)
     return NULL;
 }
 
-/* Waits until nothing is received into a transfer that is out of the table, or revoked; the lock is held. */
-static void wait_until_filled(const struct transfer *transfer)
+/* Waits until nothing is received into a transfer that is out of the table, or revoked, which may be gone then. The lock is
+ * held. */
+static void wait_until_filled(const struct rg_session *session, const struct transfer *transfer)
 {
     RG_UNCANCELLED;
-    while (filling[transfer->session->number] == transfer)
+    while (filling[session->number] == transfer)
         pthread_cond_wait(&let_go, &lock);
 }
 
@@ -264,7 +265,7 @@ void rg_landing_destroy(uint64_t id)
     pthread_mutex_lock(&lock);
     struct transfer *transfer = take(id);
     if (transfer)
-        wait_until_filled(transfer);
+        wait_until_filled(transfer->session, transfer);
     pthread_mutex_unlock(&lock);
     if (transfer && transfer->kind == LANDING)
         rg_profile_bytes(0, transfer->received);
@@ -286,7 +287,7 @@ bool rg_transfer_cancel(uint64_t id)
     pthread_mutex_lock(&lock);
     struct transfer *transfer = take(id);
     if (transfer) {
-        wait_until_filled(transfer);
+        wait_until_filled(transfer->session, transfer);
         wait_until_sent(transfer->session, id);
     }
     pthread_mutex_unlock(&lock);
@@ -299,22 +300,31 @@ bool rg_transfer_cancel(uint64_t id)
     return true;
 }
 
+/* The worker places nothing in the transfer's memory any more. The lock is held, and given up meanwhile: it may be gone then. */
+static void take_back(struct transfer *transfer)
+{
+    struct rg_session *session = transfer->session;
+    const uint64_t id = transfer->id;
+    void *memory = transfer->area.memory;
+    if (!transfer->lent)
+        return;
+    transfer->lent = false;
+    pthread_mutex_unlock(&lock);
+    rg_conn_unlend(session->conn, id, memory);
+    pthread_mutex_lock(&lock);
+}
+
 /* The memory is the application's again; the lock is held, and given up while something of it is under way. */
 static void revoke_held(struct transfer *transfer)
 {
     struct rg_session *session = transfer->session;
     const uint64_t id = transfer->id;
-    const bool lent = transfer->lent;
-    void *memory = transfer->area.memory;
     transfer->revoked = true;
-    transfer->lent = false;
-    wait_until_filled(transfer); /* from here on the transfer may be gone */
+    wait_until_filled(session, transfer);
+    transfer = find(session, id);
+    if (transfer)
+        take_back(transfer);
     wait_until_sent(session, id);
-    if (!lent)
-        return;
-    pthread_mutex_unlock(&lock);
-    rg_conn_unlend(session->conn, id, memory);
-    pthread_mutex_lock(&lock);
 }
 
 void rg_transfer_revoke(uint64_t id)
@@ -373,12 +383,24 @@ void rg_transfers_drop(struct rg_session *session)
     }
 }
 
+/* One whose memory is lent to the session's worker; NULL: none is. The lock is held. */
+static struct transfer *find_lent(const struct rg_session *session)
+{
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (struct transfer *transfer = buckets[i]; transfer; transfer = transfer->next)
+            if (transfer->session == session && transfer->lent)
+                return transfer;
+    return NULL;
+}
+
 void rg_transfers_settle(const struct rg_session *session)
 {
     RG_UNCANCELLED;
     pthread_mutex_lock(&lock);
     while (filling[session->number])
         pthread_cond_wait(&let_go, &lock);
+    for (struct transfer *transfer; (transfer = find_lent(session));)
+        take_back(transfer);
     pthread_mutex_unlock(&lock);
 }
 
