@@ -6,6 +6,7 @@
 #include "client/context.h"
 #include "client/device.h"
 #include "client/handle.h"
+#include "client/progress.h"
 #include "client/session.h"
 #include "client/transfer.h"
 #include "client/unified.h"
@@ -173,6 +174,19 @@ static CUresult wait_for_transfers(const struct rg_range *range)
     while (status == CUDA_SUCCESS && rg_transfers_meet(range->start, range->size)) {
         usleep(200);
         status = rg_call_allowed(RG_CALL_CONTEXT);
+    }
+    return status;
+}
+
+/* The same before the memory goes: of all contexts, as copies may be queued in others than the current one. */
+static CUresult wait_for_users(const struct rg_range *range)
+{
+    CUresult status = CUDA_SUCCESS;
+    uint64_t context = 0;
+    while (rg_transfers_meet(range->start, range->size) &&
+           rg_handle_list(RG_KIND_CONTEXT, context, &context, 1)) {
+        const CUresult waited = rg_progress_wait_context((CUcontext)context);
+        status = status == CUDA_SUCCESS ? waited : status;
     }
     return status;
 }
@@ -460,6 +474,7 @@ CUresult cuMemFreeHost(void *p)
         status = cuCtxSynchronize(); /* what is queued may still use the memory, or bring what is waited for by this */
     if (status != CUDA_SUCCESS && !rg_map_find((uint64_t)p, &range))
         return status;
+    (void)wait_for_users(&range);
     unmap_range((uint64_t)p);
     if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_HOST, &range)) {
         atomic_fetch_sub(&n_unmapped, 1);
@@ -511,10 +526,12 @@ CUresult cuMemHostUnregister(void *p)
     struct rg_range range;
     if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_REGISTERED || range.start != (uint64_t)p)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    if (range.mapped || rg_transfers_meet(range.start, range.size))
+    if (range.mapped) {
         status = cuCtxSynchronize(); /* what is queued may still use the memory */
-    if (range.mapped)
         unmap_range((uint64_t)p);
+    }
+    const CUresult waited = wait_for_users(&range);
+    status = status == CUDA_SUCCESS ? waited : status;
     if (rg_map_remove((uint64_t)p, 1u << RG_RANGE_REGISTERED, NULL)) {
         atomic_fetch_sub(&n_unmapped, 1);
         rg_transfers_revoke(range.start, range.size);

@@ -127,14 +127,16 @@ uint32_t rg_promise_prepare(struct rg_promise *promise, struct rg_session *sessi
     return token;
 }
 
-struct rg_waiter *rg_promise_of_token(uint32_t token)
+struct rg_waiter *rg_promise_of_token(const struct rg_session *session, uint32_t token)
 {
     if (!token || token >= PLACES)
         return NULL;
     pthread_mutex_lock(&lock);
-    struct answer *answer = table[token] && table[token]->posted ? table[token] : NULL;
+    struct answer *answer = table[token];
+    if (answer && (!answer->posted || answer->promise.session != session))
+        answer = NULL; /* the reader of another session may be done with it at any time */
     pthread_mutex_unlock(&lock);
-    return answer ? &answer->waiter : NULL; /* the table holds it until the caller, who receives, says that it has arrived */
+    return answer ? &answer->waiter : NULL; /* the table holds it until the caller says that it has arrived */
 }
 
 void rg_promise_arrived(struct rg_session *session, struct rg_waiter *waiter)

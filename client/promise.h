@@ -53,8 +53,8 @@ void rg_promise_release(struct rg_promise *promise);
 struct rg_promise *rg_promise_takes(struct rg_lane *lane, uint16_t op);
 /** Gets it ready for a record of `session`; returns the record's token. Under the lock of the command stream. */
 uint32_t rg_promise_prepare(struct rg_promise *promise, struct rg_session *session);
-/** The waiter of the answer with this token, or NULL. */
-struct rg_waiter *rg_promise_of_token(uint32_t token);
+/** The waiter of the answer of this session with this token, or NULL. The reader of the session. */
+struct rg_waiter *rg_promise_of_token(const struct rg_session *session, uint32_t token);
 /** The waiter's reply is complete. */
 void rg_promise_arrived(struct rg_session *session, struct rg_waiter *waiter);
 

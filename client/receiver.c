@@ -79,8 +79,11 @@ static bool take_reply(struct rg_session *session, struct rg_waiter *waiter, con
     waiter->size = reply->size;
     waiter->received = message->size + message->bulk_size;
     waiter->result = (CUresult)reply->result;
-    if (take_bulk(session, waiter, message->bulk_size) == RG_ERR_FAULT)
+    const enum rg_status status = take_bulk(session, waiter, message->bulk_size);
+    if (status == RG_ERR_FAULT)
         waiter->result = CUDA_ERROR_INVALID_VALUE;
+    else if (status != RG_OK) /* not all has come; the next receive reports the broken connection */
+        waiter->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
     return true;
 }
 
@@ -95,7 +98,7 @@ static void handle_reply(struct rg_session *session, const struct rg_message *me
         return;
     }
     struct rg_lane *lane = rg_lane_of_token(reply.token);
-    struct rg_waiter *waiter = lane ? &lane->waiter : rg_promise_of_token(reply.token);
+    struct rg_waiter *waiter = lane ? &lane->waiter : rg_promise_of_token(session, reply.token);
     pthread_mutex_lock(&session->receiver.lock); /* what the waiter has prepared is seen from here on */
     const bool awaited =
         waiter && waiter->session == session && !waiter->done && waiter->token == reply.token;

@@ -28,6 +28,7 @@
 #include "common/cleanup.h"
 #include "common/cuda/capability.h"
 #include "common/log.h"
+#include "common/uncancelled.h"
 #include "transport/control.h"
 #include "transport/lasting.h"
 #include "transport/move.h"
@@ -378,6 +379,7 @@ static void stop(struct rg_session *session, CUresult error)
 
 void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
 {
+    RG_UNCANCELLED;
     if (atomic_load(&session->ended) != CUDA_SUCCESS)
         return;
     pthread_mutex_lock(&session->ending);

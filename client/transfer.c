@@ -77,8 +77,8 @@ static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
 
 static struct pull_part *pull_first, **pull_last = &pull_first;
 
-/* What the thread that reads a session's connection receives into just now; of each session. NULL: nothing. */
-static const struct transfer *filling[RG_SERVERS_MAX];
+/* What the thread that reads a session's connection receives into just now, by its id; of each session. 0: nothing. */
+static uint64_t filling[RG_SERVERS_MAX];
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER; /* something was filled, or a part of a pull has been sent */
 
 static uint64_t add(struct transfer *transfer)
@@ -120,10 +120,10 @@ static struct transfer *take(uint64_t id)
 
 /* Waits until nothing is received into a transfer that is out of the table, or revoked, which may be gone then. The lock is
  * held. */
-static void wait_until_filled(const struct rg_session *session, const struct transfer *transfer)
+static void wait_until_filled(const struct rg_session *session, uint64_t id)
 {
     RG_UNCANCELLED;
-    while (filling[session->number] == transfer)
+    while (filling[session->number] == id)
         pthread_cond_wait(&let_go, &lock);
 }
 
@@ -177,10 +177,11 @@ uint64_t rg_landing_create(struct rg_session *session, const struct rg_host_area
         return id;
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(session, id);
-    if (transfer)
+    const bool lent = transfer && !atomic_load(&session->over);
+    if (lent)
         transfer->lent = true;
     pthread_mutex_unlock(&lock);
-    if (!transfer) /* the session has just ended */
+    if (!lent) /* the session has just ended */
         rg_conn_unlend(session->conn, id, area->memory);
     return id;
 }
@@ -265,7 +266,7 @@ void rg_landing_destroy(uint64_t id)
     pthread_mutex_lock(&lock);
     struct transfer *transfer = take(id);
     if (transfer)
-        wait_until_filled(transfer->session, transfer);
+        wait_until_filled(transfer->session, id);
     pthread_mutex_unlock(&lock);
     if (transfer && transfer->kind == LANDING)
         rg_profile_bytes(0, transfer->received);
@@ -287,7 +288,7 @@ bool rg_transfer_cancel(uint64_t id)
     pthread_mutex_lock(&lock);
     struct transfer *transfer = take(id);
     if (transfer) {
-        wait_until_filled(transfer->session, transfer);
+        wait_until_filled(transfer->session, id);
         wait_until_sent(transfer->session, id);
     }
     pthread_mutex_unlock(&lock);
@@ -308,10 +309,11 @@ static void take_back(struct transfer *transfer)
     void *memory = transfer->area.memory;
     if (!transfer->lent)
         return;
-    transfer->lent = false;
     pthread_mutex_unlock(&lock);
-    rg_conn_unlend(session->conn, id, memory);
+    rg_conn_unlend(session->conn, id, memory); /* whoever ends the transfer meanwhile does so, too: that is no harm */
     pthread_mutex_lock(&lock);
+    if ((transfer = find(session, id)))
+        transfer->lent = false;
 }
 
 /* The memory is the application's again; the lock is held, and given up while something of it is under way. */
@@ -320,7 +322,7 @@ static void revoke_held(struct transfer *transfer)
     struct rg_session *session = transfer->session;
     const uint64_t id = transfer->id;
     transfer->revoked = true;
-    wait_until_filled(session, transfer);
+    wait_until_filled(session, id);
     transfer = find(session, id);
     if (transfer)
         take_back(transfer);
@@ -410,18 +412,14 @@ static bool meets(const struct rg_host_area *area, uint64_t start, uint64_t size
     return first < start + size && start < first + rg_area_extent(area);
 }
 
-/* Whether a transfer uses memory of the application's in [start, start + size). */
-static bool uses(const struct transfer *transfer, uint64_t start, uint64_t size)
-{
-    return transfer->kind != HOST_CALL && transfer->kind != QUESTION && !transfer->revoked &&
-           meets(&transfer->area, start, size);
-}
-
-static struct transfer *find_user(uint64_t start, uint64_t size)
+/* A transfer that uses memory of the application's in [start, start + size); `queued`: after its call has returned. */
+static struct transfer *find_user(uint64_t start, uint64_t size, bool queued)
 {
     for (unsigned i = 0; i < BUCKETS; i++)
         for (struct transfer *transfer = buckets[i]; transfer; transfer = transfer->next)
-            if (uses(transfer, start, size))
+            if ((queued ? transfer->kind == LATE_LANDING || transfer->kind == PULL
+                        : transfer->kind != HOST_CALL && transfer->kind != QUESTION) &&
+                !transfer->revoked && meets(&transfer->area, start, size))
                 return transfer;
     return NULL;
 }
@@ -429,7 +427,7 @@ static struct transfer *find_user(uint64_t start, uint64_t size)
 bool rg_transfers_meet(uint64_t start, uint64_t size)
 {
     pthread_mutex_lock(&lock);
-    bool found = find_user(start, size) != NULL;
+    bool found = find_user(start, size, false) != NULL;
     for (const struct pull_part *part = pull_first; part && !found; part = part->next)
         found = !part->revoked && meets(&part->area, start, size);
     pthread_mutex_unlock(&lock);
@@ -440,7 +438,7 @@ void rg_transfers_revoke(uint64_t start, uint64_t size)
 {
     RG_UNCANCELLED;
     pthread_mutex_lock(&lock);
-    for (struct transfer *transfer; (transfer = find_user(start, size));)
+    for (struct transfer *transfer; (transfer = find_user(start, size, true));)
         revoke_held(transfer);
     for (const struct pull_part *part = pull_first; part;) { /* the last of a pull, which is in no table any more */
         if (!part->revoked && meets(&part->area, start, size)) {
@@ -533,13 +531,16 @@ static enum rg_status host_call_due(struct rg_session *session, const struct rg_
 
 /* --- landings ------------------------------------------------------------------------------------------ */
 
-/* The reader has received what it was at. */
-static void filled(const struct rg_session *session)
+/* The reader has received what it was at. `ended`: the transfer that ends with this, or 0. It is the caller's then, or NULL: the
+ * end of the session was faster. */
+static struct transfer *filled(const struct rg_session *session, uint64_t ended)
 {
     pthread_mutex_lock(&lock);
-    filling[session->number] = NULL;
+    filling[session->number] = 0;
     pthread_cond_broadcast(&let_go);
+    struct transfer *transfer = ended ? take(ended) : NULL;
     pthread_mutex_unlock(&lock);
+    return transfer;
 }
 
 static enum rg_status landing_part(struct rg_session *session, const struct rg_notice *notice,
@@ -560,7 +561,7 @@ static enum rg_status landing_part(struct rg_session *session, const struct rg_n
     void (*landed)(void *, bool) = good ? transfer->landed : NULL;
     void *user = good ? transfer->user : NULL;
     if (good && !over && !revoked)
-        filling[session->number] = transfer;
+        filling[session->number] = notice->id;
     pthread_mutex_unlock(&lock);
     if (!good)
         return RG_ERR_PROTOCOL;
@@ -568,14 +569,15 @@ static enum rg_status landing_part(struct rg_session *session, const struct rg_n
         return RG_OK; /* whoever has ended the session sees to it */
     enum rg_status status = revoked ? rg_conn_recv_bulk(session->conn, NULL, size)
                                     : rg_area_receive(&area, offset, size, session->conn);
-    filled(session);
-    if (status != RG_OK && status != RG_ERR_FAULT)
+    const bool received = status == RG_OK || status == RG_ERR_FAULT, last = notice->arg[2] && kind != LANDING;
+    transfer = filled(session, received && last ? notice->id : 0);
+    if (!received)
         return RG_OK; /* the next receive reports the broken connection */
     if (status == RG_ERR_FAULT)
         rg_session_async_error(session, CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyOut);
-    if (notice->arg[2] && kind != LANDING) {
+    if (transfer) {
         finished(kind);
-        rg_landing_destroy(notice->id);
+        release(transfer);
         rg_receiver_expect_notices(session, -1);
         if (landed)
             landed(user, complete);

@@ -3,8 +3,9 @@
  * until the process ends. The server is told of them in the hello and closes all others to its driver, so that whatever the
  * program maps, before or later, is never where device memory is.
  *
- * What can fail: a process may have hardly any addresses left, or a limit on how many it may have (RLIMIT_AS). Then less is kept,
- * or nothing; address_map.h still finds what collides.
+ * What can fail: a process may have hardly any addresses left; then less is kept, or nothing, and address_map.h still finds what
+ * collides. Where it has a limit on how many it may map (RLIMIT_AS) the window is named, but not reserved: the kernel does not
+ * come near it with what is left.
  */
 #ifndef RG_CLIENT_WINDOW_H
 #define RG_CLIENT_WINDOW_H

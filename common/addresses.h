@@ -2,7 +2,7 @@
  * addresses.h - which addresses are used for what, where client and server decide: device memory has the same addresses in the
  * client's process as on the server, and page-locked memory of the client has them there.
  *
- * Everything is below 2^47, what x86-64 and arm64 processes get unless they ask for more.
+ * Everything is below 2^47, what x86-64 processes get unless they ask for more.
  */
 #ifndef RG_COMMON_ADDRESSES_H
 #define RG_COMMON_ADDRESSES_H

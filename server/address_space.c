@@ -21,6 +21,7 @@
 #define STACK_MOST (1ull << 30) /* that is left for the stack to grow into, whatever its limit */
 #define STACK_LEAST (64ull << 20)
 #define THREAD_STACK (8ull << 20) /* where stacks have no limit */
+#define LOOKS 4 /* at what is mapped: the heap may grow while it is noted, and other threads map something */
 
 struct span {
     uint64_t start, end;
@@ -132,23 +133,14 @@ static bool close_span(uint64_t start, uint64_t end)
     return false;
 }
 
-enum rg_status rg_address_space_close(uint64_t start, uint64_t size)
+/* Closes what is between the mappings, but for what stays open (two spans, by start). The lock is held. */
+static bool close_gaps(const struct spans *maps, const struct span *open)
 {
-    /* what stays open, by start */
-    struct span open[2] = {{RG_ADDRESS_LOW_START, RG_ADDRESS_LOW_END}, {start, start + size}};
-    if (open[1].start < open[0].start) {
-        const struct span low = open[0];
-        open[0] = open[1];
-        open[1] = low;
-    }
-    struct spans maps = {0};
     bool good = true;
-    pthread_mutex_lock(&lock);
-    enum rg_status status = read_maps(&maps);
     uint64_t from = FIRST;
-    for (size_t i = 0; status == RG_OK && i <= maps.n && from < RG_ADDRESS_END; i++) {
-        const uint64_t to =
-            i < maps.n && maps.at[i].start < RG_ADDRESS_END ? maps.at[i].start : RG_ADDRESS_END - RG_ADDRESS_PAGE;
+    for (size_t i = 0; i <= maps->n && from < RG_ADDRESS_END; i++) {
+        const uint64_t to = i < maps->n && maps->at[i].start < RG_ADDRESS_END ? maps->at[i].start
+                                                                             : RG_ADDRESS_END - RG_ADDRESS_PAGE;
         for (unsigned k = 0; k < 2; k++) {
             if (from < open[k].start)
                 good &= close_span(from, to < open[k].start ? to : open[k].start);
@@ -156,7 +148,27 @@ enum rg_status rg_address_space_close(uint64_t start, uint64_t size)
                 from = open[k].end;
         }
         good &= close_span(from, to);
-        from = i < maps.n ? maps.at[i].end : RG_ADDRESS_END;
+        from = i < maps->n ? maps->at[i].end : RG_ADDRESS_END;
+    }
+    return good;
+}
+
+enum rg_status rg_address_space_close(uint64_t start, uint64_t size)
+{
+    struct span open[2] = {{RG_ADDRESS_LOW_START, RG_ADDRESS_LOW_END}, {start, start + size}};
+    if (open[1].start < open[0].start) {
+        const struct span low = open[0];
+        open[0] = open[1];
+        open[1] = low;
+    }
+    struct spans maps = {0};
+    bool good = false;
+    enum rg_status status = RG_OK;
+    pthread_mutex_lock(&lock);
+    for (int look = 0; look < LOOKS && status == RG_OK && !good; look++) {
+        maps.n = 0;
+        status = read_maps(&maps);
+        good = status == RG_OK && close_gaps(&maps, open);
     }
     pthread_mutex_unlock(&lock);
     free(maps.at);

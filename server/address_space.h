@@ -26,12 +26,12 @@
 RG_MUST_CHECK enum rg_status rg_address_space_close(uint64_t start, uint64_t size);
 /**
  * Gives the process the limit of the size of stacks that it would have had if the daemon had not started it with a larger one
- * (RG_ADDRESS_STACK_GAP), which becomes the size of every thread's. Before the first thread is started.
+ * (RG_ADDRESS_STACK_GAP), which becomes the size of every thread's, up to 1 GiB (else 8 MiB). Before the first thread is started.
  */
 void rg_address_space_limit_stack(uint64_t limit);
 /** Maps [start, start + size) readable and writable, without memory yet; NULL, and errno: something else is there. */
 void *rg_address_space_map(uint64_t start, uint64_t size);
-/** Unmaps it; where addresses are closed, these are again. */
+/** Unmaps it; where addresses are closed, these are from then on. */
 void rg_address_space_unmap(uint64_t start, uint64_t size);
 
 #endif

@@ -23,6 +23,7 @@ struct rg_link_extra {
     size_t info_size, error_size; /* of the buffers, which follow: info, then error */
     const unsigned char *result;  /* the driver's, until the state is destroyed */
     size_t result_size;
+    void *values[OPTIONS_MAX]; /* of the options that it was made with: the driver writes to them until it is destroyed */
     char logs[];
 };
 
@@ -120,7 +121,8 @@ CUresult rg_serve_rgLinkCreate(struct rg_job *job, uint64_t state, unsigned int 
     add_log(&all, CU_JIT_INFO_LOG_BUFFER, extra->logs, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info_size);
     add_log(&all, CU_JIT_ERROR_LOG_BUFFER, extra->logs + info_size + 1, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
             error_size);
-    result = rg_driver.cuLinkCreate_v2(all.count, all.options, all.values, &made);
+    memcpy(extra->values, all.values, all.count * sizeof *all.values);
+    result = rg_driver.cuLinkCreate_v2(all.count, all.options, extra->values, &made);
     if (result != CUDA_SUCCESS) {
         free(extra);
         return result;

@@ -20,6 +20,25 @@ CUresult rg_translate_CUmemPoolProps(struct rg_job *job, CUmemPoolProps *propert
     return CUDA_SUCCESS;
 }
 
+/* Addresses that the driver knows as its own memory or page-locked, and nothing else that a device may reach of this process. */
+CUresult rg_translate_CUmemDecompressParams(struct rg_job *job, CUmemDecompressParams *parts, size_t n)
+{
+    (void)job;
+    if (!rg_driver.cuPointerGetAttribute)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    for (size_t i = 0; i < n; i++) {
+        const void *used[] = {parts[i].src, parts[i].dst, parts[i].dstActBytes};
+        for (size_t k = 0; k < sizeof used / sizeof *used; k++) {
+            unsigned type;
+            if (used[k] && rg_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                           (CUdeviceptr)(uintptr_t)used[k]) != CUDA_SUCCESS)
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        memset(parts[i].padding, 0, sizeof parts[i].padding);
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult rg_serve_rgMemPoolSetAttribute(struct rg_job *job, CUmemoryPool pool, CUmemPool_attribute attr,
                                         unsigned long long value)
 {

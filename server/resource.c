@@ -139,7 +139,7 @@ CUresult rg_serve_rgGreenStreamCreate(struct rg_job *job, uint64_t stream, CUgre
     if (!rg_driver.cuGreenCtxStreamCreate || !rg_driver.cuCtxFromGreenCtx)
         return CUDA_ERROR_NOT_SUPPORTED;
     /* It goes with the lane's context: then that must be the one with which it ends. */
-    if (rg_driver.cuCtxFromGreenCtx(&object, green) != CUDA_SUCCESS ||
+    if (!job->lane->context || rg_driver.cuCtxFromGreenCtx(&object, green) != CUDA_SUCCESS ||
         rg_objects_handle(&job->worker->objects, RG_KIND_CONTEXT, object) != job->lane->context)
         return CUDA_ERROR_INVALID_CONTEXT;
     CUresult result = rg_driver.cuGreenCtxStreamCreate(&made, green, flags, priority);

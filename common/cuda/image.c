@@ -83,13 +83,13 @@ static bool extend(const struct bytes *b, uint64_t offset, uint64_t size, uint64
     return true;
 }
 
-static uint64_t elf_size(const struct bytes *b)
+/* Where an ELF file ends, whatever machine it is for; 0: it leads outside of what there is. */
+static uint64_t elf_extent(const struct bytes *b)
 {
     Elf64_Ehdr header;
     if (!read_at(b, 0, &header, sizeof(header)))
         return 0;
-    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-        header.e_machine != EM_CUDA)
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
         return 0;
 
     uint64_t end = sizeof(header), n_sections = header.e_shnum, n_segments = header.e_phnum;
@@ -123,6 +123,12 @@ static uint64_t elf_size(const struct bytes *b)
         }
     }
     return end;
+}
+
+static uint64_t elf_size(const struct bytes *b)
+{
+    Elf64_Ehdr header;
+    return read_at(b, 0, &header, sizeof(header)) && header.e_machine == EM_CUDA ? elf_extent(b) : 0;
 }
 
 /* Any text that says something: whether it is PTX is the compiler's to say, with a message. */
@@ -211,21 +217,34 @@ bool rg_cuda_image_leads_outside(const void *bytes, uint64_t size)
 {
     static const uint32_t pointers[] = {RG_CUDA_WRAPPER_MAGIC, OLD_WRAPPER_MAGIC};
     const struct bytes b = {bytes, size};
-    struct rg_cuda_image image;
-    Elf64_Ehdr header;
     for (size_t i = 0; i < sizeof(pointers) / sizeof(*pointers); i++)
         if (starts_with(&b, &pointers[i], sizeof(pointers[i])))
             return true;
-    const bool sized = starts_with(&b, &container_magic, sizeof(container_magic)) ||
-                       (starts_with(&b, ELFMAG, SELFMAG) && read_at(&b, 0, &header, sizeof(header)) &&
-                        header.e_machine == EM_CUDA);
-    return sized && rg_cuda_image_identify_bytes(bytes, size, &image) == RG_CUDA_IMAGE_UNKNOWN;
+    if (starts_with(&b, ELFMAG, SELFMAG))
+        return !elf_extent(&b);
+    return starts_with(&b, &container_magic, sizeof(container_magic)) && !container_size(&b);
+}
+
+/* What came before wrappers: a magic, a version and another magic, as wide as pointers, and then pointers. */
+static bool holds_old_wrapper(const struct bytes *b)
+{
+    const uint64_t magic = OLD_WRAPPER_MAGIC;
+    const unsigned char *at = b->data;
+    while ((at = memmem(at, b->available - (uint64_t)(at - b->data), &magic, sizeof(magic))) != NULL) {
+        uint64_t version;
+        if (read_at(b, (uint64_t)(at - b->data) + sizeof(magic), &version, sizeof(version)) && version < 256)
+            return true;
+        at++;
+    }
+    return false;
 }
 
 bool rg_cuda_image_holds_address(const void *bytes, uint64_t size)
 {
     const struct bytes b = {bytes, size};
     const unsigned char *at = bytes;
+    if (holds_old_wrapper(&b))
+        return true;
     while ((at = memmem(at, size - (uint64_t)(at - b.data), &wrapper_magic, sizeof(wrapper_magic))) != NULL) {
         struct wrapper wrapper;
         if (read_at(&b, (uint64_t)(at - b.data), &wrapper, sizeof(wrapper)) &&

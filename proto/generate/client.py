@@ -297,10 +297,16 @@ def bringing_call(operation, symbol):
     name = symbol.parameters[[p.name for p in operation.parameters].index(said)].name # variants call it otherwise
     value = f"{name} ? (uint64_t){name}->{member} : 0" if member else f"(uint64_t){name}"
     begin = {"ADDRESS": f"rg_bring_context_of_address({value})", "TEXTURE": f"rg_bring_context_of_texture({value})"}
-    return [f"{symbol.result} {bringing(operation, symbol)}({symbol.declaration})", "{",
-            f"    const bool rg_brought = {begin.get(kind, f'rg_bring_context(RG_KIND_{kind}, {value})')};",
-            f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
-            "    if (rg_brought)", "        rg_bring_end();", "    return rg_result;", "}", ""]
+    brought = begin.get(kind, f"rg_bring_context(RG_KIND_{kind}, {value})")
+    head = [f"{symbol.result} {bringing(operation, symbol)}({symbol.declaration})", "{"]
+    if any(p.role == "del" for p in operation.parameters): # it forgets the object before it asks for a context
+        return head + [f"    const bool rg_brought = {brought};",
+                       f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
+                       "    if (rg_brought)", "        rg_bring_end();", "    return rg_result;", "}", ""]
+    return head + [f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
+                   f"    if (rg_bring_lacked(rg_result) && {brought}) {{",
+                   f"        rg_result = {symbol.name}({symbol.arguments});",
+                   "        rg_bring_end();", "    }", "    return rg_result;", "}", ""]
 
 
 def per_thread_call(symbol):
