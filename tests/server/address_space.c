@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define START 0x234500000000ull
@@ -94,8 +95,29 @@ static void memory_of_the_client(void)
     CHECK(rg_address_space_map((uint64_t)(uintptr_t)&errno & ~4095ull, 4096) == NULL); /* the process's own */
 }
 
+/* With a heap whose end is near: what is noted while the addresses are looked at makes it grow. */
+static void a_heap_that_grows(void)
+{
+    for (size_t left = 16384; left > 512; left -= 512) {
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            const uintptr_t page = (uintptr_t)sbrk(0);
+            char *last = malloc(64);
+            while ((uintptr_t)last + left < page)
+                last = malloc(64);
+            CHECK(rg_address_space_close(START, SIZE) == RG_OK);
+            void *at = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            _exit(is_inside(at, 1 << 20) ? 0 : 1);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+}
+
 int main(void)
 {
+    a_heap_that_grows();
     /* Before anything is closed it is as mmap says. */
     char *early = rg_address_space_map(0x7e1234500000ull, 4096);
     CHECK(early != NULL);

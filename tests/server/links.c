@@ -21,6 +21,7 @@ static unsigned given_type;
 static size_t given_size;
 static unsigned char given[512]; /* the first bytes of what was added last */
 static char *log_of[4];          /* of the states: where the driver writes what it has to say */
+static void **size_of_log[4];    /* and how long that is, as long as the state lives */
 static size_t n_states;
 
 static CUresult link_create(unsigned n, CUjit_option *options, void **values, CUlinkState *state)
@@ -29,6 +30,8 @@ static CUresult link_create(unsigned n, CUjit_option *options, void **values, CU
     for (unsigned i = 0; i < n; i++)
         if (options[i] == CU_JIT_INFO_LOG_BUFFER)
             log_of[n_states] = values[i];
+        else if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
+            size_of_log[n_states] = &values[i];
     *state = (CUlinkState)(void *)(0x7200 + 64 * n_states++);
     return CUDA_SUCCESS;
 }
@@ -48,6 +51,8 @@ static CUresult link_add(CUlinkState state, CUjitInputType type, void *data, siz
     }
     if (log_of[index])
         strcpy(log_of[index], "added");
+    if (size_of_log[index])
+        *size_of_log[index] = (void *)(uintptr_t)sizeof "added";
     atomic_fetch_add(&added, 1);
     return CUDA_SUCCESS;
 }
@@ -225,9 +230,14 @@ static void test_host_code(void)
     } object = {.header = {.e_type = ET_REL, .e_machine = EM_X86_64}};
     memcpy(object.header.e_ident, ELFMAG, SELFMAG);
     object.header.e_ident[EI_CLASS] = ELFCLASS64;
+    object.header.e_ident[EI_DATA] = ELFDATA2LSB;
     struct wrapper wrapper = {RG_CUDA_WRAPPER_MAGIC, 1, NULL, NULL};
     memcpy(object.wrapper, &wrapper, sizeof wrapper);
     expect_given(c, CU_JIT_INPUT_OBJECT, &object, sizeof object, 0, sizeof object);
+    object.header.e_shoff = 1ull << 40; /* its sections are elsewhere in the process that reads them */
+    object.header.e_shentsize = sizeof(Elf64_Shdr);
+    expect_refused(c, CU_JIT_INPUT_OBJECT, &object, sizeof object, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    object.header.e_shoff = 0;
     wrapper.container = &good;
     memcpy(object.wrapper, &wrapper, sizeof wrapper);
     expect_refused(c, CU_JIT_INPUT_OBJECT, &object, sizeof object, CUDA_ERROR_NO_BINARY_FOR_GPU);
@@ -239,6 +249,11 @@ static void test_host_code(void)
     static const char archive[] = "!<arch>\nsome members\0and more",
                       thin[] = "!<thin>\n/etc/passwd/ and so on";
     expect_given(c, CU_JIT_INPUT_LIBRARY, archive, sizeof archive, 0, sizeof archive);
+    struct {
+        char head[8];
+        uint64_t magic, version, more[4];
+    } older = {.head = "!<arch>\n", .magic = 0x1ee55a01, .version = 4}; /* with a member that is made of pointers */
+    expect_refused(c, CU_JIT_INPUT_LIBRARY, &older, sizeof older, CUDA_ERROR_NO_BINARY_FOR_GPU);
     expect_refused(c, CU_JIT_INPUT_LIBRARY, thin, sizeof thin, CUDA_ERROR_NO_BINARY_FOR_GPU);
     expect_refused(c, CU_JIT_INPUT_OBJECT, thin, sizeof thin, CUDA_ERROR_NO_BINARY_FOR_GPU);
     static const unsigned char bitcode[] = {0xed, 0x43, 0x4e, 0x7f, 1, 2, 3, 4, 5};
