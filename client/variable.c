@@ -236,10 +236,12 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_handle_known(kind, owner))
         return CUDA_ERROR_INVALID_HANDLE;
-    struct rg_known *known;
+    struct rg_known *known = NULL;
     struct rg_variable **list = list_of(kind, owner, &known);
     struct place v = {0};
     bool fresh;
+    if (!list) /* another thread has just unloaded it */
+        return CUDA_ERROR_INVALID_HANDLE;
     if (!rg_optimise[RG_OPT_SHADOW] || !known_place(list, name, managed, &v, &fresh, &status)) {
         status = fetch(kind, owner, name, managed, &v);
         fresh = true;
