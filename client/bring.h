@@ -17,7 +17,8 @@
 /** Whether a call returned at once because the thread has no context, or one that has ended. */
 static inline bool rg_bring_lacked(CUresult result)
 {
-    return __builtin_expect(result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED, 0);
+    return __builtin_expect(result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                            0);
 }
 /**
  * Makes the context of an object, of an address, or of a texture or surface object current, unless the thread has a live

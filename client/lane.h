@@ -25,7 +25,7 @@ struct rg_waiter {
     struct rg_waiter *next, *previous; /* threads that wait, in the receiver's list */
     uint32_t token;
     bool done;
-    bool filling; /* the reply is being received into `output` and `bulk`: the waiter must not go, whatever ends */
+    bool filling; /* the reply is being received, into `bulk` too: the waiter must not go, whatever ends */
     CUresult result;
     uint64_t size;         /* bytes of outputs */
     uint64_t received;     /* bytes of the reply as it came, bulk data included */

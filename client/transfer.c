@@ -46,7 +46,8 @@ struct transfer {
     void (*reached)(void *user, bool alive);
     struct rg_question *question;
     bool lent; /* landings: the memory is lent to the worker, to place the data there */
-    bool revoked; /* the memory is the application's again: what still comes is dropped, what is asked for is zeros */
+    bool
+        revoked; /* the memory is the application's again: what comes is dropped, what is asked for is zeros */
 };
 
 /* What the sender thread has to send: a part of a pull, or that a point is released. */
@@ -79,7 +80,8 @@ static struct pull_part *pull_first, **pull_last = &pull_first;
 
 /* What the thread that reads a session's connection receives into just now, by its id; of each session. 0: nothing. */
 static uint64_t filling[RG_SERVERS_MAX];
-static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER; /* something was filled, or a part of a pull has been sent */
+static pthread_cond_t let_go =
+    PTHREAD_COND_INITIALIZER; /* something was filled, or a part of a pull has been sent */
 
 static uint64_t add(struct transfer *transfer)
 {
@@ -310,7 +312,8 @@ static void take_back(struct transfer *transfer)
     if (!transfer->lent)
         return;
     pthread_mutex_unlock(&lock);
-    rg_conn_unlend(session->conn, id, memory); /* whoever ends the transfer meanwhile does so, too: that is no harm */
+    rg_conn_unlend(session->conn, id,
+                   memory); /* whoever ends the transfer meanwhile does so, too: that is no harm */
     pthread_mutex_lock(&lock);
     if ((transfer = find(session, id)))
         transfer->lent = false;
@@ -440,7 +443,8 @@ void rg_transfers_revoke(uint64_t start, uint64_t size)
     pthread_mutex_lock(&lock);
     for (struct transfer *transfer; (transfer = find_user(start, size, true));)
         revoke_held(transfer);
-    for (const struct pull_part *part = pull_first; part;) { /* the last of a pull, which is in no table any more */
+    for (const struct pull_part *part = pull_first;
+         part;) { /* the last of a pull, which is in no table any more */
         if (!part->revoked && meets(&part->area, start, size)) {
             pthread_cond_wait(&let_go, &lock);
             part = pull_first;

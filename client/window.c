@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIES   4 /* another thread may map something between the look and the reservation */
-#define WATCHED (32ull << 30) /* the window's size under valgrind, which takes its time for each page that is mapped */
+#define TRIES 4 /* another thread may map something between the look and the reservation */
+#define WATCHED                                                                                              \
+    (32ull << 30) /* the window's size under valgrind, which takes its time for each page that is mapped */
 
 /* The largest span of addresses that nothing is mapped in. */
 static void find_gap(uint64_t *start, uint64_t *size)

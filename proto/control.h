@@ -147,7 +147,8 @@ struct rg_client_hello {
     uint32_t memory_millionths;
     uint32_t capability; /* compute capability * 10 that a software device should report; 0: its own choice */
     uint32_t address_part; /* where device memory should lie, so that servers of one client do not collide */
-    uint64_t window_start, window_size; /* of addresses that the client keeps free for device memory; size 0: none */
+    uint64_t window_start,
+        window_size;       /* of addresses that the client keeps free for device memory; size 0: none */
     uint64_t contexts;     /* devices whose primary contexts are about to be retained, a bit each */
     struct rg_identity identity;
     uint64_t capabilities;

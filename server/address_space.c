@@ -17,11 +17,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#define FIRST      (1ull << 20) /* what is below the kernel refuses (vm.mmap_min_addr), or nobody wants */
-#define STACK_MOST (1ull << 30) /* that is left for the stack to grow into, whatever its limit */
-#define STACK_LEAST (64ull << 20)
+#define FIRST        (1ull << 20) /* what is below the kernel refuses (vm.mmap_min_addr), or nobody wants */
+#define STACK_MOST   (1ull << 30) /* that is left for the stack to grow into, whatever its limit */
+#define STACK_LEAST  (64ull << 20)
 #define THREAD_STACK (8ull << 20) /* where stacks have no limit */
-#define LOOKS 4 /* at what is mapped: the heap may grow while it is noted, and other threads map something */
+#define LOOKS        4 /* at what is mapped: the heap may grow while it is noted, and other threads map something */
 
 struct span {
     uint64_t start, end;
@@ -139,8 +139,9 @@ static bool close_gaps(const struct spans *maps, const struct span *open)
     bool good = true;
     uint64_t from = FIRST;
     for (size_t i = 0; i <= maps->n && from < RG_ADDRESS_END; i++) {
-        const uint64_t to = i < maps->n && maps->at[i].start < RG_ADDRESS_END ? maps->at[i].start
-                                                                             : RG_ADDRESS_END - RG_ADDRESS_PAGE;
+        const uint64_t to = i < maps->n && maps->at[i].start < RG_ADDRESS_END
+                                ? maps->at[i].start
+                                : RG_ADDRESS_END - RG_ADDRESS_PAGE;
         for (unsigned k = 0; k < 2; k++) {
             if (from < open[k].start)
                 good &= close_span(from, to < open[k].start ? to : open[k].start);
@@ -161,6 +162,9 @@ enum rg_status rg_address_space_close(uint64_t start, uint64_t size)
         open[0] = open[1];
         open[1] = low;
     }
+    struct rlimit addresses;
+    if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
+        return RG_ERR_NO_MEMORY; /* they would all count, and none be left for the driver */
     struct spans maps = {0};
     bool good = false;
     enum rg_status status = RG_OK;
@@ -195,7 +199,8 @@ void *rg_address_space_map(uint64_t start, uint64_t size)
     void *wanted = (void *)(uintptr_t)start;
     pthread_mutex_lock(&lock);
     const bool was_closed = take(&closed, start, start + size);
-    void *got = mmap(wanted, size, PROT_READ | PROT_WRITE, flags | (was_closed ? MAP_FIXED : MAP_FIXED_NOREPLACE), -1, 0);
+    void *got = mmap(wanted, size, PROT_READ | PROT_WRITE,
+                     flags | (was_closed ? MAP_FIXED : MAP_FIXED_NOREPLACE), -1, 0);
     int error = errno;
     if (got == MAP_FAILED && was_closed)
         (void)add(&closed, start, start + size); /* it still is */
@@ -215,7 +220,8 @@ void rg_address_space_unmap(uint64_t start, uint64_t size)
     pthread_mutex_lock(&lock);
     if (!closed.n)
         munmap(memory, size);
-    else if (mmap(memory, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
+    else if (mmap(memory, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+                 MAP_FAILED ||
              !add(&closed, start, start + size))
         munmap(memory, size);
     pthread_mutex_unlock(&lock);

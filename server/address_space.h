@@ -20,8 +20,8 @@
 /**
  * Closes all addresses that nothing is mapped at, but those from `start` on, `size` bytes, and those that drivers take by fixed
  * addresses (common/addresses.h). To be called before the driver is loaded, as early as possible: what is unmapped outside the
- * window after this can be found by the driver. RG_ERR_IO, RG_ERR_NO_MEMORY: some are not closed; the client notices addresses
- * that it cannot use.
+ * window after this can be found by the driver. RG_ERR_IO, RG_ERR_NO_MEMORY: some are not closed, or none, where
+ * the process may have only so many (RLIMIT_AS); the client notices addresses that it cannot use.
  */
 RG_MUST_CHECK enum rg_status rg_address_space_close(uint64_t start, uint64_t size);
 /**

@@ -23,7 +23,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-
 /* What this worker calls without looking whether it is there. */
 static const struct {
     const char *name;
@@ -96,7 +95,8 @@ static void take_window(const struct rg_hello *hello, const struct rg_client_hel
     if (by_name && setenv("SOFTGPU_WINDOW", text, 1) != 0)
         rg_info("no memory for the environment");
     if (!by_name && (named || client->address_part) && rg_address_space_close(start, size) != RG_OK)
-        rg_warn("session %llu: not all addresses could be closed to the driver but those that the client keeps free (%s)",
+        rg_warn("session %llu: not all addresses could be closed to the driver but those that the client "
+                "keeps free (%s)",
                 (unsigned long long)hello->session, text);
 }
 

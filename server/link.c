@@ -23,7 +23,8 @@ struct rg_link_extra {
     size_t info_size, error_size; /* of the buffers, which follow: info, then error */
     const unsigned char *result;  /* the driver's, until the state is destroyed */
     size_t result_size;
-    void *values[OPTIONS_MAX]; /* of the options that it was made with: the driver writes to them until it is destroyed */
+    void *values
+        [OPTIONS_MAX]; /* of the options that it was made with: the driver writes to them until it is destroyed */
     char logs[];
 };
 

@@ -255,7 +255,8 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
         return RG_ERR_NO_MEMORY;
     }
     struct rlimit own = {.rlim_cur = RLIM_INFINITY};
-    char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24], visible[64 + RG_DEVICES_MAX * 48];
+    char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24],
+        visible[64 + RG_DEVICES_MAX * 48];
     format_devices(info, devices, sizeof devices);
     format_visible(driver, info, visible, sizeof visible);
     snprintf(id, sizeof id, "%llu", (unsigned long long)info->id);
@@ -272,11 +273,28 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     }
     RG_CLEANUP_FD int ours = hands[0];
     RG_CLEANUP_FD int theirs = hands[1];
-    const char *arguments[] = {"worker",          "--fd",      "3",        "--hello-fd",      "4",
-                               "--hand-fd",       "5",         "--driver", driver->info.path, "--driver-kind",
-                               driver->info.kind, "--devices", devices,    "--session",       id,
-                               "--max-sessions",  max,         "--reconnect-grace", grace,
-                               "--stack-limit",   stack,       NULL};
+    const char *arguments[] = {"worker",
+                               "--fd",
+                               "3",
+                               "--hello-fd",
+                               "4",
+                               "--hand-fd",
+                               "5",
+                               "--driver",
+                               driver->info.path,
+                               "--driver-kind",
+                               driver->info.kind,
+                               "--devices",
+                               devices,
+                               "--session",
+                               id,
+                               "--max-sessions",
+                               max,
+                               "--reconnect-grace",
+                               grace,
+                               "--stack-limit",
+                               stack,
+                               NULL};
     bool part = !is_all_in_order(driver, info);
     RG_CLEANUP_FREE char **environment = part ? environment_with(visible) : NULL;
     if (part && !environment)

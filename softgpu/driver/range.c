@@ -81,8 +81,10 @@ static bool have_window(uint64_t start, uint64_t size)
 /* NVIDIA's driver takes addresses where the kernel finds room for them, among the libraries of the process. */
 static bool reserve_among_libraries(void)
 {
-    void *at = mmap(NULL, LIBRARY_WINDOW + LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at != MAP_FAILED && have_window(((uint64_t)(uintptr_t)at + LARGE - 1) & ~(LARGE - 1), LIBRARY_WINDOW);
+    void *at =
+        mmap(NULL, LIBRARY_WINDOW + LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at != MAP_FAILED &&
+           have_window(((uint64_t)(uintptr_t)at + LARGE - 1) & ~(LARGE - 1), LIBRARY_WINDOW);
 }
 
 bool sg_window_reserve(void)

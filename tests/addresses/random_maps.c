@@ -12,8 +12,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MAPS        512u
-#define MAPPED_MOST (50ull << 30) /* bytes that the program maps in all, of which half before its first call */
+#define MAPS 512u
+#define MAPPED_MOST                                                                                          \
+    (50ull << 30) /* bytes that the program maps in all, of which half before its first call */
 #define DEVICE_MOST (80ull << 30) /* bytes of device memory */
 
 static const char ptx[] = ".version 7.0\n"
@@ -58,7 +59,8 @@ static void map_some(uint64_t most)
     while (mapped < most && n_maps < MAPS) {
         const uint64_t size = (1 + random_below(1024)) << 20;
         void *place = random_below(2) ? NULL : (void *)(uintptr_t)(random_below(0x7fffffff) << 16);
-        void *got = mmap(place, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *got =
+            mmap(place, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (got == MAP_FAILED) {
             perror("mmap");
             exit(1);
@@ -111,7 +113,8 @@ static void other_memory(CUdevice device)
 
     const CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                           .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-    const CUmemAccessDesc access = {.location = property.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access = {.location = property.location,
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle physical;
     CHECK(cuMemAddressReserve(&p, 64u << 20, 0, 0, 0));
     CHECK(cuMemCreate(&physical, 2u << 20, &property, 0));

@@ -9,7 +9,8 @@
 
 static void *map(uint64_t start, uint64_t size, int flags)
 {
-    return mmap((void *)(uintptr_t)start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+    return mmap((void *)(uintptr_t)start, size, PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
 static void expect_kept(unsigned session, uint64_t start, uint64_t size)
@@ -40,7 +41,8 @@ Test(window, of_several_servers)
     for (unsigned i = 0; i < 6; i++) {
         rg_window_keep(i, i, &start[i], &size[i]);
         cr_assert_eq(size[i], RG_ADDRESS_WINDOW_SIZE);
-        cr_assert(start[i] >= RG_ADDRESS_HOST_START + RG_ADDRESS_HOST_SIZE || start[i] + size[i] <= RG_ADDRESS_HOST_START,
+        cr_assert(start[i] >= RG_ADDRESS_HOST_START + RG_ADDRESS_HOST_SIZE ||
+                      start[i] + size[i] <= RG_ADDRESS_HOST_START,
                   "page-locked memory is elsewhere");
         for (unsigned k = 0; k < i; k++)
             cr_assert(start[i] >= start[k] + size[k] || start[k] >= start[i] + size[i], "they share nothing");
@@ -61,7 +63,8 @@ Test(window, a_place_that_is_taken)
 /* Maps all of [start, end) that is not mapped yet. */
 static void fill(uint64_t start, uint64_t end)
 {
-    if (start >= end || map(start, end - start, MAP_FIXED_NOREPLACE) != MAP_FAILED || end - start <= 1ull << 16)
+    if (start >= end || map(start, end - start, MAP_FIXED_NOREPLACE) != MAP_FAILED ||
+        end - start <= 1ull << 16)
         return;
     const uint64_t middle = (start + (end - start) / 2) & ~((1ull << 16) - 1);
     fill(start, middle);
@@ -99,6 +102,7 @@ Test(window, a_limit_of_addresses)
     const struct rlimit limit = {1ull << 32, 1ull << 32};
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
     rg_window_keep(0, 0, &start, &size);
-    cr_assert_eq(start, RG_ADDRESS_WINDOW_START, "it is far from what the kernel gives a process that may have so few");
+    cr_assert_eq(start, RG_ADDRESS_WINDOW_START,
+                 "it is far from what the kernel gives a process that may have so few");
     cr_assert(rg_map_reserve(0, start, 1ull << 30), "what cannot be reserved is no conflict");
 }

@@ -81,14 +81,15 @@ static void memory_of_the_client(void)
         CHECK(rg_address_space_map(at + 4096, 4096) == NULL && errno == EEXIST);
         CHECK(rg_address_space_map(at - 4096, 8192) == NULL);
         /* its neighbours, and what is between two of them */
-        CHECK(rg_address_space_map(at + size, 4096) != NULL && rg_address_space_map(at + size + 8192, 4096) != NULL);
+        CHECK(rg_address_space_map(at + size, 4096) != NULL &&
+              rg_address_space_map(at + size + 8192, 4096) != NULL);
         CHECK(rg_address_space_map(at + size + 4096, 4096) != NULL);
         rg_address_space_unmap(at + size + 4096, 4096);
         rg_address_space_unmap(at + size, 4096);
         rg_address_space_unmap(at + size + 8192, 4096);
         rg_address_space_unmap(at, size);
-        CHECK(mmap((void *)(uintptr_t)at, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
-              MAP_FAILED); /* it is closed again */
+        CHECK(mmap((void *)(uintptr_t)at, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+                   -1, 0) == MAP_FAILED); /* it is closed again */
         CHECK(rg_address_space_map(at, size) != NULL && ((char *)(uintptr_t)at)[0] == 0);
         rg_address_space_unmap(at, size);
     }
@@ -115,8 +116,26 @@ static void a_heap_that_grows(void)
     }
 }
 
+/* Where addresses are limited none is closed: each would count. */
+static void a_limit_of_addresses(void)
+{
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        const struct rlimit limit = {1ull << 40, 1ull << 40};
+        CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+        CHECK(rg_address_space_close(START, SIZE) == RG_ERR_NO_MEMORY);
+        CHECK(mmap(NULL, 1ull << 35, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) !=
+              MAP_FAILED);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(void)
 {
+    a_limit_of_addresses();
     a_heap_that_grows();
     /* Before anything is closed it is as mmap says. */
     char *early = rg_address_space_map(0x7e1234500000ull, 4096);
@@ -135,6 +154,7 @@ int main(void)
     pthread_attr_t threads;
     size_t size;
     CHECK(getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur == 1 << 20);
-    CHECK(pthread_getattr_default_np(&threads) == 0 && pthread_attr_getstacksize(&threads, &size) == 0 && size == 1 << 20);
+    CHECK(pthread_getattr_default_np(&threads) == 0 && pthread_attr_getstacksize(&threads, &size) == 0 &&
+          size == 1 << 20);
     return 0;
 }

@@ -252,7 +252,8 @@ static void test_host_code(void)
     struct {
         char head[8];
         uint64_t magic, version, more[4];
-    } older = {.head = "!<arch>\n", .magic = 0x1ee55a01, .version = 4}; /* with a member that is made of pointers */
+    } older = {
+        .head = "!<arch>\n", .magic = 0x1ee55a01, .version = 4}; /* with a member that is made of pointers */
     expect_refused(c, CU_JIT_INPUT_LIBRARY, &older, sizeof older, CUDA_ERROR_NO_BINARY_FOR_GPU);
     expect_refused(c, CU_JIT_INPUT_LIBRARY, thin, sizeof thin, CUDA_ERROR_NO_BINARY_FOR_GPU);
     expect_refused(c, CU_JIT_INPUT_OBJECT, thin, sizeof thin, CUDA_ERROR_NO_BINARY_FOR_GPU);

@@ -123,7 +123,8 @@ static void test_green_contexts(void)
          sizeof groups);
     CALL(c, RG_OP_cuGreenCtxCreate, 0, CUDA_SUCCESS, "4488", 0, CU_GREEN_CTX_DEFAULT_STREAM, green,
          description);
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", (uint64_t)0); /* nobody has asked for the context: none is the lane's, either */
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8",
+        (uint64_t)0); /* nobody has asked for the context: none is the lane's, either */
     CALL(c, RG_OP_rgGreenStreamCreate, 0, CUDA_ERROR_INVALID_CONTEXT, "4488", CU_STREAM_NON_BLOCKING, -1,
          handle(RG_KIND_STREAM, 8), green);
     CALL(c, RG_OP_rgGreenContext, 0, CUDA_SUCCESS, "88", green, context);

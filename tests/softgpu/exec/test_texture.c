@@ -158,7 +158,8 @@ static void one_texture(const struct sg_texture *description, unsigned dimension
     const struct sg_texture *x = sg_rt_texture(handle);
     const unsigned n = sizeof places / sizeof *places;
     for (unsigned i = 0; i < n * 3; i++) {
-        const int layer = dimensions < 3 ? (int)(i % 5) - 1 : 0; /* without a sign: what is negative is large */
+        const int layer =
+            dimensions < 3 ? (int)(i % 5) - 1 : 0; /* without a sign: what is negative is large */
         const int clamped = layer < 0 || layer > 2 ? 2 : layer;
         float at[3] = {places[i % n], places[(i * 7 + 3) % n], places[(i * 11 + 5) % n]};
         for (unsigned d = 0; d < 3 && x->normalised; d++)
