@@ -46,8 +46,7 @@ struct transfer {
     void (*reached)(void *user, bool alive);
     struct rg_question *question;
     bool lent; /* landings: the memory is lent to the worker, to place the data there */
-    bool
-        revoked; /* the memory is the application's again: what comes is dropped, what is asked for is zeros */
+    bool revoked; /* the memory is the application's again: what comes is dropped; zeros are sent */
 };
 
 /* What the sender thread has to send: a part of a pull, or that a point is released. */
