@@ -568,12 +568,11 @@ static enum rg_status landing_part(struct rg_session *session, const struct rg_n
     pthread_mutex_unlock(&lock);
     if (!good)
         return RG_ERR_PROTOCOL;
-    if (over)
-        return RG_OK; /* whoever has ended the session sees to it */
-    enum rg_status status = revoked ? rg_conn_recv_bulk(session->conn, NULL, size)
-                                    : rg_area_receive(&area, offset, size, session->conn);
+    enum rg_status status = revoked || over ? rg_conn_recv_bulk(session->conn, NULL, size)
+                                            : rg_area_receive(&area, offset, size, session->conn);
     const bool received = status == RG_OK || status == RG_ERR_FAULT, last = notice->arg[2] && kind != LANDING;
-    transfer = filled(session, received && last ? notice->id : 0);
+    transfer = filled(session,
+                      received && last && !over ? notice->id : 0); /* else whoever ends the session has it */
     if (!received)
         return RG_OK; /* the next receive reports the broken connection */
     if (status == RG_ERR_FAULT)
