@@ -122,7 +122,7 @@ static void a_limit_of_addresses(void)
     const pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        const struct rlimit limit = {1ull << 40, 1ull << 40};
+        const struct rlimit limit = {RG_ADDRESS_END, RG_ADDRESS_END}; /* far more than there is */
         CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
         CHECK(rg_address_space_close(START, SIZE) == RG_ERR_NO_MEMORY);
         CHECK(mmap(NULL, 1ull << 35, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) !=
