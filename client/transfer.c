@@ -8,6 +8,8 @@
  * Memory of the application's is touched only while its call, or the copy that it has queued, lasts, whatever the worker sends
  * and when: a transfer ends when it is out of the table *and* nothing is received into it or sent from it any more (`filling`,
  * the parts of a pull). Whoever ends one waits for that; so does the end of a session, before any call is told of it.
+ *
+ * One long file, because all kinds are in one table under one lock, which nothing outside of it should know.
  */
 #include "client/transfer.h"
 

@@ -139,13 +139,6 @@ CUresult rg_serve_rgImageParts(struct rg_job *job, unsigned long long id, unsign
 
 /* --- for drivers ------------------------------------------------------------------------------------------------ */
 
-/* The wrapper that nvcc puts around containers in programs, version 2 (common/cuda/image.h). */
-struct wrapper {
-    uint32_t magic, version;
-    const void *container;
-    const void *const *prelinked;
-};
-
 static CUresult not_such(unsigned input)
 {
     return input == CU_JIT_INPUT_PTX                                     ? CUDA_ERROR_INVALID_PTX
@@ -181,10 +174,10 @@ static bool stands_alone(const struct rg_image *image)
 /* The image and what is still to be linked to it, as in a program of this process. */
 static CUresult wrap(struct rg_job *job, const struct rg_image *image, struct rg_image_code *code)
 {
-    struct wrapper *wrapper = rg_job_memory(job, sizeof *wrapper);
+    struct rg_cuda_wrapper *wrapper = rg_job_memory(job, sizeof *wrapper);
     if (!wrapper)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *wrapper = (struct wrapper){RG_CUDA_WRAPPER_MAGIC, 2, code->data, image->parts};
+    *wrapper = (struct rg_cuda_wrapper){RG_CUDA_WRAPPER_MAGIC, 2, code->data, image->parts};
     *code = (struct rg_image_code){wrapper, sizeof *wrapper};
     return CUDA_SUCCESS;
 }

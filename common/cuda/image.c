@@ -24,13 +24,6 @@ struct bytes {
     uint64_t available;
 };
 
-/** A wrapper as programs hold it. */
-struct wrapper {
-    uint32_t magic, version;
-    const void *container;
-    const void *const *prelinked;
-};
-
 struct container {
     uint32_t magic;
     uint16_t version, header_size;
@@ -180,7 +173,7 @@ static enum rg_cuda_image_kind identify_own(const struct bytes *b, struct rg_cud
     if (!starts_with(b, &wrapper_magic, sizeof(wrapper_magic)))
         return identify(b, image);
 
-    struct wrapper wrapper;
+    struct rg_cuda_wrapper wrapper;
     if (!read_at(b, 0, &wrapper, sizeof(wrapper)) || (wrapper.version != 1 && wrapper.version != 2) ||
         !wrapper.container)
         return RG_CUDA_IMAGE_UNKNOWN;
@@ -246,7 +239,7 @@ bool rg_cuda_image_holds_address(const void *bytes, uint64_t size)
     if (holds_old_wrapper(&b))
         return true;
     while ((at = memmem(at, size - (uint64_t)(at - b.data), &wrapper_magic, sizeof(wrapper_magic))) != NULL) {
-        struct wrapper wrapper;
+        struct rg_cuda_wrapper wrapper;
         if (read_at(&b, (uint64_t)(at - b.data), &wrapper, sizeof(wrapper)) &&
             (wrapper.version == 1 || wrapper.version == 2) && (wrapper.container || wrapper.prelinked))
             return true;

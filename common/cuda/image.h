@@ -21,6 +21,13 @@
 #define RG_CUDA_CONTAINER_MAGIC 0xba55ed50u
 #define RG_CUDA_CONTAINER_SIZE  16u /* bytes of the container's own header */
 
+/** What programs have fat binaries in, as nvcc writes it: version 1, or 2 with objects that are linked already. */
+struct rg_cuda_wrapper {
+    uint32_t magic, version;
+    const void *container;
+    const void *const *prelinked;
+};
+
 enum rg_cuda_image_kind {
     RG_CUDA_IMAGE_UNKNOWN = 0, /* none of the others, or broken, or longer than RG_IMAGE_MAX */
     RG_CUDA_IMAGE_CONTAINER,
