@@ -86,7 +86,8 @@ int main(int argc, char **argv)
     printf("%u\n", ntohs(own.sin_port));
     fflush(stdout);
     for (;;) {
-        const int client = accept(listener, NULL, NULL), there = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const int client = accept(listener, NULL, NULL),
+                  there = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (client < 0 || there < 0 || connect(there, (struct sockaddr *)&server, sizeof server) != 0)
             fail("cannot connect to the server: %s", strerror(errno));
         setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -26,9 +26,9 @@
 #define LARGE      (64ull << 20) /* of blocks of this size, no more than that */
 #define OLD_NS     500000000ull  /* what was not needed for so long goes back */
 #define FORESEEN_NS                                                                                          \
-    10000000000ull               /* what was foreseen, that much later: frameworks take their time to start */
-#define POOR       64u           /* after a refusal, this many allocations ask before it is tried again */
-#define UNREAD_MAX 64u           /* notices that may be due at a time */
+    10000000000ull     /* what was foreseen, that much later: frameworks take their time to start */
+#define POOR       64u /* after a refusal, this many allocations ask before it is tried again */
+#define UNREAD_MAX 64u /* notices that may be due at a time */
 
 struct stock {
     struct stock *next;
@@ -39,9 +39,9 @@ struct stock {
     uint64_t ticket; /* 0: nothing is ready or due */
     unsigned asked;  /* times that the worker was asked for one */
     unsigned target, due, n;
-    unsigned poor; /* allocations until it is tried again */
-    uint64_t used; /* when it was needed last */
-    bool foreseen; /* what is ready was foreseen, and `used` is ahead of the time */
+    unsigned poor;              /* allocations until it is tried again */
+    uint64_t used;              /* when it was needed last */
+    bool foreseen;              /* what is ready was foreseen, and `used` is ahead of the time */
     struct rg_promise *promise; /* the answer with the blocks that were foreseen, until it has come */
     struct rg_ahead_block blocks[RG_AHEAD_MAX];
 };

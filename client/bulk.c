@@ -17,7 +17,8 @@ static enum rg_compression compression_asked(void)
 {
     const char *text = secure_getenv("REMOTE_GPU_COMPRESS");
     enum rg_compression compression = RG_COMPRESS_NONE;
-    if (text && rg_compression_parse(text, &compression) != RG_OK && !atomic_flag_test_and_set(&compression_told))
+    if (text && rg_compression_parse(text, &compression) != RG_OK &&
+        !atomic_flag_test_and_set(&compression_told))
         rg_warn("REMOTE_GPU_COMPRESS=%s is not one of none, lz4, zstd, auto; not compressing", text);
     if (compression != RG_COMPRESS_NONE && !rg_codec_available(compression)) {
         if (!atomic_flag_test_and_set(&compression_told))

@@ -73,8 +73,8 @@ static bool encode_batch(struct rg_session *session, const struct rg_batch *batc
         command->encoded = malloc(BATCH_SIZE + RG_DELTA_GROWTH);
     if (!command->delta || !command->encoded)
         return false;
-    *size = head + rg_delta_encode(command->delta, batch->data + head, batch->used - head,
-                                   command->encoded + head);
+    *size = head +
+            rg_delta_encode(command->delta, batch->data + head, batch->used - head, command->encoded + head);
     session->stats.repeated_bytes += batch->used > *size ? batch->used - *size : 0;
     return true;
 }

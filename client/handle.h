@@ -37,8 +37,8 @@ struct rg_context {
     unsigned api_version;
     bool primary;
     _Atomic CUresult
-        sticky; /* of a fault that ended its usefulness, or of a primary context that nobody holds */
-    uint64_t green;                   /* the green context that it is the context of; 0: none */
+        sticky;     /* of a fault that ended its usefulness, or of a primary context that nobody holds */
+    uint64_t green; /* the green context that it is the context of; 0: none */
     _Atomic uint64_t done;            /* as of streams, of all of them */
     struct rg_stream_progress legacy; /* of the legacy default stream */
     struct rg_settings *settings;     /* client/context.c */
@@ -84,8 +84,9 @@ struct rg_variable;
 
 struct rg_module {
     uint64_t context;
-    uint64_t owner;                                /* the library, of cuLibraryGetModule; else 0 */
-    uint64_t whole; /* the library that the program does not know and that this is of (client/preload.h); or 0 */
+    uint64_t owner; /* the library, of cuLibraryGetModule; else 0 */
+    uint64_t
+        whole; /* the library that the program does not know and that this is of (client/preload.h); or 0 */
     struct rg_found_function *functions;           /* found so far, by name */
     struct rg_found_function *textures, *surfaces; /* references found so far, by name */
     struct rg_variable *variables;                 /* client/variable.h */

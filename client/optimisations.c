@@ -10,18 +10,10 @@
 bool rg_optimise[RG_OPT_COUNT] = {[0 ... RG_OPT_COUNT - 1] = true};
 
 static const char *const names[RG_OPT_COUNT] = {
-    [RG_OPT_ASYNC] = "async",
-    [RG_OPT_BATCH] = "batch",
-    [RG_OPT_SHADOW] = "shadow",
-    [RG_OPT_DIRECT] = "direct",
-    [RG_OPT_LATE] = "late",
-    [RG_OPT_PUSH] = "push",
-    [RG_OPT_AHEAD] = "ahead",
-    [RG_OPT_KNOWN] = "known",
-    [RG_OPT_PIECES] = "pieces",
-    [RG_OPT_IMAGES] = "images",
-    [RG_OPT_FORESEE] = "foresee",
-    [RG_OPT_PRELOAD] = "preload",
+    [RG_OPT_ASYNC] = "async",   [RG_OPT_BATCH] = "batch",     [RG_OPT_SHADOW] = "shadow",
+    [RG_OPT_DIRECT] = "direct", [RG_OPT_LATE] = "late",       [RG_OPT_PUSH] = "push",
+    [RG_OPT_AHEAD] = "ahead",   [RG_OPT_KNOWN] = "known",     [RG_OPT_PIECES] = "pieces",
+    [RG_OPT_IMAGES] = "images", [RG_OPT_FORESEE] = "foresee", [RG_OPT_PRELOAD] = "preload",
     [RG_OPT_DELTA] = "delta",
 };
 

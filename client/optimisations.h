@@ -18,9 +18,9 @@ enum rg_optimisation {
     RG_OPT_LATE,   /* asynchronous copies to pinned memory land later; off: they wait for their data */
     RG_OPT_PUSH,   /* what is done is known from what the worker has said; off: each question asks it */
     RG_OPT_AHEAD,  /* memory is allocated before it is asked for */
-    RG_OPT_KNOWN,  /* what a load of the same image has answered before is used without waiting (client/known.h) */
-    RG_OPT_PIECES, /* large copies travel in pieces of what the wire takes in a moment */
-    RG_OPT_IMAGES, /* device code that the server has is not sent again */
+    RG_OPT_KNOWN, /* what a load of the same image has answered before is used without waiting (client/known.h) */
+    RG_OPT_PIECES,  /* large copies travel in pieces of what the wire takes in a moment */
+    RG_OPT_IMAGES,  /* device code that the server has is not sent again */
     RG_OPT_FORESEE, /* what a program did when it started before is done before it asks (client/program.h) */
     RG_OPT_PRELOAD, /* the program's own images are loaded and described before it asks (client/preload.h) */
     RG_OPT_DELTA,   /* calls that repeat earlier ones are sent as references to them (proto/delta.h) */

@@ -49,8 +49,9 @@ static enum rg_status exchange(const char *server, const struct rg_control *hell
                    "remote-gpud?",
                    server, timeout_ms / 1000.0);
     } else if (status != RG_OK) {
-        rg_explain(why, why_size, "what answers at %s is not a remote-gpud (%s); check the address and the port",
-                   server, rg_status_string(status));
+        rg_explain(why, why_size,
+                   "what answers at %s is not a remote-gpud (%s); check the address and the port", server,
+                   rg_status_string(status));
     } else if (out->kind == RG_CONTROL_REFUSAL) {
         rg_explain(why, why_size, "the server %s refused: %s", server, out->refusal.reason);
         rg_control_fini(out);

@@ -30,8 +30,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IN_VAIN 8      /* wakes that were not needed, before the background thread looks by itself instead */
-#define ROLE_PAUSES 20 /* of 5 ms: how long another thread that receives is waited for where nothing is sent any more */
+#define IN_VAIN 8 /* wakes that were not needed, before the background thread looks by itself instead */
+#define ROLE_PAUSES                                                                                          \
+    20 /* of 5 ms: how long another thread that receives is waited for where nothing is sent any more */
 
 void rg_receiver_init(struct rg_session *session)
 {
@@ -463,8 +464,8 @@ void rg_receiver_last_words(struct rg_session *session)
     struct rg_message_header header;
     if (!take_role(session))
         return; /* whoever has it comes to them */
-    while (!session_over(session) && rg_conn_recv(session->conn, 0, &message) == RG_OK && !message.bulk_size &&
-           message.size >= sizeof header) {
+    while (!session_over(session) && rg_conn_recv(session->conn, 0, &message) == RG_OK &&
+           !message.bulk_size && message.size >= sizeof header) {
         memcpy(&header, message.data, sizeof header);
         if (header.kind == RG_MESSAGE_CONTROL)
             handle_control(session, &message);

@@ -192,7 +192,8 @@ static bool connect_to(struct rg_session *session, const char *server, const str
     if (rg_transport_connect(server, NULL, why, sizeof why, &session->conn) != RG_OK) {
         char described[320];
         rg_servers_describe(server, described, sizeof described);
-        rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER), and that remote-gpud "
+        rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER), and that "
+                 "remote-gpud "
                  "runs there",
                  described, why);
         return false;
@@ -200,7 +201,8 @@ static bool connect_to(struct rg_session *session, const char *server, const str
     enum rg_transport_choice choice = transport_choice();
     if (say_hello(session, wish, choice)) {
         if (rg_move_follow(choice, &session->hello, &session->conn, &session->tether, why, sizeof why) ==
-            RG_OK && (session->tether || rg_bulk_begin(session, &session->conn)))
+                RG_OK &&
+            (session->tether || rg_bulk_begin(session, &session->conn)))
             return true;
         rg_error("no RDMA to %s: %s; use --transport auto to go on over TCP, `remote-gpu doctor` to see what "
                  "is missing",

@@ -34,14 +34,14 @@ struct rg_session {
     struct rg_conn *tether; /* the one that the session began on, if it moved; or NULL */
     char peer[160];         /* reconnect.c's, as is the next line: the address that the session began at */
     bool moved, told_lost, bundled;
-    char server[256]; /* as the user named it */
+    char server[256];                   /* as the user named it */
     uint64_t window_start, window_size; /* of addresses for its device memory (client/window.h) */
     struct rg_server_hello hello;
     struct rg_control hello_message;  /* owns hello's memory */
     uint16_t op_numbers[RG_OP_COUNT]; /* ours → the server's; 0: the server does not know it */
     /* CUDA_SUCCESS while calls are possible; set once, read without a lock by every call */
     _Atomic CUresult ended;
-    atomic_bool over; /* the connection is not to be used any more */
+    atomic_bool over;       /* the connection is not to be used any more */
     pthread_mutex_t ending; /* held by who ends the session, until `ended` is set */
     /* error of a call that nobody waited for, to be returned by the next that waits */
     _Atomic CUresult latched;

@@ -35,11 +35,8 @@ static CUresult create(CUstream *phStream, unsigned flags, int priority, bool wi
     CUstream stream = (CUstream)rg_handle_create(RG_KIND_STREAM);
     if (!stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream =
-        (struct rg_stream){.context = rg_context_current(),
-                           .flags = flags,
-                           .priority = priority,
-                           .id = rg_stream_next_id()};
+    rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream = (struct rg_stream){
+        .context = rg_context_current(), .flags = flags, .priority = priority, .id = rg_stream_next_id()};
     status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority)
                            : rg_op_cuStreamCreate(&stream, flags);
     if (status == CUDA_SUCCESS)

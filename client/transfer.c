@@ -47,7 +47,7 @@ struct transfer {
     struct rg_supply *supply;
     void (*reached)(void *user, bool alive);
     struct rg_question *question;
-    bool lent; /* landings: the memory is lent to the worker, to place the data there */
+    bool lent;    /* landings: the memory is lent to the worker, to place the data there */
     bool revoked; /* the memory is the application's again: what comes is dropped; zeros are sent */
 };
 
@@ -63,8 +63,8 @@ struct pull_part {
     bool release;
 };
 
-#define BUCKETS  256
-#define LEND_MIN 8192 /* bytes of a landing that are worth a word ahead */
+#define BUCKETS    256
+#define LEND_MIN   8192   /* bytes of a landing that are worth a word ahead */
 #define COPY_SMALL 16384u /* bytes that a connection holds while nobody reads */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct transfer *buckets[BUCKETS];

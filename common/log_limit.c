@@ -27,7 +27,8 @@ static bool take(struct rg_log_limit *limit, uint64_t now_ns, unsigned *before, 
     return may;
 }
 
-void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_level level, const char *format, ...)
+void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_level level, const char *format,
+                    ...)
 {
     unsigned before = 0;
     bool last = false;

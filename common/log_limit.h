@@ -22,10 +22,13 @@ struct rg_log_limit {
     unsigned said, left_out; /* in it */
 };
 
-#define RG_LOG_LIMIT_INIT {.lock = PTHREAD_MUTEX_INITIALIZER}
+#define RG_LOG_LIMIT_INIT                                                                                    \
+    {                                                                                                        \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                                    \
+    }
 
 /** rg_log, within the limit. `now_ns`: rg_now_ns(). */
-void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_level level, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_level level, const char *format,
+                    ...) __attribute__((format(printf, 4, 5)));
 
 #endif

@@ -148,8 +148,8 @@ struct rg_client_hello {
     uint32_t capability; /* compute capability * 10 that a software device should report; 0: its own choice */
     uint32_t address_part; /* where device memory should lie, so that servers of one client do not collide */
     uint64_t window_start,
-        window_size;       /* of addresses that the client keeps free for device memory; size 0: none */
-    uint64_t contexts;     /* devices whose primary contexts are about to be retained, a bit each */
+        window_size;   /* of addresses that the client keeps free for device memory; size 0: none */
+    uint64_t contexts; /* devices whose primary contexts are about to be retained, a bit each */
     struct rg_identity identity;
     uint64_t capabilities;
     uint32_t credential_size;
@@ -181,10 +181,10 @@ struct rg_server_hello {
     uint64_t capabilities;
     uint32_t n_addresses; /* of the transports that the session can move to */
     char addresses[RG_CONTROL_ADDRESSES][RG_CONTROL_TEXT];
-    bool has_rails; /* address_rails are told */
+    bool has_rails;                               /* address_rails are told */
     uint32_t address_rails[RG_CONTROL_ADDRESSES]; /* the adapters that have the addresses, numbered from 0 */
-    uint8_t move_token[RG_MOVE_TOKEN]; /* meant only if there are addresses */
-    uint64_t contexts;                 /* those that are ready */
+    uint8_t move_token[RG_MOVE_TOKEN];            /* meant only if there are addresses */
+    uint64_t contexts;                            /* those that are ready */
     uint8_t answers[RG_DIGEST_SIZE];   /* of all that answers about images depend on; zeros: not told */
     uint8_t bulk_token[RG_BULK_TOKEN]; /* meant only if there are connections */
     uint32_t bulk_connections, bulk_codecs;
@@ -217,7 +217,7 @@ struct rg_machine_info {
     uint64_t clock_ns; /* its time of day when it answered */
     char kernel[RG_CONTROL_TEXT];
     char rails[RG_CONTROL_REASON]; /* devices that sessions use, best first */
-    char rdma[RG_CONTROL_REASON]; /* devices and libraries, a sentence for people */
+    char rdma[RG_CONTROL_REASON];  /* devices and libraries, a sentence for people */
 };
 
 struct rg_inventory {

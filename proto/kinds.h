@@ -33,8 +33,8 @@ enum rg_kind {
     RG_KIND_ARRAY,
     RG_KIND_GREEN,     /* CUgreenCtx */
     RG_KIND_RESOURCES, /* CUdevResourceDesc */
-    RG_KIND_GRAPH, /* a graph that the worker launches: CUgraphExec */
-    RG_KIND_MIPMAP, /* CUmipmappedArray */
+    RG_KIND_GRAPH,     /* a graph that the worker launches: CUgraphExec */
+    RG_KIND_MIPMAP,    /* CUmipmappedArray */
     RG_KIND_TEXREF,
     RG_KIND_SURFREF,
     RG_KIND_COUNT

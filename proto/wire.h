@@ -36,7 +36,7 @@ enum rg_message_kind {
     RG_MESSAGE_NETPERF = 6, /* not in a session: proto/netperf.h */
     RG_MESSAGE_APART =
         7, /* a message whose bulk data travels on other connections: transport/bundle/wire.h */
-    RG_MESSAGE_PIECE = 8,     /* of such bulk data, on one of these connections */
+    RG_MESSAGE_PIECE = 8, /* of such bulk data, on one of these connections */
     RG_MESSAGE_DELTA = 9,
     RG_MESSAGE_PERFTEST = 16, /* not in a session: proto/netperf.h */
 };
@@ -119,7 +119,8 @@ enum rg_notice_type {
 struct rg_done {
     uint64_t watch;
     int32_t result; /* CUresult; CUDA_ERROR_NOT_READY: it is not watched, ask again */
-    float ms;       /* rgEventWatchTimed: since the other event; less than 0: not known. Of others it means nothing. */
+    float
+        ms; /* rgEventWatchTimed: since the other event; less than 0: not known. Of others it means nothing. */
 };
 static_assert(sizeof(struct rg_done) == 16, "wire layout");
 

@@ -90,8 +90,9 @@ static enum rg_direct_path wish(struct rg_worker *worker)
     if (strcmp(text, "peer") == 0)
         return RG_DIRECT_PEER;
     if (strcmp(text, "staging") != 0)
-        rg_warn("session %llu: REMOTE_GPU_DIRECT=%s is not one of auto, dmabuf, peer, staging; taking staging",
-                (unsigned long long)worker->session, text);
+        rg_warn(
+            "session %llu: REMOTE_GPU_DIRECT=%s is not one of auto, dmabuf, peer, staging; taking staging",
+            (unsigned long long)worker->session, text);
     return RG_DIRECT_STAGING;
 }
 

@@ -304,7 +304,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
         good = describe(hello, i, &devices[i], why, sizeof why);
     for (uint32_t i = 0; i < hello->n_devices && good; i++)
         describe_attributes(i, &devices[i]);
-    if (good && hello->n_devices) /* staging buffers near the device; what is there by now is the driver's own */
+    if (good &&
+        hello->n_devices) /* staging buffers near the device; what is there by now is the driver's own */
         rg_near_prefer_node(rg_near_node("", devices[0].pci));
     if (!good) {
         refuse(conn, RG_REFUSAL_DRIVER, why);

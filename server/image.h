@@ -8,7 +8,7 @@
 #include "server/worker.h"
 
 #define RG_IMAGES_MAX 4096u /* that wait to be loaded */
-#define RG_IMAGE_TAIL 64 /* zeros behind an image: text is ended, and no header begins in the last bytes */
+#define RG_IMAGE_TAIL 64    /* zeros behind an image: text is ended, and no header begins in the last bytes */
 
 /** Where the image's link is; *link is NULL if there is none. */
 struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id);

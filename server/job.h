@@ -28,7 +28,7 @@ struct rg_job {
     uint32_t token; /* 0: nobody waits for the answer */
     bool awaited;   /* and the lane sends nothing before it is there (RG_RECORD_AWAITED) */
     CUresult result;
-    bool violated;    /* the session must end */
+    bool violated; /* the session must end */
     bool told; /* the client knows what became of it by more than the result: it cannot be served once more */
     size_t bulk_left; /* bytes of bulk data of this record not yet taken */
     /* outputs and temporary arrays; the dispatcher owns the memory */

@@ -109,8 +109,9 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
     if (takes_none(taker->lanes)) /* it came when the session was about to end */
         rg_debug("session %llu: %s came too late to carry bulk data for it", session, rg_conn_peer(conn));
     else
-        rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN, "session %llu: %s wanted to carry bulk data for it and may not: %s",
-                       session, rg_conn_peer(conn), rg_status_string(status));
+        rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN,
+                       "session %llu: %s wanted to carry bulk data for it and may not: %s", session,
+                       rg_conn_peer(conn), rg_status_string(status));
     rg_conn_destroy(conn);
 }
 

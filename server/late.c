@@ -46,7 +46,8 @@ struct rg_late_item {
     bool lent;                  /* pulls: the client may write what it is asked for where that belongs */
     size_t n_chunks;
     unsigned char *slots[RG_LATE_SLOTS];
-    struct rg_hold *holds[RG_LATE_SLOTS]; /* of the slots, and of those that the next transfer uses; NULL: none */
+    struct rg_hold
+        *holds[RG_LATE_SLOTS]; /* of the slots, and of those that the next transfer uses; NULL: none */
     struct rg_direct_area
         *area;             /* landings that are sent from where the data lies on the device; NULL: others */
     unsigned char *device; /* where that is */

@@ -184,7 +184,8 @@ int main(int argc, char **argv)
     struct rg_conn *conn;
     enum rg_status status = rg_transport_adopt_fd(arguments.fd, NULL, &conn);
     if (status == RG_ERR_CLOSED) {
-        rg_info("session %llu: the client had gone before it began", (unsigned long long)arguments.hello.session);
+        rg_info("session %llu: the client had gone before it began",
+                (unsigned long long)arguments.hello.session);
         return 0;
     }
     if (status != RG_OK) {

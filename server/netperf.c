@@ -39,7 +39,7 @@ struct service {
     uint64_t bytes; /* so far, both directions */
     unsigned char *message, *bulk;
     size_t bulk_size; /* in use: the largest message, and as much again for each rail */
-    pid_t perftest; /* our end of one of its programs; 0: none */
+    pid_t perftest;   /* our end of one of its programs; 0: none */
 };
 
 static void out_of_time(int signal)

@@ -21,9 +21,10 @@ struct rg_object {
     uint64_t handle;  /* 0: unused */
     void *object;     /* the driver's */
     uint64_t context; /* handle of the context it goes with; 0: of none */
-    const void *owner; /* functions, kernels, libraries' modules: the driver's module or library that they end with */
-    void *extra;       /* struct rg_stream, rg_context or rg_link_extra, of objects of these kinds */
-    uint32_t next;    /* in its bucket of the way back: index + 1 */
+    const void *
+        owner; /* functions, kernels, libraries' modules: the driver's module or library that they end with */
+    void *extra;   /* struct rg_stream, rg_context or rg_link_extra, of objects of these kinds */
+    uint32_t next; /* in its bucket of the way back: index + 1 */
     bool chained;
 };
 

@@ -134,7 +134,8 @@ static void refuse(const struct rg_resume *resume, struct rg_conn *conn)
 {
     static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
     struct rg_control refusal;
-    rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN, "session %llu: %s wanted to take it over without its token",
+    rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN,
+                   "session %llu: %s wanted to take it over without its token",
                    (unsigned long long)resume->session, rg_conn_peer(conn));
     rg_refusal_init(&refusal, RG_REFUSAL_NO_SUCH_SESSION, "there is no such session");
     (void)!rg_control_send(conn, &refusal);

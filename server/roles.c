@@ -239,7 +239,8 @@ static void malformed(struct rg_worker *worker, const char *what)
 }
 
 /* The records of a batch that refers to earlier ones. False: the session has been ended. */
-static bool decode_batch(struct rg_worker *worker, uint32_t count, const unsigned char **records, size_t *size)
+static bool decode_batch(struct rg_worker *worker, uint32_t count, const unsigned char **records,
+                         size_t *size)
 {
     if (!worker->delta)
         worker->delta = rg_delta_create();

@@ -27,7 +27,7 @@ struct rg_pinned {
     CUevent ready;
     uint64_t given; /* order in which they were given back */
     bool taken, pending;
-    bool kept; /* taken by a stream for its late transfers, as long as that is there */
+    bool kept;           /* taken by a stream for its late transfers, as long as that is there */
     struct rg_hold hold; /* what was sent from it may have to be sent again */
     /* room.c: the bytes of room that its data takes, 0: it is not in the list */
     uint64_t room;

@@ -1,7 +1,7 @@
 /* worker.c - beginning and end of a worker, and sending. See worker.h. */
+#include "server/worker.h"
 #include "server/elapsed.h"
 #include "server/frees.h"
-#include "server/worker.h"
 
 #include "common/clock.h"
 #include "common/log.h"

@@ -209,13 +209,13 @@ struct rg_worker {
     pthread_cond_t queue_changed;
     struct rg_delta *delta; /* the reader's: the records that batches refer to; NULL: none has yet */
     struct rg_feed feed;    /* the dispatcher's */
-    uint64_t next_seq;   /* the reader's */
+    uint64_t next_seq;      /* the reader's */
 
     /* the dispatcher's */
     struct rg_objects objects;
     struct rg_lane *lanes[RG_LANES_MAX];
     struct rg_image *images; /* that wait to be loaded */
-    uint64_t preload_ns; /* for how long images have been loaded that nobody has asked for */
+    uint64_t preload_ns;     /* for how long images have been loaded that nobody has asked for */
     struct rg_images named;
     struct rg_aside aside;
     uint64_t
@@ -227,7 +227,7 @@ struct rg_worker {
     unsigned vain_polls;
     uint64_t last_work; /* sequence number of the last record that may have given the GPU something to do */
     struct rg_context
-        *retired; /* of contexts that have ended; a thread that still waits for one may look at it */
+        *retired;      /* of contexts that have ended; a thread that still waits for one may look at it */
     atomic_uint apart; /* records that are executed by threads without a role */
     /* contexts may have ended since a thread cached one as current */
     _Atomic uint64_t context_epoch;
@@ -235,8 +235,8 @@ struct rg_worker {
     pthread_mutex_t staging_lock;
     pthread_cond_t staging_given; /* a buffer was given back, while somebody waits */
     bool staging_waits;           /* the staging lock */
-    struct rg_lent *lent;     /* memory lent to the client; NULL: not yet */
-    struct rg_direct *direct; /* the dispatcher's; NULL: not yet */
+    struct rg_lent *lent;         /* memory lent to the client; NULL: not yet */
+    struct rg_direct *direct;     /* the dispatcher's; NULL: not yet */
     struct rg_room room;
     struct rg_unified unified;
     bool tells_ways;        /* the client wants to know: RG_NOTICE_WAY */

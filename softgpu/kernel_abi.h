@@ -48,8 +48,8 @@ struct sg_block {
     uint32_t n_sm;
     uint32_t cluster_nctaid
         [3]; /* blocks of a cluster in each direction, which divide nctaid: 1 without clusters */
-    uint32_t cluster_explicit; /* the launch, or the kernel, says so */
-    void *engine; /* exec's own */
+    uint32_t cluster_explicit;  /* the launch, or the kernel, says so */
+    void *engine;               /* exec's own */
     const unsigned char *local; /* loop form: the .local variables of all threads, … */
     uint64_t local_size;        /* … in bytes */
     uint64_t
@@ -104,15 +104,15 @@ struct sg_lanes {
     uint64_t kept_first[SG_KEPT_MAX];
 };
 /* Bytes a thread in `context`: operands and results of the operation at the thread's point, and the point. */
-#define SG_LANES_VALUE     0u  /* 32 bits; the lower half of 64 */
+#define SG_LANES_VALUE      0u  /* 32 bits; the lower half of 64 */
 #define SG_LANES_VALUE_HIGH 4u  /* the upper half, of operations that have one */
-#define SG_LANES_RESULT    8u  /* 32 bits */
-#define SG_LANES_PREDICATE 12u /* 32 bits: 0 or 1 */
-#define SG_LANES_A         16u
-#define SG_LANES_B         20u
-#define SG_LANES_MASK      24u
-#define SG_LANES_POINT     28u /* 16 bits: where the thread is; SG_POINT_END */
-#define SG_LANES_SIZE      32u /* registers come behind */
+#define SG_LANES_RESULT     8u  /* 32 bits */
+#define SG_LANES_PREDICATE  12u /* 32 bits: 0 or 1 */
+#define SG_LANES_A          16u
+#define SG_LANES_B          20u
+#define SG_LANES_MASK       24u
+#define SG_LANES_POINT      28u /* 16 bits: where the thread is; SG_POINT_END */
+#define SG_LANES_SIZE       32u /* registers come behind */
 
 #define SG_POINT_END 0xffffu /* the thread has ended; other points have numbers from 1; at 0 it begins */
 
@@ -129,7 +129,7 @@ enum sg_point_kind {
     SG_POINT_REDUX,          /* mode as in sg_rt_redux; value, mask */
     SG_POINT_ACTIVEMASK,
     SG_POINT_MATRIX, /* a the first of its operations, b their number */
-    SG_POINT_PASS, /* nothing is waited for: the threads go on side by side; mode: SG_PASS_TURN or 0 */
+    SG_POINT_PASS,   /* nothing is waited for: the threads go on side by side; mode: SG_PASS_TURN or 0 */
     SG_POINT_YIELD, /* goes on when the block's other threads have gone as far as they can; mode: SG_YIELD_UNLESS or 0 */
 };
 #define SG_PASS_TURN    1u /* it is the next turn of a loop */
@@ -150,7 +150,7 @@ struct sg_point {
  * that all of them have come to, or SG_POINT_END; 0: each thread's is in its context.
  */
 typedef uint32_t (*sg_region_code)(struct sg_lanes *lanes, const unsigned char *params, uint32_t first,
-                               uint32_t end);
+                                   uint32_t end);
 
 struct sg_loop_code {
     uint32_t n_points;
@@ -305,12 +305,12 @@ uint32_t sg_rt_tensor(struct sg_thread *t, uint32_t operation, uint32_t rank, co
 /* Textures and surfaces: the operation says what is fetched. Geometry and bounds, then by instruction. */
 enum { SG_TEX_1D, SG_TEX_2D, SG_TEX_3D, SG_TEX_A1D, SG_TEX_A2D, SG_TEX_CUBE, SG_TEX_ACUBE };
 #define SG_TEX_GEOMETRY         7u
-#define SG_TEX_INTEGER          8u  /* tex: coordinates are integers: texels */
-#define SG_TEX_GATHER           16u /* tld4 */
-#define SG_TEX_LEVEL            32u /* tex: the level is word 4, of the type of coordinates */
-#define SG_TEX_GRADIENT         64u /* tex: gradients are words 4 to 7 (in x) and 8 to 11 (in y), floats */
-#define SG_TEX_OFFSET           128u /* words 12 to 14 are added to the texels' indices */
-#define SG_TEX_COMPONENT_SHIFT  8   /* tld4: which channel */
+#define SG_TEX_INTEGER          8u     /* tex: coordinates are integers: texels */
+#define SG_TEX_GATHER           16u    /* tld4 */
+#define SG_TEX_LEVEL            32u    /* tex: the level is word 4, of the type of coordinates */
+#define SG_TEX_GRADIENT         64u    /* tex: gradients are words 4 to 7 (in x) and 8 to 11 (in y), floats */
+#define SG_TEX_OFFSET           128u   /* words 12 to 14 are added to the texels' indices */
+#define SG_TEX_COMPONENT_SHIFT  8      /* tld4: which channel */
 #define SG_TEX_RESIDENT         0x400u /* for the compiler: there is a predicate; all is resident here */
 #define SG_TEX_WORDS            16
 #define SG_SURFACE_BOUND        0x60u

@@ -335,8 +335,8 @@ struct rg_conn *rg_lasting_create(struct rg_conn *carrier, struct rg_conn *tethe
         return NULL;
     c->head.ops = &lasting_ops;
     /* the rest is what this does not pass on, or not from one carrier to the next */
-    c->head.caps = rg_conn_caps(carrier) &
-                   (RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_LENDS);
+    c->head.caps =
+        rg_conn_caps(carrier) & (RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_LENDS);
     c->head.caps |= RG_CAP_KEEPS;
     c->head.piece_least = carrier->piece_least;
     c->head.rails = carrier->rails;

@@ -107,7 +107,8 @@ static void await_sent(struct rg_lasting *c, uint64_t until_ns)
     int left = 0;
     c->visitors++; /* the carrier stays */
     pthread_mutex_unlock(&c->lock);
-    while (ioctl(fd, SIOCOUTQNSD, &left) == 0 && left > 0 && rg_now_ns() < until_ns) /* a unix socket: never */
+    while (ioctl(fd, SIOCOUTQNSD, &left) == 0 && left > 0 &&
+           rg_now_ns() < until_ns) /* a unix socket: never */
         (void)poll(NULL, 0, 1);
     pthread_mutex_lock(&c->lock);
     c->visitors--;

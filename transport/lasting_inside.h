@@ -50,14 +50,14 @@ struct rg_lasting_kept {
     struct rg_lasting_block *copy;  /* where `own` points, if it is a copy */
     struct rg_lasting_block *parts; /* of bulk data that stays where it is */
     size_t room;                    /* memory that all this takes */
-    bool busy;                     /* its sender is inside */
-    bool acked;                    /* out of the list: freed by who is still at it */
-    bool replaying;                /* the mender is sending it */
-    bool fault;                    /* zeros were sent for bulk data that cannot be read */
-    bool promised;                 /* the bulk data is still to be named (send_tail) */
-    bool holds;                    /* and its sender keeps the right to send until then */
-    uint64_t epoch;                /* the carrier that has the head, if it was sent apart */
-    struct rg_bulk_ticket ticket;  /* of that carrier */
+    bool busy;                      /* its sender is inside */
+    bool acked;                     /* out of the list: freed by who is still at it */
+    bool replaying;                 /* the mender is sending it */
+    bool fault;                     /* zeros were sent for bulk data that cannot be read */
+    bool promised;                  /* the bulk data is still to be named (send_tail) */
+    bool holds;                     /* and its sender keeps the right to send until then */
+    uint64_t epoch;                 /* the carrier that has the head, if it was sent apart */
+    struct rg_bulk_ticket ticket;   /* of that carrier */
     _Alignas(16) unsigned char data[];
 };
 
@@ -71,19 +71,19 @@ struct rg_lasting {
     enum rg_lasting_state state;
     enum rg_status over; /* what calls return then */
     bool final, peer_leaves;
-    bool leaves;      /* this side: its end, which comes soon, is meant … */
-    bool turn_wanted; /* … and this has still to be said: before what else is to be sent */
+    bool leaves;             /* this side: its end, which comes soon, is meant … */
+    bool turn_wanted;        /* … and this has still to be said: before what else is to be sent */
     bool stopping;           /* destroy: the mender ends */
     struct rg_conn *carrier; /* NULL: between two */
     struct rg_conn *tether;
     struct rg_conn *retired; /* a former carrier that the message in use lies in */
     uint64_t epoch;          /* counts carriers */
     bool sending, receiving;
-    unsigned tails; /* threads that send bulk data by itself */
+    unsigned tails;    /* threads that send bulk data by itself */
     unsigned visitors; /* that do something short in the carrier */
-    bool hurries;     /* the failed carrier is not to be read to its end */
-    bool dropping;    /* a former carrier is being destroyed */
-    bool sends_apart; /* some carrier did */
+    bool hurries;      /* the failed carrier is not to be read to its end */
+    bool dropping;     /* a former carrier is being destroyed */
+    bool sends_apart;  /* some carrier did */
     bool read_ahead;
     struct rg_conn_statistics former; /* of carriers that are gone */
     struct rg_lasting_loss loss;

@@ -19,7 +19,8 @@ enum {
     BACKOFF_MAX_MS = 2000,
     READ_ON_MS = 4000, /* less than who has ended a connection is waited for (server/resume.c) */
     ACK_AGAIN_MS = 20,
-    TETHER_MS = 300, /* the ends of carrier and tether, of which either may come first, are no further apart */
+    TETHER_MS =
+        300, /* the ends of carrier and tether, of which either may come first, are no further apart */
 };
 
 /* --- noticing ---------------------------------------------------------------------------------------------------- */
@@ -119,8 +120,8 @@ static void await_nobody(struct rg_lasting *c)
 static void await_reader(struct rg_lasting *c)
 {
     const uint64_t until = rg_now_ns() + READ_ON_MS * 1000000ull;
-    while (c->loss.ended && c->options.reads && rg_lasting_shows_end(c->carrier) && !c->peer_leaves && !c->hurries &&
-           c->in_use && c->state == RG_LASTING_BROKEN && rg_now_ns() < until)
+    while (c->loss.ended && c->options.reads && rg_lasting_shows_end(c->carrier) && !c->peer_leaves &&
+           !c->hurries && c->in_use && c->state == RG_LASTING_BROKEN && rg_now_ns() < until)
         rg_lasting_sleep(c, until);
 }
 

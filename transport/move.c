@@ -25,7 +25,8 @@ enum {
     TOKEN_MS = 5000,
 };
 
-static_assert((int)RG_MOVE_TOKEN == (int)RG_TRANSPORT_TOKEN, "a session's token is shown to its transport as it is");
+static_assert((int)RG_MOVE_TOKEN == (int)RG_TRANSPORT_TOKEN,
+              "a session's token is shown to its transport as it is");
 
 struct rg_move {
     struct rg_listener *listener;
@@ -84,8 +85,8 @@ static void write_addresses(const struct rg_rail *rails, unsigned n, uint16_t po
     for (unsigned i = 0; i < n; i++) {
         const char *number = rails[i].way.address;
         bool brackets = strchr(number, ':') != NULL;
-        snprintf(hello->addresses[i], sizeof hello->addresses[i], "rdma://%s%s%s:%u", brackets ? "[" : "", number,
-                 brackets ? "]" : "", port);
+        snprintf(hello->addresses[i], sizeof hello->addresses[i], "rdma://%s%s%s:%u", brackets ? "[" : "",
+                 number, brackets ? "]" : "", port);
         hello->address_rails[i] = rails[i].number;
     }
     hello->n_addresses = n;
@@ -138,8 +139,7 @@ struct rg_move *rg_move_open(const struct rg_transport_list *offered, struct rg_
 static enum rg_status accept_moved(struct rg_move *move, const char *purpose, int patience_ms,
                                    uint32_t *number, struct rg_conn **out)
 {
-    const uint64_t deadline =
-        patience_ms < 0 ? UINT64_MAX : rg_now_ns() + (uint64_t)patience_ms * 1000000u;
+    const uint64_t deadline = patience_ms < 0 ? UINT64_MAX : rg_now_ns() + (uint64_t)patience_ms * 1000000u;
     for (;;) {
         uint64_t now = rg_now_ns();
         struct rg_conn *conn = NULL;
@@ -282,7 +282,7 @@ struct way {
     int here;       /* of ours; -1: none that we know */
     char own[64];   /* our address; "" if not known */
     unsigned prefix;
-    int rank;       /* less is better; the server's order among equals */
+    int rank; /* less is better; the server's order among equals */
 };
 
 enum { ON_OUR_NETWORK, SAME_AS_NOW, BY_A_RAIL, SOMEHOW, RANKS };
@@ -386,7 +386,8 @@ static enum rg_status go(const struct rg_server_hello *hello, const char *peer, 
     struct way ways[RG_CONTROL_ADDRESSES];
     const unsigned n = find_ways(hello, peer, ways);
     if (!n)
-        rg_explain(why, why_size, "none of the server's addresses is reached by a device that REMOTE_GPU_RAILS names");
+        rg_explain(why, why_size,
+                   "none of the server's addresses is reached by a device that REMOTE_GPU_RAILS names");
     for (int rank = 0; rank < RANKS; rank++)
         for (unsigned i = 0; i < n; i++)
             if (ways[i].rank == rank && go_to(ways[i].address, hello->move_token, "rdma", 0, CONNECT_MS, out,

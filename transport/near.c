@@ -32,8 +32,8 @@ static bool find_way(const char *root, const char *pci, struct way *out)
         return false;
     char *bridge = strstr(out->text, "/devices/pci");
     char *rest = NULL;
-    for (char *step = bridge ? strtok_r(bridge + strlen("/devices/"), "/", &rest) : NULL; step && out->n < DEPTH;
-         step = strtok_r(NULL, "/", &rest))
+    for (char *step = bridge ? strtok_r(bridge + strlen("/devices/"), "/", &rest) : NULL;
+         step && out->n < DEPTH; step = strtok_r(NULL, "/", &rest))
         out->steps[out->n++] = step;
     return out->n >= 2;
 }
@@ -71,9 +71,9 @@ enum rg_near rg_near_pci(const char *root, const char *one, const char *other)
 
 const char *rg_near_words(enum rg_near near)
 {
-    static const char *const words[] = {"behind the same switch", "below the same root port",
+    static const char *const words[] = {"behind the same switch",     "below the same root port",
                                         "below the same host bridge", "on the same NUMA node",
-                                        "on another NUMA node", "at no known distance"};
+                                        "on another NUMA node",       "at no known distance"};
     return words[near <= RG_NEAR_UNKNOWN ? near : RG_NEAR_UNKNOWN];
 }
 

@@ -9,12 +9,12 @@
 #include <stddef.h>
 
 enum rg_near {
-    RG_NEAR_SWITCH,   /* behind one switch, or the same device */
-    RG_NEAR_BRIDGES,  /* behind several, below one root port */
-    RG_NEAR_COMPLEX,  /* below one host bridge */
-    RG_NEAR_NODE,     /* on one NUMA node; or on which is not known */
-    RG_NEAR_FAR,      /* on another node */
-    RG_NEAR_UNKNOWN,  /* one of them is no PCI function that is there */
+    RG_NEAR_SWITCH,  /* behind one switch, or the same device */
+    RG_NEAR_BRIDGES, /* behind several, below one root port */
+    RG_NEAR_COMPLEX, /* below one host bridge */
+    RG_NEAR_NODE,    /* on one NUMA node; or on which is not known */
+    RG_NEAR_FAR,     /* on another node */
+    RG_NEAR_UNKNOWN, /* one of them is no PCI function that is there */
 };
 
 enum rg_near rg_near_pci(const char *root, const char *one, const char *other);

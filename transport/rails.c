@@ -216,8 +216,8 @@ void rg_rails_describe(const struct rg_rail *rails, unsigned n, char *out, size_
         if (rails[i].mbps)
             snprintf(speed, sizeof speed, ", %g Gb/s", rails[i].mbps / 1000.0);
         const bool known = rails[i].near != RG_NEAR_UNKNOWN;
-        used += (size_t)snprintf(out + used, size - used, "%s%s (%s, %s%s%s%s)", i ? "; " : "", rails[i].way.device,
-                                 rails[i].way.interface, rails[i].way.address, speed,
+        used += (size_t)snprintf(out + used, size - used, "%s%s (%s, %s%s%s%s)", i ? "; " : "",
+                                 rails[i].way.device, rails[i].way.interface, rails[i].way.address, speed,
                                  known ? ", GPU " : "", known ? rg_near_words(rails[i].near) : "");
     }
 }

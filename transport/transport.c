@@ -276,8 +276,8 @@ static struct rg_transport_ops *load_part(const char *name, char *why, size_t wh
         if (access(path, F_OK) != 0 && (strcmp(name, "tcp") == 0 || strcmp(name, "rdma") == 0))
             rg_explain(why, why_size, "there is no transport %s (%s does not exist)", name, path);
         else if (access(path, F_OK) != 0)
-            rg_explain(why, why_size, "there is no transport %s; an address is HOST[:PORT], unix:/PATH or unix:@NAME",
-                       name);
+            rg_explain(why, why_size,
+                       "there is no transport %s; an address is HOST[:PORT], unix:/PATH or unix:@NAME", name);
         else
             rg_explain(why, why_size, "transport %s cannot be loaded: %s", name, dlerror());
         return NULL;

@@ -82,10 +82,10 @@ enum {
 struct rg_conn_statistics {
     uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that this process copied */
     uint64_t bulk_direct_sent,
-        bulk_direct_received;                /* bytes that the device took from, or put into, their place */
-    uint64_t bulk_kept; /* bytes that were copied to be there if they must be sent again (lasting.h) */
-    unsigned lanes;     /* connections for bulk data besides the first (bundle/) */
-    bool rails, striped;                     /* they are rails; and carry what this side sends */
+        bulk_direct_received; /* bytes that the device took from, or put into, their place */
+    uint64_t bulk_kept;       /* bytes that were copied to be there if they must be sent again (lasting.h) */
+    unsigned lanes;           /* connections for bulk data besides the first (bundle/) */
+    bool rails, striped;      /* they are rails; and carry what this side sends */
     uint64_t lost_lanes, returned_lanes;     /* rails: how often one was lost, and came back */
     uint64_t compressed_from, compressed_to; /* bytes sent compressed, and how many that made */
 };

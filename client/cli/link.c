@@ -21,12 +21,14 @@
 
 enum { REPLY_MS = 20000, SAMPLES_MAX = 20000, SAMPLES_MIN = 20, WARM = 5 };
 
-enum rg_status rg_link_filter(const char *description, char *filter, size_t filter_size, char *why, size_t why_size)
+enum rg_status rg_link_filter(const char *description, char *filter, size_t filter_size, char *why,
+                              size_t why_size)
 {
     struct rg_filter_chain chain;
     if (!*description || strchr(description, ';') ||
         snprintf(filter, filter_size, "delay:%s", description) >= (int)filter_size) {
-        rg_explain(why, why_size, "'%s' does not describe a network (like oneway=1ms,bandwidth=10Gb)", description);
+        rg_explain(why, why_size, "'%s' does not describe a network (like oneway=1ms,bandwidth=10Gb)",
+                   description);
         return RG_ERR_INVALID;
     }
     return rg_filter_chain_parse(filter, &chain, why, why_size);

@@ -64,8 +64,8 @@ struct rg_netperf_perftest;
 RG_MUST_CHECK int rg_link_perftest(struct rg_link *link, const struct rg_netperf_perftest *request,
                                    uint32_t *port);
 /** The filter ("delay:…") of a network that is described as --link takes it. RG_ERR_INVALID: `why` says what is wrong. */
-RG_MUST_CHECK enum rg_status rg_link_filter(const char *description, char *filter, size_t filter_size, char *why,
-                                            size_t why_size);
+RG_MUST_CHECK enum rg_status rg_link_filter(const char *description, char *filter, size_t filter_size,
+                                            char *why, size_t why_size);
 void rg_link_close(struct rg_link *link); /* one that did not open is fine */
 
 #endif

@@ -15,9 +15,12 @@ static const struct rg_subcommand subcommands[] = {
      "125: remote-gpu itself failed, 126: COMMAND cannot be executed, 127: it was not found.",
      rg_cli_run, false},
     {"list", RG_CLI_LIST, "[OPTION…]", "list servers, their GPUs and the sessions that run there",
-     "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list, false},
+     "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list,
+     false},
     {"smi", RG_CLI_SMI, "[OPTION…]", "show the GPUs of servers as a table, like nvidia-smi",
-     "Shows the GPUs of each server, their memory and the sessions. What a server cannot know is shown as n/a.", rg_cli_smi, false},
+     "Shows the GPUs of each server, their memory and the sessions. What a server cannot know is shown as "
+     "n/a.",
+     rg_cli_smi, false},
     {"doctor", RG_CLI_DOCTOR, "[OPTION…]", "find what is wrong with this machine or the path to a server",
      "Checks RDMA devices, kernel modules, permissions, libraries and the network of this machine; with -s\n"
      "also the server and the path to it. Each check says ok, warning or problem, what it found, and\n"
@@ -33,8 +36,10 @@ static const struct rg_subcommand subcommands[] = {
      "for the server, round trips, bytes and CPU time. What COMMAND prints goes to stderr. If it fails,\n"
      "compare exits with its status; 125: remote-gpu itself failed.",
      rg_cli_compare, false},
-    {"predict", RG_CLI_PREDICT, "FILE [OPTION…]", "predict how long a recorded run would take over another network",
-     "Simulates the run that `remote-gpu run --record` wrote to FILE, over a network with the given round-trip\n"
+    {"predict", RG_CLI_PREDICT, "FILE [OPTION…]",
+     "predict how long a recorded run would take over another network",
+     "Simulates the run that `remote-gpu run --record` wrote to FILE, over a network with the given "
+     "round-trip\n"
      "time and bandwidth (default: the recorded network), with and without each optimisation.",
      rg_cli_predict, true},
     {"version", RG_CLI_VERSION, "[OPTION…]", "show the versions of this command and of servers",
@@ -102,7 +107,8 @@ int main(int argc, char **argv)
 {
     rg_log_name("remote-gpu");
     if (argc < 2) {
-        rg_error("which subcommand? run, list, smi, doctor, netperf, compare, predict, version; see remote-gpu --help");
+        rg_error("which subcommand? run, list, smi, doctor, netperf, compare, predict, version; see "
+                 "remote-gpu --help");
         return RG_EXIT_FAILURE;
     }
     const char *name = argv[1];
@@ -124,7 +130,8 @@ int main(int argc, char **argv)
     int status = run_subcommand(subcommand, argc - 1, argv + 1);
     const bool unwritten = fflush(stdout) != 0;
     if (unwritten || ferror(stdout)) {
-        rg_error("cannot write to standard output%s%s", unwritten ? ": " : "", unwritten ? strerror(errno) : "");
+        rg_error("cannot write to standard output%s%s", unwritten ? ": " : "",
+                 unwritten ? strerror(errno) : "");
         return RG_EXIT_FAILURE;
     }
     return status;

@@ -39,8 +39,8 @@ static bool supported(const struct rg_cli_settings *settings)
  * Whether the server answers and takes sessions, and how many GPUs it has. `why` says why not. One that has as many sessions
  * as it takes is asked again for a moment if there is no other: what ran before has perhaps just ended.
  */
-static bool serves(const struct rg_cli_settings *settings, const char *server, bool last, uint32_t *gpus, char *why,
-                   size_t why_size)
+static bool serves(const struct rg_cli_settings *settings, const char *server, bool last, uint32_t *gpus,
+                   char *why, size_t why_size)
 {
     const struct timespec pause = {.tv_nsec = FULL_PAUSE_NS};
     const uint64_t end = rg_now_ns() + (last ? FULL_PATIENCE_NS : 0);

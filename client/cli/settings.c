@@ -93,7 +93,8 @@ static const struct rg_option table[] = {
      .argument = RG_WAIT_CHOICES,
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_WAIT",
-     .help = "how calls wait: sleep (block), poll (spin), or poll briefly and then sleep (auto, the default)"},
+     .help =
+         "how calls wait: sleep (block), poll (spin), or poll briefly and then sleep (auto, the default)"},
     {.name = "connections",
      .type = RG_OPTION_TEXT,
      .offset = AT(connections),
@@ -109,7 +110,8 @@ static const struct rg_option table[] = {
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_RAILS",
      .check = rg_rails_check,
-     .help = "which RDMA adapters share large transfers: all if that is faster (auto, the default), all (always), one "
+     .help = "which RDMA adapters share large transfers: all if that is faster (auto, the default), all "
+             "(always), one "
              "(off), at most N, or the listed devices, interfaces or addresses of this machine"},
     {.name = "compress",
      .type = RG_OPTION_CHOICE,
@@ -133,7 +135,8 @@ static const struct rg_option table[] = {
      .argument = "FILE",
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_STATS",
-     .help = "at the end of each process, append counts of calls, round trips and bytes to FILE (default: stderr)"},
+     .help = "at the end of each process, append counts of calls, round trips and bytes to FILE (default: "
+             "stderr)"},
     {.name = "profile",
      .type = RG_OPTION_OPTIONAL_TEXT,
      .offset = AT(profile),
@@ -209,16 +212,15 @@ static const struct rg_option table[] = {
      .argument = "LINK",
      .commands = RG_CLI_COMPARE | RG_CLI_PREDICT,
      .not_in_file = true,
-     .help =
-         "a slower network, like oneway=1ms,bandwidth=10Gb (compare also runs the command over it)"},
+     .help = "a slower network, like oneway=1ms,bandwidth=10Gb (compare also runs the command over it)"},
     {.name = "rtt",
      .type = RG_OPTION_TEXT,
      .offset = AT(rtt),
      .argument = "TIME",
      .commands = RG_CLI_PREDICT,
      .not_in_file = true,
-     .help =
-         "the network's round-trip time, like 50us, as netperf shows it; +50us: that much more than recorded"},
+     .help = "the network's round-trip time, like 50us, as netperf shows it; +50us: that much more than "
+             "recorded"},
     {.name = "bandwidth",
      .type = RG_OPTION_TEXT,
      .offset = AT(bandwidth),
@@ -245,8 +247,7 @@ static const struct rg_option table[] = {
      .argument = "FOLDER",
      .commands = RG_CLI_DOCTOR,
      .not_in_file = true,
-     .help =
-         "check a copy of another machine's /sys, /proc, /dev and /etc in FOLDER, not this machine"},
+     .help = "check a copy of another machine's /sys, /proc, /dev and /etc in FOLDER, not this machine"},
     {.name = "help",
      .letter = 'h',
      .type = RG_OPTION_FLAG,

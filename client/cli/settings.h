@@ -27,11 +27,11 @@ struct rg_cli_settings {
     char *connections; /* NULL: not said */
     char *compress;
     bool local;
-    char *driver; /* of the private server */
-    char *stats;  /* NULL: none; "": on stderr */
+    char *driver;  /* of the private server */
+    char *stats;   /* NULL: none; "": on stderr */
     char *profile; /* NULL: none; "": a file named after the process */
     char *wait;
-    char *record;  /* likewise */
+    char *record; /* likewise */
     char *opt;
     char *log;
     bool no_check;
@@ -41,10 +41,10 @@ struct rg_cli_settings {
     bool perftest;
     char *plot; /* file */
     int64_t runs;
-    char *link; /* of compare: another network, as the filter delay is told */
+    char *link;            /* of compare: another network, as the filter delay is told */
     char *rtt, *bandwidth; /* of predict */
     bool grid;
-    char *svg; /* file */
+    char *svg;  /* file */
     char *root; /* of doctor: a recorded tree instead of this machine */
     bool help;
     struct rg_options options;

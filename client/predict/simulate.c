@@ -617,8 +617,7 @@ enum rg_status rg_simulate(const struct rg_model *model, const struct rg_wire *w
                            .direct = is_on(model->trace, "direct", off),
                            .late = is_on(model->trace, "late", off),
                            .push = is_on(model->trace, "push", off),
-                           .sent_share =
-                               is_on(model->trace, "delta", off) ? find_sent_share(model) : 1,
+                           .sent_share = is_on(model->trace, "delta", off) ? find_sent_share(model) : 1,
                            .out = out};
     s.threads = calloc(model->n_threads, sizeof *s.threads);
     s.answers = calloc(model->n_records + 1, sizeof *s.answers);

@@ -48,9 +48,10 @@ struct rg_handshake {
 enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_driver *driver,
                                   struct rg_sessions *sessions, bool allow_unauthenticated)
 {
-    *handshakes = (struct rg_handshakes){
-        .driver = driver, .sessions = sessions, .allow_unauthenticated = allow_unauthenticated,
-        .refusals = RG_LOG_LIMIT_INIT};
+    *handshakes = (struct rg_handshakes){.driver = driver,
+                                         .sessions = sessions,
+                                         .allow_unauthenticated = allow_unauthenticated,
+                                         .refusals = RG_LOG_LIMIT_INIT};
     pthread_mutex_init(&handshakes->lock, NULL);
     rg_management_init(&handshakes->management);
     handshakes->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -64,7 +65,8 @@ enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_dr
 /* --- the thread of one handshake ---------------------------------------------------------------------------
  */
 
-static void say_refused(struct rg_handshakes *owner, const struct rg_conn *conn, const struct rg_control *refusal)
+static void say_refused(struct rg_handshakes *owner, const struct rg_conn *conn,
+                        const struct rg_control *refusal)
 {
     rg_log_limited(&owner->refusals, rg_now_ns(), RG_LOG_INFO, "%s: refused: %s", rg_conn_peer(conn),
                    refusal->refusal.reason);

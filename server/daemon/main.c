@@ -23,7 +23,8 @@ static bool is_client_library(const char *entry, size_t size)
         const size_t name = strlen(ours[i]), folder = strlen("/remote-gpu/");
         if (size < name || strncmp(entry + size - name, ours[i], name) != 0)
             continue;
-        if (size == name || (size > name + folder && strncmp(entry + size - name - folder, "/remote-gpu/", folder) == 0))
+        if (size == name ||
+            (size > name + folder && strncmp(entry + size - name - folder, "/remote-gpu/", folder) == 0))
             return true;
     }
     return false;

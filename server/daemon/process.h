@@ -17,7 +17,7 @@ struct rg_process {
     char *const *environment;
     int fds[RG_PROCESS_FDS]; /* become 3, 4, …; 0, 1, 2 are inherited, all others are closed */
     int n_fds;
-    int death_signal; /* what the child gets when the calling thread ends; 0: nothing */
+    int death_signal;     /* what the child gets when the calling thread ends; 0: nothing */
     uint64_t stack_limit; /* the child's RLIMIT_STACK, as far as the hard one allows; 0: the daemon's */
 };
 

@@ -400,8 +400,8 @@ enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, uint64_t id,
                         (unsigned long long)id);
         return RG_ERR_TIMEOUT;
     }
-    rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED, "there is no session %llu that accepts another connection",
-                    (unsigned long long)id);
+    rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
+                    "there is no session %llu that accepts another connection", (unsigned long long)id);
     return RG_ERR_REFUSED;
 }
 

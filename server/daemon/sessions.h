@@ -25,9 +25,9 @@ struct rg_sessions {
     struct rg_session_entry **entries;
     uint32_t n, max;
     uint64_t next_id;
-    const char *worker; /* path */
+    const char *worker;   /* path */
     uint32_t reconnect_s; /* how long a session waits for a client that lost its connection; 0: not */
-    char netperf[4096]; /* path of the program that answers measurements; "": they are refused */
+    char netperf[4096];   /* path of the program that answers measurements; "": they are refused */
 };
 
 RG_MUST_CHECK enum rg_status rg_sessions_init(struct rg_sessions *sessions, uint32_t max, const char *worker);

@@ -26,17 +26,18 @@ static const struct rg_option table[] = {
      .type = RG_OPTION_LIST,
      .offset = AT(listen),
      .argument = "ADDRESS",
-     .help =
-         "listen on ADDR:PORT, [V6]:PORT, *:PORT (all addresses), unix:/PATH or unix:@NAME; may be given several times (default: "
-         "loopback, port " TEXT_OF(RG_DEFAULT_PORT) ")"},
+     .help = "listen on ADDR:PORT, [V6]:PORT, *:PORT (all addresses), unix:/PATH or unix:@NAME; may be given "
+             "several times (default: "
+             "loopback, port " TEXT_OF(RG_DEFAULT_PORT) ")"},
     {.name = "driver",
      .letter = 'd',
      .type = RG_OPTION_TEXT,
      .offset = AT(driver),
      .argument = "auto|soft|PATH",
      .value = "auto",
-     .help = "the CUDA driver that sessions run on: NVIDIA's if it works, else the software device (auto); the "
-             "software device (soft); or a libcuda.so.1"},
+     .help =
+         "the CUDA driver that sessions run on: NVIDIA's if it works, else the software device (auto); the "
+         "software device (soft); or a libcuda.so.1"},
     {.name = "max-sessions",
      .type = RG_OPTION_INTEGER,
      .offset = AT(max_sessions),
@@ -56,8 +57,9 @@ static const struct rg_option table[] = {
      .offset = AT(reconnect_grace_ns),
      .argument = "SECONDS",
      .value = "0",
-     .help = "keep the session of a client that has lost its connection this long, so that it can reconnect; 0: "
-             "not at all"},
+     .help =
+         "keep the session of a client that has lost its connection this long, so that it can reconnect; 0: "
+         "not at all"},
     {.name = "allow-unauthenticated",
      .type = RG_OPTION_FLAG,
      .offset = AT(allow_unauthenticated),
@@ -72,13 +74,15 @@ static const struct rg_option table[] = {
      .offset = AT(wait),
      .argument = RG_WAIT_CHOICES,
      .environment = "REMOTE_GPU_WAIT",
-     .help = "how sessions wait for their clients and for the GPU: sleep (block), poll (spin), or poll briefly and "
+     .help = "how sessions wait for their clients and for the GPU: sleep (block), poll (spin), or poll "
+             "briefly and "
              "then sleep (auto, the default)"},
     {.name = "image-cache",
      .type = RG_OPTION_TEXT,
      .offset = AT(image_cache),
      .argument = "DIR|off",
-     .help = "keep device code that clients have sent in this folder, so that it is sent only once; off: do not (default: "
+     .help = "keep device code that clients have sent in this folder, so that it is sent only once; off: do "
+             "not (default: "
              "$CACHE_DIRECTORY, or remote-gpu/images below $XDG_CACHE_HOME or ~/.cache)",
      .environment = "REMOTE_GPU_IMAGE_CACHE"},
     {.name = "image-cache-size",

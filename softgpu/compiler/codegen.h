@@ -34,11 +34,11 @@ struct sg_codegen {
     LLVMValueRef *functions; /* by place in reach */
 
     /* of a kernel in loop form, while its body is generated; codegen_points.c */
-    struct sg_regions regions; /* in block form only what the guards need */
-    struct sg_point *points;   /* by number */
+    struct sg_regions regions;     /* in block form only what the guards need */
+    struct sg_point *points;       /* by number */
     struct sg_matrix_op *matrices; /* of all points */
     uint32_t n_matrices, matrices_capacity;
-    LLVMValueRef dispatch;     /* the switch at the body's start */
+    LLVMValueRef dispatch; /* the switch at the body's start */
     LLVMValueRef context_memory, local, stride;
 
     struct sg_guards guards; /* of a kernel in block form, if it has no leads */
@@ -180,9 +180,9 @@ bool sg_gen_convert(struct sg_codegen *gen);    /* codegen_convert.c */
 /** A float, but not beyond the greatest number of .f16 or .bf16. */
 LLVMValueRef sg_gen_clamp_finite(struct sg_codegen *gen, LLVMValueRef value, enum sg_type to);
 void sg_gen_convert_pair(struct sg_codegen *gen); /* codegen_narrow.c */
-bool sg_gen_memory(struct sg_codegen *gen);     /* codegen_memory.c */
-bool sg_gen_spaces(struct sg_codegen *gen);     /* codegen_spaces.c */
-bool sg_gen_copy(struct sg_codegen *gen);       /* codegen_copy.c */
+bool sg_gen_memory(struct sg_codegen *gen);       /* codegen_memory.c */
+bool sg_gen_spaces(struct sg_codegen *gen);       /* codegen_spaces.c */
+bool sg_gen_copy(struct sg_codegen *gen);         /* codegen_copy.c */
 /** Runs `turn` once for each block of the cluster (`rank` of 64 bits) that is in the mask (of 64 bits). */
 void sg_gen_for_blocks(struct sg_codegen *gen, LLVMValueRef mask,
                        void (*turn)(struct sg_codegen *gen, LLVMValueRef rank, void *user), void *user);
@@ -198,7 +198,7 @@ LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address);
 LLVMValueRef sg_gen_cluster_pointer(struct sg_codegen *gen, LLVMValueRef address);
 /** The place in the shared memory of block `rank` (of 64 bits) that `pointer` has in its block's. */
 LLVMValueRef sg_gen_in_window(struct sg_codegen *gen, LLVMValueRef pointer, LLVMValueRef rank);
-bool sg_gen_atomic(struct sg_codegen *gen);  /* codegen_atomic.c */
+bool sg_gen_atomic(struct sg_codegen *gen); /* codegen_atomic.c */
 /** The instruction's operation (.add, .min …) in its type, by one thread, on what `address` points to. */
 void sg_gen_reduce(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef value);
 bool sg_gen_control(struct sg_codegen *gen); /* codegen_control.c */
@@ -212,10 +212,10 @@ bool sg_gen_points(struct sg_codegen *gen);   /* codegen_points.c */
 bool sg_gen_mbarrier(struct sg_codegen *gen); /* codegen_mbarrier.c */
 /** Whether the phase that a test or wait asks for is complete; codegen_mbarrier.c. */
 LLVMValueRef sg_gen_mbarrier_test(struct sg_codegen *gen);
-bool sg_gen_mma(struct sg_codegen *gen);      /* codegen_mma.c */
-bool sg_gen_video(struct sg_codegen *gen);    /* codegen_video.c */
-bool sg_gen_tensor(struct sg_codegen *gen);   /* codegen_tensor.c */
-bool sg_gen_texture(struct sg_codegen *gen);  /* codegen_texture.c */
+bool sg_gen_mma(struct sg_codegen *gen);     /* codegen_mma.c */
+bool sg_gen_video(struct sg_codegen *gen);   /* codegen_video.c */
+bool sg_gen_tensor(struct sg_codegen *gen);  /* codegen_tensor.c */
+bool sg_gen_texture(struct sg_codegen *gen); /* codegen_texture.c */
 
 /* codegen_round.c: pieces of floating-point arithmetic that families share */
 LLVMValueRef sg_gen_flush(struct sg_codegen *gen, LLVMValueRef value);

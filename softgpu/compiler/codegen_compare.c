@@ -110,7 +110,8 @@ static void set_value(struct sg_codegen *gen)
     enum sg_type half_to = to == SG_F16X2 ? SG_F16 : to == SG_BF16X2 ? SG_BF16 : SG_U16;
     LLVMValueRef value = sg_gen_const(gen, 32, 0);
     for (unsigned i = 0; i < 2; i++) {
-        LLVMValueRef p = combine(gen, compare(gen, sg_gen_part(gen, a, i, 16), sg_gen_part(gen, b, i, 16), half), 3);
+        LLVMValueRef p =
+            combine(gen, compare(gen, sg_gen_part(gen, a, i, 16), sg_gen_part(gen, b, i, 16), half), 3);
         LLVMValueRef part = LLVMBuildZExt(B, truth(gen, p, half_to), gen->i32, "");
         value = LLVMBuildOr(B, value, LLVMBuildShl(B, part, sg_gen_const(gen, 32, i * 16), ""), "");
     }

@@ -12,7 +12,8 @@ static LLVMValueRef field(struct sg_codegen *gen, LLVMBuilderRef builder, LLVMVa
     if (invariant)
         LLVMSetMetadata(load, gen->invariant_kind,
                         LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
-    if (invariant && gen->access_group != NULL) /* or LLVM takes the loop for one whose turns depend on each other */
+    if (invariant &&
+        gen->access_group != NULL) /* or LLVM takes the loop for one whose turns depend on each other */
         LLVMSetMetadata(load, gen->access_group_kind, gen->access_group);
     return load;
 }

@@ -26,7 +26,7 @@ enum sg_compile_status {
     SG_COMPILE_INVALID_PTX,     /* CUDA_ERROR_INVALID_PTX: syntax, unknown instruction, type error */
     SG_COMPILE_UNSUPPORTED_PTX, /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION: .version newer than known */
     SG_COMPILE_NO_BINARY,       /* CUDA_ERROR_NO_BINARY_FOR_GPU: .target above the device's capability */
-    SG_COMPILE_UNRESOLVED,      /* CUDA_ERROR_NO_BINARY_FOR_GPU: extern symbol without definition; log names it */
+    SG_COMPILE_UNRESOLVED, /* CUDA_ERROR_NO_BINARY_FOR_GPU: extern symbol without definition; log names it */
     SG_COMPILE_NO_MEMORY,
 };
 
@@ -46,12 +46,12 @@ struct sg_kernel {
     uint32_t shared_used; /* of which variables take so much */
     uint32_t const_size;  /* bytes of the program's .const variables, which all its kernels see */
     uint32_t max_threads; /* .maxntid product, or 1024 */
-    uint32_t required_ntid[3]; /* .reqntid, zeros if none */
+    uint32_t required_ntid[3];    /* .reqntid, zeros if none */
     uint32_t required_cluster[3]; /* .reqnctapercluster, zeros if none */
-    bool explicit_cluster;     /* .explicitcluster: a launch has to say the shape, unless the kernel does */
-    bool blocks_are_clusters;  /* .blocksareclusters: launches count clusters where others count blocks */
-    enum sg_code_form form;    /* see kernel_abi.h */
-    bool cooperative;          /* uses grid-wide synchronisation (reads %envreg1/2 or the grid workspace) */
+    bool explicit_cluster;    /* .explicitcluster: a launch has to say the shape, unless the kernel does */
+    bool blocks_are_clusters; /* .blocksareclusters: launches count clusters where others count blocks */
+    enum sg_code_form form;   /* see kernel_abi.h */
+    bool cooperative;         /* uses grid-wide synchronisation (reads %envreg1/2 or the grid workspace) */
 };
 
 /** A module-scope variable in .global or .const space that the driver must place in device memory. */
@@ -59,11 +59,11 @@ struct sg_variable {
     const char *name;
     uint64_t size;
     uint32_t align;
-    bool constant; /* .const */
-    bool external; /* .extern: no definition here */
-    bool managed;  /* .attribute(.managed): the host addresses it too */
+    bool constant;     /* .const */
+    bool external;     /* .extern: no definition here */
+    bool managed;      /* .attribute(.managed): the host addresses it too */
     uint8_t reference; /* enum sg_reference */
-    bool visible;  /* .visible / .weak / .common: found by cuModuleGetGlobal */
+    bool visible;      /* .visible / .weak / .common: found by cuModuleGetGlobal */
 };
 
 /**

@@ -25,11 +25,11 @@ struct sg_var {
     bool unsized;                 /* extern .shared x[]: the dynamic part */
     bool managed;
     uint8_t reference; /* enum sg_reference: its content is the handle of an object */
-    uint32_t index;   /* among the function's variables of its kind; for params their number */
-    bool is_return;   /* a .param that returns a value */
-    bool by_register; /* a formal declared in .reg space */
-    uint32_t reg;     /* that register */
-    uint32_t offset;  /* of an entry's parameter */
+    uint32_t index;    /* among the function's variables of its kind; for params their number */
+    bool is_return;    /* a .param that returns a value */
+    bool by_register;  /* a formal declared in .reg space */
+    uint32_t reg;      /* that register */
+    uint32_t offset;   /* of an entry's parameter */
     /* global and const */
     uint32_t program_index;
     unsigned char *address;
@@ -98,8 +98,8 @@ struct sg_operand {
     bool minus;        /* of video instructions: the operand is subtracted … */
     uint16_t count;    /* of a vector */
     uint16_t selector; /* … and a part or lanes of it are selected: video.h */
-    uint32_t reg;   /* number in the function; for SPECIAL an enum sg_special */
-    uint64_t value; /* number, bits, offset */
+    uint32_t reg;      /* number in the function; for SPECIAL an enum sg_special */
+    uint64_t value;    /* number, bits, offset */
     union {
         struct sg_var *var;
         struct sg_function *function;
@@ -137,8 +137,8 @@ struct sg_insn {
     bool waits_in_loop; /* by analysis: gives way to other threads before it jumps */
     bool passes;        /* by analysis: a jump back that the threads of a block had better take together */
     bool aligns;        /* by analysis: there is a point before it, where the lanes of a warp come together */
-    bool yields;        /* by analysis, for loop form: the thread waits here for what another does (points.c) */
-    bool joins;         /* by analysis: on matrices, done at the same point as the instruction before it */
+    bool yields; /* by analysis, for loop form: the thread waits here for what another does (points.c) */
+    bool joins;  /* by analysis: on matrices, done at the same point as the instruction before it */
 };
 
 /** The modifier of a group, as an enum of that group; 0 if the instruction has none. */
@@ -186,7 +186,7 @@ struct sg_function {
     uint32_t mark;   /* scratch of graph walks */
     /* by analysis */
     bool waits, exits, calls_indirect, has_local, uses_grid_workspace, uses_reserved_shared;
-    bool clustered; /* looks beyond its block, into the cluster */
+    bool clustered;       /* looks beyond its block, into the cluster */
     uint8_t ways_to_wait; /* that it, or what it calls, has for its caller: analysis_loops.c */
 };
 

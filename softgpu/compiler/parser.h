@@ -12,7 +12,7 @@ struct sg_parser {
     struct sg_token token; /* the current one */
     struct sg_token ahead; /* the one after, if has_ahead */
     bool has_ahead;
-    bool in_call; /* of the instruction in work: parentheses hold lists, elsewhere expressions */
+    bool in_call;             /* of the instruction in work: parentheses hold lists, elsewhere expressions */
     struct sg_arena *arena;   /* of what is parsed */
     struct sg_arena *lasting; /* of initial values; the same but in bodies */
     struct sg_ast *ast;

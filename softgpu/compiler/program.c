@@ -27,7 +27,7 @@ struct kernel {
     struct sg_function *function;
     struct sg_reach reach;
     struct sg_shared_layout shared;
-    bool lockstep; /* its loops have been looked at */
+    bool lockstep;        /* its loops have been looked at */
     _Atomic(void *) code; /* made under the lock, then it stays */
 };
 
@@ -108,7 +108,7 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
         const struct sg_function *part = kernel->reach.functions[f];
         for (uint32_t i = 0; i < part->n_vars; i++)
             if (part->vars[i]->space == SG_SPACE_LOCAL)
-                public->local_size += (uint32_t)part->vars[i]->size;
+        public->local_size += (uint32_t)part->vars[i]->size;
     }
 }
 

@@ -18,20 +18,20 @@
 struct sg_regions {
     uint32_t n_points; /* numbered from 1 */
     uint32_t *points;  /* instruction → number of the point, or 0 */
-    uint32_t *ends;    /* the same, at the last instruction of a run (matrices.h); of others, the same place */
-    uint32_t n_words;  /* of a set of registers */
-    uint64_t **save;   /* point → registers to store before it */
-    uint64_t **load;   /* point → registers to load after it */
+    uint32_t *ends;   /* the same, at the last instruction of a run (matrices.h); of others, the same place */
+    uint32_t n_words; /* of a set of registers */
+    uint64_t **save;  /* point → registers to store before it */
+    uint64_t **load;  /* point → registers to load after it */
     uint64_t **before; /* point → registers that are live before it */
     uint32_t *next;    /* point → the only one that its region leads to, SG_POINT_END, or 0 */
     uint64_t **even;   /* point → those of them that the region reads and that should be even along a row */
     int64_t *step;    /* register → what it should differ by from thread to thread, if it is one of these */
     uint32_t *column; /* register → its column in the context, or 0 */
-    uint64_t *crossing; /* registers that live across some point */
-    uint32_t *remade;   /* register → 1 + the instruction that can compute it anew, or 0 */
-    uint32_t carry;     /* column of the carry flag, or 0 */
+    uint64_t *crossing;          /* registers that live across some point */
+    uint32_t *remade;            /* register → 1 + the instruction that can compute it anew, or 0 */
+    uint32_t carry;              /* column of the carry flag, or 0 */
     uint32_t addresses, strides; /* the first columns of those of a run's loads and stores of matrices */
-    uint32_t *local;    /* .local variable, by index → place in the thread's local memory */
+    uint32_t *local;             /* .local variable, by index → place in the thread's local memory */
     uint32_t context_size, local_size;
     /* loops whose turns threads take together (lockstep.h): what is even where a turn begins can be kept once a block */
     uint8_t *turns;                     /* point → it is the end of a turn */
@@ -76,7 +76,8 @@ struct sg_flow;
 void sg_regions_find_nexts(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions);
 void sg_regions_find_even(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions);
 /** What is even at the end of some turn, as far as there is place. */
-void sg_regions_find_kept(struct sg_arena *arena, const struct sg_function *kernel, struct sg_regions *regions);
+void sg_regions_find_kept(struct sg_arena *arena, const struct sg_function *kernel,
+                          struct sg_regions *regions);
 
 /** Calls `visit` for each register that the instruction reads or writes (`maybe`: perhaps not). */
 typedef void (*sg_register_visitor)(void *user, uint32_t reg, bool written, bool maybe);

@@ -150,7 +150,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     return sg_kernel_attribute(function->module->image, function->kernel, function->settings, (int)attribute,
-                         value);
+                               value);
 }
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
@@ -237,7 +237,7 @@ CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkern
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     return sg_kernel_attribute(sg_library_image(kernel->library), kernel->kernel, &kernel->settings[ordinal],
-                         (int)attribute, value);
+                               (int)attribute, value);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle, CUdevice ordinal)

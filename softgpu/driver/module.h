@@ -69,10 +69,10 @@ struct sg_module {
     struct sg_context *context; /* reference held */
     unsigned long long generation;
     struct sg_image *image;
-    struct sg_library *library; /* not owned; NULL for a module of its own */
-    uint64_t variables;         /* base of the memory of all variables but managed ones, 0 if none */
-    uint64_t managed;           /* of those that are managed */
-    uint64_t *addresses;        /* by variable */
+    struct sg_library *library;   /* not owned; NULL for a module of its own */
+    uint64_t variables;           /* base of the memory of all variables but managed ones, 0 if none */
+    uint64_t managed;             /* of those that are managed */
+    uint64_t *addresses;          /* by variable */
     struct sg_texref *references; /* to textures and surfaces, that were asked for */
     struct sg_function **functions;
     struct sg_module *next; /* in context->modules */

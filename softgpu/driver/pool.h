@@ -27,7 +27,8 @@ struct sg_pool *sg_pool_new(struct sg_device *device);
 /** Gives a new pool a file; false: the system refused. */
 bool sg_pool_share(struct sg_pool *pool);
 /** Memory of a pool that can be shared. */
-CUresult sg_pool_alloc_shared(struct sg_pool *pool, struct sg_context *context, uint64_t size, uint64_t *address);
+CUresult sg_pool_alloc_shared(struct sg_pool *pool, struct sg_context *context, uint64_t size,
+                              uint64_t *address);
 /** Notes that `size` bytes of the pool are in use, whatever its limit. */
 void sg_pool_took(struct sg_pool *pool, uint64_t size);
 /** Notes that `size` bytes of the pool were given back. */

@@ -24,7 +24,7 @@
 #define WINDOW_SIZE  RG_ADDRESS_WINDOW_SIZE
 #endif
 /* Allocations of this size and more begin at a multiple of it and may be backed by large pages. */
-#define LARGE (2ull << 20)
+#define LARGE          (2ull << 20)
 #define WINDOW_LEAST   (1ull << 30)
 #define LIBRARY_WINDOW (512ull << 30)
 /* A GPU maps memory in blocks of this size, and notices no access that stays in a block where anything is allocated. */

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/uncancelled.h"
 #include "common/sleepers.h"
+#include "common/uncancelled.h"
 #include "softgpu/driver/schedule.h"
 
 /* A thread that sleeps until `outstanding` tasks have ended. */

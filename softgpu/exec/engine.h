@@ -60,10 +60,10 @@ struct sg_fiber {
     _Alignas(64) struct sg_context context;
     struct sg_fiber *next; /* in the ready queue, in a barrier's list, or in the slot's pool */
     struct sg_run *run;
-    uint64_t result;    /* of the operation it waits for */
-    uint64_t value;     /* where it waits in activemask (warp.c) */
-    uint32_t operation; /* of the barrier reduction it waits in (barrier.c) */
-    bool in_thread; /* the thread has begun and not ended */
+    uint64_t result;        /* of the operation it waits for */
+    uint64_t value;         /* where it waits in activemask (warp.c) */
+    uint32_t operation;     /* of the barrier reduction it waits in (barrier.c) */
+    bool in_thread;         /* the thread has begun and not ended */
     bool cluster_arrived;   /* at the cluster's barrier, and has not waited for it yet … */
     uint32_t cluster_phase; /* … in that phase (cluster.c) */
     uint8_t stack_class;
@@ -172,7 +172,7 @@ struct sg_slot {
     struct sg_fiber *fibers[SG_STACK_CLASSES]; /* parked */
     struct sg_run *runs;                       /* free */
     struct sg_cluster *clusters;               /* free */
-    struct sg_run *beside[SG_BESIDE_MAX];      /* loop form: of neighbouring blocks; the first is the fiber's */
+    struct sg_run *beside[SG_BESIDE_MAX]; /* loop form: of neighbouring blocks; the first is the fiber's */
     uint32_t n_beside;
     uint32_t n_fibers; /* ever made: colours the stacks */
     char *text;        /* for formatting device printf */

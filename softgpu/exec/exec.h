@@ -27,7 +27,8 @@ struct sg_device_services {
     /** Of the context, by cudaLimit; UINT64_MAX: it has no such limit. */
     uint64_t (*limit)(const struct sg_launch *parent, int limit);
     /** Value of a CUfunction_attribute. */
-    int (*function_attribute)(const struct sg_launch *parent, const void *function, int attribute, int *value);
+    int (*function_attribute)(const struct sg_launch *parent, const void *function, int attribute,
+                              int *value);
     int (*occupancy)(const struct sg_launch *parent, const void *function, int threads, uint64_t shared,
                      int *blocks);
     /** Whether the device may read, or write, these bytes. */
@@ -44,7 +45,7 @@ struct sg_launch {
     bool cooperative; /* all blocks must be resident at once (thread form only) */
     uint32_t grid[3], block[3];
     uint32_t cluster[3]; /* blocks of a cluster in each direction, which divide grid; zeros: not said */
-    const void *params; /* copied by sg_exec_run before it returns control to code */
+    const void *params;  /* copied by sg_exec_run before it returns control to code */
     uint32_t params_size;
     uint32_t shared_static, shared_dynamic;
     uint64_t stack_size; /* bytes a thread may need beyond the default (local memory, recursion) */

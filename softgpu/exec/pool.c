@@ -295,8 +295,8 @@ static bool valid(const struct sg_launch *launch, struct sg_grid *grid)
         grid->cluster_size = (uint32_t)size;
         grid->n_blocks /= size;
     }
-    uint64_t stack =
-        launch->form == SG_CODE_THREAD ? SG_STACK_BASE + launch->stack_size : SG_BLOCK_STACK + launch->stack_size * 16;
+    uint64_t stack = launch->form == SG_CODE_THREAD ? SG_STACK_BASE + launch->stack_size
+                                                    : SG_BLOCK_STACK + launch->stack_size * 16;
     grid->stack_class = launch->stack_size > UINT32_MAX ? SG_STACK_CLASSES : sg_stack_class(stack);
     return grid->stack_class < SG_STACK_CLASSES;
 }

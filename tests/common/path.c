@@ -100,7 +100,7 @@ int main(int argc, char **argv)
     expect_line("p/lib/remote-gpu/worker find-part x", "$/p/lib/remote-gpu/x");
     expect_line("p/lib/remote-gpu/worker find-program y", "$/p/bin/y");
     expect_line("other/prog find-part x", "not found");
-#ifndef RG_SANITIZED /* the sanitizers need /proc */
+#ifndef RG_SANITIZED                                             /* the sanitizers need /proc */
     if (system("unshare -m umount -l /proc 2>/dev/null") == 0) { /* as root, and not in every container */
         expect_line("unshare -m sh -c 'umount -l /proc && p/bin/prog find-part x'", "$/p/lib/remote-gpu/x");
         expect_line("unshare -m sh -c 'umount -l /proc && PATH=p/bin:$PATH && prog find-part x'",

@@ -136,7 +136,8 @@ Test(management, only_what_is_in_the_list)
     cr_expect_eq(rg_question_decode(question, size, storage, &there), RG_ERR_PROTOCOL);
     for (int which = 0; which < RG_QUESTION_COUNT; which++) {
         const char *name = rg_question_name((enum rg_nvml_question)which);
-        cr_expect(strncmp(name, "nvmlDeviceGet", 13) == 0 || strcmp(name, "nvmlDeviceOnSameBoard") == 0, "%s", name);
+        cr_expect(strncmp(name, "nvmlDeviceGet", 13) == 0 || strcmp(name, "nvmlDeviceOnSameBoard") == 0, "%s",
+                  name);
     }
 }
 

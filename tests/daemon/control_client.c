@@ -131,7 +131,8 @@ int main(int argc, char **argv)
             break;
         }
         print(&answer);
-        bool greeted = answer.kind == RG_CONTROL_SERVER_HELLO, told = answer.kind == RG_CONTROL_INVENTORY || answer.kind == RG_CONTROL_MOVE;
+        bool greeted = answer.kind == RG_CONTROL_SERVER_HELLO,
+             told = answer.kind == RG_CONTROL_INVENTORY || answer.kind == RG_CONTROL_MOVE;
         rg_control_fini(&answer);
         if (told || (greeted && (!hold || !wait_for_it(conn))))
             break;

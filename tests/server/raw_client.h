@@ -36,7 +36,7 @@ struct client {
     struct rg_worker *worker;
     struct rg_transport_ops ops; /* of the worker's end */
     uint64_t seq;
-    uint32_t count; /* records of the batch being filled */
+    uint32_t count;    /* records of the batch being filled */
     size_t used, last; /* where the last record begins */
     unsigned char batch[RG_MESSAGE_MAX];
     struct got got; /* the last message */

@@ -389,7 +389,8 @@ static struct rg_reader output_of(const struct client *c)
 /* Images that nobody has asked for, and what is in modules and libraries. */
 static void test_preload(void)
 {
-    static const char vast[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .b8 vast[9000000];\n";
+    static const char vast[] =
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .b8 vast[9000000];\n";
     struct client *c = begin();
     const uint64_t library = handle(RG_KIND_LIBRARY, 8), module = handle(RG_KIND_MODULE, 9),
                    other = handle(RG_KIND_LIBRARY, 10);
@@ -411,7 +412,10 @@ static void test_preload(void)
     /* what is not loaded: one that is not there, no module, too much memory, once it has taken long */
     for (uint64_t image = 2; image < 6; image++) {
         if (image == 3)
-            send_image(c, image, "\x7f" "ELF and then nothing of the kind", 30);
+            send_image(c, image,
+                       "\x7f"
+                       "ELF and then nothing of the kind",
+                       30);
         if (image == 4)
             send_image(c, image, vast, sizeof vast);
         if (image == 5) {

@@ -35,10 +35,11 @@ static void make_tree(void)
     add("pci0000:20/0000:20:00.0/0000:21:00.0", 0); /* another host bridge */
     add("pci0000:80/0000:80:00.0/0000:81:00.0", 1); /* another socket */
     char command[512];
-    snprintf(command, sizeof command,
-             "mkdir -p %s/sys/class/infiniband/mlx5_0 %s/sys/class/infiniband/rxe0 && "
-             "ln -s ../../../devices/pci0000:10/0000:10:01.0/0000:18:00.0 %s/sys/class/infiniband/mlx5_0/device",
-             root, root, root);
+    snprintf(
+        command, sizeof command,
+        "mkdir -p %s/sys/class/infiniband/mlx5_0 %s/sys/class/infiniband/rxe0 && "
+        "ln -s ../../../devices/pci0000:10/0000:10:01.0/0000:18:00.0 %s/sys/class/infiniband/mlx5_0/device",
+        root, root, root);
     cr_assert_eq(system(command), 0);
 }
 

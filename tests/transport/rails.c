@@ -466,7 +466,8 @@ static struct by_hand open_by_hand(void)
     CHECK_OK(rg_bundle_wrap(hand.pair.b, &options, &hand.pair.b));
     for (int i = 0; i < 2; i++) {
         struct rg_conn *theirs;
-        CHECK_OK(rg_transport_connect(rg_listener_address(hand.pair.listener), NULL, NULL, 0, &hand.rails[i]));
+        CHECK_OK(
+            rg_transport_connect(rg_listener_address(hand.pair.listener), NULL, NULL, 0, &hand.rails[i]));
         CHECK_OK(rg_listener_accept(hand.pair.listener, 5000, &theirs));
         CHECK_OK(rg_bundle_add(hand.pair.b, theirs));
     }
@@ -500,7 +501,8 @@ static void bring_again(struct by_hand *hand, int rail, uint64_t number, unsigne
                                  .given_up = given_up,
                                  .more = (uint8_t)(n - 1),
                                  .number = number};
-    CHECK_OK(send_bytes(hand->rails[rail], &piece, sizeof piece, hand->data + (size_t)index * RG_PIECE, bytes));
+    CHECK_OK(
+        send_bytes(hand->rails[rail], &piece, sizeof piece, hand->data + (size_t)index * RG_PIECE, bytes));
 }
 
 static void bring(struct by_hand *hand, int rail, uint64_t number, unsigned index, unsigned n, size_t bytes)
@@ -606,13 +608,13 @@ static void test_violations(void)
         size_t bytes;
         unsigned second_index, second_n;
     } bad[] = {
-        {0, 4, 4 * RG_PIECE, 0, 0},            /* larger than the message */
-        {0, 2, RG_PIECE, 0, 0},                /* smaller than it says */
-        {3, 1, RG_PIECE, 0, 0},                /* the last is not that large */
-        {4, 1, 1000, 0, 0},                    /* there is no such piece */
-        {0, 200, RG_PIECE, 0, 0},              /* nor so many */
-        {0, 2, 2 * RG_PIECE, 1, 2},            /* shares a piece with another */
-        {0, 2, 2 * RG_PIECE, 0, 1},            /* likewise */
+        {0, 4, 4 * RG_PIECE, 0, 0}, /* larger than the message */
+        {0, 2, RG_PIECE, 0, 0},     /* smaller than it says */
+        {3, 1, RG_PIECE, 0, 0},     /* the last is not that large */
+        {4, 1, 1000, 0, 0},         /* there is no such piece */
+        {0, 200, RG_PIECE, 0, 0},   /* nor so many */
+        {0, 2, 2 * RG_PIECE, 1, 2}, /* shares a piece with another */
+        {0, 2, 2 * RG_PIECE, 0, 1}, /* likewise */
     };
     unsigned char *got = malloc(RG_BULK_MAX);
     for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {

@@ -35,8 +35,8 @@
 #define RG_RAILS_MIN    (512u << 10) /* and where lanes are rails, smaller than this */
 
 struct rg_bundle_options {
-    unsigned lanes;               /* how many may be added, at most RG_BUNDLE_LANES */
-    bool adaptive; /* of those use only as many as make transfers faster; else all. Rails: all or none */
+    unsigned lanes; /* how many may be added, at most RG_BUNDLE_LANES */
+    bool adaptive;  /* of those use only as many as make transfers faster; else all. Rails: all or none */
     enum rg_compression compress; /* of what this side sends */
     bool rails;                   /* lanes are rails; on both ends, and nothing is compressed */
     unsigned codecs;              /* that the other side can unpack: bits as rg_codecs_here */

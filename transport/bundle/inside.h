@@ -66,8 +66,8 @@ struct lane {
     unsigned users; /* threads that use the connection: it is not to be exchanged */
     struct loans loans;
     uint64_t since_ns, pause_ns,
-        retry_ns; /* when it came; the last pause before opening it again; when that is */
-    struct {      /* its loss, which is still to be told; the lock */
+        retry_ns;         /* when it came; the last pause before opening it again; when that is */
+    struct {              /* its loss, which is still to be told; the lock */
         uint64_t tell_ns; /* 0: there is none */
         enum rg_status status;
         const char *doing;
@@ -77,16 +77,16 @@ struct lane {
 
 /* Rails: a run of pieces of the message being received; the lock. */
 struct run {
-    unsigned pieces; /* 0: it has not come yet */
-    size_t done;     /* bytes of the message up to which it has been put in place */
-    unsigned owner;  /* the lane whose reader is at it, plus 1; 0: none */
-    unsigned former; /* the last such */
-    bool contested;  /* it has come by another rail: the owner is to leave */
-    bool taking;     /* the receiver is inside the owner's connection, and the owner must stay */
-    bool aside;      /* the owner is taking the rest into the stash, or passes over what is there */
+    unsigned pieces;       /* 0: it has not come yet */
+    size_t done;           /* bytes of the message up to which it has been put in place */
+    unsigned owner;        /* the lane whose reader is at it, plus 1; 0: none */
+    unsigned former;       /* the last such */
+    bool contested;        /* it has come by another rail: the owner is to leave */
+    bool taking;           /* the receiver is inside the owner's connection, and the owner must stay */
+    bool aside;            /* the owner is taking the rest into the stash, or passes over what is there */
     enum rg_status failed; /* of the owner's connection, for the receiver: the owner is to leave */
-    unsigned char *stash; /* not NULL: the rest of it waits here … */
-    size_t stash_from;    /* … from this byte of the message on */
+    unsigned char *stash;  /* not NULL: the rest of it waits here … */
+    size_t stash_from;     /* … from this byte of the message on */
 };
 
 /* Rails: what the receiver wants, and how far that has come; the lock. */
@@ -137,8 +137,8 @@ struct bundle {
     pthread_t opener;
     bool opened;         /* rails: each has been tried */
     pthread_cond_t keep; /* rails: one is gone, or all is over; the lock */
-    unsigned wanted;  /* lanes, by either side */
-    uint64_t unlaned; /* bulk bytes that have gone over the first connection */
+    unsigned wanted;     /* lanes, by either side */
+    uint64_t unlaned;    /* bulk bytes that have gone over the first connection */
 
     /* sending */
     uint64_t last_number;       /* by who has the right to send */
@@ -168,7 +168,7 @@ struct bundle {
         bool device; /* a GPU's */
         int fd;      /* its dma-buf, ours; -1: by its address */
         uint64_t offset;
-    } *memory;
+    } * memory;
     unsigned n_memory, memory_room;
     /* rails; the lock */
     struct loans first_loans,

@@ -18,8 +18,9 @@
 #include <stdlib.h>
 
 enum {
-    VACANT_MS = 5000,    /* how long a rail that comes back waits for the readers of what came before */
-    TELL_NS = 500000000, /* after a loss: the end of a session is that of its rails, and these show it first */
+    VACANT_MS = 5000, /* how long a rail that comes back waits for the readers of what came before */
+    TELL_NS =
+        500000000, /* after a loss: the end of a session is that of its rails, and these show it first */
 };
 
 unsigned rg_rails_living(const struct bundle *b)
@@ -125,7 +126,8 @@ void rg_rails_retire(struct lane *lane)
         b->past.bulk_direct_received += statistics.bulk_direct_received;
         for (unsigned i = 0; i < RG_PIECES_MAX; i++)
             if (b->inbox.runs[i].former == (unsigned)(lane - b->lanes) + 1)
-                b->inbox.runs[i].former = 0; /* it may come once more by the one that takes this one's place */
+                b->inbox.runs[i].former =
+                    0;          /* it may come once more by the one that takes this one's place */
         rg_rails_lend_again(b); /* what was lent by it */
         lane->conn = NULL;
     }

@@ -219,7 +219,9 @@ static void send_part(struct lane *lane, struct job *job)
         undelivered = rg_rails_send(lane, job, undelivered, false, 0, &bytes, &fault);
         worst = fault ? RG_ERR_FAULT : RG_OK;
     }
-    for (unsigned i = 0; !b->options.rails && i * (size_t)RG_PIECE < job->size && (worst == RG_OK || worst == RG_ERR_FAULT); i++) {
+    for (unsigned i = 0;
+         !b->options.rails && i * (size_t)RG_PIECE < job->size && (worst == RG_OK || worst == RG_ERR_FAULT);
+         i++) {
         if (rg_bundle_lane_of(job->route, i) != own)
             continue;
         const enum rg_status status = send_piece(lane, job, i);

@@ -26,7 +26,7 @@ enum { QUEUE_BYTES = 8 << 20, BACKLOG = 128 };
 struct mem_pair {
     struct rg_queue queues[2];
     struct rg_mem_loans loans[2]; /* of the end that reads the queue */
-    atomic_int ends; /* that live */
+    atomic_int ends;              /* that live */
 };
 
 struct mem_conn {

@@ -28,7 +28,7 @@ enum {
 struct cursor {
     const struct rg_outgoing *message;
     struct rg_rdma_message head;
-    int part; /* 0: the head */
+    int part;      /* 0: the head */
     size_t offset; /* within it */
     size_t left;   /* bytes that travel as fragments */
     bool fault;

@@ -63,7 +63,8 @@ struct tcp_conn {
     enum rg_status send_failed; /* sender, with the next */
     struct rg_zerocopy zerocopy;
     _Atomic uint64_t bulk_sent; /* bytes, all of them from where they lay */
-    _Atomic uint64_t bulk_received, bulk_copied; /* straight into their place; from what had been read ahead */
+    _Atomic uint64_t bulk_received,
+        bulk_copied; /* straight into their place; from what had been read ahead */
 
     enum rg_status recv_failed; /* receiver, with all that follows */
     struct rg_wait wait;
@@ -363,8 +364,8 @@ static enum rg_status fill(struct tcp_conn *c, size_t need, uint64_t deadline)
         if (want > BUFFER_SIZE - c->end)
             want = BUFFER_SIZE - c->end;
         size_t got;
-        enum rg_status status = receive_some(c, c->buffer + c->end, want, want == missing, c->end == c->start,
-                                             deadline, &got);
+        enum rg_status status =
+            receive_some(c, c->buffer + c->end, want, want == missing, c->end == c->start, deadline, &got);
         if (status == RG_ERR_CLOSED && c->end > c->start)
             return lost(c, 0, NULL); /* in the middle of a message */
         if (status != RG_OK)
@@ -384,7 +385,8 @@ static enum rg_status receive_message(struct tcp_conn *c, uint64_t deadline, str
     size_t msg_size, bulk_size;
     status = rg_frame_decode(&frame, &msg_size, &bulk_size);
     if (status != RG_OK) {
-        static struct rg_log_limit limit = RG_LOG_LIMIT_INIT; /* whoever reaches a server's port can send it */
+        static struct rg_log_limit limit =
+            RG_LOG_LIMIT_INIT; /* whoever reaches a server's port can send it */
         rg_log_limited(&limit, rg_now_ns(), RG_LOG_ERROR, "%s sent %s", c->head.peer,
                        status == RG_ERR_LIMIT ? "a message beyond the limits"
                                               : "something that is not remote-gpu's");
@@ -425,8 +427,8 @@ static enum rg_status discard(struct tcp_conn *c, size_t size)
     char scratch[SCRATCH_SIZE];
     while (size > 0) {
         size_t got;
-        enum rg_status status =
-            receive_some(c, scratch, size < sizeof scratch ? size : sizeof scratch, true, false, UINT64_MAX, &got);
+        enum rg_status status = receive_some(c, scratch, size < sizeof scratch ? size : sizeof scratch, true,
+                                             false, UINT64_MAX, &got);
         if (status != RG_OK)
             return status;
         size -= got;

@@ -54,8 +54,8 @@ static void print_text(const struct rg_doctor *doctor)
             printf("%22s-> %s\n", "", check->mend);
     }
     const unsigned problems = count(doctor, RG_CHECK_PROBLEM), warnings = count(doctor, RG_CHECK_WARNING);
-    printf("\n%u checks: %u problem%s, %u warning%s\n", doctor->n_checks, problems, problems == 1 ? "" : "s", warnings,
-           warnings == 1 ? "" : "s");
+    printf("\n%u checks: %u problem%s, %u warning%s\n", doctor->n_checks, problems, problems == 1 ? "" : "s",
+           warnings, warnings == 1 ? "" : "s");
 }
 
 static bool print_json(const struct rg_doctor *doctor)

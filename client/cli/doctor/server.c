@@ -78,10 +78,12 @@ static void say_how_to_reach(const char *server, char *out, size_t size)
     else if (strcmp(address.scheme, "unix") == 0)
         snprintf(out, size, "systemctl status remote-gpud; ss -lx (does it listen on this socket?)");
     else
-        snprintf(out, size,
-                 "on the server: systemctl status remote-gpud; ss -ltn (does it listen on an address that this machine "
-                 "reaches?); open its port in the firewall: ufw allow %u/tcp, or firewall-cmd --add-port=%u/tcp",
-                 address.port, address.port);
+        snprintf(
+            out, size,
+            "on the server: systemctl status remote-gpud; ss -ltn (does it listen on an address that this "
+            "machine "
+            "reaches?); open its port in the firewall: ufw allow %u/tcp, or firewall-cmd --add-port=%u/tcp",
+            address.port, address.port);
 }
 
 /* Whether the server answers at all. */
@@ -182,19 +184,21 @@ static void check_rails(struct rg_doctor *doctor, const char *server, uint64_t t
     struct rg_link link;
     rg_rails_describe(rails, n, here, sizeof here);
     if (!n || rails[n - 1].number == 0) {
-        rg_doctor_say(doctor, RG_CHECK_OK, "rails", NULL, "one adapter carries everything here: %s", n ? here : "none");
+        rg_doctor_say(doctor, RG_CHECK_OK, "rails", NULL, "one adapter carries everything here: %s",
+                      n ? here : "none");
         return;
     }
     if (rg_link_open(&link, server, RG_LINK_RAILS, 0, timeout_ns, why, sizeof why) != RG_OK)
         return; /* said already */
     if (link.n_rails > 1)
-        rg_doctor_say(doctor, RG_CHECK_OK, "rails", NULL, "bulk data goes by %u adapters; here %s", link.n_rails,
-                      here);
+        rg_doctor_say(doctor, RG_CHECK_OK, "rails", NULL, "bulk data goes by %u adapters; here %s",
+                      link.n_rails, here);
     else
-        rg_doctor_say(doctor, RG_CHECK_WARNING, "rails",
-                      "give each adapter a network of its own, the same on both machines; REMOTE_GPU_RAILS says "
-                      "which are used",
-                      "one adapter carries everything, though this machine has more: %s", here);
+        rg_doctor_say(
+            doctor, RG_CHECK_WARNING, "rails",
+            "give each adapter a network of its own, the same on both machines; REMOTE_GPU_RAILS says "
+            "which are used",
+            "one adapter carries everything, though this machine has more: %s", here);
     rg_link_close(&link);
 }
 
@@ -202,10 +206,11 @@ static void check_rails(struct rg_doctor *doctor, const char *server, uint64_t t
 static void check_writes(struct rg_doctor *doctor, const char *name, const struct rg_conn *conn)
 {
     const bool good = rg_conn_caps(conn) & RG_CAP_ZERO_COPY_SEND;
-    rg_doctor_say(doctor, good ? RG_CHECK_OK : RG_CHECK_WARNING, "rdma",
-                  good ? NULL : "ib_write_bw tries them without remote-gpu; update the adapters' drivers and firmware",
-                  "%s: a connection can be made%s", name,
-                  good ? "" : ", but without one-sided writes: the CPUs copy all data");
+    rg_doctor_say(
+        doctor, good ? RG_CHECK_OK : RG_CHECK_WARNING, "rdma",
+        good ? NULL : "ib_write_bw tries them without remote-gpu; update the adapters' drivers and firmware",
+        "%s: a connection can be made%s", name,
+        good ? "" : ", but without one-sided writes: the CPUs copy all data");
 }
 
 static void check_rdma(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)

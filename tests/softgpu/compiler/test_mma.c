@@ -28,7 +28,8 @@ static double narrow_value(enum element type, uint32_t code)
 {
     int exponent_bits = type == E5M2 ? 5 : type == E4M3 ? 4 : type == E3M2 ? 3 : 2;
     int mantissa_bits = type == E5M2 ? 2 : type == E4M3 ? 3 : type == E3M2 ? 2 : type == E2M3 ? 3 : 1;
-    int bias = (1 << (exponent_bits - 1)) - 1, exponent = (int)(code >> mantissa_bits & ((1u << exponent_bits) - 1));
+    int bias = (1 << (exponent_bits - 1)) - 1,
+        exponent = (int)(code >> mantissa_bits & ((1u << exponent_bits) - 1));
     double mantissa = (code & ((1u << mantissa_bits) - 1)) / (double)(1 << mantissa_bits);
     double value = exponent == 0 ? ldexp(mantissa, 1 - bias) : ldexp(1 + mantissa, exponent - bias);
     return (code >> (exponent_bits + mantissa_bits) & 1) != 0 ? -value : value;
@@ -212,9 +213,12 @@ static const struct mma_case mma_cases[] = {
     {"m16n8k32.row.col.f32.e4m3.e4m3.f32", 16, 32, E4M3, E4M3, F32, F32, a_byte_16x32, b_byte_32},
     {"m16n8k32.row.col.f32.e5m2.e4m3.f32", 16, 32, E5M2, E4M3, F32, F32, a_byte_16x32, b_byte_32},
     {"m16n8k16.row.col.f32.e4m3.e5m2.f32", 16, 16, E4M3, E5M2, F32, F32, a_byte_16x16, b_byte_16},
-    {"m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32", 16, 32, E2M1, E3M2, F32, F32, a_byte_16x32, b_byte_32},
-    {"m16n8k32.row.col.kind::f8f6f4.f32.e2m3.e2m1.f32", 16, 32, E2M3, E2M1, F32, F32, a_byte_16x32, b_byte_32},
-    {"m16n8k32.row.col.kind::f8f6f4.f32.e5m2.e2m3.f32", 16, 32, E5M2, E2M3, F32, F32, a_byte_16x32, b_byte_32},
+    {"m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32", 16, 32, E2M1, E3M2, F32, F32, a_byte_16x32,
+     b_byte_32},
+    {"m16n8k32.row.col.kind::f8f6f4.f32.e2m3.e2m1.f32", 16, 32, E2M3, E2M1, F32, F32, a_byte_16x32,
+     b_byte_32},
+    {"m16n8k32.row.col.kind::f8f6f4.f32.e5m2.e2m3.f32", 16, 32, E5M2, E2M3, F32, F32, a_byte_16x32,
+     b_byte_32},
     {"m8n8k128.row.col.s32.b1.b1.s32.xor.popc", 8, 128, B1, B1, S32, S32, a_bit_8x128, b_bit_128},
     {"m16n8k128.row.col.s32.b1.b1.s32.and.popc", 16, 128, B1, B1, S32, S32, a_bit_16x128, b_bit_128},
     {"m16n8k256.row.col.s32.b1.b1.s32.xor.popc", 16, 256, B1, B1, S32, S32, a_bit_16x256, b_bit_256},
@@ -352,8 +356,8 @@ static void run_volta(bool a_columns, bool b_rows, enum element c, enum element 
                   c == F16 ? sum[q][low + upper][i]
                            : sum[q][(lane & 1) + (i & 2) + upper][(i & 4) + (lane & 2) + (i & 1)]);
     }
-    snprintf(name, sizeof(name), "m8n8k4.%s.%s.%s.f16.f16.%s", a_columns ? "col" : "row", b_rows ? "row" : "col",
-             d == F16 ? "f16" : "f32", c == F16 ? "f16" : "f32");
+    snprintf(name, sizeof(name), "m8n8k4.%s.%s.%s.f16.f16.%s", a_columns ? "col" : "row",
+             b_rows ? "row" : "col", d == F16 ? "f16" : "f32", c == F16 ? "f16" : "f32");
     fragment_text(text, name, counts, types);
     struct sg_program *program = program_of(text);
     const void *params[4] = {fragments[0], fragments[1], fragments[2], fragments[3]};

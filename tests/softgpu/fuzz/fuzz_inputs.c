@@ -9,9 +9,9 @@
  */
 #include "random_ptx.h"
 
-#include "softgpu/compiler/compiler.h"
 #include "common/fatbin/fatbin.h"
 #include "common/fatbin/variables.h"
+#include "softgpu/compiler/compiler.h"
 
 #include <stdbool.h>
 #include <stdio.h>
