@@ -30,7 +30,7 @@ struct rg_probe {
 
     /** An optimisation (enum rg_optimisation) has just made a round trip of this thread unnecessary. */
     void (*saved)(unsigned optimisation);
-    /** A query of an event or a stream was answered without the server. Per-thread streams: RG_TIME_LANE_STREAM | lane. */
+    /** A query of an event or a stream was answered without the server. Per-thread streams: RG_TIME_LANE_STREAM | thread. */
     void (*polled)(uint64_t handle, bool of_event, bool done);
     /** The sessions have begun. The thread that begins them. */
     void (*sessions_begun)(void);

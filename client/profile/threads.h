@@ -35,7 +35,7 @@ enum rg_profile_kind {
     RG_PROFILE_POST, /* a record was put into the command stream; api: the operation */
     RG_PROFILE_POLL, /* queries in a row that needed no server; round_trips: 1 if the last found it done, api: 1 for an
                          event, 0 for a stream; seq: its handle */
-    RG_PROFILE_SAVED, /* an optimisation made a round trip unnecessary; api: which (client/optimisations.h) */
+    RG_PROFILE_SAVED, /* an optimisation made a round trip unnecessary; api: which (client/core/optimisations.h) */
 };
 
 struct rg_profile_event {
