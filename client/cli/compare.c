@@ -4,8 +4,8 @@
  * each of them alone.
  *
  * The command runs as `remote-gpu run` would run it; its counters come from the statistics that the client
- * core writes (client/stats.c), its CPU time from the kernel. What it prints goes to stderr, so that stdout
- * holds the table alone.
+ * core writes (client/core/stats.c), its CPU time from the kernel. What it prints goes to stderr, so that
+ * stdout holds the table alone.
  */
 #include "client/cli/base/cli.h"
 #include "client/cli/base/environment.h"

@@ -2,7 +2,7 @@
  * probe.h. */
 #include "client/core/probe.h"
 
-#include "client/api.h"
+#include "client/core/api_table.h"
 
 const struct rg_probe *rg_probe;
 void *const *rg_api_table = rg_client_api;

@@ -32,7 +32,7 @@ struct rg_probe {
     void (*saved)(unsigned optimisation);
     /**
      * A query of an event or a stream was answered without the server. Per-thread streams:
-     * RG_TIME_LANE_STREAM | lane.
+     * RG_TIME_LANE_STREAM | thread.
      */
     void (*polled)(uint64_t handle, bool of_event, bool done);
     /** The sessions have begun. The thread that begins them. */

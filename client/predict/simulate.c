@@ -101,7 +101,7 @@ static bool waits_next(const struct rg_thread_model *thread, size_t step, uint32
     return (next->kind == RG_STEP_REPLY || next->kind == RG_STEP_SEND) && next->record == record;
 }
 
-/* Whether a thread that waits for nothing sends for itself (client/command.c: send_on_idle_wire). */
+/* Whether a thread that waits for nothing sends for itself (client/core/queue.c: send_on_idle_wire). */
 static bool may_send(const struct rg_simulation *s, struct rg_sim_thread *thread, uint64_t now)
 {
     const bool fresh = thread->sends_after_wait > 0;

@@ -36,7 +36,7 @@ enum rg_profile_kind {
     /* queries in a row that needed no server; round_trips: 1 if the last found it done, api: 1 for an event,
      * 0 for a stream; seq: its handle */
     RG_PROFILE_POLL,
-    RG_PROFILE_SAVED, /* an optimisation made a round trip unnecessary; api: which (client/optimisations.h) */
+    RG_PROFILE_SAVED, /* an optimisation made a round trip unnecessary; api: which (client/core/optimisations.h) */
 };
 
 struct rg_profile_event {

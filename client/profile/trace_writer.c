@@ -1,13 +1,13 @@
 /* trace_writer.c - writes the trace. See trace_writer.h. */
 #include "client/profile/trace_writer.h"
 
-#include "client/command.h"
-#include "client/optimisations.h"
+#include "client/core/optimisations.h"
+#include "client/core/queue.h"
+#include "client/core/session.h"
 #include "client/profile/output_file.h"
 #include "client/profile/server_times.h"
 #include "client/profile/threads.h"
 #include "client/profile/trace_format.h"
-#include "client/session.h"
 #include "common/clock.h"
 #include "common/crc32.h"
 #include "common/file.h"
@@ -326,7 +326,7 @@ void rg_trace_writer_finish(void)
         round_trips = session->stats.round_trips;
         repeated = session->stats.repeated_bytes;
         if (timed(session) && atomic_load(&session->ended) == CUDA_SUCCESS) {
-            rg_command_flush(session);
+            rg_queue_flush(session);
             take_times(session, true);
         }
     }
