@@ -20,9 +20,9 @@
 #include "client/progress.h"
 #include "client/room.h"
 #include "client/transfer.h"
+#include "common/base/limits.h"
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
-#include "common/limits.h"
 #include "generated/client/operations.h"
 
 #include <string.h>

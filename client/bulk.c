@@ -2,7 +2,7 @@
 #include "client/bulk.h"
 
 #include "client/session.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "transport/bundle/bundle.h"
 #include "transport/bundle/join.h"
 

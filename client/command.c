@@ -22,10 +22,10 @@
 #include "client/stats.h"
 #include "client/transfer.h"
 #include "client/unified.h"
-#include "common/clock.h"
-#include "common/thread.h"
-#include "common/tuning.h"
-#include "common/uncancelled.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "common/base/tuning.h"
+#include "common/base/uncancelled.h"
 #include "proto/delta.h"
 #include "proto/wire.h"
 #include "transport/lasting.h"
@@ -190,7 +190,7 @@ static void send_on_idle_wire(struct rg_session *session, struct rg_lane *lane)
         flush_locked(session, false);
         atomic_fetch_add_explicit(&session->stats.direct_messages, 1, memory_order_relaxed);
         const uint64_t now = rg_now_ns();
-        atomic_store_explicit(&command->next_direct, now + RG_DIRECT_SHARE * (now - began),
+        atomic_store_explicit(&command->next_direct, now + RG_INLINE_SEND_SHARE * (now - began),
                               memory_order_relaxed);
         return;
     }
@@ -422,7 +422,7 @@ static unsigned char *append(struct rg_command *command, const struct rg_lane *l
                              uint32_t size)
 {
     unsigned char *at = command->current->data + command->current->used;
-    struct rg_record record = {.size = size, .op = number, .lane = lane->number};
+    struct rg_record record = {.size = size, .op = number, .thread = lane->number};
     memcpy(at, &record, sizeof record);
     if (command->current->count == 0)
         command->current->first_seq = command->next_seq;
@@ -531,7 +531,7 @@ static CUresult wait_for_reply(struct rg_call *call)
     else
         send_awaited(session, seq);
     rg_receiver_wait(session, waiter);
-    call->lane->sends_after_wait = RG_DIRECT_AFTER_WAIT;
+    call->lane->sends_after_wait = RG_INLINE_SEND_AFTER_WAIT;
     const uint64_t waited = rg_now_ns() - began;
     const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&session->stats.waited_ns, waited, memory_order_relaxed);

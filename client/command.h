@@ -11,7 +11,7 @@
 #define RG_CLIENT_COMMAND_H
 
 #include "client/call.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "transport/transport.h"
 
 #include <pthread.h>

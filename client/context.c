@@ -22,8 +22,8 @@
 #include "client/preload.h"
 #include "client/program.h"
 #include "client/progress.h"
+#include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
-#include "common/log.h"
 #include "generated/client/operations.h"
 
 #include <assert.h>

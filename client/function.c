@@ -11,7 +11,7 @@
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/profile/profile.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 
 #include <assert.h>

@@ -6,7 +6,7 @@
 #include "client/ahead.h"
 #include "client/progress.h"
 #include "client/session.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static struct rg_lane *take_lane(void)
 {
     if (n_free)
         return lanes[free_numbers[--n_free]];
-    if (n_lanes == RG_LANES_MAX || !grow())
+    if (n_lanes == RG_CLIENT_THREADS_MAX || !grow())
         return NULL;
     struct rg_lane *lane = calloc(1, sizeof *lane);
     if (!lane)

@@ -6,7 +6,7 @@
 #define RG_CLIENT_LANE_H
 
 #include "client/handle.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 
 #include <cuda.h>
 #include <pthread.h>

@@ -11,8 +11,8 @@
 #include "client/pinned.h"
 #include "client/session.h"
 #include "client/spread.h"
+#include "common/base/limits.h"
 #include "common/cuda/graph/graph.h"
-#include "common/limits.h"
 #include "generated/client/operations.h"
 #include "proto/launch_attribute.h"
 

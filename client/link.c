@@ -6,9 +6,9 @@
 #include "client/context.h"
 #include "client/handle.h"
 #include "client/image.h"
+#include "common/base/limits.h"
 #include "common/cuda/image.h"
 #include "common/cuda/image_file.h"
-#include "common/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>

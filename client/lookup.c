@@ -13,7 +13,7 @@
 #include "client/profile/profile.h"
 #include "client/promise.h"
 #include "client/session.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>

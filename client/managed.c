@@ -14,9 +14,9 @@
 #include "client/owner.h"
 #include "client/program.h"
 #include "client/unified.h"
+#include "common/base/log.h"
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
-#include "common/log.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>

@@ -10,9 +10,9 @@
 #include "client/session.h"
 #include "client/transfer.h"
 #include "client/unified.h"
-#include "common/addresses.h"
+#include "common/base/addresses.h"
+#include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
-#include "common/log.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>

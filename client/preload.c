@@ -15,7 +15,7 @@
 #include "client/promise.h"
 #include "client/session.h"
 #include "client/variable.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 #include "proto/function_info.h"
 

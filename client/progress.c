@@ -10,7 +10,7 @@
 #include "client/profile/profile.h"
 #include "client/receiver.h"
 #include "client/unified.h"
-#include "common/thread.h"
+#include "common/base/thread.h"
 #include "generated/client/operations.h"
 #include "proto/times.h"
 #include "proto/wire.h"
@@ -378,7 +378,8 @@ static void polled_stream(CUstream stream, bool done)
     if (!rg_recording)
         return;
     const bool own = stream == CU_STREAM_PER_THREAD;
-    rg_profile_polled(own ? RG_TIME_LANE_STREAM | rg_lane_current()->number : (uint64_t)stream, false, done);
+    rg_profile_polled(own ? RG_TIME_THREAD_STREAM | rg_lane_current()->number : (uint64_t)stream, false,
+                      done);
 }
 
 CUresult rg_progress_query_stream(CUstream stream)

@@ -15,8 +15,8 @@
 #include "client/profile/profile.h"
 #include "client/receiver.h"
 #include "client/session.h"
-#include "common/clock.h"
-#include "common/uncancelled.h"
+#include "common/base/clock.h"
+#include "common/base/uncancelled.h"
 
 #include <stdlib.h>
 

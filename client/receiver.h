@@ -13,7 +13,7 @@
 #define RG_CLIENT_RECEIVER_H
 
 #include "client/lane.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 struct rg_session;
 

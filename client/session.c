@@ -25,10 +25,10 @@
 #include "client/transfer.h"
 #include "client/visible.h"
 #include "client/window.h"
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/base/uncancelled.h"
 #include "common/cuda/capability.h"
-#include "common/log.h"
-#include "common/uncancelled.h"
 #include "transport/control.h"
 #include "transport/lasting.h"
 #include "transport/move.h"
@@ -136,7 +136,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     rg_move_offer(choice, &hello.client_hello.transports);
     hello.client_hello.capability = rg_capability_wish();
     rg_bulk_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
-    hello.client_hello.capabilities |= RG_CONTROL_CAP_WAYS;
+    hello.client_hello.capabilities |= RG_CONTROL_CAP_GPU_PATH;
     if (rg_recording)
         hello.client_hello.capabilities |= RG_CONTROL_CAP_TIMES;
     if (rg_reconnect_wanted())

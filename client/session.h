@@ -16,10 +16,10 @@
 #include "client/receiver.h"
 #include "client/room.h"
 #include "client/stats.h"
-#include "common/limits.h"
-#include "common/pace.h"
+#include "common/base/limits.h"
+#include "common/sync/chunk_size.h"
 #include "generated/proto/ops.h"
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 
 #include <cuda.h>
@@ -54,11 +54,11 @@ struct rg_session {
     _Atomic uint64_t lasting, lasting_apart, lasting_legacy, lasting_elsewhere;
     struct rg_command command;
     struct rg_receiver receiver;
-    struct rg_pace pace; /* of bulk data to the server */
+    struct rg_chunk_size pace; /* of bulk data to the server */
     struct rg_client_room room;
     struct rg_stats stats;
     _Atomic uint64_t quickest_ns; /* that a call waited for its reply: about a round trip; 0: none has yet */
-    _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_direct_path, as far as the worker has told */
+    _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_gpu_path, as far as the worker has told */
 };
 
 /** Those that began, in the order in which the user named the servers; constant once rg_session_start has succeeded. */

@@ -13,7 +13,7 @@
 #include "client/device.h"
 #include "client/handle.h"
 #include "client/owner.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/client/operations.h"
 
 #include <errno.h>

@@ -8,10 +8,10 @@
 #include "client/session.h"
 #include "client/transfer.h"
 #include "client/unified_pages.h"
-#include "common/clock.h"
-#include "common/limits.h"
-#include "common/log.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -125,7 +125,7 @@ static enum outcome make_live(const struct rg_touch *touch, uint64_t id)
                                        .context = share->context,
                                        .address = rg_share_page(share, page),
                                        .size = (end - page) * RG_PAGE,
-                                       .flags = RG_UNIFIED_STEADY,
+                                       .flags = RG_MANAGED_STEADY,
                                        .data = fetched};
         pthread_mutex_unlock(&rg_shares.lock);
         rg_question_ask(&question);
@@ -172,7 +172,7 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
                                    .context = s.context,
                                    .address = s.start,
                                    .size = (s.end - s.first) * RG_PAGE,
-                                   .flags = patient ? RG_UNIFIED_IF_IDLE : 0,
+                                   .flags = patient ? RG_MANAGED_IF_IDLE : 0,
                                    .data = fetched};
     rg_question_ask(&question);
     rg_question_wait(&question);

@@ -1,7 +1,7 @@
 /* visible.c - see visible.h. */
 #include "client/visible.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/owner.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>

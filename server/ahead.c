@@ -1,9 +1,9 @@
 /* ahead.c - tickets, their blocks, and what is said of memory meanwhile. See ahead.h. */
 #include "server/ahead.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/server/serve.h"
-#include "proto/ahead.h"
+#include "proto/prealloc.h"
 #include "server/frees.h"
 #include "server/roles.h"
 
@@ -24,7 +24,7 @@ struct rg_ticket {
     size_t size, height;
     uint64_t bytes; /* of a block, in whole pages */
     unsigned n;
-    CUdeviceptr blocks[RG_AHEAD_MAX];
+    CUdeviceptr blocks[RG_PREALLOC_MAX];
 };
 
 /* A pool that memory was made ready of: its own high mark counts that too. */
@@ -171,21 +171,21 @@ CUresult rg_serve_cuMemPoolDestroy(struct rg_job *job, CUmemoryPool pool)
 /* --- blocks -------------------------------------------------------------------------------------------------------- */
 
 static CUresult make_block(const struct rg_ticket *ticket, CUstream stream, CUmemoryPool named,
-                           struct rg_ahead_block *out)
+                           struct rg_prealloc_block *out)
 {
     CUdeviceptr address = 0;
     size_t pitch = 0;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (ticket->kind == RG_AHEAD_LINEAR && rg_driver.cuMemAlloc_v2)
+    if (ticket->kind == RG_PREALLOC_LINEAR && rg_driver.cuMemAlloc_v2)
         result = rg_driver.cuMemAlloc_v2(&address, ticket->size);
-    else if (ticket->kind == RG_AHEAD_PITCHED && rg_driver.cuMemAllocPitch_v2)
+    else if (ticket->kind == RG_PREALLOC_PITCHED && rg_driver.cuMemAllocPitch_v2)
         result =
             rg_driver.cuMemAllocPitch_v2(&address, &pitch, ticket->size, ticket->height, ticket->element);
-    else if (ticket->kind == RG_AHEAD_ORDERED && named && rg_driver.cuMemAllocFromPoolAsync)
+    else if (ticket->kind == RG_PREALLOC_ORDERED && named && rg_driver.cuMemAllocFromPoolAsync)
         result = rg_driver.cuMemAllocFromPoolAsync(&address, ticket->size, named, stream);
-    else if (ticket->kind == RG_AHEAD_ORDERED && !named && rg_driver.cuMemAllocAsync)
+    else if (ticket->kind == RG_PREALLOC_ORDERED && !named && rg_driver.cuMemAllocAsync)
         result = rg_driver.cuMemAllocAsync(&address, ticket->size, stream);
-    *out = (struct rg_ahead_block){address, pitch};
+    *out = (struct rg_prealloc_block){address, pitch};
     return result;
 }
 
@@ -193,14 +193,14 @@ static CUresult make_block(const struct rg_ticket *ticket, CUstream stream, CUme
 static uint64_t bytes_of(const struct rg_ticket *ticket, uint64_t pitch)
 {
     uint64_t size = ticket->size;
-    if (ticket->kind == RG_AHEAD_PITCHED && __builtin_mul_overflow(pitch, (uint64_t)ticket->height, &size))
+    if (ticket->kind == RG_PREALLOC_PITCHED && __builtin_mul_overflow(pitch, (uint64_t)ticket->height, &size))
         return UINT64_MAX;
     return size > UINT64_MAX - PAGE ? UINT64_MAX : (size + PAGE - 1) & ~(PAGE - 1);
 }
 
 /* Makes up to `count` blocks, as far as there is memory to spare; returns how many. */
 static unsigned make_blocks(struct rg_worker *worker, struct rg_ticket *ticket, CUstream stream,
-                            CUmemoryPool named, unsigned count, struct rg_ahead_block *blocks)
+                            CUmemoryPool named, unsigned count, struct rg_prealloc_block *blocks)
 {
     unsigned made = 0;
     size_t before = 0, total;
@@ -209,10 +209,10 @@ static unsigned make_blocks(struct rg_worker *worker, struct rg_ticket *ticket, 
     const uint64_t held = held_on(worker, ticket->device);
     uint64_t spare = (before + held) / FREE_SHARE;
     spare = known && spare > held ? spare - held : 0;
-    const bool ordered = ticket->kind == RG_AHEAD_ORDERED;
+    const bool ordered = ticket->kind == RG_PREALLOC_ORDERED;
     if (ordered && (!ticket->pool || !keep_high(worker, ticket->pool)))
         spare = 0;
-    while (made < count && ticket->n < RG_AHEAD_MAX && ticket->bytes <= spare &&
+    while (made < count && ticket->n < RG_PREALLOC_MAX && ticket->bytes <= spare &&
            make_block(ticket, stream, named, &blocks[made]) == CUDA_SUCCESS) {
         ticket->bytes = bytes_of(ticket, blocks[made].pitch);
         ticket->blocks[ticket->n++] = blocks[made++].address;
@@ -226,9 +226,9 @@ static void refill(struct rg_job *job, struct rg_ticket *ticket, CUstream stream
                    unsigned count)
 {
     struct rg_worker *worker = job->worker;
-    struct rg_ahead_block blocks[RG_AHEAD_MAX];
+    struct rg_prealloc_block blocks[RG_PREALLOC_MAX];
     const unsigned made = make_blocks(worker, ticket, stream, named, count, blocks);
-    struct rg_notice notice = {.type = RG_NOTICE_AHEAD, .id = ticket->id, .arg = {made, count - made, 0}};
+    struct rg_notice notice = {.type = RG_NOTICE_PREALLOC, .id = ticket->id, .arg = {made, count - made, 0}};
     (void)rg_worker_notice(worker, &notice, blocks, made * sizeof *blocks, NULL, 0);
 }
 
@@ -241,7 +241,7 @@ static void free_block(struct rg_worker *worker, const struct rg_ticket *ticket,
     const struct rg_object *entry = rg_objects_find(&worker->objects, ticket->context);
     const bool current = entry && rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
     rg_current_context_unknown();
-    if (current && ticket->kind != RG_AHEAD_ORDERED && !rg_context_idle(worker, entry->extra))
+    if (current && ticket->kind != RG_PREALLOC_ORDERED && !rg_context_idle(worker, entry->extra))
         rg_frees_add(worker, entry->extra, ticket->device, address, ticket->bytes);
     else if (current && rg_driver.cuMemFree_v2)
         (void)rg_driver.cuMemFree_v2(address);
@@ -250,7 +250,7 @@ static void free_block(struct rg_worker *worker, const struct rg_ticket *ticket,
 /* --- operations -------------------------------------------------------------------------------------------------------- */
 
 /* A new ticket of the lane's context, which is current; NULL: there are too many. */
-static struct rg_ticket *add_ticket(struct rg_job *job, const struct rg_ahead_wish *wish)
+static struct rg_ticket *add_ticket(struct rg_job *job, const struct rg_prealloc_hint *wish)
 {
     struct rg_worker *worker = job->worker;
     struct rg_ticket *ticket = worker->n_tickets < TICKETS_MAX ? calloc(1, sizeof *ticket) : NULL;
@@ -276,21 +276,21 @@ CUresult rg_serve_rgMemAhead(struct rg_job *job, unsigned long long id, unsigned
                              unsigned int count)
 {
     struct rg_worker *worker = job->worker;
-    if (kind > RG_AHEAD_ORDERED || count > RG_AHEAD_MAX || !size) {
+    if (kind > RG_PREALLOC_ORDERED || count > RG_PREALLOC_MAX || !size) {
         rg_job_violation(job, "memory of kind %u", kind);
         return CUDA_ERROR_UNKNOWN;
     }
     struct rg_ticket *ticket = *find(worker, id);
     if (!ticket) {
-        const struct rg_ahead_wish wish = {
+        const struct rg_prealloc_hint wish = {
             .ticket = id, .size = size, .height = height, .kind = kind, .element = element};
         ticket = add_ticket(job, &wish);
         if (!ticket) {
-            struct rg_notice notice = {.type = RG_NOTICE_AHEAD, .id = id, .arg = {0, count, 0}};
+            struct rg_notice notice = {.type = RG_NOTICE_PREALLOC, .id = id, .arg = {0, count, 0}};
             (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
             return CUDA_SUCCESS;
         }
-        if (kind == RG_AHEAD_ORDERED)
+        if (kind == RG_PREALLOC_ORDERED)
             ticket->pool = pool_meant(pool);
     }
     refill(job, ticket, stream, pool, count);
@@ -299,13 +299,13 @@ CUresult rg_serve_rgMemAhead(struct rg_job *job, unsigned long long id, unsigned
 
 CUresult rg_serve_rgMemForesee(struct rg_job *job, size_t size, const void *wishes)
 {
-    struct rg_ahead_block blocks[RG_AHEAD_MAX];
-    const size_t n = size / sizeof(struct rg_ahead_wish);
+    struct rg_prealloc_block blocks[RG_PREALLOC_MAX];
+    const size_t n = size / sizeof(struct rg_prealloc_hint);
     for (size_t i = 0; i < n; i++) {
-        struct rg_ahead_wish wish;
+        struct rg_prealloc_hint wish;
         memcpy(&wish, (const unsigned char *)wishes + i * sizeof wish, sizeof wish);
-        if (n > RG_AHEAD_WISHES || size % sizeof wish || wish.kind > RG_AHEAD_PITCHED ||
-            wish.count > RG_AHEAD_MAX || !wish.size || *find(job->worker, wish.ticket)) {
+        if (n > RG_PREALLOC_HINTS || size % sizeof wish || wish.kind > RG_PREALLOC_PITCHED ||
+            wish.count > RG_PREALLOC_MAX || !wish.size || *find(job->worker, wish.ticket)) {
             rg_job_violation(job, "memory of kind %u is wished for", wish.kind);
             return CUDA_ERROR_UNKNOWN;
         }
@@ -324,7 +324,7 @@ CUresult rg_serve_rgMemTake(struct rg_job *job, unsigned long long id, CUdevicep
     unsigned index = 0;
     while (ticket && index < ticket->n && ticket->blocks[index] != address)
         index++;
-    if (!ticket || index == ticket->n || count > RG_AHEAD_MAX) {
+    if (!ticket || index == ticket->n || count > RG_PREALLOC_MAX) {
         rg_job_violation(job, "memory is taken that was not offered");
         return CUDA_ERROR_UNKNOWN;
     }
@@ -389,7 +389,7 @@ static bool any_ready(const struct rg_worker *worker)
 }
 
 /* Frees a block that the client has given back; false: it had none such. */
-static bool take_back(struct rg_worker *worker, const struct rg_ahead_return *block)
+static bool take_back(struct rg_worker *worker, const struct rg_prealloc_return *block)
 {
     struct rg_ticket *ticket = *find(worker, block->ticket);
     unsigned index = 0;
@@ -420,14 +420,14 @@ bool rg_ahead_recall(struct rg_job *job)
     atomic_fetch_add(&worker->answers_due, 1);
     pthread_mutex_lock(&worker->late_lock);
     recall->due = true;
-    const struct rg_notice notice = {.type = RG_NOTICE_RECALL, .id = ++recall->number};
+    const struct rg_notice notice = {.type = RG_NOTICE_RECLAIM, .id = ++recall->number};
     pthread_mutex_unlock(&worker->late_lock);
     (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
     pthread_mutex_lock(&worker->late_lock);
     while (recall->due && !rg_worker_over(worker))
         pthread_cond_wait(&recall->answered, &worker->late_lock);
     recall->due = false;
-    struct rg_ahead_return *blocks = recall->blocks;
+    struct rg_prealloc_return *blocks = recall->blocks;
     const size_t n = recall->n;
     recall->blocks = NULL;
     recall->n = 0;
@@ -449,14 +449,15 @@ bool rg_ahead_recall(struct rg_job *job)
 bool rg_ahead_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size)
 {
     struct rg_recall *recall = &worker->recall;
-    const size_t n = bulk_size / sizeof(struct rg_ahead_return);
+    const size_t n = bulk_size / sizeof(struct rg_prealloc_return);
     pthread_mutex_lock(&worker->late_lock);
     const bool good = recall->due && answer->id == recall->number &&
-                      bulk_size % sizeof(struct rg_ahead_return) == 0 && n <= TICKETS_MAX * RG_AHEAD_MAX;
+                      bulk_size % sizeof(struct rg_prealloc_return) == 0 &&
+                      n <= TICKETS_MAX * RG_PREALLOC_MAX;
     pthread_mutex_unlock(&worker->late_lock);
     if (!good)
         return false;
-    struct rg_ahead_return *blocks = bulk_size ? malloc(bulk_size) : NULL;
+    struct rg_prealloc_return *blocks = bulk_size ? malloc(bulk_size) : NULL;
     const bool received =
         !bulk_size || (rg_conn_recv_bulk(worker->conn, blocks, bulk_size) == RG_OK && blocks != NULL);
     if (!received) {
@@ -491,7 +492,8 @@ void rg_ahead_drop_context(struct rg_worker *worker, uint64_t context)
             link = &ticket->next;
             continue;
         }
-        if (ticket->kind == RG_AHEAD_ORDERED && rg_driver.cuMemFree_v2) /* it is the pool's, and would stay */
+        if (ticket->kind == RG_PREALLOC_ORDERED &&
+            rg_driver.cuMemFree_v2) /* it is the pool's, and would stay */
             for (unsigned i = 0; i < ticket->n; i++)
                 (void)rg_driver.cuMemFree_v2(ticket->blocks[i]);
         forget(worker, link);

@@ -186,7 +186,7 @@ static bool out_directly(struct rg_job *job, struct rg_context *context, const s
         *result = rg_wait_event(job, small->ready);
     rg_output_drain(worker);
     rg_pinned_give(worker, small);
-    const size_t piece = rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace));
+    const size_t piece = rg_conn_piece(worker->conn, rg_chunk_size_get(&worker->pace));
     if (*result == CUDA_SUCCESS && t->total <= RG_BULK_MAX && !(t->id && t->total > piece)) {
         job->reply_bulk = (const void *)(uintptr_t)t->src;
         job->reply_bulk_size = t->total;
@@ -243,7 +243,7 @@ CUresult rg_serve_rgCopyOut(struct rg_job *job, CUdeviceptr src, size_t pitch, s
         rg_pinned_give_after(worker, pinned, stream);
         return result;
     }
-    if (transfer && t.total > rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace))) {
+    if (transfer && t.total > rg_conn_piece(worker->conn, rg_chunk_size_get(&worker->pace))) {
         result = rg_job_hand_over(job) ? rg_pinned_land(worker, pinned, t.id, 0, t.total, true) : job->result;
         rg_pinned_give(worker, pinned);
         return result;

@@ -1,7 +1,7 @@
 /* frees.c - the list of what is to be freed, and the thread that does it. See frees.h. */
 #include "server/frees.h"
 
-#include "common/thread.h"
+#include "common/base/thread.h"
 #include "generated/server/driver.h"
 
 #include <stdlib.h>

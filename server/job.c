@@ -1,7 +1,7 @@
 /* job.c - what operations work with: parameters, objects, outputs. The contract is in job.h. */
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/log_limit.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "generated/server/driver.h"
 #include "server/aside.h"
 #include "server/link.h"
@@ -99,9 +99,10 @@ CUstream rg_job_stream(struct rg_job *job, uint64_t handle)
 {
     struct rg_thread *thread = rg_thread_of(job);
     thread->stream = NULL;
-    thread->named_stream = handle == (uint64_t)CU_STREAM_PER_THREAD ? RG_TIME_LANE_STREAM | job->lane->number
-                           : handle                                 ? handle
-                                                                    : (uint64_t)CU_STREAM_LEGACY;
+    thread->named_stream = handle == (uint64_t)CU_STREAM_PER_THREAD
+                               ? RG_TIME_THREAD_STREAM | job->lane->number
+                           : handle ? handle
+                                    : (uint64_t)CU_STREAM_LEGACY;
     if (handle == 0 || handle == (uint64_t)CU_STREAM_LEGACY)
         return handle ? CU_STREAM_LEGACY : NULL;
     if (handle == (uint64_t)CU_STREAM_PER_THREAD) {
@@ -544,7 +545,7 @@ bool rg_job_hand_over(struct rg_job *job)
         rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN,
                        "session %llu: no thread for %s, which has to wait (there are %u at most)",
                        (unsigned long long)job->worker->session, job->worker->operations[job->op].name,
-                       RG_THREADS_MAX);
+                       RG_CLIENT_THREADS_MAX);
     fail(job, CUDA_ERROR_OPERATING_SYSTEM);
     return false;
 }

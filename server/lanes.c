@@ -1,10 +1,10 @@
 /* lanes.c - see lanes.h. */
 #include "server/lanes.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/log_limit.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
+#include "common/base/thread.h"
 #include "server/resume.h"
 #include "transport/bundle/join.h"
 #include "transport/control.h"

@@ -5,7 +5,7 @@
 #ifndef RG_SERVER_LANES_H
 #define RG_SERVER_LANES_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/bundle/bundle.h"
 
 #include <pthread.h>

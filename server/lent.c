@@ -1,7 +1,7 @@
 /* lent.c - see lent.h. */
 #include "server/lent.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "transport/bundle/bundle.h"
 

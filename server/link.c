@@ -4,8 +4,8 @@
  */
 #include "server/link.h"
 
-#include "common/limits.h"
-#include "common/log.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 #include "generated/server/serve.h"
 #include "server/aside.h"
 #include "server/image.h"

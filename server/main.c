@@ -11,7 +11,7 @@
  *
  * The main thread only waits for signals and the end; the session runs on threads of its own (roles.h).
  */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/address_space.h"
 #include "server/direct.h"
 #include "server/hello.h"

@@ -1,6 +1,6 @@
 /* module.c - modules and libraries made of images (image.h), functions and kernels found in them. */
 #include "server/module.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/server/serve.h"
 #include "proto/function_info.h"
 #include "server/ahead.h"

@@ -10,7 +10,7 @@
  */
 #include "proto/netperf.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/perftest.h"
 #include "transport/bundle/bundle.h"
 #include "transport/control.h"

@@ -59,12 +59,12 @@ CUresult rg_room_take(struct rg_worker *worker, struct rg_context *context, size
                       struct rg_pinned **out)
 {
     struct rg_room *room = &worker->room;
-    const uint64_t needed = rg_room_of(brought);
+    const uint64_t needed = rg_bulk_credit_of(brought);
     pthread_mutex_lock(&worker->staging_lock);
     room->taken += needed;
-    if (room->taken - room->freed > RG_ROOM)
+    if (room->taken - room->freed > RG_BULK_CREDIT)
         look(worker);
-    while (room->taken - room->freed > RG_ROOM && room->first)
+    while (room->taken - room->freed > RG_BULK_CREDIT && room->first)
         wait_for_first(worker);
     const bool large = context->pinned_bytes > RG_STAGING_KEPT;
     pthread_mutex_unlock(&worker->staging_lock);
@@ -93,7 +93,7 @@ static void tell(struct rg_worker *worker, uint64_t least, uint64_t look_after)
     if (enough)
         room->told = freed;
     pthread_mutex_unlock(&worker->staging_lock);
-    struct rg_notice notice = {.type = RG_NOTICE_ROOM, .arg = {freed, 0, 0}};
+    struct rg_notice notice = {.type = RG_NOTICE_CREDIT, .arg = {freed, 0, 0}};
     if (enough)
         (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
 }
@@ -103,8 +103,8 @@ void rg_room_executed(struct rg_worker *worker, uint64_t taken, size_t size)
     struct rg_room *room = &worker->room;
     if (size && room->taken == taken) {
         pthread_mutex_lock(&worker->staging_lock);
-        room->taken += rg_room_of(size);
-        room->freed += rg_room_of(size);
+        room->taken += rg_bulk_credit_of(size);
+        room->freed += rg_bulk_credit_of(size);
         pthread_mutex_unlock(&worker->staging_lock);
     }
     tell(worker, room->every, room->every / 4);
@@ -112,7 +112,7 @@ void rg_room_executed(struct rg_worker *worker, uint64_t taken, size_t size)
 
 void rg_room_tell_now(struct rg_worker *worker)
 {
-    if (worker->room.taken - worker->room.told > RG_ROOM / 2) /* or it has room */
+    if (worker->room.taken - worker->room.told > RG_BULK_CREDIT / 2) /* or it has room */
         tell(worker, 1, 0);
 }
 

@@ -1,5 +1,5 @@
 /*
- * room.h - what data of copies to the device a session has in this process (proto/room.h): the buffers that it lies in, in
+ * room.h - what data of copies to the device a session has in this process (proto/bulk_credit.h): the buffers that it lies in, in
  * the order in which they came, and telling the client when they are free again.
  *
  * A client that keeps to its room never makes the dispatcher wait here. One that does not (it may be older) waits, with

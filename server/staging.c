@@ -84,7 +84,7 @@ void rg_staging_shrink(struct rg_worker *worker, struct rg_context *context)
 {
     struct rg_pinned *unused = NULL;
     pthread_mutex_lock(&worker->staging_lock);
-    for (struct rg_pinned **link = &context->pinned; *link && context->pinned_bytes > RG_ROOM;) {
+    for (struct rg_pinned **link = &context->pinned; *link && context->pinned_bytes > RG_BULK_CREDIT;) {
         struct rg_pinned *pinned = *link;
         if (!is_free(pinned)) {
             link = &pinned->next;
@@ -103,10 +103,10 @@ void rg_staging_shrink(struct rg_worker *worker, struct rg_context *context)
 CUresult rg_pinned_take(struct rg_worker *worker, struct rg_context *context, size_t size,
                         struct rg_pinned **out)
 {
-    size = (size_t)rg_room_of(size);
+    size = (size_t)rg_bulk_credit_of(size);
     struct rg_pinned *best = NULL;
     pthread_mutex_lock(&worker->staging_lock);
-    const bool crowded = context->pinned_bytes + size > RG_ROOM;
+    const bool crowded = context->pinned_bytes + size > RG_BULK_CREDIT;
     for (struct rg_pinned *pinned = context->pinned; pinned && (!best || best->size != size);
          pinned = pinned->next)
         if (pinned->size >= size && (crowded || pinned->size <= 4 * size) &&
@@ -233,7 +233,7 @@ static CUresult arrive_lent(struct rg_job *job, struct rg_context *context, size
                             rg_staging_copy copy, const void *what, size_t *done)
 {
     CUresult result = CUDA_SUCCESS;
-    if (rg_direct_path(job->worker) == RG_DIRECT_STAGING) /* else data may go past it: it is asked for */
+    if (rg_gpu_path(job->worker) == RG_GPU_PATH_STAGING) /* else data may go past it: it is asked for */
         rg_lent_tend(job->worker, context);
     while (*done < size && result == CUDA_SUCCESS) {
         void *at;

@@ -1,8 +1,8 @@
 /* watch.c - the list of what is watched, and the thread that polls it. See watch.h. */
 #include "server/watch.h"
 
-#include "common/clock.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
 #include "generated/server/serve.h"
 #include "server/elapsed.h"
 #include "server/output.h"

@@ -3,8 +3,8 @@
  */
 #include "transport/lasting_inside.h"
 
-#include "common/clock.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
 
 #include <poll.h>
 #include <stdlib.h>

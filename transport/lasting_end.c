@@ -3,7 +3,7 @@
  */
 #include "transport/lasting_inside.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/wire.h"
 
 #include <linux/sockios.h>

@@ -7,7 +7,7 @@
  */
 #include "transport/lasting_inside.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/wire.h"
 
 #include <poll.h>

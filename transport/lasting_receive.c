@@ -4,7 +4,7 @@
  */
 #include "transport/lasting_inside.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <poll.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  */
 #include "transport/lasting_inside.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <string.h>
 

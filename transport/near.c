@@ -1,7 +1,7 @@
 /* near.c - see near.h. */
 #include "transport/near.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <limits.h>

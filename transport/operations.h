@@ -14,7 +14,7 @@
 #ifndef RG_TRANSPORT_OPERATIONS_H
 #define RG_TRANSPORT_OPERATIONS_H
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "transport/address.h"
 #include "transport/filter.h"
 #include "transport/transport.h"

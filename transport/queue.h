@@ -41,7 +41,7 @@ struct rg_queue {
     pthread_cond_t changed;
     struct rg_parcel *head, **tail;
     size_t bytes, limit;
-    bool precise;              /* the reader sleeps precisely (common/thread.h); set before there is one */
+    bool precise; /* the reader sleeps precisely (common/base/thread.h); set before there is one */
     enum rg_status writer_end; /* not RG_OK: no more will come; what a reader gets after the last message */
     enum rg_status reader_end; /* not RG_OK: no one reads any more; what a writer gets */
     enum rg_status writer_now; /* not RG_OK: what the writer gets, whatever the reader does (its interrupt) */

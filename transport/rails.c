@@ -1,8 +1,8 @@
 /* rails.c - see rails.h. */
 #include "transport/rails.h"
 
-#include "common/log.h"
-#include "common/parse.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
 #include "transport/near.h"
 #include "transport/ports.h"
 

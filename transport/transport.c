@@ -3,7 +3,7 @@
  *
  * An address names a transport; `mem` is built in, any other is looked for among those registered and then in
  * lib/remote-gpu/transport/NAME.so, which is opened once and never closed. The daemon, the worker and the
- * client core each have this file linked in and find the same part relative to themselves (common/path.h); a
+ * client core each have this file linked in and find the same part relative to themselves (common/base/path.h); a
  * program that lies elsewhere either names the folder (REMOTE_GPU_LIBDIR) or links the transport and
  * registers its table.
  *
@@ -13,7 +13,7 @@
  */
 #include "transport/transport.h"
 
-#include "common/path.h"
+#include "common/base/path.h"
 #include "transport/operations.h"
 
 #include <assert.h>
@@ -323,8 +323,8 @@ static enum rg_status prepare(const struct rg_transport_options *given, const ch
 {
     *options = given ? *given : (struct rg_transport_options){0};
     if (options->wait == RG_WAIT_DEFAULT) {
-        struct rg_wait wait;
-        rg_wait_init(&wait, RG_WAIT_DEFAULT);
+        struct rg_adaptive_wait wait;
+        rg_adaptive_wait_init(&wait, RG_WAIT_DEFAULT);
         options->wait = wait.mode;
     }
     if (options->connect_timeout_ms <= 0)

@@ -25,9 +25,9 @@
 #ifndef RG_TRANSPORT_H
 #define RG_TRANSPORT_H
 
-#include "common/limits.h"
-#include "common/status.h"
-#include "common/wait.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
+#include "common/sync/adaptive_wait.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -294,7 +294,7 @@ bool rg_conn_has_credit(struct rg_conn *conn);
 void rg_conn_set_tether(struct rg_conn *conn, const struct rg_conn *tether);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
 unsigned rg_conn_caps(const struct rg_conn *conn);
-/** Bytes of bulk data that a message should carry, where `piece` (common/pace.h) is what the link takes in good time. */
+/** Bytes of bulk data that a message should carry, where `piece` (common/sync/chunk_size.h) is what the link takes in good time. */
 size_t rg_conn_piece(const struct rg_conn *conn, size_t piece);
 /** "tcp", "unix", "mem", or with filters "delay+tcp". Owned by the connection. */
 const char *rg_conn_transport(const struct rg_conn *conn);

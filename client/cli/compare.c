@@ -9,9 +9,9 @@
 #include "client/cli/environment.h"
 #include "client/cli/link.h"
 #include "client/cli/output.h"
-#include "common/clock.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 #include "transport/devices.h"
 #include "transport/rails.h"
 

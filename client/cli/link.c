@@ -1,8 +1,8 @@
 /* link.c - see link.h. */
 #include "client/cli/link.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "proto/netperf.h"
 #include "transport/address.h"
 #include "transport/bundle/bundle.h"

@@ -9,7 +9,7 @@
 #ifndef RG_CLIENT_CLI_LINK_H
 #define RG_CLIENT_CLI_LINK_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "transport/move.h"
 #include "transport/transport.h"
 

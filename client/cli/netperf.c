@@ -7,7 +7,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/output.h"
 #include "client/cli/perftest.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "transport/devices.h"
 
 #include <stdlib.h>

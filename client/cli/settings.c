@@ -8,8 +8,8 @@
 
 #include "client/optimisations.h"
 #include "client/servers.h"
-#include "common/log.h"
-#include "common/wait.h"
+#include "common/base/log.h"
+#include "common/sync/adaptive_wait.h"
 #include "transport/bundle/bundle.h"
 #include "transport/rails.h"
 

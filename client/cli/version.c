@@ -4,7 +4,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/inventory.h"
 #include "client/cli/output.h"
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  */
 #include "client/predict/model.h"
 
-#include "common/tuning.h"
+#include "common/base/tuning.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  */
 #include "client/predict/simulate.h"
 
-#include "common/tuning.h"
+#include "common/base/tuning.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@
 #define SMALL_SIZE 64   /* a record that only asks */
 #define SEND_NS    3000 /* that sending a message costs whoever sends it */
 #define ASK_NS     1000 /* that answering a question costs the dispatcher */
-#define LATE_ROOM  (RG_LATE_SLOTS * RG_LATE_CHUNK) /* bytes of late data that a stream may be ahead */
-#define LEAST_NS   1000                            /* of a query in a loop */
+#define LATE_ROOM  (RG_DEFERRED_SLOTS * RG_DEFERRED_CHUNK) /* bytes of late data that a stream may be ahead */
+#define LEAST_NS   1000                                    /* of a query in a loop */
 
 enum event_kind { THREAD, SENDER, BACK };
 
@@ -426,7 +426,7 @@ static void post(struct simulation *s, uint32_t number, const struct rg_step *st
             now = flush(s, now);
         } else if (s->direct && may_send(s, &s->threads[number], now)) {
             flush(s, now);
-            s->next_direct = now + RG_DIRECT_SHARE * SEND_NS;
+            s->next_direct = now + RG_INLINE_SEND_SHARE * SEND_NS;
         } else if (!s->sender_due) {
             s->sender_due = true;
             push(s, (struct event){.time = later(now + s->model->wake, s->sender_free), .kind = SENDER});
@@ -501,7 +501,7 @@ static void run_thread(struct simulation *s, uint32_t number, uint64_t now)
     if (thread->waits) {
         s->out->waited_ns += gap(thread->since, now);
         thread->waits = false;
-        thread->sends_after_wait = RG_DIRECT_AFTER_WAIT;
+        thread->sends_after_wait = RG_INLINE_SEND_AFTER_WAIT;
         const struct rg_record_model *record = step->kind == RG_STEP_REPLY || step->kind == RG_STEP_POLL
                                                    ? &s->model->records[step->record]
                                                    : NULL;

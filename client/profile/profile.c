@@ -11,8 +11,8 @@
 #include "client/profile/record.h"
 #include "client/profile/report.h"
 #include "client/profile/sites.h"
-#include "common/log.h"
-#include "common/parse.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
 
 #include <pthread.h>
 #include <stdlib.h>

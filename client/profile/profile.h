@@ -15,7 +15,7 @@
 #ifndef RG_CLIENT_PROFILE_PROFILE_H
 #define RG_CLIENT_PROFILE_PROFILE_H
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "generated/proto/api_table.h"
 
 #include <stdbool.h>
@@ -68,7 +68,7 @@ static inline void rg_profile_saved(unsigned optimisation)
         rg_profile_count_saved(optimisation);
 }
 
-/** A query of an event or a stream was answered without the server. Per-thread streams: RG_TIME_LANE_STREAM | lane. */
+/** A query of an event or a stream was answered without the server. Per-thread streams: RG_TIME_THREAD_STREAM | lane. */
 static inline void rg_profile_polled(uint64_t handle, bool of_event, bool done)
 {
     if (__builtin_expect(rg_recording, 0))

@@ -8,9 +8,9 @@
 #include "client/profile/times.h"
 #include "client/profile/trace_format.h"
 #include "client/session.h"
-#include "common/crc32.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/crc32.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 #include "transport/control.h"
 
 #include <errno.h>

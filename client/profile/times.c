@@ -4,7 +4,7 @@
 #include "client/command.h"
 #include "client/receiver.h"
 #include "client/session.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -13,8 +13,8 @@
 #include "softgpu/compiler/regions.h"
 #include "softgpu/compiler/symbols.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "softgpu/compiler_digest.h"
 
 #include <pthread.h>

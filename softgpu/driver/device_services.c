@@ -4,7 +4,7 @@
  */
 #include "softgpu/driver/device_services.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "softgpu/device_calls.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/function.h"

@@ -4,7 +4,7 @@
 #include "softgpu/device_calls.h"
 #include "softgpu/exec/engine.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "softgpu/exec/decode.h"
 #include "softgpu/exec/schedule.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <signal.h>

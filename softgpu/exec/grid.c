@@ -13,8 +13,8 @@
  */
 #include "softgpu/exec/schedule.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  */
 #include "softgpu/exec/lanes.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <string.h>
 #if defined(__SSE2__)

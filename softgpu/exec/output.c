@@ -9,7 +9,7 @@
  */
 #include "softgpu/exec/engine.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

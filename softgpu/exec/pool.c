@@ -25,9 +25,9 @@
 #include "softgpu/exec/children.h"
 #include "softgpu/exec/engine.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/sleepers.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/sync/wait_queue.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -51,7 +51,7 @@ static struct {
     struct sg_grid *grids; /* listed: blocks may be left to begin */
     unsigned n_slots, n_workers;
     unsigned n_coming;           /* workers that were made or woken and have yet to look at the list */
-    struct rg_sleepers idle;     /* workers that found no blocks, or no slot */
+    struct rg_wait_queue idle;   /* workers that found no blocks, or no slot */
     _Atomic unsigned n_starving; /* listed grids with no worker */
 } engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -204,7 +204,7 @@ static void *work(void *unused);
 
 static bool wake_worker(void)
 {
-    bool woken = rg_sleepers_wake_last(&engine.idle); /* whose caches are the warmest */
+    bool woken = rg_wait_queue_wake_last(&engine.idle); /* whose caches are the warmest */
     engine.n_coming += woken;
     return woken;
 }
@@ -241,7 +241,7 @@ static void *work(void *unused)
         struct sg_grid *grid = choose_grid();
         struct sg_slot *slot = grid ? take_slot(false) : NULL;
         if (!slot) {
-            rg_sleepers_wait(&engine.idle, &engine.lock);
+            rg_wait_queue_wait(&engine.idle, &engine.lock);
             engine.n_coming--;
             continue;
         }

@@ -11,7 +11,7 @@
 #include "softgpu/exec/schedule.h"
 #include "softgpu/tensor_map.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <string.h>
 

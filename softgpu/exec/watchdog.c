@@ -10,9 +10,9 @@
  */
 #include "softgpu/exec/engine.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/parse.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
 
 #include <errno.h>
 #include <signal.h>

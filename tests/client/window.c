@@ -1,7 +1,7 @@
 /* Addresses kept free for device memory: in their usual place, elsewhere where that is taken, and none where none are left. */
 #include "client/window.h"
 #include "client/address_map.h"
-#include "common/addresses.h"
+#include "common/base/addresses.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-enum { TOO_MANY = 5, WAITING = RG_THREADS_MAX - 1 }; /* one thread executes records */
+enum { TOO_MANY = 5, WAITING = RG_CLIENT_THREADS_MAX - 1 }; /* one thread executes records */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;

@@ -6,7 +6,7 @@
  */
 #include "support.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/bundle/join.h"
 #include "transport/bundle/press.h"
 #include "transport/bundle/wire.h"
@@ -51,7 +51,7 @@ static const char text[16] = "\xff\xff what follows";
 
 static struct rg_apart announcement(uint32_t bulk_size, uint64_t number, uint64_t route)
 {
-    return (struct rg_apart){.kind = RG_MESSAGE_APART,
+    return (struct rg_apart){.kind = RG_MESSAGE_OUT_OF_BAND,
                              .version = RG_PROTOCOL_MAJOR,
                              .bulk_size = bulk_size,
                              .number = number,

@@ -4,7 +4,7 @@
  */
 #include "lasting_ends.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <malloc.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* lasting_ends.c - see lasting_ends.h. */
 #include "lasting_ends.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

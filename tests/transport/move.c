@@ -70,7 +70,7 @@ static void test_unreachable(void)
         CHECK_OK(rg_move_follow(RG_TRANSPORT_AUTO, hello, &conn, &tether, why, sizeof why));
         CHECK(conn == pair.a && !tether);
         CHECK_OK(rg_control_receive(pair.b, 5000, &answer));
-        CHECK(answer.kind == RG_CONTROL_MOVE && strcmp(answer.move.transport, "tcp") == 0 &&
+        CHECK(answer.kind == RG_CONTROL_UPGRADE && strcmp(answer.move.transport, "tcp") == 0 &&
               !answer.move.has_token);
         rg_control_fini(&answer);
         CHECK_STATUS(rg_move_follow(RG_TRANSPORT_RDMA, hello, &conn, &tether, why, sizeof why),

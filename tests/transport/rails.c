@@ -8,7 +8,7 @@
  */
 #include "support.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/bundle/bundle.h"
 #include "transport/bundle/wire.h"
 
@@ -485,7 +485,7 @@ static void close_by_hand(struct by_hand *hand)
 
 static void announce(struct by_hand *hand, uint64_t number, size_t size)
 {
-    const struct rg_apart apart = {.kind = RG_MESSAGE_APART,
+    const struct rg_apart apart = {.kind = RG_MESSAGE_OUT_OF_BAND,
                                    .version = RG_PROTOCOL_MAJOR,
                                    .bulk_size = (uint32_t)size,
                                    .number = number};

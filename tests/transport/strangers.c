@@ -8,7 +8,7 @@
 #include "support.h"
 #include "transport/rdma/wire.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>

@@ -1,9 +1,9 @@
 /* bundle.c - the connections of a bundle: adding, opening, ending. See bundle.h. */
 #include "transport/bundle/bundle.h"
 
-#include "common/clock.h"
-#include "common/parse.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/parse.h"
+#include "common/base/thread.h"
 #include "transport/bundle/inside.h"
 
 #include <stdlib.h>

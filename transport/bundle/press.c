@@ -1,7 +1,7 @@
 /* press.c - see press.h. */
 #include "transport/bundle/press.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 enum {
     SKIPPED_BYTES = 3 << 20,  /* buffers of sockets take these at once */

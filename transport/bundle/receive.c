@@ -7,7 +7,7 @@
  */
 #include "transport/bundle/inside.h"
 
-#include "common/copy.h"
+#include "common/base/safe_copy.h"
 
 #include <stdlib.h>
 
@@ -76,7 +76,7 @@ enum rg_status rg_bundle_recv(struct rg_conn *conn, int timeout_ms, struct rg_me
     uint16_t kind = 0;
     if (out->size >= sizeof kind)
         memcpy(&kind, out->data, sizeof kind);
-    if (kind == RG_MESSAGE_APART)
+    if (kind == RG_MESSAGE_OUT_OF_BAND)
         return take_head(b, out);
     if (b->apart) {
         pthread_mutex_lock(&b->lock); /* the readers of rails look at it */
@@ -166,7 +166,7 @@ enum rg_status rg_bundle_recv_bulk(struct rg_conn *conn, void *buffer, size_t si
         if (status != RG_OK)
             return status;
         if (lane->is_unpacked)
-            status = !to || rg_copy_to(to, lane->unpacked + offset, part) ? RG_OK : RG_ERR_FAULT;
+            status = !to || rg_safe_copy_to(to, lane->unpacked + offset, part) ? RG_OK : RG_ERR_FAULT;
         else
             status = rg_conn_recv_bulk(lane->conn, to, part);
         if (status != RG_OK && status != RG_ERR_FAULT)

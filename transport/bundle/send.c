@@ -7,9 +7,9 @@
  */
 #include "transport/bundle/inside.h"
 
-#include "common/clock.h"
-#include "common/copy.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/safe_copy.h"
+#include "common/base/thread.h"
 
 #include <stdlib.h>
 
@@ -133,7 +133,7 @@ static bool gather(struct lane *lane, const struct iovec *parts, int n)
     unsigned char *at = lane->plain;
     bool good = true;
     for (int i = 0; i < n; i++) {
-        if (!rg_copy_from(at, parts[i].iov_base, parts[i].iov_len)) {
+        if (!rg_safe_copy_from(at, parts[i].iov_base, parts[i].iov_len)) {
             memset(at, 0, parts[i].iov_len);
             good = false;
         }
@@ -403,7 +403,7 @@ enum rg_status rg_bundle_send_head(struct rg_conn *conn, const struct rg_outgoin
 {
     enum { PARTS = 16 };
     struct bundle *b = (struct bundle *)conn;
-    struct rg_apart apart = {.kind = RG_MESSAGE_APART,
+    struct rg_apart apart = {.kind = RG_MESSAGE_OUT_OF_BAND,
                              .version = RG_PROTOCOL_MAJOR,
                              .bulk_size = (uint32_t)message->bulk_size,
                              .number = b->last_number + 1};

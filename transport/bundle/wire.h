@@ -12,14 +12,14 @@
 #ifndef RG_TRANSPORT_BUNDLE_WIRE_H
 #define RG_TRANSPORT_BUNDLE_WIRE_H
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "proto/wire.h"
 
 #define RG_PIECE      (256u << 10)
 #define RG_PIECES_MAX (RG_BULK_MAX / RG_PIECE)
 
 struct rg_apart {
-    uint16_t kind;    /* RG_MESSAGE_APART */
+    uint16_t kind;    /* RG_MESSAGE_OUT_OF_BAND */
     uint16_t version; /* RG_PROTOCOL_MAJOR */
     uint32_t bulk_size;
     uint64_t number; /* counts such messages of this direction, from 1 */

@@ -24,9 +24,9 @@
  * Threads: `outbound` and `inbound` are the filter's; they touch the queues, the connection below, and their
  * own flow's clock only. A shared link has a lock.
  */
-#include "common/clock.h"
-#include "common/parse.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/parse.h"
+#include "common/base/thread.h"
 #include "transport/operations.h"
 #include "transport/queue.h"
 

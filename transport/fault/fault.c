@@ -26,7 +26,7 @@
  *
  * Without options everything passes. Counters are the sender's and the receiver's; no threads.
  */
-#include "common/parse.h"
+#include "common/base/parse.h"
 #include "transport/operations.h"
 #include "transport/tcp/frame.h"
 

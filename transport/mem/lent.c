@@ -1,7 +1,7 @@
 /* lent.c - see lent.h. */
 #include "transport/mem/lent.h"
 
-#include "common/copy.h"
+#include "common/base/safe_copy.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -211,7 +211,7 @@ enum rg_status rg_mem_loans_receive(struct rg_mem_loans *loans, struct rg_parcel
         const struct rg_parcel_piece *piece = &parcel->pieces[parcel->piece];
         const size_t n = piece->size < size ? piece->size : size;
         if (to && to != piece->memory) {
-            fault |= !rg_copy_to(to, piece->memory, n);
+            fault |= !rg_safe_copy_to(to, piece->memory, n);
             loans->copied += n;
         } else if (to) {
             loans->placed += n;

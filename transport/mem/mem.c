@@ -13,7 +13,7 @@
 #include "transport/operations.h"
 #include "transport/queue.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -14,7 +14,7 @@
  */
 #include "transport/rdma/rdma.h"
 
-#include "common/copy.h"
+#include "common/base/safe_copy.h"
 
 #include <string.h>
 
@@ -197,7 +197,7 @@ enum rg_status rg_rdma_receive_lent(struct rg_rdma_conn *c, unsigned char *to, s
             count(&c->bytes_placed[RG_RDMA_RECEIVER], n);
         } else if (to && !fault) {
             rg_rdma_unlock(c); /* the loan is used up, or its owner's to keep meanwhile */
-            fault = !rg_copy_to(to, from, n);
+            fault = !rg_safe_copy_to(to, from, n);
             rg_rdma_lock(c);
             count(&c->bytes_copied[RG_RDMA_RECEIVER], n);
         }

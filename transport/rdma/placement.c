@@ -15,7 +15,7 @@
  */
 #include "transport/rdma/rdma.h"
 
-#include "common/copy.h"
+#include "common/base/safe_copy.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -175,7 +175,7 @@ static void gather(struct source *s, unsigned char *to, size_t size)
         size_t n = part->iov_len - s->offset;
         if (n > size)
             n = size;
-        if (!rg_copy_from(to, (const char *)part->iov_base + s->offset, n)) {
+        if (!rg_safe_copy_from(to, (const char *)part->iov_base + s->offset, n)) {
             memset(to, 0, n);
             s->fault = true;
         }
@@ -374,7 +374,7 @@ enum rg_status rg_rdma_take_placed(struct rg_rdma_conn *c, unsigned char *to, si
         status = ask(c, NULL, c->bounce[RG_RDMA_RECEIVER], n);
         if (status == RG_OK && to && !fault) {
             rg_rdma_unlock(c);
-            fault = !rg_copy_to(to, c->bounce[RG_RDMA_RECEIVER], n);
+            fault = !rg_safe_copy_to(to, c->bounce[RG_RDMA_RECEIVER], n);
             rg_rdma_lock(c);
             count(&c->bytes_copied[RG_RDMA_RECEIVER], n);
             to += n;

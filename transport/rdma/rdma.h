@@ -103,10 +103,10 @@ struct rg_rdma_conn {
         *check_memory; /* a page: what the peer writes in the self-test, and the pattern written there */
     struct ibv_mr *check_mr;
 
-    pthread_mutex_t lock;                /* rg_rdma_lock */
-    atomic_int wanted;                   /* so many wait for the lock */
-    struct rg_wait waits[RG_RDMA_SIDES]; /* the side's own */
-    pthread_cond_t idle_region;          /* a region's uses went down */
+    pthread_mutex_t lock;                         /* rg_rdma_lock */
+    atomic_int wanted;                            /* so many wait for the lock */
+    struct rg_adaptive_wait waits[RG_RDMA_SIDES]; /* the side's own */
+    pthread_cond_t idle_region;                   /* a region's uses went down */
     atomic_bool interrupted;
     enum rg_status broken; /* RG_OK: the queue pair works */
     bool checking;         /* the self-test is under way */

@@ -10,8 +10,8 @@
  */
 #include "transport/rdma/rdma.h"
 
-#include "common/clock.h"
-#include "common/copy.h"
+#include "common/base/clock.h"
+#include "common/base/safe_copy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static void fill(struct rg_rdma_conn *c, struct cursor *cur, unsigned char *to, 
         if (cur->part <= cur->message->n_msg) {
             memcpy(to, from, n);
         } else {
-            if (n > 0 && !rg_copy_from(to, from, n)) {
+            if (n > 0 && !rg_safe_copy_from(to, from, n)) {
                 memset(to, 0, n);
                 cur->fault = true;
             }
@@ -347,7 +347,7 @@ static enum rg_status take_copied(struct rg_rdma_conn *c, unsigned char *to, siz
         const unsigned char *from = rg_rdma_receive_slot(c, fragment->slot) + fragment->offset;
         if (to && !fault) {
             rg_rdma_unlock(c); /* the fragment is the receiver's until it is given back */
-            fault = !rg_copy_to(to, from, n);
+            fault = !rg_safe_copy_to(to, from, n);
             rg_rdma_lock(c);
             atomic_fetch_add_explicit(&c->bytes_copied[RG_RDMA_RECEIVER], n, memory_order_relaxed);
             to += n;

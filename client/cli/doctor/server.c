@@ -6,7 +6,7 @@
 #include "client/cli/inventory.h"
 #include "client/cli/link.h"
 #include "client/query.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/address.h"
 #include "transport/rails.h"
 

@@ -14,8 +14,8 @@
  *   capture.c, capture_api.c captures                   exec.c, update.c executable graphs
  *   plan.c, launch.c         what a launch does         memory.c, condition.c, user_object.c what graphs own
  */
-#ifndef RG_GRAPH_H
-#define RG_GRAPH_H
+#ifndef RG_COMMON_CUDA_GRAPH_GRAPH_H
+#define RG_COMMON_CUDA_GRAPH_GRAPH_H
 
 #include "common/cuda/api.h"
 

@@ -9,8 +9,8 @@
  * A plan is immutable but for its lanes' streams and events, which the first launch makes (launches of one executable
  * graph are made one after another). It is counted: what the device still does keeps it.
  */
-#ifndef RG_GRAPH_PLAN_H
-#define RG_GRAPH_PLAN_H
+#ifndef RG_COMMON_CUDA_GRAPH_PLAN_H
+#define RG_COMMON_CUDA_GRAPH_PLAN_H
 
 #include "common/cuda/graph/graph.h"
 

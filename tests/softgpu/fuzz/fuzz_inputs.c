@@ -9,8 +9,8 @@
  */
 #include "random_ptx.h"
 
-#include "common/fatbin/fatbin.h"
-#include "common/fatbin/variables.h"
+#include "common/cuda/fatbin/fatbin.h"
+#include "common/cuda/fatbin/variables.h"
 #include "softgpu/compiler/compiler.h"
 
 #include <stdbool.h>
