@@ -9,12 +9,12 @@
 
 #include "client/ahead.h"
 #include "client/context.h"
+#include "client/core/probe.h"
 #include "client/device.h"
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
-#include "client/profile/profile.h"
 #include "client/progress.h"
 #include "client/promise.h"
 #include "client/receiver.h"
@@ -477,9 +477,9 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     pthread_mutex_lock(&command->lock);
     while (command->current->bulk || command->current->used + record_size + CONTEXT_RECORD > BATCH_SIZE) {
         pthread_mutex_unlock(&command->lock);
-        const uint64_t since = rg_profile_wait();
+        const uint64_t since = rg_probe_wait();
         rg_command_flush(session);
-        rg_profile_waited(since, 0);
+        rg_probe_waited(since, 0);
         pthread_mutex_lock(&command->lock);
     }
     if (call->context && lane->at[session->number].sent_context != call->context) {
@@ -501,7 +501,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     call->writer.at = call->record + sizeof(struct rg_record);
     if (blocks) /* its place is taken */
         pthread_mutex_unlock(&together);
-    rg_profile_post(op, command->next_seq - 1, record_size);
+    rg_probe_post(op, command->next_seq - 1, record_size);
     if (sharing)
         rg_unified_end_work();
     if (size)
@@ -537,8 +537,8 @@ static CUresult wait_for_reply(struct rg_call *call)
     atomic_fetch_add_explicit(&session->stats.waited_ns, waited, memory_order_relaxed);
     if (quickest == 0 || waited < quickest)
         atomic_store_explicit(&session->quickest_ns, waited, memory_order_relaxed);
-    rg_profile_bytes(0, waiter->received);
-    rg_profile_waited(rg_profiling ? began : 0, 1);
+    rg_probe_bytes(0, waiter->received);
+    rg_probe_waited(began, 1);
     call->reply = rg_reader_of(waiter->output, waiter->size);
     CUresult result = waiter->result;
     if (rg_error_is_sticky(result))
@@ -596,7 +596,7 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     struct rg_bulk_way way = {.may_follow = rg_optimise[RG_OPT_ASYNC], .hold = call->lane->hold};
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < n_bulk; i++)
-        rg_profile_bytes(bulk[i].iov_len, 0);
+        rg_probe_bytes(bulk[i].iov_len, 0);
     if (n_bulk) {
         command->current->bulk = bulk;
         command->current->n_bulk = n_bulk;
@@ -604,13 +604,13 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     }
     if (rg_optimise[RG_OPT_ASYNC]) {
         pthread_mutex_unlock(&command->lock);
-        const uint64_t since = rg_profile_wait();
+        const uint64_t since = rg_probe_wait();
         rg_command_flush(
             session); /* by this thread or one before it: when the send lock was ours, the batch has left */
         way.ticket.hold = way.hold;
         if (way.follows)
             way.status = send_after(session, &way.ticket, bulk, n_bulk);
-        rg_profile_waited(since, 0);
+        rg_probe_waited(since, 0);
     } else {
         result = wait_for_reply(call);
         rg_call_done(call);

@@ -5,11 +5,11 @@
 #include "client/device.h"
 
 #include "client/call.h"
+#include "client/core/probe.h"
 #include "client/handle.h"
 #include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
-#include "client/profile/profile.h"
 #include "client/servers.h"
 #include "client/session.h"
 #include "generated/client/operations.h"
@@ -106,7 +106,7 @@ static CUresult fetch(CUdevice device, struct attributes **out)
     struct attributes *attributes = known[device];
     pthread_mutex_unlock(&lock);
     if (attributes && rg_optimise[RG_OPT_SHADOW]) {
-        rg_profile_saved(RG_OPT_SHADOW);
+        rg_probe_saved(RG_OPT_SHADOW);
         *out = attributes;
         return CUDA_SUCCESS;
     }

@@ -6,11 +6,11 @@
 #include "client/across.h"
 #include "client/call.h"
 #include "client/context.h"
+#include "client/core/probe.h"
 #include "client/device.h"
 #include "client/kept.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
-#include "client/profile/profile.h"
 #include "common/base/limits.h"
 #include "generated/client/operations.h"
 
@@ -237,7 +237,7 @@ static bool known_attribute(const struct rg_function *function, CUfunction_attri
         !(function->info.known & 1u << attribute) || (!is_constant(attribute) && function->changed))
         return false;
     *pi = function->info.attributes[attribute];
-    rg_profile_saved(RG_OPT_SHADOW);
+    rg_probe_saved(RG_OPT_SHADOW);
     return true;
 }
 

@@ -4,13 +4,13 @@
  */
 #include "client/call.h"
 #include "client/context.h"
+#include "client/core/probe.h"
 #include "client/device.h"
 #include "client/function.h"
 #include "client/handle.h"
 #include "client/known.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
-#include "client/profile/profile.h"
 #include "client/promise.h"
 #include "client/session.h"
 #include "common/base/limits.h"
@@ -73,7 +73,7 @@ static struct rg_promise *look_up_ahead(struct rg_known *known, enum rg_op op, c
     rg_known_used(known, name, take);
     promise->user[0] = (uintptr_t)known;
     promise->user[1] = (uintptr_t)function;
-    rg_profile_saved(RG_OPT_KNOWN);
+    rg_probe_saved(RG_OPT_KNOWN);
     *answer = rg_reader_of(function->answer, function->size);
     return promise;
 }

@@ -10,6 +10,7 @@
 #include "client/ahead.h"
 #include "client/call.h"
 #include "client/context.h"
+#include "client/core/probe.h"
 #include "client/device.h"
 #include "client/handle.h"
 #include "client/lane.h"
@@ -17,7 +18,6 @@
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/pinned.h"
-#include "client/profile/profile.h"
 #include "client/program.h"
 #include "client/progress.h"
 #include "client/transfer.h"
@@ -70,7 +70,7 @@ static CUresult get(const struct request *request, bool may_be_ready, CUdevicept
                                      .pool = request->pool};
     struct rg_prealloc_block block;
     if (may_be_ready && rg_ahead_take(&key, &block)) {
-        rg_profile_saved(RG_OPT_AHEAD);
+        rg_probe_saved(RG_OPT_AHEAD);
         *address = block.address;
         if (request->pitch)
             *request->pitch = block.pitch;

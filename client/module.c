@@ -2,6 +2,7 @@
 #include "client/ahead.h"
 #include "client/call.h"
 #include "client/context.h"
+#include "client/core/probe.h"
 #include "client/device.h"
 #include "client/function.h"
 #include "client/handle.h"
@@ -12,7 +13,6 @@
 #include "client/optimisations.h"
 #include "client/owner.h"
 #include "client/preload.h"
-#include "client/profile/profile.h"
 #include "client/program.h"
 #include "client/promise.h"
 #include "client/session.h"
@@ -76,7 +76,7 @@ static CUresult load_ahead(const struct load *load)
     struct rg_promise *promise = rg_promise_begin(op_of(load), load_arrived);
     if (promise) {
         promise->user[0] = (uintptr_t)load->known;
-        rg_profile_saved(RG_OPT_KNOWN);
+        rg_probe_saved(RG_OPT_KNOWN);
     }
     const CUresult status = rg_promise_end(promise, ask(load, &reply));
     if (!promise)

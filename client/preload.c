@@ -6,11 +6,11 @@
 
 #include "client/call.h"
 #include "client/context.h"
+#include "client/core/probe.h"
 #include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/own_images.h"
 #include "client/owner.h"
-#include "client/profile/profile.h"
 #include "client/program.h"
 #include "client/promise.h"
 #include "client/session.h"
@@ -275,7 +275,7 @@ uint64_t rg_preload_take(enum rg_kind kind, struct rg_known *known)
         return 0;
     }
     rg_known_note_load(known);
-    rg_profile_saved(RG_OPT_PRELOAD);
+    rg_probe_saved(RG_OPT_PRELOAD);
     return handle;
 }
 

@@ -3,11 +3,11 @@
 
 #include "client/call.h"
 #include "client/context.h"
+#include "client/core/probe.h"
 #include "client/elapsed.h"
 #include "client/lane.h"
 #include "client/optimisations.h"
 #include "client/owner.h"
-#include "client/profile/profile.h"
 #include "client/receiver.h"
 #include "client/unified.h"
 #include "common/base/thread.h"
@@ -97,7 +97,7 @@ static CUresult found_done(struct rg_session *session)
 
 CUresult rg_progress_answered(struct rg_session *session)
 {
-    rg_profile_saved(RG_OPT_PUSH);
+    rg_probe_saved(RG_OPT_PUSH);
     return found_done(session);
 }
 
@@ -375,11 +375,10 @@ static CUresult ask_stream(struct rg_context *context, uint64_t handle, struct r
 /* For a trace; streams have the names that the worker gives them there. */
 static void polled_stream(CUstream stream, bool done)
 {
-    if (!rg_recording)
+    if (!RG_PROBED(polled))
         return;
     const bool own = stream == CU_STREAM_PER_THREAD;
-    rg_profile_polled(own ? RG_TIME_THREAD_STREAM | rg_lane_current()->number : (uint64_t)stream, false,
-                      done);
+    rg_probe_polled(own ? RG_TIME_THREAD_STREAM | rg_lane_current()->number : (uint64_t)stream, false, done);
 }
 
 CUresult rg_progress_query_stream(CUstream stream)
@@ -655,7 +654,7 @@ CUresult rg_progress_query_event(CUevent handle)
     atomic_store_explicit(&event->queried, true, memory_order_relaxed);
     for (int attempt = 0; attempt < 2; attempt++) {
         if (is_done(event)) {
-            rg_profile_polled((uint64_t)handle, true, true);
+            rg_probe_polled((uint64_t)handle, true, true);
             return found_done(context->session);
         }
         if (!still_pending(context->session, &event->watch, &event->seen))
@@ -663,7 +662,7 @@ CUresult rg_progress_query_event(CUevent handle)
         if (attempt == 0)
             rg_receiver_poll(context->session);
     }
-    rg_profile_polled((uint64_t)handle, true, false);
+    rg_probe_polled((uint64_t)handle, true, false);
     const CUresult ended = atomic_load(&context->session->ended);
     return ended != CUDA_SUCCESS ? ended : CUDA_ERROR_NOT_READY;
 }

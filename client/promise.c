@@ -12,7 +12,7 @@
 #include "client/call.h"
 #include "client/command.h"
 #include "client/context.h"
-#include "client/profile/profile.h"
+#include "client/core/probe.h"
 #include "client/receiver.h"
 #include "client/session.h"
 #include "common/base/clock.h"
@@ -170,7 +170,7 @@ CUresult rg_promise_wait(struct rg_promise *promise, struct rg_reader *reply)
         rg_command_flush(session);
         rg_receiver_wait(session, waiter);
         atomic_fetch_add_explicit(&session->stats.waited_ns, rg_now_ns() - began, memory_order_relaxed);
-        rg_profile_waited(rg_profiling ? began : 0, 1);
+        rg_probe_waited(began, 1);
         pthread_mutex_lock(&lock);
         answer->waited = false;
         pthread_cond_broadcast(&changed);

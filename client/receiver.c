@@ -9,7 +9,7 @@
 
 #include "client/ahead.h"
 #include "client/command.h"
-#include "client/profile/times.h"
+#include "client/core/probe.h"
 #include "client/progress.h"
 #include "client/promise.h"
 #include "client/session.h"
@@ -178,7 +178,7 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
                                   memory_order_relaxed);
         return;
     case RG_NOTICE_TIMES:
-        if (!rg_times_notice(session, &notice, message->bulk_size))
+        if (!RG_PROBED(times_notice) || !rg_probe->times_notice(session, &notice, message->bulk_size))
             malformed(session, "times that were not asked for");
         return;
     default:

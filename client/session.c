@@ -11,11 +11,10 @@
 
 #include "client/bulk.h"
 #include "client/command.h"
+#include "client/core/probe.h"
 #include "client/device.h"
 #include "client/nvml.h"
 #include "client/optimisations.h"
-#include "client/profile/profile.h"
-#include "client/profile/record.h"
 #include "client/program.h"
 #include "client/query.h"
 #include "client/receiver.h"
@@ -137,8 +136,8 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     hello.client_hello.capability = rg_capability_wish();
     rg_bulk_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
     hello.client_hello.capabilities |= RG_CONTROL_CAP_GPU_PATH;
-    if (rg_recording)
-        hello.client_hello.capabilities |= RG_CONTROL_CAP_TIMES;
+    if (rg_probe)
+        hello.client_hello.capabilities |= rg_probe->capabilities;
     if (rg_reconnect_wanted())
         hello.client_hello.capabilities |= RG_CONTROL_CAP_RESUME;
     enum rg_status status = rg_control_send(session->conn, &hello);
@@ -327,17 +326,17 @@ static CUresult start(void)
         rg_info("CUDA_VISIBLE_DEVICES leaves no device");
         return CUDA_ERROR_NO_DEVICE;
     }
-    const uint64_t since = rg_profile_wait();
+    const uint64_t since = rg_probe_wait();
     const bool connected = connect_sessions();
-    rg_profile_waited(since, 0);
+    rg_probe_waited(since, 0);
     if (!connected)
         return CUDA_ERROR_NO_DEVICE;
     rg_stats_start();
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (begin(&rg_sessions[i]) != RG_OK)
             return CUDA_ERROR_OUT_OF_MEMORY;
-    if (rg_recording)
-        rg_record_sessions();
+    if (RG_PROBED(sessions_begun))
+        rg_probe->sessions_begun();
     return CUDA_SUCCESS;
 }
 

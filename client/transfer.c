@@ -14,9 +14,9 @@
 #include "client/transfer.h"
 
 #include "client/command.h"
+#include "client/core/probe.h"
 #include "client/lane.h"
 #include "client/pieces.h"
-#include "client/profile/profile.h"
 #include "client/progress.h"
 #include "client/receiver.h"
 #include "client/session.h"
@@ -98,9 +98,9 @@ static uint64_t add(struct transfer *transfer)
         n_host_writers++;
     pthread_mutex_unlock(&lock); /* from here on the end of the session may free it */
     if (kind == PULL)
-        rg_profile_bytes(size, 0);
+        rg_probe_bytes(size, 0);
     else if (kind != LANDING) /* its data may come with the reply instead */
-        rg_profile_bytes(0, size);
+        rg_probe_bytes(0, size);
     if (kind == LATE_LANDING && size <= COPY_SMALL)
         rg_receiver_expect_copy(session);
     else if (kind != LANDING)
@@ -272,7 +272,7 @@ void rg_landing_destroy(uint64_t id)
         wait_until_filled(transfer->session, id);
     pthread_mutex_unlock(&lock);
     if (transfer && transfer->kind == LANDING)
-        rg_profile_bytes(0, transfer->received);
+        rg_probe_bytes(0, transfer->received);
     release(transfer);
 }
 
@@ -770,7 +770,7 @@ void rg_question_wait(struct rg_question *question)
     struct transfer *transfer = NULL;
     if (!question->id)
         return;
-    const uint64_t since = rg_profile_wait();
+    const uint64_t since = rg_probe_wait();
     pthread_mutex_lock(&lock);
     while (!question->done) {
         /* the session is over; if it is not in the table any more, the reader is about to be done with it */
@@ -781,7 +781,7 @@ void rg_question_wait(struct rg_question *question)
         pthread_cond_wait(&answered, &lock);
     }
     pthread_mutex_unlock(&lock);
-    rg_profile_waited(since, 0);
+    rg_probe_waited(since, 0);
     free(transfer);
     rg_receiver_expect_notices(question->session, -1);
 }

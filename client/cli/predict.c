@@ -2,8 +2,8 @@
  * predict.c - remote-gpu predict: reads a trace, simulates it over networks, shows what comes out. The simulation is in
  * client/predict/.
  */
-#include "client/cli/cli.h"
-#include "client/cli/output.h"
+#include "client/cli/base/cli.h"
+#include "client/cli/base/output.h"
 #include "client/predict/chart.h"
 #include "client/predict/simulate.h"
 #include "common/base/cleanup.h"

@@ -5,9 +5,9 @@
  * libraries in the command's process. With --local: start a private server, run the command as a child, stop
  * the server.
  */
-#include "client/cli/cli.h"
-#include "client/cli/environment.h"
-#include "client/cli/local.h"
+#include "client/cli/base/cli.h"
+#include "client/cli/base/environment.h"
+#include "client/cli/base/local_server.h"
 #include "client/query.h"
 #include "client/servers.h"
 #include "common/base/cleanup.h"
@@ -159,12 +159,12 @@ static int run_on(const struct rg_cli_settings *settings, char **argv)
 static int run_local(const struct rg_cli_settings *settings, char **argv)
 {
     struct rg_local_server server;
-    if (rg_local_start(&server, settings->driver) != RG_OK)
+    if (rg_local_server_start(&server, settings->driver) != RG_OK)
         return RG_EXIT_FAILURE;
     int status = RG_EXIT_FAILURE;
     if (rg_cli_set_environment(settings, server.address) == RG_OK)
-        status = rg_local_run(argv);
-    rg_local_stop(&server);
+        status = rg_local_server_run(argv);
+    rg_local_server_stop(&server);
     return status;
 }
 

@@ -58,10 +58,10 @@ static const struct {
     {"cuEventQuery", RG_DEVICE_SYNC_EVENT, RG_RECORD_QUERY},
     {"rgCopyOut", RG_DEVICE_SYNC_STREAM, RG_RECORD_WAITS},
     {"rgBoxOut", RG_DEVICE_SYNC_STREAM, RG_RECORD_WAITS},
-    {"rgCopyOutLate", RG_DEVICE_WORK, RG_RECORD_LATE_OUT},
-    {"rgBoxOutLate", RG_DEVICE_WORK, RG_RECORD_LATE_OUT},
-    {"rgCopyInLate", RG_DEVICE_WORK, RG_RECORD_LATE_IN},
-    {"rgBoxInLate", RG_DEVICE_WORK, RG_RECORD_LATE_IN},
+    {"rgCopyOutLate", RG_DEVICE_WORK, RG_RECORD_DEFERRED_OUT},
+    {"rgBoxOutLate", RG_DEVICE_WORK, RG_RECORD_DEFERRED_OUT},
+    {"rgCopyInLate", RG_DEVICE_WORK, RG_RECORD_DEFERRED_IN},
+    {"rgBoxInLate", RG_DEVICE_WORK, RG_RECORD_DEFERRED_IN},
     {"rgHostCall", RG_DEVICE_WORK, RG_RECORD_HOST_CALL},
 };
 #define N_OPERATIONS (sizeof operations / sizeof *operations)
@@ -109,8 +109,8 @@ static uint32_t add_record(struct making *making, const struct rg_trace_item *it
     }
     *record = (struct rg_record_model){.op = (uint16_t)item->code, .size = item->size};
     classify(making->trace, record);
-    if (record->flags & RG_RECORD_LATE_IN)
-        record->late = item->sent;
+    if (record->flags & RG_RECORD_DEFERRED_IN)
+        record->deferred = item->sent;
     record->out = item->received;
     return number;
 }
@@ -173,7 +173,7 @@ static bool make_step(struct making *making, const struct rg_trace_item *item, u
             making->seen[*last].sent_at = item->start;
             making->seen[*last].back_at = end_of(item);
         } else { /* its reply was needed only now */
-            record->flags |= RG_RECORD_PROMISED;
+            record->flags |= RG_RECORD_ASYNC;
         }
         return true;
     }

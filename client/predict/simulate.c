@@ -1,7 +1,7 @@
 /*
  * simulate.c - see simulate.h.
  *
- * Events in the order of their times: a thread takes its next step, the sender thread sends, a reply or late data is given
+ * Events in the order of their times: a thread takes its next step, the sender thread sends, a reply or deferred data is given
  * to the way back. What a message does on the server follows from its arrival at once, since messages arrive, and records
  * are executed, in the order in which they were sent.
  */
@@ -17,8 +17,9 @@
 #define SMALL_SIZE 64   /* a record that only asks */
 #define SEND_NS    3000 /* that sending a message costs whoever sends it */
 #define ASK_NS     1000 /* that answering a question costs the dispatcher */
-#define LATE_ROOM  (RG_DEFERRED_SLOTS * RG_DEFERRED_CHUNK) /* bytes of late data that a stream may be ahead */
-#define LEAST_NS   1000                                    /* of a query in a loop */
+#define DEFERRED_MAX                                                                                         \
+    (RG_DEFERRED_SLOTS * RG_DEFERRED_CHUNK) /* bytes of deferred data that a stream may be ahead */
+#define LEAST_NS 1000                       /* of a query in a loop */
 
 enum event_kind { THREAD, SENDER, BACK };
 
@@ -27,7 +28,7 @@ struct event {
     enum event_kind kind;
     uint32_t thread; /* BACK: who waits for it; UINT32_MAX: nobody */
     uint32_t record;
-    bool promised, late;
+    bool promised, deferred;
     uint64_t ready; /* BACK: when the server has given all of it to the network */
     uint64_t bytes, down;
 };
@@ -59,7 +60,7 @@ struct posted {
 struct simulation {
     const struct rg_model *model;
     const struct rg_wire *wire;
-    bool async, batch, direct, late, push;
+    bool async, batch, direct, deferred, push;
     double sent_share; /* of the bytes of records: the others repeat what has been sent */
     uint64_t off;
     struct event *heap;
@@ -70,9 +71,9 @@ struct simulation {
     size_t n_batched, batch_capacity;
     uint64_t batch_bytes;
     bool sender_due;
-    struct answer *answers; /* by record */
-    uint64_t next_direct;   /* when a thread may send for itself again */
-    uint64_t late_until;    /* when the last late data has left the server */
+    struct answer *answers;  /* by record */
+    uint64_t next_direct;    /* when a thread may send for itself again */
+    uint64_t deferred_until; /* when the last deferred data has left the server */
     uint64_t sender_free, calls_free, up_free, down_free, dispatcher_free;
     struct rg_device device;
     struct rg_outcome *out;
@@ -149,10 +150,10 @@ static struct event pop(struct simulation *s)
 static uint64_t work_time(const struct simulation *s, const struct rg_record_model *record)
 {
     uint64_t time = record->use.time;
-    if (record->flags & (RG_RECORD_LATE_IN | RG_RECORD_HOST_CALL)) {
+    if (record->flags & (RG_RECORD_DEFERRED_IN | RG_RECORD_HOST_CALL)) {
         const uint64_t trip = 2 * s->wire->oneway_ns;
-        const uint64_t window = record->late / LATE_ROOM * trip; /* so much is asked for at a time */
-        time = later(time, later(cost(s, record->late), window)) + trip;
+        const uint64_t window = record->deferred / DEFERRED_MAX * trip; /* so much is asked for at a time */
+        time = later(time, later(cost(s, record->deferred), window)) + trip;
     }
     return time;
 }
@@ -162,15 +163,15 @@ static void work(struct simulation *s, const struct rg_record_model *record, uin
 {
     const uint64_t start = rg_device_start(&s->device, record->use.stream, begin);
     uint64_t end = start + work_time(s, record);
-    if (record->flags & RG_RECORD_LATE_OUT) {
+    if (record->flags & RG_RECORD_DEFERRED_OUT) {
         push(s, (struct event){.time = start,
                                .kind = BACK,
                                .thread = UINT32_MAX,
                                .ready = end,
-                               .late = true,
+                               .deferred = true,
                                .record = UINT32_MAX,
                                .bytes = record->out});
-        end = later(end, start + gap(cost(s, LATE_ROOM), cost(s, record->out)));
+        end = later(end, start + gap(cost(s, DEFERRED_MAX), cost(s, record->out)));
     }
     rg_device_end(&s->device, record->use.stream, end);
 }
@@ -180,7 +181,7 @@ static void reply(struct simulation *s, const struct posted *posted, uint64_t fr
                   uint64_t out, uint64_t down)
 {
     const bool promised =
-        posted->record != UINT32_MAX && s->model->records[posted->record].flags & RG_RECORD_PROMISED;
+        posted->record != UINT32_MAX && s->model->records[posted->record].flags & RG_RECORD_ASYNC;
     if (posted->thread == UINT32_MAX && !promised)
         return;
     push(s, (struct event){.time = from,
@@ -193,18 +194,18 @@ static void reply(struct simulation *s, const struct posted *posted, uint64_t fr
                            .down = down});
 }
 
-/* A record that waits while others go on; also a late copy that is not late. */
+/* A record that waits while others go on; also a deferred copy that is not deferred. */
 static void wait_for_device(struct simulation *s, const struct posted *posted, uint64_t begin)
 {
     const struct rg_record_model *record = &s->model->records[posted->record];
-    const bool late = record->flags & RG_RECORD_LATE_OUT;
-    const uint64_t done =
-        late ? rg_device_start(&s->device, record->use.stream, 0) : rg_device_done(&s->device, &record->use);
+    const bool deferred = record->flags & RG_RECORD_DEFERRED_OUT;
+    const uint64_t done = deferred ? rg_device_start(&s->device, record->use.stream, 0)
+                                   : rg_device_done(&s->device, &record->use);
     const uint64_t waited = gap(begin, done), from = begin + waited;
-    const uint64_t transfer = late ? record->use.time : record->transfer;
+    const uint64_t transfer = deferred ? record->use.time : record->transfer;
     s->dispatcher_free = begin + record->service + (waited < RG_WAIT_POLL_NS ? waited : RG_WAIT_POLL_NS);
-    const uint64_t replied = from + (late ? record->use.time : record->tail);
-    if (record->out && (late || record->use.act == RG_DEVICE_SYNC_STREAM))
+    const uint64_t replied = from + (deferred ? record->use.time : record->tail);
+    if (record->out && (deferred || record->use.act == RG_DEVICE_SYNC_STREAM))
         rg_device_end(&s->device, record->use.stream, replied);
     if (record->out > RG_LITTLE_REPLY)
         reply(s, posted, from, from + transfer, record->out, record->down);
@@ -222,7 +223,7 @@ static void execute(struct simulation *s, const struct posted *posted, uint64_t 
         return;
     }
     const struct rg_record_model *record = &s->model->records[posted->record];
-    if (record->flags & RG_RECORD_WAITS || (record->flags & RG_RECORD_LATE_OUT && !s->late)) {
+    if (record->flags & RG_RECORD_WAITS || (record->flags & RG_RECORD_DEFERRED_OUT && !s->deferred)) {
         wait_for_device(s, posted, begin);
         return;
     }
@@ -294,10 +295,10 @@ static void come_back(struct simulation *s, const struct event *event)
     s->out->received += event->bytes;
     /* small results go between data */
     uint64_t left = event->bytes > RG_LITTLE_REPLY ? s->down_free : event->time + cost(s, event->bytes);
-    if (event->late)
-        s->late_until = later(s->late_until, later(event->ready, left));
+    if (event->deferred)
+        s->deferred_until = later(s->deferred_until, later(event->ready, left));
     else if (event->record != UINT32_MAX && s->model->records[event->record].flags & RG_RECORD_WAITS)
-        left = later(left, s->late_until); /* whoever has waited for the device has its data */
+        left = later(left, s->deferred_until); /* whoever has waited for the device has its data */
     const uint64_t there = later(event->ready, left) + s->wire->oneway_ns + event->down;
     uint32_t thread = event->thread;
     if (thread == UINT32_MAX && event->promised) {
@@ -412,12 +413,12 @@ static void post(struct simulation *s, uint32_t number, const struct rg_step *st
 {
     const struct rg_thread_model *thread = &s->model->threads[number];
     const struct rg_record_model *record = &s->model->records[step->record];
-    const bool late = record->flags & RG_RECORD_LATE_OUT && !s->late;
+    const bool deferred = record->flags & RG_RECORD_DEFERRED_OUT && !s->deferred;
     if (waits_next(thread, s->threads[number].step, step->record)) {
         const bool replies = thread->steps[s->threads[number].step + 1].kind == RG_STEP_REPLY || !s->async;
         put(s, step->record, replies ? number : UINT32_MAX);
         step_over(s, number, now);
-    } else if (!s->async || late) {
+    } else if (!s->async || deferred) {
         put(s, step->record, number);
         wait(s, number, now);
     } else {
@@ -516,7 +517,7 @@ static void run_thread(struct simulation *s, uint32_t number, uint64_t now)
         post(s, number, step, now);
         return;
     case RG_STEP_REPLY:
-        if (s->model->records[step->record].flags & RG_RECORD_PROMISED)
+        if (s->model->records[step->record].flags & RG_RECORD_ASYNC)
             wait_for_promise(s, number, step->record, now);
         else
             wait(s, number, now);
@@ -615,7 +616,7 @@ enum rg_status rg_simulate(const struct rg_model *model, const struct rg_wire *w
                            .async = is_on(model->trace, "async", off),
                            .batch = is_on(model->trace, "batch", off),
                            .direct = is_on(model->trace, "direct", off),
-                           .late = is_on(model->trace, "late", off),
+                           .deferred = is_on(model->trace, "late", off),
                            .push = is_on(model->trace, "push", off),
                            .sent_share = is_on(model->trace, "delta", off) ? find_sent_share(model) : 1,
                            .out = out};
