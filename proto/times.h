@@ -23,7 +23,7 @@ struct rg_time {
     uint64_t begin, served; /* while it kept the others' records waiting */
     uint64_t reply, sent;   /* its reply began to be sent, and was */
     uint64_t end;           /* the device had done what it was given */
-    uint64_t stream; /* handle that it named last; 0: none; per-thread ones: RG_TIME_THREAD_STREAM | lane */
+    uint64_t stream; /* handle that it named last; 0: none; per-thread ones: RG_TIME_THREAD_STREAM | thread */
     uint64_t event;  /* handle, likewise */
     uint16_t op;
     uint16_t flags; /* enum rg_time_flags */

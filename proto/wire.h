@@ -53,25 +53,25 @@ static_assert(sizeof(struct rg_message_header) == 24, "wire layout");
 /** One call. `size` counts this header, the parameters and the padding; a multiple of 8. */
 struct rg_record {
     uint32_t size;
-    uint16_t op;    /* the server's number of the operation */
-    uint16_t flags; /* see below; others must be 0 */
-    uint32_t lane;  /* the client thread: see "lanes" below */
-    uint32_t token; /* names the reply that the caller waits for; 0: nobody waits */
+    uint16_t op;     /* the server's number of the operation */
+    uint16_t flags;  /* see below; others must be 0 */
+    uint32_t thread; /* of the client: see "threads" below */
+    uint32_t token;  /* names the reply that the caller waits for; 0: nobody waits */
 };
 static_assert(sizeof(struct rg_record) == 16, "wire layout");
 
 /*
- * Flags. RG_RECORD_AWAITED: the lane sends nothing more before the reply has come, so others' records may pass this one. With
+ * Flags. RG_RECORD_AWAITED: the thread sends nothing more before the reply has come, so others' records may pass this one. With
  * a token, and to a server that knows it (RG_CONTROL_CAP_AWAITED).
  */
 #define RG_RECORD_AWAITED 1u
 
 /*
- * Lanes. A lane stands for a client thread that has called CUDA. Its first record creates it; op rgLaneEnd ends it.
- * The worker keeps for each lane the current context (op rgLaneSetContext) and the per-thread default streams.
+ * Threads. Each client thread that has called CUDA has a number. Its first record makes it known; op rgLaneEnd ends it.
+ * The worker keeps for each thread the current context (op rgLaneSetContext) and the per-thread default streams.
  *
  * Handles are 64-bit ids that the client chose; 0 is NULL. Streams: 1 is the legacy default stream, 2 the
- * per-thread default stream of the record's lane in its current context, as CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
+ * per-thread default stream of the record's thread in its current context, as CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
  *
  * A failure of a call that nobody waits for is kept by the worker (the first one) and reported once, in
  * `async_result` of the next reply or, if nobody waits by then, by RG_NOTICE_ERROR.
@@ -110,7 +110,8 @@ enum rg_notice_type {
         22, /* arg0: bytes of room that have become free since the session began (proto/bulk_credit.h) */
     RG_NOTICE_GPU_PATH =
         40, /* bulk data gets to and from GPU arg0 so from now on; arg1: enum rg_gpu_path (proto/gpu_path.h) */
-    RG_NOTICE_RECLAIM = 23, /* id: of the recall; the client answers RG_ANSWER_RECLAIMED (proto/prealloc.h) */
+    RG_NOTICE_RECLAIM =
+        23, /* id: of the reclaim; the client answers RG_ANSWER_RECLAIMED (proto/prealloc.h) */
     RG_NOTICE_TIMES =
         30, /* id of RG_ANSWER_TIMES; arg0: how many struct rg_time (proto/times.h) are the bulk part,
                              arg1: how many were not kept, arg2: how many more there are now */
