@@ -1,5 +1,5 @@
 /*
- * ahead.h - device memory that the worker makes before the program asks for it (server/ahead.h), so that allocating costs no
+ * ahead.h - device memory that the worker makes before the program asks for it (server/prealloc/prealloc.h), so that allocating costs no
  * round trip.
  *
  * What a program allocates for the second time (the same kind, size, context and stream) it is likely to allocate again: from

@@ -2,7 +2,7 @@
  * elapsed.h - the time between two events, without a round trip of its own where a program measures again and again.
  *
  * That a program asks for the time since `start` when `end` has come is learnt from its doing so. From then on the wait for
- * `end`, or the watch of it, asks for that time as well (server/elapsed.h), and the answer is kept with the positions of
+ * `end`, or the watch of it, asks for that time as well (server/timeline/event_times.h), and the answer is kept with the positions of
  * both records (client/progress.h): as long as neither event has been recorded again, it is the time.
  *
  * Any thread. What is learnt and kept has a lock, which is a leaf.

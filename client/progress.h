@@ -5,7 +5,7 @@
  * context, all that lies before a position is known to be done there, and questions about it need no server: an event is
  * done whose record lies before it, a stream is idle if no work has been put in behind it.
  *
- * What is not done yet is asked for once, and the worker told to say when it is (a watch, server/watch.h). Until then the
+ * What is not done yet is asked for once, and the worker told to say when it is (a watch, server/timeline/completion.h). Until then the
  * answer is "not ready", and sends nothing. It cannot be stale in a way that the program could notice: whatever shows
  * progress otherwise (a reply, a landing, shared memory) comes behind the notices of what was done by then; a host function,
  * in whose place the worker cannot look, makes the client ask again. An event that was queried is watched from its next record on, without being asked for.

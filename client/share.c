@@ -1,9 +1,9 @@
 /*
  * share.c - memory and events that other processes have too.
  *
- * Handles of cuIpc… are the workers' tokens (server/share.h): they go to the application as they are, and memory that is opened is
+ * Handles of cuIpc… are the workers' tokens (server/export/export.h): they go to the application as they are, and memory that is opened is
  * reserved in this address space like any other. A shareable handle that is a descriptor is made here: one end of a pair of sockets
- * in which the worker's token (server/share.h) waits to be read. It can be duplicated, inherited and passed on like the
+ * in which the worker's token (server/export/export.h) waits to be read. It can be duplicated, inherited and passed on like the
  * driver's; who imports it looks at the token without taking it out. When all copies of it are closed, the other end
  * sees that, and the worker is told with the next call of this file to close the driver's descriptor.
  */

@@ -175,7 +175,7 @@ def change(operation):
 
 
 def makes_state(operation):
-    """Whether the call makes an object of which the worker keeps more than its name (server/objects.c)."""
+    """Whether the call makes an object of which the worker keeps more than its name (server/core/objects.c)."""
     return any(p.role in ("new", "found") and p.kind in ("CONTEXT", "STREAM", "EVENT", "LINK") for p in operation.parameters)
 
 
