@@ -2,12 +2,12 @@
  * codegen_texture.c - textures and surfaces: calls of the engine, with coordinates and values by way of memory of the
  * function's frame.
  *
- * Plain fetches, of which kernels make many, call a function that the texture itself brings (softgpu/exec/texture.h):
+ * Plain fetches, of which kernels make many, call a function that the texture itself brings (softgpu/exec/texture/texture.h):
  * all that can be decided when a texture is made is decided then, and coordinates and texels stay in registers. Finding
  * the texture depends on its handle alone, so LLVM does it once for a loop.
  */
 #include "softgpu/compiler/codegen.h"
-#include "softgpu/exec/texture.h"
+#include "softgpu/exec/texture/texture.h"
 
 #include <stddef.h>
 #include <string.h>
