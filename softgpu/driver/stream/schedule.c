@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/sleepers.h"
-#include "common/uncancelled.h"
+#include "common/base/clock.h"
+#include "common/base/uncancelled.h"
+#include "common/sync/wait_queue.h"
 #include "softgpu/driver/stream/schedule.h"
 
 /* A thread that sleeps until `outstanding` tasks have ended. */
