@@ -1,11 +1,11 @@
 /* tables.c - see tables.h. */
 #include "client/profile/tables.h"
 
+#include "client/core/session.h"
+#include "client/core/stats.h"
 #include "client/profile/sites.h"
 #include "client/profile/symbols.h"
 #include "client/profile/threads.h"
-#include "client/session.h"
-#include "client/stats.h"
 #include "common/base/clock.h"
 #include "proto/gpu_path.h"
 

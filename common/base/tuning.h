@@ -4,7 +4,7 @@
 #ifndef RG_COMMON_BASE_TUNING_H
 #define RG_COMMON_BASE_TUNING_H
 
-/** A caller sends for others for at most one part in so many of its time (client/command.c). */
+/** A caller sends for others for at most one part in so many of its time (client/core/queue.c). */
 #define RG_INLINE_SEND_SHARE 16
 /** … and besides, after each wait for a reply, so many records: a launch, say, and a copy of its result. */
 #define RG_INLINE_SEND_AFTER_WAIT 2

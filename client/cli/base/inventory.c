@@ -6,7 +6,7 @@
 
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
-#include "client/query.h"
+#include "client/connect/query.h"
 #include "common/base/log.h"
 
 #include <stdlib.h>
@@ -74,7 +74,7 @@ int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcom
     return status;
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------- */
+/* --- JSON ----------------------------------------------------------------------------------------------- */
 
 static json_t *device_json(const struct rg_device_info *device)
 {

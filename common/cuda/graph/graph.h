@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --- what the layer gives (client/graph.c, softgpu/driver/launch/graph.c) ------------------------------------------ */
+/* --- what the layer gives (client/api/graph.c, softgpu/driver/launch/graph.c) ------------------------------------------ */
 
 /** What every call checks first: the library is in use, a context is current, it is not lost. */
 CUresult rg_graph_enter(void);
