@@ -20,6 +20,7 @@
 #include "client/transfer/credit.h"
 #include "client/transfer/pieces.h"
 #include "client/transfer/transfer.h"
+#include "common/base/limits.h"
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"

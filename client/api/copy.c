@@ -21,6 +21,7 @@
 #include "client/transfer/credit.h"
 #include "client/transfer/pieces.h"
 #include "client/transfer/transfer.h"
+#include "common/base/limits.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 

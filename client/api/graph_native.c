@@ -14,6 +14,7 @@
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/managed/pinned.h"
+#include "common/base/limits.h"
 #include "common/cuda/graph/plan.h"
 #include "generated/client/operations.h"
 #include "proto/graph.h"

@@ -7,6 +7,7 @@
 #include "client/core/call.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
+#include "common/base/log.h"
 #include "common/cuda/errors.h"
 #include "common/cuda/runtime_calls.h"
 #include "generated/proto/api_table.h"

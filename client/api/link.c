@@ -6,6 +6,7 @@
 #include "client/cache/image.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
+#include "common/base/limits.h"
 #include "common/cuda/image.h"
 #include "common/cuda/image_file.h"
 #include "generated/client/operations.h"

@@ -21,6 +21,7 @@
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
+#include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 

@@ -422,7 +422,7 @@ static unsigned char *append(struct rg_queue *queue, const struct rg_thread *thr
                              uint32_t size)
 {
     unsigned char *at = queue->current->data + queue->current->used;
-    struct rg_record record = {.size = size, .op = number, .lane = thread->number};
+    struct rg_record record = {.size = size, .op = number, .thread = thread->number};
     memcpy(at, &record, sizeof record);
     if (queue->current->count == 0)
         queue->current->first_seq = queue->next_seq;

@@ -25,6 +25,8 @@
 #include "client/prefetch/startup_profile.h"
 #include "client/transfer/transfer.h"
 #include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/base/uncancelled.h"
 #include "common/cuda/capability.h"
 #include "transport/control.h"
 #include "transport/lasting.h"

@@ -11,6 +11,7 @@
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
 #include "common/base/addresses.h"
+#include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
