@@ -4,16 +4,16 @@
 #ifndef RG_COMMON_TUNING_H
 #define RG_COMMON_TUNING_H
 
-/** A caller sends for others for at most one part in so many of its time (client/command.c). */
+/** A caller sends for others for at most one part in so many of its time (client/core/queue.c). */
 #define RG_DIRECT_SHARE 16
 /** … and besides, after each wait for a reply, so many records: a launch, say, and a copy of its result. */
 #define RG_DIRECT_AFTER_WAIT 2
 /**
- * Nanoseconds that the worker looks whether the device is done before it lets others go on (server/wait.c): about what two
+ * Nanoseconds that the worker looks whether the device is done before it lets others go on (server/timeline/wait.c): about what two
  * changes of threads cost. The calls of others stand still so long at most.
  */
 #define RG_WAIT_POLL_NS 20000
-/** Data of the client that a stream needs when it gets there travels so many chunks ahead, of so many bytes (server/late.c). */
+/** Data of the client that a stream needs when it gets there travels so many chunks ahead, of so many bytes (server/transfer/deferred.c). */
 #define RG_LATE_SLOTS 4
 #define RG_LATE_CHUNK (2u << 20)
 

@@ -1,4 +1,4 @@
-/* ahead.h - memory made ready before it is asked for (server/ahead.h): what both sides know of it. */
+/* ahead.h - memory made ready before it is asked for (server/prealloc/prealloc.h): what both sides know of it. */
 #ifndef RG_PROTO_AHEAD_H
 #define RG_PROTO_AHEAD_H
 

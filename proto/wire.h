@@ -135,7 +135,7 @@ static_assert(sizeof(struct rg_notice) == 40, "wire layout");
 enum rg_answer_type {
     RG_ANSWER_HOST_DONE = 1, /* id of the notice */
     RG_ANSWER_DATA = 2,      /* id; arg0: offset, arg1: bytes; the data is the bulk part */
-    /* Asked by the client itself: memory that host and device both address (server/unified.h), at once. */
+    /* Asked by the client itself: memory that host and device both address (server/managed/managed.h), at once. */
     RG_ANSWER_UNIFIED_IN = 3, /* id: a context; bulk: runs of bytes, each behind u64 address and u64 size */
     RG_ANSWER_UNIFIED_OUT =
         4, /* id: named by the reply, RG_NOTICE_UNIFIED; arg0: address, arg1: bytes (RG_BULK_MAX at most),

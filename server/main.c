@@ -9,16 +9,16 @@
  * SIGTERM (as the kernel does when the daemon dies). Then it exits at once: what the client left in the driver goes with
  * the process, also if its kernels never end.
  *
- * The main thread only waits for signals and the end; the session runs on threads of its own (roles.h).
+ * The main thread only waits for signals and the end; the session runs on threads of its own (leader_followers.h).
  */
 #include "common/log.h"
-#include "server/address_space.h"
-#include "server/direct.h"
-#include "server/hello.h"
-#include "server/image.h"
-#include "server/output.h"
-#include "server/times.h"
-#include "server/worker.h"
+#include "server/core/worker.h"
+#include "server/handshake/address_space.h"
+#include "server/handshake/hello.h"
+#include "server/images/image.h"
+#include "server/timeline/output.h"
+#include "server/timeline/times.h"
+#include "server/transfer/gpudirect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,7 +113,7 @@ static void tell_statistics(struct rg_worker *worker)
         rg_info("session %llu: %llu bytes were copied to be there if they had to be sent again",
                 (unsigned long long)worker->session, (unsigned long long)bulk.bulk_kept);
     uint64_t in, out;
-    rg_direct_statistics(worker, &in, &out);
+    rg_gpudirect_statistics(worker, &in, &out);
     if (in || out)
         rg_info("session %llu: of these, %llu bytes went straight to GPUs' memory and %llu bytes straight "
                 "from it",
@@ -138,7 +138,7 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
         }
         if (fds[0].revents) {
             int code = rg_worker_wait(worker);
-            rg_images_settle(worker);
+            rg_image_cache_settle(worker);
             tell_statistics(worker);
             return code;
         }
@@ -194,14 +194,14 @@ int main(int argc, char **argv)
         return 1;
     }
     struct rg_conn *tether;
-    static struct rg_lanes lanes;
+    static struct rg_channels channels;
     static struct rg_resume resume;
-    if (rg_hello_answer(&arguments.hello, &conn, &tether, &lanes, &resume) != RG_OK) {
+    if (rg_hello_answer(&arguments.hello, &conn, &tether, &channels, &resume) != RG_OK) {
         rg_conn_destroy(conn);
         _exit(1);
     }
-    if (!rg_lanes_wrap(&lanes, &conn) || !rg_resume_begin(&resume, &lanes, &conn, &tether) ||
-        !rg_lanes_start(&lanes, &resume, arguments.hand_fd, arguments.hello.session, conn)) {
+    if (!rg_channels_wrap(&channels, &conn) || !rg_resume_begin(&resume, &channels, &conn, &tether) ||
+        !rg_channels_start(&channels, &resume, arguments.hand_fd, arguments.hello.session, conn)) {
         rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);
         _exit(1);
     }

@@ -13,7 +13,7 @@
  * end is the carrier's.
  *
  * How a new carrier is had is the user's matter (`renew`): the client connects and shows the session's token, the
- * worker waits for the daemon to hand it a connection (server/resume.h).
+ * worker waits for the daemon to hand it a connection (server/handshake/resume.h).
  *
  * On the wire every message begins with struct rg_lasting_header. Acknowledgements travel with messages; a receiver
  * that has not sent any for RG_LASTING_ACK_BYTES sends one by itself. What is kept: a message's own bytes always, its

@@ -17,7 +17,7 @@
 enum {
     BACKOFF_MS = 50, /* after the first attempt, doubled each time … */
     BACKOFF_MAX_MS = 2000,
-    READ_ON_MS = 4000, /* less than who has ended a connection is waited for (server/resume.c) */
+    READ_ON_MS = 4000, /* less than who has ended a connection is waited for (server/handshake/resume.c) */
     ACK_AGAIN_MS = 20,
     TETHER_MS =
         300, /* the ends of carrier and tether, of which either may come first, are no further apart */

@@ -1,14 +1,16 @@
 /*
- * compare.c - remote-gpu compare: the same command over each transport in turn, and what that meant for it. Where this
- * machine has several RDMA devices, the command runs over RDMA as a session would choose, and over each of them alone.
+ * compare.c - remote-gpu compare: the same command over each transport in turn, and what that meant for it.
+ * Where this machine has several RDMA devices, the command runs over RDMA as a session would choose, and over
+ * each of them alone.
  *
- * The command runs as `remote-gpu run` would run it; its counters come from the statistics that the client core writes
- * (client/stats.c), its CPU time from the kernel. What it prints goes to stderr, so that stdout holds the table alone.
+ * The command runs as `remote-gpu run` would run it; its counters come from the statistics that the client
+ * core writes (client/core/stats.c), its CPU time from the kernel. What it prints goes to stderr, so that
+ * stdout holds the table alone.
  */
-#include "client/cli/cli.h"
-#include "client/cli/environment.h"
-#include "client/cli/link.h"
-#include "client/cli/output.h"
+#include "client/cli/base/cli.h"
+#include "client/cli/base/environment.h"
+#include "client/cli/base/output.h"
+#include "client/cli/base/perf_link.h"
 #include "common/clock.h"
 #include "common/file.h"
 #include "common/log.h"
@@ -164,7 +166,7 @@ static int run_row(const struct rg_cli_settings *settings, struct row *row, char
 static void try_rdma(const struct rg_cli_settings *settings, struct row *row)
 {
     struct rg_rdma_address any;
-    struct rg_link link;
+    struct rg_perf_link link;
     if (rg_rdma_addresses(&any, 1) == 0) {
         snprintf(row->skipped, sizeof row->skipped,
                  "this machine has no RDMA device with an active port and an address");
@@ -173,16 +175,17 @@ static void try_rdma(const struct rg_cli_settings *settings, struct row *row)
     if (row->device[0])
         setenv("REMOTE_GPU_RAILS", row->device, 1);
     /* by a device of its own, whichever of the server's addresses that reaches */
-    if (rg_link_open(&link, settings->server.items[0], RG_LINK_RDMA, row->device[0] ? UINT_MAX : 0,
-                     settings->timeout_ns, row->skipped, sizeof row->skipped) == RG_OK)
-        rg_link_close(&link);
+    if (rg_perf_link_open(&link, settings->server.items[0], RG_PERF_LINK_RDMA, row->device[0] ? UINT_MAX : 0,
+                          settings->timeout_ns, row->skipped, sizeof row->skipped) == RG_OK)
+        rg_perf_link_close(&link);
     else if (!row->skipped[0])
         snprintf(row->skipped, sizeof row->skipped, "it is not available; see remote-gpu doctor");
     if (row->device[0])
         unsetenv("REMOTE_GPU_RAILS");
 }
 
-/* A row for each RDMA device, if there are several and the user has not named any; returns how many rows there are. */
+/* A row for each RDMA device, if there are several and the user has not named any; returns how many rows
+ * there are. */
 static unsigned add_devices(struct row *rows, unsigned n)
 {
     struct rg_rdma_address found[RG_RAILS_MAX];
@@ -255,7 +258,8 @@ int rg_cli_compare(const struct rg_cli_settings *settings, int argc, char **argv
         return RG_EXIT_FAILURE;
     }
     char filter[256] = "", why[256] = "";
-    if (settings->link && rg_link_filter(settings->link, filter, sizeof filter, why, sizeof why) != RG_OK) {
+    if (settings->link &&
+        rg_perf_link_filter(settings->link, filter, sizeof filter, why, sizeof why) != RG_OK) {
         rg_error("--link: %s", why);
         return RG_EXIT_FAILURE;
     }

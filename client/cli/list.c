@@ -1,8 +1,9 @@
 /*
  * list.c - remote-gpu list: servers, their GPUs, and who uses them.
  */
-#include "client/cli/cli.h"
-#include "client/cli/inventory.h"
+#include "client/cli/base/cli.h"
+#include "client/cli/base/inventory.h"
+#include "client/cli/base/output.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -10,9 +11,9 @@
 static void print_device(const struct rg_device_info *device, unsigned first)
 {
     char total[24], available[24] = "n/a";
-    rg_bytes_text(device->memory_total, total, sizeof total);
+    rg_cli_bytes_text(device->memory_total, total, sizeof total);
     if (device->memory_free_known)
-        rg_bytes_text(device->memory_free, available, sizeof available);
+        rg_cli_bytes_text(device->memory_free, available, sizeof available);
     static const char *const direct[] = {"", ", RDMA into its memory by dma-buf",
                                          ", RDMA into its memory by nvidia_peermem",
                                          ", RDMA into its memory by dma-buf or nvidia_peermem"};

@@ -1,7 +1,7 @@
 /*
  * main.c - command remote-gpu: finds the subcommand, loads its settings, runs it.
  */
-#include "client/cli/cli.h"
+#include "client/cli/base/cli.h"
 #include "common/log.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
 /*
  * smi.c - remote-gpu smi: a table of the GPUs of servers, for those who are used to nvidia-smi.
  */
-#include "client/cli/cli.h"
-#include "client/cli/inventory.h"
+#include "client/cli/base/cli.h"
+#include "client/cli/base/inventory.h"
+#include "client/cli/base/output.h"
 
 #include <stdio.h>
 
@@ -24,7 +25,7 @@ static void print_rule(const int *widths, char fill)
 /* One cell, cut at a character's boundary or filled with blanks. */
 static void print_cell(const char *text, int width)
 {
-    int columns = rg_text_columns(text);
+    int columns = rg_cli_text_columns(text);
     if (columns <= width) {
         printf("| %s%*s ", text, width - columns, "");
         return;
@@ -51,9 +52,9 @@ static void print_gpus(const struct rg_inventory *inventory, unsigned first)
         const struct rg_device_info *device = &inventory->devices[i];
         char index[12], memory[64], total[24], used[24] = "n/a";
         snprintf(index, sizeof index, "%u", first + device->ordinal);
-        rg_bytes_text(device->memory_total, total, sizeof total);
+        rg_cli_bytes_text(device->memory_total, total, sizeof total);
         if (device->memory_free_known && device->memory_free <= device->memory_total)
-            rg_bytes_text(device->memory_total - device->memory_free, used, sizeof used);
+            rg_cli_bytes_text(device->memory_total - device->memory_free, used, sizeof used);
         snprintf(memory, sizeof memory, "%s / %s", used, total);
         const char *bus = device->pci[0] ? device->pci : "n/a";
         print_row(gpu_widths, (const char *const[]){index, device->name, bus, memory, "n/a"});

@@ -1,9 +1,9 @@
 /*
  * version.c - remote-gpu version: of this command, and of the servers that were named.
  */
-#include "client/cli/cli.h"
-#include "client/cli/inventory.h"
-#include "client/cli/output.h"
+#include "client/cli/base/cli.h"
+#include "client/cli/base/inventory.h"
+#include "client/cli/base/output.h"
 #include "common/log.h"
 
 #include <stddef.h>

@@ -1,10 +1,11 @@
 /*
  * model.h - what a trace says of a program, in a form that can be run again over another network.
  *
- * Each thread of the client is a list of steps: it computes for a while, then puts a record into the command stream, waits
- * for a reply, sends bulk data. Each record says how long the worker's dispatcher is busy with it, what it gives the
- * device to do and on which stream, what it waits for there, and how many bytes travel each way. All these are what was
- * measured, less what the network had part in: docs/prediction.md has the reasoning.
+ * Each thread of the client is a list of steps: it computes for a while, then puts a record into the command
+ * stream, waits for a reply, sends bulk data. Each record says how long the worker's dispatcher is busy with
+ * it, what it gives the device to do and on which stream, what it waits for there, and how many bytes travel
+ * each way. All these are what was measured, less what the network had part in: docs/prediction.md has the
+ * reasoning.
  */
 #ifndef RG_CLIENT_PREDICT_MODEL_H
 #define RG_CLIENT_PREDICT_MODEL_H
@@ -36,14 +37,14 @@ struct rg_step {
 };
 
 enum rg_record_flags {
-    RG_RECORD_REPLY = 1,      /* its caller waits for a reply */
-    RG_RECORD_QUERY = 2,      /* asks whether the device is done */
-    RG_RECORD_READY = 4,      /* and it was */
-    RG_RECORD_BLOCKS = 8,     /* waits for the device in its place */
-    RG_RECORD_WAITS = 16,     /* waits for the device while others' records go on */
-    RG_RECORD_LATE_OUT = 32,  /* its data comes to the client when the stream gets there */
-    RG_RECORD_LATE_IN = 64,   /* its data is fetched from the client when the stream gets there */
-    RG_RECORD_PROMISED = 512, /* its caller does other things before it waits for the reply */
+    RG_RECORD_REPLY = 1,         /* its caller waits for a reply */
+    RG_RECORD_QUERY = 2,         /* asks whether the device is done */
+    RG_RECORD_READY = 4,         /* and it was */
+    RG_RECORD_BLOCKS = 8,        /* waits for the device in its place */
+    RG_RECORD_WAITS = 16,        /* waits for the device while others' records go on */
+    RG_RECORD_DEFERRED_OUT = 32, /* its data comes to the client when the stream gets there */
+    RG_RECORD_DEFERRED_IN = 64,  /* its data is fetched from the client when the stream gets there */
+    RG_RECORD_ASYNC = 512,       /* its caller does other things before it waits for the reply */
     RG_RECORD_POLL = 256, /* no record: what a RG_STEP_POLL asks about; with RG_RECORD_READY if it was done */
     RG_RECORD_HOST_CALL = 128 /* the client has a part in it when the stream gets there */
 };
@@ -53,8 +54,8 @@ struct rg_record_model {
     uint16_t op;
     uint32_t size;            /* bytes in the command stream */
     uint64_t bulk;            /* bytes of bulk data that go with it */
-    uint64_t out;             /* bytes that come back: of the reply, or late */
-    uint64_t late;            /* bytes that are fetched */
+    uint64_t out;             /* bytes that come back: of the reply, or deferred */
+    uint64_t deferred;        /* bytes that are fetched */
     uint64_t service;         /* ns that the dispatcher is busy with it, waiting for the device not counted */
     uint64_t tail;            /* ns from when nothing more is waited for until the reply leaves */
     uint64_t transfer;        /* ns of the tail in which its bytes were given to the network */
@@ -89,7 +90,9 @@ struct rg_model {
     const struct rg_trace *trace;
 };
 
-/** Makes a model of a trace, which must stay. RG_ERR_NO_MEMORY. The caller calls rg_model_free in any case. */
+/**
+ * Makes a model of a trace, which must stay. RG_ERR_NO_MEMORY. The caller calls rg_model_free in any case.
+ */
 RG_MUST_CHECK enum rg_status rg_model_make(const struct rg_trace *trace, struct rg_model *model);
 void rg_model_free(struct rg_model *model);
 

@@ -1,12 +1,12 @@
 /* report.c - see report.h. */
 #include "client/profile/report.h"
 
-#include "client/command.h"
-#include "client/profile/data.h"
-#include "client/profile/file.h"
+#include "client/core/queue.h"
+#include "client/profile/json_text.h"
+#include "client/profile/output_file.h"
 #include "client/profile/sites.h"
 #include "client/profile/tables.h"
-#include "client/profile/text.h"
+#include "client/profile/threads.h"
 #include "common/file.h"
 #include "common/log.h"
 
@@ -23,32 +23,32 @@ static char path[PATH_MAX];
 static int fd = -1;
 static off_t end_of_events;
 static bool over, complained;
-static struct rg_text buffer;
+static struct rg_json_text buffer;
 static uint64_t known_calls;
 static uint64_t known_events;
 
 static void event_text(const struct rg_profile_event *event, int thread)
 {
     const uint64_t zero = rg_profile_started();
-    rg_text_put(&buffer, ",\n{\"name\":\"");
-    rg_text_put(&buffer, event->kind == RG_PROFILE_WAIT ? "wait"
-                         : event->api == RG_PROFILE_OWN ? "remote-gpu"
-                                                        : rg_profile_names[event->api]);
-    rg_text_put(&buffer, event->kind == RG_PROFILE_WAIT ? "\",\"cat\":\"wait\",\"ph\":\"X\",\"pid\":"
-                                                        : "\",\"cat\":\"call\",\"ph\":\"X\",\"pid\":");
-    rg_text_number(&buffer, (uint64_t)getpid());
-    rg_text_put(&buffer, ",\"tid\":");
-    rg_text_number(&buffer, (uint64_t)thread);
-    rg_text_put(&buffer, ",\"ts\":");
-    rg_text_us(&buffer, event->start > zero ? event->start - zero : 0);
-    rg_text_put(&buffer, ",\"dur\":");
-    rg_text_us(&buffer, event->end - event->start);
+    rg_json_text_put(&buffer, ",\n{\"name\":\"");
+    rg_json_text_put(&buffer, event->kind == RG_PROFILE_WAIT ? "wait"
+                              : event->api == RG_PROFILE_OWN ? "remote-gpu"
+                                                             : rg_profile_names[event->api]);
+    rg_json_text_put(&buffer, event->kind == RG_PROFILE_WAIT ? "\",\"cat\":\"wait\",\"ph\":\"X\",\"pid\":"
+                                                             : "\",\"cat\":\"call\",\"ph\":\"X\",\"pid\":");
+    rg_json_text_number(&buffer, (uint64_t)getpid());
+    rg_json_text_put(&buffer, ",\"tid\":");
+    rg_json_text_number(&buffer, (uint64_t)thread);
+    rg_json_text_put(&buffer, ",\"ts\":");
+    rg_json_text_us(&buffer, event->start > zero ? event->start - zero : 0);
+    rg_json_text_put(&buffer, ",\"dur\":");
+    rg_json_text_us(&buffer, event->end - event->start);
     if (event->round_trips) {
-        rg_text_put(&buffer, ",\"args\":{\"round_trips\":");
-        rg_text_number(&buffer, event->round_trips);
-        rg_text_put(&buffer, "}");
+        rg_json_text_put(&buffer, ",\"args\":{\"round_trips\":");
+        rg_json_text_number(&buffer, event->round_trips);
+        rg_json_text_put(&buffer, "}");
     }
-    rg_text_put(&buffer, "}");
+    rg_json_text_put(&buffer, "}");
 }
 
 /* The events that are new, which are then forgotten. */
@@ -122,13 +122,13 @@ static void *writer_main(void *unused)
 bool rg_profile_report_start(const char *wish)
 {
     fd = rg_profile_create_file(wish, path);
-    rg_text_put(
+    rg_json_text_put(
         &buffer,
         "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":");
-    rg_text_number(&buffer, (uint64_t)getpid());
-    rg_text_put(&buffer, ",\"args\":{\"name\":");
-    rg_text_string(&buffer, program_invocation_short_name);
-    rg_text_put(&buffer, "}}");
+    rg_json_text_number(&buffer, (uint64_t)getpid());
+    rg_json_text_put(&buffer, ",\"args\":{\"name\":");
+    rg_json_text_string(&buffer, program_invocation_short_name);
+    rg_json_text_put(&buffer, "}}");
     if (fd < 0 || buffer.failed || !write_at(0, buffer.data, buffer.used)) {
         rg_warn("cannot write the profile to %s: %s", path, strerror(errno));
         return false;

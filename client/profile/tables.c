@@ -1,11 +1,11 @@
 /* tables.c - see tables.h. */
 #include "client/profile/tables.h"
 
-#include "client/profile/data.h"
+#include "client/core/session.h"
+#include "client/core/stats.h"
 #include "client/profile/sites.h"
 #include "client/profile/symbols.h"
-#include "client/session.h"
-#include "client/stats.h"
+#include "client/profile/threads.h"
 #include "common/clock.h"
 #include "proto/ways.h"
 
@@ -45,19 +45,19 @@ static struct rg_profile_sum total(void)
     return sum;
 }
 
-static void number(struct rg_text *text, const char *name, uint64_t value)
+static void number(struct rg_json_text *text, const char *name, uint64_t value)
 {
-    rg_text_format(text, ",\"%s\":", name);
-    rg_text_number(text, value);
+    rg_json_text_format(text, ",\"%s\":", name);
+    rg_json_text_number(text, value);
 }
 
-static void time_us(struct rg_text *text, const char *name, uint64_t ns)
+static void time_us(struct rg_json_text *text, const char *name, uint64_t ns)
 {
-    rg_text_format(text, ",\"%s\":", name);
-    rg_text_us(text, ns);
+    rg_json_text_format(text, ",\"%s\":", name);
+    rg_json_text_us(text, ns);
 }
 
-static void figures(struct rg_text *text, const struct rg_profile_sum *row)
+static void figures(struct rg_json_text *text, const struct rg_profile_sum *row)
 {
     number(text, "count", row->calls);
     number(text, "round_trips", row->round_trips);
@@ -68,26 +68,26 @@ static void figures(struct rg_text *text, const struct rg_profile_sum *row)
     time_us(text, "application_before_us", row->before);
 }
 
-static void frame_text(struct rg_text *text, const struct rg_symbol *symbol)
+static void frame_text(struct rg_json_text *text, const struct rg_symbol *symbol)
 {
-    rg_text_put(text, "{\"module\":");
-    rg_text_string(text, symbol->module);
-    rg_text_format(text, ",\"offset\":\"0x%llx\"", (unsigned long long)symbol->offset);
+    rg_json_text_put(text, "{\"module\":");
+    rg_json_text_string(text, symbol->module);
+    rg_json_text_format(text, ",\"offset\":\"0x%llx\"", (unsigned long long)symbol->offset);
     if (*symbol->function) {
-        rg_text_put(text, ",\"function\":");
-        rg_text_string(text, symbol->function);
+        rg_json_text_put(text, ",\"function\":");
+        rg_json_text_string(text, symbol->function);
     }
     if (*symbol->file) {
-        rg_text_put(text, ",\"file\":");
-        rg_text_string(text, symbol->file);
+        rg_json_text_put(text, ",\"file\":");
+        rg_json_text_string(text, symbol->file);
         number(text, "line", (uint64_t)symbol->line);
     }
-    rg_text_put(text, "}");
+    rg_json_text_put(text, "}");
 }
 
-static void python_text(struct rg_text *text, const char *lines)
+static void python_text(struct rg_json_text *text, const char *lines)
 {
-    rg_text_put(text, ",\"python\":[");
+    rg_json_text_put(text, ",\"python\":[");
     for (const char *at = lines; *at;) {
         at += strspn(at, " ");
         const size_t size = strcspn(at, "\n");
@@ -95,36 +95,36 @@ static void python_text(struct rg_text *text, const char *lines)
         const size_t kept = size < sizeof line ? size : sizeof line - 1;
         memcpy(line, at, kept);
         line[kept] = 0;
-        rg_text_string(text, line);
+        rg_json_text_string(text, line);
         at += size + (at[size] == '\n');
         if (*at)
-            rg_text_put(text, ",");
+            rg_json_text_put(text, ",");
     }
-    rg_text_put(text, "]");
+    rg_json_text_put(text, "]");
 }
 
-static void site_text(struct rg_text *text, const struct rg_site *site, bool lines)
+static void site_text(struct rg_json_text *text, const struct rg_site *site, bool lines)
 {
-    rg_text_put(text, "{\"call\":");
-    rg_text_string(text, name_of(site->api));
+    rg_json_text_put(text, "{\"call\":");
+    rg_json_text_string(text, name_of(site->api));
     number(text, "waits", site->waits);
     number(text, "round_trips", site->round_trips);
     time_us(text, "waited_us", site->waited);
-    rg_text_put(text, ",\"frames\":[");
+    rg_json_text_put(text, ",\"frames\":[");
     bool first = true;
     for (int i = 0; i < site->n; i++) {
         struct rg_symbol symbol;
         rg_symbol_find(site->frames[i], lines, &symbol);
         if (symbol.ours)
             continue;
-        rg_text_put(text, first ? "" : ",");
+        rg_json_text_put(text, first ? "" : ",");
         frame_text(text, &symbol);
         first = false;
     }
-    rg_text_put(text, "]");
+    rg_json_text_put(text, "]");
     if (site->python)
         python_text(text, site->python);
-    rg_text_put(text, "}");
+    rg_json_text_put(text, "}");
 }
 
 static void wire(uint64_t *sent, uint64_t *received)
@@ -137,74 +137,74 @@ static void wire(uint64_t *sent, uint64_t *received)
 }
 
 /* How each session's data travelled; of sessions that are over as of their end. */
-static void sessions_text(struct rg_text *text)
+static void sessions_text(struct rg_json_text *text)
 {
-    rg_text_put(text, ",\n\"sessions\":[");
+    rg_json_text_put(text, ",\n\"sessions\":[");
     for (unsigned i = 0; i < rg_n_sessions; i++) {
         const struct rg_session *session = &rg_sessions[i];
         struct rg_conn_statistics way;
         rg_conn_get_statistics(session->conn, &way);
-        rg_text_put(text, i ? ",\n{\"server\":" : "\n{\"server\":");
-        rg_text_string(text, session->server);
-        rg_text_put(text, ",\"transport\":");
-        rg_text_string(text, rg_conn_transport(session->conn));
+        rg_json_text_put(text, i ? ",\n{\"server\":" : "\n{\"server\":");
+        rg_json_text_string(text, session->server);
+        rg_json_text_put(text, ",\"transport\":");
+        rg_json_text_string(text, rg_conn_transport(session->conn));
         number(text, "bulk_connections", way.lanes);
-        rg_text_format(text, ",\"rails\":%s", way.rails ? "true" : "false");
-        rg_text_format(text, ",\"rails_used\":%s", way.striped ? "true" : "false");
+        rg_json_text_format(text, ",\"rails\":%s", way.rails ? "true" : "false");
+        rg_json_text_format(text, ",\"rails_used\":%s", way.striped ? "true" : "false");
         number(text, "rails_lost", way.lost_lanes);
         number(text, "rails_returned", way.returned_lanes);
-        rg_text_put(text, ",\"gpu_memory\":{");
+        rg_json_text_put(text, ",\"gpu_memory\":{");
         bool first = true;
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
             const enum rg_direct_path path = atomic_load(&session->ways[k]);
             if (path == RG_DIRECT_UNKNOWN)
                 continue;
-            rg_text_format(text, "%s\"%u\":\"%s\"", first ? "" : ",", k, rg_direct_name(path));
+            rg_json_text_format(text, "%s\"%u\":\"%s\"", first ? "" : ",", k, rg_direct_name(path));
             first = false;
         }
-        rg_text_put(text, "}}");
+        rg_json_text_put(text, "}}");
     }
-    rg_text_put(text, "]");
+    rg_json_text_put(text, "]");
 }
 
-static void sessions_summary(struct rg_text *text)
+static void sessions_summary(struct rg_json_text *text)
 {
     for (unsigned i = 0; i < rg_n_sessions; i++) {
         const struct rg_session *session = &rg_sessions[i];
         struct rg_conn_statistics way;
         rg_conn_get_statistics(session->conn, &way);
-        rg_text_format(text, "  %s: over %s", session->server, rg_conn_transport(session->conn));
+        rg_json_text_format(text, "  %s: over %s", session->server, rg_conn_transport(session->conn));
         if (way.rails)
-            rg_text_format(text, ", %u rails, %s", way.lanes,
-                           way.striped ? "which carried large transfers to the server"
-                                       : "of which large transfers did not need more than one");
+            rg_json_text_format(text, ", %u rails, %s", way.lanes,
+                                way.striped ? "which carried large transfers to the server"
+                                            : "of which large transfers did not need more than one");
         else if (way.lanes)
-            rg_text_format(text, ", %u more connections for bulk data", way.lanes);
+            rg_json_text_format(text, ", %u more connections for bulk data", way.lanes);
         if (way.lost_lanes)
-            rg_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_lanes,
-                           (unsigned long long)way.returned_lanes);
+            rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_lanes,
+                                (unsigned long long)way.returned_lanes);
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
             const enum rg_direct_path path = atomic_load(&session->ways[k]);
             if (path != RG_DIRECT_UNKNOWN)
-                rg_text_format(text, "; memory of GPU %u: %s", k, rg_direct_name(path));
+                rg_json_text_format(text, "; memory of GPU %u: %s", k, rg_direct_name(path));
         }
-        rg_text_put(text, "\n");
+        rg_json_text_put(text, "\n");
     }
 }
 
-void rg_profile_end_text(struct rg_text *text, uint64_t events, bool last)
+void rg_profile_end_text(struct rg_json_text *text, uint64_t events, bool last)
 {
     rg_profile_add_up(rows);
-    rg_text_put(text, "\n],\n\"remoteGpu\":{\"program\":");
-    rg_text_string(text, program_invocation_short_name);
+    rg_json_text_put(text, "\n],\n\"remoteGpu\":{\"program\":");
+    rg_json_text_string(text, program_invocation_short_name);
     number(text, "pid", (uint64_t)getpid());
     time_us(text, "elapsed_us", rg_now_ns() - rg_profile_started());
-    rg_text_format(text, ",\"complete\":%s", last ? "true" : "false");
+    rg_json_text_format(text, ",\"complete\":%s", last ? "true" : "false");
     number(text, "events", events);
     number(text, "events_dropped", rg_profile_dropped());
     const struct rg_profile_sum all = total();
-    rg_text_put(text, ",\n\"total\":{\"threads_us\":");
-    rg_text_us(text, all.inside + all.before);
+    rg_json_text_put(text, ",\n\"total\":{\"threads_us\":");
+    rg_json_text_us(text, all.inside + all.before);
     figures(text, &all);
     if (last) {
         uint64_t sent, received;
@@ -212,32 +212,32 @@ void rg_profile_end_text(struct rg_text *text, uint64_t events, bool last)
         number(text, "wire_sent_bytes", sent);
         number(text, "wire_received_bytes", received);
     }
-    rg_text_put(text, "}");
+    rg_json_text_put(text, "}");
     if (last)
         sessions_text(text);
-    rg_text_put(text, ",\n\"calls\":[");
+    rg_json_text_put(text, ",\n\"calls\":[");
     bool first = true;
     for (int i = 0; i <= RG_API_COUNT; i++) {
         if (!rows[i].calls && !rows[i].sent)
             continue;
-        rg_text_format(text, "%s\n{\"name\":\"%s\",\"class\":\"%s\"", first ? "" : ",", name_of(i),
-                       i == RG_PROFILE_OWN ? "own" : rg_profile_classes[i]);
+        rg_json_text_format(text, "%s\n{\"name\":\"%s\",\"class\":\"%s\"", first ? "" : ",", name_of(i),
+                            i == RG_PROFILE_OWN ? "own" : rg_profile_classes[i]);
         first = false;
         figures(text, &rows[i]);
-        rg_text_put(text, "}");
+        rg_json_text_put(text, "}");
     }
     size_t more;
     uint64_t unknown;
     const size_t n = rg_profile_sites_top(sites, SITES_IN_FILE, &more, &unknown);
-    rg_text_put(text, "],\n\"sites\":[");
+    rg_json_text_put(text, "],\n\"sites\":[");
     for (size_t i = 0; i < n; i++) {
-        rg_text_put(text, i ? ",\n" : "\n");
+        rg_json_text_put(text, i ? ",\n" : "\n");
         site_text(text, &sites[i], last);
     }
-    rg_text_put(text, "]");
+    rg_json_text_put(text, "]");
     number(text, "sites_left_out", more);
     time_us(text, "sites_unknown_us", unknown);
-    rg_text_put(text, "}}\n");
+    rg_json_text_put(text, "}}\n");
 }
 
 /* --- the summary -------------------------------------------------------------------------------------- */
@@ -260,36 +260,37 @@ static double megabytes(uint64_t bytes)
     return (double)bytes / 1e6;
 }
 
-static void calls_summary(struct rg_text *text, const struct rg_profile_sum *all)
+static void calls_summary(struct rg_json_text *text, const struct rg_profile_sum *all)
 {
     int order[RG_API_COUNT + 1], n = 0;
     for (int i = 0; i <= RG_API_COUNT; i++)
         if (rows[i].calls)
             order[n++] = i;
     qsort(order, (size_t)n, sizeof *order, by_waited);
-    rg_text_format(text, "  %-34s %-6s %9s %9s %11s %6s %11s %9s %9s\n", "call", "class", "count", "trips",
-                   "waited ms", "share", "in call ms", "MB out", "MB in");
+    rg_json_text_format(text, "  %-34s %-6s %9s %9s %11s %6s %11s %9s %9s\n", "call", "class", "count",
+                        "trips", "waited ms", "share", "in call ms", "MB out", "MB in");
     for (int i = 0; i < n && i < CALLS_IN_SUMMARY; i++) {
         const struct rg_profile_sum *row = &rows[order[i]];
-        rg_text_format(text, "  %-34s %-6s %9llu %9llu %11.3f %5.1f%% %11.3f %9.3f %9.3f\n",
-                       name_of(order[i]), order[i] == RG_PROFILE_OWN ? "own" : rg_profile_classes[order[i]],
-                       (unsigned long long)row->calls, (unsigned long long)row->round_trips,
-                       (double)row->waited / 1e6, share(row->waited, all->inside + all->before),
-                       (double)row->inside / 1e6, megabytes(row->sent), megabytes(row->received));
+        rg_json_text_format(text, "  %-34s %-6s %9llu %9llu %11.3f %5.1f%% %11.3f %9.3f %9.3f\n",
+                            name_of(order[i]),
+                            order[i] == RG_PROFILE_OWN ? "own" : rg_profile_classes[order[i]],
+                            (unsigned long long)row->calls, (unsigned long long)row->round_trips,
+                            (double)row->waited / 1e6, share(row->waited, all->inside + all->before),
+                            (double)row->inside / 1e6, megabytes(row->sent), megabytes(row->received));
     }
     if (n > CALLS_IN_SUMMARY)
-        rg_text_format(text, "  and %d other functions\n", n - CALLS_IN_SUMMARY);
+        rg_json_text_format(text, "  and %d other functions\n", n - CALLS_IN_SUMMARY);
 }
 
-static void site_summary(struct rg_text *text, const struct rg_site *site)
+static void site_summary(struct rg_json_text *text, const struct rg_site *site)
 {
-    rg_text_format(text, "  %.3f ms, %llu wait%s in %s\n", (double)site->waited / 1e6,
-                   (unsigned long long)site->waits, site->waits == 1 ? "" : "s", name_of(site->api));
+    rg_json_text_format(text, "  %.3f ms, %llu wait%s in %s\n", (double)site->waited / 1e6,
+                        (unsigned long long)site->waits, site->waits == 1 ? "" : "s", name_of(site->api));
     if (site->python) { /* says more than the interpreter's own frames */
         const char *at = site->python;
         for (int i = 0; i < FRAMES_SHOWN && *at; i++) {
             const int size = (int)strcspn(at, "\n");
-            rg_text_format(text, "    %.*s\n", size - (int)strspn(at, " "), at + strspn(at, " "));
+            rg_json_text_format(text, "    %.*s\n", size - (int)strspn(at, " "), at + strspn(at, " "));
             at += size + (at[size] == '\n');
         }
         return;
@@ -302,44 +303,44 @@ static void site_summary(struct rg_text *text, const struct rg_site *site)
             continue;
         shown++;
         if (*symbol.file)
-            rg_text_format(text, "    %s at %s:%d\n", symbol.function, symbol.file, symbol.line);
+            rg_json_text_format(text, "    %s at %s:%d\n", symbol.function, symbol.file, symbol.line);
         else if (*symbol.function)
-            rg_text_format(text, "    %s in %s\n", symbol.function, symbol.module);
+            rg_json_text_format(text, "    %s in %s\n", symbol.function, symbol.module);
         else
-            rg_text_format(text, "    %s+0x%llx\n", symbol.module, (unsigned long long)symbol.offset);
+            rg_json_text_format(text, "    %s+0x%llx\n", symbol.module, (unsigned long long)symbol.offset);
     }
 }
 
-void rg_profile_summary_text(struct rg_text *text, const char *path)
+void rg_profile_summary_text(struct rg_json_text *text, const char *path)
 {
     rg_profile_add_up(rows);
     const struct rg_profile_sum all = total();
     const uint64_t time = all.inside + all.before;
     uint64_t sent, received;
     wire(&sent, &received);
-    rg_text_format(
+    rg_json_text_format(
         text,
         "remote-gpu: profile of %s (%d): %.3f s, of its threads' time %.1f%% waited, %.1f%% in calls "
         "otherwise, %.1f%% the application's own\n",
         program_invocation_short_name, (int)getpid(), (double)(rg_now_ns() - rg_profile_started()) / 1e9,
         share(all.waited, time), share(all.inside - all.waited, time), share(all.before, time));
-    rg_text_format(text, "  %llu calls, %llu round trips, %.3f MB sent, %.3f MB received\n",
-                   (unsigned long long)all.calls, (unsigned long long)all.round_trips, megabytes(sent),
-                   megabytes(received));
+    rg_json_text_format(text, "  %llu calls, %llu round trips, %.3f MB sent, %.3f MB received\n",
+                        (unsigned long long)all.calls, (unsigned long long)all.round_trips, megabytes(sent),
+                        megabytes(received));
     sessions_summary(text);
     calls_summary(text, &all);
     size_t more;
     uint64_t unknown;
     const size_t n = rg_profile_sites_top(sites, SITES_IN_SUMMARY, &more, &unknown);
     if (n)
-        rg_text_put(text, "  where it waits:\n");
+        rg_json_text_put(text, "  where it waits:\n");
     for (size_t i = 0; i < n; i++)
         site_summary(text, &sites[i]);
     if (rg_profile_dropped())
-        rg_text_format(text,
-                       "  the timeline ends early: it is full, and %llu later events are left out "
-                       "(REMOTE_GPU_PROFILE_EVENTS sets the limit)\n",
-                       (unsigned long long)rg_profile_dropped());
-    rg_text_format(text, "  timeline and all figures: %s (ui.perfetto.dev or chrome://tracing open it)\n",
-                   path);
+        rg_json_text_format(text,
+                            "  the timeline ends early: it is full, and %llu later events are left out "
+                            "(REMOTE_GPU_PROFILE_EVENTS sets the limit)\n",
+                            (unsigned long long)rg_profile_dropped());
+    rg_json_text_format(
+        text, "  timeline and all figures: %s (ui.perfetto.dev or chrome://tracing open it)\n", path);
 }

@@ -1,10 +1,10 @@
 """Emits the worker's side: for each operation a function that decodes, checks, calls the driver (or the hand-written
-rg_serve_NAME) and encodes the outputs; the table of operations; the table of the driver's functions."""
+rg_execute_NAME) and encodes the outputs; the table of operations; the table of the driver's functions."""
 from .text import HEAD, write
 
 
 def server_type(p):
-    """The C type under which a hand-written rg_serve_ function gets the parameter."""
+    """The C type under which a hand-written rg_execute_ function gets the parameter."""
     if p.role in ("new", "found"):
         return "uint64_t"
     if p.role == "string":
@@ -14,12 +14,12 @@ def server_type(p):
     return p.type if p.type.endswith("*") else p.type
 
 
-def serve_declaration(operation):
-    parameters = ["struct rg_job *job"]
+def execute_declaration(operation):
+    parameters = ["struct rg_request *request"]
     for p in operation.parameters:
         c_type = server_type(p)
         parameters.append(c_type + ("" if c_type.endswith("*") else " ") + p.name)
-    return f"CUresult rg_serve_{operation.name}({', '.join(parameters)})"
+    return f"CUresult rg_execute_{operation.name}({', '.join(parameters)})"
 
 
 def element(p):
@@ -27,7 +27,7 @@ def element(p):
 
 
 def decode(p):
-    r = "&job->in"
+    r = "&request->in"
     if p.role == "value":
         if p.wire == "f32":
             return [f"{p.type} {p.name} = rg_get_f32({r});"]
@@ -40,8 +40,8 @@ def decode(p):
         else:
             source = f"rg_get_u64({r})"
         if p.kind == "STREAM":
-            return lines + [f"{p.type} {p.name} = rg_job_stream(job, {source});"]
-        return lines + [f"{p.type} {p.name} = ({p.type})rg_job_object(job, RG_KIND_{p.kind}, {source});"]
+            return lines + [f"{p.type} {p.name} = rg_request_stream(request, {source});"]
+        return lines + [f"{p.type} {p.name} = ({p.type})rg_request_object(request, RG_KIND_{p.kind}, {source});"]
     if p.role == "number":
         return [f"{p.type} {p.name} = ({p.type})(uintptr_t)rg_get_u64({r});"]
     if p.role in ("new", "found"):
@@ -53,18 +53,18 @@ def decode(p):
                             f"    {p.name} = NULL;"]
         return lines + [f"rg_get_into({r}, {p.name}, sizeof *{p.name});"]
     if p.role == "string":
-        return [f"const char *{p.name} = rg_job_string_in(job);"]
+        return [f"const char *{p.name} = rg_request_string_in(request);"]
     if p.role == "in-array":
-        return [f"{element(p)} *{p.name} = rg_job_array_in(job, (uint64_t)({p.count}), sizeof(*{p.name}));"]
+        return [f"{element(p)} *{p.name} = rg_request_array_in(request, (uint64_t)({p.count}), sizeof(*{p.name}));"]
     if p.role == "bytes":
-        return [f"const void *{p.name} = rg_job_bytes_in(job, (uint64_t)({p.count}));"]
+        return [f"const void *{p.name} = rg_request_bytes_in(request, (uint64_t)({p.count}));"]
     if p.role == "out":
         return [f"{element(p)} value_{p.name};", f"{element(p)} *{p.name} = &value_{p.name};",
                 f"memset({p.name}, 0, sizeof *{p.name});"]
     if p.role == "out-array":
-        return [f"{element(p)} *{p.name} = rg_job_array_out(job, (uint64_t)({p.count}), sizeof(*{p.name}));"]
+        return [f"{element(p)} *{p.name} = rg_request_array_out(request, (uint64_t)({p.count}), sizeof(*{p.name}));"]
     if p.role == "outbytes":
-        return [f"void *{p.name} = rg_job_array_out(job, (uint64_t)({p.count}), 1);"]
+        return [f"void *{p.name} = rg_request_array_out(request, (uint64_t)({p.count}), 1);"]
     if p.role == "zero":
         return [f"{p.type} {p.name} = 0;"]
     raise AssertionError(p.role)
@@ -72,11 +72,11 @@ def decode(p):
 
 def encode(p):
     if p.role == "out":
-        return [f"rg_job_output(job, {p.name}, sizeof *{p.name});"]
+        return [f"rg_request_output(request, {p.name}, sizeof *{p.name});"]
     if p.role == "out-array":
-        return [f"rg_job_output(job, {p.name}, (size_t)({p.count}) * sizeof *{p.name});"]
+        return [f"rg_request_output(request, {p.name}, (size_t)({p.count}) * sizeof *{p.name});"]
     if p.role == "outbytes":
-        return [f"rg_job_output(job, {p.name}, (size_t)({p.count}));"]
+        return [f"rg_request_output(request, {p.name}, (size_t)({p.count}));"]
     return []
 
 
@@ -85,7 +85,7 @@ def translate(p):
     the client says: the array has as many elements, or the record is malformed."""
     there = f" && {p.name}" if p.optional else ""
     count = f"(size_t)({p.count})" if p.role == "in-array" else "1"
-    return [f"if (rg_job_decoded(job){there})", f"    job->result = {p.translation}(job, {p.name}, {count});"]
+    return [f"if (rg_request_decoded(request){there})", f"    request->result = {p.translation}(request, {p.name}, {count});"]
 
 
 def lets_pass(operation):
@@ -95,7 +95,7 @@ def lets_pass(operation):
 
 def deletes(operation):
     """Lines that drop the handles that the call destroys."""
-    return [f"rg_job_delete(job, RG_KIND_{p.kind}, id_{p.name});" for p in operation.parameters if p.role == "del"]
+    return [f"rg_request_delete(request, RG_KIND_{p.kind}, id_{p.name});" for p in operation.parameters if p.role == "del"]
 
 
 def ends_anyway(operation):
@@ -111,36 +111,36 @@ def driver_call(operation):
             lines.append(f"    {p.pointee} made_{p.name} = NULL;")
             arguments.append(f"&made_{p.name}")
             if p.role == "new":
-                after.append(f"rg_job_new(job, RG_KIND_{p.kind}, {p.name}, made_{p.name});")
+                after.append(f"rg_request_new(request, RG_KIND_{p.kind}, {p.name}, made_{p.name});")
             else:
-                after.append(f"rg_job_found(job, RG_KIND_{p.kind}, {p.name}, made_{p.name});")
+                after.append(f"rg_request_found(request, RG_KIND_{p.kind}, {p.name}, made_{p.name});")
         else:
             arguments.append(p.name)
     (before if lets_pass(operation) else after).extend(deletes(operation)) # before others' records can pass
     if lets_pass(operation):
-        before.append(f"rg_job_let_pass(job, {'true' if operation.needs_context else 'false'});")
-    lines += [f"    if (!rg_driver.{operation.name}) {{", "        job->result = CUDA_ERROR_NOT_SUPPORTED;",
+        before.append(f"rg_request_may_block(request, {'true' if operation.needs_context else 'false'});")
+    lines += [f"    if (!rg_driver.{operation.name}) {{", "        request->result = CUDA_ERROR_NOT_SUPPORTED;",
               "        return;", "    }"]
     lines += ["    " + line for line in before]
-    lines.append(f"    job->result = rg_driver.{operation.name}({', '.join(arguments)});")
+    lines.append(f"    request->result = rg_driver.{operation.name}({', '.join(arguments)});")
     return lines, after
 
 
-def serve(operation):
-    lines = [f"static void serve_{operation.name}(struct rg_job *job)", "{"]
+def execute(operation):
+    lines = [f"static void execute_{operation.name}(struct rg_request *request)", "{"]
     for p in operation.wire_order:
         lines += ["    " + line for line in decode(p)]
     for p in operation.parameters:
         if p.translation:
             lines += ["    " + line for line in translate(p)]
-    enter = f"    if (!rg_job_enter(job, {'true' if operation.needs_context else 'false'}))"
+    enter = f"    if (!rg_request_enter(request, {'true' if operation.needs_context else 'false'}))"
     if ends_anyway(operation):
         lines += [enter + " {"] + ["        " + line for line in deletes(operation)] + ["        return;", "    }"]
     else:
         lines += [enter, "        return;"]
     if operation.server_custom:
-        arguments = ", ".join(["job"] + [p.name for p in operation.parameters])
-        lines.append(f"    job->result = rg_serve_{operation.name}({arguments});")
+        arguments = ", ".join(["request"] + [p.name for p in operation.parameters])
+        lines.append(f"    request->result = rg_execute_{operation.name}({arguments});")
         after = deletes(operation)
     else:
         call, after = driver_call(operation)
@@ -150,7 +150,7 @@ def serve(operation):
         after = []
     after += [line for p in operation.parameters for line in encode(p)]
     if after:
-        lines.append("    if (job->result == CUDA_SUCCESS) {")
+        lines.append("    if (request->result == CUDA_SUCCESS) {")
         lines += ["        " + line for line in after]
         lines.append("    }")
     lines += ["}", ""]
@@ -159,10 +159,10 @@ def serve(operation):
 
 def emit(specification, out):
     for group in specification.groups:
-        lines = [HEAD, '#include "generated/server/serve.h"', "", "#include <string.h>", ""]
+        lines = [HEAD, '#include "generated/server/execute.h"', "", "#include <string.h>", ""]
         for operation in group.operations:
             if operation.on_wire:
-                lines += serve(operation)
+                lines += execute(operation)
         lines.append(f"void rg_register_{group.name}(struct rg_operation *table)")
         lines.append("{")
         lines.append("    (void)table;")
@@ -174,28 +174,28 @@ def emit(specification, out):
                                                ("RG_OPERATION_BULK", "bulk" in operation.flags),
                                                ("RG_OPERATION_WORK", "work" in operation.flags)] if on]
                 lines.append(f'    table[RG_OP_{operation.name}] = (struct rg_operation){{"{operation.name}", '
-                             f'serve_{operation.name}, {" | ".join(flags) or "0"}}};')
+                             f'execute_{operation.name}, {" | ".join(flags) or "0"}}};')
         lines += ["}", ""]
         write(f"{out}/server/{group.name}.c", "\n".join(lines))
 
-    header = [HEAD, "#ifndef RG_GENERATED_SERVER_SERVE_H", "#define RG_GENERATED_SERVER_SERVE_H",
-              '#include "generated/proto/ops.h"', '#include "generated/server/driver.h"', '#include "server/job.h"', "",
-              "/* Hand-written operations. Called with decoded, checked parameters in the lane's context; a handle to be",
-              " * created comes as the client's id (register it with rg_job_new or rg_job_found). Outputs are encoded by",
-              " * the caller if CUDA_SUCCESS is returned; for raw replies the function itself calls rg_job_output. */"]
-    header += [serve_declaration(operation) + ";" for operation in specification.wire_operations if operation.server_custom]
+    header = [HEAD, "#ifndef RG_GENERATED_SERVER_EXECUTE_H", "#define RG_GENERATED_SERVER_EXECUTE_H",
+              '#include "generated/proto/ops.h"', '#include "generated/server/driver.h"', '#include "server/core/request.h"', "",
+              "/* Hand-written operations. Called with decoded, checked parameters in the client thread's context; a handle to be",
+              " * created comes as the client's id (register it with rg_request_new or rg_request_found). Outputs are encoded by",
+              " * the caller if CUDA_SUCCESS is returned; for raw replies the function itself calls rg_request_output. */"]
+    header += [execute_declaration(operation) + ";" for operation in specification.wire_operations if operation.server_custom]
     translated = {p.translation: p.pointee for operation in specification.wire_operations for p in operation.parameters
                   if p.translation}
     header += ["", "/* Hand-written translations of what clients send: in each of the `n` values, handles become the driver's objects,",
                " * addresses of the client's process vanish, and what is not known to be good makes the result an error. Called",
-               " * before the driver or rg_serve_NAME gets the values. */"]
-    header += [f"CUresult {name}(struct rg_job *job, {c_type} *values, size_t n);" for name, c_type in sorted(translated.items())]
+               " * before the driver or rg_execute_NAME gets the values. */"]
+    header += [f"CUresult {name}(struct rg_request *request, {c_type} *values, size_t n);" for name, c_type in sorted(translated.items())]
     header += ["", "/* Fill the table, indexed by operation number. */"]
     header += [f"void rg_register_{group.name}(struct rg_operation *table);" for group in specification.groups]
     header += ["static inline void rg_register_all(struct rg_operation *table)", "{"]
     header += [f"    rg_register_{group.name}(table);" for group in specification.groups]
     header += ["}", "", "#endif", ""]
-    write(f"{out}/server/serve.h", "\n".join(header))
+    write(f"{out}/server/execute.h", "\n".join(header))
 
     driver = [HEAD, "/* The functions of the driver that the worker has loaded; NULL where it has none. */",
               "#ifndef RG_GENERATED_SERVER_DRIVER_H", "#define RG_GENERATED_SERVER_DRIVER_H", '#include <cuda.h>',

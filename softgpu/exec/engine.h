@@ -15,9 +15,9 @@
 #ifndef SG_EXEC_ENGINE_H
 #define SG_EXEC_ENGINE_H
 
-#include "softgpu/exec/context.h"
 #include "softgpu/exec/exec.h"
-#include "softgpu/exec/sanitize.h"
+#include "softgpu/exec/fiber/fiber_context.h"
+#include "softgpu/exec/fiber/sanitize.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -57,7 +57,7 @@ struct sg_run;
 
 /* The first cache line is what a switch and a warp operation touch. */
 struct sg_fiber {
-    _Alignas(64) struct sg_context context;
+    _Alignas(64) struct sg_fiber_context context;
     struct sg_fiber *next; /* in the ready queue, in a barrier's list, or in the slot's pool */
     struct sg_run *run;
     uint64_t result;        /* of the operation it waits for */
@@ -116,7 +116,7 @@ struct sg_warp {
     struct sg_exchange exchange;
 };
 
-struct sg_meetings;
+struct sg_loop_block;
 
 /** Blocks that run together, each on a run of the same slot: cluster.c. */
 struct sg_cluster {
@@ -154,8 +154,8 @@ struct sg_run {
     struct sg_barrier barriers[SG_BARRIERS];
     struct sg_warp *warps;
     uint32_t warps_capacity;
-    struct sg_meetings *meetings; /* loop form: lanes.c */
-    unsigned char *shared_map;    /* mapping of shared_capacity bytes and a guard */
+    struct sg_loop_block *loop; /* loop form: lanes.c */
+    unsigned char *shared_map;  /* mapping of shared_capacity bytes and a guard */
     size_t shared_capacity;
     struct sg_run *next; /* in the slot's pool, or in the ring of resident blocks */
 };
@@ -167,7 +167,7 @@ struct sg_slot {
     volatile bool in_kernel; /* a fiber runs: a fault is the kernel's */
     enum sg_leave leave;
     struct sg_fiber *current; /* while in_kernel */
-    struct sg_context scheduler;
+    struct sg_fiber_context scheduler;
     struct sg_sanitize scheduler_sanitize;
     struct sg_fiber *fibers[SG_STACK_CLASSES]; /* parked */
     struct sg_run *runs;                       /* free */

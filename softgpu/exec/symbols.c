@@ -1,6 +1,6 @@
 /* symbols.c - the table of functions that generated code may call, and the clocks. Any thread. */
 #include "softgpu/exec/engine.h"
-#include "softgpu/exec/texture.h"
+#include "softgpu/exec/texture/texture.h"
 
 #include "common/clock.h"
 

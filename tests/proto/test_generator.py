@@ -92,9 +92,9 @@ class Specification(unittest.TestCase):
             server.emit(self.read(group), folder)
             with open(os.path.join(folder, "server", "g.c")) as made:
                 code = made.read()
-        translation = code.index("rg_translate_CUlaunchAttribute(job, a, (size_t)(n))")
-        self.assertLess(code.index("rg_job_array_in"), translation)
-        self.assertLess(translation, code.index("rg_job_enter"))
+        translation = code.index("rg_translate_CUlaunchAttribute(request, a, (size_t)(n))")
+        self.assertLess(code.index("rg_request_array_in"), translation)
+        self.assertLess(translation, code.index("rg_request_enter"))
 
     def test_contexts(self):
         said = self.read('group g "G"\ncuA sync p:in[n]=plain context=s\ncuB sync out:out context=none\ncuB_v2 local\n').operations

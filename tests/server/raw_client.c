@@ -2,7 +2,7 @@
 #include "tests/server/raw_client.h"
 
 #include "proto/codec.h"
-#include "server/times.h"
+#include "server/timeline/times.h"
 #include "transport/control.h"
 
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 #include "generated/proto/ops.h"
 #include "proto/kinds.h"
 #include "proto/wire.h"
-#include "server/worker.h"
+#include "server/core/worker.h"
 #include "tests/check.h"
 #include "transport/operations.h"
 
@@ -45,11 +45,11 @@ struct client {
 /** Starts a worker and its client. */
 struct client *client_create(void);
 /**
- * The same; `timed`: of a session whose records are timed (server/times.h); `change` (or NULL) puts operations of the
+ * The same; `timed`: of a session whose records are timed (server/timeline/times.h); `change` (or NULL) puts operations of the
  * test's own into those of the worker's end of the connection.
  */
 struct client *client_create_with(bool timed, void (*change)(struct rg_transport_ops *ops));
-/** The device's primary context, as handle(RG_KIND_CONTEXT, 0), becomes that of lane 0. Nothing is sent after the answer. */
+/** The device's primary context, as handle(RG_KIND_CONTEXT, 0), becomes that of client thread 0. Nothing is sent after the answer. */
 void enter_context(struct client *c);
 /** The client goes away without a word, and everything of the worker's is taken down. Returns the exit code. */
 int client_destroy(struct client *c);

@@ -3,7 +3,7 @@
  */
 #include "client/cli/doctor/doctor.h"
 
-#include "client/cli/output.h"
+#include "client/cli/base/output.h"
 #include "common/log.h"
 
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 static const char *const level_names[] = {"ok", "warning", "problem"};
 
-void rg_doctor_say(struct rg_doctor *doctor, enum rg_level level, const char *name, const char *mend,
+void rg_doctor_say(struct rg_doctor *doctor, enum rg_check_level level, const char *name, const char *fix,
                    const char *format, ...)
 {
     struct rg_check *checks = realloc(doctor->checks, (doctor->n_checks + 1) * sizeof *checks);
@@ -26,18 +26,18 @@ void rg_doctor_say(struct rg_doctor *doctor, enum rg_level level, const char *na
     doctor->checks = checks;
     struct rg_check *check = &checks[doctor->n_checks++];
     *check = (struct rg_check){.level = level, .name = name};
-    snprintf(check->mend, sizeof check->mend, "%s", mend ? mend : "");
+    snprintf(check->fix, sizeof check->fix, "%s", fix ? fix : "");
     char text[RG_DOCTOR_TEXT];
     va_list arguments;
     va_start(arguments, format);
     int size = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     /* Devices, and servers, have a say in it: nothing that a terminal or JSON would stumble over. */
-    rg_control_text(check->saw, sizeof check->saw, text,
+    rg_control_text(check->found, sizeof check->found, text,
                     size < (int)sizeof text ? (size_t)size : sizeof text - 1);
 }
 
-static unsigned count(const struct rg_doctor *doctor, enum rg_level level)
+static unsigned count(const struct rg_doctor *doctor, enum rg_check_level level)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < doctor->n_checks; i++)
@@ -49,9 +49,9 @@ static void print_text(const struct rg_doctor *doctor)
 {
     for (unsigned i = 0; i < doctor->n_checks; i++) {
         const struct rg_check *check = &doctor->checks[i];
-        printf("%-8s %-13s %s\n", level_names[check->level], check->name, check->saw);
-        if (check->mend[0])
-            printf("%22s-> %s\n", "", check->mend);
+        printf("%-8s %-13s %s\n", level_names[check->level], check->name, check->found);
+        if (check->fix[0])
+            printf("%22s-> %s\n", "", check->fix);
     }
     const unsigned problems = count(doctor, RG_CHECK_PROBLEM), warnings = count(doctor, RG_CHECK_WARNING);
     printf("\n%u checks: %u problem%s, %u warning%s\n", doctor->n_checks, problems, problems == 1 ? "" : "s",
@@ -64,9 +64,9 @@ static bool print_json(const struct rg_doctor *doctor)
     for (unsigned i = 0; i < doctor->n_checks; i++) {
         const struct rg_check *check = &doctor->checks[i];
         json_t *one = json_pack("{s:s, s:s, s:s}", "check", check->name, "level", level_names[check->level],
-                                "saw", check->saw);
-        if (check->mend[0])
-            json_object_set_new(one, "mend", json_string(check->mend));
+                                "saw", check->found);
+        if (check->fix[0])
+            json_object_set_new(one, "mend", json_string(check->fix));
         rg_cli_json_add(&list, one);
     }
     return rg_cli_print_json(json_pack("{s:o, s:i, s:i}", "checks", list, "problems",

@@ -1,19 +1,20 @@
 /*
  * doctor.h - the checks of remote-gpu doctor, and what they share.
  *
- * A check looks at one thing and says how it is (ok, warning, problem), what it saw, and where something is to be done,
- * the command that does it. What is read of this machine's files goes through tree.h, below a root that can be a
- * recorded tree; what asks the machine itself (loading a library, a connection) is left out there. One thread.
+ * A check looks at one thing and says how it is (ok, warning, problem), what it found, and where something is
+ * to be done, the command that does it. What is read of this machine's files goes through tree.h, below a
+ * root that can be a recorded tree; what asks the machine itself (loading a library, a connection) is left
+ * out there. One thread.
  */
 #ifndef RG_CLIENT_CLI_DOCTOR_DOCTOR_H
 #define RG_CLIENT_CLI_DOCTOR_DOCTOR_H
 
-#include "client/cli/cli.h"
+#include "client/cli/base/cli.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-enum rg_level {
+enum rg_check_level {
     RG_CHECK_OK,
     RG_CHECK_WARNING, /* it works, worse than it could; or it will not work for everybody */
     RG_CHECK_PROBLEM, /* something that is there cannot be used */
@@ -22,9 +23,9 @@ enum rg_level {
 enum { RG_DOCTOR_DEVICES = 16, RG_DOCTOR_TEXT = 1024 };
 
 struct rg_check {
-    enum rg_level level;
+    enum rg_check_level level;
     const char *name;
-    char saw[RG_DOCTOR_TEXT], mend[RG_DOCTOR_TEXT]; /* mend "": nothing to do */
+    char found[RG_DOCTOR_TEXT], fix[RG_DOCTOR_TEXT]; /* fix "": nothing to do */
 };
 
 /** An RDMA device as sysfs shows it. */
@@ -43,8 +44,8 @@ struct rg_doctor {
     bool out_of_memory;
 };
 
-/** Adds the result of a check. `mend` may be NULL. */
-void rg_doctor_say(struct rg_doctor *doctor, enum rg_level level, const char *name, const char *mend,
+/** Adds the result of a check. `fix` may be NULL. */
+void rg_doctor_say(struct rg_doctor *doctor, enum rg_check_level level, const char *name, const char *fix,
                    const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 void rg_doctor_verbs(struct rg_doctor *doctor); /* first: it finds the devices */

@@ -1,8 +1,10 @@
 /*
- * libraries.c - librdmacm, libibverbs and the provider of each device; what shadows them; whether transport rdma loads.
+ * libraries.c - librdmacm, libibverbs and the provider of each device; what shadows them; whether transport
+ * rdma loads.
  *
- * rdma-core's libraries come as one set: libibverbs loads libNAME-rdmavN.so of the device's driver from its own folder.
- * Mellanox OFED brings a set of its own, without providers for other makers' devices (vmw_pvrdma among them).
+ * rdma-core's libraries come as one set: libibverbs loads libNAME-rdmavN.so of the device's driver from its
+ * own folder. Mellanox OFED brings a set of its own, without providers for other makers' devices (vmw_pvrdma
+ * among them).
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
@@ -87,7 +89,7 @@ static void check_providers(struct rg_doctor *doctor, const char *verbs)
     char shadow[128];
     bool ofed = find_shadow(doctor, shadow, sizeof shadow);
     unsigned missing = 0;
-    const char *mend =
+    const char *fix =
         ofed ? "remove Mellanox OFED's user libraries (its uninstall.sh, or in an image: do not install "
                "them) and install rdma-core's: apt-get install --reinstall libibverbs1 librdmacm1 "
                "ibverbs-providers"
@@ -97,13 +99,13 @@ static void check_providers(struct rg_doctor *doctor, const char *verbs)
         if (!provider || has_provider(doctor, verbs, provider))
             continue;
         missing++;
-        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "provider", mend,
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "provider", fix,
                       "%s: libibverbs has no provider '%s' for it, so programs do not see the device",
                       doctor->devices[i].name, provider);
     }
     if (ofed)
         rg_doctor_say(
-            doctor, RG_CHECK_WARNING, "ofed", mend,
+            doctor, RG_CHECK_WARNING, "ofed", fix,
             "%s: Mellanox OFED is here; its libraries shadow rdma-core's, and know Mellanox devices only",
             shadow);
     else if (missing == 0)
@@ -114,7 +116,7 @@ static void check_providers(struct rg_doctor *doctor, const char *verbs)
 static void check_part(struct rg_doctor *doctor)
 {
     char path[PATH_MAX];
-    enum rg_level bad = doctor->n_devices ? RG_CHECK_PROBLEM : RG_CHECK_OK;
+    enum rg_check_level bad = doctor->n_devices ? RG_CHECK_PROBLEM : RG_CHECK_OK;
     if (rg_path_library("transport/rdma.so", path, sizeof path) != RG_OK || access(path, R_OK) != 0) {
         rg_doctor_say(doctor, bad, "transport",
                       "install a build with transport rdma (librdmacm-dev, libibverbs-dev)",

@@ -1,9 +1,10 @@
 /*
  * modules.c - kernel modules that verbs need, and their order.
  *
- * /proc/modules lists the newest first. vmw_pvrdma finds what it registers with at its start, so it has to be loaded
- * after mlx4_ib, ib_umad, rdma_cm and rdma_ucm; where it was not (Ubuntu loads it early, at each boot), its device may
- * be there and not work. It was seen to work all the same (Debian 12), so an active port makes it a warning.
+ * /proc/modules lists the newest first. vmw_pvrdma finds what it registers with at its start, so it has to be
+ * loaded after mlx4_ib, ib_umad, rdma_cm and rdma_ucm; where it was not (Ubuntu loads it early, at each
+ * boot), its device may be there and not work. It was seen to work all the same (Debian 12), so an active
+ * port makes it a warning.
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
@@ -36,14 +37,14 @@ static bool loaded(const struct rg_doctor *doctor, const char *name)
 static void check_needed(struct rg_doctor *doctor)
 {
     static const char *const needed[] = {"ib_uverbs", "rdma_cm", "rdma_ucm"};
-    char missing[128] = "", mend[512];
+    char missing[128] = "", fix[512];
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!loaded(doctor, needed[i]))
             snprintf(missing + strlen(missing), sizeof missing - strlen(missing), " %s", needed[i]);
-    snprintf(mend, sizeof mend, "modprobe -a%s; printf '%%s\\n'%s > /etc/modules-load.d/rdma.conf", missing,
+    snprintf(fix, sizeof fix, "modprobe -a%s; printf '%%s\\n'%s > /etc/modules-load.d/rdma.conf", missing,
              missing);
     if (*missing)
-        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "modules", mend, "not loaded:%s", missing);
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "modules", fix, "not loaded:%s", missing);
     else
         rg_doctor_say(doctor, RG_CHECK_OK, "modules", NULL, "ib_uverbs, rdma_cm and rdma_ucm are loaded");
 }
@@ -58,7 +59,7 @@ static bool is_ubuntu(const struct rg_doctor *doctor)
 static void check_order(struct rg_doctor *doctor)
 {
     static const char *const before[] = {"mlx4_ib", "ib_umad", "rdma_cm", "rdma_ucm"};
-    char missing[128] = "", late[128] = "", mend[RG_DOCTOR_TEXT];
+    char missing[128] = "", late[128] = "", fix[RG_DOCTOR_TEXT];
     int pvrdma = position("vmw_pvrdma");
     bool active = false;
     if (pvrdma < 0)
@@ -72,17 +73,17 @@ static void check_order(struct rg_doctor *doctor)
             snprintf(list + strlen(list), sizeof missing - strlen(list), " %s", before[i]);
     }
     snprintf(
-        mend, sizeof mend,
+        fix, sizeof fix,
         "modprobe -r vmw_pvrdma; modprobe -a mlx4_ib ib_umad rdma_cm rdma_ucm; modprobe vmw_pvrdma; at each "
         "boot%s: "
         "echo 'softdep vmw_pvrdma pre: mlx4_ib ib_umad rdma_cm rdma_ucm' > /etc/modprobe.d/vmw_pvrdma.conf%s",
         is_ubuntu(doctor) ? " (Ubuntu loads it too early)" : "",
         is_ubuntu(doctor) ? " && update-initramfs -u" : "");
     if (*late)
-        rg_doctor_say(doctor, active ? RG_CHECK_WARNING : RG_CHECK_PROBLEM, "module order", mend,
+        rg_doctor_say(doctor, active ? RG_CHECK_WARNING : RG_CHECK_PROBLEM, "module order", fix,
                       "vmw_pvrdma was loaded before%s; if RDMA does not work, this is why", late);
     else if (*missing)
-        rg_doctor_say(doctor, RG_CHECK_WARNING, "module order", mend, "vmw_pvrdma was loaded without%s",
+        rg_doctor_say(doctor, RG_CHECK_WARNING, "module order", fix, "vmw_pvrdma was loaded without%s",
                       missing);
     else
         rg_doctor_say(doctor, RG_CHECK_OK, "module order", NULL,

@@ -1,6 +1,6 @@
 /*
- * network.c - what RoCE needs of the network: no loss (PFC), or a reaction to congestion (ECN). What the switches do is not
- * to be seen from here; the device's own counters of what went wrong are.
+ * network.c - what RoCE needs of the network: no loss (PFC), or a reaction to congestion (ECN). What the
+ * switches do is not to be seen from here; the device's own counters of what went wrong are.
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
@@ -35,7 +35,7 @@ static int ecn_priorities(const struct rg_doctor *doctor, const char *interface)
 
 static void check_device(struct rg_doctor *doctor, const struct rg_doctor_device *device)
 {
-    char layer[64], mend[RG_DOCTOR_TEXT], ecn[64] = "whether ECN is on is not told";
+    char layer[64], fix[RG_DOCTOR_TEXT], ecn[64] = "whether ECN is on is not told";
     rg_tree_line(doctor, layer, sizeof layer, PORT "/link_layer", device->name);
     /* Devices of software and of hypervisors have no say in it. */
     if (strcmp(layer, "Ethernet") != 0 || !device->driver[0] || strcmp(device->driver, "vmw_pvrdma") == 0)
@@ -44,18 +44,18 @@ static void check_device(struct rg_doctor *doctor, const struct rg_doctor_device
     int priorities = ecn_priorities(doctor, device->interface);
     if (priorities >= 0)
         snprintf(ecn, sizeof ecn, "ECN is on for %d of 8 priorities", priorities);
-    snprintf(mend, sizeof mend,
+    snprintf(fix, sizeof fix,
              "make the way lossless for RoCE, here and on the switches: mlnx_qos -i %s --pfc "
              "0,0,0,1,0,0,0,0; for i in "
              "roce_rp roce_np; do echo 1 > /sys/class/net/%s/ecn/$i/enable/3; done; echo 106 > "
              "/sys/kernel/config/rdma_cm/%s/ports/1/default_roce_tos",
              device->interface, device->interface, device->name);
     if (lost > 0)
-        rg_doctor_say(doctor, RG_CHECK_WARNING, "congestion", mend,
+        rg_doctor_say(doctor, RG_CHECK_WARNING, "congestion", fix,
                       "%s: %ld times packets were lost or repeated since its start; %s", device->name, lost,
                       ecn);
     else if (priorities == 0)
-        rg_doctor_say(doctor, RG_CHECK_WARNING, "congestion", mend, "%s: no packets lost so far; %s",
+        rg_doctor_say(doctor, RG_CHECK_WARNING, "congestion", fix, "%s: no packets lost so far; %s",
                       device->name, ecn);
     else
         rg_doctor_say(doctor, RG_CHECK_OK, "congestion", NULL, "%s: no packets lost; %s", device->name, ecn);

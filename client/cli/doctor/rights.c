@@ -67,20 +67,20 @@ static bool in_container(const struct rg_doctor *doctor)
 static void check_node(struct rg_doctor *doctor, const struct user *user, const char *name, bool container)
 {
     struct stat node;
-    char mend[RG_DOCTOR_TEXT];
+    char fix[RG_DOCTOR_TEXT];
     if (!rg_tree_stat(doctor, &node, "/dev/infiniband/%s", name)) {
-        snprintf(mend, sizeof mend,
+        snprintf(fix, sizeof fix,
                  container ? "docker run --device=/dev/infiniband/%s …; in a pod: ask for the RDMA device "
                              "plugin's resource"
                            : "modprobe %s",
                  container                      ? name
                  : strcmp(name, "rdma_cm") == 0 ? "rdma_ucm"
                                                 : "ib_uverbs");
-        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "device node", mend, "/dev/infiniband/%s is not there%s",
-                      name, container ? " in this container" : "");
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "device node", fix, "/dev/infiniband/%s is not there%s", name,
+                      container ? " in this container" : "");
     } else if (!may_use(user, &node)) {
-        snprintf(mend, sizeof mend, "chmod 666 /dev/infiniband/%s (as the udev rules of rdma-core do)", name);
-        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "device node", mend,
+        snprintf(fix, sizeof fix, "chmod 666 /dev/infiniband/%s (as the udev rules of rdma-core do)", name);
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "device node", fix,
                       "/dev/infiniband/%s: user %u may not read and write it (mode %03o)", name, user->uid,
                       (unsigned)node.st_mode & 0777);
     } else {

@@ -1,11 +1,11 @@
 /*
- * server.c - the way to a server and what is at its end: whether it answers, versions, clock, round trip, bandwidth, path
- * MTU, RDMA.
+ * server.c - the way to a server and what is at its end: whether it answers, versions, clock, round trip,
+ * bandwidth, path MTU, RDMA.
  */
+#include "client/cli/base/inventory.h"
+#include "client/cli/base/perf_link.h"
 #include "client/cli/doctor/doctor.h"
-#include "client/cli/inventory.h"
-#include "client/cli/link.h"
-#include "client/query.h"
+#include "client/connect/query.h"
 #include "common/clock.h"
 #include "transport/address.h"
 #include "transport/rails.h"
@@ -104,9 +104,9 @@ static bool check_answer(struct rg_doctor *doctor, const char *server, uint64_t 
         check_clock(doctor, &answer->inventory, before, after);
         rg_control_fini(answer);
     } else {
-        char mend[RG_DOCTOR_TEXT];
-        say_how_to_reach(server, mend, sizeof mend);
-        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "server", mend, "%s", why);
+        char fix[RG_DOCTOR_TEXT];
+        say_how_to_reach(server, fix, sizeof fix);
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "server", fix, "%s", why);
     }
     free(answer);
     return status == RG_OK;
@@ -125,21 +125,21 @@ static const char *say_how_to_be_faster(double us, bool rdma)
                   "adaptive-rx off rx-usecs 0";
 }
 
-static void check_round_trip(struct rg_doctor *doctor, const char *name, struct rg_link *link)
+static void check_round_trip(struct rg_doctor *doctor, const char *name, struct rg_perf_link *link)
 {
     struct rg_latency latency;
     struct rg_bandwidth bandwidth;
-    enum rg_status status = rg_link_latency(link, RG_LINK_MIN, 0.3, &latency);
+    enum rg_status status = rg_perf_link_latency(link, RG_PERF_LINK_MIN, 0.3, &latency);
     if (status == RG_OK)
-        status = rg_link_bandwidth(link, 1u << 20, 0.2, &bandwidth);
+        status = rg_perf_link_bandwidth(link, 1u << 20, 0.2, &bandwidth);
     if (status != RG_OK) {
         rg_doctor_say(doctor, RG_CHECK_PROBLEM, "round trip",
                       "remote-gpu netperf shows at which size it fails", "%s: the measurement failed: %s",
                       name, rg_status_string(status));
         return;
     }
-    const char *mend = say_how_to_be_faster(latency.p50_us, link->kind != RG_LINK_TCP);
-    rg_doctor_say(doctor, mend ? RG_CHECK_WARNING : RG_CHECK_OK, "round trip", mend,
+    const char *fix = say_how_to_be_faster(latency.p50_us, link->kind != RG_PERF_LINK_TCP);
+    rg_doctor_say(doctor, fix ? RG_CHECK_WARNING : RG_CHECK_OK, "round trip", fix,
                   "%s: %.1f us (1 in 100 takes %.1f us); at most %.0f us is recommended", name,
                   latency.p50_us, latency.p99_us, ROUND_TRIP_ADVISED_US);
     rg_doctor_say(doctor, RG_CHECK_OK, "bandwidth", NULL, "%s: %.0f MB/s to the server, %.0f MB/s from it",
@@ -147,7 +147,7 @@ static void check_round_trip(struct rg_doctor *doctor, const char *name, struct 
 }
 
 /* What the kernel knows about the way after some traffic. */
-static void check_path_mtu(struct rg_doctor *doctor, struct rg_link *link)
+static void check_path_mtu(struct rg_doctor *doctor, struct rg_perf_link *link)
 {
     struct tcp_info info = {0};
     socklen_t size = sizeof info;
@@ -164,14 +164,14 @@ static void check_path_mtu(struct rg_doctor *doctor, struct rg_link *link)
 static bool check_tcp(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
 {
     char why[RG_DOCTOR_TEXT] = "";
-    struct rg_link link;
-    if (rg_link_open(&link, server, RG_LINK_TCP, 0, timeout_ns, why, sizeof why) != RG_OK) {
+    struct rg_perf_link link;
+    if (rg_perf_link_open(&link, server, RG_PERF_LINK_TCP, 0, timeout_ns, why, sizeof why) != RG_OK) {
         rg_doctor_say(doctor, RG_CHECK_WARNING, "round trip", NULL, "not measured: %s", why);
         return false;
     }
     check_round_trip(doctor, rg_conn_transport(link.conn), &link);
     check_path_mtu(doctor, &link);
-    rg_link_close(&link);
+    rg_perf_link_close(&link);
     return true;
 }
 
@@ -181,14 +181,14 @@ static void check_rails(struct rg_doctor *doctor, const char *server, uint64_t t
     struct rg_rail rails[RG_CONTROL_ADDRESSES];
     const unsigned n = rg_rails_here(NULL, 0, rails, RG_CONTROL_ADDRESSES);
     char why[RG_DOCTOR_TEXT] = "", here[RG_DOCTOR_TEXT];
-    struct rg_link link;
+    struct rg_perf_link link;
     rg_rails_describe(rails, n, here, sizeof here);
     if (!n || rails[n - 1].number == 0) {
         rg_doctor_say(doctor, RG_CHECK_OK, "rails", NULL, "one adapter carries everything here: %s",
                       n ? here : "none");
         return;
     }
-    if (rg_link_open(&link, server, RG_LINK_RAILS, 0, timeout_ns, why, sizeof why) != RG_OK)
+    if (rg_perf_link_open(&link, server, RG_PERF_LINK_RAILS, 0, timeout_ns, why, sizeof why) != RG_OK)
         return; /* said already */
     if (link.n_rails > 1)
         rg_doctor_say(doctor, RG_CHECK_OK, "rails", NULL, "bulk data goes by %u adapters; here %s",
@@ -199,7 +199,7 @@ static void check_rails(struct rg_doctor *doctor, const char *server, uint64_t t
             "give each adapter a network of its own, the same on both machines; REMOTE_GPU_RAILS says "
             "which are used",
             "one adapter carries everything, though this machine has more: %s", here);
-    rg_link_close(&link);
+    rg_perf_link_close(&link);
 }
 
 /* A connection was made: over devices that write into each other's memory, or not. */
@@ -218,15 +218,16 @@ static void check_rdma(struct rg_doctor *doctor, const char *server, uint64_t ti
     unsigned n = 1;
     for (unsigned i = 0; i < n; i++) {
         char why[RG_DOCTOR_TEXT] = "";
-        struct rg_link link;
-        enum rg_status status = rg_link_open(&link, server, RG_LINK_RDMA, i, timeout_ns, why, sizeof why);
+        struct rg_perf_link link;
+        enum rg_status status =
+            rg_perf_link_open(&link, server, RG_PERF_LINK_RDMA, i, timeout_ns, why, sizeof why);
         if (status == RG_OK) {
             char name[300];
             n = link.n_addresses;
             snprintf(name, sizeof name, "rdma to %s", link.address);
             check_writes(doctor, name, link.conn);
             check_round_trip(doctor, name, &link);
-            rg_link_close(&link);
+            rg_perf_link_close(&link);
         } else if (strstr(why, "the server has no RDMA device")) {
             rg_doctor_say(doctor, RG_CHECK_WARNING, "rdma",
                           "run remote-gpu doctor on the server; if it has none, all is well",

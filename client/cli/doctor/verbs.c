@@ -1,8 +1,9 @@
 /*
  * verbs.c - RDMA devices and their ports: state, GIDs, MTU.
  *
- * GIDs: on Ethernet (RoCE) the kernel makes an entry for each address of the interface and each version; rdma_cm takes the
- * one of the address that a connection uses, so there must be one for an IP address (::ffff:a.b.c.d for IPv4).
+ * GIDs: on Ethernet (RoCE) the kernel makes an entry for each address of the interface and each version;
+ * rdma_cm takes the one of the address that a connection uses, so there must be one for an IP address
+ * (::ffff:a.b.c.d for IPv4).
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
@@ -12,7 +13,8 @@
 
 #define CLASS "/sys/class/infiniband"
 
-/* What of the interface's MTU is left for an RDMA message: GRH, UDP, BTH, extended headers, ICRC (linux: iboe_get_mtu). */
+/* What of the interface's MTU is left for an RDMA message: GRH, UDP, BTH, extended headers, ICRC (linux:
+ * iboe_get_mtu). */
 enum { ROCE_HEADERS = 40 + 8 + 12 + 16 + 28 + 4, ADVISED_MTU = 9000, GIDS_MAX = 1024 };
 
 static int rdma_mtu(long interface_mtu)
@@ -25,7 +27,7 @@ static int rdma_mtu(long interface_mtu)
 
 static void check_state(struct rg_doctor *doctor, struct rg_doctor_device *device, const char *port)
 {
-    char state[64], physical[64], layer[64], rate[64], mend[RG_DOCTOR_TEXT] = "";
+    char state[64], physical[64], layer[64], rate[64], fix[RG_DOCTOR_TEXT] = "";
     rg_tree_line(doctor, state, sizeof state, CLASS "/%s/ports/%s/state", device->name, port);
     rg_tree_line(doctor, physical, sizeof physical, CLASS "/%s/ports/%s/phys_state", device->name, port);
     rg_tree_line(doctor, layer, sizeof layer, CLASS "/%s/ports/%s/link_layer", device->name, port);
@@ -33,14 +35,14 @@ static void check_state(struct rg_doctor *doctor, struct rg_doctor_device *devic
     bool active = strstr(state, "ACTIVE") != NULL;
     device->active |= active;
     if (!active && strcmp(layer, "InfiniBand") == 0 && strstr(state, "INIT"))
-        snprintf(mend, sizeof mend,
+        snprintf(fix, sizeof fix,
                  "the fabric needs a subnet manager: systemctl start opensm, on one of its machines");
     else if (!active && device->interface[0])
-        snprintf(mend, sizeof mend, "ip link set dev %s up; then look at cable and switch port",
+        snprintf(fix, sizeof fix, "ip link set dev %s up; then look at cable and switch port",
                  device->interface);
     else if (!active)
-        snprintf(mend, sizeof mend, "look at cable and switch port");
-    rg_doctor_say(doctor, active ? RG_CHECK_OK : RG_CHECK_WARNING, "port", mend,
+        snprintf(fix, sizeof fix, "look at cable and switch port");
+    rg_doctor_say(doctor, active ? RG_CHECK_OK : RG_CHECK_WARNING, "port", fix,
                   "%s port %s: %s, %s, %s, %s%s%s", device->name, port, *state ? state : "state unknown",
                   *physical ? physical : "link unknown", *layer ? layer : "link layer unknown",
                   *rate ? rate : "rate unknown", device->interface[0] ? ", interface " : "",
@@ -90,14 +92,14 @@ static void count_gid(struct rg_doctor *doctor, const char *device, const char *
 static void check_gids(struct rg_doctor *doctor, const struct rg_doctor_device *device, const char *port)
 {
     struct gids gids = {0};
-    char mend[256];
+    char fix[256];
     for (int i = 0;
          i < GIDS_MAX && rg_tree_exists(doctor, CLASS "/%s/ports/%s/gids/%d", device->name, port, i); i++)
         count_gid(doctor, device->name, port, i, &gids);
-    snprintf(mend, sizeof mend, "ip address add ADDRESS/PREFIX dev %s",
+    snprintf(fix, sizeof fix, "ip address add ADDRESS/PREFIX dev %s",
              device->interface[0] ? device->interface : "INTERFACE");
     if (gids.ip == 0)
-        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "gid", mend,
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "gid", fix,
                       "%s port %s: none of %u GIDs belongs to an IP address, so no connection can be made",
                       device->name, port, gids.all);
     else if (gids.v2 == 0)
@@ -108,7 +110,7 @@ static void check_gids(struct rg_doctor *doctor, const struct rg_doctor_device *
                       "%s port %s: RoCE v1 only (GID %d, %s): it does not cross routers", device->name, port,
                       gids.index, gids.address);
     else if (gids.ip_v2 == 0)
-        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "gid", mend,
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "gid", fix,
                       "%s port %s: no RoCE v2 GID belongs to an IP address", device->name, port);
     else
         rg_doctor_say(doctor, RG_CHECK_OK, "gid", NULL, "%s port %s: RoCE v2, GID %d for %s", device->name,
@@ -117,14 +119,14 @@ static void check_gids(struct rg_doctor *doctor, const struct rg_doctor_device *
 
 static void check_mtu(struct rg_doctor *doctor, const struct rg_doctor_device *device)
 {
-    char mend[256];
+    char fix[256];
     long mtu = rg_tree_number(doctor, 0, "/sys/class/net/%s/mtu", device->interface);
     if (mtu <= 0)
         return;
-    snprintf(mend, sizeof mend, "ip link set dev %s mtu %d, on every machine and switch of the way",
+    snprintf(fix, sizeof fix, "ip link set dev %s mtu %d, on every machine and switch of the way",
              device->interface, ADVISED_MTU);
     rg_doctor_say(doctor, mtu < ADVISED_MTU ? RG_CHECK_WARNING : RG_CHECK_OK, "mtu",
-                  mtu < ADVISED_MTU ? mend : NULL,
+                  mtu < ADVISED_MTU ? fix : NULL,
                   "%s: %ld, which leaves %d for RDMA messages (9000 and 4096 are best)", device->interface,
                   mtu, rdma_mtu(mtu));
 }
@@ -189,9 +191,9 @@ static void find_hardware(struct rg_doctor *doctor)
             if (vendor != known[j].vendor || (known[j].device && device != known[j].device) ||
                 (known[j].class && class != known[j].class))
                 continue;
-            char mend[128];
-            snprintf(mend, sizeof mend, "modprobe %s ib_uverbs rdma_ucm -a", known[j].module);
-            rg_doctor_say(doctor, RG_CHECK_WARNING, "device", mend,
+            char fix[128];
+            snprintf(fix, sizeof fix, "modprobe %s ib_uverbs rdma_ucm -a", known[j].module);
+            rg_doctor_say(doctor, RG_CHECK_WARNING, "device", fix,
                           "%s (%s) is there, but no RDMA device: its driver is not loaded; TCP is used",
                           known[j].what, list.names[i]);
             found = true;

@@ -1,6 +1,6 @@
 /*
  * mma.h - the shapes of the instructions on matrices, and how many registers of a lane hold one. Shared by
- * the checker and the code generator; where each element is, is said in softgpu/exec/mma.c.
+ * the checker and the code generator; where each element is, is said in softgpu/exec/matrix/mma.c.
  */
 #ifndef SG_COMPILER_IR_MMA_H
 #define SG_COMPILER_IR_MMA_H

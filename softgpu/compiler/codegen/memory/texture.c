@@ -3,11 +3,11 @@
  * function's frame.
  *
  * Plain fetches, of which kernels make many, call a function that the texture itself brings
- * (softgpu/exec/texture.h): all that can be decided when a texture is made is decided then, and coordinates
- * and texels stay in registers. Finding the texture depends on its handle alone, so LLVM does it once for a
- * loop.
+ * (softgpu/exec/texture/texture.h): all that can be decided when a texture is made is decided then, and
+ * coordinates and texels stay in registers. Finding the texture depends on its handle alone, so LLVM does it
+ * once for a loop.
  */
-#include "softgpu/exec/texture.h"
+#include "softgpu/exec/texture/texture.h"
 #include "softgpu/compiler/codegen/codegen.h"
 
 #include <stddef.h>

@@ -1,0 +1,37 @@
+/*
+ * cli.h - the parts of the command remote-gpu: one file a subcommand, and what they share.
+ *
+ * Every message of its own goes to stderr through the log; stdout holds what was asked for. One thread.
+ */
+#ifndef RG_CLIENT_CLI_BASE_CLI_H
+#define RG_CLIENT_CLI_BASE_CLI_H
+
+#include "client/cli/base/settings.h"
+#include "proto/control.h"
+
+/* Exit statuses of remote-gpu's own, as of a shell's. */
+#define RG_EXIT_FAILURE        125
+#define RG_EXIT_NOT_EXECUTABLE 126
+#define RG_EXIT_NOT_FOUND      127
+
+struct rg_subcommand {
+    const char *name;
+    unsigned bit; /* enum rg_cli_command: which options it takes */
+    const char *usage;
+    const char *summary;
+    const char *details;
+    /* argv[0] is the first word behind the options; returns the exit status */
+    int (*run)(const struct rg_cli_settings *settings, int argc, char **argv);
+    bool file_first; /* its word may stand before the options */
+};
+
+int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_list(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_smi(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_compare(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_doctor(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_predict(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv);
+
+#endif

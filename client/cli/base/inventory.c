@@ -1,0 +1,136 @@
+/*
+ * inventory.c - see inventory.h. What comes from servers was cleaned when it was unpacked: valid UTF-8
+ * without control characters, so it can go to a terminal and into JSON.
+ */
+#include "client/cli/base/inventory.h"
+
+#include "client/cli/base/cli.h"
+#include "client/cli/base/output.h"
+#include "client/connect/query.h"
+#include "common/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct rg_answer_of *rg_inventory_ask(const struct rg_cli_settings *settings, enum rg_purpose purpose)
+{
+    size_t n = settings->server.n;
+    if (n == 0) {
+        rg_error("the list of servers is empty; name one with -s HOST or REMOTE_GPU_SERVER");
+        return NULL;
+    }
+    struct rg_answer_of *answers = calloc(n, sizeof *answers);
+    if (!answers) {
+        rg_error("out of memory");
+        return NULL;
+    }
+    unsigned gpus = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct rg_answer_of *answer = &answers[i];
+        answer->first = gpus;
+        answer->server = settings->server.items[i];
+        answer->ok = rg_query(answer->server, purpose, settings->timeout_ns, &answer->message, answer->why,
+                              sizeof answer->why) == RG_OK;
+        gpus += answer->ok ? answer->message.inventory.n_devices : 0;
+    }
+    return answers;
+}
+
+void rg_inventory_free(const struct rg_cli_settings *settings, struct rg_answer_of *answers)
+{
+    for (size_t i = 0; answers && i < settings->server.n; i++)
+        if (answers[i].ok)
+            rg_control_fini(&answers[i].message);
+    free(answers);
+}
+
+int rg_inventory_status(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
+{
+    int status = 0;
+    for (size_t i = 0; i < settings->server.n; i++) {
+        if (answers[i].ok)
+            continue;
+        status = RG_EXIT_FAILURE;
+        if (!settings->json)
+            rg_error("%s", answers[i].why);
+    }
+    return status;
+}
+
+int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcommand, int argc, char **argv,
+                      void (*print)(const struct rg_answer_of *answer))
+{
+    if (!rg_cli_no_words(subcommand, argc, argv))
+        return RG_EXIT_FAILURE;
+    struct rg_answer_of *answers = rg_inventory_ask(settings, RG_PURPOSE_STATUS);
+    if (!answers)
+        return RG_EXIT_FAILURE;
+    const bool written = !settings->json || rg_inventory_print_json(settings, answers);
+    for (size_t i = 0; !settings->json && i < settings->server.n; i++)
+        if (answers[i].ok)
+            print(&answers[i]);
+    const int status = written ? rg_inventory_status(settings, answers) : RG_EXIT_FAILURE;
+    rg_inventory_free(settings, answers);
+    return status;
+}
+
+/* --- JSON ----------------------------------------------------------------------------------------------- */
+
+static json_t *device_json(const struct rg_device_info *device)
+{
+    char uuid[48];
+    json_t *out = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:I}", "index", (int)device->ordinal, "name",
+                            device->name, "uuid", rg_uuid_text(device->uuid, uuid, sizeof uuid), "pci",
+                            device->pci, "compute_major", (int)device->compute_major, "compute_minor",
+                            (int)device->compute_minor, "memory_total", (json_int_t)device->memory_total);
+    if (out)
+        json_object_set_new(out, "memory_free",
+                            device->memory_free_known ? json_integer((json_int_t)device->memory_free)
+                                                      : json_null());
+    json_t *direct = out ? json_array() : NULL;
+    if (device->direct & RG_CONTROL_DIRECT_DMABUF)
+        json_array_append_new(direct, json_string("dma-buf"));
+    if (device->direct & RG_CONTROL_DIRECT_PEER)
+        json_array_append_new(direct, json_string("peer memory"));
+    if (out)
+        json_object_set_new(out, "direct", direct);
+    return out;
+}
+
+static json_t *session_json(const struct rg_session_info *session)
+{
+    json_t *devices = json_array();
+    for (uint32_t i = 0; i < session->n_devices; i++)
+        rg_cli_json_add(&devices, json_integer(session->devices[i]));
+    return json_pack("{s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:o}", "id", (json_int_t)session->id, "user",
+                     session->identity.user, "host", session->identity.host, "pid",
+                     (json_int_t)session->identity.pid, "command", session->identity.command, "peer",
+                     session->peer, "since", (json_int_t)session->since_unix, "devices", devices);
+}
+
+static json_t *server_json(const struct rg_answer_of *answer)
+{
+    if (!answer->ok)
+        return json_pack("{s:s, s:s}", "address", answer->server, "error", answer->why);
+    const struct rg_inventory *inventory = &answer->message.inventory;
+    json_t *devices = json_array(), *sessions = json_array();
+    for (uint32_t i = 0; i < inventory->n_devices; i++)
+        rg_cli_json_add(&devices, device_json(&inventory->devices[i]));
+    for (uint32_t i = 0; i < inventory->n_sessions; i++)
+        rg_cli_json_add(&sessions, session_json(&inventory->sessions[i]));
+    return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i}, s:o, s:o, s:i, s:i}", "address",
+                     answer->server, "host", inventory->host, "software", inventory->software, "protocol",
+                     (int)inventory->protocol_major, (int)inventory->protocol_minor, "driver", "kind",
+                     inventory->driver.kind, "path", inventory->driver.path, "version",
+                     (int)inventory->driver.version, "devices", devices, "sessions", sessions,
+                     "sessions_running", (int)inventory->sessions_running, "sessions_max",
+                     (int)inventory->limits.sessions);
+}
+
+bool rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
+{
+    json_t *servers = json_array();
+    for (size_t i = 0; i < settings->server.n; i++)
+        rg_cli_json_add(&servers, server_json(&answers[i]));
+    return rg_cli_print_json(json_pack("{s:o}", "servers", servers));
+}

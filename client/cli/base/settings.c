@@ -1,0 +1,335 @@
+/*
+ * settings.c - the options of remote-gpu; see settings.h.
+ *
+ * Files: $XDG_CONFIG_HOME/remote-gpu/config (~/.config without it), then /etc/remote-gpu/config. Both may set
+ * any of the rows that are not for the command line alone, whichever subcommand runs.
+ */
+#include "client/cli/base/settings.h"
+
+#include "client/connect/servers.h"
+#include "client/core/optimisations.h"
+#include "common/log.h"
+#include "common/wait.h"
+#include "transport/bundle/bundle.h"
+#include "transport/rails.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SYSTEM_CONFIG "/etc/remote-gpu/config"
+#define AT(field)     offsetof(struct rg_cli_settings, field)
+#define QUESTIONS     (RG_CLI_LIST | RG_CLI_SMI | RG_CLI_VERSION)
+#define WITH_SERVER   (RG_CLI_RUN | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR)
+
+static enum rg_status check_connections(const char *text, char *why, size_t why_size)
+{
+    unsigned lanes;
+    bool adaptive;
+    return rg_bundle_lanes_parse(text, &lanes, &adaptive, why, why_size);
+}
+
+/* The manual pages list the same rows; a test compares them. */
+static const struct rg_option table[] = {
+    {.name = "server",
+     .letter = 's',
+     .also = 'l',
+     .type = RG_OPTION_LIST,
+     .offset = AT(server),
+     .argument = "HOST[:PORT][,…]",
+     .value = "127.0.0.1",
+     .commands = WITH_SERVER,
+     .environment = "REMOTE_GPU_SERVER",
+     .help = "the server; a,b: the GPUs of both; a|b: the first that answers. -l is the same"},
+    {.name = "gpus",
+     .letter = 'n',
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(gpus),
+     .argument = "GPUS",
+     .min = 1,
+     .max = 64,
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_GPUS",
+     .help = "how many GPUs the command sees (default: all)"},
+    {.name = "memory",
+     .letter = 'm',
+     .type = RG_OPTION_SIZE,
+     .offset = AT(memory),
+     .argument = "MEMORY",
+     .commands = RG_CLI_RUN,
+     .help = "a share of each GPU, as memory (not supported yet)"},
+    {.name = "fraction",
+     .letter = 'p',
+     .type = RG_OPTION_FRACTION,
+     .offset = AT(fraction),
+     .argument = "FRACTION",
+     .commands = RG_CLI_RUN,
+     .help = "a share of each GPU, like 0.5 or 50% (not supported yet)"},
+    {.name = "local",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(local),
+     .commands = RG_CLI_RUN,
+     .not_in_file = true,
+     .help = "start a private server on this machine for this command alone"},
+    {.name = "driver",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(driver),
+     .argument = "auto|soft|PATH",
+     .value = "auto",
+     .commands = RG_CLI_RUN,
+     .help = "the CUDA driver of the private server (see remote-gpud)"},
+    {.name = "transport",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(transport),
+     .argument = "auto|tcp|rdma",
+     .value = "auto",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_TRANSPORT",
+     .help = "how data travels"},
+    {.name = "wait",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(wait),
+     .argument = RG_WAIT_CHOICES,
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_WAIT",
+     .help =
+         "how calls wait: sleep (block), poll (spin), or poll briefly and then sleep (auto, the default)"},
+    {.name = "connections",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(connections),
+     .argument = "auto|N",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_CONNECTIONS",
+     .check = check_connections,
+     .help = "how many connections carry bulk data besides the first, 0 to 8; auto: as many as help"},
+    {.name = "rails",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(rails),
+     .argument = "auto|always|off|N|LIST",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_RAILS",
+     .check = rg_rails_check,
+     .help = "which RDMA adapters share large transfers: all if that is faster (auto, the default), all "
+             "(always), one "
+             "(off), at most N, or the listed devices, interfaces or addresses of this machine"},
+    {.name = "compress",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(compress),
+     .argument = "none|lz4|zstd|auto",
+     .value = "none",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_COMPRESS",
+     .help = "compress bulk data; auto: while that is faster"},
+    {.name = "opt",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(opt),
+     .argument = "LIST",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_OPT",
+     .check = rg_optimisations_check,
+     .help = "switch optimisations off or on by name: -all, -NAME, NAME"},
+    {.name = "stats",
+     .type = RG_OPTION_OPTIONAL_TEXT,
+     .offset = AT(stats),
+     .argument = "FILE",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_STATS",
+     .help = "at the end of each process, append counts of calls, round trips and bytes to FILE (default: "
+             "stderr)"},
+    {.name = "profile",
+     .type = RG_OPTION_OPTIONAL_TEXT,
+     .offset = AT(profile),
+     .argument = "FILE",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_PROFILE",
+     .help = "write where time goes to FILE (default: remote-gpu-profile.%p.json), and a summary to stderr"},
+    {.name = "record",
+     .type = RG_OPTION_OPTIONAL_TEXT,
+     .offset = AT(record),
+     .argument = "FILE",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_RECORD",
+     .help = "write a trace for remote-gpu predict to FILE (default: remote-gpu-trace.%p.rgt)"},
+    {.name = "no-check",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(no_check),
+     .commands = RG_CLI_RUN,
+     .help = "do not check that the server answers before the command starts"},
+    {.name = "timeout",
+     .type = RG_OPTION_SECONDS,
+     .offset = AT(timeout_ns),
+     .argument = "SECONDS",
+     .value = "5",
+     .commands = WITH_SERVER,
+     .help = "how long a server may take to answer"},
+    {.name = "log",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(log),
+     .argument = "error|warn|info|debug",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_LOG",
+     .help = "how much is logged to stderr"},
+    {.name = "json",
+     .letter = 'j',
+     .type = RG_OPTION_FLAG,
+     .offset = AT(json),
+     .commands = QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR | RG_CLI_PREDICT,
+     .not_in_file = true,
+     .help = "answer as JSON"},
+    {.name = "quick",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(quick),
+     .commands = RG_CLI_NETPERF,
+     .not_in_file = true,
+     .help = "fewer sizes, and less time for each"},
+    {.name = "perftest",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(perftest),
+     .commands = RG_CLI_NETPERF,
+     .not_in_file = true,
+     .help = "also run perftest's programs over RDMA, if installed on both machines"},
+    {.name = "plot",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(plot),
+     .argument = "FILE",
+     .commands = RG_CLI_NETPERF,
+     .not_in_file = true,
+     .help = "also write a picture (SVG) of the figures to FILE"},
+    {.name = "runs",
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(runs),
+     .argument = "N",
+     .value = "1",
+     .min = 1,
+     .max = 1000,
+     .commands = RG_CLI_COMPARE,
+     .not_in_file = true,
+     .help = "run the command N times over each transport and show the run with the median time"},
+    {.name = "link",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(link),
+     .argument = "LINK",
+     .commands = RG_CLI_COMPARE | RG_CLI_PREDICT,
+     .not_in_file = true,
+     .help = "a slower network, like oneway=1ms,bandwidth=10Gb (compare also runs the command over it)"},
+    {.name = "rtt",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(rtt),
+     .argument = "TIME",
+     .commands = RG_CLI_PREDICT,
+     .not_in_file = true,
+     .help = "the network's round-trip time, like 50us, as netperf shows it; +50us: that much more than "
+             "recorded"},
+    {.name = "bandwidth",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(bandwidth),
+     .argument = "RATE",
+     .commands = RG_CLI_PREDICT,
+     .not_in_file = true,
+     .help = "the network's bandwidth each way, like 25Gb (default: no limit)"},
+    {.name = "grid",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(grid),
+     .commands = RG_CLI_PREDICT,
+     .not_in_file = true,
+     .help = "also show the slow-down for many round-trip times and bandwidths"},
+    {.name = "svg",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(svg),
+     .argument = "FILE",
+     .commands = RG_CLI_PREDICT,
+     .not_in_file = true,
+     .help = "write a picture (SVG) of the slow-down to FILE"},
+    {.name = "root",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(root),
+     .argument = "FOLDER",
+     .commands = RG_CLI_DOCTOR,
+     .not_in_file = true,
+     .help = "check a copy of another machine's /sys, /proc, /dev and /etc in FOLDER, not this machine"},
+    {.name = "help",
+     .letter = 'h',
+     .type = RG_OPTION_FLAG,
+     .offset = AT(help),
+     .not_in_file = true,
+     .help = "show this"},
+};
+
+void rg_cli_settings_init(struct rg_cli_settings *settings, enum rg_cli_command command)
+{
+    memset(settings, 0, sizeof *settings);
+    rg_options_init(&settings->options, table, sizeof table / sizeof table[0], settings, command);
+}
+
+void rg_cli_settings_fini(struct rg_cli_settings *settings)
+{
+    rg_options_fini(&settings->options);
+}
+
+static enum rg_status load_files(struct rg_options *options, char *why, size_t why_size)
+{
+    const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    char path[PATH_MAX] = "";
+    if (base && *base == '/')
+        snprintf(path, sizeof path, "%s/remote-gpu/config", base);
+    else if (home && *home == '/')
+        snprintf(path, sizeof path, "%s/.config/remote-gpu/config", home);
+    enum rg_status status = *path ? rg_options_load_file(options, path, why, why_size) : RG_ERR_NOT_FOUND;
+    if (status == RG_OK || status == RG_ERR_NOT_FOUND)
+        status = rg_options_load_file(options, SYSTEM_CONFIG, why, why_size);
+    return status == RG_ERR_NOT_FOUND ? RG_OK : status;
+}
+
+/* Alternatives are for a command that needs one server; a question about servers is about each of them. */
+static enum rg_status part_alternatives(struct rg_text_list *servers)
+{
+    struct rg_text_list parted = {0};
+    for (size_t i = 0; i < servers->n; i++) {
+        char *rest = servers->items[i], *server;
+        while (rest && (server = rg_servers_next(&rest))) {
+            char **items = realloc(parted.items, (parted.n + 1) * sizeof *items);
+            char *copy = items ? strdup(server) : NULL;
+            if (items)
+                parted.items = items;
+            if (!copy) {
+                rg_text_list_clear(&parted);
+                return RG_ERR_NO_MEMORY;
+            }
+            parted.items[parted.n++] = copy;
+        }
+    }
+    rg_text_list_clear(servers);
+    *servers = parted;
+    return RG_OK;
+}
+
+enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_cli_command command, int argc,
+                                      char **argv, int *next)
+{
+    rg_cli_settings_init(settings, command);
+    char why[512] = "";
+    if (rg_options_load_arguments(&settings->options, argc, argv, next, why, sizeof why) != RG_OK) {
+        rg_error("%s; see remote-gpu %s --help", why, argv[0]);
+        return RG_CLI_WRONG;
+    }
+    if (settings->help)
+        return RG_CLI_HELP;
+    if (rg_options_load_environment(&settings->options, why, sizeof why) != RG_OK ||
+        load_files(&settings->options, why, sizeof why) != RG_OK) {
+        rg_error("%s", why);
+        return RG_CLI_WRONG;
+    }
+    if (command != RG_CLI_RUN && part_alternatives(&settings->server) != RG_OK) {
+        rg_error("out of memory");
+        return RG_CLI_WRONG;
+    }
+    return RG_CLI_GO;
+}
+
+bool rg_cli_no_words(const char *subcommand, int argc, char **argv)
+{
+    if (argc > 0)
+        rg_error("%s takes no '%s'; see remote-gpu %s --help", subcommand, argv[0], subcommand);
+    return argc == 0;
+}

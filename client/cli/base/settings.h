@@ -1,0 +1,69 @@
+/*
+ * settings.h - what remote-gpu is told by flags, environment and files; the rows are in settings.c.
+ */
+#ifndef RG_CLIENT_CLI_BASE_SETTINGS_H
+#define RG_CLIENT_CLI_BASE_SETTINGS_H
+
+#include "common/options.h"
+
+enum rg_cli_command {
+    RG_CLI_RUN = 1,
+    RG_CLI_LIST = 2,
+    RG_CLI_SMI = 4,
+    RG_CLI_VERSION = 8,
+    RG_CLI_NETPERF = 16,
+    RG_CLI_COMPARE = 32,
+    RG_CLI_DOCTOR = 64,
+    RG_CLI_PREDICT = 128,
+};
+
+struct rg_cli_settings {
+    struct rg_text_list server;
+    int64_t gpus; /* 0: all */
+    uint64_t memory;
+    uint32_t fraction; /* millionths */
+    char *transport;
+    char *rails;       /* NULL: not said */
+    char *connections; /* NULL: not said */
+    char *compress;
+    bool local;
+    char *driver;  /* of the private server */
+    char *stats;   /* NULL: none; "": on stderr */
+    char *profile; /* NULL: none; "": a file named after the process */
+    char *wait;
+    char *record; /* likewise */
+    char *opt;
+    char *log;
+    bool no_check;
+    uint64_t timeout_ns;
+    bool json;
+    bool quick;
+    bool perftest;
+    char *plot; /* file */
+    int64_t runs;
+    char *link;            /* of compare: another network, as the filter delay is told */
+    char *rtt, *bandwidth; /* of predict */
+    bool grid;
+    char *svg;  /* file */
+    char *root; /* of doctor: a recorded tree instead of this machine */
+    bool help;
+    struct rg_options options;
+};
+
+enum rg_cli_load { RG_CLI_GO, RG_CLI_HELP, RG_CLI_WRONG };
+
+/**
+ * Loads the options of the subcommand `command` from argv[1..], the environment and the configuration files.
+ * *next: index of the first word behind them. RG_CLI_WRONG: it was said what is wrong.
+ */
+RG_MUST_CHECK enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings,
+                                                    enum rg_cli_command command, int argc, char **argv,
+                                                    int *next);
+/** Only the table, for help texts. */
+void rg_cli_settings_init(struct rg_cli_settings *settings, enum rg_cli_command command);
+void rg_cli_settings_fini(struct rg_cli_settings *settings);
+
+/** Says that `subcommand` takes no words behind its options, if there are some. */
+bool rg_cli_no_words(const char *subcommand, int argc, char **argv);
+
+#endif

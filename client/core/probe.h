@@ -1,0 +1,85 @@
+/*
+ * probe.h - what happens inside of calls, for whoever measures it (client/profile).
+ *
+ * The core tells of records, replies and waits by the functions below. Nobody measures unless a profile or a
+ * trace was asked for; then each of them costs one predictable branch. All but those of `sessions_begun` and
+ * `times_notice`: any thread, no errors, nothing that blocks for long.
+ */
+#ifndef RG_CLIENT_CORE_PROBE_H
+#define RG_CLIENT_CORE_PROBE_H
+
+#include "common/clock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rg_notice;
+struct rg_session;
+
+struct rg_probe {
+    uint64_t capabilities; /* RG_CONTROL_CAP_…, which it needs of servers */
+    /** Bytes that the current call has put into the command stream, or registered to be fetched or filled. */
+    void (*bytes)(uint64_t sent, uint64_t received);
+    /** The current call has put a record of `size` bytes into the command stream, under its lock. */
+    void (*post)(unsigned op, uint64_t seq, uint32_t size);
+    /** The end of a wait that began at `since` and took that many round trips. */
+    void (*waited)(uint64_t since, unsigned round_trips);
+
+    /* The following are NULL unless a trace is recorded. */
+
+    /** An optimisation (enum rg_optimisation) has just made a round trip of this thread unnecessary. */
+    void (*saved)(unsigned optimisation);
+    /**
+     * A query of an event or a stream was answered without the server. Per-thread streams:
+     * RG_TIME_LANE_STREAM | thread.
+     */
+    void (*polled)(uint64_t handle, bool of_event, bool done);
+    /** The sessions have begun. The thread that begins them. */
+    void (*sessions_begun)(void);
+    /** RG_NOTICE_TIMES has come; false: nobody asked for it. The reader. */
+    bool (*times_notice)(struct rg_session *session, const struct rg_notice *notice, size_t bulk_size);
+};
+
+/** NULL: nobody measures. Set once, before the first call, and cleared in a forked child. */
+extern const struct rg_probe *rg_probe;
+
+#define RG_PROBED(function) (__builtin_expect(rg_probe != NULL, 0) && rg_probe->function)
+
+static inline void rg_probe_bytes(uint64_t sent, uint64_t received)
+{
+    if (RG_PROBED(bytes))
+        rg_probe->bytes(sent, received);
+}
+
+static inline void rg_probe_post(unsigned op, uint64_t seq, uint32_t size)
+{
+    if (RG_PROBED(post))
+        rg_probe->post(op, seq, size);
+}
+
+static inline void rg_probe_saved(unsigned optimisation)
+{
+    if (RG_PROBED(saved))
+        rg_probe->saved(optimisation);
+}
+
+static inline void rg_probe_polled(uint64_t handle, bool of_event, bool done)
+{
+    if (RG_PROBED(polled))
+        rg_probe->polled(handle, of_event, done);
+}
+
+/** The begin of a wait, for rg_probe_waited; 0: nobody measures. */
+static inline uint64_t rg_probe_wait(void)
+{
+    return __builtin_expect(rg_probe != NULL, 0) ? rg_now_ns() : 0;
+}
+
+static inline void rg_probe_waited(uint64_t since, unsigned round_trips)
+{
+    if (RG_PROBED(waited))
+        rg_probe->waited(since, round_trips);
+}
+
+#endif

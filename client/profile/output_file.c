@@ -1,0 +1,53 @@
+/* output_file.c - see output_file.h. */
+#include "client/profile/output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Puts `wish` with %p replaced into path, and `word` in front of the ending if it is not empty. */
+static bool name_file(const char *wish, const char *word, char path[PATH_MAX])
+{
+    const char *mark = strstr(wish, "%p");
+    char number[16], name[PATH_MAX];
+    snprintf(number, sizeof number, "%d", (int)getpid());
+    int size = mark ? snprintf(name, sizeof name, "%.*s%s%s", (int)(mark - wish), wish, number, mark + 2)
+                    : snprintf(name, sizeof name, "%s", wish);
+    if (size < 0 || size >= (int)sizeof name)
+        return false;
+    const char *dot = strrchr(name, '.'), *slash = strrchr(name, '/');
+    if (!dot || (slash && dot < slash))
+        dot = name + size;
+    size = snprintf(path, PATH_MAX, "%.*s%s%s%s", (int)(dot - name), name, *word ? "." : "", word, dot);
+    return size > 0 && size < PATH_MAX;
+}
+
+static int create(const char *wish, const char *word, char path[PATH_MAX])
+{
+    if (!name_file(wish, word, path)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+}
+
+int rg_profile_create_file(const char *wish, char path[PATH_MAX])
+{
+    char word[32];
+    int fd = create(wish, "", path);
+    if (fd < 0 && errno == EEXIST && !strstr(wish, "%p")) {
+        snprintf(word, sizeof word, "%d", (int)getpid());
+        fd = create(wish, word, path);
+    }
+    for (int i = 2; fd < 0 && errno == EEXIST && i < 1000; i++) {
+        if (strstr(wish, "%p"))
+            snprintf(word, sizeof word, "%d", i);
+        else
+            snprintf(word, sizeof word, "%d.%d", (int)getpid(), i);
+        fd = create(wish, word, path);
+    }
+    return fd;
+}

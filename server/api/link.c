@@ -1,0 +1,225 @@
+/*
+ * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as they do, and
+ * as long as a record that uses them, which may go out of order (out_of_order.h).
+ */
+#include "server/api/link.h"
+
+#include "common/limits.h"
+#include "common/log.h"
+#include "generated/server/execute.h"
+#include "server/core/out_of_order.h"
+#include "server/images/image.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTIONS_MAX 64u
+#define LOG_MAX     (RG_REPLY_INLINE / 2 - 64)
+
+/* What goes with a linker state. */
+struct rg_linker {
+    atomic_uint users;            /* its entry and the records that are using it: the last one frees it */
+    size_t info_size, error_size; /* of the buffers, which follow: info, then error */
+    const unsigned char *result;  /* the driver's, until the state is destroyed */
+    size_t result_size;
+    void *values
+        [OPTIONS_MAX]; /* of the options that it was made with: the driver writes to them until it is destroyed */
+    char logs[];
+};
+
+struct options {
+    unsigned count;
+    CUjit_option options[OPTIONS_MAX];
+    void *values[OPTIONS_MAX];
+};
+
+/* What goes with the state, for the record to use until it lets it go; NULL: there is no such state. The dispatcher. */
+static struct rg_linker *use(struct rg_request *request, CUlinkState state)
+{
+    struct rg_object *entry = rg_objects_find_object(&request->worker->objects, RG_KIND_LINK, state);
+    struct rg_linker *extra = entry ? entry->extra : NULL;
+    if (extra)
+        atomic_fetch_add(&extra->users, 1);
+    return extra;
+}
+
+void rg_linker_release(struct rg_linker *extra)
+{
+    if (extra && atomic_fetch_sub(&extra->users, 1) == 1)
+        free(extra);
+}
+
+struct drop {
+    struct rg_worker *worker;
+    uint64_t context;
+};
+
+static void drop(struct rg_object *entry, void *user)
+{
+    const struct drop *which = user;
+    if (rg_handle_kind(entry->handle) != RG_KIND_LINK || entry->context != which->context)
+        return;
+    if (rg_driver.cuLinkDestroy)
+        (void)rg_driver.cuLinkDestroy(entry->object);
+    rg_linker_release(entry->extra);
+    rg_objects_remove(&which->worker->objects, entry);
+}
+
+void rg_link_drop_context(struct rg_worker *worker, uint64_t context)
+{
+    rg_objects_each(&worker->objects, drop, &(struct drop){worker, context});
+}
+
+static CUresult read_options(struct rg_request *request, struct options *out, unsigned count,
+                             const CUjit_option *options, const unsigned long long *values)
+{
+    out->count = 0;
+    if (count > OPTIONS_MAX - 4)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        if (!rg_jit_option_travels(options[i])) {
+            rg_warn("session %llu: linking with JIT option %d, which cannot be passed on",
+                    (unsigned long long)request->worker->session, (int)options[i]);
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        out->options[out->count] = options[i];
+        out->values[out->count++] = (void *)(uintptr_t)values[i];
+    }
+    return CUDA_SUCCESS;
+}
+
+static void add_log(struct options *to, CUjit_option buffer_option, char *buffer, CUjit_option size_option,
+                    size_t size)
+{
+    if (!size)
+        return;
+    to->options[to->count] = buffer_option;
+    to->values[to->count++] = buffer;
+    to->options[to->count] = size_option;
+    to->values[to->count++] = (void *)size;
+}
+
+CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, unsigned int count,
+                                 const CUjit_option *options, const unsigned long long *values,
+                                 size_t info_size, size_t error_size)
+{
+    struct options all;
+    CUlinkState made = NULL;
+    CUresult result = read_options(request, &all, count, options, values);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!rg_driver.cuLinkCreate_v2 || !rg_driver.cuLinkAddData_v2 || !rg_driver.cuLinkComplete)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    info_size = info_size < LOG_MAX ? info_size : LOG_MAX;
+    error_size = error_size < LOG_MAX ? error_size : LOG_MAX;
+    struct rg_linker *extra = calloc(1, sizeof *extra + info_size + error_size + 2);
+    if (!extra)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    atomic_init(&extra->users, 1);
+    extra->info_size = info_size;
+    extra->error_size = error_size;
+    add_log(&all, CU_JIT_INFO_LOG_BUFFER, extra->logs, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info_size);
+    add_log(&all, CU_JIT_ERROR_LOG_BUFFER, extra->logs + info_size + 1, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+            error_size);
+    memcpy(extra->values, all.values, all.count * sizeof *all.values);
+    result = rg_driver.cuLinkCreate_v2(all.count, all.options, extra->values, &made);
+    if (result != CUDA_SUCCESS) {
+        free(extra);
+        return result;
+    }
+    rg_request_new(request, RG_KIND_LINK, state, made);
+    struct rg_object *entry = request->violated ? NULL : rg_objects_find(&request->worker->objects, state);
+    if (entry) {
+        entry->extra = extra;
+        return CUDA_SUCCESS;
+    }
+    if (rg_driver.cuLinkDestroy) /* the session has been ended */
+        (void)rg_driver.cuLinkDestroy(made);
+    rg_linker_release(extra);
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static void output_log(struct rg_request *request, const char *log, size_t size)
+{
+    const uint64_t length = strnlen(log, size);
+    rg_request_output(request, &length, sizeof length);
+    rg_request_output(request, log, length);
+}
+
+static void output_logs(struct rg_request *request, const struct rg_linker *extra)
+{
+    output_log(request, extra->logs, extra->info_size);
+    output_log(request, extra->logs + extra->info_size + 1, extra->error_size);
+}
+
+CUresult rg_execute_rgLinkAdd(struct rg_request *request, CUlinkState state, unsigned int type,
+                              unsigned long long id, const char *name, unsigned int count,
+                              const CUjit_option *options, const unsigned long long *values)
+{
+    struct options all;
+    rg_out_of_order_settle(request, state, 0); /* one after another */
+    struct rg_linker *extra = use(request, state);
+    struct rg_image *image = rg_image_take(request->worker, id);
+    struct rg_image_code code;
+    CUresult result = read_options(request, &all, count, options, values);
+    if (!extra || !image || type >= CU_JIT_NUM_INPUT_TYPES)
+        result = CUDA_ERROR_INVALID_VALUE;
+    rg_request_go_out_of_order(request);
+    if (result == CUDA_SUCCESS)
+        result = rg_image_code(request, image, type, &code);
+    if (result == CUDA_SUCCESS)
+        result = rg_driver.cuLinkAddData_v2(state, (CUjitInputType)type, (void *)(uintptr_t)code.data,
+                                            code.size, name, all.count, all.options, all.values);
+    if (extra)
+        output_logs(request, extra);
+    rg_linker_release(extra);
+    rg_image_free(request->worker, image);
+    return result;
+}
+
+CUresult rg_execute_rgLinkComplete(struct rg_request *request, CUlinkState state)
+{
+    rg_out_of_order_settle(request, state, 0);
+    struct rg_linker *extra = use(request, state);
+    if (!extra)
+        return CUDA_ERROR_INVALID_HANDLE;
+    rg_request_go_out_of_order(request);
+    void *cubin = NULL;
+    size_t size = 0;
+    CUresult result = rg_driver.cuLinkComplete(state, &cubin, &size);
+    if (result == CUDA_SUCCESS) {
+        extra->result = cubin;
+        extra->result_size = size;
+    }
+    output_logs(request, extra);
+    const uint64_t reported = extra->result_size;
+    rg_request_output(request, &reported, sizeof reported);
+    rg_linker_release(extra);
+    return result;
+}
+
+CUresult rg_execute_rgLinkRead(struct rg_request *request, CUlinkState state, size_t offset, size_t size)
+{
+    rg_out_of_order_settle(request, state, 0);
+    struct rg_linker *extra = use(request, state);
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (extra && extra->result && size <= RG_BULK_MAX && offset <= extra->result_size &&
+        size <= extra->result_size - offset) {
+        request->reply_bulk = extra->result + offset;
+        request->reply_bulk_size = size;
+        result = CUDA_SUCCESS;
+    }
+    rg_linker_release(extra);
+    return result;
+}
+
+CUresult rg_execute_cuLinkDestroy(struct rg_request *request, CUlinkState state)
+{
+    if (!state)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!rg_driver.cuLinkDestroy)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    rg_out_of_order_settle(request, state, 0);
+    return rg_driver.cuLinkDestroy(state);
+}

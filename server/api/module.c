@@ -1,0 +1,429 @@
+/* module.c - modules and libraries made of images (image.h), functions and kernels found in them. */
+#include "server/api/module.h"
+#include "common/log.h"
+#include "generated/server/execute.h"
+#include "proto/function_info.h"
+#include "server/images/image.h"
+#include "server/prealloc/prealloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOG_MAX     65536u
+#define OPTIONS_MAX 64u
+#define ASIDE_MAX   4096u /* functions that are enumerated aside: more than a client asks for at once */
+
+/* --- loading ---------------------------------------------------------------------------------------------------------- */
+
+struct load {
+    struct rg_image *image;
+    const void *data;
+    unsigned count;
+    CUjit_option options[OPTIONS_MAX];
+    void *values[OPTIONS_MAX];
+    char *info, *error;
+    size_t info_size, error_size;
+};
+
+static void add_option(struct load *load, CUjit_option option, void *value)
+{
+    load->options[load->count] = option;
+    load->values[load->count++] = value;
+}
+
+/* Takes the image and makes ready what the driver is called with, aside. */
+static CUresult begin_load(struct rg_request *request, struct load *load, uint64_t id, unsigned count,
+                           const CUjit_option *options, const unsigned long long *values, size_t info_size,
+                           size_t error_size)
+{
+    memset(load, 0, sizeof *load);
+    struct rg_image *image = load->image = rg_image_take(request->worker, id);
+    if (!image)
+        return CUDA_ERROR_INVALID_IMAGE;
+    rg_request_go_out_of_order(request);
+    struct rg_image_code code;
+    CUresult result = rg_image_code(request, image, RG_IMAGE_MODULE, &code);
+    if (result != CUDA_SUCCESS)
+        return result;
+    load->data = code.data;
+    if (count > OPTIONS_MAX - 4)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        if (!rg_jit_option_travels(options[i])) {
+            rg_warn("session %llu: a module with JIT option %d, which cannot be passed on",
+                    (unsigned long long)request->worker->session, (int)options[i]);
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        add_option(load, options[i], (void *)(uintptr_t)values[i]);
+    }
+    load->info_size = info_size < LOG_MAX ? info_size : LOG_MAX;
+    load->error_size = error_size < LOG_MAX ? error_size : LOG_MAX;
+    load->info = rg_request_memory(request, load->info_size + 1);
+    load->error = load->info ? rg_request_memory(request, load->error_size + 1) : NULL;
+    if (!load->error)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (load->info_size) {
+        add_option(load, CU_JIT_INFO_LOG_BUFFER, load->info);
+        add_option(load, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, (void *)load->info_size);
+    }
+    if (load->error_size) {
+        add_option(load, CU_JIT_ERROR_LOG_BUFFER, load->error);
+        add_option(load, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, (void *)load->error_size);
+    }
+    return CUDA_SUCCESS;
+}
+
+static void output_log(struct rg_request *request, const char *log, size_t size)
+{
+    const uint64_t length = log ? strnlen(log, size) : 0;
+    rg_request_output(request, &length, sizeof length);
+    rg_request_output(request, log, length);
+}
+
+/* Answers with the logs, whatever came of it; the image has served its purpose. */
+static void end_load(struct rg_request *request, struct load *load)
+{
+    output_log(request, load->info, load->info_size);
+    output_log(request, load->error, load->error_size);
+    rg_image_free(request->worker, load->image);
+}
+
+static CUresult load_module(const struct load *load, CUmodule *out)
+{
+    struct load own = *load; /* the driver writes to what it is given */
+    return load->count ? rg_driver.cuModuleLoadDataEx(out, load->data, load->count, own.options, own.values)
+                       : rg_driver.cuModuleLoadData(out, load->data);
+}
+
+CUresult rg_execute_rgModuleLoad(struct rg_request *request, uint64_t module, unsigned long long image,
+                                 unsigned int count, const CUjit_option *options,
+                                 const unsigned long long *values, size_t info_size, size_t error_size)
+{
+    struct load load;
+    CUmodule made = NULL;
+    CUresult result = begin_load(request, &load, image, count, options, values, info_size, error_size);
+    if (result == CUDA_SUCCESS) {
+        result = load_module(&load, &made);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_prealloc_reclaim(request))
+            result = load_module(&load, &made);
+    }
+    if (result == CUDA_SUCCESS)
+        rg_request_new(request, RG_KIND_MODULE, module, made);
+    end_load(request, &load);
+    return result;
+}
+
+static CUresult load_library(const struct load *load, CUlibrary *out)
+{
+    struct load own = *load;
+    return rg_driver.cuLibraryLoadData(out, load->data, load->count ? own.options : NULL,
+                                       load->count ? own.values : NULL, load->count, NULL, NULL, 0);
+}
+
+CUresult rg_execute_rgLibraryLoad(struct rg_request *request, uint64_t library, unsigned long long image,
+                                  unsigned int count, const CUjit_option *options,
+                                  const unsigned long long *values, unsigned int library_count,
+                                  const CUlibraryOption *library_options,
+                                  const unsigned long long *library_values, size_t info_size,
+                                  size_t error_size)
+{
+    (void)library_values;
+    struct load load;
+    CUlibrary made = NULL;
+    CUresult result = begin_load(request, &load, image, count, options, values, info_size, error_size);
+    /* That the image stays where it is was the client's promise to itself; it is freed here. */
+    for (unsigned i = 0; i < library_count && result == CUDA_SUCCESS; i++)
+        if (library_options[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
+            result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS && !rg_driver.cuLibraryLoadData)
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) {
+        result = load_library(&load, &made);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_prealloc_reclaim(request))
+            result = load_library(&load, &made);
+    }
+    if (result == CUDA_SUCCESS)
+        rg_request_new(request, RG_KIND_LIBRARY, library, made);
+    end_load(request, &load);
+    return result;
+}
+
+/* --- functions ---------------------------------------------------------------------------------------------------------- */
+
+typedef CUresult param_query(void *object, size_t index, size_t *offset, size_t *size);
+
+static CUresult function_param(void *object, size_t index, size_t *offset, size_t *size)
+{
+    return rg_driver.cuFuncGetParamInfo(object, index, offset, size);
+}
+
+static CUresult kernel_param(void *object, size_t index, size_t *offset, size_t *size)
+{
+    return rg_driver.cuKernelGetParamInfo(object, index, offset, size);
+}
+
+/* The device of the client thread's context, or the first one. The dispatcher. */
+static CUdevice device_of(struct rg_request *request)
+{
+    CUdevice device = 0;
+    if (!request->thread->context || rg_request_make_current(request) != CUDA_SUCCESS ||
+        rg_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = 0;
+    return device;
+}
+
+static bool is_unloaded(CUfunction function)
+{
+    CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return function && rg_driver.cuFuncIsLoaded && rg_driver.cuFuncLoad &&
+           rg_driver.cuFuncIsLoaded(&state, function) == CUDA_SUCCESS &&
+           state == CU_FUNCTION_LOADING_STATE_UNLOADED;
+}
+
+static CUresult output_info(struct rg_request *request, void *object, bool is_kernel, CUdevice device,
+                            CUfunction function)
+{
+    param_query *query = is_kernel ? kernel_param : function_param;
+    if (is_kernel ? !rg_driver.cuKernelGetParamInfo : !rg_driver.cuFuncGetParamInfo) {
+        rg_error(
+            "session %llu: the driver cannot tell the parameters of kernels; version 12.4 or later is needed",
+            (unsigned long long)request->worker->session);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    struct rg_function_info info = {0};
+    for (int i = 0; i < RG_FUNCTION_ATTRIBUTES; i++) {
+        CUresult result =
+            is_kernel
+                ? rg_driver.cuKernelGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object, device)
+                : rg_driver.cuFuncGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object);
+        if (result == CUDA_SUCCESS)
+            info.known |= 1u << i;
+        else
+            info.attributes[i] = 0;
+    }
+    if (is_unloaded(function)) /* asking for attributes may have loaded it */
+        info.known |= RG_FUNCTION_UNLOADED;
+    struct rg_param_info params[RG_PARAMS_MAX / 8];
+    size_t offset, size;
+    while (info.n_params < RG_PARAMS_MAX / 8 && query(object, info.n_params, &offset, &size) == CUDA_SUCCESS)
+        params[info.n_params++] = (struct rg_param_info){(uint32_t)offset, (uint32_t)size};
+    rg_request_output(request, &info, sizeof info);
+    rg_request_output(request, params, info.n_params * sizeof *params);
+    return request->result;
+}
+
+CUresult rg_module_output_function(struct rg_request *request, CUfunction function)
+{
+    return output_info(request, function, false, 0, function);
+}
+
+CUresult rg_module_output_kernel(struct rg_request *request, CUkernel kernel, CUdevice device,
+                                 CUfunction function)
+{
+    return output_info(request, kernel, true, device, function);
+}
+
+CUresult rg_execute_rgModuleGetFunction(struct rg_request *request, uint64_t function, CUmodule module,
+                                        const char *name)
+{
+    CUfunction made = NULL;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuModuleGetFunction(&made, module, name);
+    if (result == CUDA_SUCCESS)
+        result = rg_module_output_function(request, made);
+    request->owner = module;
+    if (result == CUDA_SUCCESS)
+        rg_request_new(request, RG_KIND_FUNCTION, function, made);
+    return result;
+}
+
+CUresult rg_execute_rgLibraryGetKernel(struct rg_request *request, uint64_t kernel, CUlibrary library,
+                                       const char *name)
+{
+    CUkernel made = NULL;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!rg_driver.cuLibraryGetKernel)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const CUdevice device = device_of(request);
+    rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuLibraryGetKernel(&made, library, name);
+    if (result == CUDA_SUCCESS)
+        result = rg_module_output_kernel(request, made, device, NULL);
+    request->owner = library;
+    if (result == CUDA_SUCCESS)
+        rg_request_new(request, RG_KIND_KERNEL, kernel, made);
+    return result;
+}
+
+CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
+{
+    CUfunction made = NULL;
+    if (!rg_driver.cuKernelGetFunction)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUlibrary library = NULL;
+    if (rg_driver.cuKernelGetLibrary && rg_driver.cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS)
+        request->owner = library;
+    rg_request_found(request, RG_KIND_FUNCTION, function, made);
+    return rg_module_output_function(request, made);
+}
+
+CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
+{
+    CUfunction made = NULL;
+    CUlibrary library = NULL;
+    if (!rg_driver.cuKernelGetFunction)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (rg_driver.cuKernelGetLibrary && rg_driver.cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS)
+        request->owner = library;
+    rg_request_new(request, RG_KIND_FUNCTION, function, made);
+    return request->result;
+}
+
+CUresult rg_execute_cuLibraryGetModule(struct rg_request *request, uint64_t module, CUlibrary library)
+{
+    CUmodule made = NULL;
+    if (!rg_driver.cuLibraryGetModule)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuLibraryGetModule(&made, library);
+    request->owner = library;
+    if (result == CUDA_SUCCESS)
+        rg_request_found(request, RG_KIND_MODULE, module, made);
+    return result;
+}
+
+/* --- enumeration ---------------------------------------------------------------------------------------------------------- */
+
+/* One entry of the answer: the handle that counts, the name, the info. `device`: of a kernel's. */
+static CUresult output_entry(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
+                             const char *name, CUdevice device)
+{
+    const bool is_kernel = kind == RG_KIND_KERNEL;
+    const uint64_t length = strlen(name) + 1;
+    if (is_kernel) {
+        rg_request_output(request, &proposed, sizeof proposed);
+        rg_request_new(request, kind, proposed, object);
+    } else {
+        rg_request_found(request, kind, proposed, object);
+    }
+    rg_request_output(request, &length, sizeof length);
+    rg_request_output(request, name, length);
+    if (request->violated)
+        return CUDA_ERROR_UNKNOWN;
+    return is_kernel ? rg_module_output_kernel(request, object, device, NULL)
+                     : rg_module_output_function(request, object);
+}
+
+CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule module, unsigned int count,
+                                      const unsigned long long *ids)
+{
+    unsigned int there = 0;
+    if (!rg_driver.cuModuleGetFunctionCount || !rg_driver.cuModuleEnumerateFunctions ||
+        !rg_driver.cuFuncGetName)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (count <= ASIDE_MAX)
+        rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuModuleGetFunctionCount(&there, module);
+    const uint32_t n = there < count ? there : count;
+    CUfunction *found = rg_request_memory(request, n * sizeof *found);
+    request->owner = module;
+    if (result == CUDA_SUCCESS && n)
+        result = found ? rg_driver.cuModuleEnumerateFunctions(found, n, module) : request->result;
+    if (result == CUDA_SUCCESS)
+        rg_request_output(request, &n, sizeof n);
+    for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
+        const char *name = NULL;
+        result = rg_driver.cuFuncGetName(&name, found[i]);
+        if (result == CUDA_SUCCESS)
+            result = output_entry(request, RG_KIND_FUNCTION, ids[i], found[i], name, 0);
+    }
+    return result;
+}
+
+CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary library, unsigned int count,
+                                       const unsigned long long *ids)
+{
+    unsigned int there = 0;
+    if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels ||
+        !rg_driver.cuKernelGetName)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const CUdevice device = device_of(request);
+    if (count <= ASIDE_MAX)
+        rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuLibraryGetKernelCount(&there, library);
+    const uint32_t n = there < count ? there : count;
+    CUkernel *found = rg_request_memory(request, n * sizeof *found);
+    request->owner = library;
+    if (result == CUDA_SUCCESS && n)
+        result = found ? rg_driver.cuLibraryEnumerateKernels(found, n, library) : request->result;
+    if (result == CUDA_SUCCESS)
+        rg_request_output(request, &n, sizeof n);
+    for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
+        const char *name = NULL;
+        result = rg_driver.cuKernelGetName(&name, found[i]);
+        if (result == CUDA_SUCCESS)
+            result = output_entry(request, RG_KIND_KERNEL, ids[i], found[i], name, device);
+    }
+    return result;
+}
+
+/* --- variables ---------------------------------------------------------------------------------------------------- */
+
+/* The managed memory that holds `address`; size 0: it is no managed memory. */
+static void managed_memory_at(CUdeviceptr address, CUdeviceptr *start, size_t *size)
+{
+    unsigned managed = 0;
+    *start = 0;
+    *size = 0;
+    if (!rg_driver.cuPointerGetAttribute || !rg_driver.cuMemGetAddressRange_v2 ||
+        rg_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS ||
+        !managed || rg_driver.cuMemGetAddressRange_v2(start, size, address) != CUDA_SUCCESS)
+        *size = 0;
+}
+
+CUresult rg_module_output_variable(struct rg_request *request, CUdeviceptr address, size_t bytes)
+{
+    CUdeviceptr start;
+    size_t size;
+    managed_memory_at(address, &start, &size);
+    const uint64_t answer[] = {address, bytes, start, size};
+    rg_request_output(request, answer, sizeof answer);
+    return request->result;
+}
+
+CUresult rg_execute_rgModuleVariable(struct rg_request *request, CUmodule module, const char *name)
+{
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!rg_driver.cuModuleGetGlobal_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuModuleGetGlobal_v2(&address, &bytes, module, name);
+    return result == CUDA_SUCCESS ? rg_module_output_variable(request, address, bytes) : result;
+}
+
+CUresult rg_execute_rgLibraryVariable(struct rg_request *request, CUlibrary library, const char *name,
+                                      unsigned int managed)
+{
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    CUresult (*get)(CUdeviceptr *, size_t *, CUlibrary, const char *) =
+        managed ? rg_driver.cuLibraryGetManaged : rg_driver.cuLibraryGetGlobal;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!get)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = get(&address, &bytes, library, name);
+    return result == CUDA_SUCCESS ? rg_module_output_variable(request, address, bytes) : result;
+}

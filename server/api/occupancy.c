@@ -1,0 +1,36 @@
+/* occupancy.c - the block size that fills the device. The shared memory of a block is a constant: a function of the
+ * application's that computes it from the block size runs on the client. */
+#include "generated/server/execute.h"
+#include "proto/launch_attribute.h"
+#include "server/core/worker.h"
+
+CUresult rg_execute_rgOccupancyBlockSize(struct rg_request *request, int *min_grid, int *block,
+                                         CUfunction func, size_t shared, int limit, unsigned int flags)
+{
+    (void)request;
+    if (rg_driver.cuOccupancyMaxPotentialBlockSizeWithFlags)
+        return rg_driver.cuOccupancyMaxPotentialBlockSizeWithFlags(min_grid, block, func, NULL, shared, limit,
+                                                                   flags);
+    if (rg_driver.cuOccupancyMaxPotentialBlockSize && flags == 0)
+        return rg_driver.cuOccupancyMaxPotentialBlockSize(min_grid, block, func, NULL, shared, limit);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_execute_rgOccupancyClusters(struct rg_request *request, unsigned int size, CUfunction func,
+                                        const CUlaunchConfig *config, unsigned int count,
+                                        const CUlaunchAttribute *attributes, int *result)
+{
+    CUresult (*ask)(int *, CUfunction, const CUlaunchConfig *) =
+        size ? rg_driver.cuOccupancyMaxPotentialClusterSize : rg_driver.cuOccupancyMaxActiveClusters;
+    CUlaunchConfig own = *config;
+    CUlaunchAttribute *all = rg_request_memory(request, ((size_t)count + 1) * sizeof *all);
+    if (!all)
+        return request->result;
+    own.hStream = NULL;
+    own.attrs = all;
+    own.numAttrs = 0;
+    for (unsigned i = 0; i < count; i++) /* events have no say in it */
+        if (rg_launch_attribute_kind(attributes[i].id) == RG_LAUNCH_ATTRIBUTE_PLAIN)
+            all[own.numAttrs++] = attributes[i];
+    return ask ? ask(result, func, &own) : CUDA_ERROR_NOT_SUPPORTED;
+}

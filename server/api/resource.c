@@ -1,0 +1,149 @@
+/*
+ * resource.c - device resources and green contexts. A resource is a structure with the driver's own data in it, which the
+ * driver believes; so the worker keeps all that it has given out, and takes back no other.
+ */
+#include "generated/server/execute.h"
+#include "server/core/worker.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEPT_MAX 4096
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CUdevResource *kept;
+static size_t n_kept;
+
+static bool is_known(const CUdevResource *resource)
+{
+    bool known = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n_kept && !known; i++)
+        known = memcmp(&kept[i], resource, sizeof *resource) == 0;
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
+/* Keeps what goes to the client. */
+static CUresult keep(const CUdevResource *resource)
+{
+    if (is_known(resource))
+        return CUDA_SUCCESS;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    CUdevResource *more = n_kept < KEPT_MAX ? realloc(kept, (n_kept + 1) * sizeof *more) : NULL;
+    if (more) {
+        kept = more;
+        kept[n_kept++] = *resource;
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult rg_translate_CUdevResource(struct rg_request *request, CUdevResource *resources, size_t n)
+{
+    (void)request;
+    for (size_t i = 0; i < n; i++)
+        if (!is_known(&resources[i]))
+            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_execute_cuDeviceGetDevResource(struct rg_request *request, CUdevice device,
+                                           CUdevResource *resource, CUdevResourceType type)
+{
+    (void)request;
+    if (!rg_driver.cuDeviceGetDevResource)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuDeviceGetDevResource(device, resource, type);
+    return result == CUDA_SUCCESS ? keep(resource) : result;
+}
+
+CUresult rg_execute_cuCtxGetDevResource(struct rg_request *request, CUcontext context,
+                                        CUdevResource *resource, CUdevResourceType type)
+{
+    (void)request;
+    if (!rg_driver.cuCtxGetDevResource)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuCtxGetDevResource(context, resource, type);
+    return result == CUDA_SUCCESS ? keep(resource) : result;
+}
+
+CUresult rg_execute_cuGreenCtxGetDevResource(struct rg_request *request, CUgreenCtx green,
+                                             CUdevResource *resource, CUdevResourceType type)
+{
+    (void)request;
+    if (!rg_driver.cuGreenCtxGetDevResource)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuGreenCtxGetDevResource(green, resource, type);
+    return result == CUDA_SUCCESS ? keep(resource) : result;
+}
+
+CUresult rg_execute_rgSmResourceSplit(struct rg_request *request, const CUdevResource *input,
+                                      unsigned int capacity, unsigned int flags, unsigned int minimum,
+                                      unsigned int *groups, CUdevResource *result, CUdevResource *remaining)
+{
+    (void)request;
+    if (!rg_driver.cuDevSmResourceSplitByCount)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *groups = capacity;
+    CUresult status = rg_driver.cuDevSmResourceSplitByCount(capacity ? result : NULL, groups, input,
+                                                            remaining, flags, minimum);
+    for (unsigned i = 0; i < capacity && i < *groups && status == CUDA_SUCCESS; i++)
+        status = keep(&result[i]);
+    return status == CUDA_SUCCESS ? keep(remaining) : status;
+}
+
+CUresult rg_execute_cuDevResourceGenerateDesc(struct rg_request *request, uint64_t handle,
+                                              CUdevResource *resources, unsigned int count)
+{
+    CUdevResourceDesc made = NULL;
+    if (!rg_driver.cuDevResourceGenerateDesc)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuDevResourceGenerateDesc(&made, resources, count);
+    if (result == CUDA_SUCCESS)
+        rg_request_new(request, RG_KIND_RESOURCES, handle, made);
+    return result;
+}
+
+CUresult rg_execute_cuGreenCtxCreate(struct rg_request *request, uint64_t handle, CUdevResourceDesc desc,
+                                     CUdevice device, unsigned int flags)
+{
+    CUgreenCtx made = NULL;
+    if (!rg_driver.cuGreenCtxCreate || !rg_driver.cuGreenCtxDestroy || !rg_driver.cuCtxFromGreenCtx)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuGreenCtxCreate(&made, desc, device, flags);
+    if (result == CUDA_SUCCESS)
+        rg_request_new(request, RG_KIND_GREEN, handle, made);
+    return result;
+}
+
+CUresult rg_execute_rgGreenContext(struct rg_request *request, CUgreenCtx green, uint64_t context)
+{
+    CUcontext object = NULL;
+    if (!rg_driver.cuCtxFromGreenCtx)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuCtxFromGreenCtx(&object, green);
+    if (result == CUDA_SUCCESS)
+        rg_request_found(request, RG_KIND_CONTEXT, context, object);
+    return result;
+}
+
+CUresult rg_execute_rgGreenStreamCreate(struct rg_request *request, uint64_t stream, CUgreenCtx green,
+                                        unsigned int flags, int priority)
+{
+    CUstream made = NULL;
+    CUcontext object = NULL;
+    if (!rg_driver.cuGreenCtxStreamCreate || !rg_driver.cuCtxFromGreenCtx)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    /* It goes with the client thread's context: then that must be the one with which it ends. */
+    if (!request->thread->context || rg_driver.cuCtxFromGreenCtx(&object, green) != CUDA_SUCCESS ||
+        rg_objects_handle(&request->worker->objects, RG_KIND_CONTEXT, object) != request->thread->context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = rg_driver.cuGreenCtxStreamCreate(&made, green, flags, priority);
+    if (result == CUDA_SUCCESS)
+        rg_request_new(request, RG_KIND_STREAM, stream, made);
+    return result;
+}

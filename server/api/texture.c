@@ -1,0 +1,73 @@
+/* texture.c - texture and surface objects and references: the resource's array comes as a handle beside its description. */
+#include "generated/server/execute.h"
+
+/* The array stays behind: it comes as a handle. What may bring other pointers in is refused. */
+CUresult rg_translate_CUDA_RESOURCE_DESC(struct rg_request *request, CUDA_RESOURCE_DESC *descriptions,
+                                         size_t n)
+{
+    (void)request;
+    for (size_t i = 0; i < n; i++) {
+        const CUDA_RESOURCE_DESC given = descriptions[i];
+        CUDA_RESOURCE_DESC *own = &descriptions[i];
+        *own = (CUDA_RESOURCE_DESC){.resType = given.resType, .flags = given.flags};
+        if (given.resType == CU_RESOURCE_TYPE_LINEAR)
+            own->res.linear = given.res.linear;
+        else if (given.resType == CU_RESOURCE_TYPE_PITCH2D)
+            own->res.pitch2D = given.res.pitch2D;
+        else if (given.resType != CU_RESOURCE_TYPE_ARRAY)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_execute_rgTexObjectCreate(struct rg_request *request, const CUDA_RESOURCE_DESC *resource,
+                                      CUarray array, const CUDA_TEXTURE_DESC *texture,
+                                      const CUDA_RESOURCE_VIEW_DESC *view, unsigned long long *object)
+{
+    CUDA_RESOURCE_DESC own = *resource;
+    (void)request;
+    if (!rg_driver.cuTexObjectCreate)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (own.resType == CU_RESOURCE_TYPE_ARRAY) {
+        if (!array)
+            return CUDA_ERROR_INVALID_HANDLE;
+        own.res.array.hArray = array;
+    }
+    return rg_driver.cuTexObjectCreate(object, &own, texture, view);
+}
+
+CUresult rg_execute_rgTexObjectCreateMipmap(struct rg_request *request, CUmipmappedArray mipmap,
+                                            const CUDA_TEXTURE_DESC *texture,
+                                            const CUDA_RESOURCE_VIEW_DESC *view, unsigned long long *object)
+{
+    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY};
+    (void)request;
+    resource.res.mipmap.hMipmappedArray = mipmap;
+    if (!mipmap)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return rg_driver.cuTexObjectCreate ? rg_driver.cuTexObjectCreate(object, &resource, texture, view)
+                                       : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_execute_rgSurfObjectCreate(struct rg_request *request, CUarray array, unsigned long long *object)
+{
+    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};
+    (void)request;
+    resource.res.array.hArray = array;
+    if (!array)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return rg_driver.cuSurfObjectCreate ? rg_driver.cuSurfObjectCreate(object, &resource)
+                                        : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_execute_rgTexRefSetAddress(struct rg_request *request, CUtexref reference, CUdeviceptr address,
+                                       size_t size, unsigned int aligned, size_t *offset)
+{
+    *offset = 0;
+    if (!reference)
+        return CUDA_ERROR_INVALID_HANDLE;
+    rg_request_may_block(request, true);
+    return rg_driver.cuTexRefSetAddress_v2
+               ? rg_driver.cuTexRefSetAddress_v2(aligned ? NULL : offset, reference, address, size)
+               : CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -1,0 +1,274 @@
+/*
+ * dispatch.c - one record: checks its header, runs its operation, replies.
+ *
+ * The happy path of rg_dispatch_next: take the record off the cursor, fill in the thread's request, serve. What is wrong with
+ * the bytes ends the session; a failure of a call goes into its reply, or, if nobody waits, is kept (the first one)
+ * for the next record that somebody waits for, or for a notice when the input runs dry.
+ */
+#include "common/clock.h"
+#include "server/core/leader_followers.h"
+#include "server/core/out_of_order.h"
+#include "server/prealloc/prealloc.h"
+#include "server/timeline/completion.h"
+#include "server/timeline/times.h"
+#include "server/transfer/credit.h"
+#include "server/transfer/gpudirect.h"
+#include "server/transfer/staging.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void violation(struct rg_worker *worker, const char *what)
+{
+    rg_worker_end(worker, 1, "protocol violation: %s", what);
+}
+
+static struct rg_client_thread *thread_of(struct rg_worker *worker, uint32_t number)
+{
+    struct rg_client_thread *thread = worker->threads[number];
+    if (!thread) {
+        thread = calloc(1, sizeof *thread);
+        if (!thread) {
+            rg_worker_end(worker, 1, "the worker is out of memory");
+            return NULL;
+        }
+        thread->number = number;
+        worker->threads[number] = thread;
+    }
+    return thread;
+}
+
+/* Takes the next record's header off the cursor; NULL: malformed, the session has been ended. */
+static const struct rg_operation *take_header(struct rg_worker *worker, struct rg_record *record)
+{
+    struct rg_batch_cursor *cursor = &worker->cursor;
+    const size_t left = (size_t)(cursor->end - cursor->at);
+    if (left < sizeof *record) {
+        violation(worker, "a batch with fewer records than it says");
+        return NULL;
+    }
+    memcpy(record, cursor->at, sizeof *record);
+    const char *wrong = NULL;
+    if (record->size < sizeof *record || record->size % 8 != 0 || record->size > left)
+        wrong = "a record of impossible size";
+    else if (record->flags & ~RG_RECORD_AWAITED)
+        wrong = "a record with unknown flags";
+    else if ((record->flags & RG_RECORD_AWAITED) && !record->token)
+        wrong = "a record that is awaited and has no answer";
+    else if (record->op == 0 || record->op >= RG_OP_COUNT || !worker->operations[record->op].execute)
+        wrong = "a record of an unknown operation";
+    else if (record->lane >= RG_LANES_MAX)
+        wrong = "a record of a lane beyond the limit";
+    else if (cursor->left == 1 && record->size != left)
+        wrong = "a batch with bytes behind its last record";
+    if (wrong) {
+        violation(worker, wrong);
+        return NULL;
+    }
+    const struct rg_operation *operation = &worker->operations[record->op];
+    if (cursor->left == 1 && cursor->bulk_left && !(operation->flags & RG_OPERATION_BULK)) {
+        rg_worker_end(worker, 1, "protocol violation: %s with bulk data", operation->name);
+        return NULL;
+    }
+    return operation;
+}
+
+/* Operations that leave the GPU as it was. */
+static bool is_work(unsigned op)
+{
+    switch (op) {
+    case RG_OP_cuCtxSynchronize:
+    case RG_OP_cuCtxSynchronize_v2:
+    case RG_OP_cuStreamSynchronize:
+    case RG_OP_cuEventSynchronize:
+    case RG_OP_rgEventWait:
+    case RG_OP_cuStreamQuery:
+    case RG_OP_cuEventQuery:
+    case RG_OP_rgEventAsk:
+    case RG_OP_rgEventWatch:
+    case RG_OP_rgEventWatchTimed:
+    case RG_OP_rgStreamAsk:
+    case RG_OP_rgStreamWatch:
+    case RG_OP_rgDefaultStreamAsk:
+    case RG_OP_rgMemReturn:
+    case RG_OP_rgRoomAsk:
+    case RG_OP_rgRoomTell:
+    case RG_OP_rgMemMayRecall:
+    case RG_OP_rgLaneSetContext:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Whose data takes room, which the client has counted. */
+static bool takes_room(unsigned op)
+{
+    return op == RG_OP_rgCopyIn || op == RG_OP_rgBoxIn;
+}
+
+static void keep_failure(struct rg_worker *worker, const struct rg_request *request)
+{
+    if (worker->failed != CUDA_SUCCESS)
+        return;
+    worker->failed = request->result;
+    worker->failed_op = request->op;
+}
+
+static void reply(struct rg_worker *worker, struct rg_executor *executor)
+{
+    struct rg_request *request = &executor->request;
+    struct rg_reply head = {
+        .token = request->token,
+        .result = (int32_t)request->result,
+        .async_result = (int32_t)executor->async_result,
+        .async_op = executor->async_op,
+        .size = request->out_size,
+    };
+    struct iovec parts[2] = {{&head, sizeof head}, {request->out, request->out_size}};
+    struct iovec bulk = {(void *)(uintptr_t)request->reply_bulk, request->reply_bulk_size};
+    rg_completion_before_reply(worker, request);
+    (void)rg_worker_send_to(worker, request->reply_transfer, 0,
+                            executor->reply_buffer ? &executor->reply_buffer->hold : NULL, RG_MESSAGE_REPLY,
+                            parts, request->out_size ? 2 : 1, &bulk, request->reply_bulk_size ? 1 : 0);
+}
+
+static void free_request(struct rg_request *request, struct rg_executor *executor)
+{
+    if (request->out != executor->output)
+        free(request->out);
+    rg_staging_give(request->worker, executor->reply_buffer);
+    executor->reply_buffer = NULL;
+    rg_gpudirect_unpin(request->worker, executor->reply_area);
+    executor->reply_area = NULL;
+    for (void **block = request->arena; block;) {
+        void **next = *block;
+        free(block);
+        block = next;
+    }
+}
+
+/*
+ * A record ran out of memory while some is ready that nobody uses: it is done once more without that. Its parameters are
+ * copied, as the message that they are in may be gone when the client has answered.
+ */
+static void execute_again(struct rg_executor *executor, const struct rg_operation *operation,
+                          const unsigned char *parameters, size_t size)
+{
+    struct rg_request *request = &executor->request;
+    unsigned char *copy = malloc(size + 1);
+    if (!copy)
+        return;
+    memcpy(copy, parameters, size);
+    if (rg_prealloc_reclaim(request)) {
+        request->result = CUDA_SUCCESS;
+        request->out_size = 0;
+        request->in = rg_reader_of(copy, size);
+        executor->scratch_used = 0;
+        operation->execute(request);
+    }
+    free(copy);
+}
+
+void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
+{
+    struct rg_batch_cursor *cursor = &worker->cursor;
+    struct rg_record record;
+    const struct rg_operation *operation = take_header(worker, &record);
+    struct rg_client_thread *thread = operation ? thread_of(worker, record.lane) : NULL;
+    if (!thread)
+        return;
+    if (atomic_load_explicit(&thread->waits, memory_order_acquire)) {
+        rg_worker_end(worker, 1, "protocol violation: %s of a thread that is still in another call",
+                      operation->name);
+        return;
+    }
+    struct rg_request *request = &executor->request;
+    *request = (struct rg_request){
+        .worker = worker,
+        .thread = thread,
+        .in = rg_reader_of(cursor->at + sizeof record, record.size - sizeof record),
+        .op = record.op,
+        .token = record.token,
+        .awaited = record.flags & RG_RECORD_AWAITED,
+        .bulk_left = cursor->left == 1 ? cursor->bulk_left : 0,
+        .out = executor->output,
+        .out_capacity = sizeof executor->output,
+    };
+    const unsigned char *parameters = cursor->at + sizeof record;
+    executor->seq = cursor->seq;
+    executor->stream = NULL;
+    executor->named_stream = executor->named_event = 0;
+    executor->scratch_used = 0;
+    executor->async_result = CUDA_SUCCESS;
+    if (record.token) {
+        executor->async_result = worker->failed;
+        executor->async_op = worker->failed_op;
+        worker->failed = CUDA_SUCCESS;
+    }
+    cursor->at += record.size;
+    cursor->left--;
+    cursor->seq++;
+    atomic_store_explicit(&worker->executed, executor->seq, memory_order_relaxed);
+
+    if (is_work(record.op))
+        worker->last_work = executor->seq;
+    if (rg_out_of_order_any(&worker->out_of_order))
+        rg_out_of_order_register(request);
+
+    const uint64_t taken = worker->credit.taken;
+    const size_t bulk = request->bulk_left;
+    rg_times_begin(executor, operation->flags);
+    operation->execute(request);
+    if (request->result == CUDA_ERROR_OUT_OF_MEMORY && !bulk && !request->violated && !request->told &&
+        executor->roles)
+        execute_again(executor, operation, parameters, record.size - sizeof record);
+    rg_times_executed(executor, operation->flags);
+
+    /* The roles may be another thread's by now; then nothing of the dispatcher's may be touched any more. */
+    const bool mine = executor->roles != 0;
+    rg_out_of_order_end(executor);
+    if (takes_room(record.op))
+        rg_credit_executed(worker, taken, bulk);
+    if (mine && request->bulk_left && !request->violated &&
+        rg_request_recv_bulk(request, NULL, request->bulk_left) != RG_OK)
+        rg_worker_end(worker, 0, NULL);
+    const uint64_t replied = worker->times && record.token ? rg_now_ns() : 0;
+    if (!request->violated) {
+        if (!mine)
+            atomic_store_explicit(&thread->waits, false, memory_order_release);
+        if (record.token)
+            reply(worker, executor);
+        else if (request->result != CUDA_SUCCESS && mine)
+            keep_failure(worker, request);
+    }
+    if (mine)
+        atomic_store(&worker->submitted, executor->seq);
+    rg_times_finish(executor, replied);
+    free_request(request, executor);
+    if (!mine)
+        atomic_fetch_sub(&worker->detached, 1);
+}
+
+bool rg_dispatch_next_blocks(const struct rg_worker *worker)
+{
+    const struct rg_batch_cursor *cursor = &worker->cursor;
+    struct rg_record record;
+    if (!cursor->left || (size_t)(cursor->end - cursor->at) < sizeof record)
+        return false;
+    memcpy(&record, cursor->at, sizeof record);
+    return record.op < RG_OP_COUNT && (worker->operations[record.op].flags & RG_OPERATION_BLOCKS);
+}
+
+void rg_dispatch_report_failure(struct rg_worker *worker)
+{
+    /* A client that only sends reads nothing: what it has not read must never fill the connection, which it waits for. */
+    enum { UNREAD_MAX = 64 };
+    const uint64_t read = atomic_load_explicit(&worker->read, memory_order_relaxed);
+    if (worker->failed == CUDA_SUCCESS ||
+        atomic_load_explicit(&worker->sent, memory_order_relaxed) > read + UNREAD_MAX)
+        return; /* the next reply tells of it */
+    struct rg_notice notice = {.type = RG_NOTICE_ERROR, .arg = {(uint64_t)worker->failed, worker->failed_op}};
+    worker->failed = CUDA_SUCCESS;
+    (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
+}

@@ -1,0 +1,393 @@
+/*
+ * leader_followers.c - passing the roles, the main loop of the pool's threads, reading messages. See leader_followers.h.
+ */
+#include "server/core/leader_followers.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/thread.h"
+#include "proto/delta.h"
+#include "server/transfer/deferred.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOW_WAIT_NS 20000000 /* a reader whose queue is long waits so long for the dispatcher */
+
+/* --- the pool --------------------------------------------------------------------------------------------------- */
+
+static void *executor_main(void *arg);
+
+/* A thread without roles, taken from those that are idle or made; NULL: none to be had. The lock is held. */
+static struct rg_executor *take_executor(struct rg_worker *worker, unsigned roles)
+{
+    struct rg_executor *executor = worker->idle;
+    if (executor) {
+        worker->idle = executor->next_idle;
+        executor->roles = roles;
+        pthread_cond_signal(&executor->wake);
+        return executor;
+    }
+    executor = calloc(1, sizeof *executor);
+    if (!executor)
+        return NULL;
+    executor->worker = worker;
+    executor->roles = roles;
+    pthread_cond_init(&executor->wake, NULL);
+    if (rg_thread_create(&executor->id, "rg-worker", executor_main, executor) != RG_OK) {
+        pthread_cond_destroy(&executor->wake);
+        free(executor);
+        return NULL;
+    }
+    executor->next = worker->executors;
+    worker->executors = executor;
+    worker->n_executors++;
+    return executor;
+}
+
+void rg_leader_init(struct rg_worker *worker)
+{
+    pthread_mutex_init(&worker->roles, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&worker->queue_changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    worker->queue_last = &worker->queue;
+    worker->next_seq = 1;
+}
+
+enum rg_status rg_leader_start(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&worker->roles);
+    struct rg_executor *executor = take_executor(worker, RG_ROLES_ALL);
+    pthread_mutex_unlock(&worker->roles);
+    return executor ? RG_OK : RG_ERR_NO_MEMORY;
+}
+
+void rg_leader_wake(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&worker->roles);
+    for (struct rg_executor *executor = worker->executors; executor; executor = executor->next)
+        pthread_cond_signal(&executor->wake);
+    pthread_cond_broadcast(&worker->queue_changed);
+    pthread_mutex_unlock(&worker->roles);
+}
+
+void rg_leader_fini(struct rg_worker *worker)
+{
+    /* The session is over, so no thread is made any more and every one comes to its end. */
+    for (struct rg_executor *executor = worker->executors; executor; executor = executor->next)
+        pthread_join(executor->id, NULL);
+    for (struct rg_executor *executor = worker->executors; executor;) {
+        struct rg_executor *next = executor->next;
+        pthread_cond_destroy(&executor->wake);
+        free(executor);
+        executor = next;
+    }
+    free(worker->cursor.owner);
+    rg_delta_destroy(worker->delta);
+    while (worker->queue) {
+        struct rg_queued_batch *queued = worker->queue;
+        worker->queue = queued->next;
+        free(queued);
+    }
+    pthread_cond_destroy(&worker->queue_changed);
+    pthread_mutex_destroy(&worker->roles);
+}
+
+bool rg_leader_promote(struct rg_executor *executor)
+{
+    struct rg_worker *worker = executor->worker;
+    pthread_mutex_lock(&worker->roles);
+    const bool room = worker->idle || worker->n_executors < RG_EXECUTORS_MAX;
+    bool given = room && !rg_worker_over(worker) && take_executor(worker, executor->roles) != NULL;
+    if (given)
+        executor->roles = 0;
+    pthread_mutex_unlock(&worker->roles);
+    return given;
+}
+
+/* --- batches that are copied -------------------------------------------------------------------------------------- */
+
+/* Copies what is left of a cursor, with its bulk data. NULL: out of memory or the connection failed. */
+static struct rg_queued_batch *copy_rest(struct rg_worker *worker, const struct rg_batch_cursor *cursor)
+{
+    const size_t records = (size_t)(cursor->end - cursor->at), rounded = (records + 15) & ~(size_t)15;
+    struct rg_queued_batch *copy = malloc(sizeof *copy + rounded + cursor->bulk_left);
+    if (!copy) {
+        rg_worker_end(worker, 1, "the worker is out of memory");
+        return NULL;
+    }
+    memcpy(copy->data, cursor->at, records);
+    copy->next = NULL;
+    copy->size = sizeof *copy + rounded + cursor->bulk_left;
+    copy->cursor = *cursor;
+    copy->cursor.at = copy->data;
+    copy->cursor.end = copy->data + records;
+    copy->cursor.owner = copy;
+    copy->cursor.bulk = copy->data + rounded;
+    if (cursor->bulk_left && cursor->bulk) {
+        memcpy(copy->data + rounded, cursor->bulk, cursor->bulk_left);
+    } else if (cursor->bulk_left &&
+               rg_conn_recv_bulk(worker->conn, copy->data + rounded, cursor->bulk_left) != RG_OK) {
+        rg_worker_end(worker, 0, NULL);
+        free(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+bool rg_leader_separate_reader(struct rg_executor *executor)
+{
+    struct rg_worker *worker = executor->worker;
+    if (executor->roles != RG_ROLES_ALL)
+        return true;
+    struct rg_batch_cursor *cursor = &worker->cursor;
+    if (!cursor->owner && (cursor->left || cursor->bulk_left)) {
+        struct rg_queued_batch *copy = copy_rest(worker, cursor);
+        if (!copy)
+            return false;
+        *cursor = copy->cursor;
+    }
+    pthread_mutex_lock(&worker->roles);
+    bool split = !rg_worker_over(worker) && take_executor(worker, RG_ROLE_READ) != NULL;
+    if (split) {
+        executor->roles = RG_ROLE_DISPATCH;
+        worker->split = true;
+    }
+    pthread_mutex_unlock(&worker->roles);
+    if (!split)
+        rg_worker_end(worker, 1, "the worker could not start a thread");
+    return split;
+}
+
+/* Waits until the queue is short, or for a moment: the dispatcher may itself wait for what is still to be read. */
+static void slow_down(struct rg_worker *worker)
+{
+    const uint64_t until = rg_now_ns() + SLOW_WAIT_NS;
+    struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    pthread_mutex_lock(&worker->roles);
+    while (worker->queue_bytes > RG_QUEUE_SLOW && !rg_worker_over(worker))
+        if (pthread_cond_timedwait(&worker->queue_changed, &worker->roles, &time) != 0)
+            break;
+    pthread_mutex_unlock(&worker->roles);
+}
+
+/* A batch has come to a reader that is not the dispatcher: becomes it if that one has nothing to do, or queues. */
+static void take_batch(struct rg_executor *executor, const struct rg_batch_cursor *cursor)
+{
+    struct rg_worker *worker = executor->worker;
+    pthread_mutex_lock(&worker->roles);
+    if (worker->dispatcher_idle && !worker->queue && atomic_load(&worker->answers_due) == 0) {
+        worker->dispatcher_idle->roles = 0;
+        worker->dispatcher_idle = NULL;
+        pthread_cond_broadcast(&worker->queue_changed);
+        executor->roles = RG_ROLES_ALL;
+        worker->split = false;
+        worker->cursor = *cursor;
+        pthread_mutex_unlock(&worker->roles);
+        return;
+    }
+    pthread_mutex_unlock(&worker->roles);
+    struct rg_queued_batch *copy = copy_rest(worker, cursor);
+    if (!copy)
+        return;
+    pthread_mutex_lock(&worker->roles);
+    *worker->queue_last = copy;
+    worker->queue_last = &copy->next;
+    worker->queue_bytes += copy->size;
+    const size_t bytes = worker->queue_bytes;
+    pthread_cond_broadcast(&worker->queue_changed);
+    pthread_mutex_unlock(&worker->roles);
+    if (bytes > RG_QUEUE_MAX)
+        rg_worker_end(worker, 1,
+                      "too much work was sent while a host function or a copy from the host was waited for");
+    else if (bytes > RG_QUEUE_SLOW)
+        slow_down(worker);
+}
+
+/* The dispatcher has no records and is not the reader: waits for the queue, or until the reader takes the role. */
+static void wait_for_queue(struct rg_executor *executor)
+{
+    struct rg_worker *worker = executor->worker;
+    rg_dispatch_report_failure(worker);
+    pthread_mutex_lock(&worker->roles);
+    while (!worker->queue && executor->roles && !rg_worker_over(worker)) {
+        worker->dispatcher_idle = executor;
+        pthread_cond_wait(&worker->queue_changed, &worker->roles);
+    }
+    if (executor->roles && worker->queue) {
+        struct rg_queued_batch *queued = worker->queue;
+        worker->queue = queued->next;
+        if (!worker->queue)
+            worker->queue_last = &worker->queue;
+        worker->queue_bytes -= queued->size;
+        worker->cursor = queued->cursor;
+        pthread_cond_broadcast(&worker->queue_changed);
+    }
+    if (worker->dispatcher_idle == executor)
+        worker->dispatcher_idle = NULL;
+    pthread_mutex_unlock(&worker->roles);
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+static void malformed(struct rg_worker *worker, const char *what)
+{
+    rg_worker_end(worker, 1, "protocol violation: %s", what);
+}
+
+/* The records of a batch that refers to earlier ones. False: the session has been ended. */
+static bool decode_batch(struct rg_worker *worker, uint32_t count, const unsigned char **records,
+                         size_t *size)
+{
+    if (!worker->delta)
+        worker->delta = rg_delta_create();
+    if (!worker->delta) {
+        rg_worker_end(worker, 1, "the worker is out of memory");
+        return false;
+    }
+    if (rg_delta_decode(worker->delta, *records, *size, count, records, size) == RG_OK)
+        return true;
+    malformed(worker, "a batch that refers to records which are not there");
+    return false;
+}
+
+static void read_batch(struct rg_executor *executor, const struct rg_message *message,
+                       const struct rg_message_header *header)
+{
+    struct rg_worker *worker = executor->worker;
+    if (header->count == 0 || header->seq != worker->next_seq) {
+        malformed(worker, header->count ? "a batch out of sequence" : "a batch without records");
+        return;
+    }
+    worker->next_seq += header->count;
+    const unsigned char *records = (const unsigned char *)message->data + sizeof *header;
+    size_t size = message->size - sizeof *header;
+    if (header->kind == RG_MESSAGE_DELTA && !decode_batch(worker, header->count, &records, &size))
+        return;
+    struct rg_batch_cursor cursor = {
+        .at = records,
+        .end = records + size,
+        .left = header->count,
+        .seq = header->seq,
+        .bulk_left = message->bulk_size,
+    };
+    if (executor->roles & RG_ROLE_DISPATCH)
+        worker->cursor = cursor;
+    else
+        take_batch(executor, &cursor);
+}
+
+/* The next message. A dispatcher that has something to report does so before it sleeps. */
+static enum rg_status receive(struct rg_executor *executor, struct rg_message *message)
+{
+    struct rg_worker *worker = executor->worker;
+    if ((executor->roles & RG_ROLE_DISPATCH) && worker->failed != CUDA_SUCCESS) {
+        enum rg_status status = rg_conn_recv(worker->conn, 0, message);
+        if (status != RG_ERR_TIMEOUT)
+            return status;
+        rg_dispatch_report_failure(worker);
+    }
+    return rg_conn_recv(worker->conn, -1, message);
+}
+
+static void read_message(struct rg_executor *executor)
+{
+    struct rg_worker *worker = executor->worker;
+    struct rg_message message;
+    enum rg_status status = receive(executor, &message);
+    if (status == RG_ERR_PROTOCOL || status == RG_ERR_LIMIT) {
+        malformed(worker, "bytes that are no message");
+        return;
+    }
+    if (status != RG_OK) {
+        if (!rg_worker_over(worker))
+            rg_info("session %llu: %s", (unsigned long long)worker->session,
+                    status == RG_ERR_CLOSED ? "the client closed the connection" : "the client is gone");
+        rg_worker_end(worker, 0, NULL);
+        return;
+    }
+    struct rg_message_header header;
+    if (message.size < sizeof header) {
+        malformed(worker, "a message without a header");
+        return;
+    }
+    memcpy(&header, message.data, sizeof header);
+    if (header.version != RG_PROTOCOL_MAJOR) {
+        malformed(worker, "a message of another version");
+        return;
+    }
+    atomic_store_explicit(&worker->read, header.ack, memory_order_relaxed);
+    if (header.kind == RG_MESSAGE_BATCH || header.kind == RG_MESSAGE_DELTA)
+        read_batch(executor, &message, &header);
+    else if (header.kind == RG_MESSAGE_ANSWER)
+        rg_deferred_answer(worker, &message);
+    else if (header.kind == RG_MESSAGE_CONTROL && message.bulk_size == 0)
+        rg_worker_end(worker, 0, NULL); /* the only one that a client sends: it ends the session */
+    else
+        malformed(worker, "a message of unknown kind");
+}
+
+/* --- the main loop -------------------------------------------------------------------------------------------------- */
+
+static void drop_batch_memory(struct rg_worker *worker)
+{
+    struct rg_batch_cursor *cursor = &worker->cursor;
+    if (!cursor->left && !cursor->bulk_left && cursor->owner) {
+        free(cursor->owner);
+        memset(cursor, 0, sizeof *cursor);
+    }
+}
+
+/* Whether an answer of the client may have to be read while the next record is executed. */
+static bool answers_may_come(struct rg_worker *worker)
+{
+    return atomic_load_explicit(&worker->answers_due, memory_order_relaxed) ||
+           (atomic_load_explicit(&worker->managed.open, memory_order_relaxed) &&
+            rg_dispatch_next_blocks(worker));
+}
+
+static void work(struct rg_executor *executor)
+{
+    struct rg_worker *worker = executor->worker;
+    while (executor->roles && !rg_worker_over(worker)) {
+        if (!(executor->roles & RG_ROLE_DISPATCH)) {
+            read_message(executor);
+        } else if (worker->cursor.left) {
+            if (executor->roles == RG_ROLES_ALL && answers_may_come(worker) &&
+                !rg_leader_separate_reader(executor))
+                return;
+            rg_dispatch_next(worker, executor);
+        } else {
+            drop_batch_memory(worker);
+            if (executor->roles & RG_ROLE_READ)
+                read_message(executor);
+            else
+                wait_for_queue(executor);
+        }
+    }
+}
+
+static void *executor_main(void *arg)
+{
+    struct rg_executor *executor = arg;
+    struct rg_worker *worker = executor->worker;
+    pthread_mutex_lock(&worker->roles);
+    for (;;) {
+        while (!executor->roles && !rg_worker_over(worker))
+            pthread_cond_wait(&executor->wake, &worker->roles);
+        if (rg_worker_over(worker))
+            break;
+        pthread_mutex_unlock(&worker->roles);
+        work(executor);
+        pthread_mutex_lock(&worker->roles);
+        if (!executor->roles) {
+            executor->next_idle = worker->idle;
+            worker->idle = executor;
+        }
+    }
+    pthread_mutex_unlock(&worker->roles);
+    return NULL;
+}

@@ -1,0 +1,175 @@
+/* channels.c - see channels.h. */
+#include "server/handshake/channels.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/log_limit.h"
+#include "common/thread.h"
+#include "server/handshake/resume.h"
+#include "transport/bundle/join.h"
+#include "transport/control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct taker {
+    struct rg_channels *channels;
+    struct rg_resume *resume;
+    struct rg_conn *conn;
+    int hand_fd;
+    uint64_t session;
+};
+
+void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_hello *server,
+                       struct rg_channels *out)
+{
+    *out = (struct rg_channels){0};
+    pthread_mutex_init(&out->lock, NULL);
+    if (!client->bulk_connections || getrandom(out->token, sizeof out->token, 0) != sizeof out->token)
+        return;
+    const unsigned wanted = client->bulk_connections;
+    out->options.lanes = wanted < RG_BUNDLE_LANES ? wanted : RG_BUNDLE_LANES;
+    out->options.adaptive = client->bulk_adaptive;
+    rg_codecs_agree(client->bulk_compression, client->bulk_codecs, &out->options);
+    server->bulk_connections = out->options.lanes;
+    memcpy(server->bulk_token, out->token, sizeof out->token);
+    server->bulk_codecs = client->bulk_codecs || client->bulk_compression ? rg_codecs_here() : 0;
+}
+
+/* Receives a packet and the descriptor that came with it. Returns the packet's size; 0: the daemon has gone. */
+static ssize_t receive_with_fd(int socket, void *data, size_t size, int *fd)
+{
+    struct iovec part = {data, size};
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof *fd)];
+    } control;
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t got;
+    *fd = -1;
+    while ((got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+        ;
+    const struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len == CMSG_LEN(sizeof *fd))
+        memcpy(fd, CMSG_DATA(head), sizeof *fd);
+    return got;
+}
+
+/* How many there are; as many as there may be where none is taken. */
+static unsigned count(struct rg_channels *channels)
+{
+    pthread_mutex_lock(&channels->lock);
+    const unsigned n = channels->bundle ? rg_bundle_lanes(channels->bundle) : channels->options.lanes;
+    pthread_mutex_unlock(&channels->lock);
+    return n;
+}
+
+static bool takes_none(struct rg_channels *channels)
+{
+    pthread_mutex_lock(&channels->lock);
+    const bool none = channels->bundle == NULL;
+    pthread_mutex_unlock(&channels->lock);
+    return none;
+}
+
+static enum rg_status add(struct rg_channels *channels, struct rg_conn *conn)
+{
+    pthread_mutex_lock(&channels->lock);
+    const enum rg_status status = channels->bundle ? rg_bundle_add(channels->bundle, conn) : RG_ERR_CLOSED;
+    pthread_mutex_unlock(&channels->lock);
+    return status;
+}
+
+/* A connection that the client opened: it becomes a channel if it shows the session's token. */
+static void take(const struct taker *taker, const struct rg_control *hello, int fd)
+{
+    const struct rg_transport_options options = {.filters = "", .bulk = true, .wait = RG_WAIT_BLOCK};
+    const unsigned long long session = taker->session;
+    struct rg_conn *conn = NULL;
+    if (hello->kind != RG_CONTROL_CLIENT_HELLO || hello->client_hello.purpose != RG_PURPOSE_BULK ||
+        rg_transport_adopt_fd(fd, &options, &conn) != RG_OK) {
+        close(fd);
+        return;
+    }
+    const bool full = count(taker->channels) >= taker->channels->options.lanes;
+    enum rg_status status = rg_bundle_admit(conn, &hello->client_hello, taker->channels->token, full);
+    if (status == RG_OK)
+        status = add(taker->channels, conn);
+    if (status == RG_OK) {
+        rg_debug("session %llu: connection %u for bulk data", session, count(taker->channels));
+        return;
+    }
+    static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
+    if (takes_none(taker->channels)) /* it came when the session was about to end */
+        rg_debug("session %llu: %s came too late to carry bulk data for it", session, rg_conn_peer(conn));
+    else
+        rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN,
+                       "session %llu: %s wanted to carry bulk data for it and may not: %s", session,
+                       rg_conn_peer(conn), rg_status_string(status));
+    rg_conn_destroy(conn);
+}
+
+static void *taker_main(void *arg)
+{
+    const struct taker *taker = arg;
+    unsigned char *data = malloc(RG_MESSAGE_MAX);
+    ssize_t got;
+    int fd;
+    while (data && (got = receive_with_fd(taker->hand_fd, data, RG_MESSAGE_MAX, &fd)) > 0) {
+        struct rg_control hello = {0};
+        if (fd >= 0 && rg_control_unpack(data, (size_t)got, &hello) != RG_OK)
+            close(fd);
+        else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
+                 hello.client_hello.purpose == RG_PURPOSE_RESUME)
+            rg_resume_take(taker->resume, &hello.client_hello, fd, taker->conn);
+        else if (fd >= 0)
+            take(taker, &hello, fd);
+        rg_control_fini(&hello);
+    }
+    free(data);
+    return NULL;
+}
+
+bool rg_channels_wrap(struct rg_channels *channels, struct rg_conn **conn)
+{
+    if (!channels->options.lanes)
+        return true;
+    if (rg_bundle_wrap(*conn, &channels->options, conn) != RG_OK)
+        return false;
+    pthread_mutex_lock(&channels->lock);
+    channels->bundle = *conn;
+    pthread_mutex_unlock(&channels->lock);
+    return true;
+}
+
+void rg_channels_forget(struct rg_channels *channels)
+{
+    pthread_mutex_lock(&channels->lock);
+    channels->bundle = NULL;
+    pthread_mutex_unlock(&channels->lock);
+}
+
+bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, int hand_fd, uint64_t session,
+                       struct rg_conn *conn)
+{
+    if (hand_fd < 0 || (!channels->options.lanes && !resume->offered))
+        return true; /* nobody gives it any; bulk data comes by the one connection */
+    struct taker *taker = calloc(1, sizeof *taker);
+    pthread_t thread;
+    if (!taker)
+        return false;
+    *taker = (struct taker){
+        .channels = channels, .resume = resume, .conn = conn, .hand_fd = hand_fd, .session = session};
+    if (rg_thread_create(&thread, "rg-lanes", taker_main, taker) != RG_OK) {
+        free(taker);
+        return false;
+    }
+    pthread_detach(thread);
+    return true;
+}

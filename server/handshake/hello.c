@@ -1,0 +1,348 @@
+/*
+ * hello.c - loading the driver, describing its devices, answering the client. See hello.h.
+ */
+#include "server/handshake/hello.h"
+
+#include "common/addresses.h"
+#include "common/cleanup.h"
+#include "common/digest/digest.h"
+#include "common/log.h"
+#include "generated/proto/ops.h"
+#include "generated/server/driver.h"
+#include "server/handshake/address_space.h"
+#include "transport/control.h"
+#include "transport/move.h"
+#include "transport/near.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What this worker calls without looking whether it is there. */
+static const struct {
+    const char *name;
+    size_t offset;
+} required[] = {
+#define REQUIRED(name)                                                                                       \
+    {                                                                                                        \
+#name, offsetof(struct rg_driver_table, name)                                                        \
+    }
+    REQUIRED(cuInit),
+    REQUIRED(cuDriverGetVersion),
+    REQUIRED(cuDeviceGet),
+    REQUIRED(cuDeviceGetCount),
+    REQUIRED(cuDeviceGetName),
+    REQUIRED(cuDeviceTotalMem_v2),
+    REQUIRED(cuDeviceGetAttribute),
+    REQUIRED(cuDevicePrimaryCtxRetain),
+    REQUIRED(cuDevicePrimaryCtxRelease_v2),
+    REQUIRED(cuDevicePrimaryCtxReset_v2),
+    REQUIRED(cuCtxDestroy_v2),
+    REQUIRED(cuCtxSetCurrent),
+    REQUIRED(cuCtxPopCurrent_v2),
+    REQUIRED(cuCtxGetDevice),
+    REQUIRED(cuCtxSynchronize),
+    REQUIRED(cuModuleLoadData),
+    REQUIRED(cuModuleLoadDataEx),
+    REQUIRED(cuModuleGetFunction),
+    REQUIRED(cuFuncGetAttribute),
+    REQUIRED(cuMemHostAlloc),
+    REQUIRED(cuMemFreeHost),
+    REQUIRED(cuMemcpyHtoDAsync_v2),
+    REQUIRED(cuMemcpyDtoHAsync_v2),
+    REQUIRED(cuStreamCreate),
+    REQUIRED(cuStreamDestroy_v2),
+    REQUIRED(cuStreamWaitEvent),
+    REQUIRED(cuEventCreate),
+    REQUIRED(cuEventDestroy_v2),
+    REQUIRED(cuEventRecord),
+    REQUIRED(cuEventQuery),
+    REQUIRED(cuEventSynchronize),
+    REQUIRED(cuLaunchKernel),
+#undef REQUIRED
+};
+
+static bool check(CUresult result, const char *call, char *why, size_t why_size)
+{
+    if (result == CUDA_SUCCESS)
+        return true;
+    const char *name = NULL;
+    if (!rg_driver.cuGetErrorName || rg_driver.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
+        name = "unknown error";
+    rg_explain(why, why_size, "%s failed: %s (%d)", call, name, (int)result);
+    return false;
+}
+
+/*
+ * Keeps device memory in the window that the client keeps free for it. The software device takes it by name, unless it is to
+ * behave as other drivers do: these take what the kernel offers, and it offers nothing else. A client of before there were
+ * windows names a part of the address space alone, as those of one client's servers must not overlap.
+ */
+static void take_window(const struct rg_hello *hello, const struct rg_client_hello *client)
+{
+    const char *behaviour = getenv("SOFTGPU_BEHAVE");
+    const bool by_name = strcmp(hello->driver_kind, "soft") == 0 && !(behaviour && *behaviour);
+    const bool named = client->window_size != 0;
+    const uint64_t start = named ? client->window_start : rg_address_window(client->address_part);
+    const uint64_t size = named ? client->window_size : RG_ADDRESS_WINDOW_SIZE;
+    char text[48];
+    snprintf(text, sizeof text, "%#" PRIx64 "+%#" PRIx64, start, size);
+    if (by_name && setenv("SOFTGPU_WINDOW", text, 1) != 0)
+        rg_info("no memory for the environment");
+    if (!by_name && (named || client->address_part) && rg_address_space_close(start, size) != RG_OK)
+        rg_warn("session %llu: not all addresses could be closed to the driver but those that the client "
+                "keeps free (%s)",
+                (unsigned long long)hello->session, text);
+}
+
+/* The software device reports what the client's program does best with, unless this server's says something else. */
+static void take_capability(uint32_t capability)
+{
+    char text[16];
+    const char *own = getenv("SOFTGPU_CC");
+    if (capability == 0 || (own && *own))
+        return;
+    snprintf(text, sizeof text, "%u.%u", capability / 10, capability % 10);
+    if (setenv("SOFTGPU_CC", text, 1) != 0)
+        rg_info("no memory for the environment");
+}
+
+static bool load_driver(const struct rg_hello *hello, uint32_t *version, char *why, size_t why_size)
+{
+    void *library = dlopen(hello->driver, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        rg_explain(why, why_size, "the driver cannot be loaded: %s", dlerror());
+        return false;
+    }
+    rg_driver_resolve(library);
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
+        if (!*(void **)((char *)&rg_driver + required[i].offset)) {
+            rg_explain(why, why_size, "the driver %s has no function %s", hello->driver, required[i].name);
+            return false;
+        }
+    }
+    int number = 0;
+    if (!check(rg_driver.cuInit(0), "cuInit", why, why_size) ||
+        !check(rg_driver.cuDriverGetVersion(&number), "cuDriverGetVersion", why, why_size))
+        return false;
+    *version = (uint32_t)number;
+    return true;
+}
+
+static bool describe(const struct rg_hello *hello, uint32_t index, struct rg_device_info *out, char *why,
+                     size_t why_size)
+{
+    CUdevice device;
+    size_t total = 0;
+    char name[RG_CONTROL_TEXT] = "", pci[32] = "";
+    int major = 0, minor = 0;
+    if (!check(rg_driver.cuDeviceGet(&device, (int)index), "cuDeviceGet", why, why_size) ||
+        !check(rg_driver.cuDeviceGetName(name, sizeof name - 1, device), "cuDeviceGetName", why, why_size) ||
+        !check(rg_driver.cuDeviceTotalMem_v2(&total, device), "cuDeviceTotalMem", why, why_size) ||
+        !check(rg_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+               "cuDeviceGetAttribute", why, why_size) ||
+        !check(rg_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+               "cuDeviceGetAttribute", why, why_size))
+        return false;
+    out->ordinal = hello->devices[index];
+    rg_control_text(out->name, sizeof out->name, name, strlen(name));
+    out->memory_total = total;
+    out->compute_major = (uint32_t)major;
+    out->compute_minor = (uint32_t)minor;
+    CUuuid uuid;
+    CUresult result = rg_driver.cuDeviceGetUuid_v2 ? rg_driver.cuDeviceGetUuid_v2(&uuid, device)
+                      : rg_driver.cuDeviceGetUuid  ? rg_driver.cuDeviceGetUuid(&uuid, device)
+                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS)
+        memcpy(out->uuid, uuid.bytes, sizeof out->uuid);
+    if (rg_driver.cuDeviceGetPCIBusId &&
+        rg_driver.cuDeviceGetPCIBusId(pci, sizeof pci - 1, device) == CUDA_SUCCESS)
+        rg_control_text(out->pci, sizeof out->pci, pci, strlen(pci));
+    return true;
+}
+
+/* All that can be asked of a device, so that the client need not. */
+static void describe_attributes(uint32_t index, struct rg_device_info *out)
+{
+    CUdevice device;
+    const uint32_t n =
+        CU_DEVICE_ATTRIBUTE_MAX < RG_CONTROL_ATTRIBUTES ? CU_DEVICE_ATTRIBUTE_MAX : RG_CONTROL_ATTRIBUTES;
+    if (rg_driver.cuDeviceGet(&device, (int)index) != CUDA_SUCCESS)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        int value = 0;
+        out->attribute_results[i] =
+            (uint32_t)rg_driver.cuDeviceGetAttribute(&value, (CUdevice_attribute)i, device);
+        out->attributes[i] = out->attribute_results[i] == CUDA_SUCCESS ? value : 0;
+    }
+    out->n_attributes = n;
+}
+
+/* What tells one state of a file from another. */
+static struct rg_digest file_state(const char *path)
+{
+    struct stat status = {0};
+    (void)stat(path, &status);
+    const uint64_t numbers[] = {status.st_dev, status.st_ino, (uint64_t)status.st_size,
+                                (uint64_t)status.st_mtim.tv_sec, (uint64_t)status.st_mtim.tv_nsec};
+    const struct rg_digest_part parts[] = {{path, strlen(path)}, {numbers, sizeof numbers}};
+    return rg_digest_of(parts, 2);
+}
+
+/* What answers about images depend on: a client may keep them for as long as this is the same. */
+static void digest_answers(const struct rg_hello *hello, struct rg_server_hello *server)
+{
+    static const char *const settings[] = {"SOFTGPU_", "CUDA_"};
+    struct rg_digest state[2] = {file_state("/proc/self/exe"), file_state(hello->driver)};
+    struct rg_digest all = {0};
+    for (char **at = environ; *at; at++)
+        for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+            if (strncmp(*at, settings[i], strlen(settings[i])) == 0) {
+                const struct rg_digest_part parts[] = {{&all, sizeof all}, {*at, strlen(*at)}};
+                all = rg_digest_of(parts, 2);
+            }
+    for (uint32_t i = 0; i < server->n_devices; i++) {
+        const struct rg_device_info *device = &server->devices[i];
+        const struct rg_digest_part parts[] = {
+            {&all, sizeof all},
+            {device->name, strlen(device->name)},
+            {device->uuid, sizeof device->uuid},
+            {&device->memory_total, sizeof device->memory_total},
+            {device->attributes, device->n_attributes * sizeof *device->attributes}};
+        all = rg_digest_of(parts, sizeof parts / sizeof *parts);
+    }
+    const struct rg_digest_part parts[] = {{&all, sizeof all},
+                                           {state, sizeof state},
+                                           {server->software, strlen(server->software)},
+                                           {rg_api_digest, sizeof rg_api_digest},
+                                           {&server->driver.version, sizeof server->driver.version}};
+    all = rg_digest_of(parts, sizeof parts / sizeof *parts);
+    memcpy(server->answers, all.bytes, sizeof server->answers);
+}
+
+static uint64_t ready;
+
+uint64_t rg_hello_contexts(void)
+{
+    return ready;
+}
+
+/* What fails is left to the call that asks for it. */
+static void make_contexts(uint64_t wanted, uint32_t n_devices)
+{
+    for (uint32_t i = 0; i < n_devices && i < 64; i++) {
+        CUcontext context;
+        CUdevice device;
+        if ((wanted >> i & 1) && rg_driver.cuDeviceGet(&device, (int)i) == CUDA_SUCCESS &&
+            rg_driver.cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
+            ready |= 1ull << i;
+    }
+}
+
+/* The client's hello, which the daemon has read. */
+static enum rg_status read_hello(int fd, struct rg_control *out)
+{
+    RG_CLEANUP_FREE unsigned char *data = malloc(RG_MESSAGE_MAX);
+    size_t size = 0;
+    if (!data)
+        return RG_ERR_NO_MEMORY;
+    while (size < RG_MESSAGE_MAX) {
+        ssize_t got = read(fd, data + size, RG_MESSAGE_MAX - size);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        size += (size_t)got;
+    }
+    return rg_control_unpack(data, size, out);
+}
+
+static void refuse(struct rg_conn *conn, enum rg_refusal_code code, const char *why)
+{
+    struct rg_control refusal;
+    rg_error("%s", why);
+    rg_refusal_init(&refusal, code, "%s", why);
+    if (rg_control_send(conn, &refusal) != RG_OK)
+        rg_info("the client had gone before it could be told");
+}
+
+enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection, struct rg_conn **tether,
+                               struct rg_channels *channels, struct rg_resume *resume)
+{
+    struct rg_conn *conn = *connection;
+    *tether = NULL;
+    static struct rg_device_info devices[RG_DEVICES_MAX];
+    static struct rg_control client, answer;
+    char why[512] = "";
+    if (read_hello(hello->hello_fd, &client) != RG_OK || client.kind != RG_CONTROL_CLIENT_HELLO) {
+        refuse(conn, RG_REFUSAL_INTERNAL, "the worker did not get the client's hello");
+        return RG_ERR_PROTOCOL;
+    }
+    rg_server_hello_init(&answer);
+    struct rg_server_hello *server = &answer.server_hello;
+    int count = 0;
+    take_window(hello, &client.client_hello);
+    take_capability(client.client_hello.capability);
+    hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
+    hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_WAYS;
+    server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA;
+    if (hello->times)
+        server->capabilities |= RG_CONTROL_CAP_TIMES;
+    bool good = load_driver(hello, &server->driver.version, why, sizeof why) &&
+                check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, sizeof why);
+    if (good && (uint32_t)count < hello->n_devices) {
+        rg_explain(why, sizeof why, "the driver shows %d of the %u devices of this session", count,
+                   hello->n_devices);
+        good = false;
+    }
+    for (uint32_t i = 0; i < hello->n_devices && good; i++)
+        good = describe(hello, i, &devices[i], why, sizeof why);
+    for (uint32_t i = 0; i < hello->n_devices && good; i++)
+        describe_attributes(i, &devices[i]);
+    if (good &&
+        hello->n_devices) /* staging buffers near the device; what is there by now is the driver's own */
+        rg_near_prefer_node(rg_near_node("", devices[0].pci));
+    if (!good) {
+        refuse(conn, RG_REFUSAL_DRIVER, why);
+        rg_control_fini(&client);
+        return RG_ERR_REFUSED;
+    }
+    memcpy(server->api_digest, rg_api_digest, sizeof server->api_digest);
+    static const char *names[RG_OP_COUNT];
+    if (memcmp(client.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest) != 0) {
+        for (unsigned op = 0; op < RG_OP_COUNT; op++)
+            names[op] = rg_op_names[op] ? rg_op_names[op] : "";
+        server->opcode_names = names;
+        server->n_opcode_names = RG_OP_COUNT;
+    }
+    server->n_devices = hello->n_devices;
+    server->devices = devices;
+    snprintf(server->driver.kind, sizeof server->driver.kind, "%s", hello->driver_kind);
+    rg_control_text(server->driver.path, sizeof server->driver.path, hello->driver, strlen(hello->driver));
+    server->limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, hello->max_sessions};
+    server->session = hello->session;
+    digest_answers(hello, server);
+    make_contexts(client.client_hello.contexts, hello->n_devices);
+    server->contexts = ready;
+    struct rg_move *move = rg_move_open(&client.client_hello.transports, server);
+    rg_channels_agree(&client.client_hello, server, channels);
+    rg_resume_offer(resume, hello->session, hello->reconnect_s, &client.client_hello, conn, server);
+    rg_control_fini(&client);
+    enum rg_status status = rg_control_send(conn, &answer);
+    if (status == RG_OK && move) {
+        status = rg_move_finish(move, connection, tether);
+        if (*tether)
+            channels->options.lanes = 0;
+        return status;
+    }
+    rg_move_abandon(move);
+    if (status != RG_OK)
+        rg_info("session %llu: the client had gone before it began (%s)", (unsigned long long)hello->session,
+                rg_status_string(status));
+    return status;
+}

@@ -1,0 +1,41 @@
+/*
+ * hello.h - the worker's part of the handshake: it loads the driver and says hello, or refuses with the reason.
+ */
+#ifndef RG_SERVER_HANDSHAKE_HELLO_H
+#define RG_SERVER_HANDSHAKE_HELLO_H
+
+#include "common/status.h"
+#include "server/handshake/channels.h"
+#include "server/handshake/resume.h"
+#include "transport/transport.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rg_hello {
+    const char *driver, *driver_kind; /* path; "nvidia", "soft", "other" */
+    uint32_t devices[64];             /* ordinals on the server, in the client's order */
+    uint32_t n_devices;
+    uint64_t session;
+    uint32_t max_sessions;
+    int hello_fd;         /* holds the client's hello */
+    uint32_t reconnect_s; /* how long a client that lost its connection is waited for; 0: not */
+    bool times;           /* out: the client asks for times (times.h) */
+    bool ways;            /* out: it wants to know how bulk data gets to the GPUs (proto/ways.h) */
+};
+
+/**
+ * Loads the driver into rg_driver, initialises it, and answers. RG_OK: the session can begin, with bulk data as `channels`
+ * says, and an end of its connection as `resume` does.
+ */
+RG_MUST_CHECK enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
+                                             struct rg_conn **tether, struct rg_channels *channels,
+                                             struct rg_resume *resume);
+
+/**
+ * The devices, a bit each, whose primary contexts were made ready because the client is about to retain them: they are
+ * retained once, for nobody yet.
+ */
+uint64_t rg_hello_contexts(void);
+
+#endif

@@ -1,0 +1,423 @@
+/* managed.c - memory that host and device both address. See managed.h. */
+#include "server/managed/managed.h"
+
+#include "common/limits.h"
+#include "common/log.h"
+#include "generated/server/driver.h"
+#include "generated/server/execute.h"
+#include "server/core/worker.h"
+#include "server/handshake/address_space.h"
+#include "server/timeline/completion.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE         4096u
+#define STAGING_SIZE RG_BULK_MAX
+#define STEADY_TRIES 8
+
+struct rg_managed_context {
+    struct rg_managed_context *next;
+    uint64_t handle;
+    CUcontext object;
+    CUstream stream; /* for contents alone */
+    unsigned char *staging;
+};
+
+/* Host memory at an address of the client's. */
+struct rg_host_mapping {
+    struct rg_host_mapping *next;
+    uint64_t context;
+    uint64_t start, size;
+};
+
+void rg_managed_init(struct rg_worker *worker)
+{
+    pthread_mutex_init(&worker->managed.lock, NULL);
+}
+
+void rg_managed_fini(struct rg_worker *worker)
+{
+    free(worker->managed.streams);
+    pthread_mutex_destroy(&worker->managed.lock);
+}
+
+/* --- what there is ---------------------------------------------------------------------------------------------- */
+
+void rg_managed_add_stream(struct rg_worker *worker, uint64_t context, CUstream stream)
+{
+    struct rg_managed *shares = &worker->managed;
+    pthread_mutex_lock(&shares->lock);
+    if (shares->n_streams == shares->capacity) {
+        const size_t more = shares->capacity ? shares->capacity * 2 : 64;
+        void *bigger = realloc(shares->streams, more * sizeof *shares->streams);
+        if (!bigger) {
+            pthread_mutex_unlock(&shares->lock);
+            rg_worker_end(worker, 1, "the worker is out of memory");
+            return;
+        }
+        shares->streams = bigger;
+        shares->capacity = more;
+    }
+    shares->streams[shares->n_streams].context = context;
+    shares->streams[shares->n_streams++].stream = stream;
+    pthread_mutex_unlock(&shares->lock);
+}
+
+void rg_managed_remove_stream(struct rg_worker *worker, CUstream stream)
+{
+    struct rg_managed *shares = &worker->managed;
+    pthread_mutex_lock(&shares->lock);
+    for (size_t i = 0; i < shares->n_streams; i++)
+        if (shares->streams[i].stream == stream) {
+            shares->streams[i] = shares->streams[--shares->n_streams];
+            break;
+        }
+    pthread_mutex_unlock(&shares->lock);
+}
+
+static struct rg_managed_context *find_context(struct rg_managed *shares, uint64_t handle)
+{
+    struct rg_managed_context *context = shares->contexts;
+    while (context && context->handle != handle)
+        context = context->next;
+    return context;
+}
+
+static bool holds(const struct rg_host_mapping *host, uint64_t address, uint64_t size)
+{
+    return address - host->start < host->size && size <= host->size - (address - host->start);
+}
+
+/* The address of [address, address + size) if that is host memory which the client shares; else NULL. */
+static unsigned char *host_memory(const struct rg_managed *shares, uint64_t address, uint64_t size)
+{
+    for (const struct rg_host_mapping *host = shares->hosts; host; host = host->next)
+        if (holds(host, address, size))
+            return (unsigned char *)(uintptr_t)address;
+    return NULL;
+}
+
+static void unmap_host(struct rg_host_mapping *host)
+{
+    (void)rg_driver.cuMemHostUnregister((void *)(uintptr_t)host->start);
+    rg_address_space_unmap(host->start, host->size);
+    free(host);
+}
+
+void rg_managed_drop_context(struct rg_worker *worker, uint64_t handle)
+{
+    struct rg_managed *shares = &worker->managed;
+    pthread_mutex_lock(&shares->lock);
+    for (size_t i = 0; i < shares->n_streams;)
+        if (shares->streams[i].context == handle)
+            shares->streams[i] = shares->streams[--shares->n_streams];
+        else
+            i++;
+    for (struct rg_host_mapping **at = &shares->hosts; *at;) {
+        struct rg_host_mapping *host = *at;
+        if (host->context != handle) {
+            at = &host->next;
+            continue;
+        }
+        *at = host->next;
+        unmap_host(host);
+    }
+    for (struct rg_managed_context **at = &shares->contexts; *at; at = &(*at)->next)
+        if ((*at)->handle == handle) {
+            struct rg_managed_context *context = *at;
+            *at = context->next;
+            (void)rg_driver.cuStreamDestroy_v2(context->stream);
+            (void)rg_driver.cuMemFreeHost(context->staging);
+            free(context);
+            break;
+        }
+    atomic_store(&shares->open, shares->contexts != NULL);
+    pthread_mutex_unlock(&shares->lock);
+}
+
+CUresult rg_execute_rgUnifiedOpen(struct rg_request *request)
+{
+    struct rg_managed *shares = &request->worker->managed;
+    struct rg_worker_context *state = rg_request_context(request);
+    if (!state)
+        return request->result;
+    pthread_mutex_lock(&shares->lock);
+    const bool known = find_context(shares, state->handle) != NULL;
+    pthread_mutex_unlock(&shares->lock);
+    if (known)
+        return CUDA_SUCCESS;
+    if (!rg_driver.cuStreamCreate || !rg_driver.cuMemHostAlloc || !rg_driver.cuStreamQuery)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct rg_managed_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    void *staging = NULL;
+    CUresult result = rg_driver.cuMemHostAlloc(&staging, 2ull * STAGING_SIZE, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CUDA_SUCCESS && !staging)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        result = rg_driver.cuStreamCreate(&context->stream, CU_STREAM_NON_BLOCKING);
+        if (result != CUDA_SUCCESS)
+            (void)rg_driver.cuMemFreeHost(staging);
+    }
+    if (result != CUDA_SUCCESS) {
+        free(context);
+        return result;
+    }
+    context->handle = state->handle;
+    context->object = state->object;
+    context->staging = staging;
+    pthread_mutex_lock(&shares->lock);
+    context->next = shares->contexts;
+    shares->contexts = context;
+    atomic_store(&shares->open, true);
+    pthread_mutex_unlock(&shares->lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_execute_rgHostMap(struct rg_request *request, unsigned long long address, size_t size)
+{
+    struct rg_managed *shares = &request->worker->managed;
+    if (!address || !size || address % PAGE || size % PAGE || address + size < address) {
+        rg_request_violation(request, "%zu bytes of host memory at %#llx", size, address);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!rg_driver.cuMemHostRegister_v2 || !rg_driver.cuMemHostUnregister ||
+        !rg_driver.cuMemHostGetDevicePointer_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct rg_host_mapping *host = calloc(1, sizeof *host);
+    if (!host)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    void *memory = rg_address_space_map(address, size);
+    if (!memory) {
+        rg_warn("session %llu: host memory of the client cannot be mapped at its address %#llx (%s)",
+                (unsigned long long)request->worker->session, address, strerror(errno));
+        free(host);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUdeviceptr device = 0;
+    CUresult result = rg_driver.cuMemHostRegister_v2(
+        memory, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS) {
+        result = rg_driver.cuMemHostGetDevicePointer_v2(&device, memory, 0);
+        if (result == CUDA_SUCCESS && device != address)
+            result = CUDA_ERROR_NOT_SUPPORTED; /* the device would see it elsewhere than the program says */
+        if (result != CUDA_SUCCESS)
+            (void)rg_driver.cuMemHostUnregister(memory);
+    }
+    if (result != CUDA_SUCCESS) {
+        rg_address_space_unmap(address, size);
+        free(host);
+        return result;
+    }
+    *host = (struct rg_host_mapping){.context = request->thread->context, .start = address, .size = size};
+    pthread_mutex_lock(&shares->lock);
+    host->next = shares->hosts;
+    shares->hosts = host;
+    pthread_mutex_unlock(&shares->lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long address)
+{
+    struct rg_managed *shares = &request->worker->managed;
+    struct rg_host_mapping *found = NULL;
+    pthread_mutex_lock(&shares->lock);
+    for (struct rg_host_mapping **at = &shares->hosts; *at; at = &(*at)->next)
+        if ((*at)->start == address) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    if (found)
+        unmap_host(found);
+    pthread_mutex_unlock(&shares->lock);
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* --- contents ------------------------------------------------------------------------------------------------------ */
+
+/* Whether the device may still work on records up to `seq`. The lock is held. */
+static bool device_busy(struct rg_worker *worker, uint64_t seq)
+{
+    struct rg_managed *shares = &worker->managed;
+    if (atomic_load(&worker->submitted) < seq)
+        return true;
+    for (const struct rg_managed_context *context = shares->contexts; context; context = context->next)
+        if (rg_driver.cuCtxSetCurrent(context->object) == CUDA_SUCCESS &&
+            rg_driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY)
+            return true;
+    for (size_t i = 0; i < shares->n_streams; i++)
+        if (rg_driver.cuStreamQuery(shares->streams[i].stream) == CUDA_ERROR_NOT_READY)
+            return true;
+    return false;
+}
+
+/* Words that a kernel may be looking at are written as a whole. */
+static void store(unsigned char *to, const unsigned char *from, size_t size)
+{
+    for (; size > 8 && (uintptr_t)to % 8 == 0; to += 8, from += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, from, sizeof word);
+        __atomic_store_n((uint64_t *)(void *)to, word, __ATOMIC_RELEASE);
+    }
+    const uintptr_t at = (uintptr_t)to;
+    uint64_t word = 0;
+    memcpy(&word, from, size < 8 ? size : 8);
+    if (size == 8 && at % 8 == 0)
+        __atomic_store_n((uint64_t *)(void *)to, word, __ATOMIC_RELEASE);
+    else if (size == 4 && at % 4 == 0)
+        __atomic_store_n((uint32_t *)(void *)to, (uint32_t)word, __ATOMIC_RELEASE);
+    else if (size == 2 && at % 2 == 0)
+        __atomic_store_n((uint16_t *)(void *)to, (uint16_t)word, __ATOMIC_RELEASE);
+    else
+        memcpy(to, from, size);
+}
+
+/* One run of bytes, through the context's buffer. The lock is held. */
+static CUresult write_device(struct rg_worker *worker, struct rg_managed_context *context, uint64_t address,
+                             size_t size, bool *broken)
+{
+    CUresult result = CUDA_SUCCESS;
+    while (size) {
+        const size_t part = size < STAGING_SIZE ? size : STAGING_SIZE;
+        if (rg_conn_recv_bulk(worker->conn, context->staging, part) != RG_OK) {
+            *broken = true;
+            return CUDA_ERROR_UNKNOWN;
+        }
+        if (result == CUDA_SUCCESS)
+            result = rg_driver.cuMemcpyHtoDAsync_v2(address, context->staging, part, context->stream);
+        if (result == CUDA_SUCCESS)
+            result = rg_driver.cuStreamSynchronize(context->stream);
+        address += part;
+        size -= part;
+    }
+    return result;
+}
+
+static CUresult write_host(struct rg_worker *worker, unsigned char *to, size_t size, bool *broken)
+{
+    unsigned char page[PAGE];
+    void *where = size <= sizeof page ? page : to;
+    *broken = rg_conn_recv_bulk(worker->conn, where, size) != RG_OK;
+    if (!*broken && where == page)
+        store(to, page, size);
+    return CUDA_SUCCESS;
+}
+
+/* Runs of bytes, each behind its address and size. False: bad bytes, or the connection failed. */
+static bool share_in(struct rg_worker *worker, uint64_t handle, size_t left)
+{
+    struct rg_managed *shares = &worker->managed;
+    CUresult worst = CUDA_SUCCESS;
+    bool broken = false;
+    pthread_mutex_lock(&shares->lock);
+    struct rg_managed_context *context = find_context(shares, handle);
+    if (context && rg_driver.cuCtxSetCurrent(context->object) != CUDA_SUCCESS)
+        context = NULL;
+    while (left && !broken) {
+        uint64_t run[2];
+        if (left < sizeof run || rg_conn_recv_bulk(worker->conn, run, sizeof run) != RG_OK)
+            break;
+        left -= sizeof run;
+        if (run[1] > left)
+            break;
+        left -= run[1];
+        unsigned char *host = host_memory(shares, run[0], run[1]);
+        CUresult result = CUDA_ERROR_INVALID_VALUE;
+        if (host)
+            result = write_host(worker, host, run[1], &broken);
+        else if (context)
+            result = write_device(worker, context, run[0], run[1], &broken);
+        else /* its context has ended meanwhile */
+            broken = rg_conn_recv_bulk(worker->conn, NULL, run[1]) != RG_OK;
+        if (result != CUDA_SUCCESS && context)
+            worst = result;
+    }
+    const bool good = !left && !broken;
+    pthread_mutex_unlock(&shares->lock);
+    rg_context_unknown();
+    if (worst != CUDA_SUCCESS && good) {
+        struct rg_notice notice = {.type = RG_NOTICE_ERROR, .arg = {(uint64_t)worst, RG_OP_rgUnifiedOpen}};
+        (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
+    }
+    return good;
+}
+
+/* Reads shared memory into the context's buffer. The lock is held, the context is current. */
+static CUresult read_memory(struct rg_worker *worker, const struct rg_managed_context *context,
+                            uint64_t address, size_t size, unsigned char *to)
+{
+    const unsigned char *host = host_memory(&worker->managed, address, size);
+    if (host) {
+        memcpy(to, host, size);
+        return CUDA_SUCCESS;
+    }
+    CUresult result = rg_driver.cuMemcpyDtoHAsync_v2(to, address, size, context->stream);
+    return result == CUDA_SUCCESS ? rg_driver.cuStreamSynchronize(context->stream) : result;
+}
+
+/* Reads until two readings agree: then no kernel has changed one part of it after another was read. */
+static CUresult read_steady(struct rg_worker *worker, struct rg_managed_context *context, uint64_t address,
+                            size_t size, bool *steady)
+{
+    unsigned char *halves[2] = {context->staging, context->staging + STAGING_SIZE};
+    CUresult result = read_memory(worker, context, address, size, halves[1]);
+    *steady = false;
+    for (int i = 0; i < STEADY_TRIES && !*steady && result == CUDA_SUCCESS; i++) {
+        result = read_memory(worker, context, address, size, halves[i % 2]);
+        *steady = result == CUDA_SUCCESS && memcmp(halves[0], halves[1], size) == 0;
+    }
+    return result;
+}
+
+static void share_out(struct rg_worker *worker, const struct rg_answer *answer, uint64_t seq)
+{
+    struct rg_managed *shares = &worker->managed;
+    const uint64_t address = answer->arg[0], size = answer->arg[1];
+    struct rg_notice notice = {.type = RG_NOTICE_UNIFIED, .id = answer->id};
+    const void *data = NULL;
+    pthread_mutex_lock(&shares->lock);
+    struct rg_managed_context *context = find_context(shares, answer->arg[2]);
+    CUresult result = context ? rg_driver.cuCtxSetCurrent(context->object) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (device_busy(worker, seq))
+        notice.arg[2] = 1;
+    if (!(notice.arg[2] && (answer->reserved & RG_UNIFIED_IF_IDLE))) {
+        bool steady = true;
+        data = host_memory(shares, address, size);
+        if (context)
+            (void)rg_driver.cuCtxSetCurrent(context->object);
+        if (context && (answer->reserved & RG_UNIFIED_STEADY))
+            result = read_steady(worker, context, address, size, &steady);
+        else if (data)
+            result = CUDA_SUCCESS;
+        else if (result == CUDA_SUCCESS)
+            result = read_memory(worker, context, address, size, context->staging);
+        if (context && (!data || (answer->reserved & RG_UNIFIED_STEADY)))
+            data = context->staging;
+        if (!steady)
+            notice.arg[2] |= 2;
+    }
+    notice.arg[0] = (uint64_t)result;
+    notice.arg[1] = result == CUDA_SUCCESS && data ? size : 0;
+    rg_completion_before_notice(worker);
+    (void)rg_worker_notice(worker, &notice, NULL, 0, data, notice.arg[1]);
+    pthread_mutex_unlock(&shares->lock);
+    rg_context_unknown();
+}
+
+bool rg_managed_answer(struct rg_worker *worker, const struct rg_message_header *header,
+                       const struct rg_answer *answer, size_t bulk_size)
+{
+    if (!atomic_load(&worker->managed.open) && answer->type == RG_ANSWER_UNIFIED_IN)
+        return bulk_size == 0 || rg_conn_recv_bulk(worker->conn, NULL, bulk_size) == RG_OK;
+    if (answer->type == RG_ANSWER_UNIFIED_IN)
+        return answer->reserved == 0 && share_in(worker, answer->id, bulk_size);
+    if (bulk_size || !answer->arg[1] || answer->arg[1] > STAGING_SIZE ||
+        (answer->reserved & ~(uint32_t)(RG_UNIFIED_IF_IDLE | RG_UNIFIED_STEADY)))
+        return false;
+    share_out(worker, answer, header->seq);
+    return true;
+}

@@ -1,0 +1,354 @@
+/* completion.c - the list of what is watched, and the thread that polls it. See completion.h. */
+#include "server/timeline/completion.h"
+
+#include "common/clock.h"
+#include "common/thread.h"
+#include "generated/server/execute.h"
+#include "server/core/leader_followers.h"
+#include "server/timeline/event_times.h"
+#include "server/timeline/output.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define WATCHES_MAX 4096 /* more than a client has (client/timeline/timeline.c), with those that it has given up */
+#define TOLD_MAX    64   /* in one notice */
+#define POLL_MIN_NS 5000 /* between two looks */
+#define POLL_MAX_NS 500000
+#define POLL_SHARE  8 /* what has been awaited for long is looked at after so much of that time again */
+
+struct rg_completion_watch {
+    struct rg_completion_watch *next;
+    uint64_t id;
+    CUevent event;
+    uint64_t context; /* of an event that was made for this alone; 0: the client's event */
+    struct rg_event_interval interval;
+};
+
+/* `lock` guards the list; it is held while the driver is asked, so that no event ends meanwhile, but never while anything
+ * is sent. `order` is held from the look to the sending, so that a reply cannot overtake what was seen before it. */
+
+void rg_completion_init(struct rg_worker *worker)
+{
+    struct rg_completion_list *completions = &worker->completions;
+    pthread_mutex_init(&completions->lock, NULL);
+    pthread_mutex_init(&completions->order, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&completions->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    completions->last = &completions->first;
+}
+
+/* Takes the entry at `link` out of the list, but not out of the count; the lock is held. */
+static void unlink_watch(struct rg_worker *worker, struct rg_completion_watch **link)
+{
+    struct rg_completion_list *completions = &worker->completions;
+    struct rg_completion_watch *watch = *link;
+    *link = watch->next;
+    if (completions->last == &watch->next)
+        completions->last = link;
+    (void)rg_event_times_end(worker, &watch->interval, NULL);
+    if (watch->context)
+        (void)rg_driver.cuEventDestroy_v2(watch->event);
+    free(watch);
+}
+
+/* The same with an entry of which nobody will be told. */
+static void drop_watch(struct rg_worker *worker, struct rg_completion_watch **link)
+{
+    unlink_watch(worker, link);
+    atomic_fetch_sub(&worker->completions.n, 1);
+}
+
+/* Collects what is done, TOLD_MAX at most; it counts until it has been told. The lock is held. */
+static size_t collect(struct rg_worker *worker, struct rg_done *done)
+{
+    struct rg_completion_list *completions = &worker->completions;
+    size_t n = 0;
+    for (struct rg_completion_watch **link = &completions->first; *link && n < TOLD_MAX;) {
+        struct rg_completion_watch *watch = *link;
+        CUresult result = rg_driver.cuEventQuery(watch->event);
+        if (result == CUDA_ERROR_NOT_READY) {
+            link = &watch->next;
+            continue;
+        }
+        if (result == CUDA_SUCCESS)
+            result = rg_driver.cuEventSynchronize(watch->event); /* kernels' output comes out by it */
+        done[n++] = (struct rg_done){
+            .watch = watch->id,
+            .result = (int32_t)result,
+            .ms = rg_event_times_end(worker, &watch->interval, result == CUDA_SUCCESS ? watch->event : NULL)};
+        unlink_watch(worker, link);
+    }
+    return n;
+}
+
+static void tell(struct rg_worker *worker, const struct rg_done *done, size_t n)
+{
+    struct rg_notice notice = {.type = RG_NOTICE_DONE, .arg = {n, 0, 0}};
+    rg_output_drain(worker);
+    (void)rg_worker_notice(worker, &notice, done, n * sizeof *done, NULL, 0);
+}
+
+/* Tells the client of all that is done; whether it was anything. */
+static bool look(struct rg_worker *worker)
+{
+    struct rg_completion_list *completions = &worker->completions;
+    struct rg_done done[TOLD_MAX];
+    bool any = false;
+    size_t n;
+    pthread_mutex_lock(&completions->order);
+    do {
+        pthread_mutex_lock(&completions->lock);
+        n = collect(worker, done);
+        pthread_mutex_unlock(&completions->lock);
+        if (n) {
+            tell(worker, done, n);
+            atomic_fetch_sub(&completions->n, (unsigned)n);
+        }
+        any |= n > 0;
+    } while (n == TOLD_MAX && !rg_worker_over(worker));
+    pthread_mutex_unlock(&completions->order);
+    return any;
+}
+
+void rg_completion_before_reply(struct rg_worker *worker, const struct rg_request *request)
+{
+    /* That something is not done yet shows nothing; such answers may be asked for one after another. */
+    if (rg_completion_any(worker) && request->result != CUDA_ERROR_NOT_READY)
+        (void)look(worker);
+}
+
+void rg_completion_before_notice(struct rg_worker *worker)
+{
+    if (rg_completion_any(worker))
+        (void)look(worker);
+}
+
+/* When to look again: at once at what is new, then after a part of the time that it has been waited for. */
+static uint64_t next_look(const struct rg_completion_list *completions, uint64_t looked)
+{
+    const uint64_t waited = looked > completions->since ? looked - completions->since : 0;
+    const uint64_t pause = waited / POLL_SHARE;
+    return looked + (pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause);
+}
+
+static void *watch_main(void *arg)
+{
+    struct rg_worker *worker = arg;
+    struct rg_completion_list *completions = &worker->completions;
+    uint64_t looked = 0;
+    rg_thread_sleep_precisely(); /* its pauses are shorter than what the kernel usually adds */
+    pthread_mutex_lock(&completions->lock);
+    while (!rg_worker_over(worker)) {
+        if (!completions->first) {
+            pthread_cond_wait(&completions->changed, &completions->lock);
+            continue;
+        }
+        const uint64_t next = next_look(completions, looked);
+        if (rg_now_ns() < next) {
+            const struct timespec until = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)};
+            (void)pthread_cond_timedwait(&completions->changed, &completions->lock, &until);
+            continue;
+        }
+        pthread_mutex_unlock(&completions->lock);
+        const bool any = look(worker);
+        pthread_mutex_lock(&completions->lock);
+        looked = rg_now_ns();
+        if (any)
+            completions->since = looked;
+    }
+    pthread_mutex_unlock(&completions->lock);
+    return NULL;
+}
+
+/* Adds a watch, or renews the one that the client's event has. `since`: of whose time is to be told; 0: none. False: it
+ * cannot be watched. */
+static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t context, uint64_t since,
+                unsigned version)
+{
+    struct rg_completion_list *completions = &worker->completions;
+    bool good = true;
+    pthread_mutex_lock(&completions->lock);
+    if (!completions->runs)
+        completions->runs = rg_thread_create(&completions->thread, "rg-watch", watch_main, worker) == RG_OK;
+    struct rg_completion_watch *watch = completions->first;
+    while (watch && (context || watch->context || watch->event != event))
+        watch = watch->next;
+    if (watch) {
+        watch->id = id;
+        (void)rg_event_times_end(worker, &watch->interval, NULL);
+    } else if (completions->runs && atomic_load(&completions->n) < WATCHES_MAX &&
+               (watch = malloc(sizeof *watch))) {
+        *watch = (struct rg_completion_watch){.id = id, .event = event, .context = context};
+        *completions->last = watch;
+        completions->last = &watch->next;
+        atomic_fetch_add(&completions->n, 1);
+    } else {
+        good = false;
+    }
+    if (good && since)
+        rg_event_times_begin(worker, &watch->interval, since, version);
+    completions->since = rg_now_ns();
+    pthread_cond_signal(&completions->changed);
+    pthread_mutex_unlock(&completions->lock);
+    return good;
+}
+
+/* A client that waits for a notice which will not come is told to ask. */
+static void refuse(struct rg_worker *worker, uint64_t id)
+{
+    const struct rg_done done = {.watch = id, .result = CUDA_ERROR_NOT_READY};
+    tell(worker, &done, 1);
+}
+
+/* --- operations ---------------------------------------------------------------------------------------------------- */
+
+CUresult rg_execute_rgEventWatch(struct rg_request *request, CUevent event, unsigned long long watch)
+{
+    if (!add(request->worker, watch, event, 0, 0, 0))
+        refuse(request->worker, watch);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_execute_rgEventWatchTimed(struct rg_request *request, CUevent event, unsigned long long watch,
+                                      unsigned long long since, unsigned int version)
+{
+    if (!add(request->worker, watch, event, 0, since, version))
+        refuse(request->worker, watch);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_execute_rgEventAsk(struct rg_request *request, CUevent event, unsigned long long watch)
+{
+    CUresult result = rg_driver.cuEventQuery(event);
+    if (result == CUDA_ERROR_NOT_READY && watch && !add(request->worker, watch, event, 0, 0, 0))
+        refuse(request->worker, watch);
+    return result;
+}
+
+/* Watches all that is in the stream, by an event behind it. `context`: the stream's. */
+static bool add_stream(struct rg_request *request, CUstream stream, uint64_t context, uint64_t id)
+{
+    struct rg_object *entry = rg_objects_find(&request->worker->objects, context);
+    CUevent event = NULL;
+    if (!entry)
+        return false;
+    bool good = rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
+    rg_context_unknown();
+    good = good && rg_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    if (good && rg_driver.cuEventRecord(event, stream) == CUDA_SUCCESS &&
+        add(request->worker, id, event, context, 0, 0))
+        return true;
+    if (event)
+        (void)rg_driver.cuEventDestroy_v2(event);
+    return false;
+}
+
+static CUresult ask(struct rg_request *request, CUstream stream, uint64_t context, uint64_t id)
+{
+    if (!rg_driver.cuStreamQuery)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuStreamQuery(stream);
+    if (result == CUDA_ERROR_NOT_READY && id && !add_stream(request, stream, context, id))
+        refuse(request->worker, id);
+    return result;
+}
+
+CUresult rg_execute_rgStreamWatch(struct rg_request *request, CUstream stream, unsigned long long watch)
+{
+    const uint64_t handle = (uint64_t)stream;
+    const struct rg_object *entry =
+        rg_handle_kind(handle) == RG_KIND_STREAM ? rg_objects_find(&request->worker->objects, handle) : NULL;
+    const struct rg_worker_stream *state = entry ? entry->extra : NULL;
+    if (!state || !watch || !add_stream(request, state->object, state->context, watch))
+        refuse(request->worker, watch);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_execute_rgStreamAsk(struct rg_request *request, CUstream stream, unsigned long long watch)
+{
+    const struct rg_worker_stream *state = rg_executor_of(request)->stream;
+    if (!state)
+        return CUDA_ERROR_INVALID_HANDLE; /* the default streams have an operation of their own */
+    return ask(request, stream, state->context, watch);
+}
+
+CUresult rg_execute_rgDefaultStreamAsk(struct rg_request *request, CUstream stream, unsigned long long watch)
+{
+    return ask(request, stream, request->thread->context, watch);
+}
+
+CUresult rg_execute_cuEventDestroy_v2(struct rg_request *request, CUevent event)
+{
+    struct rg_completion_list *completions = &request->worker->completions;
+    pthread_mutex_lock(&completions->lock);
+    for (struct rg_completion_watch **link = &completions->first; *link; link = &(*link)->next)
+        if ((*link)->event == event) {
+            drop_watch(request->worker, link);
+            break;
+        }
+    pthread_mutex_unlock(&completions->lock);
+    rg_event_times_forget(request->worker, event);
+    return rg_driver.cuEventDestroy_v2(event);
+}
+
+/* --- ends ------------------------------------------------------------------------------------------------------------ */
+
+struct ending {
+    struct rg_worker *worker;
+    uint64_t context;
+};
+
+/* The lock is held. */
+static void drop_event(struct rg_object *entry, void *user)
+{
+    const struct ending *ending = user;
+    if (rg_handle_kind(entry->handle) != RG_KIND_EVENT || entry->context != ending->context)
+        return;
+    rg_event_times_forget(ending->worker, entry->object);
+    for (struct rg_completion_watch **link = &ending->worker->completions.first; *link; link = &(*link)->next)
+        if ((*link)->event == entry->object) {
+            drop_watch(ending->worker, link);
+            return;
+        }
+}
+
+void rg_completion_drop_context(struct rg_worker *worker, uint64_t context)
+{
+    struct rg_completion_list *completions = &worker->completions;
+    struct ending ending = {worker, context};
+    pthread_mutex_lock(&completions->lock);
+    for (struct rg_completion_watch **link = &completions->first; *link;)
+        if ((*link)->context == context)
+            drop_watch(worker, link);
+        else
+            link = &(*link)->next;
+    rg_objects_each(&worker->objects, drop_event, &ending);
+    pthread_mutex_unlock(&completions->lock);
+}
+
+void rg_completion_wake(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&worker->completions.lock);
+    pthread_cond_signal(&worker->completions.changed);
+    pthread_mutex_unlock(&worker->completions.lock);
+}
+
+void rg_completion_fini(struct rg_worker *worker)
+{
+    struct rg_completion_list *completions = &worker->completions;
+    if (completions->runs)
+        pthread_join(completions->thread, NULL);
+    while (completions->first) {
+        struct rg_completion_watch *watch = completions->first;
+        completions->first = watch->next;
+        free(watch);
+    }
+    atomic_store(&completions->n, 0);
+    pthread_cond_destroy(&completions->changed);
+    pthread_mutex_destroy(&completions->order);
+    pthread_mutex_destroy(&completions->lock);
+}

@@ -1,0 +1,35 @@
+/*
+ * completion.h - tells the client when what it asks about is done, so that it need not ask again.
+ *
+ * A watch is an event of the driver and the number by which the client knows it. One thread polls what is watched, less
+ * and less often the longer it takes, and tells by RG_NOTICE_DONE. Besides, whatever else may show the client how far the
+ * device is (replies, deferred reads, contents of shared memory) comes behind the notices of all that is done by then: a client that has been told that later work is done
+ * knows it of earlier work too.
+ *
+ * What kernels have printed, and what copies before the event have brought, is sent before the notice.
+ *
+ * Failures: what cannot be watched is said to be so, by a notice with CUDA_ERROR_NOT_READY. Threads: any.
+ */
+#ifndef RG_SERVER_TIMELINE_COMPLETION_H
+#define RG_SERVER_TIMELINE_COMPLETION_H
+
+#include "server/core/worker.h"
+
+void rg_completion_init(struct rg_worker *worker);
+/** Before the reply to `op`: sends notices of all that is done. Costs one load while nothing is watched. */
+void rg_completion_before_reply(struct rg_worker *worker, const struct rg_request *request);
+/** The same before other messages. No function of the driver's may be running this one (a host function). */
+void rg_completion_before_notice(struct rg_worker *worker);
+/** Whether anything is watched, or done and about to be told. */
+static inline bool rg_completion_any(struct rg_worker *worker)
+{
+    return atomic_load_explicit(&worker->completions.n, memory_order_acquire) != 0;
+}
+/** The context of that handle ends, with its events. The dispatcher. */
+void rg_completion_drop_context(struct rg_worker *worker, uint64_t context);
+/** The session is over. */
+void rg_completion_wake(struct rg_worker *worker);
+/** After the end of all other threads. */
+void rg_completion_fini(struct rg_worker *worker);
+
+#endif

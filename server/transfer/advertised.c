@@ -1,0 +1,131 @@
+/* advertised.c - see advertised.h. */
+#include "server/transfer/advertised.h"
+
+#include "common/log.h"
+#include "generated/server/driver.h"
+#include "transport/bundle/bundle.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+struct chunk {
+    enum { HERE, IN_USE, AWAY } state;
+    CUevent ready;                     /* of `context` */
+    struct rg_worker_context *context; /* NULL: there is no event */
+};
+
+struct rg_advertised {
+    unsigned char *memory;                /* NULL: it cannot be had */
+    size_t size;                          /* of it */
+    struct rg_worker_context *locked_for; /* page-locked by this one; NULL: by none */
+    unsigned n;
+    struct chunk chunks[];
+};
+
+static struct rg_advertised *make(struct rg_worker *worker)
+{
+    const unsigned n = RG_ADVERTISED_CHUNKS + rg_bundle_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
+    struct rg_advertised *ring = calloc(1, sizeof *ring + n * sizeof *ring->chunks);
+    if (!ring)
+        return NULL;
+    ring->n = n;
+    ring->size = n * (size_t)RG_ADVERTISED_CHUNK;
+    void *memory = mmap(NULL, ring->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return ring;
+    if (rg_conn_register(worker->conn, memory, ring->size) != RG_OK) {
+        rg_info("session %llu: no memory can be registered ahead; bulk data is asked for",
+                (unsigned long long)worker->session);
+        rg_conn_unregister(worker->conn, memory); /* some rails may have it */
+        munmap(memory, ring->size);
+        return ring;
+    }
+    ring->memory = memory;
+    return ring;
+}
+
+/* Page-locks the ring: portable, for all contexts; one that ends takes that with it. Copies work without, slower. */
+static void lock_pages(struct rg_advertised *ring, struct rg_worker_context *context)
+{
+    if (ring->locked_for || !rg_driver.cuMemHostRegister_v2)
+        return;
+    if (rg_driver.cuMemHostRegister_v2(ring->memory, ring->size, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS)
+        ring->locked_for = context;
+}
+
+void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    if (!(rg_conn_caps(worker->conn) & RG_CAP_LENDS))
+        return;
+    pthread_mutex_lock(&worker->staging_lock);
+    if (!worker->advertised)
+        worker->advertised = make(worker);
+    struct rg_advertised *ring = worker->advertised;
+    if (ring && ring->memory) {
+        lock_pages(ring, context);
+        for (size_t i = 0; i < ring->n; i++) {
+            struct chunk *chunk = &ring->chunks[i];
+            if (chunk->state == IN_USE && rg_driver.cuEventQuery(chunk->ready) != CUDA_ERROR_NOT_READY)
+                chunk->state = HERE;
+            if (chunk->state == HERE &&
+                rg_conn_lend(worker->conn, 0, 0, ring->memory + i * RG_ADVERTISED_CHUNK,
+                             RG_ADVERTISED_CHUNK) == RG_OK)
+                chunk->state = AWAY;
+        }
+    }
+    pthread_mutex_unlock(&worker->staging_lock);
+}
+
+void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context *context, void *memory,
+                              CUstream stream)
+{
+    pthread_mutex_lock(&worker->staging_lock);
+    struct rg_advertised *ring = worker->advertised;
+    struct chunk *chunk = &ring->chunks[((unsigned char *)memory - ring->memory) / RG_ADVERTISED_CHUNK];
+    if (chunk->context != context) {
+        if (chunk->context)
+            (void)rg_driver.cuEventDestroy_v2(chunk->ready);
+        chunk->context =
+            rg_driver.cuEventCreate(&chunk->ready, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? context : NULL;
+    }
+    if (!chunk->context) /* cannot be told of: it is waited for */
+        (void)rg_driver.cuStreamSynchronize(stream);
+    /* if the event cannot be recorded the context has failed, and nothing will use the memory any more */
+    chunk->state =
+        chunk->context && rg_driver.cuEventRecord(chunk->ready, stream) == CUDA_SUCCESS ? IN_USE : HERE;
+    pthread_mutex_unlock(&worker->staging_lock);
+}
+
+void rg_advertised_drop(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    pthread_mutex_lock(&worker->staging_lock);
+    struct rg_advertised *ring = worker->advertised;
+    for (size_t i = 0; ring && i < ring->n; i++) {
+        struct chunk *chunk = &ring->chunks[i];
+        if (chunk->context != context)
+            continue;
+        (void)rg_driver.cuEventDestroy_v2(chunk->ready);
+        chunk->context = NULL;
+        if (chunk->state == IN_USE)
+            chunk->state = HERE;
+    }
+    if (ring && ring->locked_for == context) {
+        if (rg_driver.cuMemHostUnregister)
+            (void)rg_driver.cuMemHostUnregister(ring->memory);
+        ring->locked_for = NULL;
+    }
+    pthread_mutex_unlock(&worker->staging_lock);
+}
+
+void rg_advertised_fini(struct rg_worker *worker)
+{
+    struct rg_advertised *ring = worker->advertised;
+    if (!ring)
+        return;
+    if (ring->memory) {
+        rg_conn_unregister(worker->conn, ring->memory);
+        munmap(ring->memory, ring->size);
+    }
+    free(ring);
+    worker->advertised = NULL;
+}

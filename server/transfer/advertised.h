@@ -1,0 +1,31 @@
+/*
+ * advertised.h - page-locked memory of the worker's that is lent to the client (rg_conn_lend): bulk data for the device comes
+ * to lie there without being asked for, and the device copies from there.
+ *
+ * A ring of chunks, made with the first large copy of a session whose transport lends. A chunk that has come back with a
+ * message is lent again once the copies from it are done; nobody waits for that: a message that finds too few
+ * chunks asks for staging buffers (staging.h) instead. The memory belongs to the worker, not to a context: contexts end
+ * while the client may still write there.
+ *
+ * Threads: any; the staging lock.
+ */
+#ifndef RG_SERVER_TRANSFER_ADVERTISED_H
+#define RG_SERVER_TRANSFER_ADVERTISED_H
+
+#include "server/core/worker.h"
+
+#define RG_ADVERTISED_CHUNK       (512u << 10)
+#define RG_ADVERTISED_CHUNKS      16
+#define RG_ADVERTISED_RAIL_CHUNKS 8 /* more for each rail */
+
+/** Lends what can be lent now; the first call makes the ring. `context` is current. */
+void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *context);
+/** The bulk data at `memory`, which rg_conn_take_lent gave, is read by work that is now in `stream`. */
+void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context *context, void *memory,
+                              CUstream stream);
+/** A context ends; it is current and idle. */
+void rg_advertised_drop(struct rg_worker *worker, struct rg_worker_context *context);
+/** Before the worker's connection is destroyed. */
+void rg_advertised_fini(struct rg_worker *worker);
+
+#endif

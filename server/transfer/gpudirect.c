@@ -1,0 +1,456 @@
+/* gpudirect.c - see gpudirect.h. */
+#include "server/transfer/gpudirect.h"
+
+#include "common/log.h"
+#include "generated/server/driver.h"
+#include "server/core/leader_followers.h"
+#include "server/core/request.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    DEVICES = 64,
+    DIRECT_MIN = 64 << 10, /* bytes of a copy that are worth it */
+};
+
+struct rg_gpudirect_area {
+    struct rg_gpudirect_area *next;
+    uintptr_t base; /* of the allocation */
+    size_t size;
+    uint64_t id;      /* the driver's number of it, never used again; 0: it has none */
+    void *registered; /* where the registration begins; NULL: it failed and is not tried again */
+    struct rg_worker_context *context;
+    unsigned holds;
+};
+
+struct rg_gpudirect {
+    _Atomic uint64_t in, out; /* bytes */
+    pthread_mutex_t lock;     /* of `holds` and the list of those that are held beyond their end */
+    pthread_cond_t let_go;
+    struct rg_gpudirect_area *areas, *held;
+    CUevent idle; /* of `idle_in` */
+    struct rg_worker_context *idle_in;
+    struct device {
+        enum rg_direct_path path;
+        bool proven; /* memory was registered so */
+        bool flush;  /* what the network device wrote must be made visible */
+    } devices[DEVICES];
+};
+
+/* --- the choice ------------------------------------------------------------------------------------------------- */
+
+static int attribute(CUdevice device, CUdevice_attribute which)
+{
+    int value = 0;
+    return rg_driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+static bool module_loaded(void)
+{
+    return access("/sys/module/nvidia_peermem", F_OK) == 0 || access("/sys/module/nv_peer_mem", F_OK) == 0;
+}
+
+/* Whether `path` can be had; else *why not. */
+static bool possible(struct rg_worker *worker, CUdevice device, enum rg_direct_path path, bool asked,
+                     const char **why)
+{
+    const unsigned paths = rg_conn_device_paths(worker->conn);
+    *why = NULL;
+    if (!rg_driver.cuMemGetAddressRange_v2 || !rg_driver.cuPointerGetAttribute)
+        *why = "the driver does not tell what its memory is";
+    else if (!paths)
+        *why = "not over this transport";
+    else if (path == RG_DIRECT_DMABUF && !(paths & RG_DEVICE_DMABUF))
+        *why = "kernel, libibverbs or network device do not take dma-bufs";
+    else if (path == RG_DIRECT_DMABUF && (!rg_driver.cuMemGetHandleForAddressRange ||
+                                          !attribute(device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)))
+        *why = "the GPU's driver exports no dma-bufs";
+    else if (path == RG_DIRECT_PEER && !(paths & RG_DEVICE_PEER))
+        *why = "not over this transport";
+    else if (path == RG_DIRECT_PEER && !asked &&
+             !attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED))
+        *why = "the GPU does not let other devices at its memory";
+    else if (path == RG_DIRECT_PEER && !asked && !module_loaded())
+        *why = "the module nvidia_peermem is not loaded";
+    return !*why;
+}
+
+static enum rg_direct_path wish(struct rg_worker *worker)
+{
+    const char *text = getenv("REMOTE_GPU_DIRECT");
+    if (!text || !*text || strcmp(text, "auto") == 0)
+        return RG_DIRECT_UNKNOWN;
+    if (strcmp(text, "dmabuf") == 0)
+        return RG_DIRECT_DMABUF;
+    if (strcmp(text, "peer") == 0)
+        return RG_DIRECT_PEER;
+    if (strcmp(text, "staging") != 0)
+        rg_warn(
+            "session %llu: REMOTE_GPU_DIRECT=%s is not one of auto, dmabuf, peer, staging; taking staging",
+            (unsigned long long)worker->session, text);
+    return RG_DIRECT_STAGING;
+}
+
+/* The best way below `above` (RG_DIRECT_DMABUF + 1: any). */
+static enum rg_direct_path choose(struct rg_worker *worker, CUdevice device, int above)
+{
+    const enum rg_direct_path wished = wish(worker);
+    const char *why[RG_DIRECT_DMABUF + 1] = {0};
+    for (int path = above - 1; path > RG_DIRECT_STAGING; path--) {
+        if (wished != RG_DIRECT_UNKNOWN && wished != (enum rg_direct_path)path)
+            why[path] = "not wanted";
+        else if (possible(worker, device, (enum rg_direct_path)path, wished == (enum rg_direct_path)path,
+                          &why[path])) {
+            rg_info("session %llu: GPU %d: bulk data goes straight to and from its memory (%s)",
+                    (unsigned long long)worker->session, (int)device,
+                    rg_direct_name((enum rg_direct_path)path));
+            return (enum rg_direct_path)path;
+        }
+    }
+    if (!rg_conn_device_paths(worker->conn))
+        return RG_DIRECT_STAGING; /* goes without saying */
+    const char *dmabuf = why[RG_DIRECT_DMABUF], *peer = why[RG_DIRECT_PEER];
+    rg_info("session %llu: GPU %d: bulk data goes through page-locked memory (dma-buf: %s; peer memory: %s)",
+            (unsigned long long)worker->session, (int)device, dmabuf ? dmabuf : "failed",
+            peer ? peer : "failed");
+    return RG_DIRECT_STAGING;
+}
+
+/* Chooses, and tells the client, if it wants to know. */
+static void settle(struct rg_worker *worker, struct device *device, CUdevice number, int above)
+{
+    device->path = choose(worker, number, above);
+    const struct rg_notice notice = {.type = RG_NOTICE_WAY,
+                                     .arg = {(uint64_t)number, (uint64_t)device->path, 0}};
+    if (worker->tells_ways && rg_conn_device_paths(worker->conn))   /* else staging goes without saying */
+        (void)!rg_worker_notice(worker, &notice, NULL, 0, NULL, 0); /* if that fails, the session ends */
+}
+
+static struct rg_gpudirect *direct_of(struct rg_worker *worker)
+{
+    if (!worker->direct) {
+        worker->direct = calloc(1, sizeof *worker->direct);
+        if (worker->direct) {
+            pthread_mutex_init(&worker->direct->lock, NULL);
+            pthread_cond_init(&worker->direct->let_go, NULL);
+        }
+    }
+    return worker->direct;
+}
+
+/* The device of the current context; NULL: there is none. */
+static struct device *current_device(struct rg_worker *worker, CUdevice *number)
+{
+    struct rg_gpudirect *direct = direct_of(worker);
+    if (!direct || rg_driver.cuCtxGetDevice(number) != CUDA_SUCCESS || *number < 0 || *number >= DEVICES)
+        return NULL;
+    struct device *device = &direct->devices[*number];
+    if (device->path == RG_DIRECT_UNKNOWN) {
+        settle(worker, device, *number, RG_DIRECT_DMABUF + 1);
+        device->flush = rg_driver.cuFlushGPUDirectRDMAWrites &&
+                        (attribute(*number, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS) &
+                         CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) &&
+                        attribute(*number, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) <
+                            CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+    }
+    return device;
+}
+
+enum rg_direct_path rg_gpudirect_path(struct rg_worker *worker)
+{
+    CUdevice number;
+    const struct device *device = current_device(worker, &number);
+    return device ? device->path : RG_DIRECT_STAGING;
+}
+
+/* --- registering --------------------------------------------------------------------------------------------------- */
+
+/* Whether nobody frees or moves this memory but a call that names it. */
+static bool is_plain(CUdeviceptr base)
+{
+    unsigned type = 0, managed = 1;
+    CUmemoryPool pool = NULL;
+    CUmemGenericAllocationHandle allocation;
+    if (rg_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base) != CUDA_SUCCESS ||
+        type != CU_MEMORYTYPE_DEVICE ||
+        rg_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, base) != CUDA_SUCCESS ||
+        managed)
+        return false;
+    if (rg_driver.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, base) == CUDA_SUCCESS &&
+        pool)
+        return false;
+    if (rg_driver.cuMemRetainAllocationHandle && rg_driver.cuMemRelease &&
+        rg_driver.cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)base) == CUDA_SUCCESS) {
+        (void)rg_driver.cuMemRelease(allocation);
+        return false;
+    }
+    return true;
+}
+
+/* Registers by a dma-buf, which covers whole pages of the host's. Returns where the registration begins. */
+static void *register_dmabuf(struct rg_worker *worker, uintptr_t base, size_t size, const char **what)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = base & ~(page - 1);
+    const size_t whole = (base + size - first + page - 1) & ~(size_t)(page - 1);
+    int fd = -1;
+    const CUresult exported = rg_driver.cuMemGetHandleForAddressRange(&fd, (CUdeviceptr)first, whole,
+                                                                      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    if (exported != CUDA_SUCCESS) {
+        *what = "the GPU's driver exports no dma-buf of it";
+        errno = exported == CUDA_ERROR_NOT_SUPPORTED ? EOPNOTSUPP : EINVAL;
+        return NULL;
+    }
+    const enum rg_status status = rg_conn_register_device(worker->conn, (void *)first, whole, fd, 0);
+    const int error = errno;
+    close(fd); /* the registration holds the memory by itself */
+    *what = "the network device does not take its dma-buf";
+    errno = error;
+    return status == RG_OK ? (void *)first : NULL;
+}
+
+static void *register_peer(struct rg_worker *worker, uintptr_t base, size_t size, const char **what)
+{
+    *what = "the network device does not take its address";
+    return rg_conn_register_device(worker->conn, (void *)base, size, -1, 0) == RG_OK ? (void *)base : NULL;
+}
+
+/* Registers an allocation by the device's way; where that has never worked, by the next one. */
+static void *try_register(struct rg_worker *worker, struct device *device, CUdevice number, uintptr_t base,
+                          size_t size)
+{
+    while (device->path > RG_DIRECT_STAGING) {
+        const char *what = "";
+        errno = 0;
+        void *registered = device->path == RG_DIRECT_DMABUF ? register_dmabuf(worker, base, size, &what)
+                                                            : register_peer(worker, base, size, &what);
+        if (registered) {
+            device->proven = true;
+            return registered;
+        }
+        rg_warn("session %llu: GPU %d: %zu bytes of its memory cannot be registered (%s: %s, %s)",
+                (unsigned long long)worker->session, (int)number, size, rg_direct_name(device->path), what,
+                strerror(errno));
+        if (device->proven)
+            return NULL; /* this one allocation goes through staging */
+        settle(worker, device, number, (int)device->path);
+    }
+    return NULL;
+}
+
+static uint64_t id_of(CUdeviceptr address)
+{
+    unsigned long long id = 0;
+    return rg_driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) == CUDA_SUCCESS ? id
+                                                                                                         : 0;
+}
+
+static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, bool waits);
+
+/*
+ * The area that holds an address. What lies there may have gone without a call that names it, as variables go with their
+ * module, and other memory come in its place.
+ */
+static struct rg_gpudirect_area *find_area(struct rg_worker *worker, CUdeviceptr address)
+{
+    struct rg_gpudirect_area **link = &worker->direct->areas;
+    while (*link && (address < (*link)->base || address - (*link)->base >= (*link)->size))
+        link = &(*link)->next;
+    struct rg_gpudirect_area *area = *link;
+    if (!area || area->id == id_of(address))
+        return area;
+    *link = area->next;
+    end_area(worker, area, false);
+    return NULL;
+}
+
+struct rg_gpudirect_area *rg_gpudirect_pin(struct rg_worker *worker, struct rg_worker_context *context,
+                                           CUdeviceptr address, size_t size)
+{
+    CUdevice number;
+    struct device *device = size >= DIRECT_MIN ? current_device(worker, &number) : NULL;
+    if (!device || device->path == RG_DIRECT_STAGING)
+        return NULL;
+    struct rg_gpudirect *direct = worker->direct;
+    struct rg_gpudirect_area *area = find_area(worker, address);
+    if (!area) {
+        CUdeviceptr base = 0;
+        size_t whole = 0;
+        if (rg_driver.cuMemGetAddressRange_v2(&base, &whole, address) != CUDA_SUCCESS || !is_plain(base))
+            return NULL;
+        area = calloc(1, sizeof *area);
+        if (!area)
+            return NULL;
+        *area = (struct rg_gpudirect_area){
+            .base = (uintptr_t)base, .size = whole, .id = id_of(base), .context = context};
+        area->registered = try_register(worker, device, number, area->base, whole);
+        area->next = direct->areas;
+        direct->areas = area;
+    }
+    const size_t offset = (uintptr_t)address - area->base;
+    if (!area->registered || area->context != context || size > area->size - offset)
+        return NULL;
+    pthread_mutex_lock(&direct->lock);
+    area->holds++;
+    pthread_mutex_unlock(&direct->lock);
+    return area;
+}
+
+void rg_gpudirect_unpin(struct rg_worker *worker, struct rg_gpudirect_area *area)
+{
+    if (!area)
+        return;
+    struct rg_gpudirect *direct = worker->direct;
+    pthread_mutex_lock(&direct->lock);
+    if (--area->holds == 0)
+        pthread_cond_broadcast(&direct->let_go);
+    pthread_mutex_unlock(&direct->lock);
+}
+
+void rg_gpudirect_sent(struct rg_worker *worker, size_t size)
+{
+    atomic_fetch_add_explicit(&worker->direct->out, size, memory_order_relaxed);
+}
+
+void rg_gpudirect_statistics(struct rg_worker *worker, uint64_t *in, uint64_t *out)
+{
+    *in = worker->direct ? atomic_load_explicit(&worker->direct->in, memory_order_relaxed) : 0;
+    *out = worker->direct ? atomic_load_explicit(&worker->direct->out, memory_order_relaxed) : 0;
+}
+
+/* --- to the device ------------------------------------------------------------------------------------------------- */
+
+/* Whether nothing is left that work put into the stream now would come after. */
+static bool is_idle(struct rg_gpudirect *direct, struct rg_worker_context *context, CUstream stream)
+{
+    if (direct->idle_in != context) {
+        if (direct->idle_in)
+            (void)rg_driver.cuEventDestroy_v2(direct->idle);
+        direct->idle_in =
+            rg_driver.cuEventCreate(&direct->idle, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? context : NULL;
+    }
+    return direct->idle_in && rg_driver.cuEventRecord(direct->idle, stream) == CUDA_SUCCESS &&
+           rg_driver.cuEventQuery(direct->idle) == CUDA_SUCCESS;
+}
+
+bool rg_gpudirect_copy_in(struct rg_request *request, struct rg_worker_context *context, CUdeviceptr device,
+                          size_t size, CUstream stream, CUresult *result)
+{
+    struct rg_worker *worker = request->worker;
+    struct rg_gpudirect_area *area = rg_gpudirect_pin(worker, context, device, size);
+    if (!area)
+        return false;
+    const bool now = rg_request_places(request, (void *)(uintptr_t)device, size) &&
+                     is_idle(worker->direct, context, stream);
+    if (now) {
+        CUdevice number;
+        const struct device *of = current_device(worker, &number);
+        *result = rg_request_recv_bulk(request, (void *)(uintptr_t)device, size) == RG_OK
+                      ? CUDA_SUCCESS
+                      : CUDA_ERROR_UNKNOWN;
+        atomic_fetch_add_explicit(&worker->direct->in, size, memory_order_relaxed);
+        if (*result == CUDA_SUCCESS && of && of->flush)
+            *result = rg_driver.cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                                           CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+    }
+    rg_gpudirect_unpin(worker, area);
+    return now;
+}
+
+/* --- the end of memory --------------------------------------------------------------------------------------------- */
+
+static void give_back(struct rg_worker *worker, struct rg_gpudirect_area *area)
+{
+    if (area->registered)
+        rg_conn_unregister(worker->conn, area->registered);
+    free(area);
+}
+
+/* Ends an area that is found by nobody any more, when nothing holds it; `waits`: it may take until the session is over. */
+static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, bool waits)
+{
+    struct rg_gpudirect *direct = worker->direct;
+    pthread_mutex_lock(&direct->lock);
+    while (waits && area->holds > 0 && !rg_worker_over(worker)) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&direct->let_go, &direct->lock, &until);
+    }
+    const bool held =
+        area->holds > 0; /* by what will not end any more: the context has failed, or the session */
+    if (held) {
+        area->next = direct->held;
+        direct->held = area;
+    }
+    pthread_mutex_unlock(&direct->lock);
+    if (!held) {
+        give_back(worker, area);
+    } else if (area->registered) {
+        rg_conn_unregister(worker->conn, area->registered);
+        area->registered = NULL; /* it is freed at the end */
+    }
+}
+
+struct rg_gpudirect_area *rg_gpudirect_take(struct rg_worker *worker, CUdeviceptr address)
+{
+    if (!worker->direct)
+        return NULL;
+    struct rg_gpudirect_area **link = &worker->direct->areas, *area;
+    while (*link && (*link)->base != (uintptr_t)address)
+        link = &(*link)->next;
+    area = *link;
+    if (area)
+        *link = area->next;
+    return area;
+}
+
+void rg_gpudirect_end(struct rg_request *request, struct rg_gpudirect_area *area)
+{
+    if (!area)
+        return;
+    rg_request_separate_reader(request); /* what is waited for may need the client's answers */
+    end_area(request->worker, area, rg_driver.cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
+void rg_gpudirect_drop(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    struct rg_gpudirect *direct = worker->direct;
+    if (!direct)
+        return;
+    for (struct rg_gpudirect_area **link = &direct->areas, *area; (area = *link);) {
+        if (area->context != context) {
+            link = &area->next;
+            continue;
+        }
+        *link = area->next;
+        end_area(worker, area, true);
+    }
+    if (direct->idle_in == context) {
+        (void)rg_driver.cuEventDestroy_v2(direct->idle);
+        direct->idle_in = NULL;
+    }
+}
+
+void rg_gpudirect_fini(struct rg_worker *worker)
+{
+    struct rg_gpudirect *direct = worker->direct;
+    if (!direct)
+        return;
+    for (struct rg_gpudirect_area *area; (area = direct->areas);) {
+        direct->areas = area->next;
+        give_back(worker, area);
+    }
+    for (struct rg_gpudirect_area *area; (area = direct->held);) {
+        direct->held = area->next;
+        give_back(worker, area);
+    }
+    pthread_cond_destroy(&direct->let_go);
+    pthread_mutex_destroy(&direct->lock);
+    free(direct);
+    worker->direct = NULL;
+}

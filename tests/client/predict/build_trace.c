@@ -1,0 +1,246 @@
+/* build_trace.c - see build_trace.h. */
+#include "tests/client/predict/build_trace.h"
+
+#include "common/crc32.h"
+#include "proto/times.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WAY_NS     5000
+#define SERVICE_NS 1000
+#define POST_NS    1000
+#define OFFSET_NS  1000000000000ull /* the server's clock */
+
+void put_bytes(struct built *built, const void *data, size_t size)
+{
+    if (built->capacity - built->size < size) {
+        built->capacity = (built->size + size) * 2;
+        built->data = realloc(built->data, built->capacity);
+        if (!built->data)
+            abort();
+    }
+    memcpy(built->data + built->size, data, size);
+    built->size += size;
+}
+
+void put_number(struct built *built, uint64_t number)
+{
+    for (; number >= 0x80; number >>= 7)
+        put_bytes(built, &(unsigned char){(unsigned char)(number | 0x80)}, 1);
+    put_bytes(built, &(unsigned char){(unsigned char)number}, 1);
+}
+
+void put_signed(struct built *built, int64_t number)
+{
+    put_number(built, (uint64_t)number << 1 ^ (number < 0 ? UINT64_MAX : 0));
+}
+
+void put_text(struct built *built, const char *text)
+{
+    put_number(built, strlen(text));
+    put_bytes(built, text, strlen(text));
+}
+
+void begin_block(struct built *built, enum rg_trace_type type)
+{
+    const struct rg_trace_block block = {.type = type};
+    put_bytes(built, &block, sizeof block);
+    built->payload = built->size;
+}
+
+static void finish(struct built *built, size_t payload, size_t size)
+{
+    struct rg_trace_block block;
+    memcpy(&block, built->data + payload - sizeof block, sizeof block);
+    block.size = size;
+    block.crc = rg_crc32(0, built->data + payload, size);
+    memcpy(built->data + payload - sizeof block, &block, sizeof block);
+}
+
+void end_block(struct built *built)
+{
+    finish(built, built->payload, built->size - built->payload);
+}
+
+void mend_checksums(struct built *built)
+{
+    size_t at = sizeof(struct rg_trace_head);
+    struct rg_trace_block block;
+    while (built->size - at >= sizeof block) {
+        memcpy(&block, built->data + at, sizeof block);
+        at += sizeof block;
+        if (block.size > built->size - at)
+            return;
+        finish(built, at, block.size);
+        at += block.size;
+    }
+}
+
+static void names(struct built *built, enum rg_trace_names kind, const char *const *list, size_t n)
+{
+    begin_block(built, RG_TRACE_NAMES);
+    put_number(built, kind);
+    put_number(built, n);
+    for (size_t i = 0; i < n; i++) {
+        put_text(built, list[i]);
+        if (kind == RG_TRACE_FUNCTIONS)
+            put_text(built, "async");
+    }
+    end_block(built);
+}
+
+void begin_trace(struct built *built)
+{
+    static const char *const functions[] = {"cuLaunchKernel"};
+    static const char *const operations[] = {"",          "rgLaunch",     "cuCtxSynchronize", "rgCopyIn",
+                                             "rgAskInfo", "cuEventQuery", "cuEventRecord"};
+    static const char *const optimisations[] = {"async", "batch", "shadow", "delta"};
+    const struct rg_trace_head head = {.magic = RG_TRACE_MAGIC, .version = RG_TRACE_VERSION};
+    put_bytes(built, &head, sizeof head);
+    names(built, RG_TRACE_FUNCTIONS, functions, 1);
+    names(built, RG_TRACE_OPERATIONS, operations, 7);
+    names(built, RG_TRACE_OPTIMISATIONS, optimisations, 4);
+    begin_block(built, RG_TRACE_PROGRAM);
+    put_text(built, "program");
+    put_number(built, 77);
+    put_text(built, "server:1");
+    put_text(built, "tcp");
+    put_text(built, "soft");
+    put_number(built, 15);
+    put_number(built, RG_TRACE_TIMED);
+    end_block(built);
+}
+
+void end_trace(struct built *built, uint64_t events, uint64_t times, uint64_t elapsed, uint64_t round_trips)
+{
+    begin_block(built, RG_TRACE_END);
+    const uint64_t all[] = {events, 0, times, 0, elapsed, 1000, 1000, round_trips, 0};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        put_number(built, all[i]);
+    end_block(built);
+}
+
+/* What build_steps keeps while it makes both sides. */
+struct making {
+    struct built thread, times;
+    uint64_t now, seq, last_start, last_begin, device, dispatcher;
+    uint64_t events;
+};
+
+static void event(struct making *m, enum rg_trace_event kind, uint64_t start)
+{
+    put_number(&m->thread, kind);
+    put_signed(&m->thread, (int64_t)(start - m->last_start));
+    m->last_start = start;
+    m->events++;
+}
+
+/* A record that the worker begins at `begin` and has served at `served`. */
+static void time_of(struct making *m, unsigned op, unsigned flags, uint64_t begin, uint64_t served,
+                    uint64_t replied, uint64_t end)
+{
+    struct built *out = &m->times;
+    put_signed(out, 1);
+    put_number(out, op);
+    put_number(out, flags);
+    put_signed(out, 0);
+    put_signed(out, (int64_t)(begin + OFFSET_NS - m->last_begin));
+    m->last_begin = begin + OFFSET_NS;
+    put_number(out, served - begin);
+    put_number(out, replied ? replied - begin + 1 : 0);
+    if (replied)
+        put_number(out, 0);
+    if (flags & RG_TIME_END)
+        put_signed(out, (int64_t)(end - begin));
+    put_number(out, m->seq == 1 ? 1 : 0); /* the legacy stream, each time */
+    put_number(out, 0);
+}
+
+static void post(struct making *m, unsigned op, uint64_t sent)
+{
+    event(m, RG_TRACE_POST, m->now);
+    put_signed(&m->thread, 1);
+    m->seq++;
+    put_number(&m->thread, op);
+    put_number(&m->thread, 100);
+    put_number(&m->thread, sent);
+    put_number(&m->thread, 0);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A record that is put; returns when the worker has served it. */
+static void work(struct making *m, unsigned op, uint64_t kernel_ns)
+{
+    post(m, op, 0);
+    const uint64_t begin = later(m->now + WAY_NS, m->dispatcher);
+    m->dispatcher = begin + SERVICE_NS;
+    m->device = later(m->device, begin) + kernel_ns;
+    time_of(m, op, RG_TIME_WORK | RG_TIME_END, begin, m->dispatcher, 0, m->device);
+    m->now += POST_NS;
+}
+
+static void synchronise(struct making *m)
+{
+    post(m, OP_SYNC, 0);
+    const uint64_t began = m->now, begin = later(m->now + WAY_NS, m->dispatcher);
+    m->dispatcher = begin + SERVICE_NS;
+    const uint64_t replied = later(m->dispatcher, m->device);
+    time_of(m, OP_SYNC, RG_TIME_HANDED_OVER, begin, m->dispatcher, replied, 0);
+    m->now = replied + WAY_NS;
+    event(m, RG_TRACE_WAIT, began);
+    put_number(&m->thread, m->now - began);
+    put_number(&m->thread, 1);
+    put_number(&m->thread, 0);
+    put_number(&m->thread, 50);
+    m->now += POST_NS;
+}
+
+static void send_bulk(struct making *m, uint64_t bulk)
+{
+    work(m, OP_COPY_IN, 0);
+    m->now -= POST_NS;
+    event(m, RG_TRACE_WAIT, m->now);
+    put_number(&m->thread, POST_NS);
+    put_number(&m->thread, 0);
+    put_number(&m->thread, bulk);
+    put_number(&m->thread, 0);
+    m->now += POST_NS;
+}
+
+void build_steps(struct built *built, unsigned steps, unsigned launches, uint64_t kernel_ns, uint64_t bulk)
+{
+    struct making m = {.now = 100000};
+    begin_trace(built);
+    for (unsigned i = 0; i < steps; i++) {
+        event(&m, RG_TRACE_SAVED, m.now);
+        put_number(&m.thread, OPT_SHADOW);
+        if (bulk)
+            send_bulk(&m, bulk);
+        for (unsigned j = 0; j < launches; j++)
+            work(&m, OP_LAUNCH, kernel_ns);
+        synchronise(&m);
+    }
+    begin_block(built, RG_TRACE_THREAD);
+    put_number(built, 77);
+    put_number(built, m.events);
+    put_bytes(built, m.thread.data, m.thread.size);
+    end_block(built);
+    begin_block(built, RG_TRACE_TIMES);
+    put_number(built, m.seq);
+    put_bytes(built, m.times.data, m.times.size);
+    end_block(built);
+    end_trace(built, m.events, m.seq, m.now, steps);
+    free_built(&m.thread);
+    free_built(&m.times);
+}
+
+void free_built(struct built *built)
+{
+    free(built->data);
+    *built = (struct built){0};
+}

@@ -1,0 +1,182 @@
+/*
+ * resource.c - device resources and green contexts on the worker, over a driver of the test's own that has them: only what
+ * was given out is taken back, and a green context's ordinary context ends with it.
+ */
+#include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
+
+#include "server/export/export.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int green_object, context_object, description_object, stream_object;
+static unsigned splits, destroyed, streams;
+
+static CUresult query(CUstream stream)
+{
+    (void)stream;
+    return CUDA_SUCCESS;
+}
+static CUresult device_resource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+{
+    memset(resource, 0, sizeof *resource);
+    resource->type = type;
+    resource->sm.smCount = 16 + (unsigned)device;
+    return CUDA_SUCCESS;
+}
+static CUresult split(CUdevResource *result, unsigned *groups, const CUdevResource *input,
+                      CUdevResource *remaining, unsigned flags, unsigned minimum)
+{
+    (void)flags;
+    splits++;
+    const unsigned possible = input->sm.smCount / minimum;
+    if (!result || *groups > possible)
+        *groups = possible;
+    for (unsigned i = 0; result && i < *groups; i++) {
+        result[i] = *input;
+        result[i].sm.smCount = minimum;
+        result[i]._internal_padding[0] = (unsigned char)(i + 1);
+    }
+    *remaining = *input;
+    remaining->sm.smCount -= *groups * minimum;
+    return CUDA_SUCCESS;
+}
+static CUresult describe(CUdevResourceDesc *out, CUdevResource *resources, unsigned n)
+{
+    (void)resources, (void)n;
+    *out = (CUdevResourceDesc)(void *)&description_object;
+    return CUDA_SUCCESS;
+}
+static CUresult create(CUgreenCtx *out, CUdevResourceDesc description, CUdevice device, unsigned flags)
+{
+    (void)device;
+    if (description != (CUdevResourceDesc)(void *)&description_object || flags != CU_GREEN_CTX_DEFAULT_STREAM)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (CUgreenCtx)(void *)&green_object;
+    return CUDA_SUCCESS;
+}
+static CUresult destroy(CUgreenCtx green)
+{
+    destroyed += green == (CUgreenCtx)(void *)&green_object;
+    return CUDA_SUCCESS;
+}
+static CUresult ordinary(CUcontext *out, CUgreenCtx green)
+{
+    (void)green;
+    *out = (CUcontext)(void *)&context_object;
+    return CUDA_SUCCESS;
+}
+static CUresult stream_create(CUstream *out, CUgreenCtx green, unsigned flags, int priority)
+{
+    streams +=
+        green == (CUgreenCtx)(void *)&green_object && flags == CU_STREAM_NON_BLOCKING && priority == -1;
+    *out = (CUstream)(void *)&stream_object;
+    return CUDA_SUCCESS;
+}
+
+static void use_driver(void)
+{
+    stub_driver_use(stub_succeed);
+    rg_driver.cuStreamQuery = query;
+    rg_driver.cuDeviceGetDevResource = device_resource;
+    rg_driver.cuDevSmResourceSplitByCount = split;
+    rg_driver.cuDevResourceGenerateDesc = describe;
+    rg_driver.cuGreenCtxCreate = create;
+    rg_driver.cuGreenCtxDestroy = destroy;
+    rg_driver.cuCtxFromGreenCtx = ordinary;
+    rg_driver.cuGreenCtxStreamCreate = stream_create;
+}
+
+static void test_green_contexts(void)
+{
+    const uint64_t description = handle(RG_KIND_RESOURCES, 3), green = handle(RG_KIND_GREEN, 4);
+    const uint64_t context = handle(RG_KIND_CONTEXT, 5), stream = handle(RG_KIND_STREAM, 6);
+    struct client *c = client_create();
+    CUdevResource whole, forged, groups[2];
+
+    CALL(c, RG_OP_cuDeviceGetDevResource, 0, CUDA_SUCCESS, "44", 0, CU_DEV_RESOURCE_TYPE_SM);
+    CHECK(c->got.output_size == sizeof whole);
+    memcpy(&whole, c->got.output, sizeof whole);
+    CHECK(whole.sm.smCount == 16);
+
+    forged = whole;
+    forged._internal_padding[5] = 1;
+    CALL(c, RG_OP_rgSmResourceSplit, 0, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "444r", 2, 0, 4, &forged,
+         sizeof forged);
+    CHECK(splits == 0);
+    CALL(c, RG_OP_rgSmResourceSplit, 0, CUDA_SUCCESS, "444r", 0, 0, 4, &whole, sizeof whole);
+    unsigned n;
+    memcpy(&n, c->got.output, sizeof n);
+    CHECK(n == 4);
+    CALL(c, RG_OP_rgSmResourceSplit, 0, CUDA_SUCCESS, "444r", 2, 0, 4, &whole, sizeof whole);
+    memcpy(&n, c->got.output, sizeof n);
+    CHECK(n == 2 && c->got.output_size == sizeof n + 3 * sizeof whole);
+    memcpy(groups, c->got.output + sizeof n, sizeof groups);
+    CHECK(groups[0].sm.smCount == 4 && groups[1]._internal_padding[0] == 2);
+
+    CALL(c, RG_OP_cuDevResourceGenerateDesc, 0, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "488r", 1,
+         description, (uint64_t)1, &forged, sizeof forged);
+    CALL(c, RG_OP_cuDevResourceGenerateDesc, 0, CUDA_SUCCESS, "488r", 2, description, (uint64_t)2, groups,
+         sizeof groups);
+    CALL(c, RG_OP_cuGreenCtxCreate, 0, CUDA_SUCCESS, "4488", 0, CU_GREEN_CTX_DEFAULT_STREAM, green,
+         description);
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8",
+        (uint64_t)0); /* nobody has asked for the context: none is the client thread's, either */
+    CALL(c, RG_OP_rgGreenStreamCreate, 0, CUDA_ERROR_INVALID_CONTEXT, "4488", CU_STREAM_NON_BLOCKING, -1,
+         handle(RG_KIND_STREAM, 8), green);
+    CALL(c, RG_OP_rgGreenContext, 0, CUDA_SUCCESS, "88", green, context);
+    CHECK(output_u64(c) == context);
+    CALL(c, RG_OP_cuCtxCreate_v2, 1, CUDA_SUCCESS, "448", 0, 0, handle(RG_KIND_CONTEXT, 7));
+    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 7)); /* it would outlive the stream */
+    CALL(c, RG_OP_rgGreenStreamCreate, 1, CUDA_ERROR_INVALID_CONTEXT, "4488", CU_STREAM_NON_BLOCKING, -1,
+         handle(RG_KIND_STREAM, 8), green);
+    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", context);
+    CALL(c, RG_OP_rgGreenStreamCreate, 0, CUDA_SUCCESS, "4488", CU_STREAM_NON_BLOCKING, -1, stream, green);
+    CHECK(streams == 1);
+    CALL(c, RG_OP_cuStreamQuery, 0, CUDA_SUCCESS, "8", stream);
+
+    CALL(c, RG_OP_cuGreenCtxDestroy, 0, CUDA_SUCCESS, "8", green);
+    CHECK(destroyed == 1);
+    CALL(c, RG_OP_cuStreamQuery, 0, CUDA_ERROR_INVALID_HANDLE, "8", stream); /* ended with its context */
+    CALL(c, RG_OP_cuCtxSynchronize, 0, CUDA_ERROR_CONTEXT_IS_DESTROYED, "");
+    CALL(c, RG_OP_cuGreenCtxDestroy, 0, CUDA_ERROR_INVALID_HANDLE, "8", green);
+    CHECK(destroyed == 1);
+    /* its context's place is another's */
+    CALL(c, RG_OP_cuEventCreate, 1, CUDA_SUCCESS, "48", 0, rg_handle_make(RG_KIND_EVENT, 5, 2));
+    CHECK(client_destroy(c) == 0);
+}
+
+/* A descriptor is found by its token alone, until its end. */
+static void test_descriptors(void)
+{
+    unsigned char token[RG_EXPORT_TOKEN], other[RG_EXPORT_TOKEN];
+    struct stat one, two;
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &one) == 0 && rg_export_offer(fd, token));
+    int copy = rg_export_take(token);
+    CHECK(copy >= 0 && copy != fd && fstat(copy, &two) == 0 && one.st_ino == two.st_ino);
+    close(copy);
+    memcpy(other, token, sizeof other);
+    other[20] ^= 1;
+    CHECK(rg_export_take(other) < 0);
+    rg_export_end(other);
+    memcpy(other, token, sizeof other);
+    other[0] ^= 1; /* no such worker */
+    CHECK(rg_export_take(other) < 0);
+    copy = rg_export_take(token);
+    CHECK(copy >= 0);
+    close(copy);
+    rg_export_end(token);
+    CHECK(rg_export_take(token) < 0);
+}
+
+int main(void)
+{
+    use_driver();
+    test_green_contexts();
+    test_descriptors();
+    return 0;
+}

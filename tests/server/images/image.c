@@ -1,0 +1,85 @@
+/*
+ * image.c - what the worker keeps of images that clients send (server/images/image_cache.c): those that it has used, as far as
+ * the disk keeps up with the clients.
+ */
+#include "server/images/image.h"
+#include "common/digest/digest.h"
+#include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
+
+#include <dirent.h>
+#include <string.h>
+
+static char folder[] = "/tmp/server-images-XXXXXX";
+
+static unsigned count_files(bool removes)
+{
+    unsigned n = 0;
+    DIR *list = opendir(folder);
+    for (struct dirent *item; list && (item = readdir(list)) != NULL;) {
+        if (item->d_name[0] == '.')
+            continue;
+        n++;
+        if (removes)
+            CHECK(unlinkat(dirfd(list), item->d_name, 0) == 0);
+    }
+    if (list)
+        closedir(list);
+    return n;
+}
+
+/* Sends an image, all of it text, and loads it; *asked: whether the worker wanted its bytes. */
+static void load(struct client *c, const char *text, bool *asked)
+{
+    static uint64_t id = 100;
+    const size_t size = strlen(text);
+    const struct rg_digest digest = rg_digest_of_bytes(&(struct rg_digest_part){text, size}, 1);
+    id++;
+    put(c, RG_OP_rgImageNamed, 0, 0, "888b", id, (uint64_t)size, id, digest.bytes, sizeof digest.bytes);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_PULL, id);
+    *asked = c->got.notice.arg[1] != 0;
+    if (*asked)
+        send_answer(c, RG_ANSWER_DATA, id, 0, text, size);
+    CALL(c, RG_OP_rgModuleLoad, 0, CUDA_SUCCESS, "8488888", id, 0, (uint64_t)0, (uint64_t)0,
+         handle(RG_KIND_MODULE, (uint32_t)id), (uint64_t)0, (uint64_t)0);
+}
+
+#define PTX(name) ".version 8.0\n.target sm_80\n.address_size 64\n// " name "\n"
+
+int main(void)
+{
+    bool asked;
+    CHECK(mkdtemp(folder));
+    setenv("REMOTE_GPU_IMAGE_CACHE", folder, 1);
+    stub_driver_use(stub_succeed);
+    struct client *c = client_create();
+    struct rg_image_cache *images = &c->worker->named;
+    enter_context(c);
+    load(c, PTX("one"), &asked);
+    CHECK(asked);
+    rg_image_cache_settle(c->worker);
+    CHECK(count_files(false) == 1);
+    load(c, PTX("one"), &asked);
+    CHECK(!asked);
+
+    /* The disk is so slow that much waits to be written: what comes now is used and not kept. */
+    pthread_mutex_lock(&images->lock);
+    images->writing_bytes += RG_IMAGES_WRITING;
+    pthread_mutex_unlock(&images->lock);
+    for (int i = 0; i < 2; i++) {
+        load(c, PTX("two"), &asked);
+        CHECK(asked);
+    }
+    pthread_mutex_lock(&images->lock);
+    images->writing_bytes -= RG_IMAGES_WRITING;
+    pthread_mutex_unlock(&images->lock);
+    load(c, PTX("two"), &asked);
+    CHECK(asked);
+    rg_image_cache_settle(c->worker);
+    CHECK(count_files(false) == 2 && images->writing_bytes == 0);
+    CHECK(client_destroy(c) == 0);
+    (void)count_files(true);
+    CHECK(rmdir(folder) == 0);
+    return 0;
+}

@@ -1,0 +1,619 @@
+/*
+ * prealloc.c - what the worker does so that the client need not ask, over a driver of the test's own: it says when what is
+ * watched has come, before any reply that could show it, and makes memory ready, no more than it may, and gives it back.
+ */
+#include "proto/ahead.h"
+#include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define TOTAL (1ull << 30)
+
+static atomic_bool ready;          /* whether events and streams are done */
+static atomic_ullong used;         /* bytes of the device */
+static atomic_uint blocks, events; /* that are there */
+static _Atomic CUdeviceptr next_address;
+static CUresult event_result = CUDA_SUCCESS;
+static int pool_object, other_event;
+static CUresult (*create_event)(CUevent *event, unsigned flags); /* the stub's */
+static CUresult (*create_stream)(CUstream *stream, unsigned flags);
+
+static CUresult event_query(CUevent event)
+{
+    return event == (CUevent)(void *)&other_event || !atomic_load(&ready) ? CUDA_ERROR_NOT_READY
+                                                                          : event_result;
+}
+static CUresult stream_query(CUstream stream)
+{
+    (void)stream;
+    return atomic_load(&ready) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+static CUresult event_create(CUevent *event, unsigned flags)
+{
+    atomic_fetch_add(&events, 1);
+    if (flags != CU_EVENT_BLOCKING_SYNC)
+        return create_event(event, flags);
+    *event = (CUevent)(void *)&other_event;
+    return CUDA_SUCCESS;
+}
+static CUresult event_destroy(CUevent event)
+{
+    (void)event;
+    atomic_fetch_sub(&events, 1);
+    return CUDA_SUCCESS;
+}
+/* Two and five milliseconds, by the version; of an event that has ended nothing may be asked. */
+static atomic_uint asked_times;
+static CUresult elapsed(float *ms, CUevent start, CUevent end)
+{
+    CHECK(start && end && start != end);
+    atomic_fetch_add(&asked_times, 1);
+    *ms = 2;
+    return CUDA_SUCCESS;
+}
+static CUresult elapsed_v2(float *ms, CUevent start, CUevent end)
+{
+    (void)elapsed(ms, start, end);
+    *ms = 5;
+    return CUDA_SUCCESS;
+}
+static CUresult info(size_t *available, size_t *total)
+{
+    *available = TOTAL - atomic_load(&used);
+    *total = TOTAL;
+    return CUDA_SUCCESS;
+}
+static CUresult allocate(CUdeviceptr *address, size_t size)
+{
+    *address = atomic_fetch_add(&next_address, size + 4096);
+    atomic_fetch_add(&used, size);
+    atomic_fetch_add(&blocks, 1);
+    return CUDA_SUCCESS;
+}
+static CUresult allocate_ordered(CUdeviceptr *address, size_t size, CUstream stream)
+{
+    (void)stream;
+    return allocate(address, size);
+}
+static CUresult current_pool(CUmemoryPool *pool, CUdevice device)
+{
+    (void)device;
+    *pool = (CUmemoryPool)(void *)&pool_object;
+    return CUDA_SUCCESS;
+}
+static CUresult pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    (void)pool;
+    static uint64_t high;
+    if (atomic_load(&used) > high)
+        high = atomic_load(&used);
+    *(cuuint64_t *)value = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? high : atomic_load(&used);
+    return CUDA_SUCCESS;
+}
+static CUresult release(CUdeviceptr address)
+{
+    (void)address;
+    atomic_fetch_sub(&used, 65536);
+    atomic_fetch_sub(&blocks, 1);
+    return CUDA_SUCCESS;
+}
+
+static void use_driver(void)
+{
+    stub_driver_use(stub_succeed);
+    create_event = rg_driver.cuEventCreate;
+    create_stream = rg_driver.cuStreamCreate;
+    rg_driver.cuEventQuery = event_query;
+    rg_driver.cuStreamQuery = stream_query;
+    rg_driver.cuEventCreate = event_create;
+    rg_driver.cuEventDestroy_v2 = event_destroy;
+    rg_driver.cuEventElapsedTime = elapsed;
+    rg_driver.cuEventElapsedTime_v2 = elapsed_v2;
+    rg_driver.cuMemGetInfo_v2 = info;
+    rg_driver.cuMemAlloc_v2 = allocate;
+    rg_driver.cuMemAllocAsync = allocate_ordered;
+    rg_driver.cuDeviceGetMemPool = current_pool;
+    rg_driver.cuMemPoolGetAttribute = pool_attribute;
+    rg_driver.cuMemFree_v2 = release;
+    atomic_store(&next_address, 0x700000000000);
+}
+
+static uint64_t event;
+
+static struct client *begin(void)
+{
+    struct client *c = client_create();
+    event = handle(RG_KIND_EVENT, 4);
+    atomic_store(&ready, false);
+    enter_context(c);
+    put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, event);
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
+    return c;
+}
+
+/* The next message says of one watch that it has come, with that result; the time that comes with it. */
+static float expect_done(struct client *c, uint64_t watch, int result)
+{
+    struct rg_done done;
+    CHECK(receive(c, 5000));
+    CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_DONE);
+    CHECK(c->got.notice.arg[0] == 1 && c->got.output_size == sizeof done);
+    memcpy(&done, c->got.output, sizeof done);
+    CHECK(done.watch == watch && done.result == result);
+    return done.ms;
+}
+
+/* Watches and waits for the event; the times since another one that come of it. */
+static void expect_times(struct client *c, uint64_t since, uint32_t version, float wanted)
+{
+    static uint64_t watch = 1000;
+    float ms;
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", ++watch, since, version, event);
+    send_batch(c);
+    atomic_store(&ready, true);
+    CHECK(expect_done(c, watch, CUDA_SUCCESS) == wanted);
+    CALL(c, RG_OP_rgEventWait, 0, CUDA_SUCCESS, "848", since, version, event);
+    memcpy(&ms, c->got.output, sizeof ms);
+    CHECK(c->got.output_size == sizeof ms && ms == wanted);
+}
+
+static void test_times(void)
+{
+    struct client *c = begin();
+    const uint64_t start = handle(RG_KIND_EVENT, 5), none = 0;
+    float ms;
+    put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, start);
+    expect_times(c, start, 1, 2);
+    expect_times(c, start, 2, 5);
+    const unsigned asked = atomic_load(&asked_times);
+    expect_times(c, none, 2, -1);
+    expect_times(c, handle(RG_KIND_EVENT, 6), 2, -1);  /* there is none */
+    expect_times(c, handle(RG_KIND_STREAM, 7), 2, -1); /* no event */
+    expect_times(c, UINT64_MAX, 2, -1);
+    CHECK(atomic_load(&asked_times) == asked);
+    /* The other one ends before this one comes; or a newer watch does not want to know. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)20, start, 2, event);
+    put(c, RG_OP_cuEventDestroy_v2, 0, 0, "8", start);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
+    atomic_store(&ready, true);
+    CHECK(expect_done(c, 20, CUDA_SUCCESS) == -1);
+    put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, start);
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)21, start, 2, event);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)22, event);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
+    atomic_store(&ready, true);
+    CHECK(expect_done(c, 22, CUDA_SUCCESS) == -1);
+    CHECK(atomic_load(&asked_times) == asked);
+    /* A failure has no time. */
+    event_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)23, start, 2, event);
+    send_batch(c);
+    ms = expect_done(c, 23, CUDA_ERROR_ILLEGAL_ADDRESS);
+    event_result = CUDA_SUCCESS;
+    CHECK(ms == -1 && atomic_load(&asked_times) == asked);
+    /* The context ends with both. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)24, start, 2, event);
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
+    expect_nothing(c);
+    CHECK(client_destroy(c) == 0);
+}
+
+static void test_watches(void)
+{
+    struct client *c = begin();
+    CALL(c, RG_OP_rgEventAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)11, event);
+    expect_nothing(c);
+    atomic_store(&ready, true);
+    CHECK(expect_done(c, 11, CUDA_SUCCESS) == -1);
+    expect_nothing(c); /* once */
+    CALL(c, RG_OP_rgEventAsk, 0, CUDA_SUCCESS, "88", (uint64_t)12, event);
+    expect_nothing(c); /* the answer said it */
+
+    /* A stream, by an event of the worker's own. */
+    const unsigned before = atomic_load(&events);
+    atomic_store(&ready, false);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)13, handle(RG_KIND_STREAM, 7));
+    CHECK(atomic_load(&events) == before + 1);
+    atomic_store(&ready, true);
+    expect_done(c, 13, CUDA_SUCCESS);
+    CHECK(atomic_load(&events) == before);
+
+    /* The same without an answer; of a default stream, and of one that has ended, the client is told that it has to ask. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)21, handle(RG_KIND_STREAM, 7));
+    put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)22, (uint64_t)0);
+    send_batch(c);
+    expect_done(c, 22, CUDA_ERROR_NOT_READY);
+    put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)23, handle(RG_KIND_STREAM, 77));
+    send_batch(c);
+    expect_done(c, 23, CUDA_ERROR_NOT_READY);
+    expect_nothing(c);
+    atomic_store(&ready, true);
+    expect_done(c, 21, CUDA_SUCCESS);
+    CHECK(atomic_load(&events) == before);
+
+    /* The number of the newest watch counts; without a number nothing is watched. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)14, event);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)15, event);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
+    atomic_store(&ready, true);
+    expect_done(c, 15, CUDA_SUCCESS);
+    expect_nothing(c);
+
+    /* A failure is told as it is; an event that has ended is not watched any more. */
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)16, event);
+    send_batch(c);
+    event_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    atomic_store(&ready, true);
+    expect_done(c, 16, CUDA_ERROR_ILLEGAL_ADDRESS);
+    event_result = CUDA_SUCCESS;
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)17, event);
+    put(c, RG_OP_cuEventDestroy_v2, 0, 0, "8", event);
+    send_batch(c);
+    usleep(20000);
+    atomic_store(&ready, true);
+    expect_nothing(c);
+    CHECK(client_destroy(c) == 0);
+}
+
+static CUresult synchronize(CUstream s)
+{
+    (void)s;
+    atomic_store(&ready, true);
+    return CUDA_SUCCESS;
+}
+
+/* What a reply shows has been told before it. */
+static void test_order(void)
+{
+    struct client *c = begin();
+    rg_driver.cuStreamSynchronize = synchronize;
+    for (unsigned i = 1; i <= 50; i++) {
+        atomic_store(&ready, false);
+        put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)i, event);
+        put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 7));
+        send_batch(c);
+        expect_done(c, i, CUDA_SUCCESS);
+        expect_reply(c, 77, CUDA_SUCCESS);
+    }
+    CHECK(client_destroy(c) == 0);
+}
+
+/* A context ends with what was watched in it, and with a stream of it. */
+static void test_context_ends(void)
+{
+    struct client *c = begin();
+    const unsigned before = atomic_load(&events);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)1, event);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)2, handle(RG_KIND_STREAM, 7));
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
+    CHECK(atomic_load(&events) <= before + 1);
+    atomic_store(&ready, true);
+    expect_nothing(c);
+    CHECK(client_destroy(c) == 0);
+}
+
+/* The next message says that so many blocks are ready and so many not to be had; their addresses. */
+static const struct rg_ahead_block *expect_blocks(struct client *c, uint64_t ticket, unsigned n,
+                                                  unsigned refused)
+{
+    CHECK(receive(c, 5000));
+    CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_AHEAD &&
+          c->got.notice.id == ticket);
+    CHECK(c->got.notice.arg[0] == n && c->got.notice.arg[1] == refused);
+    CHECK(c->got.output_size == n * sizeof(struct rg_ahead_block));
+    return (const void *)c->got.output;
+}
+
+static uint64_t free_bytes(struct client *c)
+{
+    CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
+    return output_u64(c);
+}
+
+static void test_memory(void)
+{
+    const uint64_t zero = 0;
+    struct client *c = begin();
+    const unsigned at_first = atomic_load(&blocks);
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used));
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)65536, zero, 0, 3,
+        zero, zero);
+    send_batch(c);
+    const struct rg_ahead_block *ready_blocks = expect_blocks(c, 5, 3, 0);
+    const uint64_t first = ready_blocks[0].address;
+    CHECK(ready_blocks[0].address != ready_blocks[1].address && atomic_load(&blocks) == at_first + 3);
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 3 * 65536); /* it is not in use */
+
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, first, 1, zero, zero);
+    send_batch(c);
+    expect_blocks(c, 5, 1, 0);
+    CHECK(free_bytes(c) == TOTAL - 65536 && atomic_load(&blocks) == at_first + 4);
+
+    /* More than the share of what is free, in bytes and at once. */
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)6, RG_AHEAD_LINEAR, (uint64_t)(TOTAL / 4), zero, 0,
+        2, zero, zero);
+    send_batch(c);
+    expect_blocks(c, 6, 0, 2);
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)7, RG_AHEAD_LINEAR, (uint64_t)(TOTAL / 20), zero, 0,
+        9, zero, zero);
+    send_batch(c);
+    expect_blocks(c, 7, 2, 7);
+    atomic_fetch_sub(&used, 2 * (TOTAL / 20 - 65536)); /* release() takes all blocks for small ones */
+
+    /* All goes back, and twice is as good as once. */
+    put(c, RG_OP_rgMemReturn, 0, 0, "8", (uint64_t)5);
+    put(c, RG_OP_rgMemReturn, 0, 0, "8", (uint64_t)5);
+    put(c, RG_OP_rgMemReturn, 0, 0, "8", (uint64_t)7);
+    CHECK(free_bytes(c)); /* they are executed; the device is busy, so another thread frees */
+    for (int i = 0; i < 5000 && atomic_load(&blocks) != at_first + 1; i++)
+        usleep(1000);
+    CHECK(free_bytes(c) == TOTAL - 65536 && atomic_load(&blocks) == at_first + 1);
+
+    /* Stream-ordered: the pool's high mark is what the program had. */
+    const uint64_t pool = handle(RG_KIND_POOL, 3);
+    CALL(c, RG_OP_cuDeviceGetMemPool, 0, CUDA_SUCCESS, "48", 0, pool);
+    const uint64_t high = atomic_load(&used);
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)8, RG_AHEAD_ORDERED, (uint64_t)65536, zero, 0, 4,
+        handle(RG_KIND_STREAM, 7), zero);
+    send_batch(c);
+    const uint64_t ordered = expect_blocks(c, 8, 4, 0)[0].address;
+    CALL(c, RG_OP_rgMemPoolGetAttribute, 0, CUDA_SUCCESS, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, pool);
+    CHECK(output_u64(c) == high);
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)8, ordered, 0, handle(RG_KIND_STREAM, 7), zero);
+    CALL(c, RG_OP_rgMemPoolGetAttribute, 0, CUDA_SUCCESS, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, pool);
+    CHECK(output_u64(c) == high + 65536);
+
+    /* What is left goes with the context; of a pool it would stay, and is freed. */
+    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
+    CHECK(atomic_load(&blocks) == at_first + 2);
+    CHECK(client_destroy(c) == 0);
+}
+
+/* What a program took when it started before: several kinds in one answer, which are then like those of other tickets. */
+static void test_foreseen(void)
+{
+    const uint64_t zero = 0;
+    struct client *c = begin();
+    const unsigned at_first = atomic_load(&blocks);
+    const struct rg_ahead_wish wishes[] = {
+        {.ticket = 5, .size = 65536, .kind = RG_AHEAD_LINEAR, .count = 2},
+        {.ticket = 6, .size = TOTAL / 4, .kind = RG_AHEAD_LINEAR, .count = 1},
+        {.ticket = 7, .size = 65536, .kind = RG_AHEAD_LINEAR, .count = 1}};
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used));
+    CALL(c, RG_OP_rgMemForesee, 0, CUDA_SUCCESS, "8b", sizeof wishes, wishes, sizeof wishes);
+    CHECK(c->got.output_size == 3 * sizeof(uint64_t) + 3 * sizeof(struct rg_ahead_block));
+    uint64_t made, address;
+    memcpy(&made, c->got.output, sizeof made);
+    memcpy(&address, c->got.output + sizeof made, sizeof address);
+    CHECK(made == 2);
+    memcpy(&made, c->got.output + 8 + 2 * sizeof(struct rg_ahead_block), sizeof made);
+    CHECK(made == 0); /* more than the share of what is free */
+    memcpy(&made, c->got.output + 16 + 2 * sizeof(struct rg_ahead_block), sizeof made);
+    CHECK(made == 1 && atomic_load(&blocks) == at_first + 3);
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 3 * 65536);
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, address, 0, zero, zero);
+    CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 2 * 65536);
+    for (uint64_t ticket = 5; ticket <= 7; ticket++)
+        put(c, RG_OP_rgMemReturn, 0, 0, "8", ticket);
+    CHECK(free_bytes(c));
+    for (int i = 0; i < 5000 && atomic_load(&blocks) != at_first + 1; i++)
+        usleep(1000);
+    CHECK(atomic_load(&blocks) == at_first + 1);
+    CHECK(client_destroy(c) == 0);
+}
+
+/* Wishes that cannot be; each ends the session. */
+static void test_wrong_wishes(void)
+{
+    const struct rg_ahead_wish good = {.ticket = 5, .size = 65536, .kind = RG_AHEAD_LINEAR, .count = 1};
+    static struct rg_ahead_wish many[RG_AHEAD_WISHES + 1];
+    struct rg_ahead_wish wishes[4] = {good, good, good, good};
+    wishes[0].kind = RG_AHEAD_ORDERED; /* without a stream */
+    wishes[1].count = RG_AHEAD_MAX + 1;
+    wishes[2].size = 0;
+    for (int i = 0; i < 3; i++) {
+        struct client *c = begin();
+        put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof good, &wishes[i], sizeof good);
+        send_batch(c);
+        expect_violation(c, "wished for");
+    }
+    wishes[0] = good;
+    struct client *c = begin(); /* the same ticket twice */
+    put(c, RG_OP_rgMemForesee, 0, 5, "8b", 2 * sizeof good, (wishes[1] = good, wishes), 2 * sizeof good);
+    send_batch(c);
+    expect_violation(c, "wished for");
+    c = begin(); /* a part of a wish */
+    put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof good + 8, wishes, sizeof good + 8);
+    send_batch(c);
+    expect_violation(c, "wished for");
+    for (unsigned i = 0; i <= RG_AHEAD_WISHES; i++) {
+        many[i] = good;
+        many[i].ticket += i;
+    }
+    c = begin();
+    put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof many, many, sizeof many);
+    send_batch(c);
+    expect_violation(c, "wished for");
+}
+
+static unsigned most_blocks; /* with more of them there is no memory for a stream */
+static CUresult stream_create_tight(CUstream *stream, unsigned flags)
+{
+    if (atomic_load(&blocks) > most_blocks)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return create_stream(stream, flags);
+}
+
+/* A session with blocks ready, two of them unless the driver has too few, and a record that finds no memory for them. */
+static struct client *run_out(struct rg_ahead_return *out, unsigned spared)
+{
+    const uint64_t zero = 0;
+    rg_driver.cuStreamCreate = create_stream;
+    struct client *c = begin();
+    CHECK(free_bytes(c));
+    most_blocks = atomic_load(&blocks) + spared;
+    rg_driver.cuStreamCreate = stream_create_tight;
+    put(c, RG_OP_rgMemMayRecall, 0, 0, "");
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)65536, zero, 0, 2,
+        zero, zero);
+    send_batch(c);
+    const struct rg_ahead_block *ready_blocks = expect_blocks(c, 5, 2, 0);
+    for (unsigned i = 0; i < 2; i++)
+        out[i] = (struct rg_ahead_return){5, ready_blocks[i].address};
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 8));
+    return c;
+}
+
+/* A call that nobody waits for runs out of memory: the client is asked for what is ready, and the call is made again. */
+static void test_recall(void)
+{
+    struct rg_ahead_return back[2];
+    const uint64_t zero = 0;
+    struct client *c = run_out(back, 0);
+    put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 8));
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    expect_nothing(c);
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back);
+    expect_reply(c, 77, CUDA_SUCCESS);
+    CHECK(c->got.reply.async_result == CUDA_SUCCESS);
+
+    /* One that was taken meanwhile stays, and may be taken still; without the other there is enough. */
+    CHECK(client_destroy(c) == 0);
+    c = run_out(back, 1);
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, back[0].address, 0, zero, zero);
+    put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 8));
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, &back[1], sizeof *back);
+    expect_reply(c, 77, CUDA_SUCCESS);
+
+    /* Nothing is given back: the error stands. The client goes while it is asked. */
+    CHECK(client_destroy(c) == 0);
+    c = run_out(back, 0);
+    put(c, RG_OP_cuMemGetInfo_v2, 0, 77, "");
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, NULL, 0);
+    expect_reply(c, 77, CUDA_SUCCESS);
+    CHECK(c->got.reply.async_result == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(client_destroy(c) == 0);
+    c = run_out(back, 0);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    CHECK(client_destroy(c) == 0);
+    rg_driver.cuStreamCreate = create_stream;
+}
+
+static CUresult (*allocate_host)(void **memory, size_t size, unsigned flags);
+static CUresult host_alloc_tight(void **memory, size_t size, unsigned flags)
+{
+    return atomic_load(&blocks) > most_blocks ? CUDA_ERROR_OUT_OF_MEMORY : allocate_host(memory, size, flags);
+}
+
+/* The same of a copy whose data the client keeps until it hears of it: it does so once. */
+static void test_recall_late(void)
+{
+    static const unsigned ops[] = {RG_OP_rgCopyInLate, RG_OP_rgCopyOutLate};
+    struct rg_ahead_return back[2];
+    allocate_host = rg_driver.cuMemHostAlloc;
+    rg_driver.cuMemHostAlloc = host_alloc_tight;
+    for (unsigned i = 0; i < 4; i++) {
+        struct client *c = run_out(back, 0);
+        rg_driver.cuStreamCreate = create_stream;
+        put(c, ops[i % 2], 0, 0, "888888", (uint64_t)0x10000, (uint64_t)70000, (uint64_t)70000, (uint64_t)1,
+            (uint64_t)9, handle(RG_KIND_STREAM, 7));
+        put(c, RG_OP_rgMemPoolGetAttribute, 0, 77, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, (uint64_t)0);
+        send_batch(c);
+        expect_notice(c, RG_NOTICE_RECALL, 1);
+        send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, i < 2 ? sizeof back : 0);
+        if (i >= 2) {
+            expect_notice(c, i % 2 ? RG_NOTICE_LANDING : RG_NOTICE_PULL, 9); /* it is over */
+            CHECK(c->got.bulk_size == 0 && c->got.notice.arg[1] == 0);
+        }
+        expect_reply(c, 77, CUDA_SUCCESS);
+        CHECK(c->got.reply.async_result == (i < 2 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
+        CHECK(client_destroy(c) == 0);
+    }
+    rg_driver.cuMemHostAlloc = allocate_host;
+}
+
+/* What no client sends ends the session. */
+static void expect_end(struct client *c, const char *word)
+{
+    send_batch(c);
+    expect_violation(c, word);
+}
+
+static void test_violations(void)
+{
+    const uint64_t zero = 0;
+    struct client *c = begin();
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, (uint64_t)4096, 1, zero, zero);
+    expect_end(c, "not offered");
+    c = begin();
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)65536, zero, 0, 1,
+        zero, zero);
+    put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, (uint64_t)4096, 1, zero, zero);
+    expect_end(c, "not offered");
+    c = begin();
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, 3, (uint64_t)65536, zero, 0, 1, zero, zero);
+    expect_end(c, "kind");
+    c = begin();
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)1, zero, 0,
+        RG_AHEAD_MAX + 1, zero, zero);
+    expect_end(c, "kind");
+}
+
+static void test_recall_violations(void)
+{
+    struct rg_ahead_return back[2];
+    struct client *c = begin(); /* nobody asked */
+    send_batch(c);
+    send_answer(c, RG_ANSWER_RECALLED, 0, 0, NULL, 0);
+    expect_violation(c, "answer");
+    c = run_out(back, 0); /* for another recall, for half a block, for the same block twice */
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    send_answer(c, RG_ANSWER_RECALLED, 2, 0, back, sizeof back);
+    expect_violation(c, "answer");
+    c = run_out(back, 0);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back - 8);
+    expect_violation(c, "answer");
+    c = run_out(back, 0);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RECALL, 1);
+    back[1] = back[0];
+    send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back);
+    expect_violation(c, "not ready");
+    rg_driver.cuStreamCreate = create_stream;
+}
+
+int main(void)
+{
+    use_driver();
+    test_watches();
+    test_times();
+    test_order();
+    test_context_ends();
+    test_memory();
+    test_foreseen();
+    test_wrong_wishes();
+    test_violations();
+    test_recall();
+    test_recall_violations();
+    test_recall_late();
+    return 0;
+}
