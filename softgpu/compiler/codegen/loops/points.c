@@ -3,7 +3,7 @@
  * start, affine, firsts, decisions). With `affine`, registers that the region's check has found to be affine
  * along the row that begins at thread `start` are taken to be so, which lets LLVM see consecutive addresses
  * and conditions that are the same for all. What the row's first thread had in them is in `firsts`, since its
- * turn may have changed it in the context. `decisions` says which tests are known to go which way (tree.h).
+ * turn may have changed it in the context. `decisions` says which tests are known to go which way (divergence.h).
  *
  * It begins at `point` and returns the next point, or SG_POINT_END: a switch at its start goes to the place
  * behind the point. Before it returns it stores the operands of the operation that the threads meet for, and
