@@ -1,4 +1,5 @@
-/* probe.c - who measures what happens inside of calls, and what the application therefore calls. See probe.h. */
+/* probe.c - who measures what happens inside of calls, and what the application therefore calls. See
+ * probe.h. */
 #include "client/core/probe.h"
 
 #include "client/core/api_table.h"

@@ -90,7 +90,7 @@ static bool grow(void **items, size_t n, size_t *capacity, size_t more, size_t s
     return true;
 }
 
-/* --- blocks --------------------------------------------------------------------------------------------------- */
+/* --- blocks --------------------------------------------------------------------------------------------- */
 
 static bool read_names(struct rg_trace *trace, struct cursor *in)
 {
@@ -247,7 +247,7 @@ static bool read_end(struct rg_trace *trace, struct cursor *in)
     return events == trace->events && times == trace->n_times;
 }
 
-/* --- the file --------------------------------------------------------------------------------------------------- */
+/* --- the file ------------------------------------------------------------------------------------------- */
 
 static int by_seq(const void *a, const void *b)
 {

@@ -1,8 +1,8 @@
 /*
  * trace.h - reading the file of `remote-gpu run --record` (client/profile/trace_format.h).
  *
- * The file may come from anywhere: lengths, counts, kinds and numbers are checked, and what does not fit is said. Nothing
- * here executes or follows anything that the file names.
+ * The file may come from anywhere: lengths, counts, kinds and numbers are checked, and what does not fit is
+ * said. Nothing here executes or follows anything that the file names.
  */
 #ifndef RG_CLIENT_PREDICT_TRACE_H
 #define RG_CLIENT_PREDICT_TRACE_H

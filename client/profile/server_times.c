@@ -1,4 +1,4 @@
-/* times.c - see times.h. */
+/* server_times.c - see server_times.h. */
 #include "client/profile/server_times.h"
 
 #include "client/core/queue.h"

@@ -1,4 +1,4 @@
-/* record.c - writes the trace. See record.h. */
+/* trace_writer.c - writes the trace. See trace_writer.h. */
 #include "client/profile/trace_writer.h"
 
 #include "client/core/optimisations.h"
@@ -99,7 +99,7 @@ static void end_block(enum rg_trace_type type)
     payload.used = 0;
 }
 
-/* --- events ------------------------------------------------------------------------------------------------ */
+/* --- events --------------------------------------------------------------------------------------------- */
 
 static void put_event(const struct rg_profile_event *event, uint64_t *time, uint64_t *seq)
 {
@@ -169,7 +169,7 @@ static void take_events(void)
     }
 }
 
-/* --- the worker's times -------------------------------------------------------------------------------------- */
+/* --- the worker's times --------------------------------------------------------------------------------- */
 
 static void put_time(const struct rg_time *time, const struct rg_time *before)
 {
@@ -229,7 +229,7 @@ static void take_times(struct rg_session *session, bool all)
     free(times);
 }
 
-/* --- beginning and end ---------------------------------------------------------------------------------------- */
+/* --- beginning and end ---------------------------------------------------------------------------------- */
 
 static void write_names(enum rg_trace_names kind, const char *const *names, size_t n)
 {

@@ -8,8 +8,8 @@
 #include "common/status.h"
 
 /**
- * Sets this process's environment for the command: LD_PRELOAD and LD_LIBRARY_PATH lead to the client libraries,
- * and REMOTE_GPU_* carry the settings. Says what is wrong with the installation if something is.
+ * Sets this process's environment for the command: LD_PRELOAD and LD_LIBRARY_PATH lead to the client
+ * libraries, and REMOTE_GPU_* carry the settings. Says what is wrong with the installation if something is.
  */
 RG_MUST_CHECK enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings,
                                                     const char *server);

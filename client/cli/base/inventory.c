@@ -74,7 +74,7 @@ int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcom
     return status;
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------- */
+/* --- JSON ----------------------------------------------------------------------------------------------- */
 
 static json_t *device_json(const struct rg_device_info *device)
 {

@@ -1,4 +1,4 @@
-/* link.c - see link.h. */
+/* perf_link.c - see perf_link.h. */
 #include "client/cli/base/perf_link.h"
 
 #include "common/clock.h"
@@ -67,7 +67,8 @@ static enum rg_status say_hello(struct rg_perf_link *link, enum rg_transport_cho
 static enum rg_status begin(struct rg_perf_link *link, const char *server, unsigned index, int timeout_ms,
                             char *why, size_t why_size)
 {
-    /* A filter of the environment delays a session, so it delays what is measured; it cannot be below raw bytes. */
+    /* A filter of the environment delays a session, so it delays what is measured; it cannot be below raw
+     * bytes. */
     const struct rg_transport_options options = {.filters = link->kind == RG_PERF_LINK_RAW ? "" : NULL,
                                                  .connect_timeout_ms = timeout_ms};
     enum rg_transport_choice choice = link->kind == RG_PERF_LINK_RDMA || link->kind == RG_PERF_LINK_RAILS
@@ -261,7 +262,8 @@ static enum rg_status round_trip(struct rg_perf_link *link, size_t size)
     return status == RG_OK ? take(link) : status;
 }
 
-/* Up to `n` round trips into `samples` (microseconds), until `seconds` are over; *done: how many there were. */
+/* Up to `n` round trips into `samples` (microseconds), until `seconds` are over; *done: how many there
+ * were. */
 static enum rg_status sample(struct rg_perf_link *link, size_t size, unsigned n, double seconds,
                              double *samples, unsigned *done)
 {
@@ -281,7 +283,8 @@ static enum rg_status sample(struct rg_perf_link *link, size_t size, unsigned n,
     return RG_OK;
 }
 
-/* A raw exchange is a number of rounds agreed beforehand: as many as the time allows, by what the first few took. */
+/* A raw exchange is a number of rounds agreed beforehand: as many as the time allows, by what the first few
+ * took. */
 static enum rg_status sample_raw(struct rg_perf_link *link, size_t size, double seconds, double *samples,
                                  unsigned *done)
 {

@@ -1,6 +1,6 @@
 /*
- * server.c - the way to a server and what is at its end: whether it answers, versions, clock, round trip, bandwidth, path
- * MTU, RDMA.
+ * server.c - the way to a server and what is at its end: whether it answers, versions, clock, round trip,
+ * bandwidth, path MTU, RDMA.
  */
 #include "client/cli/base/inventory.h"
 #include "client/cli/base/perf_link.h"

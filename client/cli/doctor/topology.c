@@ -1,5 +1,6 @@
 /*
- * topology.c - where adapters and GPUs are: NUMA nodes, and what stands between them (IOMMU, ATS, peer-to-peer).
+ * topology.c - where adapters and GPUs are: NUMA nodes, and what stands between them (IOMMU, ATS,
+ * peer-to-peer).
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"

@@ -1,6 +1,7 @@
 /*
- * netperf.c - remote-gpu netperf: round trips and bandwidth by message size, of a bare socket, of TCP as a session uses
- * it, of each RDMA address of the server and of all its adapters together, and if asked of perftest on the same.
+ * netperf.c - remote-gpu netperf: round trips and bandwidth by message size, of a bare socket, of TCP as a
+ * session uses it, of each RDMA address of the server and of all its adapters together, and if asked of
+ * perftest on the same.
  */
 #include "client/cli/netperf/netperf.h"
 

@@ -1,4 +1,5 @@
-/* Addresses kept free for device memory: in their usual place, elsewhere where that is taken, and none where none are left. */
+/* Addresses kept free for device memory: in their usual place, elsewhere where that is taken, and none where
+ * none are left. */
 #include "client/connect/address_window.h"
 #include "client/core/address_map.h"
 #include "common/addresses.h"
