@@ -14,8 +14,8 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "transport/devices.h"
-#include "transport/rails.h"
+#include "transport/topology/devices.h"
+#include "transport/topology/rails.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -68,7 +68,7 @@ void sg_fiber_park(struct sg_slot *slot, struct sg_fiber *fiber)
 
 /**
  * Maps a batch of stacks of the class and parks their fibers. Behind the last one is a guard as well: what lies near a frame
- * is taken for the thread's own memory (compiler/codegen_spaces.c), so nothing else may.
+ * is taken for the thread's own memory (compiler/codegen/memory/spaces.c), so nothing else may.
  */
 static bool make_batch(struct sg_slot *slot, unsigned stack_class)
 {
