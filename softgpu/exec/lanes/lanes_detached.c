@@ -6,6 +6,7 @@
  *
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
+#include "softgpu/exec/fault/fault.h"
 #include "softgpu/exec/lanes/lanes.h"
 
 #include "common/base/log.h"

@@ -4,15 +4,12 @@
  * A block's fibers take turns in the order in which they became ready. Threads that have not begun come
  * first.
  */
-#ifndef SG_EXEC_FIBER_SCHEDULE_H
-#define SG_EXEC_FIBER_SCHEDULE_H
+#ifndef SG_EXEC_WARP_SCHEDULE_H
+#define SG_EXEC_WARP_SCHEDULE_H
 
-#include "softgpu/exec/engine.h"
-
-static inline struct sg_fiber *sg_thread_fiber(const struct sg_thread *t)
-{
-    return t->engine;
-}
+#include "softgpu/exec/fault/fault.h"
+#include "softgpu/exec/fiber/fiber.h"
+#include "softgpu/exec/warp/warp.h"
 
 static inline void sg_ready_append(struct sg_run *run, struct sg_fiber *fiber)
 {
@@ -73,23 +70,6 @@ static inline struct sg_fiber *sg_next_fiber(struct sg_run *run)
     struct sg_fiber *fiber = run->ready_first;
     run->ready_first = fiber->next;
     return fiber;
-}
-
-/** Suspends the running fiber in favour of `to`. */
-static inline void sg_switch(struct sg_slot *slot, struct sg_fiber *from, struct sg_fiber *to)
-{
-    slot->current = to;
-    sg_sanitize_leave(&from->sanitize, &to->sanitize);
-    sg_fiber_context_switch(&from->context, &to->context);
-    sg_sanitize_entered(&from->sanitize);
-}
-
-/** Suspends the running fiber in favour of the scheduler; slot->leave is set. */
-static inline void sg_leave(struct sg_slot *slot, struct sg_fiber *from)
-{
-    sg_sanitize_leave(&from->sanitize, &slot->scheduler_sanitize);
-    sg_fiber_context_switch(&from->context, &slot->scheduler);
-    sg_sanitize_entered(&from->sanitize);
 }
 
 /** Lets others run; returns when the fiber, which is in the queue or will be put there, has its turn. */
