@@ -9,7 +9,7 @@
  */
 #include "transport/operations.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

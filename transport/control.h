@@ -1,5 +1,5 @@
 /*
- * control.h - control messages (proto/control.h) over a connection.
+ * control.h - control messages (proto/control/control.h) over a connection.
  *
  * Two functions, for the handshake and the end of a session. Failures are those of the connection and of
  * packing. Threads: as rg_conn_send and rg_conn_recv.
@@ -7,7 +7,7 @@
 #ifndef RG_TRANSPORT_CONTROL_H
 #define RG_TRANSPORT_CONTROL_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 
 #include <stdlib.h>

@@ -21,8 +21,8 @@
 #include "client/transfer/credit.h"
 #include "client/transfer/pieces.h"
 #include "client/transfer/transfer.h"
+#include "common/base/limits.h"
 #include "common/cuda/graph/graph.h"
-#include "common/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -182,10 +182,10 @@ static CUresult send_in(struct copy *copy)
 /* The memory is the application's again when its call returns, or later where it may be read then, too. */
 static CUresult send_held(struct copy *copy)
 {
-    struct rg_hold hold = {0};
-    rg_call_begin_hold(may_be_read_late(copy) ? &rg_hold_until_told : &hold);
+    struct rg_lease hold = {0};
+    rg_call_begin_lease(may_be_read_late(copy) ? &rg_lease_until_reply : &hold);
     const CUresult status = send_in(copy);
-    rg_call_end_hold(&hold);
+    rg_call_end_lease(&hold);
     return status;
 }
 
@@ -225,7 +225,7 @@ static CUresult copy_out_waiting(const struct copy *copy)
     const size_t size = host->width * host->height;
     if (size <= RG_BULK_MAX)
         rg_call_expect_bulk(host->memory, host->pitch, host->width, host->height);
-    if (size > RG_BULK_MAX || (size > RG_PACE_LEAST && rg_optimise[RG_OPT_PIECES]) ||
+    if (size > RG_BULK_MAX || (size > RG_CHUNK_SIZE_LEAST && rg_optimise[RG_OPT_PIECES]) ||
         rg_deferred_read_gains(rg_session_current(), host)) {
         id = rg_deferred_read_create(rg_session_current(), host, false);
         if (!id)

@@ -17,10 +17,10 @@
 #include "client/core/stats.h"
 #include "client/timeline/positions.h"
 #include "client/transfer/credit.h"
-#include "common/limits.h"
-#include "common/pace.h"
+#include "common/base/limits.h"
+#include "common/sync/chunk_size.h"
 #include "generated/proto/ops.h"
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 
 #include <cuda.h>
@@ -32,8 +32,8 @@ struct rg_session {
     unsigned number; /* in rg_sessions */
     unsigned place;  /* of the server, in the user's list */
     struct rg_conn *conn;
-    struct rg_conn *tether; /* the one that the session began on, if it moved; or NULL */
-    char peer[160];         /* reconnect.c's, as is the next line: the address that the session began at */
+    struct rg_conn *control_conn; /* the one that the session began on, if it moved; or NULL */
+    char peer[160]; /* reconnect.c's, as is the next line: the address that the session began at */
     bool moved, told_lost, bundled;
     char server[256]; /* as the user named it */
     uint64_t window_start,
@@ -51,11 +51,11 @@ struct rg_session {
     struct rg_timeline timeline;
     struct rg_queue queue;
     struct rg_receiver receiver;
-    struct rg_pace pace; /* of bulk data to the server */
+    struct rg_chunk_size pace; /* of bulk data to the server */
     struct rg_credit room;
     struct rg_stats stats;
     _Atomic uint64_t quickest_ns; /* that a call waited for its reply: about a round trip; 0: none has yet */
-    _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_direct_path, as far as the worker has told */
+    _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_gpu_path, as far as the worker has told */
 };
 
 /** Those that began, in the order in which the user named the servers; constant once rg_session_start has succeeded. */

@@ -5,7 +5,7 @@
 #include "client/core/receiver.h"
 #include "client/managed/unified.h"
 #include "client/timeline/internal.h"
-#include "common/thread.h"
+#include "common/base/thread.h"
 #include "generated/client/operations.h"
 #include "proto/times.h"
 
@@ -236,7 +236,7 @@ static void polled_stream(CUstream stream, bool done)
     if (!RG_PROBED(polled))
         return;
     const bool own = stream == CU_STREAM_PER_THREAD;
-    rg_probe_polled(own ? RG_TIME_LANE_STREAM | rg_thread_current()->number : (uint64_t)stream, false, done);
+    rg_probe_polled(own ? RG_TIME_THREAD_STREAM | rg_thread_current()->number : (uint64_t)stream, false, done);
 }
 
 CUresult rg_timeline_query_stream(CUstream stream)

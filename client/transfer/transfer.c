@@ -21,8 +21,8 @@
 #include "client/managed/unified.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/pieces.h"
-#include "common/log.h"
-#include "common/uncancelled.h"
+#include "common/base/log.h"
+#include "common/base/uncancelled.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -169,7 +169,7 @@ static uint64_t create(struct rg_session *session, enum transfer_kind kind,
 
 bool rg_deferred_read_gains(const struct rg_session *session, const struct rg_host_region *region)
 {
-    return (rg_conn_caps(session->conn) & RG_CAP_LENDS) && rg_region_size(region) >= LEND_MIN &&
+    return (rg_conn_caps(session->conn) & RG_CAP_ADVERTISES) && rg_region_size(region) >= LEND_MIN &&
            rg_region_extent(region) == rg_region_size(region);
 }
 
@@ -177,7 +177,7 @@ uint64_t rg_deferred_read_create(struct rg_session *session, const struct rg_hos
 {
     const uint64_t id = create(session, late ? LATE_LANDING : LANDING, region);
     if (!id || !rg_deferred_read_gains(session, region) ||
-        rg_conn_lend(session->conn, id, 0, region->memory, rg_region_size(region)) != RG_OK)
+        rg_conn_advertise(session->conn, id, 0, region->memory, rg_region_size(region)) != RG_OK)
         return id;
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(session, id);
@@ -186,7 +186,7 @@ uint64_t rg_deferred_read_create(struct rg_session *session, const struct rg_hos
         transfer->lent = true;
     pthread_mutex_unlock(&lock);
     if (!lent) /* the session has just ended */
-        rg_conn_unlend(session->conn, id, region->memory);
+        rg_conn_withdraw(session->conn, id, region->memory);
     return id;
 }
 
@@ -194,7 +194,7 @@ uint64_t rg_deferred_read_create(struct rg_session *session, const struct rg_hos
 static void release(struct transfer *transfer)
 {
     if (transfer && transfer->lent)
-        rg_conn_unlend(transfer->session->conn, transfer->id, transfer->region.memory);
+        rg_conn_withdraw(transfer->session->conn, transfer->id, transfer->region.memory);
     free(transfer);
 }
 
@@ -314,8 +314,8 @@ static void take_back(struct transfer *transfer)
     if (!transfer->lent)
         return;
     pthread_mutex_unlock(&lock);
-    rg_conn_unlend(session->conn, id,
-                   memory); /* whoever ends the transfer meanwhile does so, too: that is no harm */
+    rg_conn_withdraw(session->conn, id,
+                     memory); /* whoever ends the transfer meanwhile does so, too: that is no harm */
     pthread_mutex_lock(&lock);
     if ((transfer = find(session, id)))
         transfer->lent = false;
@@ -718,7 +718,7 @@ bool rg_rendezvous_send_next(struct rg_session *session)
         int n = rows_of(part, piece, rows, &covered);
         struct rg_answer answer = {.type = RG_ANSWER_DATA, .id = part->id, .arg = {part->offset, covered}};
         const uint64_t began = rg_now_ns();
-        if (rg_queue_answer(session, &answer, rows, n, part->supplied ? NULL : &rg_hold_until_told) ==
+        if (rg_queue_answer(session, &answer, rows, n, part->supplied ? NULL : &rg_lease_until_reply) ==
             RG_ERR_FAULT)
             rg_session_async_error(session, CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyInLate);
         rg_piece_sent(session, covered, began);
@@ -759,7 +759,7 @@ void rg_page_request_send(struct rg_page_request *question)
         .memory = question->data, .pitch = question->size, .width = question->size, .height = 1};
     transfer->question = question;
     question->id = add(transfer);
-    struct rg_answer answer = {.type = RG_ANSWER_UNIFIED_OUT,
+    struct rg_answer answer = {.type = RG_ANSWER_MANAGED_OUT,
                                .reserved = question->flags,
                                .id = question->id,
                                .arg = {question->address, question->size, question->context}};
@@ -820,11 +820,11 @@ enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_no
     switch (notice->type) {
     case RG_NOTICE_HOST_CALL:
         return host_call_due(session, notice);
-    case RG_NOTICE_LANDING:
+    case RG_NOTICE_DEFERRED_READ:
         return landing_part(session, notice, bulk_size);
-    case RG_NOTICE_PULL:
+    case RG_NOTICE_RENDEZVOUS:
         return pull_due(session, notice);
-    case RG_NOTICE_UNIFIED:
+    case RG_NOTICE_MANAGED:
         return question_answered(session, notice, bulk_size);
     default:
         return RG_ERR_PROTOCOL;

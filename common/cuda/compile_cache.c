@@ -3,8 +3,8 @@
  */
 #include "common/cuda/compile_cache.h"
 
+#include "common/base/log.h"
 #include "common/cuda/ptx_carrier.h"
-#include "common/log.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* completion.c - the list of what is watched, and the thread that polls it. See completion.h. */
 #include "server/timeline/completion.h"
 
-#include "common/clock.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
 #include "generated/server/execute.h"
 #include "server/core/leader_followers.h"
 #include "server/timeline/event_times.h"

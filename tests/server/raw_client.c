@@ -81,7 +81,7 @@ void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const cha
     while ((w.at - start) % 8)
         *w.at++ = 0;
     struct rg_record record = {
-        .size = (uint32_t)(w.at - start), .op = (uint16_t)op, .lane = lane, .token = token};
+        .size = (uint32_t)(w.at - start), .op = (uint16_t)op, .thread = lane, .token = token};
     memcpy(start, &record, sizeof record);
     c->last = c->used;
     c->used += record.size;

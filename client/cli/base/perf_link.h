@@ -10,9 +10,9 @@
 #ifndef RG_CLIENT_CLI_BASE_PERF_LINK_H
 #define RG_CLIENT_CLI_BASE_PERF_LINK_H
 
-#include "common/status.h"
-#include "transport/move.h"
+#include "common/base/status.h"
 #include "transport/transport.h"
+#include "transport/upgrade/upgrade.h"
 
 #include <stdbool.h>
 #include <stddef.h>

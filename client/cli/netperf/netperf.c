@@ -8,8 +8,8 @@
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
 #include "client/cli/netperf/perftest.h"
-#include "common/log.h"
-#include "transport/devices.h"
+#include "common/base/log.h"
+#include "transport/topology/devices.h"
 
 #include <stdlib.h>
 #include <string.h>

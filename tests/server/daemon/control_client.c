@@ -76,7 +76,7 @@ static void print(const struct rg_control *message)
     case RG_CONTROL_SESSION_END:
         printf("end %s\n", message->session_end.reason);
         break;
-    case RG_CONTROL_MOVE:
+    case RG_CONTROL_UPGRADE:
         printf("move %s\n", message->move.transport);
         break;
     default:
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
         }
         print(&answer);
         bool greeted = answer.kind == RG_CONTROL_SERVER_HELLO,
-             told = answer.kind == RG_CONTROL_INVENTORY || answer.kind == RG_CONTROL_MOVE;
+             told = answer.kind == RG_CONTROL_INVENTORY || answer.kind == RG_CONTROL_UPGRADE;
         rg_control_fini(&answer);
         if (told || (greeted && (!hold || !wait_for_it(conn))))
             break;
