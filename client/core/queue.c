@@ -481,7 +481,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     }
     thread->at[session->number].announced = true;
     session->stats.calls++;
-    thread->position = rg_timeline_count(session, op, flags);
+    thread->position = rg_timeline_submit(&session->timeline, op, flags);
     call->op = (uint16_t)op;
     call->lasts = flags & RG_CALL_LASTS;
     call->stays = stays;

@@ -42,8 +42,7 @@ static void lane_end(void *pointer)
             end_at(thread, &rg_sessions[i]);
     own = NULL;
     if (any)
-        rg_timeline_forget_stream(&thread->own);
-    thread->own_context = 0;
+        rg_timeline_end_thread(&thread->timeline);
     pthread_mutex_lock(&lock);
     memset(thread->at, 0, sizeof thread->at);
     thread->generation++;

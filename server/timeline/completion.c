@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define WATCHES_MAX 4096 /* more than a client has (client/timeline/timeline.c), with those that it has given up */
+#define WATCHES_MAX 4096 /* more than a client has (client/timeline/subscription.c), with those that it has given up */
 #define TOLD_MAX    64   /* in one notice */
 #define POLL_MIN_NS 5000 /* between two looks */
 #define POLL_MAX_NS 500000
