@@ -1,82 +1,76 @@
-/* hash_table.c - see hash_table.h. */
+/* hash_table.c - see hash_table.h. A bucket has two links on average at most. */
 #include "common/base/hash_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_BUCKETS = 64, ENTRIES_A_BUCKET = 2 };
+#define FEW        8 /* in one list */
+#define BITS_FIRST 4
 
-static struct rg_hash_entry **bucket_of(const struct rg_hash_table *table, uint64_t hash)
+uint64_t rg_hash_text(const char *text)
 {
-    return &table->buckets[hash & (table->n_buckets - 1)];
+    return rg_hash_bytes(RG_HASH_EMPTY, text, strlen(text));
 }
 
-static void put(struct rg_hash_table *table, struct rg_hash_entry *entry)
+static void put(struct rg_hash_table *table, struct rg_hash_link *link)
 {
-    struct rg_hash_entry **bucket = bucket_of(table, entry->hash);
-    entry->next = *bucket;
-    *bucket = entry;
+    struct rg_hash_link **bucket = rg_hash_table_bucket(table, link->hash);
+    link->next = *bucket;
+    *bucket = link;
 }
 
 static void grow(struct rg_hash_table *table)
 {
-    const struct rg_hash_table old = *table;
-    const size_t n = old.n_buckets ? old.n_buckets * 4 : FIRST_BUCKETS;
-    struct rg_hash_entry **buckets = calloc(n, sizeof(struct rg_hash_entry *));
-    if (!buckets)
-        return;
-    table->buckets = buckets;
-    table->n_buckets = n;
-    for (size_t i = 0; i < old.n_buckets; i++)
-        for (struct rg_hash_entry *entry = old.buckets[i], *next; entry; entry = next) {
-            next = entry->next;
-            put(table, entry);
-        }
-    free(old.buckets);
+    struct rg_hash_table larger = {.bits = table->buckets ? table->bits + 1 : BITS_FIRST, .n = table->n};
+    larger.buckets = calloc((size_t)1 << larger.bits, sizeof *larger.buckets);
+    for (struct rg_hash_link *at = larger.buckets ? rg_hash_table_after(table, NULL) : NULL, *after; at;
+         at = after) {
+        after = rg_hash_table_after(table, at);
+        put(&larger, at);
+    }
+    if (larger.buckets) {
+        free(table->buckets);
+        *table = larger;
+    }
 }
 
-bool rg_hash_insert(struct rg_hash_table *table, struct rg_hash_entry *entry, uint64_t hash)
+void rg_hash_table_add(struct rg_hash_table *table, struct rg_hash_link *link, uint64_t hash)
 {
-    if (!table->fixed && table->count >= table->n_buckets * ENTRIES_A_BUCKET)
+    if (table->n >= (table->buckets ? (size_t)2 << table->bits : FEW))
         grow(table);
-    if (!table->n_buckets)
-        return false;
-    entry->hash = hash;
-    put(table, entry);
-    table->count++;
-    return true;
+    link->hash = hash;
+    put(table, link);
+    table->n++;
 }
 
-bool rg_hash_remove(struct rg_hash_table *table, struct rg_hash_entry *entry)
+void rg_hash_table_remove(struct rg_hash_table *table, struct rg_hash_link *link)
 {
-    if (!table->n_buckets)
-        return false;
-    struct rg_hash_entry **link = bucket_of(table, entry->hash);
-    while (*link && *link != entry)
-        link = &(*link)->next;
-    if (!*link)
-        return false;
-    *link = entry->next;
-    table->count--;
-    return true;
+    struct rg_hash_link **at = rg_hash_table_bucket(table, link->hash);
+    while (*at != link)
+        at = &(*at)->next;
+    *at = link->next;
+    table->n--;
 }
 
-struct rg_hash_entry *rg_hash_walk(const struct rg_hash_table *table, struct rg_hash_walk *walk)
+struct rg_hash_link *rg_hash_table_after(struct rg_hash_table *table, const struct rg_hash_link *at)
 {
-    struct rg_hash_entry *entry = walk->inside ? walk->next : NULL;
-    while (!entry && walk->bucket < table->n_buckets)
-        entry = table->buckets[walk->bucket++];
-    walk->inside = entry != NULL;
-    walk->next = entry ? entry->next : NULL;
-    return entry;
+    if (at && at->next)
+        return at->next;
+    if (!table->buckets)
+        return at ? NULL : table->few;
+    struct rg_hash_link **const end = table->buckets + ((size_t)1 << table->bits);
+    for (struct rg_hash_link **bucket = at ? rg_hash_table_bucket(table, at->hash) + 1 : table->buckets;
+         bucket < end; bucket++)
+        if (*bucket)
+            return *bucket;
+    return NULL;
 }
 
-void rg_hash_clear(struct rg_hash_table *table)
+void rg_hash_table_clear(struct rg_hash_table *table, void (*drop)(struct rg_hash_link *link))
 {
-    table->count = 0;
-    if (table->fixed) {
-        memset(table->buckets, 0, table->n_buckets * sizeof(struct rg_hash_entry *));
-        return;
+    for (struct rg_hash_link *at = rg_hash_table_after(table, NULL), *after; at; at = after) {
+        after = rg_hash_table_after(table, at);
+        drop(at);
     }
     free(table->buckets);
     *table = (struct rg_hash_table){0};

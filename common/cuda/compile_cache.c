@@ -80,7 +80,7 @@ static const struct made *made_of(const struct rg_compile *compile)
         const struct made *m = &made[i];
         if (m->text != NULL && pthread_equal(m->thread, pthread_self()) && m->input_size == compile->size &&
             m->architecture == compile->architecture &&
-            m->input_digest == rg_hash_bytes(RG_HASH_START, compile->input, compile->size))
+            m->input_digest == rg_hash_bytes(RG_HASH_EMPTY, compile->input, compile->size))
             return m;
     }
     return NULL;
@@ -131,7 +131,7 @@ CUresult rg_compile_store(const struct rg_compile *compile, const void *data, ui
     if (text == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(text, data, size);
-    const uint64_t input_digest = rg_hash_bytes(RG_HASH_START, compile->input, compile->size);
+    const uint64_t input_digest = rg_hash_bytes(RG_HASH_EMPTY, compile->input, compile->size);
     pthread_mutex_lock(&lock);
     struct made *m = NULL;
     for (unsigned i = 0; i < THREADS_MAX && m == NULL; i++)

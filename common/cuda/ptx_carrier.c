@@ -146,7 +146,7 @@ void *rg_ptx_carrier_make(const char *text, size_t size, unsigned architecture, 
     /* one name a content: a file that is linked in twice is one definition */
     char symbol_names[32] = "";
     const int length = snprintf(symbol_names + 1, sizeof symbol_names - 1, "__rg_ptx_%016llx",
-                                (unsigned long long)rg_hash_bytes(RG_HASH_START, text, size));
+                                (unsigned long long)rg_hash_bytes(RG_HASH_EMPTY, text, size));
     const size_t value_size = sizeof(struct value) + size;
     unsigned char *value = malloc(value_size);
     if (value == NULL)
