@@ -22,7 +22,7 @@ RG_MUST_CHECK static inline enum rg_status rg_control_send(struct rg_conn *conn,
     if (status != RG_OK)
         return status;
     struct iovec part = {.iov_base = data, .iov_len = size};
-    status = rg_conn_send(conn, &part, 1, NULL, 0);
+    status = rg_conn_send(conn, &(struct rg_send){.msg = &part, .n_msg = 1});
     free(data);
     return status;
 }

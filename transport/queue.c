@@ -25,7 +25,7 @@ struct rg_parcel *rg_parcel_create(size_t msg_size, size_t bulk_size)
     return parcel;
 }
 
-struct rg_parcel *rg_parcel_pack(const struct rg_outgoing *message, bool *fault)
+struct rg_parcel *rg_parcel_pack(const struct rg_send *message, bool *fault)
 {
     *fault = false;
     struct rg_parcel *parcel = rg_parcel_create(message->msg_size, message->bulk_size);

@@ -32,7 +32,7 @@ struct rg_parcel {
 /** Memory for a message of these sizes; NULL if there is none. Freed by free(). */
 struct rg_parcel *rg_parcel_create(size_t msg_size, size_t bulk_size);
 /** A copy of `message`; *fault tells that bulk data could not be read and is zeros. */
-struct rg_parcel *rg_parcel_pack(const struct rg_outgoing *message, bool *fault);
+struct rg_parcel *rg_parcel_pack(const struct rg_send *message, bool *fault);
 /** Takes the next `size` bytes of bulk (as rg_conn_recv_bulk). */
 enum rg_status rg_parcel_take_bulk(struct rg_parcel *parcel, void *buffer, size_t size);
 

@@ -3,25 +3,17 @@
 
 #include "common/base/limits.h"
 
-enum { PIECE_NS = 1000000, FIRST_PIECE = 512 << 10, STEP = 64 << 10 };
+enum { PIECE_NS = 1000000, STEP = 64 << 10 };
+static const struct rg_adaptive_range pieces = {
+    .least = RG_CHUNK_SIZE_LEAST, .first = 512 << 10, .most = RG_BULK_MAX};
 
-size_t rg_chunk_size_get(const struct rg_chunk_size *pace)
+size_t rg_chunk_size_get(const struct rg_chunk_size *chunk)
 {
-    const size_t piece = atomic_load_explicit(&pace->piece, memory_order_relaxed);
-    return piece ? piece : FIRST_PIECE;
+    return rg_adaptive_get(&chunk->piece, &pieces);
 }
 
-void rg_chunk_size_sent(struct rg_chunk_size *pace, size_t size, uint64_t ns)
+void rg_chunk_size_sent(struct rg_chunk_size *chunk, size_t size, uint64_t ns)
 {
-    const size_t now = rg_chunk_size_get(pace);
-    if (size < now / 2)
-        return;
-    const uint64_t fits = (uint64_t)size * PIECE_NS / (ns ? ns : 1) / STEP * STEP;
-    size_t next = fits < 2 * now ? (size_t)fits : 2 * now;
-    if (next < RG_CHUNK_SIZE_LEAST)
-        next = RG_CHUNK_SIZE_LEAST;
-    if (next > RG_BULK_MAX)
-        next = RG_BULK_MAX;
-    if (next != now)
-        atomic_store_explicit(&pace->piece, next, memory_order_relaxed);
+    if (size >= rg_chunk_size_get(chunk) / 2)
+        rg_adaptive_follow(&chunk->piece, &pieces, (uint64_t)size * PIECE_NS / (ns ? ns : 1) / STEP * STEP);
 }

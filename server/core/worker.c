@@ -87,26 +87,26 @@ enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_
     };
     struct iovec all[MAX_PARTS] = {{&header, sizeof header}};
     memcpy(all + 1, parts, (size_t)n_parts * sizeof *parts);
-    size_t size = 0, bulk_size = 0;
-    for (int i = 0; i <= n_parts; i++)
-        size += all[i].iov_len;
+    struct rg_send send = {.msg = all,
+                           .n_msg = n_parts + 1,
+                           .bulk = bulk,
+                           .n_bulk = n_bulk,
+                           .tag = tag,
+                           .base = base,
+                           .lease = hold,
+                           .detachable = true};
+    size_t bulk_size = 0;
     for (int i = 0; i < n_bulk; i++)
         bulk_size += bulk[i].iov_len;
-    const bool detached = rg_conn_sends_apart(worker->conn, size, bulk_size);
-    struct rg_bulk_ticket ticket;
-    rg_priority_lock_acquire(&worker->send_turn, detached || bulk_size <= SMALL_BULK);
-    enum rg_status status = RG_ERR_CLOSED;
-    if (!rg_worker_over(worker))
-        status = detached ? rg_conn_send_head(worker->conn, all, n_parts + 1, bulk_size, &ticket)
-                          : rg_conn_send_held(worker->conn, hold, tag, base, all, n_parts + 1, bulk, n_bulk);
+    const bool small = bulk_size <= SMALL_BULK;
+    rg_priority_lock_acquire(&worker->send_turn,
+                             small || atomic_load_explicit(&worker->detaches, memory_order_relaxed));
+    enum rg_status status = rg_worker_over(worker) ? RG_ERR_CLOSED : rg_conn_send(worker->conn, &send);
     rg_priority_lock_release(&worker->send_turn);
-    if (detached &&
-        status == RG_OK) { /* without the lock: small messages of other threads go out meanwhile */
-        ticket.tag = tag;
-        ticket.base = base;
-        ticket.lease = hold;
-        status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
-    }
+    if (!small)
+        atomic_store_explicit(&worker->detaches, send.detached, memory_order_relaxed);
+    if (send.detached) /* without the lock: small messages of other threads go out meanwhile */
+        status = rg_conn_send_detached(worker->conn, &send);
     atomic_fetch_add_explicit(&worker->sent, 1, memory_order_relaxed);
     if (status == RG_ERR_FAULT) {
         rg_error("session %llu: memory of a transfer was freed while it was sent",

@@ -195,9 +195,10 @@ struct rg_worker {
     struct rg_operation operations[RG_OP_COUNT];
 
     struct rg_priority_lock send_turn; /* the right to send; held across the system call */
-    struct rg_chunk_size pace;         /* of bulk data to the client */
-    _Atomic uint64_t executed;         /* sequence number of the last record executed */
-    _Atomic uint64_t submitted;        /* of the last whose work, if any, the driver has been given */
+    atomic_bool detaches;       /* the last large bulk data travelled by itself, without the right to send */
+    struct rg_chunk_size pace;  /* of bulk data to the client */
+    _Atomic uint64_t executed;  /* sequence number of the last record executed */
+    _Atomic uint64_t submitted; /* of the last whose work, if any, the driver has been given */
 
     /* leader_followers.h; guarded by `roles` except as noted */
     pthread_mutex_t roles;

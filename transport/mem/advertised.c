@@ -128,7 +128,7 @@ void rg_mem_adverts_close(struct rg_mem_adverts *adverts)
 /* --- data --- */
 
 /* Finds where the parcel's bulk data goes: parcel->pieces; false: not enough is advertised. The lock is held. */
-static bool route(struct rg_mem_adverts *adverts, const struct rg_outgoing *message, struct rg_parcel *parcel)
+static bool route(struct rg_mem_adverts *adverts, const struct rg_send *message, struct rg_parcel *parcel)
 {
     size_t left = parcel->bulk_size;
     for (int i = RG_MEM_CHUNKS; i < RG_MEM_ADVERTS && message->tag; i++) {
@@ -152,7 +152,7 @@ static bool route(struct rg_mem_adverts *adverts, const struct rg_outgoing *mess
     return left == 0;
 }
 
-void rg_mem_adverts_write(struct rg_mem_adverts *adverts, const struct rg_outgoing *message,
+void rg_mem_adverts_write(struct rg_mem_adverts *adverts, const struct rg_send *message,
                           struct rg_parcel *parcel)
 {
     const unsigned char *from = parcel->bulk;

@@ -261,7 +261,7 @@ bool rg_rdma_read_advertisement(struct rg_rdma_conn *c, const unsigned char *pay
     return true;
 }
 
-static bool route_by_tag(const struct rg_rdma_conn *c, const struct rg_outgoing *message,
+static bool route_by_tag(const struct rg_rdma_conn *c, const struct rg_send *message,
                          struct rg_rdma_route *out)
 {
     for (uint16_t slot = RG_RDMA_CHUNKS; slot < RG_RDMA_ADVERTS; slot++) {
@@ -292,7 +292,7 @@ bool rg_rdma_has_advertised(struct rg_conn *conn, size_t size)
     return room >= size;
 }
 
-bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_outgoing *message, struct rg_rdma_route *out)
+bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_send *message, struct rg_rdma_route *out)
 {
     if (c->asks)
         return false;

@@ -26,7 +26,7 @@ enum {
 
 /* Where a message stands on its way out: head, message parts, copied bulk parts. */
 struct cursor {
-    const struct rg_outgoing *message;
+    const struct rg_send *message;
     struct rg_rdma_message head;
     int part;      /* 0: the head */
     size_t offset; /* within it */
@@ -36,7 +36,7 @@ struct cursor {
 
 static struct iovec part_at(const struct cursor *cur)
 {
-    const struct rg_outgoing *m = cur->message;
+    const struct rg_send *m = cur->message;
     if (cur->part == 0)
         return (struct iovec){(void *)(uintptr_t)&cur->head, sizeof cur->head};
     return cur->part <= m->n_msg ? m->msg[cur->part - 1] : m->bulk[cur->part - 1 - m->n_msg];
@@ -124,7 +124,7 @@ static enum rg_status delivered(struct rg_rdma_conn *c)
     return has_arrived(c, data, control) ? RG_OK : status; /* it may have broken afterwards */
 }
 
-enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *message)
+enum rg_status rg_rdma_send(struct rg_conn *conn, struct rg_send *message)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     rg_rdma_lock(c);

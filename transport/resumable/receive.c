@@ -1,5 +1,5 @@
 /*
- * resumable_receive.c - receiving over a connection that may change its link: a failure is waited out; bulk data that was
+ * receive.c - receiving over a connection that may change its link: a failure is waited out; bulk data that was
  * under way is received again, and what had been taken of it is passed over.
  */
 #include "transport/resumable/internal.h"

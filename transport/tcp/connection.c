@@ -117,7 +117,7 @@ static enum rg_status lost(struct tcp_conn *c, int error, const char *doing)
 
 /* Where a message stands on its way out: header, message parts, bulk parts, counted in one sequence. */
 struct cursor {
-    const struct rg_outgoing *message;
+    const struct rg_send *message;
     struct rg_frame frame;
     int part;      /* 0: the header */
     size_t offset; /* within it */
@@ -139,7 +139,7 @@ static bool in_bulk(const struct cursor *cur)
 
 static struct iovec part_at(const struct cursor *cur, int part)
 {
-    const struct rg_outgoing *m = cur->message;
+    const struct rg_send *m = cur->message;
     if (part == 0)
         return (struct iovec){(void *)(uintptr_t)&cur->frame, sizeof cur->frame};
     return part <= m->n_msg ? m->msg[part - 1] : m->bulk[part - 1 - m->n_msg];
@@ -259,7 +259,7 @@ static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fau
     return RG_OK;
 }
 
-static enum rg_status tcp_send(struct rg_conn *conn, const struct rg_outgoing *message)
+static enum rg_status tcp_send(struct rg_conn *conn, struct rg_send *message)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
     if (is_interrupted(c))

@@ -6,45 +6,45 @@
 #include <criterion/criterion.h>
 
 /* Sends `n` pieces over a wire that takes so many bytes in a millisecond. */
-static void send_pieces(struct rg_chunk_size *pace, int n, uint64_t bytes_per_ms)
+static void send_pieces(struct rg_chunk_size *chunk, int n, uint64_t bytes_per_ms)
 {
     for (int i = 0; i < n; i++) {
-        const size_t piece = rg_chunk_size_get(pace);
-        rg_chunk_size_sent(pace, piece, piece * 1000000u / bytes_per_ms);
+        const size_t piece = rg_chunk_size_get(chunk);
+        rg_chunk_size_sent(chunk, piece, piece * 1000000u / bytes_per_ms);
     }
 }
 
-Test(pace, fast_wires_take_all_that_a_message_may_have)
+Test(chunk_size, fast_wires_take_all_that_a_message_may_have)
 {
-    struct rg_chunk_size pace = {0};
-    send_pieces(&pace, 10, 10u << 20);
-    cr_assert_eq(rg_chunk_size_get(&pace), RG_BULK_MAX);
+    struct rg_chunk_size chunk = {0};
+    send_pieces(&chunk, 10, 10u << 20);
+    cr_assert_eq(rg_chunk_size_get(&chunk), RG_BULK_MAX);
 }
 
-Test(pace, slow_wires_take_small_pieces)
+Test(chunk_size, slow_wires_take_small_pieces)
 {
-    struct rg_chunk_size pace = {0};
-    send_pieces(&pace, 1, 1000);
-    cr_assert_eq(rg_chunk_size_get(&pace), RG_CHUNK_SIZE_LEAST);
-    send_pieces(&pace, 10, 1000000);
-    cr_assert(rg_chunk_size_get(&pace) > 800000 && rg_chunk_size_get(&pace) <= 1000000, "%zu",
-              rg_chunk_size_get(&pace));
+    struct rg_chunk_size chunk = {0};
+    send_pieces(&chunk, 1, 1000);
+    cr_assert_eq(rg_chunk_size_get(&chunk), RG_CHUNK_SIZE_LEAST);
+    send_pieces(&chunk, 10, 1000000);
+    cr_assert(rg_chunk_size_get(&chunk) > 800000 && rg_chunk_size_get(&chunk) <= 1000000, "%zu",
+              rg_chunk_size_get(&chunk));
 }
 
-Test(pace, a_piece_grows_slowly)
+Test(chunk_size, a_piece_grows_slowly)
 {
-    struct rg_chunk_size pace = {0};
+    struct rg_chunk_size chunk = {0};
     for (int i = 0; i < 5; i++) {
-        const size_t before = rg_chunk_size_get(&pace);
-        rg_chunk_size_sent(&pace, before, 0);
-        cr_assert(rg_chunk_size_get(&pace) <= 2 * before);
+        const size_t before = rg_chunk_size_get(&chunk);
+        rg_chunk_size_sent(&chunk, before, 0);
+        cr_assert(rg_chunk_size_get(&chunk) <= 2 * before);
     }
 }
 
-Test(pace, what_is_small_shows_nothing)
+Test(chunk_size, what_is_small_shows_nothing)
 {
-    struct rg_chunk_size pace = {0};
-    const size_t before = rg_chunk_size_get(&pace);
-    rg_chunk_size_sent(&pace, 64, 1000000000);
-    cr_assert_eq(rg_chunk_size_get(&pace), before);
+    struct rg_chunk_size chunk = {0};
+    const size_t before = rg_chunk_size_get(&chunk);
+    rg_chunk_size_sent(&chunk, 64, 1000000000);
+    cr_assert_eq(rg_chunk_size_get(&chunk), before);
 }

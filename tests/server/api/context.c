@@ -305,9 +305,9 @@ static void test_pull_into_nothing(void)
     end(c);
 }
 
-static enum rg_status (*plain_send)(struct rg_conn *conn, const struct rg_outgoing *message);
+static enum rg_status (*plain_send)(struct rg_conn *conn, struct rg_send *message);
 
-static enum rg_status slow_send(struct rg_conn *conn, const struct rg_outgoing *message)
+static enum rg_status slow_send(struct rg_conn *conn, struct rg_send *message)
 {
     if (message->bulk_size)
         hold_on();

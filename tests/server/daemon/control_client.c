@@ -95,7 +95,7 @@ static enum rg_status send_hello(struct rg_conn *conn, const struct rg_control *
     if (status != RG_OK)
         return status;
     struct iovec part = {data, size}, attached = {(char[64]){0}, 64};
-    status = rg_conn_send(conn, &part, 1, &attached, 1);
+    status = rg_conn_send(conn, &(struct rg_send){.msg = &part, .n_msg = 1, .bulk = &attached, .n_bulk = 1});
     free(data);
     return status;
 }
