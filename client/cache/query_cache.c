@@ -23,12 +23,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_hash_table answers;
 static atomic_uint epochs[RG_QUERY_CACHE_GROUPS];
 
-void rg_query_cache_begin(struct rg_cached_query *kept, enum rg_op op, enum rg_query_cache_group group,
-                          unsigned flags)
+void rg_query_cache_begin(struct rg_cached_query *kept, enum rg_op op, enum rg_query_cache_group group)
 {
-    const uint64_t context = flags & RG_CALL_CONTEXT ? rg_context_current() : 0;
+    const uint64_t context = rg_op_traits[op] & RG_TRAIT_CONTEXT ? rg_context_current() : 0;
     kept->group = group;
-    kept->flags = flags;
+    kept->needs = rg_op_traits[op] & RG_TRAIT_CONTEXT;
     kept->epoch = atomic_load(&epochs[group]);
     kept->fits = rg_optimise[RG_OPT_SHADOW];
     kept->key_size = kept->answer_size = kept->read = 0;
@@ -68,7 +67,7 @@ static struct answer *find(const struct rg_cached_query *kept, uint64_t hash)
 
 bool rg_query_cache_find(struct rg_cached_query *kept)
 {
-    if (!kept->fits || rg_call_allowed(kept->flags) != CUDA_SUCCESS)
+    if (!kept->fits || rg_call_allowed(kept->needs) != CUDA_SUCCESS)
         return false;
     const uint64_t hash = hash_of(kept);
     pthread_mutex_lock(&lock);

@@ -315,20 +315,20 @@ enum rg_status rg_thread_start(const char *name, void *(*main)(void *), void *ar
 /* --- one call ---------------------------------------------------------------------------------------- */
 
 /* Finds the session of a call that names something of another server, and the context to use there. */
-static CUresult bind_to_owner(struct rg_call *call, unsigned flags, uint64_t owner)
+static CUresult bind_to_owner(struct rg_call *call, unsigned traits, uint64_t owner)
 {
     struct rg_session *session = owner ? rg_home_session(owner) : call->thread->target;
     if (!session || session == call->session)
         return CUDA_SUCCESS;
     call->session = session;
-    if (!(flags & RG_CALL_CONTEXT))
+    if (!(traits & RG_TRAIT_CONTEXT))
         return CUDA_SUCCESS;
     call->context = owner > rg_n_sessions ? owner : atomic_load(&session->context);
     return rg_handle_shadow(RG_KIND_CONTEXT, call->context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /* Fills in thread, session and context of a call, or returns the error it must return. */
-static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
+static CUresult bind(struct rg_call *call, unsigned traits, uint64_t owner)
 {
     CUresult ended = atomic_load_explicit(&rg_sessions_ended, memory_order_acquire);
     if (ended != CUDA_SUCCESS)
@@ -342,8 +342,8 @@ static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
     const struct rg_shadow *shadow = context ? rg_handle_shadow(RG_KIND_CONTEXT, context) : NULL;
     call->thread = thread;
     call->session = shadow ? shadow->context.session : &rg_sessions[0];
-    call->context = flags & RG_CALL_CONTEXT ? context : 0;
-    if (flags & RG_CALL_CONTEXT) {
+    call->context = traits & RG_TRAIT_CONTEXT ? context : 0;
+    if (traits & RG_TRAIT_CONTEXT) {
         if (atomic_load_explicit(&rg_contexts_suspect, memory_order_relaxed))
             rg_context_find_failed();
         CUresult sticky =
@@ -353,7 +353,7 @@ static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
         if (!shadow)
             return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     }
-    return owner || thread->target ? bind_to_owner(call, flags, owner) : CUDA_SUCCESS;
+    return owner || thread->target ? bind_to_owner(call, traits, owner) : CUDA_SUCCESS;
 }
 
 CUresult rg_call_allowed(unsigned flags)
@@ -435,9 +435,10 @@ void rg_calls_together_end(void)
     pthread_mutex_unlock(&together);
 }
 
-CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t owner)
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t owner)
 {
-    CUresult status = bind(call, flags, owner);
+    const unsigned traits = rg_op_traits[op];
+    CUresult status = bind(call, traits, owner);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_thread *thread = call->thread;
@@ -454,14 +455,14 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     const uint32_t record_size = (uint32_t)((sizeof(struct rg_record) + size + 7) & ~(size_t)7);
 
     bool sharing = false;
-    if (flags & RG_CALL_WORK) {
-        status = rg_unified_begin_work(op == RG_OP_rgLaunch || op == RG_OP_rgGraphRun, &sharing);
+    if (traits & RG_TRAIT_ACCESSES) {
+        status = rg_unified_begin_work(traits & RG_TRAIT_KERNELS, &sharing);
         if (status != CUDA_SUCCESS)
             return status;
     }
-    const bool stays = (flags & RG_CALL_BLOCKS) && rg_timeline_blocks_on_context(rg_thread_context(thread));
-    const bool blocks = (flags & RG_CALL_BLOCKS) && rg_several_servers();
-    const bool aside = (flags & RG_CALL_COMPILES) && rg_call_stands_aside(session);
+    const bool stays = (traits & RG_TRAIT_BLOCKS) && rg_timeline_blocks_on_context(rg_thread_context(thread));
+    const bool blocks = (traits & RG_TRAIT_BLOCKS) && rg_several_servers();
+    const bool aside = (traits & RG_TRAIT_COMPILES) && rg_call_stands_aside(session);
     if (blocks)
         pthread_mutex_lock(&together);
     pthread_mutex_lock(&queue->lock);
@@ -481,9 +482,9 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     }
     thread->at[session->number].announced = true;
     session->stats.calls++;
-    thread->position = rg_timeline_submit(&session->timeline, op, flags);
+    thread->position = rg_timeline_submit(&session->timeline, traits);
     call->op = (uint16_t)op;
-    call->lasts = flags & RG_CALL_LASTS;
+    call->lasts = traits & RG_TRAIT_LASTS;
     call->stays = stays;
     call->aside = aside;
     call->size = record_size;

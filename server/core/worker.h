@@ -192,7 +192,7 @@ struct rg_deferred_frees {
 struct rg_worker {
     struct rg_conn *conn;
     uint64_t session;
-    struct rg_operation operations[RG_OP_COUNT];
+    rg_operation *operations[RG_OP_COUNT];
 
     struct rg_priority_lock send_turn; /* the right to send; held across the system call */
     atomic_bool detaches;       /* the last large bulk data travelled by itself, without the right to send */

@@ -440,7 +440,7 @@ bool rg_prealloc_reclaim(struct rg_request *request)
     const bool freed = rg_deferred_free_wait(worker, 0);
     rg_debug(
         "session %llu: %s ran out of memory; %zu blocks that were ready are freed, and it is tried again",
-        (unsigned long long)worker->session, worker->operations[request->op].name, n);
+        (unsigned long long)worker->session, rg_op_names[request->op], n);
     if (!request->violated && rg_request_make_current(request) != CUDA_SUCCESS)
         return false;
     return (n || freed) && !request->violated;

@@ -163,12 +163,12 @@ static void look(struct rg_times *times)
 
 /* --- records ------------------------------------------------------------------------------------------------------- */
 
-static bool is_work(const struct rg_executor *executor, unsigned flags)
+static bool is_work(const struct rg_executor *executor)
 {
-    return (flags & RG_OPERATION_WORK) || executor->request.op == RG_OP_rgHostCall;
+    return rg_op_traits[executor->request.op] & (RG_TRAIT_ACCESSES | RG_TRAIT_HOST);
 }
 
-void rg_times_begin(struct rg_executor *executor, unsigned flags)
+void rg_times_begin(struct rg_executor *executor)
 {
     struct rg_times *times = executor->worker->times;
     if (!times)
@@ -176,7 +176,7 @@ void rg_times_begin(struct rg_executor *executor, unsigned flags)
     struct rg_request *request = &executor->request;
     pthread_mutex_lock(&times->lock);
     times->open++;
-    if (is_work(executor, flags) && !find_clock(times, request->thread->context) &&
+    if (is_work(executor) && !find_clock(times, request->thread->context) &&
         rg_request_make_current(request) == CUDA_SUCCESS)
         start_clock(times, request->thread->context);
     pthread_mutex_unlock(&times->lock);
@@ -238,7 +238,7 @@ static struct item *add_item(struct rg_times *times)
     return item;
 }
 
-void rg_times_executed(struct rg_executor *executor, unsigned flags)
+void rg_times_executed(struct rg_executor *executor)
 {
     if (!executor->worker->times)
         return;
@@ -247,9 +247,9 @@ void rg_times_executed(struct rg_executor *executor, unsigned flags)
         note_stream(executor);
         time->served = rg_now_ns();
     }
-    if (flags & RG_OPERATION_BLOCKS)
+    if (rg_op_traits[executor->request.op] & RG_TRAIT_BLOCKS)
         time->flags |= RG_TIME_BLOCKS;
-    if (is_work(executor, flags) && executor->request.result == CUDA_SUCCESS)
+    if (is_work(executor) && executor->request.result == CUDA_SUCCESS)
         time->flags |= RG_TIME_WORK;
 }
 

@@ -19,10 +19,10 @@ struct rg_times;
 bool rg_times_start(struct rg_worker *worker);
 void rg_times_destroy(struct rg_times *times);
 
-/* What dispatch.c and request.c call. `flags` are the operation's. */
-void rg_times_begin(struct rg_executor *executor, unsigned flags);
+/* What dispatch.c and request.c call. */
+void rg_times_begin(struct rg_executor *executor);
 void rg_times_detached(struct rg_executor *executor);
-void rg_times_executed(struct rg_executor *executor, unsigned flags);
+void rg_times_executed(struct rg_executor *executor);
 void rg_times_finish(struct rg_executor *executor, uint64_t replied);
 
 /** The context is about to end and has no work left. */
