@@ -1,10 +1,10 @@
 /*
  * init.c - initialisation, version, errors, and the look-up of entry points.
  */
-#include "client/api/device.h"
 #include "client/api/export_table.h"
 #include "client/core/api_table.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
 #include "common/cuda/errors.h"

@@ -1,9 +1,8 @@
 /* home.c - see home.h. */
 #include "client/core/home.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/core/address_map.h"
+#include "client/core/device_list.h"
 #include "client/core/thread.h"
 #include "client/managed/pinned.h"
 

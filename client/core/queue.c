@@ -8,7 +8,7 @@
 #include "client/core/queue.h"
 
 #include "client/api/context.h"
-#include "client/api/device.h"
+#include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"

@@ -8,13 +8,11 @@
 #include "client/core/receiver.h"
 
 #include "client/core/future.h"
+#include "client/core/hooks.h"
 #include "client/core/probe.h"
 #include "client/core/queue.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
-#include "client/prealloc/prealloc.h"
-#include "client/timeline/timeline.h"
-#include "client/transfer/transfer.h"
 #include "common/clock.h"
 #include "common/limits.h"
 #include "common/log.h"
@@ -58,11 +56,9 @@ static void malformed(struct rg_session *session, const char *what)
 /* Takes the bulk part of a reply into the rows its caller named. */
 static enum rg_status take_bulk(struct rg_session *session, struct rg_waiter *waiter, size_t size)
 {
-    if (!waiter->bulk || size != waiter->bulk_width * waiter->bulk_height)
+    if (!waiter->bulk.memory || size != rg_region_size(&waiter->bulk))
         return size ? rg_conn_recv_bulk(session->conn, NULL, size) : RG_OK;
-    struct rg_host_region area = {
-        waiter->bulk, waiter->bulk_pitch, waiter->bulk_width, waiter->bulk_height, 0, 0};
-    return rg_region_receive(&area, 0, size, session->conn);
+    return rg_region_receive(&waiter->bulk, 0, size, session->conn);
 }
 
 /* The outputs and the bulk data of a reply. False: there is no memory for it. */
@@ -155,21 +151,6 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
     case RG_NOTICE_OUTPUT:
         print_output(&notice, &in);
         return;
-    case RG_NOTICE_AHEAD:
-        if (!rg_prealloc_notice(session, &notice, &in))
-            malformed(session, "notice of memory");
-        return;
-    case RG_NOTICE_DONE:
-        if (!rg_timeline_notice(session, &notice, &in))
-            malformed(session, "notice of what is done");
-        return;
-    case RG_NOTICE_RECALL:
-        rg_prealloc_reclaim_asked(session, notice.id);
-        return;
-    case RG_NOTICE_ROOM:
-        if (!rg_credit_notice(session, notice.arg[0]))
-            malformed(session, "notice of room that was not taken");
-        return;
     case RG_NOTICE_WAY:
         if (notice.arg[0] >= RG_DEVICES_MAX || notice.arg[1] >= RG_DIRECT_PATHS)
             malformed(session, "notice of a way to a GPU");
@@ -181,10 +162,11 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
         if (!RG_PROBED(times_notice) || !rg_probe->times_notice(session, &notice, message->bulk_size))
             malformed(session, "times that were not asked for");
         return;
-    default:
-        if (rg_transfer_notice(session, &notice, message->bulk_size) == RG_ERR_PROTOCOL)
-            malformed(session, "notice of an unknown transfer");
-        return;
+    default: {
+        rg_notice_handler *handler = notice.type < RG_NOTICE_TYPES ? rg_hooks.notice[notice.type] : NULL;
+        if (!handler || !handler(session, &notice, &in, message->bulk_size))
+            malformed(session, "notice");
+    }
     }
 }
 

@@ -6,6 +6,7 @@
 #define RG_CLIENT_CORE_THREAD_H
 
 #include "client/core/handle.h"
+#include "client/core/region.h"
 #include "common/limits.h"
 
 #include <cuda.h>
@@ -31,9 +32,7 @@ struct rg_waiter {
     uint64_t received;     /* bytes of the reply as it came, bulk data included */
     unsigned char *output; /* small, or allocated */
     unsigned char small[RG_REPLY_SMALL];
-    /* where bulk data of the reply goes */
-    unsigned char *bulk;
-    size_t bulk_pitch, bulk_width, bulk_height;
+    struct rg_host_region bulk; /* where bulk data of the reply goes; no memory: nowhere */
 };
 
 struct rg_future;
@@ -80,6 +79,8 @@ static inline uint64_t rg_thread_context(const struct rg_thread *thread)
 {
     return thread->n_contexts ? thread->contexts[thread->n_contexts - 1] : 0;
 }
+/** The calling thread's current context handle, 0 if none; no checks. */
+uint64_t rg_context_current(void);
 /** Replaces the top of the stack (0: removes it); false: out of memory. */
 bool rg_thread_set_context(struct rg_thread *thread, uint64_t context);
 bool rg_thread_push_context(struct rg_thread *thread, uint64_t context);

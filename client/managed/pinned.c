@@ -1,12 +1,12 @@
 /* pinned.c - see pinned.h. `lock` is held for writing while memory is mapped or its mapping ends. */
 #include "client/managed/pinned.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/session.h"
+#include "client/core/thread.h"
 #include "client/managed/unified.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"

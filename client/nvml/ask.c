@@ -8,7 +8,7 @@
  * only asks; what would change a server is refused.) The lock of what is kept is only ever tried, so that a fork while
  * another thread has it costs the child a question at a time and no more.
  */
-#include "client/connect/query.h"
+#include "client/query/query.h"
 #include "client/core/optimisations.h"
 #include "client/nvml/nvml.h"
 #include "common/cleanup.h"

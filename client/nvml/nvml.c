@@ -7,8 +7,8 @@
  */
 #include "client/nvml/nvml.h"
 
-#include "client/connect/query.h"
-#include "client/connect/servers.h"
+#include "client/query/query.h"
+#include "client/query/servers.h"
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
 #include "common/cleanup.h"

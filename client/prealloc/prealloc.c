@@ -7,7 +7,6 @@
  */
 #include "client/prealloc/prealloc.h"
 
-#include "client/api/context.h"
 #include "client/core/future.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"

@@ -1,12 +1,12 @@
 /* timeline.c - positions, watches, and the answers that come of them. See timeline.h. */
 #include "client/timeline/timeline.h"
 
-#include "client/api/context.h"
 #include "client/core/call.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/receiver.h"
+#include "client/core/session.h"
 #include "client/core/thread.h"
 #include "client/managed/unified.h"
 #include "client/timeline/event_time_cache.h"

@@ -10,7 +10,7 @@
 #ifndef RG_CLIENT_TRANSFER_TRANSFER_H
 #define RG_CLIENT_TRANSFER_TRANSFER_H
 
-#include "client/transfer/region.h"
+#include "client/core/region.h"
 #include "proto/wire.h"
 #include "transport/transport.h"
 

@@ -6,7 +6,7 @@
  */
 #include "client/cli/base/settings.h"
 
-#include "client/connect/servers.h"
+#include "client/query/servers.h"
 #include "client/core/optimisations.h"
 #include "common/log.h"
 #include "common/wait.h"

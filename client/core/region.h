@@ -3,8 +3,8 @@
  *
  * Threads: any; there is no state. Copies touch the application's memory as it does itself.
  */
-#ifndef RG_CLIENT_TRANSFER_REGION_H
-#define RG_CLIENT_TRANSFER_REGION_H
+#ifndef RG_CLIENT_CORE_REGION_H
+#define RG_CLIENT_CORE_REGION_H
 
 #include "transport/transport.h"
 

@@ -1,5 +1,5 @@
 /* region.c - see region.h. */
-#include "client/transfer/region.h"
+#include "client/core/region.h"
 
 #include "client/managed/unified.h"
 
