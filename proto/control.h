@@ -75,7 +75,7 @@ enum rg_refusal_code {
 
 /* ClientHello and ServerHello: `capabilities`. Unknown bits are ignored. */
 #define RG_CONTROL_CAP_RESUME                                                                                \
-    (1ull << 0) /* both: the session survives its connection (transport/lasting.h) */
+    (1ull << 0) /* both: the session survives its connection (transport/resumable/resumable.h) */
 #define RG_CONTROL_CAP_AWAITED (1ull << 1) /* the server knows RG_RECORD_AWAITED (proto/wire.h) */
 #define RG_CONTROL_CAP_DELTA   (1ull << 2) /* the server knows RG_MESSAGE_DELTA (proto/wire.h) */
 #define RG_CONTROL_CAP_WAYS                                                                                  \

@@ -35,7 +35,7 @@ enum rg_message_kind {
     RG_MESSAGE_ANSWER = 5,
     RG_MESSAGE_NETPERF = 6, /* not in a session: proto/netperf.h */
     RG_MESSAGE_APART =
-        7, /* a message whose bulk data travels on other connections: transport/bundle/wire.h */
+        7, /* a message whose bulk data travels on other connections: transport/multipath/wire.h */
     RG_MESSAGE_PIECE = 8, /* of such bulk data, on one of these connections */
     RG_MESSAGE_DELTA = 9,
     RG_MESSAGE_PERFTEST = 16, /* not in a session: proto/netperf.h */

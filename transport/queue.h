@@ -19,12 +19,12 @@ struct rg_parcel {
     size_t bulk_size;
     size_t bulk_taken; /* the reader's */
     unsigned char *bulk;
-    /* transport mem: where bulk data was placed (mem/lent.h) */
+    /* transport mem: where bulk data was placed (mem/advertised.h) */
     unsigned n_pieces, piece; /* the one at hand */
     struct rg_parcel_piece {
         unsigned char *memory;
         size_t size;
-        int loan;
+        int advert;
     } pieces[RG_PARCEL_PIECES];
     _Alignas(16) unsigned char data[];
 };

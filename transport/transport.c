@@ -70,15 +70,15 @@ static enum rg_status no_send_tail(struct rg_conn *conn, const struct rg_bulk_ti
     return RG_ERR_UNSUPPORTED;
 }
 
-static void no_end_hold(struct rg_conn *conn, struct rg_hold *hold)
+static void no_end_lease(struct rg_conn *conn, struct rg_lease *lease)
 {
     (void)conn;
-    hold->conn = NULL;
+    lease->conn = NULL;
 }
 
-static bool no_hold(struct rg_conn *conn, const struct rg_hold *hold)
+static bool no_lease(struct rg_conn *conn, const struct rg_lease *lease)
 {
-    (void)conn, (void)hold;
+    (void)conn, (void)lease;
     return true;
 }
 
@@ -106,31 +106,32 @@ static enum rg_status no_register_device(struct rg_conn *conn, void *base, size_
     return RG_ERR_UNSUPPORTED;
 }
 
-static bool never_places(struct rg_conn *conn, const void *memory, size_t size)
+static bool never_direct(struct rg_conn *conn, const void *memory, size_t size)
 {
     (void)conn, (void)memory, (void)size;
     return false;
 }
 
-static enum rg_status no_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+static enum rg_status no_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                   size_t size)
 {
     (void)conn, (void)tag, (void)base, (void)memory, (void)size;
     return RG_ERR_UNSUPPORTED;
 }
 
-static void no_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+static void no_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
     (void)conn, (void)tag, (void)memory;
 }
 
-static enum rg_status nothing_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+static enum rg_status nothing_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size)
 {
     (void)conn, (void)most, (void)memory;
     *size = 0;
     return RG_OK;
 }
 
-static bool no_room(struct rg_conn *conn, size_t size)
+static bool none_advertised(struct rg_conn *conn, size_t size)
 {
     (void)conn, (void)size;
     return false;
@@ -155,9 +156,9 @@ static void nothing_to_do(struct rg_conn *conn)
 }
 
 /* right for a connection whose receiver notices by itself that the peer is gone */
-static void no_tether(struct rg_conn *conn, const struct rg_conn *tether)
+static void no_control(struct rg_conn *conn, const struct rg_conn *control_conn)
 {
-    (void)conn, (void)tether;
+    (void)conn, (void)control_conn;
 }
 
 /* An empty mandatory slot is a bug that no caller can do anything about; it shows at the first use of the
@@ -193,9 +194,9 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->send_head = no_send_head;
         ops->send_tail = no_send_tail;
     }
-    if (!ops->end_hold) {
-        ops->end_hold = no_end_hold;
-        ops->hold_ended = no_hold;
+    if (!ops->end_lease) {
+        ops->end_lease = no_end_lease;
+        ops->lease_ended = no_lease;
     }
     if (!ops->reset)
         ops->reset = nothing_to_do;
@@ -203,8 +204,8 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->set_read_ahead = nothing_to_do;
     if (!ops->has_credit)
         ops->has_credit = needs_no_credit;
-    if (!ops->set_tether)
-        ops->set_tether = no_tether;
+    if (!ops->set_control)
+        ops->set_control = no_control;
     if (!ops->fd)
         ops->fd = no_fd;
     if (!ops->abandon)
@@ -216,13 +217,13 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
     if (!ops->register_device) {
         ops->device_paths = no_device_paths;
         ops->register_device = no_register_device;
-        ops->places = never_places;
+        ops->writes_directly = never_direct;
     }
-    if (!ops->lend) {
-        ops->lend = no_lend;
-        ops->unlend = no_unlend;
-        ops->take_lent = nothing_lent;
-        ops->has_room = no_room;
+    if (!ops->advertise) {
+        ops->advertise = no_advertise;
+        ops->withdraw = no_withdraw;
+        ops->take_advertised = nothing_advertised;
+        ops->has_advertised = none_advertised;
     }
     if (!ops->statistics)
         ops->statistics = no_statistics;
@@ -469,20 +470,20 @@ enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base
     return rg_conn_send_held(conn, NULL, tag, base, msg, n_msg, bulk, n_bulk);
 }
 
-struct rg_hold rg_hold_until_told;
+struct rg_lease rg_lease_until_reply;
 
-void rg_hold_end(struct rg_hold *hold)
+void rg_lease_end(struct rg_lease *lease)
 {
-    if (hold->conn)
-        hold->conn->ops->end_hold(hold->conn, hold);
+    if (lease->conn)
+        lease->conn->ops->end_lease(lease->conn, lease);
 }
 
-bool rg_hold_ended(const struct rg_hold *hold)
+bool rg_lease_ended(const struct rg_lease *lease)
 {
-    return !hold->conn || hold->conn->ops->hold_ended(hold->conn, hold);
+    return !lease->conn || lease->conn->ops->lease_ended(lease->conn, lease);
 }
 
-enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_hold *hold, uint64_t tag, uint64_t base,
+enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_lease *lease, uint64_t tag, uint64_t base,
                                  const struct iovec *msg, int n_msg, const struct iovec *bulk, int n_bulk)
 {
     struct rg_outgoing message = {
@@ -494,7 +495,7 @@ enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_hold *hold, uin
         .bulk_size = sum_parts(bulk, n_bulk, RG_BULK_MAX),
         .tag = tag,
         .base = base,
-        .hold = hold,
+        .lease = lease,
     };
     if (message.msg_size == SIZE_MAX || message.bulk_size == SIZE_MAX) {
         rg_error("a message is larger than the limits of %u bytes, %u bytes of bulk data", RG_MESSAGE_MAX,
@@ -582,37 +583,37 @@ enum rg_status rg_conn_register_device(struct rg_conn *conn, void *base, size_t 
     return size == 0 ? RG_ERR_INVALID : conn->ops->register_device(conn, base, size, fd, offset);
 }
 
-bool rg_conn_places(struct rg_conn *conn, const void *memory, size_t size)
+bool rg_conn_writes_directly(struct rg_conn *conn, const void *memory, size_t size)
 {
-    return size <= conn->bulk_left && conn->ops->places(conn, memory, size);
+    return size <= conn->bulk_left && conn->ops->writes_directly(conn, memory, size);
 }
 
-enum rg_status rg_conn_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+enum rg_status rg_conn_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
 {
     return size == 0 || tag == RG_TAG_NOWHERE ? RG_ERR_INVALID
-                                              : conn->ops->lend(conn, tag, base, memory, size);
+                                              : conn->ops->advertise(conn, tag, base, memory, size);
 }
 
-void rg_conn_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+void rg_conn_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
-    conn->ops->unlend(conn, tag, memory);
+    conn->ops->withdraw(conn, tag, memory);
 }
 
-enum rg_status rg_conn_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size)
 {
     *size = 0;
     if (most > conn->bulk_left) {
         rg_error("%zu bytes of bulk data were asked for where %zu are left", most, conn->bulk_left);
         return RG_ERR_INVALID;
     }
-    enum rg_status status = most == 0 ? RG_OK : conn->ops->take_lent(conn, most, memory, size);
+    enum rg_status status = most == 0 ? RG_OK : conn->ops->take_advertised(conn, most, memory, size);
     conn->bulk_left -= *size;
     return status;
 }
 
-bool rg_conn_has_room(struct rg_conn *conn, size_t size)
+bool rg_conn_has_advertised(struct rg_conn *conn, size_t size)
 {
-    return conn->ops->has_room(conn, size);
+    return conn->ops->has_advertised(conn, size);
 }
 
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
@@ -631,9 +632,9 @@ bool rg_conn_has_credit(struct rg_conn *conn)
     return conn->ops->has_credit(conn);
 }
 
-void rg_conn_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
+void rg_conn_set_control(struct rg_conn *conn, const struct rg_conn *control_conn)
 {
-    conn->ops->set_tether(conn, tether);
+    conn->ops->set_control(conn, control_conn);
 }
 
 void rg_conn_interrupt(struct rg_conn *conn)

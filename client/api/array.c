@@ -371,10 +371,10 @@ static CUresult send_in(struct transfer *t, size_t slice)
 /* As send_held of copy.c. */
 static CUresult send_held(struct transfer *t, size_t slice)
 {
-    struct rg_hold hold = {0};
-    rg_call_begin_hold(may_be_read_late(t, slice) ? &rg_hold_until_told : &hold);
+    struct rg_lease hold = {0};
+    rg_call_begin_lease(may_be_read_late(t, slice) ? &rg_lease_until_reply : &hold);
     const CUresult status = send_in(t, slice);
-    rg_call_end_hold(&hold);
+    rg_call_end_lease(&hold);
     return status;
 }
 

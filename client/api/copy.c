@@ -182,10 +182,10 @@ static CUresult send_in(struct copy *copy)
 /* The memory is the application's again when its call returns, or later where it may be read then, too. */
 static CUresult send_held(struct copy *copy)
 {
-    struct rg_hold hold = {0};
-    rg_call_begin_hold(may_be_read_late(copy) ? &rg_hold_until_told : &hold);
+    struct rg_lease hold = {0};
+    rg_call_begin_lease(may_be_read_late(copy) ? &rg_lease_until_reply : &hold);
     const CUresult status = send_in(copy);
-    rg_call_end_hold(&hold);
+    rg_call_end_lease(&hold);
     return status;
 }
 

@@ -14,8 +14,8 @@
 #include "common/clock.h"
 #include "common/file.h"
 #include "common/log.h"
-#include "transport/devices.h"
-#include "transport/rails.h"
+#include "transport/topology/devices.h"
+#include "transport/topology/rails.h"
 
 #include <errno.h>
 #include <limits.h>

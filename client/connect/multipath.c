@@ -3,8 +3,8 @@
 
 #include "client/core/session.h"
 #include "common/log.h"
-#include "transport/bundle/bundle.h"
-#include "transport/bundle/join.h"
+#include "transport/multipath/join.h"
+#include "transport/multipath/multipath.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -34,12 +34,12 @@ static unsigned connections_asked(bool *adaptive)
     const char *text = secure_getenv("REMOTE_GPU_CONNECTIONS");
     unsigned wanted;
     char why[160];
-    if (rg_bundle_lanes_parse(text ? text : "", &wanted, adaptive, why, sizeof why) == RG_OK)
+    if (rg_multipath_channels_parse(text ? text : "", &wanted, adaptive, why, sizeof why) == RG_OK)
         return wanted;
     if (!atomic_flag_test_and_set(&connections_told))
         rg_warn("REMOTE_GPU_CONNECTIONS: %s; taking auto", why);
     *adaptive = true;
-    return RG_BUNDLE_LANES;
+    return RG_MULTIPATH_CHANNELS;
 }
 
 void rg_multipath_ask(bool local, struct rg_client_hello *hello)
@@ -69,7 +69,7 @@ static struct rg_conn *open_one(void *user, unsigned index)
     struct rg_session *session = user;
     struct rg_conn *conn = NULL;
     char why[256] = "";
-    if (rg_bundle_join(address_of(session), &session->hello, &conn, why, sizeof why) == RG_OK)
+    if (rg_multipath_join(address_of(session), &session->hello, &conn, why, sizeof why) == RG_OK)
         return conn;
     rg_info("no further connection to %s for bulk data: %s", session->server, why);
     return NULL;
@@ -83,9 +83,9 @@ bool rg_multipath_begin(struct rg_session *session, struct rg_conn **conn)
     rg_multipath_ask(strstr(rg_conn_transport(*conn), "unix") != NULL, &asked);
     if (!hello->bulk_connections || !asked.bulk_connections)
         return true;
-    struct rg_bundle_options options = {
-        .lanes = hello->bulk_connections < asked.bulk_connections ? hello->bulk_connections
-                                                                  : asked.bulk_connections,
+    struct rg_multipath_options options = {
+        .channels = hello->bulk_connections < asked.bulk_connections ? hello->bulk_connections
+                                                                     : asked.bulk_connections,
         .adaptive = asked.bulk_adaptive,
         .open = open_one,
         .user = session,
@@ -93,5 +93,5 @@ bool rg_multipath_begin(struct rg_session *session, struct rg_conn **conn)
     rg_codecs_agree(asked.bulk_compression, hello->bulk_codecs, &options);
     if (asked.bulk_compression && !options.compress)
         rg_warn("%s cannot decompress that; not compressing", session->server);
-    return rg_bundle_wrap(*conn, &options, conn) == RG_OK;
+    return rg_multipath_wrap(*conn, &options, conn) == RG_OK;
 }

@@ -14,7 +14,7 @@
 #include "common/log.h"
 #include "common/parse.h"
 #include "transport/control.h"
-#include "transport/lasting.h"
+#include "transport/resumable/resumable.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -88,8 +88,8 @@ static enum rg_status say_resume(const struct rg_session *session, struct rg_con
     return status;
 }
 
-static enum rg_status renew(void *user, struct rg_lasting_loss *loss, uint64_t received, struct rg_conn **out,
-                            uint64_t *peer_received)
+static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received,
+                            struct rg_conn **out, uint64_t *peer_received)
 {
     struct rg_session *session = user;
     const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS};
@@ -113,23 +113,23 @@ static double seconds_since(uint64_t since_ns)
     return (double)(rg_now_ns() - since_ns) / 1e9;
 }
 
-static void report(void *user, enum rg_lasting_event event, const struct rg_lasting_loss *loss)
+static void report(void *user, enum rg_resumable_event event, const struct rg_resumable_loss *loss)
 {
     struct rg_session *session = user;
     switch (event) {
-    case RG_LASTING_LOST:
+    case RG_RESUMABLE_LOST:
         session->told_lost = true;
         rg_warn("lost the connection to %s (%s): trying again for %.0f s", session->server, loss->why,
                 (double)(loss->until_ns - loss->since_ns) / 1e9);
         break;
-    case RG_LASTING_RESUMED:
+    case RG_RESUMABLE_RESUMED:
         session->told_lost = false;
         rg_warn("lost the connection to %s%s; the session goes on%s after %.1f s", session->server,
                 session->moved ? " (rdma)" : "", session->moved ? " over TCP" : "",
                 seconds_since(loss->since_ns));
         session->moved = false;
         break;
-    case RG_LASTING_GAVE_UP:
+    case RG_RESUMABLE_GAVE_UP:
         if (session->told_lost)
             rg_warn("gave up on %s after %.1f s: %s", session->server, seconds_since(loss->since_ns),
                     loss->why);
@@ -145,20 +145,20 @@ bool rg_reconnect_begin(struct rg_session *session)
     if (!(hello->capabilities & RG_CONTROL_CAP_RESUME))
         return true;
     const uint64_t theirs = hello->resume_seconds * 1000000000ull, ours = patience();
-    const struct rg_lasting_options options = {
+    const struct rg_resumable_options options = {
         .user = session,
         .patience_ns = theirs && theirs < ours ? theirs : ours,
         .renew = renew,
         .report = report,
     };
     snprintf(session->peer, sizeof session->peer, "%s",
-             rg_conn_peer(session->tether ? session->tether : session->conn));
-    session->moved = session->tether != NULL;
+             rg_conn_peer(session->control_conn ? session->control_conn : session->conn));
+    session->moved = session->control_conn != NULL;
     session->bundled = !session->moved;
-    struct rg_conn *lasting = rg_lasting_create(session->conn, session->tether, &options);
+    struct rg_conn *lasting = rg_resumable_create(session->conn, session->control_conn, &options);
     if (!lasting)
         return false;
     session->conn = lasting;
-    session->tether = NULL;
+    session->control_conn = NULL;
     return true;
 }

@@ -1,5 +1,5 @@
 /*
- * reconnect.h - a session goes on after its connection was lost (transport/lasting.h): the client's side.
+ * reconnect.h - a session goes on after its connection was lost (transport/resumable/resumable.h): the client's side.
  */
 #ifndef RG_CLIENT_CONNECT_RECONNECT_H
 #define RG_CLIENT_CONNECT_RECONNECT_H

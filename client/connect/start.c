@@ -26,8 +26,8 @@
 #include "common/log.h"
 #include "common/uncancelled.h"
 #include "transport/control.h"
-#include "transport/lasting.h"
-#include "transport/move.h"
+#include "transport/resumable/resumable.h"
+#include "transport/upgrade/upgrade.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -54,8 +54,8 @@ static void after_fork_in_child(void)
         atomic_store(&rg_sessions[i].over, true);
         if (rg_sessions[i].conn)
             rg_conn_abandon(rg_sessions[i].conn);
-        if (rg_sessions[i].tether)
-            rg_conn_abandon(rg_sessions[i].tether);
+        if (rg_sessions[i].control_conn)
+            rg_conn_abandon(rg_sessions[i].control_conn);
     }
 }
 
@@ -123,7 +123,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
                                &session->window_start, &session->window_size);
     hello.client_hello.window_start = session->window_start;
     hello.client_hello.window_size = session->window_size;
-    rg_move_offer(choice, &hello.client_hello.transports);
+    rg_upgrade_offer(choice, &hello.client_hello.transports);
     hello.client_hello.capability = rg_capability_wish();
     rg_multipath_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
     hello.client_hello.capabilities |= RG_CONTROL_CAP_WAYS;
@@ -168,10 +168,10 @@ static enum rg_transport_choice transport_choice(void)
 static void give_up(struct rg_session *session, bool begun)
 {
     if (begun && (session->hello.capabilities & RG_CONTROL_CAP_RESUME))
-        rg_lasting_renounce(session->tether ? session->tether : session->conn);
+        rg_resumable_renounce(session->control_conn ? session->control_conn : session->conn);
     rg_conn_destroy(session->conn);
-    rg_conn_destroy(session->tether);
-    session->conn = session->tether = NULL;
+    rg_conn_destroy(session->control_conn);
+    session->conn = session->control_conn = NULL;
 }
 
 /* Connects to one server and says hello; what fails is told. */
@@ -190,9 +190,9 @@ static bool connect_to(struct rg_session *session, const char *server, const str
     }
     enum rg_transport_choice choice = transport_choice();
     if (say_hello(session, wish, choice)) {
-        if (rg_move_follow(choice, &session->hello, &session->conn, &session->tether, why, sizeof why) ==
+        if (rg_upgrade_follow(choice, &session->hello, &session->conn, &session->control_conn, why, sizeof why) ==
                 RG_OK &&
-            (session->tether || rg_multipath_begin(session, &session->conn)))
+            (session->control_conn || rg_multipath_begin(session, &session->conn)))
             return true;
         rg_error("no RDMA to %s: %s; use --transport auto to go on over TCP, `remote-gpu doctor` to see what "
                  "is missing",

@@ -28,7 +28,7 @@
 #include "common/uncancelled.h"
 #include "proto/delta.h"
 #include "proto/wire.h"
-#include "transport/lasting.h"
+#include "transport/resumable/resumable.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -36,7 +36,7 @@
 #include <string.h>
 #include <time.h>
 
-#define BATCH_SIZE     (RG_MESSAGE_MAX - RG_LASTING_HEADER - RG_DELTA_GROWTH)
+#define BATCH_SIZE     (RG_MESSAGE_MAX - RG_RESUMABLE_HEADER - RG_DELTA_GROWTH)
 #define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
 #define SHORT_WAIT_NS  5000000
 #define DELTA_LEAST    64u /* bytes of records; fewer are sent as they are */
@@ -204,7 +204,7 @@ static void send_on_idle_wire(struct rg_session *session, struct rg_thread *thre
 }
 
 enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answer *answer,
-                               const struct iovec *bulk, int n_bulk, struct rg_hold *hold)
+                               const struct iovec *bulk, int n_bulk, struct rg_lease *hold)
 {
     struct rg_queue *queue = &session->queue;
     struct rg_message_header header = {.kind = RG_MESSAGE_ANSWER,
@@ -233,7 +233,7 @@ enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answe
     if (follows && status == RG_OK) {
         ticket.tag = tag;
         ticket.base = base;
-        ticket.hold = hold;
+        ticket.lease = hold;
         status = rg_conn_send_tail(session->conn, &ticket, bulk, n_bulk);
     }
     if (status != RG_OK && status != RG_ERR_FAULT && status != RG_ERR_CLOSED)
@@ -607,7 +607,7 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
         const uint64_t since = rg_probe_wait();
         rg_queue_flush(
             session); /* by this thread or one before it: when the send lock was ours, the batch has left */
-        way.ticket.hold = way.hold;
+        way.ticket.lease = way.hold;
         if (way.follows)
             way.status = send_after(session, &way.ticket, bulk, n_bulk);
         rg_probe_waited(since, 0);
@@ -620,22 +620,22 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     return way.status == RG_OK ? result : atomic_load(&session->ended);
 }
 
-void rg_call_begin_hold(struct rg_hold *hold)
+void rg_call_begin_lease(struct rg_lease *hold)
 {
     struct rg_thread *thread = rg_thread_current();
     if (thread)
         thread->hold = hold;
 }
 
-void rg_call_end_hold(struct rg_hold *hold)
+void rg_call_end_lease(struct rg_lease *hold)
 {
     struct rg_thread *thread = rg_thread_current();
     if (thread)
         thread->hold = NULL;
-    if (rg_hold_ended(hold))
+    if (rg_lease_ended(hold))
         return;
     rg_receiver_poll(rg_session_current()); /* acknowledgements may stand behind what else has come */
-    rg_hold_end(hold);
+    rg_lease_end(hold);
 }
 
 void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height)

@@ -26,7 +26,7 @@ struct rg_bulk_send {
     bool may_follow; /* the caller will send it itself, after the batch, where the connection can do that */
     bool follows;    /* it must do so now */
     struct rg_bulk_ticket ticket;
-    struct rg_hold *hold; /* of its memory; NULL */
+    struct rg_lease *hold; /* of its memory; NULL */
     enum rg_status status;
 };
 
@@ -67,7 +67,7 @@ void rg_queue_wake_sender(struct rg_session *session);
  */
 struct rg_answer;
 enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answer *answer,
-                               const struct iovec *bulk, int n_bulk, struct rg_hold *hold);
+                               const struct iovec *bulk, int n_bulk, struct rg_lease *hold);
 
 /** Starts a thread that runs until the process ends. */
 RG_MUST_CHECK enum rg_status rg_thread_start(const char *name, void *(*main)(void *), void *argument);

@@ -8,7 +8,7 @@
 #include "client/core/hooks.h"
 #include "common/log.h"
 #include "common/uncancelled.h"
-#include "transport/lasting.h"
+#include "transport/resumable/resumable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -64,7 +64,7 @@ __attribute__((destructor)) static void leave(void)
 {
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (!atomic_load(&rg_sessions[i].over))
-            rg_lasting_leave(rg_sessions[i].conn);
+            rg_resumable_goaway(rg_sessions[i].conn);
 }
 
 void rg_sessions_announce(void *memory, size_t size)

@@ -30,8 +30,8 @@ struct rg_session {
     unsigned number; /* in rg_sessions */
     unsigned place;  /* of the server, in the user's list */
     struct rg_conn *conn;
-    struct rg_conn *tether; /* the one that the session began on, if it moved; or NULL */
-    char peer[160];         /* reconnect.c's, as is the next line: the address that the session began at */
+    struct rg_conn *control_conn; /* the one that the session began on, if it moved; or NULL */
+    char peer[160]; /* reconnect.c's, as is the next line: the address that the session began at */
     bool moved, told_lost, bundled;
     char server[256]; /* as the user named it */
     uint64_t window_start,

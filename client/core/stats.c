@@ -48,7 +48,7 @@ __attribute__((destructor)) static void write_stats(void)
         bulk.bulk_direct_sent += one.bulk_direct_sent;
         bulk.bulk_direct_received += one.bulk_direct_received;
         bulk.bulk_kept += one.bulk_kept;
-        bulk.lanes += one.lanes;
+        bulk.channels += one.channels;
         bulk.compressed_from += one.compressed_from;
         bulk.compressed_to += one.compressed_to;
     }
@@ -71,7 +71,7 @@ __attribute__((destructor)) static void write_stats(void)
         (unsigned long long)sum.received_bytes,
         (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
         (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received),
-        (unsigned long long)bulk.bulk_kept, bulk.lanes, (unsigned long long)bulk.compressed_from,
+        (unsigned long long)bulk.bulk_kept, bulk.channels, (unsigned long long)bulk.compressed_from,
         (unsigned long long)bulk.compressed_to);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)

@@ -36,7 +36,7 @@ struct rg_waiter {
 };
 
 struct rg_future;
-struct rg_hold;
+struct rg_lease;
 
 struct rg_thread {
     uint32_t number; /* index in the table of threads */
@@ -62,7 +62,7 @@ struct rg_thread {
     unsigned
         sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/core/queue.c) */
     struct rg_future *future; /* the next answer is not waited for (client/core/future.h); NULL */
-    struct rg_hold *hold;     /* of bulk data that its calls send (rg_call_begin_hold); NULL */
+    struct rg_lease *hold;    /* of bulk data that its calls send (rg_call_begin_lease); NULL */
 };
 
 /** The calling thread's thread, made on first use; NULL if there are too many or memory ran out. */

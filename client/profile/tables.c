@@ -148,11 +148,11 @@ static void sessions_text(struct rg_json_text *text)
         rg_json_text_string(text, session->server);
         rg_json_text_put(text, ",\"transport\":");
         rg_json_text_string(text, rg_conn_transport(session->conn));
-        number(text, "bulk_connections", way.lanes);
+        number(text, "bulk_connections", way.channels);
         rg_json_text_format(text, ",\"rails\":%s", way.rails ? "true" : "false");
         rg_json_text_format(text, ",\"rails_used\":%s", way.striped ? "true" : "false");
-        number(text, "rails_lost", way.lost_lanes);
-        number(text, "rails_returned", way.returned_lanes);
+        number(text, "rails_lost", way.lost_rails);
+        number(text, "rails_returned", way.returned_rails);
         rg_json_text_put(text, ",\"gpu_memory\":{");
         bool first = true;
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
@@ -175,14 +175,14 @@ static void sessions_summary(struct rg_json_text *text)
         rg_conn_get_statistics(session->conn, &way);
         rg_json_text_format(text, "  %s: over %s", session->server, rg_conn_transport(session->conn));
         if (way.rails)
-            rg_json_text_format(text, ", %u rails, %s", way.lanes,
+            rg_json_text_format(text, ", %u rails, %s", way.channels,
                                 way.striped ? "which carried large transfers to the server"
                                             : "of which large transfers did not need more than one");
-        else if (way.lanes)
-            rg_json_text_format(text, ", %u more connections for bulk data", way.lanes);
-        if (way.lost_lanes)
-            rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_lanes,
-                                (unsigned long long)way.returned_lanes);
+        else if (way.channels)
+            rg_json_text_format(text, ", %u more connections for bulk data", way.channels);
+        if (way.lost_rails)
+            rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_rails,
+                                (unsigned long long)way.returned_rails);
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
             const enum rg_direct_path path = atomic_load(&session->ways[k]);
             if (path != RG_DIRECT_UNKNOWN)

@@ -169,7 +169,7 @@ static uint64_t create(struct rg_session *session, enum transfer_kind kind,
 
 bool rg_deferred_read_gains(const struct rg_session *session, const struct rg_host_region *region)
 {
-    return (rg_conn_caps(session->conn) & RG_CAP_LENDS) && rg_region_size(region) >= LEND_MIN &&
+    return (rg_conn_caps(session->conn) & RG_CAP_ADVERTISES) && rg_region_size(region) >= LEND_MIN &&
            rg_region_extent(region) == rg_region_size(region);
 }
 
@@ -177,7 +177,7 @@ uint64_t rg_deferred_read_create(struct rg_session *session, const struct rg_hos
 {
     const uint64_t id = create(session, late ? LATE_LANDING : LANDING, region);
     if (!id || !rg_deferred_read_gains(session, region) ||
-        rg_conn_lend(session->conn, id, 0, region->memory, rg_region_size(region)) != RG_OK)
+        rg_conn_advertise(session->conn, id, 0, region->memory, rg_region_size(region)) != RG_OK)
         return id;
     pthread_mutex_lock(&lock);
     struct transfer *transfer = find(session, id);
@@ -186,7 +186,7 @@ uint64_t rg_deferred_read_create(struct rg_session *session, const struct rg_hos
         transfer->lent = true;
     pthread_mutex_unlock(&lock);
     if (!lent) /* the session has just ended */
-        rg_conn_unlend(session->conn, id, region->memory);
+        rg_conn_withdraw(session->conn, id, region->memory);
     return id;
 }
 
@@ -194,7 +194,7 @@ uint64_t rg_deferred_read_create(struct rg_session *session, const struct rg_hos
 static void release(struct transfer *transfer)
 {
     if (transfer && transfer->lent)
-        rg_conn_unlend(transfer->session->conn, transfer->id, transfer->region.memory);
+        rg_conn_withdraw(transfer->session->conn, transfer->id, transfer->region.memory);
     free(transfer);
 }
 
@@ -314,8 +314,8 @@ static void take_back(struct transfer *transfer)
     if (!transfer->lent)
         return;
     pthread_mutex_unlock(&lock);
-    rg_conn_unlend(session->conn, id,
-                   memory); /* whoever ends the transfer meanwhile does so, too: that is no harm */
+    rg_conn_withdraw(session->conn, id,
+                     memory); /* whoever ends the transfer meanwhile does so, too: that is no harm */
     pthread_mutex_lock(&lock);
     if ((transfer = find(session, id)))
         transfer->lent = false;
@@ -718,7 +718,7 @@ bool rg_rendezvous_send_next(struct rg_session *session)
         int n = rows_of(part, piece, rows, &covered);
         struct rg_answer answer = {.type = RG_ANSWER_DATA, .id = part->id, .arg = {part->offset, covered}};
         const uint64_t began = rg_now_ns();
-        if (rg_queue_answer(session, &answer, rows, n, part->supplied ? NULL : &rg_hold_until_told) ==
+        if (rg_queue_answer(session, &answer, rows, n, part->supplied ? NULL : &rg_lease_until_reply) ==
             RG_ERR_FAULT)
             rg_session_async_error(session, CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyInLate);
         rg_piece_sent(session, covered, began);

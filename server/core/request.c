@@ -487,7 +487,7 @@ enum rg_status rg_request_recv_bulk(struct rg_request *request, void *buffer, si
 bool rg_request_places(struct rg_request *request, const void *memory, size_t size)
 {
     return !request->worker->cursor.bulk && size == request->bulk_left &&
-           rg_conn_places(request->worker->conn, memory, size);
+           rg_conn_writes_directly(request->worker->conn, memory, size);
 }
 
 size_t rg_request_take_advertised(struct rg_request *request, size_t most, void **memory)
@@ -496,7 +496,7 @@ size_t rg_request_take_advertised(struct rg_request *request, size_t most, void 
     size_t size = 0;
     if (cursor->bulk || most > request->bulk_left)
         return 0;
-    if (rg_conn_take_lent(request->worker->conn, most, memory, &size) != RG_OK) {
+    if (rg_conn_take_advertised(request->worker->conn, most, memory, &size) != RG_OK) {
         request->violated = true;
         rg_worker_end(request->worker, 0, NULL);
         return 0;

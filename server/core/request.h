@@ -120,7 +120,7 @@ RG_MUST_CHECK enum rg_status rg_request_recv_bulk(struct rg_request *request, vo
 bool rg_request_places(struct rg_request *request, const void *memory, size_t size);
 /**
  * The next bytes of the record's bulk data, `most` at most, where they lie in memory that was lent to the client
- * (rg_conn_take_lent); returns how many. 0: they do not, or, with request->violated, the session is over.
+ * (rg_conn_take_advertised); returns how many. 0: they do not, or, with request->violated, the session is over.
  */
 size_t rg_request_take_advertised(struct rg_request *request, size_t most, void **memory);
 

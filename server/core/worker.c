@@ -19,7 +19,7 @@
 #include "server/transfer/gpudirect.h"
 #include "server/transfer/staging.h"
 #include "transport/control.h"
-#include "transport/lasting.h"
+#include "transport/resumable/resumable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const str
     return rg_worker_send_to(worker, 0, 0, NULL, kind, parts, n_parts, bulk, n_bulk);
 }
 
-enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_hold *hold,
+enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_lease *hold,
                                  unsigned kind, const struct iovec *parts, int n_parts,
                                  const struct iovec *bulk, int n_bulk)
 {
@@ -104,7 +104,7 @@ enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_
         status == RG_OK) { /* without the lock: small messages of other threads go out meanwhile */
         ticket.tag = tag;
         ticket.base = base;
-        ticket.hold = hold;
+        ticket.lease = hold;
         status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
     }
     atomic_fetch_add_explicit(&worker->sent, 1, memory_order_relaxed);
@@ -128,7 +128,7 @@ enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice
 }
 
 enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, uint64_t offset,
-                                       const void *data, size_t size, bool last, struct rg_hold *hold)
+                                       const void *data, size_t size, bool last, struct rg_lease *hold)
 {
     enum rg_status status = RG_OK;
     for (size_t at = 0, piece = 0; at < size && status == RG_OK; at += piece) {
@@ -169,7 +169,7 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     pthread_mutex_unlock(&worker->end_lock);
     if (!first)
         return;
-    rg_lasting_set_final(worker->conn);
+    rg_resumable_set_final(worker->conn);
     if (format) {
         char text[512];
         va_list arguments;

@@ -307,7 +307,7 @@ enum rg_status rg_worker_send(struct rg_worker *worker, unsigned kind, const str
  * As rg_worker_send, of bulk data that belongs to the client's transfer `tag`, from byte `base` of it on; 0: to none. `hold`: of
  * its memory, or NULL.
  */
-enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_hold *hold,
+enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_lease *hold,
                                  unsigned kind, const struct iovec *parts, int n_parts,
                                  const struct iovec *bulk, int n_bulk);
 /** Sends a notice, with text or bulk data (either may be empty). Any thread. */
@@ -316,7 +316,7 @@ enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice
 /** Sends part of a transfer to the host (RG_NOTICE_LANDING), in pieces that others' messages go between. Any thread. `hold`: of
  * the memory, or NULL. */
 enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, uint64_t offset,
-                                       const void *data, size_t size, bool last, struct rg_hold *hold);
+                                       const void *data, size_t size, bool last, struct rg_lease *hold);
 
 /** Executes the next record of the cursor. The dispatcher; `thread` may have no role afterwards. */
 void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor);

@@ -12,7 +12,7 @@
 #include "common/log.h"
 #include "server/daemon/management.h"
 #include "transport/control.h"
-#include "transport/rails.h"
+#include "transport/topology/rails.h"
 
 #include <errno.h>
 #include <fcntl.h>

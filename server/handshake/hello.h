@@ -29,7 +29,7 @@ struct rg_hello {
  * says, and an end of its connection as `resume` does.
  */
 RG_MUST_CHECK enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
-                                             struct rg_conn **tether, struct rg_channels *channels,
+                                             struct rg_conn **control_conn, struct rg_channels *channels,
                                              struct rg_resume *resume);
 
 /**

@@ -3,7 +3,7 @@
 
 #include "common/log.h"
 #include "generated/server/driver.h"
-#include "transport/bundle/bundle.h"
+#include "transport/multipath/multipath.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ struct rg_advertised {
 
 static struct rg_advertised *make(struct rg_worker *worker)
 {
-    const unsigned n = RG_ADVERTISED_CHUNKS + rg_bundle_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
+    const unsigned n = RG_ADVERTISED_CHUNKS + rg_multipath_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
     struct rg_advertised *ring = calloc(1, sizeof *ring + n * sizeof *ring->chunks);
     if (!ring)
         return NULL;
@@ -55,7 +55,7 @@ static void lock_pages(struct rg_advertised *ring, struct rg_worker_context *con
 
 void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *context)
 {
-    if (!(rg_conn_caps(worker->conn) & RG_CAP_LENDS))
+    if (!(rg_conn_caps(worker->conn) & RG_CAP_ADVERTISES))
         return;
     pthread_mutex_lock(&worker->staging_lock);
     if (!worker->advertised)
@@ -68,8 +68,8 @@ void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *cont
             if (chunk->state == IN_USE && rg_driver.cuEventQuery(chunk->ready) != CUDA_ERROR_NOT_READY)
                 chunk->state = HERE;
             if (chunk->state == HERE &&
-                rg_conn_lend(worker->conn, 0, 0, ring->memory + i * RG_ADVERTISED_CHUNK,
-                             RG_ADVERTISED_CHUNK) == RG_OK)
+                rg_conn_advertise(worker->conn, 0, 0, ring->memory + i * RG_ADVERTISED_CHUNK,
+                                  RG_ADVERTISED_CHUNK) == RG_OK)
                 chunk->state = AWAY;
         }
     }

@@ -46,7 +46,7 @@ struct rg_deferred_item {
     bool advertised;            /* rendezvous: the client may write what it is asked for where that belongs */
     size_t n_chunks;
     unsigned char *slots[RG_LATE_SLOTS];
-    struct rg_hold
+    struct rg_lease
         *holds[RG_LATE_SLOTS]; /* of the slots, and of those that the next transfer uses; NULL: none */
     struct rg_gpudirect_area
         *area; /* deferred reads that are sent from where the data lies on the device; NULL: others */
@@ -236,7 +236,7 @@ static CUresult use_read_slots(struct rg_request *request, struct rg_deferred_it
 {
     const CUresult result =
         use_slots(request, item, context, state->read_slots, state->next_read_slot, stream);
-    if (rg_conn_caps(request->worker->conn) & RG_CAP_KEEPS)
+    if (rg_conn_caps(request->worker->conn) & RG_CAP_RETRANSMITS)
         state->next_read_slot = (state->next_read_slot + item->n_chunks) % RG_LATE_SLOTS;
     return result;
 }
@@ -329,7 +329,7 @@ static void request(struct rg_deferred_item *item, size_t end)
         if (!more)
             return;
         const bool advertised =
-            rg_conn_lend(worker->conn, item->id, offset, item->slots[index % RG_LATE_SLOTS], size) ==
+            rg_conn_advertise(worker->conn, item->id, offset, item->slots[index % RG_LATE_SLOTS], size) ==
             RG_OK; /* where that helps */
         notice(item, RG_NOTICE_PULL, offset, size, 0);
         pthread_mutex_lock(&worker->deferred_lock);
@@ -405,11 +405,11 @@ static void send_chunk(struct rg_deferred_item *item, size_t index)
 /* Before the next chunk, of this deferred read or the stream's next, is copied to its slot. The lock is held, and given up. */
 static void end_hold(struct rg_deferred_item *item, size_t index)
 {
-    struct rg_hold *hold = item->holds[(index + 1) % RG_LATE_SLOTS];
+    struct rg_lease *hold = item->holds[(index + 1) % RG_LATE_SLOTS];
     if (item->area || !hold || !begin_work(item))
         return;
     pthread_mutex_unlock(&item->worker->deferred_lock);
-    rg_hold_end(hold);
+    rg_lease_end(hold);
     pthread_mutex_lock(&item->worker->deferred_lock);
     rest(item);
 }
@@ -566,7 +566,7 @@ static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_
     const bool came =
         rg_conn_recv_bulk(worker->conn, wanted ? slot + offset % item->chunk : NULL, size) == RG_OK;
     if (came && offset % item->chunk + size == chunk_size(item, offset / item->chunk))
-        rg_conn_unlend(worker->conn, item->id, slot);
+        rg_conn_withdraw(worker->conn, item->id, slot);
     pthread_mutex_lock(&worker->deferred_lock);
     item->received += came ? size : 0;
     const bool all = came && has_all(item);

@@ -5,7 +5,7 @@
 #include "server/transfer/advertised.h"
 #include "server/transfer/credit.h"
 #include "server/transfer/gpudirect.h"
-#include "transport/bundle/bundle.h"
+#include "transport/multipath/multipath.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void destroy(struct rg_worker *worker, struct rg_staging_buffer *list)
     while (list) {
         struct rg_staging_buffer *next = list->next;
         (void)rg_driver.cuEventDestroy_v2(list->ready);
-        rg_hold_end(&list->hold);
+        rg_lease_end(&list->hold);
         rg_conn_unregister(worker->conn, list->memory);
         (void)rg_driver.cuMemFreeHost(list->memory);
         free(list);
@@ -62,7 +62,7 @@ static bool is_free(struct rg_staging_buffer *buffer)
 {
     if (buffer->pending && !buffer->taken && rg_driver.cuEventQuery(buffer->ready) == CUDA_SUCCESS)
         buffer->pending = false;
-    return !buffer->taken && !buffer->pending && rg_hold_ended(&buffer->hold);
+    return !buffer->taken && !buffer->pending && rg_lease_ended(&buffer->hold);
 }
 
 /* What is held longest of the buffers that nothing else is in the way of, if much is held. The lock is held. */
@@ -71,7 +71,7 @@ static struct rg_staging_buffer *held_longest(const struct rg_worker_context *co
     struct rg_staging_buffer *longest = NULL;
     size_t held = 0;
     for (struct rg_staging_buffer *buffer = context->buffer; buffer; buffer = buffer->next) {
-        if (buffer->taken || buffer->pending || rg_hold_ended(&buffer->hold))
+        if (buffer->taken || buffer->pending || rg_lease_ended(&buffer->hold))
             continue;
         held += buffer->size;
         if (buffer->size >= size && (!longest || buffer->given < longest->given))
@@ -120,7 +120,7 @@ CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *con
     }
     pthread_mutex_unlock(&worker->staging_lock);
     if (best) {
-        rg_hold_end(&best->hold);
+        rg_lease_end(&best->hold);
         *out = best;
         return CUDA_SUCCESS;
     }
@@ -261,7 +261,7 @@ CUresult rg_staging_arrive(struct rg_request *request, struct rg_worker_context 
         return result;
     /* in pieces: what has arrived is copied while the rest arrives, and from memory that is still in a cache */
     unsigned char *at = buffer->memory;
-    const size_t most = rg_bundle_rails(request->worker->conn)
+    const size_t most = rg_multipath_rails(request->worker->conn)
                             ? size
                             : IN_PIECE; /* all rails write what is asked for at once */
     while (offset < size && result == CUDA_SUCCESS) {

@@ -27,8 +27,8 @@ struct rg_staging_buffer {
     CUevent ready;
     uint64_t given; /* order in which they were given back */
     bool taken, pending;
-    bool kept;           /* taken by a stream for its deferred transfers, as long as that is there */
-    struct rg_hold hold; /* what was sent from it may have to be sent again */
+    bool kept;            /* taken by a stream for its deferred transfers, as long as that is there */
+    struct rg_lease hold; /* what was sent from it may have to be sent again */
     /* credit.c: the bytes of room that its data takes, 0: it is not in the list */
     uint64_t credit;
     struct rg_staging_buffer *earlier, *later;

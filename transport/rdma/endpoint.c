@@ -373,9 +373,9 @@ enum rg_status rg_rdma_complete(struct rg_rdma_conn *c, char *why, size_t why_si
     rg_rdma_name(rdma_get_peer_addr(c->id), c->head.peer, sizeof c->head.peer);
     strcpy(c->head.transport, "rdma");
     c->head.caps =
-        c->two_sided ? 0 : RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_LENDS;
+        c->two_sided ? 0 : RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_ADVERTISES;
     if (c->asks)
-        c->head.caps &= ~(unsigned)RG_CAP_LENDS;
+        c->head.caps &= ~(unsigned)RG_CAP_ADVERTISES;
     if (c->delivers)
         c->head.caps |= RG_CAP_DELIVERS;
     enum rg_status status = rg_rdma_check(c);

@@ -7,7 +7,7 @@
  * do not come (check.c) a sleep is a short one; and where some come, but not for what has completed, that is found out by
  * a sleep that was in vain.
  */
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/internal.h"
 
 #include "common/clock.h"
 
@@ -140,14 +140,14 @@ static void doubt_events(struct rg_rdma_conn *c)
 /* Whether the session's first connection has ended, and with it the session: then nothing comes any more by this one. */
 static void look_at_tether(struct rg_rdma_conn *c, uint64_t now)
 {
-    if (!c->tether || c->broken != RG_OK || c->peer_bye || now - c->looked_ns < TETHER_LOOK_NS)
+    if (!c->control_conn || c->broken != RG_OK || c->peer_bye || now - c->looked_ns < TETHER_LOOK_NS)
         return;
     c->looked_ns = now;
-    struct pollfd p = {.fd = c->tether->ops->fd(c->tether), .events = POLLRDHUP};
+    struct pollfd p = {.fd = c->control_conn->ops->fd(c->control_conn), .events = POLLRDHUP};
     rg_rdma_unlock(c);
     const bool ended = poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
     rg_rdma_lock(c);
-    if (!ended || !c->tether)
+    if (!ended || !c->control_conn)
         return;
     if (!c->ended_ns)
         c->ended_ns = now;

@@ -5,10 +5,10 @@
 #include "common/log.h"
 #include "proto/netperf.h"
 #include "transport/address.h"
-#include "transport/bundle/bundle.h"
 #include "transport/control.h"
-#include "transport/filter.h"
-#include "transport/rails.h"
+#include "transport/filters/filter.h"
+#include "transport/multipath/multipath.h"
+#include "transport/topology/rails.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -43,7 +43,7 @@ static enum rg_status say_hello(struct rg_perf_link *link, enum rg_transport_cho
     if (!hello)
         return RG_ERR_NO_MEMORY;
     rg_client_hello_init(hello, RG_PURPOSE_NETPERF);
-    rg_move_offer(choice, &hello->client_hello.transports);
+    rg_upgrade_offer(choice, &hello->client_hello.transports);
     enum rg_status status = rg_control_send(link->conn, hello);
     free(hello);
     if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
@@ -95,12 +95,12 @@ static enum rg_status begin(struct rg_perf_link *link, const char *server, unsig
         const bool always = link->kind != RG_PERF_LINK_RAILS || rg_rails_always();
         if (!always) /* they are measured here */
             setenv("REMOTE_GPU_RAILS", "always", 1);
-        status = rg_move_follow(choice, hello, &link->conn, &link->control, why, why_size);
+        status = rg_upgrade_follow(choice, hello, &link->conn, &link->control, why, why_size);
         if (!always)
             unsetenv("REMOTE_GPU_RAILS"); /* as good as auto */
         if (status == RG_OK && link->kind == RG_PERF_LINK_RAILS) {
-            rg_bundle_open(link->conn);
-            link->n_rails = rg_bundle_lanes(link->conn);
+            rg_multipath_open(link->conn);
+            link->n_rails = rg_multipath_channels(link->conn);
         }
         rg_control_fini(answer);
     }
@@ -129,8 +129,8 @@ enum rg_status rg_perf_link_open(struct rg_perf_link *link, const char *server, 
         enum rg_status registered = rg_conn_register(link->conn, link->bulk, RG_PERF_LINK_MAX);
         if (registered != RG_OK && registered != RG_ERR_UNSUPPORTED)
             rg_warn("memory cannot be registered (%s): bulk data is copied", rg_status_string(registered));
-        (void)rg_conn_lend(link->conn, RG_NETPERF_TAG, 0, link->bulk,
-                           RG_PERF_LINK_MAX); /* where that helps */
+        (void)rg_conn_advertise(link->conn, RG_NETPERF_TAG, 0, link->bulk,
+                                RG_PERF_LINK_MAX); /* where that helps */
     }
     if (status != RG_OK && !why[0])
         rg_explain(why, why_size, "%s", rg_status_string(status));
@@ -144,7 +144,7 @@ enum rg_status rg_perf_link_open(struct rg_perf_link *link, const char *server, 
 void rg_perf_link_close(struct rg_perf_link *link)
 {
     if (link->conn && link->bulk) {
-        rg_conn_unlend(link->conn, RG_NETPERF_TAG, link->bulk);
+        rg_conn_withdraw(link->conn, RG_NETPERF_TAG, link->bulk);
         rg_conn_unregister(link->conn, link->bulk);
     }
     rg_conn_destroy(link->conn);

@@ -11,8 +11,8 @@
 #define RG_CLIENT_CLI_BASE_PERF_LINK_H
 
 #include "common/status.h"
-#include "transport/move.h"
 #include "transport/transport.h"
+#include "transport/upgrade/upgrade.h"
 
 #include <stdbool.h>
 #include <stddef.h>

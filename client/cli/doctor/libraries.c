@@ -9,7 +9,7 @@
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
 #include "common/path.h"
-#include "transport/devices.h"
+#include "transport/topology/devices.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -8,7 +8,7 @@
 #include "client/query/query.h"
 #include "common/clock.h"
 #include "transport/address.h"
-#include "transport/rails.h"
+#include "transport/topology/rails.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -9,7 +9,7 @@
 #include "client/cli/base/output.h"
 #include "client/cli/netperf/perftest.h"
 #include "common/log.h"
-#include "transport/devices.h"
+#include "transport/topology/devices.h"
 
 #include <stdlib.h>
 #include <string.h>

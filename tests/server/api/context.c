@@ -266,7 +266,7 @@ static enum rg_status lend(struct rg_conn *conn, uint64_t tag, uint64_t base, vo
 
 static void lend_or_not(struct rg_transport_ops *ops)
 {
-    ops->lend = lend;
+    ops->advertise = lend;
 }
 
 /* A context fails and ends while the client is asked for data: it may answer, in parts, and the data goes nowhere. */

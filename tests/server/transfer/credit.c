@@ -68,7 +68,7 @@ static enum rg_status lend_nothing(struct rg_conn *conn, uint64_t tag, uint64_t 
 
 static void without_lending(struct rg_transport_ops *ops)
 {
-    ops->lend = lend_nothing;
+    ops->advertise = lend_nothing;
 }
 
 static struct client *begin(void)
