@@ -4,7 +4,6 @@
  */
 #include "client/api/device.h"
 
-#include "client/query/servers.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
 #include "client/core/handle.h"
@@ -12,6 +11,7 @@
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"
+#include "client/query/servers.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -145,7 +145,7 @@ CUresult cuDeviceGetCount(int *count)
         return status;
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
-    *count = (int)n_devices;
+    *count = (int)rg_device_count();
     return CUDA_SUCCESS;
 }
 
@@ -249,7 +249,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
         if (sscanf(pciBusId, "%x:%x", &bus, &slot) != 2)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    for (CUdevice i = 0; (unsigned)i < n_devices; i++) {
+    for (CUdevice i = 0; (unsigned)i < rg_device_count(); i++) {
         unsigned d, b, s;
         if (sscanf(rg_device(i)->pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus && s == slot) {
             *dev = i;

@@ -222,7 +222,7 @@ static bool names_foreign_host_memory(const void *data, size_t size)
         uint64_t word;
         struct rg_range range;
         memcpy(&word, (const unsigned char *)data + at, sizeof word);
-        if (rg_map_find(word, &range) && range.mapped && rg_homes_differ(rg_pinned_mapped_in(word), 0))
+        if (rg_map_find(word, &range) && range.mapped && rg_homes_differ(range.mapped, 0))
             return true;
     }
     return false;

@@ -8,11 +8,10 @@
 
 #include "client/connect/address_window.h"
 #include "client/connect/multipath.h"
-#include "client/query/query.h"
 #include "client/connect/reconnect.h"
-#include "client/query/servers.h"
 #include "client/connect/visible_devices.h"
 #include "client/core/device_list.h"
+#include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/queue.h"
@@ -20,7 +19,8 @@
 #include "client/core/session.h"
 #include "client/core/stats.h"
 #include "client/nvml/nvml.h"
-#include "client/prefetch/startup_profile.h"
+#include "client/query/query.h"
+#include "client/query/servers.h"
 #include "common/cleanup.h"
 #include "common/cuda/capability.h"
 #include "common/log.h"
@@ -114,7 +114,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
         hello.client_hello.address_part = wish->address_part;
     } else {
         choose_devices(server, &hello.client_hello);
-        hello.client_hello.contexts = rg_startup_profile_contexts();
+        rg_hooks.hello(&hello.client_hello);
     }
     if (strstr(rg_conn_transport(session->conn), "unix"))
         choice = RG_TRANSPORT_TCP; /* nothing is nearer than this */
@@ -190,8 +190,8 @@ static bool connect_to(struct rg_session *session, const char *server, const str
     }
     enum rg_transport_choice choice = transport_choice();
     if (say_hello(session, wish, choice)) {
-        if (rg_upgrade_follow(choice, &session->hello, &session->conn, &session->control_conn, why, sizeof why) ==
-                RG_OK &&
+        if (rg_upgrade_follow(choice, &session->hello, &session->conn, &session->control_conn, why,
+                              sizeof why) == RG_OK &&
             (session->control_conn || rg_multipath_begin(session, &session->conn)))
             return true;
         rg_error("no RDMA to %s: %s; use --transport auto to go on over TCP, `remote-gpu doctor` to see what "

@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/thread.h"
 #include "common/uncancelled.h"
 #include "proto/codec.h"
 #include "proto/ways.h"
@@ -34,12 +35,8 @@
 
 void rg_receiver_init(struct rg_session *session)
 {
-    pthread_condattr_t attributes;
     pthread_mutex_init(&session->receiver.lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&session->receiver.background_wake, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&session->receiver.background_wake);
 }
 
 static bool session_over(const struct rg_session *session)
@@ -269,9 +266,7 @@ static bool look(struct rg_session *session)
     for (;;) {
         const uint64_t expected = receiver->expected, received = session->stats.received_messages;
         const bool due = receiver->notices_due > 0;
-        const uint64_t until_ns = rg_now_ns() + pause_ns;
-        const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
-                                       .tv_nsec = (long)(until_ns % 1000000000)};
+        const struct timespec until = rg_timespec(rg_now_ns() + pause_ns);
         receiver->looks = true;
         const bool woken = pthread_cond_timedwait(&receiver->background_wake, &receiver->lock, &until) == 0;
         receiver->looks = false;
@@ -330,7 +325,8 @@ static void expect(struct rg_session *session, int change)
     struct rg_receiver *receiver = &session->receiver;
     receiver->notices_due += change;
     if (!receiver->background_started && receiver->notices_due > 0)
-        receiver->background_started = rg_thread_start("rg-receiver", background_main, session) == RG_OK;
+        receiver->background_started =
+            rg_thread_create_detached("rg-receiver", background_main, session) == RG_OK;
 }
 
 void rg_receiver_expect_notices(struct rg_session *session, int change)

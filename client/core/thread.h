@@ -62,7 +62,7 @@ struct rg_thread {
     unsigned
         sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/core/queue.c) */
     struct rg_future *future; /* the next answer is not waited for (client/core/future.h); NULL */
-    struct rg_lease *hold;    /* of bulk data that its calls send (rg_call_begin_lease); NULL */
+    struct rg_lease *lease;   /* of bulk data that its calls send (rg_call_begin_lease); NULL */
 };
 
 /** The calling thread's thread, made on first use; NULL if there are too many or memory ran out. */

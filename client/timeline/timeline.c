@@ -3,12 +3,12 @@
 
 #include "client/core/call.h"
 #include "client/core/home.h"
+#include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
-#include "client/managed/unified.h"
 #include "client/timeline/event_time_cache.h"
 #include "common/thread.h"
 #include "generated/client/operations.h"
@@ -91,7 +91,7 @@ static struct rg_context *trusted(uint64_t handle)
 /* What a call returns that finds everything done. */
 static CUresult found_done(struct rg_session *session)
 {
-    rg_unified_settle();
+    rg_hooks.has_waited();
     return rg_session_take_latched(session);
 }
 
@@ -723,8 +723,10 @@ static void watched_done(struct rg_session *session, const struct rg_done *done)
     pthread_mutex_unlock(&lock);
 }
 
-bool rg_timeline_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in)
+bool rg_timeline_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
+                        size_t bulk_size)
 {
+    (void)bulk_size;
     if (notice->arg[0] > RG_MESSAGE_MAX / sizeof(struct rg_done))
         return false;
     for (uint64_t i = 0; i < notice->arg[0]; i++) {
