@@ -32,7 +32,7 @@ static void thread_ends(struct rg_thread *thread)
 
 static void thread_ended(struct rg_thread *thread)
 {
-    rg_timeline_forget_stream(&thread->own);
+    rg_timeline_end_thread(&thread->timeline);
 }
 
 void rg_modules_register(void)
@@ -53,13 +53,13 @@ void rg_modules_register(void)
         .notice =
             {
                 [RG_NOTICE_HOST_CALL] = rg_transfer_notice,
-                [RG_NOTICE_LANDING] = rg_transfer_notice,
-                [RG_NOTICE_PULL] = rg_transfer_notice,
-                [RG_NOTICE_UNIFIED] = rg_transfer_notice,
-                [RG_NOTICE_AHEAD] = rg_prealloc_notice,
-                [RG_NOTICE_RECALL] = rg_prealloc_reclaim_notice,
+                [RG_NOTICE_DEFERRED_READ] = rg_transfer_notice,
+                [RG_NOTICE_RENDEZVOUS] = rg_transfer_notice,
+                [RG_NOTICE_MANAGED] = rg_transfer_notice,
+                [RG_NOTICE_PREALLOC] = rg_prealloc_notice,
+                [RG_NOTICE_RECLAIM] = rg_prealloc_reclaim_notice,
                 [RG_NOTICE_DONE] = rg_timeline_notice,
-                [RG_NOTICE_ROOM] = rg_credit_notice,
+                [RG_NOTICE_CREDIT] = rg_credit_notice,
             },
         .hello = hello,
         .session_settles = rg_transfers_settle,

@@ -18,9 +18,9 @@
 #include "client/core/session.h"
 #include "client/core/thread.h"
 #include "client/timeline/timeline.h"
-#include "common/clock.h"
-#include "common/thread.h"
-#include "common/tuning.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "common/base/tuning.h"
 #include "proto/wire.h"
 
 #include <pthread.h>
@@ -187,7 +187,7 @@ static void reserve(struct rg_call *call, uint16_t number, unsigned flags)
     tell_context(call);
     call->thread->at[session->number].announced = true;
     session->stats.calls++;
-    call->thread->position = rg_timeline_count(session, (enum rg_op)call->op, flags);
+    call->thread->position = rg_timeline_submit(&session->timeline, (enum rg_op)call->op, flags);
     call->record = rg_queue_append(&session->queue, call->thread, number, call->size);
     call->writer.at = call->record + sizeof(struct rg_record);
     if (call->size > sizeof(struct rg_record))
@@ -239,7 +239,7 @@ static CUresult wait_for_reply(struct rg_call *call)
     else
         rg_queue_send_awaited(session, seq);
     rg_receiver_wait(session, waiter);
-    call->thread->sends_after_wait = RG_DIRECT_AFTER_WAIT;
+    call->thread->sends_after_wait = RG_INLINE_SEND_AFTER_WAIT;
     const uint64_t waited = rg_now_ns() - began;
     const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&session->stats.waited_ns, waited, memory_order_relaxed);
@@ -274,20 +274,24 @@ CUresult rg_call_post(struct rg_call *call)
 CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk)
 {
     struct rg_session *session = call->session;
-    struct rg_bulk_send send = {.may_follow = rg_optimise[RG_OPT_ASYNC], .lease = call->thread->lease};
+    struct rg_bulk_send own = {.send = {.bulk = bulk,
+                                        .n_bulk = n_bulk,
+                                        .lease = call->thread->lease,
+                                        .detachable = rg_optimise[RG_OPT_ASYNC]}};
     enum rg_status sent;
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < n_bulk; i++)
         rg_probe_bytes(bulk[i].iov_len, 0);
-    rg_queue_attach(&session->queue, &send, bulk, n_bulk);
+    if (n_bulk)
+        session->queue.current->bulk = &own;
     if (rg_optimise[RG_OPT_ASYNC]) {
         const uint64_t since = rg_probe_wait();
-        sent = rg_queue_send_bulk(session, &send, bulk, n_bulk);
+        sent = rg_queue_send_bulk(session, &own);
         rg_probe_waited(since, 0);
     } else {
         result = wait_for_reply(call);
         rg_call_done(call);
-        sent = send.status;
+        sent = own.status;
     }
     if (sent == RG_ERR_FAULT)
         return CUDA_ERROR_INVALID_VALUE;

@@ -5,7 +5,7 @@
 #ifndef RG_CLIENT_CORE_DEVICE_LIST_H
 #define RG_CLIENT_CORE_DEVICE_LIST_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 
 #include <cuda.h>
 

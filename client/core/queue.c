@@ -14,10 +14,10 @@
 #include "client/core/session.h"
 #include "client/core/stats.h"
 #include "client/core/thread.h"
-#include "common/clock.h"
-#include "common/thread.h"
-#include "common/tuning.h"
-#include "common/uncancelled.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "common/base/tuning.h"
+#include "common/base/uncancelled.h"
 #include "proto/delta.h"
 #include "proto/wire.h"
 
@@ -34,8 +34,6 @@ static void reset(struct rg_batch *batch)
     batch->used = sizeof(struct rg_message_header);
     batch->count = 0;
     batch->bulk = NULL;
-    batch->n_bulk = 0;
-    batch->bulk_send = NULL;
 }
 
 static void lost_sending(struct rg_session *session, enum rg_status status)
@@ -80,20 +78,15 @@ static void send_batch(struct rg_session *session, struct rg_batch *batch)
     };
     memcpy(data, &header, sizeof header);
     struct iovec message = {data, size};
-    size_t bulk_size = 0;
-    for (int i = 0; i < batch->n_bulk; i++)
-        bulk_size += batch->bulk[i].iov_len;
-    struct rg_bulk_send *way = batch->bulk_send;
-    const bool follows = way && way->may_follow && rg_conn_sends_apart(session->conn, size, bulk_size);
-    enum rg_status status = follows ? rg_conn_send_head(session->conn, &message, 1, bulk_size, &way->ticket)
-                                    : rg_conn_send_held(session->conn, way ? way->lease : NULL, 0, 0,
-                                                        &message, 1, batch->bulk, batch->n_bulk);
-    session->stats.sent_bytes += size + bulk_size;
+    struct rg_bulk_send *way = batch->bulk;
+    struct rg_send small = {0}, *send = way ? &way->send : &small;
+    send->msg = &message;
+    send->n_msg = 1;
+    const enum rg_status status = rg_conn_send(session->conn, send);
+    session->stats.sent_bytes += size + send->bulk_size;
     session->stats.sent_messages++;
-    if (way) {
-        way->follows = follows && status == RG_OK;
+    if (way)
         way->status = status;
-    }
     if (status != RG_OK && status != RG_ERR_FAULT)
         lost_sending(session, status);
 }
@@ -113,8 +106,8 @@ static void flush_locked(struct rg_session *session, bool bulk)
     pthread_mutex_unlock(&queue->lock);
     if (atomic_load(&session->ended) == CUDA_SUCCESS)
         send_batch(session, batch);
-    else if (batch->bulk_send)
-        batch->bulk_send->status = RG_ERR_CLOSED;
+    else if (batch->bulk)
+        batch->bulk->status = RG_ERR_CLOSED;
     reset(batch); /* before the send lock is released: the other may then be taken and this one filled */
     pthread_mutex_unlock(&queue->send_lock);
 }
@@ -171,7 +164,7 @@ static void send_on_idle_wire(struct rg_session *session, struct rg_thread *thre
         flush_locked(session, false);
         atomic_fetch_add_explicit(&session->stats.direct_messages, 1, memory_order_relaxed);
         const uint64_t now = rg_now_ns();
-        atomic_store_explicit(&queue->next_direct, now + RG_DIRECT_SHARE * (now - began),
+        atomic_store_explicit(&queue->next_direct, now + RG_INLINE_SEND_SHARE * (now - began),
                               memory_order_relaxed);
         return;
     }
@@ -201,7 +194,7 @@ unsigned char *rg_queue_append(struct rg_queue *queue, const struct rg_thread *t
                                uint32_t size)
 {
     unsigned char *at = queue->current->data + queue->current->used;
-    struct rg_record record = {.size = size, .op = number, .lane = thread->number};
+    struct rg_record record = {.size = size, .op = number, .thread = thread->number};
     memcpy(at, &record, sizeof record);
     if (queue->current->count == 0)
         queue->current->first_seq = queue->next_seq;
@@ -225,26 +218,15 @@ void rg_queue_leave(struct rg_session *session, struct rg_thread *thread)
         send_on_idle_wire(session, thread);
 }
 
-void rg_queue_attach(struct rg_queue *queue, struct rg_bulk_send *send, const struct iovec *bulk, int n_bulk)
-{
-    if (!n_bulk)
-        return;
-    queue->current->bulk = bulk;
-    queue->current->n_bulk = n_bulk;
-    queue->current->bulk_send = send;
-}
-
-enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_send *send,
-                                  const struct iovec *bulk, int n_bulk)
+enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_send *bulk)
 {
     RG_UNCANCELLED;
     pthread_mutex_unlock(&session->queue.lock);
     rg_queue_flush(
         session); /* by this thread or one before it: when the send lock was ours, the batch has left */
-    if (!send->follows)
-        return send->status;
-    send->ticket.lease = send->lease;
-    enum rg_status status = rg_conn_send_tail(session->conn, &send->ticket, bulk, n_bulk);
+    if (!bulk->send.detached)
+        return bulk->status;
+    const enum rg_status status = rg_conn_send_detached(session->conn, &bulk->send);
     if (status != RG_OK && status != RG_ERR_FAULT)
         lost_sending(session, status);
     return status;
@@ -264,25 +246,22 @@ enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answe
     pthread_mutex_unlock(&queue->lock);
     /* the worker may have lent memory for the data of a pull */
     const uint64_t tag = answer->type == RG_ANSWER_DATA ? answer->id : 0, base = tag ? answer->arg[0] : 0;
-    size_t bulk_size = 0;
-    for (int i = 0; i < n_bulk; i++)
-        bulk_size += bulk[i].iov_len;
-    const bool follows = rg_conn_sends_apart(session->conn, sizeof header + sizeof *answer, bulk_size);
-    struct rg_bulk_ticket ticket;
+    struct rg_send send = {.msg = parts,
+                           .n_msg = 2,
+                           .bulk = bulk,
+                           .n_bulk = n_bulk,
+                           .tag = tag,
+                           .base = base,
+                           .lease = lease,
+                           .detachable = true};
     pthread_mutex_lock(&queue->send_lock);
-    enum rg_status status = RG_ERR_CLOSED;
-    if (atomic_load(&session->ended) == CUDA_SUCCESS)
-        status = follows ? rg_conn_send_head(session->conn, parts, 2, bulk_size, &ticket)
-                         : rg_conn_send_held(session->conn, lease, tag, base, parts, 2, bulk, n_bulk);
+    enum rg_status status =
+        atomic_load(&session->ended) == CUDA_SUCCESS ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;
     session->stats.sent_messages++;
-    session->stats.sent_bytes += sizeof header + sizeof *answer + bulk_size;
+    session->stats.sent_bytes += sizeof header + sizeof *answer + send.bulk_size;
     pthread_mutex_unlock(&queue->send_lock);
-    if (follows && status == RG_OK) {
-        ticket.tag = tag;
-        ticket.base = base;
-        ticket.lease = lease;
-        status = rg_conn_send_tail(session->conn, &ticket, bulk, n_bulk);
-    }
+    if (send.detached)
+        status = rg_conn_send_detached(session->conn, &send);
     if (status != RG_OK && status != RG_ERR_FAULT && status != RG_ERR_CLOSED)
         lost_sending(session, status);
     return status;

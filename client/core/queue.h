@@ -10,7 +10,7 @@
 #ifndef RG_CLIENT_CORE_QUEUE_H
 #define RG_CLIENT_CORE_QUEUE_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/delta.h"
 #include "proto/wire.h"
 #include "transport/resumable/resumable.h"
@@ -28,10 +28,7 @@ struct rg_delta;
 
 /** How the bulk data of a batch leaves; of the thread whose call it belongs to, which waits until the batch has left. */
 struct rg_bulk_send {
-    bool may_follow; /* the caller will send it itself, after the batch, where the connection can do that */
-    bool follows;    /* it must do so now */
-    struct rg_bulk_ticket ticket;
-    struct rg_lease *lease; /* of its memory; NULL */
+    struct rg_send send; /* where it is detached, this thread sends the rest, after the batch */
     enum rg_status status;
 };
 
@@ -40,10 +37,7 @@ struct rg_batch {
     size_t used;
     uint32_t count;
     uint64_t first_seq;
-    /* bulk data of the last record; closes the batch */
-    const struct iovec *bulk;
-    int n_bulk;
-    struct rg_bulk_send *bulk_send;
+    struct rg_bulk_send *bulk; /* of the last record; closes the batch */
 };
 
 /** The stream of one session; used by queue.c alone. */
@@ -75,11 +69,11 @@ void rg_queue_leave(struct rg_session *session, struct rg_thread *thread);
  * worker that may be waiting itself, until somebody reads what it sends: and who waits for a reply is the one to read.
  */
 void rg_queue_send_awaited(struct rg_session *session, uint64_t seq);
-/** Bulk data of the record appended last, which closes the batch; with the lock. */
-void rg_queue_attach(struct rg_queue *queue, struct rg_bulk_send *send, const struct iovec *bulk, int n_bulk);
-/** Releases the lock, and sends that batch and the bulk data: where the connection can, behind it and without any lock. */
-enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_send *send,
-                                  const struct iovec *bulk, int n_bulk);
+/**
+ * Releases the lock, and sends the batch, which the bulk data of its last record has closed, and that data: where the
+ * connection can, behind it and without any lock.
+ */
+enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_send *bulk);
 /** Sends everything appended so far. Any thread, without the lock. */
 void rg_queue_flush(struct rg_session *session);
 /** There is a piece of bulk data to send (struct rg_hooks, sender_piece): lets the sender thread do it. */

@@ -13,13 +13,13 @@
 #include "client/core/queue.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
-#include "common/clock.h"
-#include "common/limits.h"
-#include "common/log.h"
-#include "common/thread.h"
-#include "common/uncancelled.h"
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
+#include "common/base/uncancelled.h"
 #include "proto/codec.h"
-#include "proto/ways.h"
+#include "proto/gpu_path.h"
 #include "proto/wire.h"
 #include "transport/control.h"
 
@@ -148,8 +148,8 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
     case RG_NOTICE_OUTPUT:
         print_output(&notice, &in);
         return;
-    case RG_NOTICE_WAY:
-        if (notice.arg[0] >= RG_DEVICES_MAX || notice.arg[1] >= RG_DIRECT_PATHS)
+    case RG_NOTICE_GPU_PATH:
+        if (notice.arg[0] >= RG_DEVICES_MAX || notice.arg[1] >= RG_GPU_PATH_PATHS)
             malformed(session, "notice of a way to a GPU");
         else
             atomic_store_explicit(&session->ways[notice.arg[0]], (uint8_t)notice.arg[1],

@@ -6,8 +6,10 @@
 #include "client/core/session.h"
 
 #include "client/core/hooks.h"
-#include "common/log.h"
-#include "common/uncancelled.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/base/uncancelled.h"
+#include "common/cuda/capability.h"
 #include "transport/resumable/resumable.h"
 
 #include <stdarg.h>

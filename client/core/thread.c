@@ -5,7 +5,7 @@
 
 #include "client/core/hooks.h"
 #include "client/core/session.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -42,7 +42,6 @@ static void thread_end_of(void *pointer)
     own = NULL;
     if (any)
         rg_hooks.thread_ended(thread);
-    thread->own_context = 0;
     pthread_mutex_lock(&lock);
     memset(thread->at, 0, sizeof thread->at);
     thread->generation++;
@@ -77,7 +76,7 @@ static struct rg_thread *take_thread(void)
 {
     if (n_free)
         return threads[free_numbers[--n_free]];
-    if (n_threads == RG_LANES_MAX || !grow())
+    if (n_threads == RG_CLIENT_THREADS_MAX || !grow())
         return NULL;
     struct rg_thread *thread = calloc(1, sizeof *thread);
     if (!thread)

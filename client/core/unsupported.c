@@ -1,7 +1,7 @@
 /* unsupported.c - what is not served, and says so once. Declared in call.h. */
 #include "client/core/call.h"
 #include "client/core/session.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/proto/api_table.h"
 
 #include <pthread.h>

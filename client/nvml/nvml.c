@@ -7,13 +7,13 @@
  */
 #include "client/nvml/nvml.h"
 
-#include "client/query/query.h"
-#include "client/query/servers.h"
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
-#include "common/cleanup.h"
-#include "common/clock.h"
-#include "common/log.h"
+#include "client/query/query.h"
+#include "client/query/servers.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 
 #include <pthread.h>
 #include <stdio.h>

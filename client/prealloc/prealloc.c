@@ -14,7 +14,7 @@
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ struct stock {
     uint64_t used;            /* when it was needed last */
     bool foreseen;            /* what is ready was foreseen, and `used` is ahead of the time */
     struct rg_future *future; /* the answer with the blocks that were foreseen, until it has come */
-    struct rg_ahead_block blocks[RG_AHEAD_MAX];
+    struct rg_prealloc_block blocks[RG_PREALLOC_MAX];
 };
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
@@ -92,7 +92,7 @@ static struct rg_session *usable(void)
     return rg_optimise[RG_OPT_AHEAD] && session->op_numbers[RG_OP_rgMemAhead] ? session : NULL;
 }
 
-static bool pop(struct stock *stock, struct rg_ahead_block *out)
+static bool pop(struct stock *stock, struct rg_prealloc_block *out)
 {
     if (!stock || !stock->n)
         return false;
@@ -135,8 +135,9 @@ static void settle(struct rg_future *future, CUresult result, struct rg_reader r
         uint64_t made = 0;
         if (result == CUDA_SUCCESS)
             rg_get_into(&reply, &made, sizeof made);
-        const void *blocks =
-            !reply.bad && made <= RG_AHEAD_MAX ? rg_get(&reply, made * sizeof(struct rg_ahead_block)) : NULL;
+        const void *blocks = !reply.bad && made <= RG_PREALLOC_MAX
+                                 ? rg_get(&reply, made * sizeof(struct rg_prealloc_block))
+                                 : NULL;
         struct stock *stock = find_ticket(session, future->user[0] + i); /* NULL: given back meanwhile */
         bad |= !blocks || (stock && stock->future && made > stock->due);
         if (!stock || !stock->future)
@@ -170,7 +171,7 @@ static void await_foreseen(const struct rg_prealloc_key *key)
     rg_future_release(future);
 }
 
-bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_ahead_block *out)
+bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_prealloc_block *out)
 {
     struct rg_session *session = usable();
     if (!session || !rg_prealloc_any(session))
@@ -248,7 +249,7 @@ static void announce(const struct rg_session *session)
 static struct stock *expect(const struct rg_prealloc_key *key, unsigned count, struct rg_session *session,
                             struct rg_future *future)
 {
-    struct stock *stock = count && count <= RG_AHEAD_MAX ? remember(key, session) : NULL;
+    struct stock *stock = count && count <= RG_PREALLOC_MAX ? remember(key, session) : NULL;
     if (!stock || stock->ticket)
         return NULL;
     stock->ticket = next_ticket++;
@@ -266,10 +267,10 @@ static struct stock *expect(const struct rg_prealloc_key *key, unsigned count, s
 void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts, unsigned n)
 {
     struct rg_session *session = usable();
-    struct rg_ahead_wish wishes[RG_AHEAD_WISHES];
+    struct rg_prealloc_hint wishes[RG_PREALLOC_HINTS];
     struct rg_call reply;
     unsigned made = 0;
-    if (!session || !n || n > RG_AHEAD_WISHES || !session->op_numbers[RG_OP_rgMemForesee])
+    if (!session || !n || n > RG_PREALLOC_HINTS || !session->op_numbers[RG_OP_rgMemForesee])
         return;
     struct rg_future *future = rg_future_begin(RG_OP_rgMemForesee, settle);
     if (!future)
@@ -280,12 +281,12 @@ void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts
     for (unsigned i = 0; i < n; i++) {
         const struct stock *stock = expect(&keys[i], counts[i], session, future);
         if (stock)
-            wishes[made++] = (struct rg_ahead_wish){.ticket = stock->ticket,
-                                                    .size = keys[i].size,
-                                                    .height = keys[i].height,
-                                                    .kind = keys[i].kind,
-                                                    .element = keys[i].element,
-                                                    .count = counts[i]};
+            wishes[made++] = (struct rg_prealloc_hint){.ticket = stock->ticket,
+                                                       .size = keys[i].size,
+                                                       .height = keys[i].height,
+                                                       .kind = keys[i].kind,
+                                                       .element = keys[i].element,
+                                                       .count = counts[i]};
     }
     future->user[1] = made;
     pthread_mutex_unlock(&lock);
@@ -314,7 +315,7 @@ void rg_prealloc_want(const struct rg_prealloc_key *key)
     if (stock && stock->poor)
         stock->poor--;
     else if (stock && ++stock->asked > 1) {
-        const unsigned most = key->size >= LARGE ? FIRST : RG_AHEAD_MAX;
+        const unsigned most = key->size >= LARGE ? FIRST : RG_PREALLOC_MAX;
         stock->target = !stock->target ? FIRST : stock->target < most / 2 ? stock->target * 2 : most;
         stock->used = rg_now_ns();
         if (!stock->ticket) {
@@ -356,15 +357,15 @@ static bool is_meant(const struct stock *stock, const struct which *which)
            (!which->thread || stock->thread == which->thread) &&
            (!which->by_stream || stock->key.stream == which->stream) &&
            (!which->by_pool ||
-            (stock->key.kind == RG_AHEAD_ORDERED && (stock->key.pool == which->pool || !stock->key.pool)));
+            (stock->key.kind == RG_PREALLOC_ORDERED && (stock->key.pool == which->pool || !stock->key.pool)));
 }
 
-/* Takes the tickets of what is meant, RG_AHEAD_MAX at most, out of the table. The lock is held. */
+/* Takes the tickets of what is meant, RG_PREALLOC_MAX at most, out of the table. The lock is held. */
 static unsigned collect(const struct which *which, struct rg_session **sessions, uint64_t *tickets)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct stock **link = &stocks[i]; *link && n < RG_AHEAD_MAX;) {
+        for (struct stock **link = &stocks[i]; *link && n < RG_PREALLOC_MAX;) {
             struct stock *stock = *link;
             if (!is_meant(stock, which)) {
                 link = &stock->next;
@@ -392,8 +393,8 @@ static unsigned collect(const struct which *which, struct rg_session **sessions,
 
 static bool give_back(const struct which *which)
 {
-    struct rg_session *sessions[RG_AHEAD_MAX];
-    uint64_t tickets[RG_AHEAD_MAX];
+    struct rg_session *sessions[RG_PREALLOC_MAX];
+    uint64_t tickets[RG_PREALLOC_MAX];
     struct rg_thread *thread = rg_thread_current();
     bool any = false;
     unsigned n;
@@ -410,7 +411,7 @@ static bool give_back(const struct which *which)
             any |= rg_op_rgMemReturn(tickets[i]) == CUDA_SUCCESS;
         }
         thread->target = target;
-    } while (n == RG_AHEAD_MAX);
+    } while (n == RG_PREALLOC_MAX);
     pthread_mutex_unlock(&order);
     return any;
 }
@@ -480,7 +481,7 @@ bool rg_prealloc_reclaim_notice(struct rg_session *session, const struct rg_noti
 }
 
 /* Empties the stocks of a session, and makes do without for a while. The lock is held. */
-static size_t empty(const struct rg_session *session, struct rg_ahead_return *out, size_t most)
+static size_t empty(const struct rg_session *session, struct rg_prealloc_return *out, size_t most)
 {
     size_t n = 0;
     for (unsigned i = 0; i < BUCKETS; i++)
@@ -488,7 +489,7 @@ static size_t empty(const struct rg_session *session, struct rg_ahead_return *ou
             if (stock->session != session || !stock->ticket)
                 continue;
             for (; stock->n && n < most; stock->n--)
-                out[n++] = (struct rg_ahead_return){stock->ticket, stock->blocks[stock->n - 1].address};
+                out[n++] = (struct rg_prealloc_return){stock->ticket, stock->blocks[stock->n - 1].address};
             stock->target = 0;
             stock->poor = POOR;
         }
@@ -504,8 +505,8 @@ void rg_prealloc_answer_reclaim(struct rg_session *session)
     const uint64_t recall = atomic_exchange(&recalls[session->number], 0);
     if (!recall)
         return;
-    enum { MOST = RG_BULK_MAX / sizeof(struct rg_ahead_return) };
-    struct rg_ahead_return *blocks = NULL;
+    enum { MOST = RG_BULK_MAX / sizeof(struct rg_prealloc_return) };
+    struct rg_prealloc_return *blocks = NULL;
     size_t n = 0;
     const bool mine =
         rg_optimise[RG_OPT_ASYNC] ? pthread_mutex_lock(&order) == 0 : pthread_mutex_trylock(&order) == 0;
@@ -516,7 +517,7 @@ void rg_prealloc_answer_reclaim(struct rg_session *session)
     }
     if (mine)
         pthread_mutex_unlock(&order);
-    const struct rg_answer answer = {.type = RG_ANSWER_RECALLED, .id = recall};
+    const struct rg_answer answer = {.type = RG_ANSWER_RECLAIMED, .id = recall};
     const struct iovec bulk = {blocks, n * sizeof *blocks};
     (void)rg_queue_answer(session, &answer, &bulk, n ? 1 : 0, NULL);
     free(blocks);
@@ -539,9 +540,9 @@ bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *noti
 {
     (void)bulk_size;
     const uint64_t ready = notice->arg[0], refused = notice->arg[1];
-    if (!notice->id || ready > RG_AHEAD_MAX || refused > RG_AHEAD_MAX)
+    if (!notice->id || ready > RG_PREALLOC_MAX || refused > RG_PREALLOC_MAX)
         return false;
-    const void *blocks = rg_get(in, ready * sizeof(struct rg_ahead_block));
+    const void *blocks = rg_get(in, ready * sizeof(struct rg_prealloc_block));
     if (!blocks)
         return false;
     bool good = true;
@@ -550,7 +551,7 @@ bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *noti
         unread[session->number]--;
     struct stock *stock = find_ticket(session, notice->id); /* NULL: it has been given back meanwhile */
     if (stock) {
-        good = ready + refused <= stock->due && ready <= RG_AHEAD_MAX - stock->n;
+        good = ready + refused <= stock->due && ready <= RG_PREALLOC_MAX - stock->n;
         if (good) {
             memcpy(&stock->blocks[stock->n], blocks, ready * sizeof *stock->blocks);
             stock->n += (unsigned)ready;

@@ -20,7 +20,7 @@
 #define RG_CLIENT_PREALLOC_PREALLOC_H
 
 #include "client/core/hooks.h"
-#include "proto/ahead.h"
+#include "proto/prealloc.h"
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -31,7 +31,7 @@ struct rg_session;
 
 /** What is allocated; the current context's. */
 struct rg_prealloc_key {
-    enum rg_ahead_kind kind;
+    enum rg_prealloc_kind kind;
     unsigned element;
     size_t size, height;
     CUstream stream; /* effective */
@@ -39,12 +39,12 @@ struct rg_prealloc_key {
 };
 
 /** Takes a block that is ready; false: the worker is to be asked. */
-bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_ahead_block *out);
+bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_prealloc_block *out);
 /** The worker was asked, and gave. */
 void rg_prealloc_want(const struct rg_prealloc_key *key);
 
 /**
- * Of each kind of memory (`counts[i]` blocks of `keys[i]`, RG_AHEAD_WISHES at most, none stream-ordered), the worker is to make
+ * Of each kind of memory (`counts[i]` blocks of `keys[i]`, RG_PREALLOC_HINTS at most, none stream-ordered), the worker is to make
  * some ready in the current context. Sends one record, and does not wait.
  */
 void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts, unsigned n);
@@ -65,7 +65,7 @@ void rg_prealloc_age(struct rg_session *session);
 /** Answers a recall, if there is one, with what is ready. The sender thread. */
 void rg_prealloc_answer_reclaim(struct rg_session *session);
 
-/** RG_NOTICE_AHEAD, and RG_NOTICE_RECALL, which the sender then answers. */
+/** RG_NOTICE_PREALLOC, and RG_NOTICE_RECLAIM, which the sender then answers. */
 rg_notice_handler rg_prealloc_notice, rg_prealloc_reclaim_notice;
 
 #endif

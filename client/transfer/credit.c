@@ -4,9 +4,9 @@
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "generated/client/operations.h"
-#include "proto/room.h"
+#include "proto/bulk_credit.h"
 
-#define TOLD_EVERY (RG_ROOM / 8)
+#define TOLD_EVERY (RG_BULK_CREDIT / 8)
 
 struct rg_credit {
     _Atomic uint64_t taken, freed; /* bytes since it began */
@@ -50,12 +50,12 @@ bool rg_credit_take(struct rg_session *session, size_t size)
         return true; /* a worker that knows nothing of it */
     if (!atomic_exchange(&room->told, true))
         (void)rg_op_rgRoomTell(TOLD_EVERY);
-    atomic_fetch_add(&room->taken, rg_room_of(size));
-    if (in_use(room) > RG_ROOM / 2)
+    atomic_fetch_add(&room->taken, rg_bulk_credit_of(size));
+    if (in_use(room) > RG_BULK_CREDIT / 2)
         rg_receiver_poll(session); /* for what the worker has told already */
-    if (in_use(room) > RG_ROOM)
+    if (in_use(room) > RG_BULK_CREDIT)
         ask(session);
-    if (in_use(room) <= RG_ROOM)
+    if (in_use(room) <= RG_BULK_CREDIT)
         return true;
     rg_credit_return(session, size);
     return false;
@@ -63,7 +63,7 @@ bool rg_credit_take(struct rg_session *session, size_t size)
 
 void rg_credit_return(struct rg_session *session, size_t size)
 {
-    atomic_fetch_sub(&credits[session->number].taken, rg_room_of(size));
+    atomic_fetch_sub(&credits[session->number].taken, rg_bulk_credit_of(size));
 }
 
 bool rg_credit_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,

@@ -6,10 +6,10 @@
  */
 #include "client/cli/base/settings.h"
 
-#include "client/query/servers.h"
 #include "client/core/optimisations.h"
-#include "common/log.h"
-#include "common/wait.h"
+#include "client/query/servers.h"
+#include "common/base/log.h"
+#include "common/sync/adaptive_wait.h"
 #include "transport/multipath/multipath.h"
 #include "transport/topology/rails.h"
 

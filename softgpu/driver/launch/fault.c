@@ -3,11 +3,11 @@
  *
  * The log has one line. A report (SOFTGPU_REPORT=1) has the instruction, too, with its place in the sources where the
  * PTX names it (nvcc -lineinfo or -G), and the allocation that an address is nearest to. Kernels are compiled to be
- * watched then (compiler/codegen_access.c); of others a report says what is known.
+ * watched then (compiler/codegen/builder/access.c); of others a report says what is known.
  */
 #include "softgpu/driver/launch/fault.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "softgpu/driver/range/range.h"
 
 #include <ctype.h>

@@ -9,7 +9,7 @@
 #define SG_DRIVER_MODULE_MODULE_H
 
 #include "softgpu/compiler/compiler.h"
-#include "softgpu/compiler/types.h"
+#include "softgpu/compiler/ir/types.h"
 #include "softgpu/driver/driver.h"
 
 struct rg_cuda_image;

@@ -206,7 +206,7 @@ static void test_idle_engine_uses_no_processor(void)
 }
 
 /*
- * Generated code takes what lies near a thread's frame for the thread's own memory (compiler/codegen_spaces.c), so that
+ * Generated code takes what lies near a thread's frame for the thread's own memory (compiler/codegen/memory/spaces.c), so that
  * nothing else may lie there, and least of all shared memory.
  */
 static void look_around(struct sg_thread *t, const unsigned char *params)
