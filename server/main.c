@@ -11,7 +11,7 @@
  *
  * The main thread only waits for signals and the end; the session runs on threads of its own (leader_followers.h).
  */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/core/worker.h"
 #include "server/handshake/address_space.h"
 #include "server/handshake/hello.h"

@@ -14,25 +14,12 @@
 #ifndef RG_TRANSPORT_OPERATIONS_H
 #define RG_TRANSPORT_OPERATIONS_H
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "transport/address.h"
 #include "transport/filters/filter.h"
 #include "transport/transport.h"
 
 #include <string.h>
-
-/** One message to send, with the sums of its parts. */
-struct rg_outgoing {
-    const struct iovec *msg;
-    int n_msg;
-    const struct iovec *bulk;
-    int n_bulk;
-    size_t msg_size;
-    size_t bulk_size;
-    uint64_t tag, base; /* what the bulk data is (rg_conn_send_to); tag 0: nothing said */
-    struct rg_lease
-        *lease; /* of its memory (rg_conn_send_held), or NULL; the send that takes it sets its `conn` */
-};
 
 struct rg_transport_ops {
     const char *name;
@@ -52,13 +39,8 @@ struct rg_transport_ops {
     int (*listener_fd)(const struct rg_listener *listener); /* optional */
 
     /* a connection */
-    enum rg_status (*send)(struct rg_conn *conn, const struct rg_outgoing *message);
-    /* optional, all or none; send_head has bulk_size, but no parts of it */
-    bool (*is_apart)(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
-    enum rg_status (*send_head)(struct rg_conn *conn, const struct rg_outgoing *message,
-                                struct rg_bulk_ticket *out);
-    enum rg_status (*send_tail)(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                const struct iovec *bulk, int n_bulk);
+    enum rg_status (*send)(struct rg_conn *conn, struct rg_send *send);
+    enum rg_status (*send_detached)(struct rg_conn *conn, struct rg_send *send); /* of who detaches */
     /* optional, all or none: for who sets a lease's `conn` */
     void (*end_lease)(struct rg_conn *conn, struct rg_lease *lease);
     bool (*lease_ended)(struct rg_conn *conn, const struct rg_lease *lease);

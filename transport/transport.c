@@ -3,7 +3,7 @@
  *
  * An address names a transport; `mem` is built in, any other is looked for among those registered and then in
  * lib/remote-gpu/transport/NAME.so, which is opened once and never closed. The daemon, the worker and the
- * client core each have this file linked in and find the same part relative to themselves (common/path.h); a
+ * client core each have this file linked in and find the same part relative to themselves (common/base/path.h); a
  * program that lies elsewhere either names the folder (REMOTE_GPU_LIBDIR) or links the transport and
  * registers its table.
  *
@@ -13,7 +13,7 @@
  */
 #include "transport/transport.h"
 
-#include "common/path.h"
+#include "common/base/path.h"
 #include "transport/operations.h"
 
 #include <assert.h>
@@ -50,23 +50,9 @@ static int no_fd(const struct rg_conn *conn)
     return -1;
 }
 
-static bool never_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
+static enum rg_status no_send_detached(struct rg_conn *conn, struct rg_send *send)
 {
-    (void)conn, (void)msg_size, (void)bulk_size;
-    return false;
-}
-
-static enum rg_status no_send_head(struct rg_conn *conn, const struct rg_outgoing *message,
-                                   struct rg_bulk_ticket *out)
-{
-    (void)conn, (void)message, (void)out;
-    return RG_ERR_UNSUPPORTED;
-}
-
-static enum rg_status no_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                   const struct iovec *bulk, int n_bulk)
-{
-    (void)conn, (void)ticket, (void)bulk, (void)n_bulk;
+    (void)conn, (void)send;
     return RG_ERR_UNSUPPORTED;
 }
 
@@ -189,11 +175,8 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->adopt_fd = no_adopt_fd;
     if (!ops->listener_fd)
         ops->listener_fd = no_listener_fd;
-    if (!ops->is_apart) {
-        ops->is_apart = never_apart;
-        ops->send_head = no_send_head;
-        ops->send_tail = no_send_tail;
-    }
+    if (!ops->send_detached)
+        ops->send_detached = no_send_detached;
     if (!ops->end_lease) {
         ops->end_lease = no_end_lease;
         ops->lease_ended = no_lease;
@@ -324,8 +307,8 @@ static enum rg_status prepare(const struct rg_transport_options *given, const ch
 {
     *options = given ? *given : (struct rg_transport_options){0};
     if (options->wait == RG_WAIT_DEFAULT) {
-        struct rg_wait wait;
-        rg_wait_init(&wait, RG_WAIT_DEFAULT);
+        struct rg_adaptive_wait wait;
+        rg_adaptive_wait_init(&wait, RG_WAIT_DEFAULT);
         options->wait = wait.mode;
     }
     if (options->connect_timeout_ms <= 0)
@@ -458,18 +441,6 @@ static size_t sum_parts(const struct iovec *parts, int count, size_t limit)
     return sum;
 }
 
-enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
-                            const struct iovec *bulk, int n_bulk)
-{
-    return rg_conn_send_held(conn, NULL, 0, 0, msg, n_msg, bulk, n_bulk);
-}
-
-enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base, const struct iovec *msg,
-                               int n_msg, const struct iovec *bulk, int n_bulk)
-{
-    return rg_conn_send_held(conn, NULL, tag, base, msg, n_msg, bulk, n_bulk);
-}
-
 struct rg_lease rg_lease_until_reply;
 
 void rg_lease_end(struct rg_lease *lease)
@@ -483,57 +454,21 @@ bool rg_lease_ended(const struct rg_lease *lease)
     return !lease->conn || lease->conn->ops->lease_ended(lease->conn, lease);
 }
 
-enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_lease *lease, uint64_t tag, uint64_t base,
-                                 const struct iovec *msg, int n_msg, const struct iovec *bulk, int n_bulk)
+enum rg_status rg_conn_send(struct rg_conn *conn, struct rg_send *send)
 {
-    struct rg_outgoing message = {
-        .msg = msg,
-        .n_msg = n_msg,
-        .bulk = bulk,
-        .n_bulk = n_bulk,
-        .msg_size = sum_parts(msg, n_msg, RG_MESSAGE_MAX),
-        .bulk_size = sum_parts(bulk, n_bulk, RG_BULK_MAX),
-        .tag = tag,
-        .base = base,
-        .lease = lease,
-    };
-    if (message.msg_size == SIZE_MAX || message.bulk_size == SIZE_MAX) {
+    send->msg_size = sum_parts(send->msg, send->n_msg, RG_MESSAGE_MAX);
+    send->bulk_size = sum_parts(send->bulk, send->n_bulk, RG_BULK_MAX);
+    if (send->msg_size == SIZE_MAX || send->bulk_size == SIZE_MAX) {
         rg_error("a message is larger than the limits of %u bytes, %u bytes of bulk data", RG_MESSAGE_MAX,
                  RG_BULK_MAX);
         return RG_ERR_INVALID;
     }
-    return conn->ops->send(conn, &message);
+    return conn->ops->send(conn, send);
 }
 
-bool rg_conn_sends_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
+enum rg_status rg_conn_send_detached(struct rg_conn *conn, struct rg_send *send)
 {
-    return conn->ops->is_apart(conn, msg_size, bulk_size);
-}
-
-enum rg_status rg_conn_send_head(struct rg_conn *conn, const struct iovec *msg, int n_msg, size_t bulk_size,
-                                 struct rg_bulk_ticket *out)
-{
-    struct rg_outgoing message = {.msg = msg,
-                                  .n_msg = n_msg,
-                                  .msg_size = sum_parts(msg, n_msg, RG_MESSAGE_MAX),
-                                  .bulk_size = bulk_size};
-    enum rg_status status = RG_ERR_INVALID;
-    if (message.msg_size != SIZE_MAX && bulk_size <= RG_BULK_MAX)
-        status = conn->ops->send_head(conn, &message, out);
-    if (status == RG_ERR_INVALID)
-        rg_error("a message of %zu bytes with %zu of bulk data cannot be sent in two steps", message.msg_size,
-                 bulk_size);
-    return status;
-}
-
-enum rg_status rg_conn_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                 const struct iovec *bulk, int n_bulk)
-{
-    if (sum_parts(bulk, n_bulk, RG_BULK_MAX) != ticket->size) {
-        rg_error("bulk data of another size than the %zu bytes that were promised", ticket->size);
-        return RG_ERR_INVALID;
-    }
-    return conn->ops->send_tail(conn, ticket, bulk, n_bulk);
+    return conn->ops->send_detached(conn, send);
 }
 
 enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)

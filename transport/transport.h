@@ -25,9 +25,9 @@
 #ifndef RG_TRANSPORT_H
 #define RG_TRANSPORT_H
 
-#include "common/limits.h"
-#include "common/status.h"
-#include "common/wait.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
+#include "common/sync/adaptive_wait.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -112,13 +112,21 @@ struct rg_lease {
  */
 extern struct rg_lease rg_lease_until_reply;
 
-/** Names bulk data that is sent after its message: rg_conn_send_tail. */
-struct rg_bulk_ticket {
-    uint64_t number, route;
-    size_t size;
-    /* the caller's to set before the tail, as with rg_conn_send_held: 0 */
-    uint64_t tag, base;
-    struct rg_lease *lease;
+/** One message to send: its parts, its bulk data and where that may go. Starts zeroed. */
+struct rg_send {
+    const struct iovec *msg;
+    int n_msg;
+    const struct iovec *bulk;
+    int n_bulk;
+    uint64_t tag,
+        base; /* the bulk data goes to what the peer has advertised for `tag`, from byte `base` on; 0: anywhere */
+    struct rg_lease *lease; /* of the bulk data's memory; NULL: it may change when it has been sent */
+    bool detachable; /* the caller can send the bulk data by a call of its own, rg_conn_send_detached */
+    bool detached;   /* set by rg_conn_send: it must do so */
+    /* the connection's */
+    size_t msg_size, bulk_size; /* sums of the parts */
+    uint64_t number, route;     /* multipath/: which message, and which channel carries which piece of it */
+    struct rg_retransmit_entry *entry; /* resumable/ */
 };
 
 /** A tag that nothing is ever advertised for: bulk data that is sent to it is asked for. */
@@ -165,21 +173,20 @@ RG_MUST_CHECK enum rg_status rg_transport_adopt_fd(int fd, const struct rg_trans
  */
 
 /**
- * Sends one message made of `msg` parts with `bulk` parts attached (n_bulk may be 0). Returns when the caller
- * may reuse all of the memory; that does not mean that the peer has it. RG_ERR_FAULT: a bulk part could not
- * be read; zeros were sent in its place and the connection is still good. Any other failure is the
- * connection's end.
+ * Sends one message. Returns when the caller may reuse all of the memory; that does not mean that the peer has it.
+ * RG_ERR_FAULT: a bulk part could not be read; zeros were sent in its place and the connection is still good. Any other
+ * failure is the connection's end.
+ *
+ * Where bulk data travels by itself (multipath/) and send->detachable allows it, only the message has been sent:
+ * send->detached is set, the message's parts may be reused, and rg_conn_send_detached must follow. The peer receives the
+ * message at once and waits when it comes to take the bulk data.
  */
-RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
-                                          const struct iovec *bulk, int n_bulk);
-/** As rg_conn_send, of bulk data that goes to what the peer has advertised for `tag` (not 0), from byte `base` on; else anywhere. */
-RG_MUST_CHECK enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base,
-                                             const struct iovec *msg, int n_msg, const struct iovec *bulk,
-                                             int n_bulk);
-/** As rg_conn_send_to (tag 0: as rg_conn_send), of bulk data whose memory is held. `hold` NULL: it is not. */
-RG_MUST_CHECK enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_lease *lease, uint64_t tag,
-                                               uint64_t base, const struct iovec *msg, int n_msg,
-                                               const struct iovec *bulk, int n_bulk);
+RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, struct rg_send *send);
+/**
+ * Sends the bulk data of a message that rg_conn_send has detached, and returns as that does. Needs no serialisation by the
+ * caller: any thread, also while others send messages.
+ */
+RG_MUST_CHECK enum rg_status rg_conn_send_detached(struct rg_conn *conn, struct rg_send *send);
 /**
  * The memory is the caller's again when this returns. What the peer does not have yet by then is copied; or waited for, if that
  * takes no longer. Before the connection is destroyed.
@@ -187,23 +194,6 @@ RG_MUST_CHECK enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_l
 void rg_lease_end(struct rg_lease *lease);
 /** Whether rg_lease_end would have nothing to do. Never waits. */
 bool rg_lease_ended(const struct rg_lease *lease);
-/**
- * Whether a message with so much bulk data can be sent in two steps, because the bulk data travels by itself
- * (multipath/multipath.h). Where it was true once, rg_conn_send_head can be called, also if it has become false. Any thread.
- */
-bool rg_conn_sends_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
-/**
- * The first step: sends the message, as rg_conn_send does and serialised with it, and promises its bulk data. The peer
- * receives the message at once and waits when it comes to take the bulk data. Only where rg_conn_sends_apart.
- */
-RG_MUST_CHECK enum rg_status rg_conn_send_head(struct rg_conn *conn, const struct iovec *msg, int n_msg,
-                                               size_t bulk_size, struct rg_bulk_ticket *out);
-/**
- * The second step, which must follow: sends the bulk data, of the size promised. Needs no serialisation by the caller:
- * any thread, also while others send messages. Returns as rg_conn_send does.
- */
-RG_MUST_CHECK enum rg_status rg_conn_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                               const struct iovec *bulk, int n_bulk);
 /**
  * Waits for the next message, up to timeout_ms (-1: for ever; 0: only if one is there).
  * RG_ERR_TIMEOUT leaves the connection good. RG_ERR_CLOSED: orderly end by the peer between two messages, or
@@ -241,7 +231,7 @@ enum rg_status rg_conn_register_device(struct rg_conn *conn, void *base, size_t 
 bool rg_conn_writes_directly(struct rg_conn *conn, const void *memory, size_t size);
 /**
  * Advertises registered memory to the peer, which may then place bulk data there without asking where it belongs. With a tag:
- * that bulk data alone which the peer sends by rg_conn_send_to with this tag, its byte `base` into the first byte of the
+ * that bulk data alone which the peer sends by rg_conn_send with this tag, its byte `base` into the first byte of the
  * memory; until it is withdrawn. Receiving this data into where it lies already costs nothing. Without (0): whatever
  * comes, once; the receiver takes it with rg_conn_take_advertised, upon which the memory is the caller's again and must be
  * advertised anew. Never waits. RG_ERR_UNSUPPORTED: not by this transport, or the memory is not registered and
@@ -296,7 +286,7 @@ bool rg_conn_has_credit(struct rg_conn *conn);
 void rg_conn_set_control(struct rg_conn *conn, const struct rg_conn *control_conn);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
 unsigned rg_conn_caps(const struct rg_conn *conn);
-/** Bytes of bulk data that a message should carry, where `piece` (common/pace.h) is what the link takes in good time. */
+/** Bytes of bulk data that a message should carry, where `piece` (common/sync/chunk_size.h) is what the link takes in good time. */
 size_t rg_conn_piece(const struct rg_conn *conn, size_t piece);
 /** "tcp", "unix", "mem", or with filters "delay+tcp". Owned by the connection. */
 const char *rg_conn_transport(const struct rg_conn *conn);

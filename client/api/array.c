@@ -20,9 +20,9 @@
 #include "client/transfer/credit.h"
 #include "client/transfer/pieces.h"
 #include "client/transfer/transfer.h"
+#include "common/base/limits.h"
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
-#include "common/limits.h"
 #include "generated/client/operations.h"
 
 #include <string.h>

@@ -22,8 +22,8 @@
 #include "client/prefetch/image_prefetch.h"
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
+#include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
-#include "common/log.h"
 #include "generated/client/operations.h"
 
 #include <assert.h>

@@ -21,8 +21,8 @@
 #include "client/transfer/credit.h"
 #include "client/transfer/pieces.h"
 #include "client/transfer/transfer.h"
+#include "common/base/limits.h"
 #include "common/cuda/graph/graph.h"
-#include "common/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -225,7 +225,7 @@ static CUresult copy_out_waiting(const struct copy *copy)
     const size_t size = host->width * host->height;
     if (size <= RG_BULK_MAX)
         rg_call_expect_bulk(host->memory, host->pitch, host->width, host->height);
-    if (size > RG_BULK_MAX || (size > RG_PACE_LEAST && rg_optimise[RG_OPT_PIECES]) ||
+    if (size > RG_BULK_MAX || (size > RG_CHUNK_SIZE_LEAST && rg_optimise[RG_OPT_PIECES]) ||
         rg_deferred_read_gains(rg_session_current(), host)) {
         id = rg_deferred_read_create(rg_session_current(), host, false);
         if (!id)

@@ -2,7 +2,7 @@
 #ifndef RG_CLIENT_API_DEVICE_H
 #define RG_CLIENT_API_DEVICE_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 
 #include <cuda.h>
 

@@ -130,3 +130,27 @@ CUresult cuEventSynchronize(CUevent hEvent)
         return status;
     return rg_capture_asked(hEvent, &captured) ? captured : rg_timeline_wait_event(hEvent);
 }
+
+static CUresult elapsed(float *milliseconds, CUevent start, CUevent end, unsigned version)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!milliseconds)
+        return rg_invalid_value();
+    if (!rg_handle_known(RG_KIND_EVENT, (uint64_t)start) || !rg_handle_known(RG_KIND_EVENT, (uint64_t)end))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    if (rg_homes_differ(rg_home_of(RG_KIND_EVENT, (uint64_t)start), rg_home_of(RG_KIND_EVENT, (uint64_t)end)))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return rg_timeline_event_time(milliseconds, start, end, version);
+}
+
+CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return elapsed(pMilliseconds, hStart, hEnd, 1);
+}
+
+CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return elapsed(pMilliseconds, hStart, hEnd, 2);
+}

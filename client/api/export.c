@@ -13,7 +13,7 @@
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/client/operations.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/multiserver/fence.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 
 #include <assert.h>

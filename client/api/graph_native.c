@@ -14,8 +14,8 @@
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/managed/pinned.h"
+#include "common/base/limits.h"
 #include "common/cuda/graph/plan.h"
-#include "common/limits.h"
 #include "generated/client/operations.h"
 #include "proto/graph.h"
 

@@ -7,11 +7,11 @@
 #include "client/core/call.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
+#include "common/base/log.h"
 #include "common/cuda/errors.h"
 #include "common/cuda/runtime_calls.h"
-#include "common/log.h"
 #include "generated/proto/api_table.h"
-#include "proto/proc_address.h"
+#include "proto/api/proc_address.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -11,8 +11,8 @@
 #include "client/core/session.h"
 #include "client/managed/pinned.h"
 #include "client/multiserver/replication.h"
+#include "common/base/limits.h"
 #include "common/cuda/graph/graph.h"
-#include "common/limits.h"
 #include "generated/client/operations.h"
 #include "proto/launch_attribute.h"
 

@@ -6,9 +6,9 @@
 #include "client/cache/image.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
+#include "common/base/limits.h"
 #include "common/cuda/image.h"
 #include "common/cuda/image_file.h"
-#include "common/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>

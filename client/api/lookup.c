@@ -13,7 +13,7 @@
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>

@@ -21,8 +21,8 @@
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
+#include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
-#include "common/log.h"
 #include "generated/client/operations.h"
 
 #include <sys/mman.h>
@@ -60,15 +60,15 @@ static size_t bytes_of(const struct request *request)
 /* One that is ready, or else one that is asked for. */
 static CUresult get(const struct request *request, bool may_be_ready, CUdeviceptr *address)
 {
-    const struct rg_prealloc_key key = {.kind = request->kind == RG_RANGE_POOL ? RG_AHEAD_ORDERED
-                                                : request->pitch               ? RG_AHEAD_PITCHED
-                                                                               : RG_AHEAD_LINEAR,
+    const struct rg_prealloc_key key = {.kind = request->kind == RG_RANGE_POOL ? RG_PREALLOC_ORDERED
+                                                : request->pitch               ? RG_PREALLOC_PITCHED
+                                                                               : RG_PREALLOC_LINEAR,
                                         .size = request->pitch ? request->width : request->size,
                                         .height = request->height,
                                         .element = request->element,
                                         .stream = request->stream,
                                         .pool = request->pool};
-    struct rg_ahead_block block;
+    struct rg_prealloc_block block;
     if (may_be_ready && rg_prealloc_take(&key, &block)) {
         rg_probe_saved(RG_OPT_AHEAD);
         *address = block.address;

@@ -12,7 +12,7 @@
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>

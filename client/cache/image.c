@@ -6,9 +6,9 @@
 #include "client/core/optimisations.h"
 #include "client/core/thread.h"
 #include "client/transfer/transfer.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 #include "common/cuda/image.h"
-#include "common/limits.h"
-#include "common/log.h"
 #include "generated/client/operations.h"
 
 #include <elf.h>

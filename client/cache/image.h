@@ -2,7 +2,7 @@
 #ifndef RG_CLIENT_CACHE_IMAGE_H
 #define RG_CLIENT_CACHE_IMAGE_H
 
-#include "common/digest/digest.h"
+#include "common/cache/digest.h"
 
 #include <cuda.h>
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 /* journal.c - see journal.h. */
 #include "client/cache/journal.h"
 
-#include "common/digest/digest.h"
-#include "common/limits.h"
-#include "common/uncancelled.h"
+#include "common/base/limits.h"
+#include "common/base/uncancelled.h"
+#include "common/cache/digest.h"
 #include "proto/codec.h"
 
 #include <limits.h>
@@ -23,18 +23,18 @@ struct record {
 };
 _Static_assert(sizeof(struct record) == 24, "as in files");
 
-static struct rg_shelf *shelf;
+static struct rg_disk_cache *shelf;
 
 static void open_shelf(void)
 {
     char all[PATH_MAX], folder[PATH_MAX + sizeof "/answers"];
-    if (!rg_shelf_place("REMOTE_GPU_CACHE", "", all, sizeof all))
+    if (!rg_disk_cache_folder("REMOTE_GPU_CACHE", "", all, sizeof all))
         return;
     snprintf(folder, sizeof folder, "%s/answers", all);
-    shelf = rg_shelf_open(folder, SHELF_SIZE);
+    shelf = rg_disk_cache_open(folder, SHELF_SIZE);
 }
 
-struct rg_shelf *rg_journal_shelf(void)
+struct rg_disk_cache *rg_journal_shelf(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, open_shelf);
@@ -76,8 +76,9 @@ bool rg_journal_read(struct rg_journal *records,
 {
     RG_UNCANCELLED;
     size_t size = 0;
-    unsigned char *data =
-        records->shelf ? rg_shelf_read(records->shelf, records->name, 0, RG_JOURNAL_MAX, 0, &size) : NULL;
+    unsigned char *data = records->shelf
+                              ? rg_disk_cache_read(records->shelf, records->name, 0, RG_JOURNAL_MAX, 0, &size)
+                              : NULL;
     if (!data)
         return true;
     struct rg_reader in = rg_reader_of(data, size);
@@ -111,7 +112,7 @@ void rg_journal_add(struct rg_journal *records, uint32_t type, uint32_t flags, c
         memcpy(memory + sizeof record + name_size, data, size);
     record.check = check_of(&record, memory + sizeof record);
     memcpy(memory, &record, sizeof record);
-    rg_shelf_append(records->shelf, records->name, memory, sizeof record + payload);
+    rg_disk_cache_append(records->shelf, records->name, memory, sizeof record + payload);
     records->size += sizeof record + payload;
     free(memory);
 }
@@ -120,6 +121,6 @@ void rg_journal_remove(struct rg_journal *records)
 {
     RG_UNCANCELLED;
     if (records->shelf)
-        rg_shelf_remove(records->shelf, records->name);
+        rg_disk_cache_remove(records->shelf, records->name);
     records->size = 0;
 }

@@ -1,11 +1,11 @@
 /*
- * journal.h - files of records that are only ever added to (common/shelf.h), each checked by a digest of itself. What
+ * journal.h - files of records that are only ever added to (common/cache/disk_cache.h), each checked by a digest of itself. What
  * follows a bad one is not believed: the file then begins anew. Threads: the caller's lock.
  */
 #ifndef RG_CLIENT_CACHE_JOURNAL_H
 #define RG_CLIENT_CACHE_JOURNAL_H
 
-#include "common/shelf.h"
+#include "common/cache/disk_cache.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@
 #define RG_JOURNAL_MAX (4u << 20)
 
 struct rg_journal {
-    struct rg_shelf *shelf; /* NULL: nothing is read or kept */
-    uint8_t name[RG_SHELF_NAME];
+    struct rg_disk_cache *shelf; /* NULL: nothing is read or kept */
+    uint8_t name[RG_DISK_CACHE_NAME];
     size_t size; /* of the file, as far as this process knows */
 };
 
@@ -28,7 +28,7 @@ struct rg_journal_record {
 };
 
 /** The shelf of what this user's programs learn; NULL: nothing is kept (REMOTE_GPU_CACHE=off, or no place). */
-struct rg_shelf *rg_journal_shelf(void);
+struct rg_disk_cache *rg_journal_shelf(void);
 /** Gives every record to `take`. False: one was bad, or `take` did not know it; the file is removed. */
 bool rg_journal_read(struct rg_journal *records,
                      bool (*take)(void *user, const struct rg_journal_record *record), void *user);

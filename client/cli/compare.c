@@ -11,9 +11,9 @@
 #include "client/cli/base/environment.h"
 #include "client/cli/base/output.h"
 #include "client/cli/base/perf_link.h"
-#include "common/clock.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 #include "transport/topology/devices.h"
 #include "transport/topology/rails.h"
 

@@ -6,9 +6,9 @@
 #include "client/cli/base/output.h"
 #include "client/predict/chart.h"
 #include "client/predict/simulate.h"
-#include "common/cleanup.h"
-#include "common/log.h"
-#include "common/parse.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
 
 #include <stdlib.h>
 #include <string.h>

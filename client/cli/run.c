@@ -10,9 +10,9 @@
 #include "client/cli/base/local_server.h"
 #include "client/connect/query.h"
 #include "client/connect/servers.h"
-#include "common/cleanup.h"
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "transport/address.h"
 
 #include <errno.h>

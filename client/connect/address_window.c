@@ -5,8 +5,8 @@
 #include "client/connect/address_window.h"
 
 #include "client/core/address_map.h"
-#include "common/addresses.h"
-#include "common/log.h"
+#include "common/base/addresses.h"
+#include "common/base/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>

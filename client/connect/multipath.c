@@ -2,7 +2,7 @@
 #include "client/connect/multipath.h"
 
 #include "client/core/session.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "transport/multipath/join.h"
 #include "transport/multipath/multipath.h"
 

@@ -5,7 +5,7 @@
 #ifndef RG_CLIENT_CONNECT_MULTIPATH_H
 #define RG_CLIENT_CONNECT_MULTIPATH_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 
 #include <stdbool.h>
 

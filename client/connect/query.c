@@ -4,8 +4,8 @@
 #include "client/connect/query.h"
 
 #include "client/connect/servers.h"
-#include "common/cleanup.h"
-#include "common/log.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
 #include "transport/control.h"
 
 #include <limits.h>

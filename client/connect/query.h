@@ -4,7 +4,7 @@
 #ifndef RG_CLIENT_CONNECT_QUERY_H
 #define RG_CLIENT_CONNECT_QUERY_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 
 /* Where nobody named a server: this machine. */
 #define RG_DEFAULT_SERVER "127.0.0.1"
@@ -17,7 +17,7 @@ RG_MUST_CHECK enum rg_status rg_query(const char *server, enum rg_purpose purpos
                                       struct rg_control *out, char *why, size_t why_size);
 
 /**
- * Asks the server's management library one question (proto/management.h): `out` is an answer, to be released by
+ * Asks the server's management library one question (proto/management/management.h): `out` is an answer, to be released by
  * rg_control_fini. RG_ERR_REFUSED: a server that does not answer questions; else as above.
  */
 RG_MUST_CHECK enum rg_status rg_query_management(const char *server, const void *question, size_t size,

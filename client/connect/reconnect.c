@@ -10,9 +10,9 @@
 
 #include "client/connect/multipath.h"
 #include "client/core/session.h"
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/parse.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
 

@@ -2,8 +2,8 @@
 #include "client/connect/servers.h"
 
 #include "client/connect/query.h"
-#include "common/log.h"
-#include "common/parse.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
 #include "transport/address.h"
 
 #include <stdatomic.h>

@@ -5,7 +5,7 @@
 #ifndef RG_CLIENT_CONNECT_SERVERS_H
 #define RG_CLIENT_CONNECT_SERVERS_H
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* visible_devices.c - see visible_devices.h. */
 #include "client/connect/visible_devices.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -15,8 +15,8 @@
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/core/session.h"
-#include "common/clock.h"
-#include "common/uncancelled.h"
+#include "common/base/clock.h"
+#include "common/base/uncancelled.h"
 
 #include <stdlib.h>
 

@@ -9,6 +9,7 @@
 #ifndef RG_CLIENT_CORE_HANDLE_H
 #define RG_CLIENT_CORE_HANDLE_H
 
+#include "client/timeline/positions.h"
 #include "proto/function_info.h"
 #include "proto/kinds.h"
 
@@ -21,15 +22,6 @@
 struct rg_session;
 struct rg_settings;
 
-/** What is known of how far a stream is (client/timeline/timeline.h). */
-struct rg_stream_timeline {
-    _Atomic uint64_t done;   /* all that was appended up to this position */
-    _Atomic uint64_t worked; /* position of the last record that named it; of streams that are created */
-    _Atomic uint64_t lasts;  /* of the last one that may last as long as the program likes; likewise */
-    _Atomic uint64_t watch;  /* 0: none */
-    _Atomic unsigned seen;   /* when the watch's "not ready" was learnt */
-};
-
 struct rg_context {
     struct rg_session *session;
     CUdevice device;
@@ -39,9 +31,8 @@ struct rg_context {
     _Atomic CUresult
         sticky;     /* of a fault that ended its usefulness, or of a primary context that nobody holds */
     uint64_t green; /* the green context that it is the context of; 0: none */
-    _Atomic uint64_t done;            /* as of streams, of all of them */
-    struct rg_stream_timeline legacy; /* of the legacy default stream */
-    struct rg_settings *settings;     /* client/api/context.c */
+    struct rg_context_timeline timeline;
+    struct rg_settings *settings; /* client/api/context.c */
 };
 
 struct rg_stream {
@@ -49,31 +40,13 @@ struct rg_stream {
     unsigned flags;
     int priority;
     unsigned long long id;
-    struct rg_stream_timeline progress;
-};
-
-/* The time since another event; guarded by a lock of client/timeline/event_time_cache.c. */
-struct rg_event_time {
-    uint64_t since; /* handle of that event */
-    unsigned version;
-    float ms;          /* between the records at these positions … */
-    uint64_t from, to; /* 0: it is not known */
+    struct rg_stream_timeline timeline;
 };
 
 struct rg_event {
     uint64_t context;
     unsigned flags;
-    /* client/timeline/timeline.h */
-    _Atomic uintptr_t stream;          /* in which it was recorded last */
-    _Atomic uint64_t before, recorded; /* the position before that record, and its own; 0: never recorded */
-    _Atomic uint64_t done;             /* the record up to this position has come */
-    _Atomic uint64_t watch;
-    _Atomic unsigned seen;
-    atomic_bool queried; /* since that record */
-    atomic_bool unseen;  /* recorded elsewhere too */
-    /* client/timeline/event_time_cache.h */
-    atomic_bool timed; /* the time since another one is asked for when it has come */
-    struct rg_event_time elapsed;
+    struct rg_event_timeline timeline;
 };
 
 /* module, library and the functions found in them: client/api/module.c */

@@ -1,7 +1,7 @@
 /* optimisations.c - see optimisations.h. */
 #include "client/core/optimisations.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <pthread.h>
 #include <stdlib.h>

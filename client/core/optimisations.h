@@ -5,7 +5,7 @@
 #ifndef RG_CLIENT_CORE_OPTIMISATIONS_H
 #define RG_CLIENT_CORE_OPTIMISATIONS_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
 #ifndef RG_CLIENT_CORE_PROBE_H
 #define RG_CLIENT_CORE_PROBE_H
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ struct rg_probe {
     void (*saved)(unsigned optimisation);
     /**
      * A query of an event or a stream was answered without the server. Per-thread streams:
-     * RG_TIME_LANE_STREAM | thread.
+     * RG_TIME_THREAD_STREAM | thread.
      */
     void (*polled)(uint64_t handle, bool of_event, bool done);
     /** The sessions have begun. The thread that begins them. */

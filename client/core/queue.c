@@ -22,10 +22,10 @@
 #include "client/prealloc/prealloc.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
-#include "common/clock.h"
-#include "common/thread.h"
-#include "common/tuning.h"
-#include "common/uncancelled.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "common/base/tuning.h"
+#include "common/base/uncancelled.h"
 #include "proto/delta.h"
 #include "proto/wire.h"
 #include "transport/resumable/resumable.h"
@@ -48,8 +48,6 @@ static void reset(struct rg_batch *batch)
     batch->used = sizeof(struct rg_message_header);
     batch->count = 0;
     batch->bulk = NULL;
-    batch->n_bulk = 0;
-    batch->bulk_way = NULL;
 }
 
 static void lost_sending(struct rg_session *session, enum rg_status status)
@@ -94,20 +92,15 @@ static void send_batch(struct rg_session *session, struct rg_batch *batch)
     };
     memcpy(data, &header, sizeof header);
     struct iovec message = {data, size};
-    size_t bulk_size = 0;
-    for (int i = 0; i < batch->n_bulk; i++)
-        bulk_size += batch->bulk[i].iov_len;
-    struct rg_bulk_send *way = batch->bulk_way;
-    const bool follows = way && way->may_follow && rg_conn_sends_apart(session->conn, size, bulk_size);
-    enum rg_status status = follows ? rg_conn_send_head(session->conn, &message, 1, bulk_size, &way->ticket)
-                                    : rg_conn_send_held(session->conn, way ? way->hold : NULL, 0, 0, &message,
-                                                        1, batch->bulk, batch->n_bulk);
-    session->stats.sent_bytes += size + bulk_size;
+    struct rg_bulk_send *way = batch->bulk;
+    struct rg_send small = {0}, *send = way ? &way->send : &small;
+    send->msg = &message;
+    send->n_msg = 1;
+    const enum rg_status status = rg_conn_send(session->conn, send);
+    session->stats.sent_bytes += size + send->bulk_size;
     session->stats.sent_messages++;
-    if (way) {
-        way->follows = follows && status == RG_OK;
+    if (way)
         way->status = status;
-    }
     if (status != RG_OK && status != RG_ERR_FAULT)
         lost_sending(session, status);
 }
@@ -127,8 +120,8 @@ static void flush_locked(struct rg_session *session, bool bulk)
     pthread_mutex_unlock(&queue->lock);
     if (atomic_load(&session->ended) == CUDA_SUCCESS)
         send_batch(session, batch);
-    else if (batch->bulk_way)
-        batch->bulk_way->status = RG_ERR_CLOSED;
+    else if (batch->bulk)
+        batch->bulk->status = RG_ERR_CLOSED;
     reset(batch); /* before the send lock is released: the other may then be taken and this one filled */
     pthread_mutex_unlock(&queue->send_lock);
 }
@@ -190,7 +183,7 @@ static void send_on_idle_wire(struct rg_session *session, struct rg_thread *thre
         flush_locked(session, false);
         atomic_fetch_add_explicit(&session->stats.direct_messages, 1, memory_order_relaxed);
         const uint64_t now = rg_now_ns();
-        atomic_store_explicit(&queue->next_direct, now + RG_DIRECT_SHARE * (now - began),
+        atomic_store_explicit(&queue->next_direct, now + RG_INLINE_SEND_SHARE * (now - began),
                               memory_order_relaxed);
         return;
     }
@@ -217,25 +210,22 @@ enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answe
     pthread_mutex_unlock(&queue->lock);
     /* the worker may have lent memory for the data of a pull */
     const uint64_t tag = answer->type == RG_ANSWER_DATA ? answer->id : 0, base = tag ? answer->arg[0] : 0;
-    size_t bulk_size = 0;
-    for (int i = 0; i < n_bulk; i++)
-        bulk_size += bulk[i].iov_len;
-    const bool follows = rg_conn_sends_apart(session->conn, sizeof header + sizeof *answer, bulk_size);
-    struct rg_bulk_ticket ticket;
+    struct rg_send send = {.msg = parts,
+                           .n_msg = 2,
+                           .bulk = bulk,
+                           .n_bulk = n_bulk,
+                           .tag = tag,
+                           .base = base,
+                           .lease = hold,
+                           .detachable = true};
     pthread_mutex_lock(&queue->send_lock);
-    enum rg_status status = RG_ERR_CLOSED;
-    if (atomic_load(&session->ended) == CUDA_SUCCESS)
-        status = follows ? rg_conn_send_head(session->conn, parts, 2, bulk_size, &ticket)
-                         : rg_conn_send_held(session->conn, hold, tag, base, parts, 2, bulk, n_bulk);
+    enum rg_status status =
+        atomic_load(&session->ended) == CUDA_SUCCESS ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;
     session->stats.sent_messages++;
-    session->stats.sent_bytes += sizeof header + sizeof *answer + bulk_size;
+    session->stats.sent_bytes += sizeof header + sizeof *answer + send.bulk_size;
     pthread_mutex_unlock(&queue->send_lock);
-    if (follows && status == RG_OK) {
-        ticket.tag = tag;
-        ticket.base = base;
-        ticket.lease = hold;
-        status = rg_conn_send_tail(session->conn, &ticket, bulk, n_bulk);
-    }
+    if (send.detached)
+        status = rg_conn_send_detached(session->conn, &send);
     if (status != RG_OK && status != RG_ERR_FAULT && status != RG_ERR_CLOSED)
         lost_sending(session, status);
     return status;
@@ -422,7 +412,7 @@ static unsigned char *append(struct rg_queue *queue, const struct rg_thread *thr
                              uint32_t size)
 {
     unsigned char *at = queue->current->data + queue->current->used;
-    struct rg_record record = {.size = size, .op = number, .lane = thread->number};
+    struct rg_record record = {.size = size, .op = number, .thread = thread->number};
     memcpy(at, &record, sizeof record);
     if (queue->current->count == 0)
         queue->current->first_seq = queue->next_seq;
@@ -491,7 +481,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     }
     thread->at[session->number].announced = true;
     session->stats.calls++;
-    thread->position = rg_timeline_count(session, op, flags);
+    thread->position = rg_timeline_submit(&session->timeline, op, flags);
     call->op = (uint16_t)op;
     call->lasts = flags & RG_CALL_LASTS;
     call->stays = stays;
@@ -531,7 +521,7 @@ static CUresult wait_for_reply(struct rg_call *call)
     else
         send_awaited(session, seq);
     rg_receiver_wait(session, waiter);
-    call->thread->sends_after_wait = RG_DIRECT_AFTER_WAIT;
+    call->thread->sends_after_wait = RG_INLINE_SEND_AFTER_WAIT;
     const uint64_t waited = rg_now_ns() - began;
     const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&session->stats.waited_ns, waited, memory_order_relaxed);
@@ -579,11 +569,10 @@ CUresult rg_call_post(struct rg_call *call)
 }
 
 /* Bulk data whose batch has left: without any lock, so that others' batches leave meanwhile. */
-static enum rg_status send_after(struct rg_session *session, const struct rg_bulk_ticket *ticket,
-                                 const struct iovec *bulk, int n_bulk)
+static enum rg_status send_after(struct rg_session *session, struct rg_send *send)
 {
     RG_UNCANCELLED;
-    enum rg_status status = rg_conn_send_tail(session->conn, ticket, bulk, n_bulk);
+    enum rg_status status = rg_conn_send_detached(session->conn, send);
     if (status != RG_OK && status != RG_ERR_FAULT)
         lost_sending(session, status);
     return status;
@@ -593,23 +582,22 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
 {
     struct rg_session *session = call->session;
     struct rg_queue *queue = &session->queue;
-    struct rg_bulk_send way = {.may_follow = rg_optimise[RG_OPT_ASYNC], .hold = call->thread->hold};
+    struct rg_bulk_send way = {.send = {.bulk = bulk,
+                                        .n_bulk = n_bulk,
+                                        .lease = call->thread->hold,
+                                        .detachable = rg_optimise[RG_OPT_ASYNC]}};
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < n_bulk; i++)
         rg_probe_bytes(bulk[i].iov_len, 0);
-    if (n_bulk) {
-        queue->current->bulk = bulk;
-        queue->current->n_bulk = n_bulk;
-        queue->current->bulk_way = &way;
-    }
+    if (n_bulk)
+        queue->current->bulk = &way;
     if (rg_optimise[RG_OPT_ASYNC]) {
         pthread_mutex_unlock(&queue->lock);
         const uint64_t since = rg_probe_wait();
         rg_queue_flush(
             session); /* by this thread or one before it: when the send lock was ours, the batch has left */
-        way.ticket.lease = way.hold;
-        if (way.follows)
-            way.status = send_after(session, &way.ticket, bulk, n_bulk);
+        if (way.send.detached)
+            way.status = send_after(session, &way.send);
         rg_probe_waited(since, 0);
     } else {
         result = wait_for_reply(call);

@@ -11,7 +11,7 @@
 #define RG_CLIENT_CORE_QUEUE_H
 
 #include "client/core/call.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -23,10 +23,7 @@ struct rg_delta;
 
 /** How the bulk data of a batch leaves; of the thread whose call it belongs to, which waits until the batch has left. */
 struct rg_bulk_send {
-    bool may_follow; /* the caller will send it itself, after the batch, where the connection can do that */
-    bool follows;    /* it must do so now */
-    struct rg_bulk_ticket ticket;
-    struct rg_lease *hold; /* of its memory; NULL */
+    struct rg_send send; /* where it is detached, this thread sends the rest, after the batch */
     enum rg_status status;
 };
 
@@ -35,10 +32,7 @@ struct rg_batch {
     size_t used;
     uint32_t count;
     uint64_t first_seq;
-    /* bulk data of the last record; closes the batch */
-    const struct iovec *bulk;
-    int n_bulk;
-    struct rg_bulk_send *bulk_way;
+    struct rg_bulk_send *bulk; /* of the last record; closes the batch */
 };
 
 /** The stream of one session; used by queue.c alone. */

@@ -15,12 +15,12 @@
 #include "client/prealloc/prealloc.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
-#include "common/clock.h"
-#include "common/limits.h"
-#include "common/log.h"
-#include "common/uncancelled.h"
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/uncancelled.h"
 #include "proto/codec.h"
-#include "proto/ways.h"
+#include "proto/gpu_path.h"
 #include "proto/wire.h"
 #include "transport/control.h"
 
@@ -155,7 +155,7 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
     case RG_NOTICE_OUTPUT:
         print_output(&notice, &in);
         return;
-    case RG_NOTICE_AHEAD:
+    case RG_NOTICE_PREALLOC:
         if (!rg_prealloc_notice(session, &notice, &in))
             malformed(session, "notice of memory");
         return;
@@ -163,15 +163,15 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
         if (!rg_timeline_notice(session, &notice, &in))
             malformed(session, "notice of what is done");
         return;
-    case RG_NOTICE_RECALL:
+    case RG_NOTICE_RECLAIM:
         rg_prealloc_reclaim_asked(session, notice.id);
         return;
-    case RG_NOTICE_ROOM:
+    case RG_NOTICE_CREDIT:
         if (!rg_credit_notice(session, notice.arg[0]))
             malformed(session, "notice of room that was not taken");
         return;
-    case RG_NOTICE_WAY:
-        if (notice.arg[0] >= RG_DEVICES_MAX || notice.arg[1] >= RG_DIRECT_PATHS)
+    case RG_NOTICE_GPU_PATH:
+        if (notice.arg[0] >= RG_DEVICES_MAX || notice.arg[1] >= RG_GPU_PATH_PATHS)
             malformed(session, "notice of a way to a GPU");
         else
             atomic_store_explicit(&session->ways[notice.arg[0]], (uint8_t)notice.arg[1],

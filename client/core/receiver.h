@@ -13,7 +13,7 @@
 #define RG_CLIENT_CORE_RECEIVER_H
 
 #include "client/core/thread.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 struct rg_session;
 

@@ -24,10 +24,10 @@
 #include "client/nvml/nvml.h"
 #include "client/prefetch/startup_profile.h"
 #include "client/transfer/transfer.h"
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/base/uncancelled.h"
 #include "common/cuda/capability.h"
-#include "common/log.h"
-#include "common/uncancelled.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
 #include "transport/upgrade/upgrade.h"
@@ -135,7 +135,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     rg_upgrade_offer(choice, &hello.client_hello.transports);
     hello.client_hello.capability = rg_capability_wish();
     rg_multipath_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
-    hello.client_hello.capabilities |= RG_CONTROL_CAP_WAYS;
+    hello.client_hello.capabilities |= RG_CONTROL_CAP_GPU_PATH;
     if (rg_probe)
         hello.client_hello.capabilities |= rg_probe->capabilities;
     if (rg_reconnect_wanted())

@@ -15,11 +15,12 @@
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/core/stats.h"
+#include "client/timeline/positions.h"
 #include "client/transfer/credit.h"
-#include "common/limits.h"
-#include "common/pace.h"
+#include "common/base/limits.h"
+#include "common/sync/chunk_size.h"
 #include "generated/proto/ops.h"
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 
 #include <cuda.h>
@@ -47,19 +48,14 @@ struct rg_session {
     /* error of a call that nobody waited for, to be returned by the next that waits */
     _Atomic CUresult latched;
     _Atomic uint64_t context; /* the last one that a call used here */
-    /* Records of calls that were appended, which of them was the last that may have been work (client/timeline/timeline.h), and
-     * the last of these that named no stream at all; written under the command stream's lock. */
-    _Atomic uint64_t posted, worked, worked_elsewhere;
-    /* The last of them that the device may be at for as long as the program likes; of these, the last that is not in the legacy
-     * stream, that is in it, and that is in no stream that has a handle. */
-    _Atomic uint64_t lasting, lasting_apart, lasting_legacy, lasting_elsewhere;
+    struct rg_timeline timeline;
     struct rg_queue queue;
     struct rg_receiver receiver;
-    struct rg_pace pace; /* of bulk data to the server */
+    struct rg_chunk_size pace; /* of bulk data to the server */
     struct rg_credit room;
     struct rg_stats stats;
     _Atomic uint64_t quickest_ns; /* that a call waited for its reply: about a round trip; 0: none has yet */
-    _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_direct_path, as far as the worker has told */
+    _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_gpu_path, as far as the worker has told */
 };
 
 /** Those that began, in the order in which the user named the servers; constant once rg_session_start has succeeded. */

@@ -2,8 +2,8 @@
 #include "client/core/stats.h"
 
 #include "client/core/session.h"
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

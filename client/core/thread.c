@@ -6,7 +6,7 @@
 #include "client/core/session.h"
 #include "client/prealloc/prealloc.h"
 #include "client/timeline/timeline.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -42,8 +42,7 @@ static void lane_end(void *pointer)
             end_at(thread, &rg_sessions[i]);
     own = NULL;
     if (any)
-        rg_timeline_forget_stream(&thread->own);
-    thread->own_context = 0;
+        rg_timeline_end_thread(&thread->timeline);
     pthread_mutex_lock(&lock);
     memset(thread->at, 0, sizeof thread->at);
     thread->generation++;
@@ -78,7 +77,7 @@ static struct rg_thread *take_thread(void)
 {
     if (n_free)
         return threads[free_numbers[--n_free]];
-    if (n_lanes == RG_LANES_MAX || !grow())
+    if (n_lanes == RG_CLIENT_THREADS_MAX || !grow())
         return NULL;
     struct rg_thread *thread = calloc(1, sizeof *thread);
     if (!thread)

@@ -6,7 +6,7 @@
 #define RG_CLIENT_CORE_THREAD_H
 
 #include "client/core/handle.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 
 #include <cuda.h>
 #include <pthread.h>
@@ -53,13 +53,7 @@ struct rg_thread {
         uint64_t sent_context; /* what it takes for this thread's current context */
     } at[RG_SERVERS_MAX];
     struct rg_waiter waiter;
-    struct rg_stream_timeline own; /* of its per-thread default stream in context `own_context` */
-    uint64_t own_context;
-    /* timeline.c: the stream that it waited for last, its position behind that, and for how many times more it is expected to
-     * wait for several one after another */
-    CUstream waited_for;
-    uint64_t waited_at;
-    unsigned waits_follow;
+    struct rg_thread_timeline timeline;
     unsigned
         sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/core/queue.c) */
     struct rg_future *future; /* the next answer is not waited for (client/core/future.h); NULL */

@@ -4,7 +4,7 @@
  */
 #include "client/managed/faults.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,9 +14,9 @@
 #include "client/core/home.h"
 #include "client/managed/unified.h"
 #include "client/prefetch/startup_profile.h"
+#include "common/base/log.h"
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
-#include "common/log.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>

@@ -124,7 +124,7 @@ bool rg_partial_pages_exchange(pthread_mutex_t *lock)
                                           .context = edge->context,
                                           .address = (uint64_t)(uintptr_t)edge->words,
                                           .size = edge->n * 8,
-                                          .flags = RG_UNIFIED_STEADY,
+                                          .flags = RG_MANAGED_STEADY,
                                           .data = theirs};
         pthread_mutex_unlock(lock);
         rg_page_request_send(&request);

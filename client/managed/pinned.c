@@ -10,9 +10,9 @@
 #include "client/managed/unified.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
-#include "common/addresses.h"
+#include "common/base/addresses.h"
+#include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
-#include "common/log.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #include "client/managed/twin.h"
 
 #include "client/core/queue.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "proto/wire.h"
 
 void rg_outgoing_begin(struct rg_outgoing *out, struct rg_session *session, uint64_t context)
@@ -15,7 +15,7 @@ void rg_outgoing_begin(struct rg_outgoing *out, struct rg_session *session, uint
 
 void rg_outgoing_send(struct rg_outgoing *out)
 {
-    struct rg_answer answer = {.type = RG_ANSWER_UNIFIED_IN, .id = out->context};
+    struct rg_answer answer = {.type = RG_ANSWER_MANAGED_IN, .id = out->context};
     if (out->n)
         rg_queue_answer(out->session, &answer, out->parts, (int)(2 * out->n), NULL);
     out->n = 0;

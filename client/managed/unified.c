@@ -13,9 +13,9 @@
 #include "client/managed/unified_pages.h"
 #include "client/managed/write_shared.h"
 #include "client/transfer/transfer.h"
-#include "common/clock.h"
-#include "common/limits.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>

@@ -8,10 +8,10 @@
 #include "client/managed/unified_pages.h"
 #include "client/managed/write_shared.h"
 #include "client/transfer/transfer.h"
-#include "common/clock.h"
-#include "common/limits.h"
-#include "common/log.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -126,7 +126,7 @@ static enum outcome make_live(const struct rg_touch *touch, uint64_t id)
                                           .context = range->context,
                                           .address = rg_managed_range_page(range, page),
                                           .size = (end - page) * RG_PAGE,
-                                          .flags = RG_UNIFIED_STEADY,
+                                          .flags = RG_MANAGED_STEADY,
                                           .data = fetched};
         pthread_mutex_unlock(&rg_managed_ranges.lock);
         rg_page_request_send(&request);
@@ -173,7 +173,7 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
                                       .context = s.context,
                                       .address = s.start,
                                       .size = (s.end - s.first) * RG_PAGE,
-                                      .flags = patient ? RG_UNIFIED_IF_IDLE : 0,
+                                      .flags = patient ? RG_MANAGED_IF_IDLE : 0,
                                       .data = fetched};
     rg_page_request_send(&request);
     rg_page_request_wait(&request);

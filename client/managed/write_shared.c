@@ -3,7 +3,7 @@
 
 #include "client/managed/twin.h"
 #include "client/transfer/transfer.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * ask.c - NVML's functions that are asked of the server's management library when they are called.
  *
- * The arguments of the caller and the question's signature (proto/management.h) make a question; it goes to the server
+ * The arguments of the caller and the question's signature (proto/management/management.h) make a question; it goes to the server
  * over a connection of its own, and the answer goes into the caller's memory. No lock is held while a server is asked.
  *
  * An answer counts for a tenth of a second, as it does on the server: programs that poll ask no more often. (Every question
@@ -11,9 +11,9 @@
 #include "client/connect/query.h"
 #include "client/core/optimisations.h"
 #include "client/nvml/nvml.h"
-#include "common/cleanup.h"
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 
 #include <pthread.h>
 #include <stdlib.h>

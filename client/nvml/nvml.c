@@ -11,9 +11,9 @@
 #include "client/connect/servers.h"
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
-#include "common/cleanup.h"
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 
 #include <pthread.h>
 #include <stdio.h>

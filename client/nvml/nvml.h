@@ -11,7 +11,7 @@
 #define RG_CLIENT_NVML_NVML_H
 
 #include "client/nvml/types.h"
-#include "proto/control.h"
+#include "proto/control/control.h"
 
 /* Processes of one machine at one server; more are not shown. */
 #define RG_NVML_PROCESSES_MAX 256

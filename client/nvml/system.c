@@ -4,8 +4,8 @@
 #include "client/entry.h"
 #include "client/nvml/functions.h"
 #include "client/nvml/nvml.h"
-#include "common/cleanup.h"
-#include "common/log.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -14,13 +14,13 @@
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
+#include "common/base/hash_table.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS    256u
 #define STOCKS_MAX 1024u
 #define FIRST      2u            /* so many are made ready at first */
 #define LARGE      (64ull << 20) /* of blocks of this size, no more than that */
@@ -31,7 +31,7 @@
 #define UNREAD_MAX 64u /* notices that may be due at a time */
 
 struct stock {
-    struct stock *next;
+    struct rg_hash_link link;
     struct rg_prealloc_key key;
     struct rg_session *session;
     uint64_t context;
@@ -43,13 +43,12 @@ struct stock {
     uint64_t used;            /* when it was needed last */
     bool foreseen;            /* what is ready was foreseen, and `used` is ahead of the time */
     struct rg_future *future; /* the answer with the blocks that were foreseen, until it has come */
-    struct rg_ahead_block blocks[RG_AHEAD_MAX];
+    struct rg_prealloc_block blocks[RG_PREALLOC_MAX];
 };
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct stock *stocks[BUCKETS];
-static unsigned n_stocks;
+static struct rg_hash_table stocks;
 static uint64_t next_ticket = 1;
 static atomic_uint live[RG_SERVERS_MAX]; /* stocks with a ticket */
 static atomic_uint awaited;              /* stocks with a future */
@@ -66,23 +65,37 @@ static uint32_t thread_of(const struct rg_prealloc_key *key)
     return key->stream == CU_STREAM_PER_THREAD && thread ? thread->number + 1 : 0;
 }
 
-static struct stock **bucket_of(const struct rg_prealloc_key *key, uint64_t context)
+static uint64_t hash_of(const struct rg_prealloc_key *key, uint64_t context)
 {
-    const uint64_t mixed = (key->size * 0x9E3779B97F4A7C15ull) ^ (key->height * 0xC2B2AE3D27D4EB4Full) ^
-                           ((uint64_t)(uintptr_t)key->stream << 7) ^ context ^ (uint64_t)key->kind;
-    return &stocks[(mixed ^ mixed >> 29 ^ mixed >> 47) % BUCKETS];
+    return (key->size * 0x9E3779B97F4A7C15ull) ^ (key->height * 0xC2B2AE3D27D4EB4Full) ^
+           ((uint64_t)(uintptr_t)key->stream << 7) ^ context ^ (uint64_t)key->kind;
+}
+
+/* The next one, or NULL; the lock is held. For all, `at` is NULL at first, and the next one is asked for before `at` ends. */
+static struct stock *after(const struct stock *at)
+{
+    return (struct stock *)rg_hash_table_after(&stocks, at ? &at->link : NULL);
 }
 
 /* The lock is held. */
 static struct stock *find(const struct rg_prealloc_key *key, uint64_t context)
 {
-    for (struct stock *stock = *bucket_of(key, context); stock; stock = stock->next)
+    struct rg_hash_link *at = rg_hash_table_first(&stocks, hash_of(key, context));
+    for (; at; at = rg_hash_table_next(at)) {
+        struct stock *stock = (struct stock *)at;
         if (stock->context == context && stock->key.kind == key->kind && stock->key.size == key->size &&
             stock->key.height == key->height && stock->key.element == key->element &&
             stock->key.stream == key->stream && stock->key.pool == key->pool &&
             stock->thread == thread_of(key))
             return stock;
+    }
     return NULL;
+}
+
+static void forget(struct stock *stock)
+{
+    rg_hash_table_remove(&stocks, &stock->link);
+    free(stock);
 }
 
 /* The session of the current context, if memory can be made ready there. */
@@ -92,7 +105,7 @@ static struct rg_session *usable(void)
     return rg_optimise[RG_OPT_AHEAD] && session->op_numbers[RG_OP_rgMemAhead] ? session : NULL;
 }
 
-static bool pop(struct stock *stock, struct rg_ahead_block *out)
+static bool pop(struct stock *stock, struct rg_prealloc_block *out)
 {
     if (!stock || !stock->n)
         return false;
@@ -135,8 +148,9 @@ static void settle(struct rg_future *future, CUresult result, struct rg_reader r
         uint64_t made = 0;
         if (result == CUDA_SUCCESS)
             rg_get_into(&reply, &made, sizeof made);
-        const void *blocks =
-            !reply.bad && made <= RG_AHEAD_MAX ? rg_get(&reply, made * sizeof(struct rg_ahead_block)) : NULL;
+        const void *blocks = !reply.bad && made <= RG_PREALLOC_MAX
+                                 ? rg_get(&reply, made * sizeof(struct rg_prealloc_block))
+                                 : NULL;
         struct stock *stock = find_ticket(session, future->user[0] + i); /* NULL: given back meanwhile */
         bad |= !blocks || (stock && stock->future && made > stock->due);
         if (!stock || !stock->future)
@@ -170,7 +184,7 @@ static void await_foreseen(const struct rg_prealloc_key *key)
     rg_future_release(future);
 }
 
-bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_ahead_block *out)
+bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_prealloc_block *out)
 {
     struct rg_session *session = usable();
     if (!session || !rg_prealloc_any(session))
@@ -204,17 +218,11 @@ bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_ahead_block *
 /* Makes room: of what was asked for, and is not made ready, nothing is remembered. Both locks are held. */
 static void forget_idle(void)
 {
-    for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct stock **link = &stocks[i]; *link;) {
-            struct stock *stock = *link;
-            if (stock->ticket) {
-                link = &stock->next;
-                continue;
-            }
-            *link = stock->next;
-            free(stock);
-            n_stocks--;
-        }
+    for (struct stock *at = after(NULL), *next; at; at = next) {
+        next = after(at);
+        if (!at->ticket)
+            forget(at);
+    }
 }
 
 /* A stock for what was asked for; NULL: there are too many. Both locks are held. */
@@ -224,16 +232,13 @@ static struct stock *remember(const struct rg_prealloc_key *key, struct rg_sessi
     struct stock *stock = find(key, context);
     if (stock)
         return stock;
-    if (n_stocks == STOCKS_MAX)
+    if (stocks.n == STOCKS_MAX)
         forget_idle();
-    stock = n_stocks < STOCKS_MAX ? calloc(1, sizeof *stock) : NULL;
+    stock = stocks.n < STOCKS_MAX ? calloc(1, sizeof *stock) : NULL;
     if (!stock)
         return NULL;
-    struct stock **bucket = bucket_of(key, context);
-    *stock = (struct stock){
-        .next = *bucket, .key = *key, .session = session, .context = context, .thread = thread_of(key)};
-    *bucket = stock;
-    n_stocks++;
+    *stock = (struct stock){.key = *key, .session = session, .context = context, .thread = thread_of(key)};
+    rg_hash_table_add(&stocks, &stock->link, hash_of(key, context));
     return stock;
 }
 
@@ -248,7 +253,7 @@ static void announce(const struct rg_session *session)
 static struct stock *expect(const struct rg_prealloc_key *key, unsigned count, struct rg_session *session,
                             struct rg_future *future)
 {
-    struct stock *stock = count && count <= RG_AHEAD_MAX ? remember(key, session) : NULL;
+    struct stock *stock = count && count <= RG_PREALLOC_MAX ? remember(key, session) : NULL;
     if (!stock || stock->ticket)
         return NULL;
     stock->ticket = next_ticket++;
@@ -266,10 +271,10 @@ static struct stock *expect(const struct rg_prealloc_key *key, unsigned count, s
 void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts, unsigned n)
 {
     struct rg_session *session = usable();
-    struct rg_ahead_wish wishes[RG_AHEAD_WISHES];
+    struct rg_prealloc_hint wishes[RG_PREALLOC_HINTS];
     struct rg_call reply;
     unsigned made = 0;
-    if (!session || !n || n > RG_AHEAD_WISHES || !session->op_numbers[RG_OP_rgMemForesee])
+    if (!session || !n || n > RG_PREALLOC_HINTS || !session->op_numbers[RG_OP_rgMemForesee])
         return;
     struct rg_future *future = rg_future_begin(RG_OP_rgMemForesee, settle);
     if (!future)
@@ -280,12 +285,12 @@ void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts
     for (unsigned i = 0; i < n; i++) {
         const struct stock *stock = expect(&keys[i], counts[i], session, future);
         if (stock)
-            wishes[made++] = (struct rg_ahead_wish){.ticket = stock->ticket,
-                                                    .size = keys[i].size,
-                                                    .height = keys[i].height,
-                                                    .kind = keys[i].kind,
-                                                    .element = keys[i].element,
-                                                    .count = counts[i]};
+            wishes[made++] = (struct rg_prealloc_hint){.ticket = stock->ticket,
+                                                       .size = keys[i].size,
+                                                       .height = keys[i].height,
+                                                       .kind = keys[i].kind,
+                                                       .element = keys[i].element,
+                                                       .count = counts[i]};
     }
     future->user[1] = made;
     pthread_mutex_unlock(&lock);
@@ -314,7 +319,7 @@ void rg_prealloc_want(const struct rg_prealloc_key *key)
     if (stock && stock->poor)
         stock->poor--;
     else if (stock && ++stock->asked > 1) {
-        const unsigned most = key->size >= LARGE ? FIRST : RG_AHEAD_MAX;
+        const unsigned most = key->size >= LARGE ? FIRST : RG_PREALLOC_MAX;
         stock->target = !stock->target ? FIRST : stock->target < most / 2 ? stock->target * 2 : most;
         stock->used = rg_now_ns();
         if (!stock->ticket) {
@@ -356,44 +361,38 @@ static bool is_meant(const struct stock *stock, const struct which *which)
            (!which->thread || stock->thread == which->thread) &&
            (!which->by_stream || stock->key.stream == which->stream) &&
            (!which->by_pool ||
-            (stock->key.kind == RG_AHEAD_ORDERED && (stock->key.pool == which->pool || !stock->key.pool)));
+            (stock->key.kind == RG_PREALLOC_ORDERED && (stock->key.pool == which->pool || !stock->key.pool)));
 }
 
-/* Takes the tickets of what is meant, RG_AHEAD_MAX at most, out of the table. The lock is held. */
+/* Takes the tickets of what is meant, RG_PREALLOC_MAX at most, out of the table. The lock is held. */
 static unsigned collect(const struct which *which, struct rg_session **sessions, uint64_t *tickets)
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct stock **link = &stocks[i]; *link && n < RG_AHEAD_MAX;) {
-            struct stock *stock = *link;
-            if (!is_meant(stock, which)) {
-                link = &stock->next;
-                continue;
-            }
-            if (stock->ticket) {
-                sessions[n] = stock->session;
-                tickets[n++] = stock->ticket;
-                atomic_fetch_sub(&live[stock->session->number], 1);
-            }
-            drop_promise(stock);
-            if (which->unused_since) { /* that it was wanted is remembered */
-                stock->ticket = 0;
-                stock->n = stock->due = stock->target = 0;
-                stock->foreseen = false;
-                link = &stock->next;
-                continue;
-            }
-            *link = stock->next;
-            free(stock);
-            n_stocks--;
+    for (struct stock *stock = after(NULL), *next; stock && n < RG_PREALLOC_MAX; stock = next) {
+        next = after(stock);
+        if (!is_meant(stock, which))
+            continue;
+        if (stock->ticket) {
+            sessions[n] = stock->session;
+            tickets[n++] = stock->ticket;
+            atomic_fetch_sub(&live[stock->session->number], 1);
         }
+        drop_promise(stock);
+        if (which->unused_since) { /* that it was wanted is remembered */
+            stock->ticket = 0;
+            stock->n = stock->due = stock->target = 0;
+            stock->foreseen = false;
+        } else {
+            forget(stock);
+        }
+    }
     return n;
 }
 
 static bool give_back(const struct which *which)
 {
-    struct rg_session *sessions[RG_AHEAD_MAX];
-    uint64_t tickets[RG_AHEAD_MAX];
+    struct rg_session *sessions[RG_PREALLOC_MAX];
+    uint64_t tickets[RG_PREALLOC_MAX];
     struct rg_thread *thread = rg_thread_current();
     bool any = false;
     unsigned n;
@@ -410,7 +409,7 @@ static bool give_back(const struct which *which)
             any |= rg_op_rgMemReturn(tickets[i]) == CUDA_SUCCESS;
         }
         thread->target = target;
-    } while (n == RG_AHEAD_MAX);
+    } while (n == RG_PREALLOC_MAX);
     pthread_mutex_unlock(&order);
     return any;
 }
@@ -429,7 +428,7 @@ bool rg_prealloc_give_back(struct rg_session *session)
 static bool some(void)
 {
     pthread_mutex_lock(&lock);
-    const bool any = n_stocks != 0;
+    const bool any = stocks.n != 0;
     pthread_mutex_unlock(&lock);
     return any;
 }
@@ -477,18 +476,17 @@ void rg_prealloc_reclaim_asked(struct rg_session *session, uint64_t recall)
 }
 
 /* Empties the stocks of a session, and makes do without for a while. The lock is held. */
-static size_t empty(const struct rg_session *session, struct rg_ahead_return *out, size_t most)
+static size_t empty(const struct rg_session *session, struct rg_prealloc_return *out, size_t most)
 {
     size_t n = 0;
-    for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct stock *stock = stocks[i]; stock; stock = stock->next) {
-            if (stock->session != session || !stock->ticket)
-                continue;
-            for (; stock->n && n < most; stock->n--)
-                out[n++] = (struct rg_ahead_return){stock->ticket, stock->blocks[stock->n - 1].address};
-            stock->target = 0;
-            stock->poor = POOR;
-        }
+    for (struct stock *stock = after(NULL); stock; stock = after(stock)) {
+        if (stock->session != session || !stock->ticket)
+            continue;
+        for (; stock->n && n < most; stock->n--)
+            out[n++] = (struct rg_prealloc_return){stock->ticket, stock->blocks[stock->n - 1].address};
+        stock->target = 0;
+        stock->poor = POOR;
+    }
     return n;
 }
 
@@ -501,8 +499,8 @@ void rg_prealloc_answer_reclaim(struct rg_session *session)
     const uint64_t recall = atomic_exchange(&recalls[session->number], 0);
     if (!recall)
         return;
-    enum { MOST = RG_BULK_MAX / sizeof(struct rg_ahead_return) };
-    struct rg_ahead_return *blocks = NULL;
+    enum { MOST = RG_BULK_MAX / sizeof(struct rg_prealloc_return) };
+    struct rg_prealloc_return *blocks = NULL;
     size_t n = 0;
     const bool mine =
         rg_optimise[RG_OPT_ASYNC] ? pthread_mutex_lock(&order) == 0 : pthread_mutex_trylock(&order) == 0;
@@ -513,7 +511,7 @@ void rg_prealloc_answer_reclaim(struct rg_session *session)
     }
     if (mine)
         pthread_mutex_unlock(&order);
-    const struct rg_answer answer = {.type = RG_ANSWER_RECALLED, .id = recall};
+    const struct rg_answer answer = {.type = RG_ANSWER_RECLAIMED, .id = recall};
     const struct iovec bulk = {blocks, n * sizeof *blocks};
     (void)rg_queue_answer(session, &answer, &bulk, n ? 1 : 0, NULL);
     free(blocks);
@@ -524,19 +522,18 @@ void rg_prealloc_answer_reclaim(struct rg_session *session)
 /* The lock is held. */
 static struct stock *find_ticket(const struct rg_session *session, uint64_t ticket)
 {
-    for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct stock *stock = stocks[i]; stock; stock = stock->next)
-            if (stock->ticket == ticket && stock->session == session)
-                return stock;
-    return NULL;
+    struct stock *stock = after(NULL);
+    while (stock && (stock->ticket != ticket || stock->session != session))
+        stock = after(stock);
+    return stock;
 }
 
 bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in)
 {
     const uint64_t ready = notice->arg[0], refused = notice->arg[1];
-    if (!notice->id || ready > RG_AHEAD_MAX || refused > RG_AHEAD_MAX)
+    if (!notice->id || ready > RG_PREALLOC_MAX || refused > RG_PREALLOC_MAX)
         return false;
-    const void *blocks = rg_get(in, ready * sizeof(struct rg_ahead_block));
+    const void *blocks = rg_get(in, ready * sizeof(struct rg_prealloc_block));
     if (!blocks)
         return false;
     bool good = true;
@@ -545,7 +542,7 @@ bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *noti
         unread[session->number]--;
     struct stock *stock = find_ticket(session, notice->id); /* NULL: it has been given back meanwhile */
     if (stock) {
-        good = ready + refused <= stock->due && ready <= RG_AHEAD_MAX - stock->n;
+        good = ready + refused <= stock->due && ready <= RG_PREALLOC_MAX - stock->n;
         if (good) {
             memcpy(&stock->blocks[stock->n], blocks, ready * sizeof *stock->blocks);
             stock->n += (unsigned)ready;

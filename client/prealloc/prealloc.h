@@ -19,8 +19,8 @@
 #ifndef RG_CLIENT_PREALLOC_PREALLOC_H
 #define RG_CLIENT_PREALLOC_PREALLOC_H
 
-#include "proto/ahead.h"
 #include "proto/codec.h"
+#include "proto/prealloc.h"
 #include "proto/wire.h"
 
 #include <cuda.h>
@@ -32,7 +32,7 @@ struct rg_session;
 
 /** What is allocated; the current context's. */
 struct rg_prealloc_key {
-    enum rg_ahead_kind kind;
+    enum rg_prealloc_kind kind;
     unsigned element;
     size_t size, height;
     CUstream stream; /* effective */
@@ -40,12 +40,12 @@ struct rg_prealloc_key {
 };
 
 /** Takes a block that is ready; false: the worker is to be asked. */
-bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_ahead_block *out);
+bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_prealloc_block *out);
 /** The worker was asked, and gave. */
 void rg_prealloc_want(const struct rg_prealloc_key *key);
 
 /**
- * Of each kind of memory (`counts[i]` blocks of `keys[i]`, RG_AHEAD_WISHES at most, none stream-ordered), the worker is to make
+ * Of each kind of memory (`counts[i]` blocks of `keys[i]`, RG_PREALLOC_HINTS at most, none stream-ordered), the worker is to make
  * some ready in the current context. Sends one record, and does not wait.
  */
 void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts, unsigned n);
@@ -64,12 +64,12 @@ bool rg_prealloc_any(const struct rg_session *session);
 void rg_prealloc_age(struct rg_session *session);
 #define RG_PREALLOC_AGE_MS 100
 
-/** RG_NOTICE_RECALL has come: the sender is to answer it. */
+/** RG_NOTICE_RECLAIM has come: the sender is to answer it. */
 void rg_prealloc_reclaim_asked(struct rg_session *session, uint64_t recall);
 /** Answers a recall, if there is one, with what is ready. The sender thread. */
 void rg_prealloc_answer_reclaim(struct rg_session *session);
 
-/** RG_NOTICE_AHEAD has come. False: it is malformed. */
+/** RG_NOTICE_PREALLOC has come. False: it is malformed. */
 bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in);
 
 #endif

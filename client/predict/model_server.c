@@ -6,7 +6,7 @@
  * quickest round trip.
  */
 #include "client/predict/model_making.h"
-#include "common/tuning.h"
+#include "common/base/tuning.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
  * deferred data is given to the way back.
  */
 #include "client/predict/simulation.h"
-#include "common/tuning.h"
+#include "common/base/tuning.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +127,7 @@ static void post(struct rg_simulation *s, uint32_t number, const struct rg_step 
             now = rg_sim_flush(s, now);
         } else if (s->direct && may_send(s, &s->threads[number], now)) {
             rg_sim_flush(s, now);
-            s->next_direct = now + RG_DIRECT_SHARE * RG_SIM_SEND_NS;
+            s->next_direct = now + RG_INLINE_SEND_SHARE * RG_SIM_SEND_NS;
         } else if (!s->sender_due) {
             s->sender_due = true;
             rg_sim_push(s, (struct rg_sim_event){.time = rg_sim_later(now + s->model->wake, s->sender_free),
@@ -205,7 +205,7 @@ static void run_thread(struct rg_simulation *s, uint32_t number, uint64_t now)
     if (thread->waits) {
         s->out->waited_ns += rg_sim_gap(thread->since, now);
         thread->waits = false;
-        thread->sends_after_wait = RG_DIRECT_AFTER_WAIT;
+        thread->sends_after_wait = RG_INLINE_SEND_AFTER_WAIT;
         const struct rg_record_model *record = step->kind == RG_STEP_REPLY || step->kind == RG_STEP_POLL
                                                    ? &s->model->records[step->record]
                                                    : NULL;

@@ -5,15 +5,16 @@
  * executed, in the order in which they were sent.
  */
 #include "client/predict/simulation.h"
-#include "common/tuning.h"
+#include "common/base/tuning.h"
 
 #include <stdlib.h>
 
-#define FRAME        40   /* bytes of a message besides its records: header and framing */
-#define REPLY        64   /* of a reply besides its outputs */
-#define SMALL_SIZE   64   /* a record that only asks */
-#define ASK_NS       1000 /* that answering a question costs the dispatcher */
-#define DEFERRED_MAX (RG_LATE_SLOTS * RG_LATE_CHUNK) /* bytes of deferred data that a stream may be ahead */
+#define FRAME      40   /* bytes of a message besides its records: header and framing */
+#define REPLY      64   /* of a reply besides its outputs */
+#define SMALL_SIZE 64   /* a record that only asks */
+#define ASK_NS     1000 /* that answering a question costs the dispatcher */
+#define DEFERRED_MAX                                                                                         \
+    (RG_DEFERRED_SLOTS * RG_DEFERRED_CHUNK) /* bytes of deferred data that a stream may be ahead */
 
 static uint64_t cost(const struct rg_simulation *s, uint64_t bytes)
 {

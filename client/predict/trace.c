@@ -1,10 +1,10 @@
 /* trace.c - reads and checks a trace. See trace.h. */
 #include "client/predict/trace.h"
 
-#include "common/cleanup.h"
-#include "common/crc32.h"
-#include "common/log.h"
-#include "common/shown.h"
+#include "common/base/cleanup.h"
+#include "common/base/crc32.h"
+#include "common/base/log.h"
+#include "common/base/printable.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static char *get_text(struct cursor *cursor)
     if (!text)
         cursor->bad = true;
     else
-        rg_shown_clean(text); /* it will be shown */
+        rg_printable_clean(text); /* it will be shown */
     return text;
 }
 

@@ -8,7 +8,7 @@
 #define RG_CLIENT_PREDICT_TRACE_H
 
 #include "client/profile/trace_format.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/times.h"
 
 #include <stdbool.h>

@@ -15,7 +15,7 @@
 #include "client/core/thread.h"
 #include "client/prefetch/own_images.h"
 #include "client/prefetch/startup_profile.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 #include "proto/function_info.h"
 

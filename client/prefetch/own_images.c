@@ -5,7 +5,7 @@
  */
 #include "client/prefetch/own_images.h"
 
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
 #include "common/cuda/image.h"
 
 #include <dlfcn.h>

@@ -12,7 +12,7 @@
 #include "client/core/session.h"
 #include "client/core/thread.h"
 #include "client/prealloc/prealloc.h"
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
 #include "generated/client/operations.h"
 
 #include <fcntl.h>
@@ -24,9 +24,9 @@
 
 #define IMAGES_MAX 4096u /* of one program */
 #define STATES_MAX 64u
-#define WISHES_MAX RG_AHEAD_WISHES /* kinds of memory, of one program */
-#define WISH_MAX   8u              /* of one kind; beyond, client/prealloc/prealloc.h sees to it */
-#define NOTED_MAX  1024u           /* allocations of a start; those that follow cost nothing */
+#define WISHES_MAX RG_PREALLOC_HINTS /* kinds of memory, of one program */
+#define WISH_MAX   8u                /* of one kind; beyond, client/prealloc/prealloc.h sees to it */
+#define NOTED_MAX  1024u             /* allocations of a start; those that follow cost nothing */
 
 enum record_type { RECORD_CONTEXT = 1, RECORD_IMAGE, RECORD_STARTED, RECORD_MEMORY };
 
@@ -240,7 +240,7 @@ static int primary_of(uint64_t context)
 
 void rg_startup_profile_note_memory(const struct rg_prealloc_key *key, size_t bytes)
 {
-    const int device = is_noted() && key->kind != RG_AHEAD_ORDERED ? primary_of(rg_context_current()) : -1;
+    const int device = is_noted() && key->kind != RG_PREALLOC_ORDERED ? primary_of(rg_context_current()) : -1;
     if (device < 0)
         return;
     atomic_fetch_add_explicit(&noted, 1, memory_order_relaxed);
@@ -287,7 +287,7 @@ static void foresee_memory(CUdevice device)
         const struct memory *memory = &wishes[i].memory;
         if (memory->device != (uint32_t)device || !memory->count)
             continue;
-        keys[n] = (struct rg_prealloc_key){.kind = (enum rg_ahead_kind)memory->kind,
+        keys[n] = (struct rg_prealloc_key){.kind = (enum rg_prealloc_kind)memory->kind,
                                            .element = memory->element,
                                            .size = memory->size,
                                            .height = memory->height};

@@ -8,9 +8,9 @@
 #include "client/profile/sites.h"
 #include "client/profile/threads.h"
 #include "client/profile/trace_writer.h"
-#include "common/log.h"
-#include "common/parse.h"
-#include "proto/control.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
+#include "proto/control/control.h"
 
 #include <pthread.h>
 #include <stdlib.h>

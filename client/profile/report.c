@@ -7,8 +7,8 @@
 #include "client/profile/sites.h"
 #include "client/profile/tables.h"
 #include "client/profile/threads.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,8 +6,8 @@
 #include "client/profile/sites.h"
 #include "client/profile/symbols.h"
 #include "client/profile/threads.h"
-#include "common/clock.h"
-#include "proto/ways.h"
+#include "common/base/clock.h"
+#include "proto/gpu_path.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -156,10 +156,10 @@ static void sessions_text(struct rg_json_text *text)
         rg_json_text_put(text, ",\"gpu_memory\":{");
         bool first = true;
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
-            const enum rg_direct_path path = atomic_load(&session->ways[k]);
-            if (path == RG_DIRECT_UNKNOWN)
+            const enum rg_gpu_path path = atomic_load(&session->ways[k]);
+            if (path == RG_GPU_PATH_UNKNOWN)
                 continue;
-            rg_json_text_format(text, "%s\"%u\":\"%s\"", first ? "" : ",", k, rg_direct_name(path));
+            rg_json_text_format(text, "%s\"%u\":\"%s\"", first ? "" : ",", k, rg_gpu_path_name(path));
             first = false;
         }
         rg_json_text_put(text, "}}");
@@ -184,9 +184,9 @@ static void sessions_summary(struct rg_json_text *text)
             rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_rails,
                                 (unsigned long long)way.returned_rails);
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
-            const enum rg_direct_path path = atomic_load(&session->ways[k]);
-            if (path != RG_DIRECT_UNKNOWN)
-                rg_json_text_format(text, "; memory of GPU %u: %s", k, rg_direct_name(path));
+            const enum rg_gpu_path path = atomic_load(&session->ways[k]);
+            if (path != RG_GPU_PATH_UNKNOWN)
+                rg_json_text_format(text, "; memory of GPU %u: %s", k, rg_gpu_path_name(path));
         }
         rg_json_text_put(text, "\n");
     }

@@ -8,7 +8,7 @@
 
 #include "client/core/probe.h"
 #include "client/profile/sites.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -8,10 +8,10 @@
 #include "client/profile/server_times.h"
 #include "client/profile/threads.h"
 #include "client/profile/trace_format.h"
-#include "common/clock.h"
-#include "common/crc32.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/crc32.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 #include "transport/control.h"
 
 #include <errno.h>

@@ -4,9 +4,9 @@
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "generated/client/operations.h"
-#include "proto/room.h"
+#include "proto/bulk_credit.h"
 
-#define TOLD_EVERY (RG_ROOM / 8)
+#define TOLD_EVERY (RG_BULK_CREDIT / 8)
 
 static uint64_t in_use(struct rg_credit *room)
 {
@@ -40,12 +40,12 @@ bool rg_credit_take(struct rg_session *session, size_t size)
         return true; /* a worker that knows nothing of it */
     if (!atomic_exchange(&room->told, true))
         (void)rg_op_rgRoomTell(TOLD_EVERY);
-    atomic_fetch_add(&room->taken, rg_room_of(size));
-    if (in_use(room) > RG_ROOM / 2)
+    atomic_fetch_add(&room->taken, rg_bulk_credit_of(size));
+    if (in_use(room) > RG_BULK_CREDIT / 2)
         rg_receiver_poll(session); /* for what the worker has told already */
-    if (in_use(room) > RG_ROOM)
+    if (in_use(room) > RG_BULK_CREDIT)
         ask(session);
-    if (in_use(room) <= RG_ROOM)
+    if (in_use(room) <= RG_BULK_CREDIT)
         return true;
     rg_credit_return(session, size);
     return false;
@@ -53,7 +53,7 @@ bool rg_credit_take(struct rg_session *session, size_t size)
 
 void rg_credit_return(struct rg_session *session, size_t size)
 {
-    atomic_fetch_sub(&session->room.taken, rg_room_of(size));
+    atomic_fetch_sub(&session->room.taken, rg_bulk_credit_of(size));
 }
 
 bool rg_credit_notice(struct rg_session *session, uint64_t freed)

@@ -1,5 +1,5 @@
 /*
- * credit.h - whether bulk data of a copy to the device may be sent now (proto/room.h).
+ * credit.h - whether bulk data of a copy to the device may be sent now (proto/bulk_credit.h).
  *
  * As long as the device takes the data about as fast as it comes, there is always room, and nothing is asked. Where a stream
  * does not go on, the room is used up at some time: then copies are put into their streams without data (rgCopyInLate),
@@ -27,7 +27,7 @@ struct rg_credit {
 bool rg_credit_take(struct rg_session *session, size_t size);
 /** The record was not sent. */
 void rg_credit_return(struct rg_session *session, size_t size);
-/** RG_NOTICE_ROOM has come. False: it is malformed. */
+/** RG_NOTICE_CREDIT has come. False: it is malformed. */
 bool rg_credit_notice(struct rg_session *session, uint64_t freed);
 
 #endif

@@ -21,8 +21,8 @@
 #include "client/managed/unified.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/pieces.h"
-#include "common/log.h"
-#include "common/uncancelled.h"
+#include "common/base/log.h"
+#include "common/base/uncancelled.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -759,7 +759,7 @@ void rg_page_request_send(struct rg_page_request *question)
         .memory = question->data, .pitch = question->size, .width = question->size, .height = 1};
     transfer->question = question;
     question->id = add(transfer);
-    struct rg_answer answer = {.type = RG_ANSWER_UNIFIED_OUT,
+    struct rg_answer answer = {.type = RG_ANSWER_MANAGED_OUT,
                                .reserved = question->flags,
                                .id = question->id,
                                .arg = {question->address, question->size, question->context}};
@@ -820,11 +820,11 @@ enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_no
     switch (notice->type) {
     case RG_NOTICE_HOST_CALL:
         return host_call_due(session, notice);
-    case RG_NOTICE_LANDING:
+    case RG_NOTICE_DEFERRED_READ:
         return landing_part(session, notice, bulk_size);
-    case RG_NOTICE_PULL:
+    case RG_NOTICE_RENDEZVOUS:
         return pull_due(session, notice);
-    case RG_NOTICE_UNIFIED:
+    case RG_NOTICE_MANAGED:
         return question_answered(session, notice, bulk_size);
     default:
         return RG_ERR_PROTOCOL;

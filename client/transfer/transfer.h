@@ -2,8 +2,8 @@
  * transfer.h - transfers between host memory and the device that happen later than the call that asked for them, and
  * host functions: the worker names them by id when their turn comes.
  *
- *   landing   device → host: the worker sends the data by RG_NOTICE_LANDING, in parts
- *   pull      host → device: the worker asks for the data by RG_NOTICE_PULL, part by part
+ *   landing   device → host: the worker sends the data by RG_NOTICE_DEFERRED_READ, in parts
+ *   pull      host → device: the worker asks for the data by RG_NOTICE_RENDEZVOUS, part by part
  *   host call a function of the application that a stream waits for
  *   point     a place in a stream: this client is told when the stream is there, and lets it go on
  */
@@ -83,16 +83,16 @@ void rg_transfers_settle(const struct rg_session *session);
 
 /** Whether [start, start + size) is part of a transfer that has not ended. */
 bool rg_transfers_meet(uint64_t start, uint64_t size);
-/** What is asked of the worker about memory that is shared (RG_ANSWER_UNIFIED_OUT), and its answer. */
+/** What is asked of the worker about memory that is shared (RG_ANSWER_MANAGED_OUT), and its answer. */
 struct rg_page_request {
     struct rg_session *session;
     uint64_t context, address;
     size_t size;    /* at most RG_BULK_MAX */
-    unsigned flags; /* enum rg_unified_flags */
+    unsigned flags; /* enum rg_managed_flags */
     void *data;     /* where the contents go */
     /* the answer */
     CUresult result; /* the worker's, or that the session has ended */
-    bool busy;       /* the device may be at work; with RG_UNIFIED_IF_IDLE there are no contents then */
+    bool busy;       /* the device may be at work; with RG_MANAGED_IF_IDLE there are no contents then */
     bool steady;
     bool done;
     uint64_t id;

@@ -339,7 +339,7 @@ def emit(specification, out):
               " * call could not be sent, reply->reply is empty. Operations with bulk data send it from `bulk` and return",
               " * when that memory may be reused. */",
               "#ifndef RG_GENERATED_CLIENT_OPERATIONS_H", "#define RG_GENERATED_CLIENT_OPERATIONS_H",
-              '#include "proto/interop_types.h"', "", '#include <stdint.h>', '#include <sys/uio.h>', "struct rg_call;", ""]
+              '#include "proto/api/interop_types.h"', "", '#include <stdint.h>', '#include <sys/uio.h>', "struct rg_call;", ""]
     header += [op_declaration(operation) + ";" for operation in specification.wire_operations]
     header += ["", "#endif", ""]
     write(f"{out}/client/operations.h", "\n".join(header))
@@ -361,7 +361,7 @@ def emit(specification, out):
     every = [(names[symbol.base], symbol) for symbol in specification.symbols.values()]
     header = [HEAD, "/* What the application calls where the call works in a context that its parameters bring along (client/api/implied_context.h). */",
               "#ifndef RG_GENERATED_CLIENT_BRINGING_H", "#define RG_GENERATED_CLIENT_BRINGING_H",
-              '#include "proto/interop_types.h"', ""]
+              '#include "proto/api/interop_types.h"', ""]
     header += [f"{symbol.result} {bringing(operation, symbol)}({symbol.declaration});" for operation, symbol in every if operation.brings]
     write(f"{out}/client/bringing.h", "\n".join(header + ["", "#endif", ""]))
     lines = [HEAD, '#include "generated/client/bringing.h"', '#include "client/api/implied_context.h"', '#include "generated/proto/prototypes.h"', ""]

@@ -70,7 +70,7 @@ void rg_context_release_contents(struct rg_worker *worker, struct rg_worker_cont
     rg_link_drop_context(worker, context->handle);
     memset(context->few_streams, 0, sizeof context->few_streams);
     context->n_streams = 0;
-    for (uint32_t i = 0; i < RG_LANES_MAX; i++) {
+    for (uint32_t i = 0; i < RG_CLIENT_THREADS_MAX; i++) {
         if (!worker->threads[i])
             continue;
         for (struct rg_thread_stream **link = &worker->threads[i]->streams; *link;) {

@@ -4,8 +4,8 @@
  */
 #include "server/api/link.h"
 
-#include "common/limits.h"
-#include "common/log.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 #include "generated/server/execute.h"
 #include "server/core/out_of_order.h"
 #include "server/images/image.h"

@@ -1,7 +1,7 @@
 /* request.c - what operations work with: parameters, objects, outputs. The contract is in request.h. */
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/log_limit.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "generated/server/driver.h"
 #include "server/api/link.h"
 #include "server/core/leader_followers.h"
@@ -101,7 +101,7 @@ CUstream rg_request_stream(struct rg_request *request, uint64_t handle)
     struct rg_executor *executor = rg_executor_of(request);
     executor->stream = NULL;
     executor->named_stream = handle == (uint64_t)CU_STREAM_PER_THREAD
-                                 ? RG_TIME_LANE_STREAM | request->thread->number
+                                 ? RG_TIME_THREAD_STREAM | request->thread->number
                              : handle ? handle
                                       : (uint64_t)CU_STREAM_LEGACY;
     if (handle == 0 || handle == (uint64_t)CU_STREAM_LEGACY)

@@ -8,7 +8,7 @@
 #ifndef RG_SERVER_CORE_REQUEST_H
 #define RG_SERVER_CORE_REQUEST_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "generated/proto/ops.h"
 #include "proto/codec.h"
 #include "proto/kinds.h"

@@ -3,8 +3,8 @@
 #include "server/prealloc/deferred_free.h"
 #include "server/timeline/event_times.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "generated/server/execute.h"
 #include "server/api/link.h"
@@ -41,7 +41,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     worker->over_fd = over_fd;
     worker->output_fd = -1;
     rg_register_all(worker->operations);
-    rg_turn_init(&worker->send_turn);
+    rg_priority_lock_init(&worker->send_turn);
     pthread_mutex_init(&worker->staging_lock, NULL);
     pthread_cond_init(&worker->staging_given, NULL);
     rg_managed_init(worker);
@@ -49,7 +49,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     pthread_mutex_init(&worker->end_lock, NULL);
     pthread_cond_init(&worker->end_changed, NULL);
     rg_leader_init(worker);
-    rg_wait_init(&worker->wait, RG_WAIT_DEFAULT);
+    rg_adaptive_wait_init(&worker->wait, RG_WAIT_DEFAULT);
     rg_deferred_init(worker);
     rg_prealloc_init(worker);
     rg_deferred_free_init(worker);
@@ -87,26 +87,26 @@ enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_
     };
     struct iovec all[MAX_PARTS] = {{&header, sizeof header}};
     memcpy(all + 1, parts, (size_t)n_parts * sizeof *parts);
-    size_t size = 0, bulk_size = 0;
-    for (int i = 0; i <= n_parts; i++)
-        size += all[i].iov_len;
+    struct rg_send send = {.msg = all,
+                           .n_msg = n_parts + 1,
+                           .bulk = bulk,
+                           .n_bulk = n_bulk,
+                           .tag = tag,
+                           .base = base,
+                           .lease = hold,
+                           .detachable = true};
+    size_t bulk_size = 0;
     for (int i = 0; i < n_bulk; i++)
         bulk_size += bulk[i].iov_len;
-    const bool detached = rg_conn_sends_apart(worker->conn, size, bulk_size);
-    struct rg_bulk_ticket ticket;
-    rg_turn_take(&worker->send_turn, detached || bulk_size <= SMALL_BULK);
-    enum rg_status status = RG_ERR_CLOSED;
-    if (!rg_worker_over(worker))
-        status = detached ? rg_conn_send_head(worker->conn, all, n_parts + 1, bulk_size, &ticket)
-                          : rg_conn_send_held(worker->conn, hold, tag, base, all, n_parts + 1, bulk, n_bulk);
-    rg_turn_give(&worker->send_turn);
-    if (detached &&
-        status == RG_OK) { /* without the lock: small messages of other threads go out meanwhile */
-        ticket.tag = tag;
-        ticket.base = base;
-        ticket.lease = hold;
-        status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
-    }
+    const bool small = bulk_size <= SMALL_BULK;
+    rg_priority_lock_acquire(&worker->send_turn,
+                             small || atomic_load_explicit(&worker->detaches, memory_order_relaxed));
+    enum rg_status status = rg_worker_over(worker) ? RG_ERR_CLOSED : rg_conn_send(worker->conn, &send);
+    rg_priority_lock_release(&worker->send_turn);
+    if (!small)
+        atomic_store_explicit(&worker->detaches, send.detached, memory_order_relaxed);
+    if (send.detached) /* without the lock: small messages of other threads go out meanwhile */
+        status = rg_conn_send_detached(worker->conn, &send);
     atomic_fetch_add_explicit(&worker->sent, 1, memory_order_relaxed);
     if (status == RG_ERR_FAULT) {
         rg_error("session %llu: memory of a transfer was freed while it was sent",
@@ -132,15 +132,16 @@ enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, ui
 {
     enum rg_status status = RG_OK;
     for (size_t at = 0, piece = 0; at < size && status == RG_OK; at += piece) {
-        piece = rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace));
+        piece = rg_conn_piece(worker->conn, rg_chunk_size_get(&worker->pace));
         piece = size - at < piece ? size - at : piece;
-        const struct rg_notice notice = {
-            .type = RG_NOTICE_LANDING, .id = id, .arg = {offset + at, piece, last && at + piece == size}};
+        const struct rg_notice notice = {.type = RG_NOTICE_DEFERRED_READ,
+                                         .id = id,
+                                         .arg = {offset + at, piece, last && at + piece == size}};
         const uint64_t began = rg_now_ns();
         const struct iovec part = {(void *)(uintptr_t)&notice, sizeof notice},
                            bulk = {(char *)(uintptr_t)data + at, piece};
         status = rg_worker_send_to(worker, id, offset + at, hold, RG_MESSAGE_NOTICE, &part, 1, &bulk, 1);
-        rg_pace_sent(&worker->pace, piece, rg_now_ns() - began);
+        rg_chunk_size_sent(&worker->pace, piece, rg_now_ns() - began);
     }
     return status;
 }
@@ -152,10 +153,10 @@ static void last_words(struct rg_worker *worker, const char *text)
 {
     struct rg_control message;
     rg_session_end_init(&message, "%s", text);
-    if (!rg_turn_take_within(&worker->send_turn, LAST_WORDS_MS))
+    if (!rg_priority_lock_acquire_within(&worker->send_turn, LAST_WORDS_MS))
         return;
     (void)!rg_control_send(worker->conn, &message);
-    rg_turn_give(&worker->send_turn);
+    rg_priority_lock_release(&worker->send_turn);
 }
 
 void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, ...)
@@ -263,7 +264,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_objects_each(&worker->objects, destroy_unbound, worker);
     rg_deferred_fini(worker);
     rg_output_fini(worker);
-    for (uint32_t i = 0; i < RG_LANES_MAX; i++)
+    for (uint32_t i = 0; i < RG_CLIENT_THREADS_MAX; i++)
         if (worker->threads[i])
             rg_client_thread_free(worker->threads[i]);
     while (worker->retired) {
@@ -281,7 +282,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_advertised_fini(worker);
     rg_gpudirect_fini(worker);
     rg_conn_destroy(worker->conn);
-    rg_turn_fini(&worker->send_turn);
+    rg_priority_lock_fini(&worker->send_turn);
     rg_managed_fini(worker);
     pthread_cond_destroy(&worker->staging_given);
     pthread_mutex_destroy(&worker->staging_lock);

@@ -11,11 +11,11 @@
 #ifndef RG_SERVER_CORE_WORKER_H
 #define RG_SERVER_CORE_WORKER_H
 
-#include "common/pace.h"
-#include "common/tuning.h"
-#include "common/turn.h"
+#include "common/base/tuning.h"
+#include "common/sync/chunk_size.h"
+#include "common/sync/priority_lock.h"
 #include "generated/proto/ops.h"
-#include "proto/room.h"
+#include "proto/bulk_credit.h"
 #include "server/core/objects.h"
 #include "server/core/out_of_order.h"
 #include "server/core/request.h"
@@ -92,8 +92,8 @@ struct rg_worker_stream {
     bool non_blocking, per_thread;
     uint64_t seen_synchronous; /* the last synchronous copy that it is ordered after */
     struct rg_staging_buffer
-        *rendezvous_slots[RG_LATE_SLOTS]; /* used by one deferred transfer after another */
-    struct rg_staging_buffer *read_slots[RG_LATE_SLOTS];
+        *rendezvous_slots[RG_DEFERRED_SLOTS]; /* used by one deferred transfer after another */
+    struct rg_staging_buffer *read_slots[RG_DEFERRED_SLOTS];
     size_t next_read_slot; /* of the deferred read slots, the one whose turn it is */
 };
 
@@ -125,9 +125,9 @@ struct rg_image {
 };
 
 /** Images by digest: image_cache.c. */
-struct rg_shelf;
+struct rg_disk_cache;
 struct rg_image_cache {
-    struct rg_shelf *shelf; /* NULL: nothing is kept */
+    struct rg_disk_cache *shelf; /* NULL: nothing is kept */
     pthread_mutex_t lock;
     size_t bytes; /* of images that wait to be loaded or are being loaded, and how many they are */
     unsigned n;
@@ -148,7 +148,7 @@ struct rg_prealloc_pool;
 struct rg_advertised;
 struct rg_gpudirect;
 struct rg_gpudirect_area;
-struct rg_ahead_return;
+struct rg_prealloc_return;
 
 /** What the client wants to be told of; completion.c's. */
 struct rg_completion_list {
@@ -170,10 +170,10 @@ struct rg_event_intervals {
 
 /** Asking the client for memory that is ready; prealloc.c's, guarded by the late lock. */
 struct rg_reclaim {
-    bool able;                      /* the client can be asked. The dispatcher's */
-    uint64_t number;                /* of the last one */
-    bool due;                       /* it is not answered */
-    struct rg_ahead_return *blocks; /* the answer */
+    bool able;                         /* the client can be asked. The dispatcher's */
+    uint64_t number;                   /* of the last one */
+    bool due;                          /* it is not answered */
+    struct rg_prealloc_return *blocks; /* the answer */
     size_t n;
     pthread_cond_t answered;
 };
@@ -194,8 +194,9 @@ struct rg_worker {
     uint64_t session;
     struct rg_operation operations[RG_OP_COUNT];
 
-    struct rg_turn send_turn;   /* the right to send; held across the system call */
-    struct rg_pace pace;        /* of bulk data to the client */
+    struct rg_priority_lock send_turn; /* the right to send; held across the system call */
+    atomic_bool detaches;       /* the last large bulk data travelled by itself, without the right to send */
+    struct rg_chunk_size pace;  /* of bulk data to the client */
     _Atomic uint64_t executed;  /* sequence number of the last record executed */
     _Atomic uint64_t submitted; /* of the last whose work, if any, the driver has been given */
 
@@ -214,7 +215,7 @@ struct rg_worker {
 
     /* the dispatcher's */
     struct rg_objects objects;
-    struct rg_client_thread *threads[RG_LANES_MAX];
+    struct rg_client_thread *threads[RG_CLIENT_THREADS_MAX];
     struct rg_image *images; /* that wait to be loaded */
     uint64_t preload_ns;     /* for how long images have been loaded that nobody has asked for */
     struct rg_image_cache named;
@@ -224,7 +225,7 @@ struct rg_worker {
     _Atomic uint64_t sent, read; /* messages to the client; of these, those that it has read, as it says */
     CUresult failed;             /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
-    struct rg_wait wait; /* how the GPU is waited for: wait.c */
+    struct rg_adaptive_wait wait; /* how the GPU is waited for: wait.c */
     unsigned vain_polls;
     uint64_t last_work; /* sequence number of the last record that may have given the GPU something to do */
     struct rg_worker_context
@@ -240,7 +241,7 @@ struct rg_worker {
     struct rg_gpudirect *direct;      /* the dispatcher's; NULL: not yet */
     struct rg_credit credit;
     struct rg_managed managed;
-    bool tells_ways;        /* the client wants to know: RG_NOTICE_WAY */
+    bool tells_ways;        /* the client wants to know: RG_NOTICE_GPU_PATH */
     struct rg_times *times; /* NULL: the client has not asked for them */
 
     /* deferred.c */
@@ -313,7 +314,7 @@ enum rg_status rg_worker_send_to(struct rg_worker *worker, uint64_t tag, uint64_
 /** Sends a notice, with text or bulk data (either may be empty). Any thread. */
 enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
                                 size_t text_size, const void *bulk, size_t bulk_size);
-/** Sends part of a transfer to the host (RG_NOTICE_LANDING), in pieces that others' messages go between. Any thread. `hold`: of
+/** Sends part of a transfer to the host (RG_NOTICE_DEFERRED_READ), in pieces that others' messages go between. Any thread. `hold`: of
  * the memory, or NULL. */
 enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, uint64_t offset,
                                        const void *data, size_t size, bool last, struct rg_lease *hold);

@@ -8,8 +8,8 @@
  */
 #include "server/daemon/handshake.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "server/daemon/management.h"
 #include "transport/control.h"
 #include "transport/topology/rails.h"

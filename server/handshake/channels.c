@@ -1,10 +1,10 @@
 /* channels.c - see channels.h. */
 #include "server/handshake/channels.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/log_limit.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
+#include "common/base/thread.h"
 #include "server/handshake/resume.h"
 #include "transport/control.h"
 #include "transport/multipath/join.h"

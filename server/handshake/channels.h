@@ -5,7 +5,7 @@
 #ifndef RG_SERVER_HANDSHAKE_CHANNELS_H
 #define RG_SERVER_HANDSHAKE_CHANNELS_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/multipath/multipath.h"
 
 #include <pthread.h>

@@ -3,10 +3,10 @@
  */
 #include "server/handshake/hello.h"
 
-#include "common/addresses.h"
-#include "common/cleanup.h"
-#include "common/digest/digest.h"
-#include "common/log.h"
+#include "common/base/addresses.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/cache/digest.h"
 #include "generated/proto/ops.h"
 #include "generated/server/driver.h"
 #include "server/handshake/address_space.h"
@@ -290,7 +290,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     take_window(hello, &client.client_hello);
     take_capability(client.client_hello.capability);
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
-    hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_WAYS;
+    hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;
     server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA;
     if (hello->times)
         server->capabilities |= RG_CONTROL_CAP_TIMES;

@@ -1,9 +1,9 @@
 /* resume.c - see resume.h. */
 #include "server/handshake/resume.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/log_limit.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "server/handshake/channels.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"

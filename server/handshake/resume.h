@@ -13,7 +13,7 @@
 #ifndef RG_SERVER_HANDSHAKE_RESUME_H
 #define RG_SERVER_HANDSHAKE_RESUME_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* managed.c - memory that host and device both address. See managed.h. */
 #include "server/managed/managed.h"
 
-#include "common/limits.h"
-#include "common/log.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
@@ -377,25 +377,25 @@ static void share_out(struct rg_worker *worker, const struct rg_answer *answer, 
 {
     struct rg_managed *shares = &worker->managed;
     const uint64_t address = answer->arg[0], size = answer->arg[1];
-    struct rg_notice notice = {.type = RG_NOTICE_UNIFIED, .id = answer->id};
+    struct rg_notice notice = {.type = RG_NOTICE_MANAGED, .id = answer->id};
     const void *data = NULL;
     pthread_mutex_lock(&shares->lock);
     struct rg_managed_context *context = find_context(shares, answer->arg[2]);
     CUresult result = context ? rg_driver.cuCtxSetCurrent(context->object) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (device_busy(worker, seq))
         notice.arg[2] = 1;
-    if (!(notice.arg[2] && (answer->reserved & RG_UNIFIED_IF_IDLE))) {
+    if (!(notice.arg[2] && (answer->reserved & RG_MANAGED_IF_IDLE))) {
         bool steady = true;
         data = host_memory(shares, address, size);
         if (context)
             (void)rg_driver.cuCtxSetCurrent(context->object);
-        if (context && (answer->reserved & RG_UNIFIED_STEADY))
+        if (context && (answer->reserved & RG_MANAGED_STEADY))
             result = read_steady(worker, context, address, size, &steady);
         else if (data)
             result = CUDA_SUCCESS;
         else if (result == CUDA_SUCCESS)
             result = read_memory(worker, context, address, size, context->staging);
-        if (context && (!data || (answer->reserved & RG_UNIFIED_STEADY)))
+        if (context && (!data || (answer->reserved & RG_MANAGED_STEADY)))
             data = context->staging;
         if (!steady)
             notice.arg[2] |= 2;
@@ -411,12 +411,12 @@ static void share_out(struct rg_worker *worker, const struct rg_answer *answer, 
 bool rg_managed_answer(struct rg_worker *worker, const struct rg_message_header *header,
                        const struct rg_answer *answer, size_t bulk_size)
 {
-    if (!atomic_load(&worker->managed.open) && answer->type == RG_ANSWER_UNIFIED_IN)
+    if (!atomic_load(&worker->managed.open) && answer->type == RG_ANSWER_MANAGED_IN)
         return bulk_size == 0 || rg_conn_recv_bulk(worker->conn, NULL, bulk_size) == RG_OK;
-    if (answer->type == RG_ANSWER_UNIFIED_IN)
+    if (answer->type == RG_ANSWER_MANAGED_IN)
         return answer->reserved == 0 && share_in(worker, answer->id, bulk_size);
     if (bulk_size || !answer->arg[1] || answer->arg[1] > STAGING_SIZE ||
-        (answer->reserved & ~(uint32_t)(RG_UNIFIED_IF_IDLE | RG_UNIFIED_STEADY)))
+        (answer->reserved & ~(uint32_t)(RG_MANAGED_IF_IDLE | RG_MANAGED_STEADY)))
         return false;
     share_out(worker, answer, header->seq);
     return true;

@@ -6,7 +6,7 @@
  * address, page-locked and mapped into the device, so that a kernel finds it where the client's program has it.
  *
  * Contents travel outside the sequence of records, by answers that the reader handles at once (proto/wire.h,
- * RG_ANSWER_UNIFIED_IN and _OUT): the client's host can then read and write such memory while kernels run, and while the
+ * RG_ANSWER_MANAGED_IN and _OUT): the client's host can then read and write such memory while kernels run, and while the
  * dispatcher waits for one. The data goes through a stream and a buffer that each context has for it. A request says up
  * to which record it comes after; the reply says whether the device may still have been at work.
  */
@@ -47,7 +47,7 @@ void rg_managed_add_stream(struct rg_worker *worker, uint64_t context, CUstream 
 void rg_managed_remove_stream(struct rg_worker *worker, CUstream stream);
 /** A context, which is current and idle, is about to end. */
 void rg_managed_drop_context(struct rg_worker *worker, uint64_t context);
-/** Handles RG_ANSWER_UNIFIED_IN and RG_ANSWER_UNIFIED_OUT; false: they break the protocol. The reader. */
+/** Handles RG_ANSWER_MANAGED_IN and RG_ANSWER_MANAGED_OUT; false: they break the protocol. The reader. */
 bool rg_managed_answer(struct rg_worker *worker, const struct rg_message_header *header,
                        const struct rg_answer *answer, size_t bulk_size);
 

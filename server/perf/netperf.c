@@ -10,7 +10,7 @@
  */
 #include "proto/netperf.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/perf/perftest.h"
 #include "transport/control.h"
 #include "transport/multipath/multipath.h"
@@ -163,10 +163,13 @@ static enum rg_status serve_framed(struct service *service, const struct rg_netp
     for (uint32_t i = 0; i < replies && status == RG_OK; i++) {
         struct iovec message = {.iov_base = service->message, .iov_len = reply_size};
         struct iovec data = {.iov_base = service->bulk, .iov_len = reply_bulk};
-        status =
-            spend(service, (uint64_t)reply_size + reply_bulk)
-                ? rg_conn_send_to(service->conn, RG_NETPERF_TAG, 0, &message, 1, &data, reply_bulk ? 1 : 0)
-                : RG_ERR_LIMIT;
+        status = spend(service, (uint64_t)reply_size + reply_bulk)
+                     ? rg_conn_send(service->conn, &(struct rg_send){.msg = &message,
+                                                                     .n_msg = 1,
+                                                                     .bulk = &data,
+                                                                     .n_bulk = reply_bulk ? 1 : 0,
+                                                                     .tag = RG_NETPERF_TAG})
+                     : RG_ERR_LIMIT;
     }
     return status;
 }
@@ -180,7 +183,8 @@ static enum rg_status serve_perftest(struct service *service, const struct rg_me
     memcpy(&request, message->data, sizeof request);
     enum rg_status status = rg_perftest_start(&service->perftest, &request, &started);
     struct iovec answer = {.iov_base = &started, .iov_len = sizeof started};
-    return status == RG_OK ? rg_conn_send(service->conn, &answer, 1, NULL, 0) : status;
+    return status == RG_OK ? rg_conn_send(service->conn, &(struct rg_send){.msg = &answer, .n_msg = 1})
+                           : status;
 }
 
 static enum rg_status serve(struct service *service)

@@ -2,7 +2,7 @@
  * prealloc.h - memory that is allocated before the client asks for it.
  *
  * A slab stands for allocations of one kind that the client makes again and again. The worker keeps a few blocks ready for
- * it, each one an allocation of the driver's like any other, and tells their addresses (RG_NOTICE_AHEAD); the client gives
+ * it, each one an allocation of the driver's like any other, and tells their addresses (RG_NOTICE_PREALLOC); the client gives
  * one to the program and says so (rgMemTake), whereupon the next one is made. So nothing about the memory differs from what
  * the program would have got by asking: its address, its alignment, what its handles and attributes say, how it is freed.
  *
@@ -10,7 +10,7 @@
  * part of what is free on the device; the client gives it back (rgMemReturn) when an allocation fails, and when it was not
  * needed for a while. Nothing can be taken back from the client, whose record that it has taken a block may be on its way;
  * but it can be asked to: where a record runs out of memory whose result nobody waits for, or that cannot be tried again
- * from there, the dispatcher asks (RG_NOTICE_RECALL), waits for what is still with the client, and tries again. Meanwhile
+ * from there, the dispatcher asks (RG_NOTICE_RECLAIM), waits for what is still with the client, and tries again. Meanwhile
  * another thread reads, and the client answers by itself, whatever its program does.
  *
  * The dispatcher alone, except as noted.
@@ -29,7 +29,7 @@ void rg_prealloc_pool_reset(struct rg_worker *worker, CUmemoryPool pool);
 
 /** Gets back what is ready, and frees it; false: nothing. What `request` points to in the message may be gone afterwards. */
 bool rg_prealloc_reclaim(struct rg_request *request);
-/** RG_ANSWER_RECALLED has come, with bulk data. False: it answers nothing. The reader. */
+/** RG_ANSWER_RECLAIMED has come, with bulk data. False: it answers nothing. The reader. */
 bool rg_prealloc_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size);
 /** The session is over: nobody waits any more. Any thread. */
 void rg_prealloc_wake(struct rg_worker *worker);

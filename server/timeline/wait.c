@@ -1,8 +1,8 @@
 /* wait.c - polling for a moment, then waiting. See wait.h. */
 #include "server/timeline/wait.h"
 
-#include "common/clock.h"
-#include "common/tuning.h"
+#include "common/base/clock.h"
+#include "common/base/tuning.h"
 #include "generated/server/driver.h"
 #include "server/core/leader_followers.h"
 

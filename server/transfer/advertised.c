@@ -1,7 +1,7 @@
 /* advertised.c - see advertised.h. */
 #include "server/transfer/advertised.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "transport/multipath/multipath.h"
 

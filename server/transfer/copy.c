@@ -186,7 +186,7 @@ static bool out_directly(struct rg_request *request, struct rg_worker_context *c
         *result = rg_wait_event(request, small->ready);
     rg_output_drain(worker);
     rg_staging_give(worker, small);
-    const size_t piece = rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace));
+    const size_t piece = rg_conn_piece(worker->conn, rg_chunk_size_get(&worker->pace));
     if (*result == CUDA_SUCCESS && t->total <= RG_BULK_MAX && !(t->id && t->total > piece)) {
         request->reply_bulk = (const void *)(uintptr_t)t->src;
         request->reply_bulk_size = t->total;
@@ -244,7 +244,7 @@ CUresult rg_execute_rgCopyOut(struct rg_request *request, CUdeviceptr src, size_
         rg_staging_give_after(worker, buffer, stream);
         return result;
     }
-    if (transfer && t.total > rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace))) {
+    if (transfer && t.total > rg_conn_piece(worker->conn, rg_chunk_size_get(&worker->pace))) {
         result = rg_request_detach(request) ? rg_staging_send(worker, buffer, t.id, 0, t.total, true)
                                             : request->result;
         rg_staging_give(worker, buffer);

@@ -59,12 +59,12 @@ CUresult rg_credit_take_buffer(struct rg_worker *worker, struct rg_worker_contex
                                size_t size, struct rg_staging_buffer **out)
 {
     struct rg_credit *credit = &worker->credit;
-    const uint64_t needed = rg_room_of(brought);
+    const uint64_t needed = rg_bulk_credit_of(brought);
     pthread_mutex_lock(&worker->staging_lock);
     credit->taken += needed;
-    if (credit->taken - credit->freed > RG_ROOM)
+    if (credit->taken - credit->freed > RG_BULK_CREDIT)
         look(worker);
-    while (credit->taken - credit->freed > RG_ROOM && credit->first)
+    while (credit->taken - credit->freed > RG_BULK_CREDIT && credit->first)
         wait_for_first(worker);
     const bool large = context->staging_bytes > RG_STAGING_KEPT;
     pthread_mutex_unlock(&worker->staging_lock);
@@ -93,7 +93,7 @@ static void tell(struct rg_worker *worker, uint64_t least, uint64_t look_after)
     if (enough)
         credit->told = freed;
     pthread_mutex_unlock(&worker->staging_lock);
-    struct rg_notice notice = {.type = RG_NOTICE_ROOM, .arg = {freed, 0, 0}};
+    struct rg_notice notice = {.type = RG_NOTICE_CREDIT, .arg = {freed, 0, 0}};
     if (enough)
         (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
 }
@@ -103,8 +103,8 @@ void rg_credit_executed(struct rg_worker *worker, uint64_t taken, size_t size)
     struct rg_credit *credit = &worker->credit;
     if (size && credit->taken == taken) {
         pthread_mutex_lock(&worker->staging_lock);
-        credit->taken += rg_room_of(size);
-        credit->freed += rg_room_of(size);
+        credit->taken += rg_bulk_credit_of(size);
+        credit->freed += rg_bulk_credit_of(size);
         pthread_mutex_unlock(&worker->staging_lock);
     }
     tell(worker, credit->every, credit->every / 4);
@@ -112,7 +112,7 @@ void rg_credit_executed(struct rg_worker *worker, uint64_t taken, size_t size)
 
 void rg_credit_report(struct rg_worker *worker)
 {
-    if (worker->credit.taken - worker->credit.told > RG_ROOM / 2) /* or it has room */
+    if (worker->credit.taken - worker->credit.told > RG_BULK_CREDIT / 2) /* or it has room */
         tell(worker, 1, 0);
 }
 

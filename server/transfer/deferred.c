@@ -1,9 +1,9 @@
 /* deferred.c - host calls, rendezvous, deferred reads, and the thread that sends deferred reads. See deferred.h. */
 #include "server/transfer/deferred.h"
 
-#include "common/log.h"
-#include "common/thread.h"
-#include "common/tuning.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
+#include "common/base/tuning.h"
 #include "generated/server/driver.h"
 #include "server/images/image.h"
 #include "server/prealloc/prealloc.h"
@@ -45,9 +45,9 @@ struct rg_deferred_item {
     bool gone;                  /* transfers: the context has ended, and the buffers with it */
     bool advertised;            /* rendezvous: the client may write what it is asked for where that belongs */
     size_t n_chunks;
-    unsigned char *slots[RG_LATE_SLOTS];
+    unsigned char *slots[RG_DEFERRED_SLOTS];
     struct rg_lease
-        *holds[RG_LATE_SLOTS]; /* of the slots, and of those that the next transfer uses; NULL: none */
+        *holds[RG_DEFERRED_SLOTS]; /* of the slots, and of those that the next transfer uses; NULL: none */
     struct rg_gpudirect_area
         *area; /* deferred reads that are sent from where the data lies on the device; NULL: others */
     unsigned char *device; /* where that is */
@@ -211,8 +211,8 @@ static CUresult use_slots(struct rg_request *request, struct rg_deferred_item *i
                           struct rg_worker_context *context, struct rg_staging_buffer **slots, size_t first,
                           CUstream stream)
 {
-    for (size_t i = 0; i < RG_LATE_SLOTS; i++) {
-        struct rg_staging_buffer **slot = &slots[(first + i) % RG_LATE_SLOTS];
+    for (size_t i = 0; i < RG_DEFERRED_SLOTS; i++) {
+        struct rg_staging_buffer **slot = &slots[(first + i) % RG_DEFERRED_SLOTS];
         if (*slot && (*slot)->size < item->chunk && i < item->n_chunks) {
             rg_staging_give_after(request->worker, *slot, stream);
             *slot = NULL;
@@ -237,7 +237,7 @@ static CUresult use_read_slots(struct rg_request *request, struct rg_deferred_it
     const CUresult result =
         use_slots(request, item, context, state->read_slots, state->next_read_slot, stream);
     if (rg_conn_caps(request->worker->conn) & RG_CAP_RETRANSMITS)
-        state->next_read_slot = (state->next_read_slot + item->n_chunks) % RG_LATE_SLOTS;
+        state->next_read_slot = (state->next_read_slot + item->n_chunks) % RG_DEFERRED_SLOTS;
     return result;
 }
 
@@ -274,7 +274,7 @@ static CUresult begin(struct rg_request *request, const struct rg_deferred_area 
         return result;
     struct rg_worker_context *context = rg_request_stream_context(request, stream);
     struct rg_worker_stream *state = context ? rg_request_stream_state(request, stream) : NULL;
-    const size_t chunk = area->total < RG_LATE_CHUNK ? area->total : RG_LATE_CHUNK;
+    const size_t chunk = area->total < RG_DEFERRED_CHUNK ? area->total : RG_DEFERRED_CHUNK;
     struct rg_deferred_item *item =
         state ? create(request, kind, area->transfer, (area->total + chunk - 1) / chunk) : NULL;
     if (!item)
@@ -329,9 +329,9 @@ static void request(struct rg_deferred_item *item, size_t end)
         if (!more)
             return;
         const bool advertised =
-            rg_conn_advertise(worker->conn, item->id, offset, item->slots[index % RG_LATE_SLOTS], size) ==
+            rg_conn_advertise(worker->conn, item->id, offset, item->slots[index % RG_DEFERRED_SLOTS], size) ==
             RG_OK; /* where that helps */
-        notice(item, RG_NOTICE_PULL, offset, size, 0);
+        notice(item, RG_NOTICE_RENDEZVOUS, offset, size, 0);
         pthread_mutex_lock(&worker->deferred_lock);
         item->advertised |= advertised;
         rest(item);
@@ -348,7 +348,7 @@ static void CUDA_CB rendezvous_step(void *user)
     const size_t end = step->index * item->chunk + chunk_size(item, step->index);
     if (rg_worker_over(worker))
         return;
-    request(item, step->index + (item->n_chunks < RG_LATE_SLOTS ? item->n_chunks : RG_LATE_SLOTS));
+    request(item, step->index + (item->n_chunks < RG_DEFERRED_SLOTS ? item->n_chunks : RG_DEFERRED_SLOTS));
     pthread_mutex_lock(&worker->deferred_lock);
     while (item->received < end && !item->gone && !rg_worker_over(worker))
         pthread_cond_wait(&item->changed, &worker->deferred_lock);
@@ -373,14 +373,15 @@ CUresult rg_deferred_rendezvous(struct rg_request *request, const struct rg_defe
     CUresult result = begin_surely(request, area, RENDEZVOUS, stream, &item);
     if (result != CUDA_SUCCESS) {
         /* The client need not keep it: a part of no bytes at the end. */
-        struct rg_notice message = {.type = RG_NOTICE_PULL, .id = area->transfer, .arg = {area->total, 0, 0}};
+        struct rg_notice message = {
+            .type = RG_NOTICE_RENDEZVOUS, .id = area->transfer, .arg = {area->total, 0, 0}};
         (void)rg_worker_notice(request->worker, &message, NULL, 0, NULL, 0);
         return result;
     }
     for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
         result = rg_driver.cuLaunchHostFunc(stream, rendezvous_step, &item->steps[i]);
         if (result == CUDA_SUCCESS)
-            result = copy_part(true, area, item->slots[i % RG_LATE_SLOTS], i * item->chunk,
+            result = copy_part(true, area, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
                                chunk_size(item, i), stream);
     }
     if (result == CUDA_SUCCESS)
@@ -394,18 +395,18 @@ CUresult rg_deferred_rendezvous(struct rg_request *request, const struct rg_defe
 static void send_chunk(struct rg_deferred_item *item, size_t index)
 {
     const unsigned char *from =
-        item->area ? item->device + index * item->chunk : item->slots[index % RG_LATE_SLOTS];
+        item->area ? item->device + index * item->chunk : item->slots[index % RG_DEFERRED_SLOTS];
     if (item->area)
         rg_gpudirect_sent(item->worker, chunk_size(item, index));
     (void)rg_worker_send_transfer(item->worker, item->id, index * item->chunk, from, chunk_size(item, index),
                                   index + 1 == item->n_chunks,
-                                  item->area ? NULL : item->holds[index % RG_LATE_SLOTS]);
+                                  item->area ? NULL : item->holds[index % RG_DEFERRED_SLOTS]);
 }
 
 /* Before the next chunk, of this deferred read or the stream's next, is copied to its slot. The lock is held, and given up. */
 static void end_hold(struct rg_deferred_item *item, size_t index)
 {
-    struct rg_lease *hold = item->holds[(index + 1) % RG_LATE_SLOTS];
+    struct rg_lease *hold = item->holds[(index + 1) % RG_DEFERRED_SLOTS];
     if (item->area || !hold || !begin_work(item))
         return;
     pthread_mutex_unlock(&item->worker->deferred_lock);
@@ -469,9 +470,9 @@ static void CUDA_CB read_step(void *user)
     struct rg_deferred_item *item = step->item;
     struct rg_worker *worker = item->worker;
     const bool last = step->index + 1 == item->n_chunks;
-    const size_t enough = last                              ? item->n_chunks
-                          : step->index + 2 > RG_LATE_SLOTS ? step->index + 2 - RG_LATE_SLOTS
-                                                            : 0;
+    const size_t enough = last                                  ? item->n_chunks
+                          : step->index + 2 > RG_DEFERRED_SLOTS ? step->index + 2 - RG_DEFERRED_SLOTS
+                                                                : 0;
     pthread_mutex_lock(&worker->deferred_lock);
     item->posted++;
     /* Where the client watches events, the other thread looks first whether they have come; this one may not. */
@@ -510,14 +511,14 @@ CUresult rg_deferred_read(struct rg_request *request, const struct rg_deferred_a
                           : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
         request->told = true;
-        struct rg_notice message = {.type = RG_NOTICE_LANDING, .id = area->transfer, .arg = {0, 0, 1}};
+        struct rg_notice message = {.type = RG_NOTICE_DEFERRED_READ, .id = area->transfer, .arg = {0, 0, 1}};
         (void)rg_worker_notice(request->worker, &message, NULL, 0, NULL, 0);
         return result;
     }
     const size_t n_chunks = item->n_chunks; /* the last step frees the item */
     for (size_t i = 0; i < n_chunks && result == CUDA_SUCCESS; i++) {
         if (!item->area)
-            result = copy_part(false, area, item->slots[i % RG_LATE_SLOTS], i * item->chunk,
+            result = copy_part(false, area, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
                                chunk_size(item, i), stream);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuLaunchHostFunc(stream, read_step, &item->steps[i]);
@@ -562,7 +563,7 @@ static bool data(struct rg_worker *worker, const struct rg_answer *answer, size_
     if (!good)
         return false;
     /* The item cannot go away while this part of it is missing; nor can a buffer that is lent. */
-    unsigned char *slot = item->slots[offset / item->chunk % RG_LATE_SLOTS];
+    unsigned char *slot = item->slots[offset / item->chunk % RG_DEFERRED_SLOTS];
     const bool came =
         rg_conn_recv_bulk(worker->conn, wanted ? slot + offset % item->chunk : NULL, size) == RG_OK;
     if (came && offset % item->chunk + size == chunk_size(item, offset / item->chunk))
@@ -599,9 +600,9 @@ void rg_deferred_answer(struct rg_worker *worker, const struct rg_message *messa
                sizeof answer);
         if (answer.type == RG_ANSWER_HOST_DONE)
             good = message->bulk_size == 0 && host_call_done(worker, answer.id);
-        else if (answer.type == RG_ANSWER_UNIFIED_IN || answer.type == RG_ANSWER_UNIFIED_OUT)
+        else if (answer.type == RG_ANSWER_MANAGED_IN || answer.type == RG_ANSWER_MANAGED_OUT)
             good = shared(worker, message, &answer);
-        else if (answer.type == RG_ANSWER_RECALLED)
+        else if (answer.type == RG_ANSWER_RECLAIMED)
             good = rg_prealloc_answer(worker, &answer, message->bulk_size);
         else if (answer.type == RG_ANSWER_TIMES)
             good = rg_times_answer(worker, &answer, message->bulk_size);

@@ -84,7 +84,8 @@ void rg_staging_shrink(struct rg_worker *worker, struct rg_worker_context *conte
 {
     struct rg_staging_buffer *unused = NULL;
     pthread_mutex_lock(&worker->staging_lock);
-    for (struct rg_staging_buffer **link = &context->buffer; *link && context->staging_bytes > RG_ROOM;) {
+    for (struct rg_staging_buffer **link = &context->buffer;
+         *link && context->staging_bytes > RG_BULK_CREDIT;) {
         struct rg_staging_buffer *buffer = *link;
         if (!is_free(buffer)) {
             link = &buffer->next;
@@ -103,10 +104,10 @@ void rg_staging_shrink(struct rg_worker *worker, struct rg_worker_context *conte
 CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *context, size_t size,
                          struct rg_staging_buffer **out)
 {
-    size = (size_t)rg_room_of(size);
+    size = (size_t)rg_bulk_credit_of(size);
     struct rg_staging_buffer *best = NULL;
     pthread_mutex_lock(&worker->staging_lock);
-    const bool crowded = context->staging_bytes + size > RG_ROOM;
+    const bool crowded = context->staging_bytes + size > RG_BULK_CREDIT;
     for (struct rg_staging_buffer *buffer = context->buffer; buffer && (!best || best->size != size);
          buffer = buffer->next)
         if (buffer->size >= size && (crowded || buffer->size <= 4 * size) &&
@@ -234,7 +235,7 @@ static CUresult arrive_lent(struct rg_request *request, struct rg_worker_context
 {
     CUresult result = CUDA_SUCCESS;
     if (rg_gpudirect_path(request->worker) ==
-        RG_DIRECT_STAGING) /* else data may go past it: it is asked for */
+        RG_GPU_PATH_STAGING) /* else data may go past it: it is asked for */
         rg_advertised_tend(request->worker, context);
     while (*done < size && result == CUDA_SUCCESS) {
         void *at;

@@ -13,12 +13,12 @@
 
 #include "server/core/worker.h"
 
-#define RG_STAGING_SMALL RG_ROOM_LEAST
+#define RG_STAGING_SMALL RG_BULK_CREDIT_LEAST
 #define RG_STAGING_LARGE RG_BULK_MAX
 /* So much of a context's pool may wait for the client to have what was sent from it. */
 #define RG_STAGING_HELD (16u << 20)
 #define RG_STAGING_KEPT                                                                                      \
-    (2 * RG_ROOM) /* when a context's pool is larger, what nothing uses is freed at some time */
+    (2 * RG_BULK_CREDIT) /* when a context's pool is larger, what nothing uses is freed at some time */
 
 struct rg_staging_buffer {
     struct rg_staging_buffer *next; /* in the context's pool */

@@ -15,8 +15,8 @@
 #include "softgpu/compiler/regions/regions.h"
 #include "softgpu/compiler/uniformity/uniformity.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "softgpu/compiler_digest.h"
 
 #include <pthread.h>

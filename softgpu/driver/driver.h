@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #define SG_DRIVER_VERSION     13000
 #define SG_DEVICES_MAX        16

@@ -2,7 +2,7 @@
 #include "softgpu/exec/engine.h"
 #include "softgpu/exec/texture/texture.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 uint64_t sg_rt_clock(struct sg_thread *t)
 {

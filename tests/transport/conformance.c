@@ -12,7 +12,7 @@
  */
 #include "conformance.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <poll.h>
 #include <string.h>

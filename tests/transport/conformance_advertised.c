@@ -70,7 +70,8 @@ static void *flow_send(void *arg)
         memcpy(source, bytes_at(flow->stream + i, 0), size);
         unsigned word = i | NO_KIND;
         struct iovec msg = {&word, sizeof word}, bulk = {source, size};
-        CHECK(rg_conn_send(flow->conn, &msg, 1, &bulk, 1) == RG_OK);
+        CHECK(rg_conn_send(flow->conn,
+                           &(struct rg_send){.msg = &msg, .n_msg = 1, .bulk = &bulk, .n_bulk = 1}) == RG_OK);
     }
     give_back(flow->conn, source, SOURCE);
     return NULL;
@@ -165,13 +166,26 @@ static void *send_tagged(void *arg)
         size = SOURCE - at < 3 * CHUNK ? SOURCE - at : 3 * CHUNK;
         size_t word = at | NO_KIND;
         struct iovec msg = {&word, sizeof word}, bulk = {source + at, size};
-        CHECK(rg_conn_send_to(conn, 77, 1000 + at, &msg, 1, &bulk, 1) == RG_OK);
+        CHECK(rg_conn_send(
+                  conn,
+                  &(struct rg_send){
+                      .msg = &msg, .n_msg = 1, .bulk = &bulk, .n_bulk = 1, .tag = 77, .base = 1000 + at}) ==
+              RG_OK);
     }
     /* of a tag that nobody knows, and beyond what is advertised */
     struct iovec msg = {source, 1}, bulk = {source, CHUNK};
-    CHECK(rg_conn_send_to(conn, 78, 1000, &msg, 1, &bulk, 1) == RG_OK);
-    CHECK(rg_conn_send_to(conn, 77, 1000 + SOURCE - 1, &msg, 1, &bulk, 1) == RG_OK);
-    CHECK(rg_conn_send_to(conn, 77, 0, &msg, 1, &bulk, 1) == RG_OK);
+    CHECK(rg_conn_send(conn,
+                       &(struct rg_send){
+                           .msg = &msg, .n_msg = 1, .bulk = &bulk, .n_bulk = 1, .tag = 78, .base = 1000}) ==
+          RG_OK);
+    CHECK(rg_conn_send(conn, &(struct rg_send){.msg = &msg,
+                                               .n_msg = 1,
+                                               .bulk = &bulk,
+                                               .n_bulk = 1,
+                                               .tag = 77,
+                                               .base = 1000 + SOURCE - 1}) == RG_OK);
+    CHECK(rg_conn_send(conn, &(struct rg_send){
+                                 .msg = &msg, .n_msg = 1, .bulk = &bulk, .n_bulk = 1, .tag = 77}) == RG_OK);
     give_back(conn, source, SOURCE);
     return NULL;
 }
@@ -182,7 +196,7 @@ void test_advertised_tags(struct ends e)
     const enum rg_status advertised = rg_conn_advertise(e.far, 77, 1000, to, SOURCE);
     CHECK(advertised == RG_OK || advertised == RG_ERR_UNSUPPORTED);
     struct iovec word = {(char[]){"word"}, 4};
-    CHECK(rg_conn_send(e.far, &word, 1, NULL, 0) == RG_OK);
+    CHECK(rg_conn_send(e.far, &(struct rg_send){.msg = &word, .n_msg = 1}) == RG_OK);
     pthread_t sender = start(send_tagged, e.near);
     struct rg_message message;
     for (size_t at = 0, size; at < SOURCE; at += size) {
@@ -229,8 +243,10 @@ void test_advertised_many(struct ends e)
         CHECK(status == RG_OK || status == RG_ERR_UNSUPPORTED || status == RG_ERR_TIMEOUT);
         struct iovec word = {(char[]){"word"}, 4};
         struct rg_message message;
-        CHECK(rg_conn_send(e.far, &word, 1, NULL, 0) == RG_OK && rg_conn_recv(e.near, -1, &message) == RG_OK);
-        CHECK(rg_conn_send(e.near, &word, 1, NULL, 0) == RG_OK && rg_conn_recv(e.far, -1, &message) == RG_OK);
+        CHECK(rg_conn_send(e.far, &(struct rg_send){.msg = &word, .n_msg = 1}) == RG_OK &&
+              rg_conn_recv(e.near, -1, &message) == RG_OK);
+        CHECK(rg_conn_send(e.near, &(struct rg_send){.msg = &word, .n_msg = 1}) == RG_OK &&
+              rg_conn_recv(e.far, -1, &message) == RG_OK);
         CHECK(!n || round == 0 || status == RG_OK); /* the word back told that the earlier ones were seen */
         rg_conn_withdraw(e.far, round + 1, to);
     }
@@ -246,7 +262,7 @@ static void *send_until_lost(void *arg)
     struct iovec msg = {source, 8}, bulk = {source, SOURCE};
     enum rg_status status = RG_OK;
     while (status == RG_OK)
-        status = rg_conn_send(conn, &msg, 1, &bulk, 1);
+        status = rg_conn_send(conn, &(struct rg_send){.msg = &msg, .n_msg = 1, .bulk = &bulk, .n_bulk = 1});
     CHECK(status == RG_ERR_LOST || status == RG_ERR_CLOSED);
     give_back(conn, source, SOURCE);
     return NULL;

@@ -129,7 +129,7 @@ enum rg_status send_bytes(struct rg_conn *conn, const void *msg, size_t msg_size
                           size_t bulk_size)
 {
     const struct iovec m = {(void *)(uintptr_t)msg, msg_size}, k = {(void *)(uintptr_t)bulk, bulk_size};
-    return rg_conn_send(conn, &m, 1, &k, bulk ? 1 : 0);
+    return rg_conn_send(conn, &(struct rg_send){.msg = &m, .n_msg = 1, .bulk = &k, .n_bulk = bulk ? 1 : 0});
 }
 
 enum rg_status send_pattern(struct rg_conn *conn, size_t msg_size, size_t bulk_size, uint64_t seed)

@@ -24,9 +24,9 @@
  * Threads: `outbound` and `inbound` are the filter's; they touch the queues, the connection below, and their
  * own flow's clock only. A shared link has a lock.
  */
-#include "common/clock.h"
-#include "common/parse.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/parse.h"
+#include "common/base/thread.h"
 #include "transport/operations.h"
 #include "transport/queue.h"
 
@@ -206,7 +206,7 @@ static uint64_t departure(struct delay_conn *c, int direction, const struct rg_p
 
 /* --- outbound --- */
 
-static enum rg_status delay_send(struct rg_conn *conn, const struct rg_outgoing *message)
+static enum rg_status delay_send(struct rg_conn *conn, struct rg_send *message)
 {
     struct delay_conn *c = (struct delay_conn *)conn;
     bool fault;
@@ -231,7 +231,9 @@ static void *run_outbound(void *arg)
     while ((end = rg_queue_pop(&c->out, -1, &parcel)) == RG_OK) {
         const struct iovec msg = {parcel->data, parcel->msg_size};
         const struct iovec bulk = {parcel->bulk, parcel->bulk_size};
-        enum rg_status status = rg_conn_send(c->next, &msg, 1, &bulk, parcel->bulk_size > 0);
+        enum rg_status status = rg_conn_send(
+            c->next,
+            &(struct rg_send){.msg = &msg, .n_msg = 1, .bulk = &bulk, .n_bulk = parcel->bulk_size > 0});
         free(parcel);
         if (status != RG_OK) {
             rg_queue_stop(&c->out, status);

@@ -26,7 +26,7 @@
  *
  * Without options everything passes. Counters are the sender's and the receiver's; no threads.
  */
-#include "common/parse.h"
+#include "common/base/parse.h"
 #include "transport/operations.h"
 #include "transport/tcp/frame.h"
 
@@ -165,7 +165,7 @@ static enum rg_status send_raw(struct fault_conn *c, struct rg_frame frame, cons
     return RG_ERR_LOST;
 }
 
-static enum rg_status send_with_copy(struct fault_conn *c, const struct rg_outgoing *m)
+static enum rg_status send_with_copy(struct fault_conn *c, const struct rg_send *m)
 {
     free(c->outgo);
     c->outgo = malloc(m->msg_size + 1);
@@ -176,16 +176,19 @@ static enum rg_status send_with_copy(struct fault_conn *c, const struct rg_outgo
     if (c->n_sent == c->options.truncate_at)
         return send_raw(c, rg_frame_encode(m->msg_size, m->bulk_size), c->outgo, m->msg_size / 2);
     invert_byte(c->outgo, m->msg_size, c->options.byte);
-    return rg_conn_send(c->next, &whole, 1, m->bulk, m->n_bulk);
+    return rg_conn_send(c->next,
+                        &(struct rg_send){.msg = &whole, .n_msg = 1, .bulk = m->bulk, .n_bulk = m->n_bulk});
 }
 
-static enum rg_status send_zero_bulk(struct fault_conn *c, const struct rg_outgoing *m)
+static enum rg_status send_zero_bulk(struct fault_conn *c, const struct rg_send *m)
 {
     void *zeros = calloc(1, m->bulk_size + 1);
     if (!zeros)
         return RG_ERR_NO_MEMORY;
     const struct iovec bulk = {zeros, m->bulk_size};
-    enum rg_status status = rg_conn_send(c->next, m->msg, m->n_msg, &bulk, m->bulk_size > 0);
+    enum rg_status status = rg_conn_send(
+        c->next,
+        &(struct rg_send){.msg = m->msg, .n_msg = m->n_msg, .bulk = &bulk, .n_bulk = m->bulk_size > 0});
     free(zeros);
     return status == RG_OK ? RG_ERR_FAULT : status;
 }
@@ -194,7 +197,7 @@ static enum rg_status send_zero_bulk(struct fault_conn *c, const struct rg_outgo
  * Writes the first `left` bytes of the whole message to the socket below and ends the connection. Where there is none, every
  * second message arrives all the same, which its sender cannot know.
  */
-static enum rg_status cut_sending(struct fault_conn *c, const struct rg_outgoing *m, uint64_t left)
+static enum rg_status cut_sending(struct fault_conn *c, struct rg_send *m, uint64_t left)
 {
     const struct rg_frame frame = rg_frame_encode(m->msg_size, m->bulk_size);
     unsigned char *all = malloc(sizeof frame + m->msg_size + m->bulk_size);
@@ -212,7 +215,7 @@ static enum rg_status cut_sending(struct fault_conn *c, const struct rg_outgoing
     }
     free(all);
     if (fd < 0 && left % 2)
-        (void)!rg_conn_send_to(c->next, m->tag, m->base, m->msg, m->n_msg, m->bulk, m->n_bulk);
+        (void)!rg_conn_send(c->next, m);
     rg_conn_interrupt(c->next);
     return RG_ERR_LOST;
 }
@@ -232,7 +235,7 @@ static bool is_cut(const struct fault_conn *c, uint64_t *budget, bool *spare, ui
     return false;
 }
 
-static enum rg_status fault_send(struct rg_conn *conn, const struct rg_outgoing *m)
+static enum rg_status fault_send(struct rg_conn *conn, struct rg_send *m)
 {
     struct fault_conn *c = (struct fault_conn *)conn;
     const struct fault_options *o = &c->options;
@@ -260,7 +263,7 @@ static enum rg_status fault_send(struct rg_conn *conn, const struct rg_outgoing 
         return send_with_copy(c, m);
     if (n == o->send_fault_at)
         return send_zero_bulk(c, m);
-    return rg_conn_send_to(c->next, m->tag, m->base, m->msg, m->n_msg, m->bulk, m->n_bulk);
+    return rg_conn_send(c->next, m);
 }
 
 /* --- receiving --- */

@@ -5,7 +5,7 @@
 #ifndef RG_TRANSPORT_FILTERS_FILTER_H
 #define RG_TRANSPORT_FILTERS_FILTER_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

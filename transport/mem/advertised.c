@@ -1,7 +1,7 @@
 /* advertised.c - see advertised.h. */
 #include "transport/mem/advertised.h"
 
-#include "common/copy.h"
+#include "common/base/safe_copy.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -128,7 +128,7 @@ void rg_mem_adverts_close(struct rg_mem_adverts *adverts)
 /* --- data --- */
 
 /* Finds where the parcel's bulk data goes: parcel->pieces; false: not enough is advertised. The lock is held. */
-static bool route(struct rg_mem_adverts *adverts, const struct rg_outgoing *message, struct rg_parcel *parcel)
+static bool route(struct rg_mem_adverts *adverts, const struct rg_send *message, struct rg_parcel *parcel)
 {
     size_t left = parcel->bulk_size;
     for (int i = RG_MEM_CHUNKS; i < RG_MEM_ADVERTS && message->tag; i++) {
@@ -152,7 +152,7 @@ static bool route(struct rg_mem_adverts *adverts, const struct rg_outgoing *mess
     return left == 0;
 }
 
-void rg_mem_adverts_write(struct rg_mem_adverts *adverts, const struct rg_outgoing *message,
+void rg_mem_adverts_write(struct rg_mem_adverts *adverts, const struct rg_send *message,
                           struct rg_parcel *parcel)
 {
     const unsigned char *from = parcel->bulk;
@@ -212,7 +212,7 @@ enum rg_status rg_mem_adverts_receive(struct rg_mem_adverts *adverts, struct rg_
         const struct rg_parcel_piece *piece = &parcel->pieces[parcel->piece];
         const size_t n = piece->size < size ? piece->size : size;
         if (to && to != piece->memory) {
-            fault |= !rg_copy_to(to, piece->memory, n);
+            fault |= !rg_safe_copy_to(to, piece->memory, n);
             adverts->copied += n;
         } else if (to) {
             adverts->placed += n;

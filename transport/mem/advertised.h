@@ -46,7 +46,7 @@ bool rg_mem_adverts_suffice(struct rg_mem_adverts *adverts, size_t size);
 void rg_mem_adverts_close(struct rg_mem_adverts *adverts);
 
 /** Writes a parcel's bulk data to where it belongs, if enough is advertised for all of it. */
-void rg_mem_adverts_write(struct rg_mem_adverts *adverts, const struct rg_outgoing *message,
+void rg_mem_adverts_write(struct rg_mem_adverts *adverts, const struct rg_send *message,
                           struct rg_parcel *parcel);
 /** As rg_conn_take_advertised and rg_conn_recv_bulk, of the parcel that was received last. */
 void rg_mem_adverts_take(struct rg_mem_adverts *adverts, struct rg_parcel *parcel, size_t most, void **memory,

@@ -13,7 +13,7 @@
 #include "transport/operations.h"
 #include "transport/queue.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,7 +53,7 @@ static struct mem_listener *listeners; /* mem_lock */
 
 /* --- a connection --- */
 
-static enum rg_status mem_send(struct rg_conn *conn, const struct rg_outgoing *message)
+static enum rg_status mem_send(struct rg_conn *conn, struct rg_send *message)
 {
     struct mem_conn *c = (struct mem_conn *)conn;
     bool fault;

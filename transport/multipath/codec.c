@@ -1,7 +1,7 @@
 /* codec.c - see codec.h. */
 #include "transport/multipath/codec.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -7,7 +7,7 @@
 #ifndef RG_TRANSPORT_MULTIPATH_CODEC_H
 #define RG_TRANSPORT_MULTIPATH_CODEC_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* policy.c - see policy.h. */
 #include "transport/multipath/compression_policy.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 enum {
     SKIPPED_BYTES = 3 << 20,  /* buffers of sockets take these at once */

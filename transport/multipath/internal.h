@@ -27,7 +27,7 @@ struct job {
     int n_bulk;
     size_t size;
     uint64_t number, route;
-    uint64_t tag, base;     /* rails: as rg_conn_send_to */
+    uint64_t tag, base;     /* rails: as in struct rg_send */
     unsigned channels_left; /* that have not sent theirs; the lock */
     uint32_t undelivered;   /* rails: pieces (bits) of channels that were dropped; the lock */
     uint8_t given_up;       /* rails: those by which sending some of it has failed; the lock */
@@ -154,7 +154,7 @@ struct multipath {
 
     /* receiving */
     uint64_t received_number;
-    bool apart; /* the current message's bulk data is */
+    bool out_of_band; /* the current message's bulk data is */
     uint64_t route;
     size_t total, taken;
     enum rg_status recv_failed;
@@ -256,12 +256,8 @@ void rg_striping_reset(struct multipath *b);
 void rg_striping_sent(struct multipath *b, size_t size, uint64_t ns, bool striped);
 
 /* send.c */
-bool rg_multipath_is_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
-enum rg_status rg_multipath_send(struct rg_conn *conn, const struct rg_outgoing *message);
-enum rg_status rg_multipath_send_head(struct rg_conn *conn, const struct rg_outgoing *message,
-                                      struct rg_bulk_ticket *out);
-enum rg_status rg_multipath_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                      const struct iovec *bulk, int n_bulk);
+enum rg_status rg_multipath_send(struct rg_conn *conn, struct rg_send *send);
+enum rg_status rg_multipath_send_detached(struct rg_conn *conn, struct rg_send *send);
 void rg_multipath_end_threads(struct multipath *b);
 unsigned rg_multipath_channel_of(uint64_t route, unsigned index);
 /* Bytes of piece `index` of a message's bulk data. */

@@ -14,7 +14,7 @@ static const char purpose[] = "bulk";
 
 static bool is_move(const struct rg_control *message)
 {
-    return message->kind == RG_CONTROL_MOVE && strcmp(message->move.transport, purpose) == 0;
+    return message->kind == RG_CONTROL_UPGRADE && strcmp(message->move.transport, purpose) == 0;
 }
 
 static enum rg_status greet(struct rg_conn *conn, const struct rg_server_hello *hello, char *why,
@@ -33,7 +33,7 @@ static enum rg_status greet(struct rg_conn *conn, const struct rg_server_hello *
     } else {
         if (status == RG_OK && !is_move(&answer))
             status = RG_ERR_PROTOCOL;
-        rg_move_init(&message, purpose);
+        rg_upgrade_init(&message, purpose);
         if (status == RG_OK)
             status = rg_control_send(conn, &message);
         if (status != RG_OK)
@@ -77,7 +77,7 @@ enum rg_status rg_multipath_admit(struct rg_conn *conn, const struct rg_client_h
         return RG_ERR_LIMIT;
     }
     struct rg_control answer = {0};
-    rg_move_init(&message, purpose);
+    rg_upgrade_init(&message, purpose);
     enum rg_status status = rg_control_send(conn, &message);
     if (status == RG_OK)
         status = rg_control_receive(conn, ADMIT_MS, &answer);

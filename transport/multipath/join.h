@@ -10,7 +10,7 @@
 #ifndef RG_TRANSPORT_MULTIPATH_JOIN_H
 #define RG_TRANSPORT_MULTIPATH_JOIN_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 
 /** The client: connects to `address` for the session of `hello`. On failure the reason is in `why`. */

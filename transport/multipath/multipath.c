@@ -1,9 +1,9 @@
 /* multipath.c - the connections of a multipath: adding, opening, ending. See multipath.h. */
 #include "transport/multipath/multipath.h"
 
-#include "common/clock.h"
-#include "common/parse.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/parse.h"
+#include "common/base/thread.h"
 #include "transport/multipath/internal.h"
 
 #include <stdlib.h>
@@ -253,7 +253,7 @@ static bool multipath_has_credit(struct rg_conn *conn)
     return rg_conn_has_credit(((struct multipath *)conn)->first);
 }
 
-static void multipath_set_tether(struct rg_conn *conn, const struct rg_conn *control_conn)
+static void multipath_set_control(struct rg_conn *conn, const struct rg_conn *control_conn)
 {
     rg_conn_set_control(((struct multipath *)conn)->first, control_conn);
 }
@@ -307,8 +307,8 @@ static bool multipath_writes_directly(struct rg_conn *conn, const void *memory, 
     struct multipath *b = (struct multipath *)conn;
     if (!b->options.rails)
         return false;
-    return b->apart ? rg_multirail_writes_directly(b, memory, size)
-                    : rg_conn_writes_directly(b->first, memory, size);
+    return b->out_of_band ? rg_multirail_writes_directly(b, memory, size)
+                          : rg_conn_writes_directly(b->first, memory, size);
 }
 
 static enum rg_status multipath_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
@@ -331,7 +331,7 @@ static enum rg_status multipath_take_advertised(struct rg_conn *conn, size_t mos
     struct multipath *b = (struct multipath *)conn;
     if (!b->options.rails || b->recv_failed != RG_OK)
         return b->recv_failed;
-    if (b->apart)
+    if (b->out_of_band)
         return rg_multirail_take_advertised(b, most, memory, size);
     const enum rg_status status = rg_conn_take_advertised(b->first, most, memory, size);
     if (*size) {
@@ -380,9 +380,7 @@ static void multipath_statistics(const struct rg_conn *conn, struct rg_conn_stat
 static struct rg_transport_ops multipath_ops = {
     .name = "multipath",
     .send = rg_multipath_send,
-    .is_apart = rg_multipath_is_apart,
-    .send_head = rg_multipath_send_head,
-    .send_tail = rg_multipath_send_tail,
+    .send_detached = rg_multipath_send_detached,
     .recv = rg_multipath_recv,
     .recv_bulk = rg_multipath_recv_bulk,
     .interrupt = multipath_interrupt,
@@ -390,7 +388,7 @@ static struct rg_transport_ops multipath_ops = {
     .destroy = multipath_destroy,
     .set_read_ahead = multipath_set_read_ahead,
     .has_credit = multipath_has_credit,
-    .set_control = multipath_set_tether,
+    .set_control = multipath_set_control,
     .fd = multipath_fd,
     .abandon = multipath_abandon,
     .register_memory = multipath_register,

@@ -7,7 +7,7 @@
  */
 #include "transport/multipath/internal.h"
 
-#include "common/copy.h"
+#include "common/base/safe_copy.h"
 
 #include <stdlib.h>
 
@@ -30,35 +30,35 @@ static enum rg_status violation(struct multipath *b, const struct channel *chann
 /* A message whose bulk data comes by channels. */
 static enum rg_status take_head(struct multipath *b, struct rg_message *message)
 {
-    struct rg_apart apart;
-    if (message->bulk_size || message->size < sizeof apart)
+    struct rg_out_of_band head;
+    if (message->bulk_size || message->size < sizeof head)
         return violation(b, NULL, "a malformed announcement of bulk data");
-    memcpy(&apart, message->data, sizeof apart);
-    static const uint8_t zeros[sizeof apart.reserved];
-    const unsigned pieces = (apart.bulk_size + RG_PIECE - 1) / RG_PIECE;
-    bool good = apart.version == RG_PROTOCOL_MAJOR && apart.bulk_size && apart.bulk_size <= RG_BULK_MAX &&
-                apart.number == b->received_number + 1 && memcmp(apart.reserved, zeros, sizeof zeros) == 0;
+    memcpy(&head, message->data, sizeof head);
+    static const uint8_t zeros[sizeof head.reserved];
+    const unsigned pieces = (head.bulk_size + RG_PIECE - 1) / RG_PIECE;
+    bool good = head.version == RG_PROTOCOL_MAJOR && head.bulk_size && head.bulk_size <= RG_BULK_MAX &&
+                head.number == b->received_number + 1 && memcmp(head.reserved, zeros, sizeof zeros) == 0;
     for (unsigned i = 0; i < RG_PIECES_MAX && good; i++) {
-        const unsigned channel = (unsigned)(apart.route >> (4 * i)) & 15;
+        const unsigned channel = (unsigned)(head.route >> (4 * i)) & 15;
         good = i < pieces ? channel < b->options.channels : channel == 0;
     }
     if (!good)
         return violation(b, NULL, "an impossible announcement of bulk data");
     pthread_mutex_lock(&b->lock); /* the readers of rails look at these */
-    b->received_number = apart.number;
-    b->apart = true;
-    b->route = apart.route;
-    b->total = apart.bulk_size;
+    b->received_number = head.number;
+    b->out_of_band = true;
+    b->route = head.route;
+    b->total = head.bulk_size;
     b->taken = 0;
     b->peer_stripes = true;
     if (b->options.rails)
         rg_multirail_begin(b);
     pthread_mutex_unlock(&b->lock);
-    message->data = (const unsigned char *)message->data + sizeof apart;
-    message->size -= sizeof apart;
-    message->bulk_size = apart.bulk_size;
-    if (apart.wanted > atomic_load(&b->n_channels) || b->options.rails)
-        rg_multipath_want(b, apart.wanted, 0);
+    message->data = (const unsigned char *)message->data + sizeof head;
+    message->size -= sizeof head;
+    message->bulk_size = head.bulk_size;
+    if (head.wanted > atomic_load(&b->n_channels) || b->options.rails)
+        rg_multipath_want(b, head.wanted, 0);
     return RG_OK;
 }
 
@@ -76,11 +76,11 @@ enum rg_status rg_multipath_recv(struct rg_conn *conn, int timeout_ms, struct rg
     uint16_t kind = 0;
     if (out->size >= sizeof kind)
         memcpy(&kind, out->data, sizeof kind);
-    if (kind == RG_MESSAGE_APART)
+    if (kind == RG_MESSAGE_OUT_OF_BAND)
         return take_head(b, out);
-    if (b->apart) {
+    if (b->out_of_band) {
         pthread_mutex_lock(&b->lock); /* the readers of rails look at it */
-        b->apart = false;
+        b->out_of_band = false;
         pthread_mutex_unlock(&b->lock);
     }
     if (out->bulk_size >= RG_MULTIPATH_MIN)
@@ -148,7 +148,7 @@ enum rg_status rg_multipath_recv_bulk(struct rg_conn *conn, void *buffer, size_t
     bool fault = false;
     if (b->recv_failed != RG_OK)
         return b->recv_failed;
-    if (!b->apart)
+    if (!b->out_of_band)
         return rg_conn_recv_bulk(b->first, buffer, size);
     if (b->options.rails) {
         const enum rg_status status = rg_multirail_take(b, to, size);
@@ -167,7 +167,7 @@ enum rg_status rg_multipath_recv_bulk(struct rg_conn *conn, void *buffer, size_t
         if (status != RG_OK)
             return status;
         if (channel->is_unpacked)
-            status = !to || rg_copy_to(to, channel->unpacked + offset, part) ? RG_OK : RG_ERR_FAULT;
+            status = !to || rg_safe_copy_to(to, channel->unpacked + offset, part) ? RG_OK : RG_ERR_FAULT;
         else
             status = rg_conn_recv_bulk(channel->conn, to, part);
         if (status != RG_OK && status != RG_ERR_FAULT)

@@ -7,9 +7,9 @@
  */
 #include "transport/multipath/internal.h"
 
-#include "common/clock.h"
-#include "common/copy.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/safe_copy.h"
+#include "common/base/thread.h"
 
 #include <stdlib.h>
 
@@ -18,7 +18,8 @@ enum {
     WINDOW_BYTES = 24 << 20,  /* over which a rate is measured */
     WINDOW_NS = 5000000,
     RUN_LEAST = 64 << 10, /* rails: bytes; what is this small would be copied */
-    SLOWEST = 16,         /* a channel counts as at least this part of the fastest */
+    MSG_PARTS = 16,
+    SLOWEST = 16, /* a channel counts as at least this part of the fastest */
 };
 /* Bytes. The first is short: what one connection seems to carry at first is partly what buffers on the way took in, and a
  * try that failed by that is the rule's only costly mistake. */
@@ -134,7 +135,7 @@ static bool gather(struct channel *channel, const struct iovec *parts, int n)
     unsigned char *at = channel->plain;
     bool good = true;
     for (int i = 0; i < n; i++) {
-        if (!rg_copy_from(at, parts[i].iov_base, parts[i].iov_len)) {
+        if (!rg_safe_copy_from(at, parts[i].iov_base, parts[i].iov_len)) {
             memset(at, 0, parts[i].iov_len);
             good = false;
         }
@@ -192,7 +193,8 @@ static enum rg_status send_piece(struct channel *channel, const struct job *job,
                             .number = job->number};
     const struct iovec message = {&head, sizeof head};
     const uint64_t since = rg_now_ns();
-    enum rg_status status = rg_conn_send(channel->conn, &message, 1, parts, n);
+    enum rg_status status = rg_conn_send(
+        channel->conn, &(struct rg_send){.msg = &message, .n_msg = 1, .bulk = parts, .n_bulk = n});
     if (codec == RG_COMPRESS_NONE)
         rg_compression_policy_sent_plain(&b->policy, size, rg_now_ns() - since);
     if (codec != RG_COMPRESS_NONE) {
@@ -390,77 +392,69 @@ static void grow(struct multipath *b, size_t size, uint64_t ns)
 
 /* --- messages --- */
 
-bool rg_multipath_is_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
+/* Whether the bulk data travels by channels. */
+static bool goes_out_of_band(const struct multipath *b, const struct rg_send *send)
 {
-    const struct multipath *b = (const struct multipath *)conn;
-    if (msg_size > RG_MESSAGE_MAX - sizeof(struct rg_apart))
+    if (send->msg_size > RG_MESSAGE_MAX - sizeof(struct rg_out_of_band) || send->n_msg >= MSG_PARTS ||
+        send->n_bulk > RG_MULTIPATH_ROWS)
         return false;
-    return b->options.rails ? bulk_size >= RG_MULTIRAIL_MIN && atomic_load(&b->striping.on)
-                            : bulk_size >= RG_MULTIPATH_MIN &&
+    return b->options.rails ? send->bulk_size >= RG_MULTIRAIL_MIN && atomic_load(&b->striping.on)
+                            : send->bulk_size >= RG_MULTIPATH_MIN &&
                                   atomic_load_explicit(&b->n_channels, memory_order_acquire) > 0;
 }
 
-enum rg_status rg_multipath_send_head(struct rg_conn *conn, const struct rg_outgoing *message,
-                                      struct rg_bulk_ticket *out)
+/* The message, with what says where its bulk data travels. */
+static enum rg_status send_head(struct multipath *b, struct rg_send *send)
 {
-    enum { PARTS = 16 };
-    struct multipath *b = (struct multipath *)conn;
-    struct rg_apart apart = {.kind = RG_MESSAGE_APART,
-                             .version = RG_PROTOCOL_MAJOR,
-                             .bulk_size = (uint32_t)message->bulk_size,
-                             .number = b->last_number + 1};
-    if (message->n_msg >= PARTS ||
-        message->bulk_size < (b->options.rails ? RG_MULTIRAIL_MIN : RG_MULTIPATH_MIN) ||
-        message->msg_size > RG_MESSAGE_MAX - sizeof apart || !atomic_load(&b->n_channels))
-        return RG_ERR_INVALID;
+    struct rg_out_of_band head = {.kind = RG_MESSAGE_OUT_OF_BAND,
+                                  .version = RG_PROTOCOL_MAJOR,
+                                  .bulk_size = (uint32_t)send->bulk_size,
+                                  .number = b->last_number + 1};
     pthread_mutex_lock(&b->lock);
     enum rg_status status = b->send_failed;
     if (status == RG_OK && b->options.rails && !rg_multirail_living(b))
         status = RG_ERR_LOST;
-    apart.wanted = (uint8_t)b->wanted;
+    head.wanted = (uint8_t)b->wanted;
     if (status == RG_OK)
-        apart.route = schedule(b, apart.number, message->bulk_size);
+        head.route = schedule(b, head.number, send->bulk_size);
     pthread_mutex_unlock(&b->lock);
     if (status != RG_OK)
         return status;
-    struct iovec parts[PARTS] = {{&apart, sizeof apart}};
-    memcpy(parts + 1, message->msg, (size_t)message->n_msg * sizeof *parts);
-    b->last_number = apart.number;
-    *out = (struct rg_bulk_ticket){.number = apart.number, .route = apart.route, .size = message->bulk_size};
-    status = rg_conn_send(b->first, parts, message->n_msg + 1, NULL, 0);
+    struct iovec parts[MSG_PARTS] = {{&head, sizeof head}};
+    memcpy(parts + 1, send->msg, (size_t)send->n_msg * sizeof *parts);
+    b->last_number = send->number = head.number;
+    send->route = head.route;
+    status = rg_conn_send(b->first, &(struct rg_send){.msg = parts, .n_msg = send->n_msg + 1});
     if (status != RG_OK)
         rg_multipath_break(b, NULL, status, "sending");
     return status;
 }
 
-enum rg_status rg_multipath_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                      const struct iovec *bulk, int n_bulk)
+enum rg_status rg_multipath_send_detached(struct rg_conn *conn, struct rg_send *send)
 {
     struct multipath *b = (struct multipath *)conn;
-    struct job job = {.bulk = bulk,
-                      .n_bulk = n_bulk,
-                      .size = ticket->size,
-                      .number = ticket->number,
-                      .route = ticket->route};
-    if (n_bulk > RG_MULTIPATH_ROWS)
-        return RG_ERR_INVALID;
+    struct job job = {.bulk = send->bulk,
+                      .n_bulk = send->n_bulk,
+                      .size = send->bulk_size,
+                      .number = send->number,
+                      .route = send->route};
     pthread_mutex_lock(&b->lock);
-    while (b->turn != ticket->number && b->send_failed == RG_OK)
+    while (b->turn != send->number && b->send_failed == RG_OK)
         pthread_cond_wait(&b->changed, &b->lock);
     enum rg_status status = b->send_failed;
     pthread_mutex_unlock(&b->lock);
     if (status != RG_OK)
         return status;
     if (b->options.rails) {
-        job.tag = rg_multirail_tag(b, &job, ticket->tag);
-        job.base = ticket->base;
+        job.tag = rg_multirail_tag(b, &job, send->tag);
+        job.base = send->base;
     }
     const uint64_t since = rg_now_ns();
     status = send_pieces(b, &job);
     if (status == RG_OK && b->options.rails)
-        rg_striping_sent(b, ticket->size, rg_now_ns() - since, true);
+        rg_striping_sent(b, job.size, rg_now_ns() - since, true);
     else if (status == RG_OK)
-        grow(b, ticket->size, rg_now_ns() - since);
+        grow(b, job.size, rg_now_ns() - since);
     pthread_mutex_lock(&b->lock);
     b->turn++;
     if (status != RG_OK && status != RG_ERR_FAULT && b->send_failed != RG_OK)
@@ -470,33 +464,32 @@ enum rg_status rg_multipath_send_tail(struct rg_conn *conn, const struct rg_bulk
     return status;
 }
 
-enum rg_status rg_multipath_send(struct rg_conn *conn, const struct rg_outgoing *message)
+/* By the first connection alone. */
+static enum rg_status send_whole(struct multipath *b, struct rg_send *send)
+{
+    if (send->bulk_size >= RG_MULTIPATH_MIN)
+        rg_multipath_want(b, 0, send->bulk_size);
+    const uint64_t since = rg_now_ns();
+    const bool large = b->options.rails && send->bulk_size >= RG_MULTIRAIL_MIN;
+    enum rg_status status = RG_OK;
+    if (large) {
+        pthread_mutex_lock(&b->lock);
+        status = b->send_failed;
+        pthread_mutex_unlock(&b->lock);
+    }
+    if (status == RG_OK)
+        status = rg_conn_send(b->first, send);
+    if (large && status == RG_OK)
+        rg_striping_sent(b, send->bulk_size, rg_now_ns() - since, false);
+    return status;
+}
+
+enum rg_status rg_multipath_send(struct rg_conn *conn, struct rg_send *send)
 {
     struct multipath *b = (struct multipath *)conn;
-    if (!rg_multipath_is_apart(conn, message->msg_size, message->bulk_size) ||
-        message->n_bulk > RG_MULTIPATH_ROWS) {
-        if (message->bulk_size >= RG_MULTIPATH_MIN)
-            rg_multipath_want(b, 0, message->bulk_size);
-        const uint64_t since = rg_now_ns();
-        const bool large = b->options.rails && message->bulk_size >= RG_MULTIRAIL_MIN;
-        enum rg_status status = RG_OK;
-        if (large) {
-            pthread_mutex_lock(&b->lock);
-            status = b->send_failed;
-            pthread_mutex_unlock(&b->lock);
-        }
-        if (status == RG_OK)
-            status = rg_conn_send_to(b->first, message->tag, message->base, message->msg, message->n_msg,
-                                     message->bulk, message->n_bulk);
-        if (large && status == RG_OK)
-            rg_striping_sent(b, message->bulk_size, rg_now_ns() - since, false);
-        return status;
-    }
-    struct rg_bulk_ticket ticket;
-    enum rg_status status = rg_multipath_send_head(conn, message, &ticket);
-    if (status != RG_OK)
-        return status;
-    ticket.tag = message->tag;
-    ticket.base = message->base;
-    return rg_multipath_send_tail(conn, &ticket, message->bulk, message->n_bulk);
+    if (!goes_out_of_band(b, send))
+        return send_whole(b, send);
+    const enum rg_status status = send_head(b, send);
+    send->detached = status == RG_OK && send->detachable;
+    return status != RG_OK || send->detached ? status : rg_multipath_send_detached(conn, send);
 }

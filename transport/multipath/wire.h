@@ -1,7 +1,7 @@
 /*
  * wire.h - what a multipath adds to the wire; little-endian.
  *
- * A message whose bulk data travels apart stands behind a struct rg_apart, as one message of the first connection.
+ * A message whose bulk data travels out of band stands behind a struct rg_out_of_band, as one message of the first connection.
  * Piece i of the bulk data is bytes [i * RG_PIECE, (i + 1) * RG_PIECE) of it. Each is a message on its channel: a struct
  * rg_piece, and as bulk data of that the piece itself, compressed or not. The pieces of a channel come in the order of
  * messages and, within a message, of their numbers.
@@ -12,14 +12,14 @@
 #ifndef RG_TRANSPORT_MULTIPATH_WIRE_H
 #define RG_TRANSPORT_MULTIPATH_WIRE_H
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "proto/wire.h"
 
 #define RG_PIECE      (256u << 10)
 #define RG_PIECES_MAX (RG_BULK_MAX / RG_PIECE)
 
-struct rg_apart {
-    uint16_t kind;    /* RG_MESSAGE_APART */
+struct rg_out_of_band {
+    uint16_t kind;    /* RG_MESSAGE_OUT_OF_BAND */
     uint16_t version; /* RG_PROTOCOL_MAJOR */
     uint32_t bulk_size;
     uint64_t number; /* counts such messages of this direction, from 1 */
@@ -28,7 +28,8 @@ struct rg_apart {
     uint8_t wanted; /* channels that the sender would like to have */
     uint8_t reserved[7];
 };
-static_assert(sizeof(struct rg_apart) == 32, "wire layout; a multiple of 16, which messages are aligned to");
+static_assert(sizeof(struct rg_out_of_band) == 32,
+              "wire layout; a multiple of 16, which messages are aligned to");
 static_assert(RG_PIECES_MAX <= 16, "the route has 4 bits for each piece");
 
 struct rg_piece {

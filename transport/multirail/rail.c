@@ -12,8 +12,8 @@
  */
 #include "transport/multipath/internal.h"
 
-#include "common/clock.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
 
 #include <stdlib.h>
 

@@ -19,8 +19,8 @@
  */
 #include "transport/multipath/internal.h"
 
-#include "common/clock.h"
-#include "common/copy.h"
+#include "common/base/clock.h"
+#include "common/base/safe_copy.h"
 
 #include <stdlib.h>
 
@@ -320,8 +320,8 @@ static void unstash(struct multipath *b)
         if (!run->stash || run->done >= end || run->done >= inbox->until)
             continue;
         const size_t size = (end < inbox->until ? end : inbox->until) - run->done;
-        if (inbox->to && !rg_copy_to(inbox->to + (run->done - inbox->from),
-                                     run->stash + (run->done - run->stash_from), size))
+        if (inbox->to && !rg_safe_copy_to(inbox->to + (run->done - inbox->from),
+                                          run->stash + (run->done - run->stash_from), size))
             inbox->fault = true;
         run->done += size;
         inbox->got += size;

@@ -11,7 +11,7 @@
  */
 #include "transport/multipath/internal.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 static const uint64_t first_pause_ns = 1000000000u, longest_pause_ns = 60000000000u, holds_ns = 30000000000u;
 

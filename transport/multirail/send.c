@@ -39,8 +39,13 @@ static enum rg_status send_run(struct channel *channel, const struct job *job, u
                           .more = (uint8_t)(n - 1),
                           .number = job->number};
     const struct iovec message = {&head, sizeof head};
-    return rg_conn_send_to(channel->conn, again && !tagged ? RG_TAG_NOWHERE : job->tag,
-                           tagged ? job->base + offset : 0, &message, 1, parts, n_parts);
+    struct rg_send run = {.msg = &message,
+                          .n_msg = 1,
+                          .bulk = parts,
+                          .n_bulk = n_parts,
+                          .tag = again && !tagged ? RG_TAG_NOWHERE : job->tag,
+                          .base = tagged ? job->base + offset : 0};
+    return rg_conn_send(channel->conn, &run);
 }
 
 /* Takes part in using a channel's connection; false: it is gone. */

@@ -14,7 +14,7 @@
  */
 #include "transport/rdma/internal.h"
 
-#include "common/copy.h"
+#include "common/base/safe_copy.h"
 
 #include <string.h>
 
@@ -200,7 +200,7 @@ enum rg_status rg_rdma_receive_advertised(struct rg_rdma_conn *c, unsigned char 
             count(&c->bytes_placed[RG_RDMA_RECEIVER], n);
         } else if (to && !fault) {
             rg_rdma_unlock(c); /* the advert is used up, or its owner's to keep meanwhile */
-            fault = !rg_copy_to(to, from, n);
+            fault = !rg_safe_copy_to(to, from, n);
             rg_rdma_lock(c);
             count(&c->bytes_copied[RG_RDMA_RECEIVER], n);
         }
@@ -261,7 +261,7 @@ bool rg_rdma_read_advertisement(struct rg_rdma_conn *c, const unsigned char *pay
     return true;
 }
 
-static bool route_by_tag(const struct rg_rdma_conn *c, const struct rg_outgoing *message,
+static bool route_by_tag(const struct rg_rdma_conn *c, const struct rg_send *message,
                          struct rg_rdma_route *out)
 {
     for (uint16_t slot = RG_RDMA_CHUNKS; slot < RG_RDMA_ADVERTS; slot++) {
@@ -292,7 +292,7 @@ bool rg_rdma_has_advertised(struct rg_conn *conn, size_t size)
     return room >= size;
 }
 
-bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_outgoing *message, struct rg_rdma_route *out)
+bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_send *message, struct rg_rdma_route *out)
 {
     if (c->asks)
         return false;

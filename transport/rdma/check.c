@@ -11,7 +11,7 @@
  */
 #include "transport/rdma/internal.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <poll.h>
 #include <string.h>

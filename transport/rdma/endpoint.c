@@ -8,7 +8,7 @@
  */
 #include "transport/rdma/endpoint.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -190,7 +190,7 @@ struct rg_rdma_conn *rg_rdma_conn_create(enum rg_wait_mode wait, bool two_sided)
         c->kick[side] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->events = rdma_create_event_channel();
     for (int side = 0; side < RG_RDMA_SIDES; side++) {
-        rg_wait_init(&c->waits[side], wait);
+        rg_adaptive_wait_init(&c->waits[side], wait);
         c->waits[side].pauses = 1;
         c->waits[side].blind = BLIND_LOOKS;
         c->waits[side].look_ns = LOOK_NS;

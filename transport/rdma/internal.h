@@ -103,10 +103,10 @@ struct rg_rdma_conn {
         *check_memory; /* a page: what the peer writes in the self-test, and the pattern written there */
     struct ibv_mr *check_mr;
 
-    pthread_mutex_t lock;                /* rg_rdma_lock */
-    atomic_int wanted;                   /* so many wait for the lock */
-    struct rg_wait waits[RG_RDMA_SIDES]; /* the side's own */
-    pthread_cond_t idle_region;          /* a region's uses went down */
+    pthread_mutex_t lock;                         /* rg_rdma_lock */
+    atomic_int wanted;                            /* so many wait for the lock */
+    struct rg_adaptive_wait waits[RG_RDMA_SIDES]; /* the side's own */
+    pthread_cond_t idle_region;                   /* a region's uses went down */
     atomic_bool interrupted;
     enum rg_status broken; /* RG_OK: the queue pair works */
     bool checking;         /* the self-test is under way */
@@ -224,7 +224,7 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
 
 /* --- stream.c --- */
 
-enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *message);
+enum rg_status rg_rdma_send(struct rg_conn *conn, struct rg_send *message);
 enum rg_status rg_rdma_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
 enum rg_status rg_rdma_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
 /** Sends `size` bytes (at most RG_RDMA_PAYLOAD) as a DATA fragment. Under the lock. */
@@ -235,13 +235,13 @@ enum rg_status rg_rdma_take_payload(struct rg_rdma_conn *c, void *payload, size_
 /* --- write.c --- */
 
 /** Whether the bulk data of a message is to be placed (true) or to travel as fragments. */
-bool rg_rdma_is_written(struct rg_rdma_conn *c, const struct rg_outgoing *message);
+bool rg_rdma_is_written(struct rg_rdma_conn *c, const struct rg_send *message);
 struct rg_rdma_route;
 /**
  * Writes a message's bulk data where the peer asks for it, or where `route` (NULL: there is none) says. Not under the
  * lock. *fault: zeros went out.
  */
-enum rg_status rg_rdma_write(struct rg_rdma_conn *c, const struct rg_outgoing *message,
+enum rg_status rg_rdma_write(struct rg_rdma_conn *c, const struct rg_send *message,
                              const struct rg_rdma_route *route, bool *fault);
 /** Takes placed bulk data. Not under the lock. */
 enum rg_status rg_rdma_take_written(struct rg_rdma_conn *c, unsigned char *to, size_t size);
@@ -267,7 +267,7 @@ enum rg_status rg_rdma_take_advertised(struct rg_conn *conn, size_t most, void *
 bool rg_rdma_has_advertised(struct rg_conn *conn, size_t size);
 /* under the lock */
 /** Finds room for a message among what the peer has advertised, and takes it. False: there is not enough. */
-bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_outgoing *message, struct rg_rdma_route *out);
+bool rg_rdma_route(struct rg_rdma_conn *c, const struct rg_send *message, struct rg_rdma_route *out);
 /** A ADVERTISE that came in. Returns whether it makes sense. */
 bool rg_rdma_read_advertisement(struct rg_rdma_conn *c, const unsigned char *payload, uint32_t length);
 /** Advertises again what leaves by itself, as far as there is room for it. */

@@ -10,8 +10,8 @@
  */
 #include "transport/rdma/internal.h"
 
-#include "common/clock.h"
-#include "common/copy.h"
+#include "common/base/clock.h"
+#include "common/base/safe_copy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ enum {
 
 /* Where a message stands on its way out: head, message parts, copied bulk parts. */
 struct cursor {
-    const struct rg_outgoing *message;
+    const struct rg_send *message;
     struct rg_rdma_message head;
     int part;      /* 0: the head */
     size_t offset; /* within it */
@@ -36,7 +36,7 @@ struct cursor {
 
 static struct iovec part_at(const struct cursor *cur)
 {
-    const struct rg_outgoing *m = cur->message;
+    const struct rg_send *m = cur->message;
     if (cur->part == 0)
         return (struct iovec){(void *)(uintptr_t)&cur->head, sizeof cur->head};
     return cur->part <= m->n_msg ? m->msg[cur->part - 1] : m->bulk[cur->part - 1 - m->n_msg];
@@ -53,7 +53,7 @@ static void fill(struct rg_rdma_conn *c, struct cursor *cur, unsigned char *to, 
         if (cur->part <= cur->message->n_msg) {
             memcpy(to, from, n);
         } else {
-            if (n > 0 && !rg_copy_from(to, from, n)) {
+            if (n > 0 && !rg_safe_copy_from(to, from, n)) {
                 memset(to, 0, n);
                 cur->fault = true;
             }
@@ -124,7 +124,7 @@ static enum rg_status delivered(struct rg_rdma_conn *c)
     return has_arrived(c, data, control) ? RG_OK : status; /* it may have broken afterwards */
 }
 
-enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *message)
+enum rg_status rg_rdma_send(struct rg_conn *conn, struct rg_send *message)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     rg_rdma_lock(c);
@@ -347,7 +347,7 @@ static enum rg_status take_copied(struct rg_rdma_conn *c, unsigned char *to, siz
         const unsigned char *from = rg_rdma_receive_slot(c, fragment->slot) + fragment->offset;
         if (to && !fault) {
             rg_rdma_unlock(c); /* the fragment is the receiver's until it is given back */
-            fault = !rg_copy_to(to, from, n);
+            fault = !rg_safe_copy_to(to, from, n);
             rg_rdma_lock(c);
             atomic_fetch_add_explicit(&c->bytes_copied[RG_RDMA_RECEIVER], n, memory_order_relaxed);
             to += n;

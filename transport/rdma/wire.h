@@ -22,7 +22,7 @@
 #ifndef RG_TRANSPORT_RDMA_WIRE_H
 #define RG_TRANSPORT_RDMA_WIRE_H
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "transport/transport.h"
 
 #include <assert.h>

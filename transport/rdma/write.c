@@ -15,7 +15,7 @@
  */
 #include "transport/rdma/internal.h"
 
-#include "common/copy.h"
+#include "common/base/safe_copy.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -57,7 +57,7 @@ static void count(atomic_uint_fast64_t *counter, size_t size)
 
 /* Where the source stands. */
 struct source {
-    const struct rg_outgoing *message;
+    const struct rg_send *message;
     int part;
     size_t offset; /* within it */
     bool registered;
@@ -68,7 +68,7 @@ struct source {
     bool fault;
 };
 
-bool rg_rdma_is_written(struct rg_rdma_conn *c, const struct rg_outgoing *message)
+bool rg_rdma_is_written(struct rg_rdma_conn *c, const struct rg_send *message)
 {
     if (c->two_sided || message->bulk_size == 0)
         return false;
@@ -90,7 +90,7 @@ bool rg_rdma_is_written(struct rg_rdma_conn *c, const struct rg_outgoing *messag
 }
 
 /* Whether the source can be read by the device: registered, or one part that is worth registering. */
-static bool can_read_directly(struct rg_rdma_conn *c, const struct rg_outgoing *message)
+static bool can_read_directly(struct rg_rdma_conn *c, const struct rg_send *message)
 {
     for (int i = 0; i < message->n_bulk; i++) {
         const struct iovec *part = &message->bulk[i];
@@ -175,7 +175,7 @@ static void gather(struct source *s, unsigned char *to, size_t size)
         size_t n = part->iov_len - s->offset;
         if (n > size)
             n = size;
-        if (!rg_copy_from(to, (const char *)part->iov_base + s->offset, n)) {
+        if (!rg_safe_copy_from(to, (const char *)part->iov_base + s->offset, n)) {
             memset(to, 0, n);
             s->fault = true;
         }
@@ -285,7 +285,7 @@ static enum rg_status write_piece(struct rg_rdma_conn *c, struct source *s, cons
     return status == RG_OK ? rg_rdma_send_payload(c, &piece, sizeof piece) : status;
 }
 
-enum rg_status rg_rdma_write(struct rg_rdma_conn *c, const struct rg_outgoing *message,
+enum rg_status rg_rdma_write(struct rg_rdma_conn *c, const struct rg_send *message,
                              const struct rg_rdma_route *route, bool *fault)
 {
     rg_rdma_lock(c);
@@ -375,7 +375,7 @@ enum rg_status rg_rdma_take_written(struct rg_rdma_conn *c, unsigned char *to, s
         status = ask(c, NULL, c->bounce[RG_RDMA_RECEIVER], n);
         if (status == RG_OK && to && !fault) {
             rg_rdma_unlock(c);
-            fault = !rg_copy_to(to, c->bounce[RG_RDMA_RECEIVER], n);
+            fault = !rg_safe_copy_to(to, c->bounce[RG_RDMA_RECEIVER], n);
             rg_rdma_lock(c);
             count(&c->bytes_copied[RG_RDMA_RECEIVER], n);
             to += n;

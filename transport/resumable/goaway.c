@@ -1,9 +1,9 @@
 /*
- * resumable_end.c - ends that are meant: the words that come before one, saying them and finding them. See resumable_inside.h.
+ * goaway.c - ends that are meant: the words that come before one, saying them and finding them. See internal.h.
  */
 #include "transport/resumable/internal.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/wire.h"
 
 #include <linux/sockios.h>
@@ -134,7 +134,8 @@ void rg_resumable_renounce(struct rg_conn *conn)
 {
     const struct rg_resumable_header header = {.kind = RG_RESUMABLE_GOAWAY};
     const struct iovec part = {(void *)(uintptr_t)&header, sizeof header};
-    (void)!rg_conn_send(conn, &part, 1, NULL, 0); /* one that has ended: so it is taken for lost */
+    (void)!rg_conn_send(
+        conn, &(struct rg_send){.msg = &part, .n_msg = 1}); /* one that has ended: so it is taken for lost */
 }
 
 /*

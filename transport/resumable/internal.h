@@ -2,12 +2,12 @@
  * resumable_inside.h - the inside of a resumable connection, and which file does what with it.
  *
  *   resumable.c          its state, making and destruction
- *   resumable_end.c      ends that are meant
- *   resumable_send.c     sending
- *   resumable_receive.c  receiving, acknowledgements
- *   resumable_kept.c     messages that are not acknowledged
- *   resumable_hold.c     those whose bulk data stays where it is until then
- *   resumable_mender.c   the thread that looks after the link
+ *   goaway.c      ends that are meant
+ *   send.c     sending
+ *   receive.c  receiving, acknowledgements
+ *   retransmit_queue.c     messages that are not acknowledged
+ *   lease.c     those whose bulk data stays where it is until then
+ *   reconnector.c   the thread that looks after the link
  *
  * Everything is guarded by `lock`, which is never held across a system call that waits. A thread that goes into the
  * link takes the right to (`sending`, `receiving`), gives the lock up, and does not touch the link after it has
@@ -42,10 +42,9 @@ struct rg_retransmit_entry {
     struct rg_retransmit_entry *next;
     uint64_t seq;    /* from 1 */
     size_t msg_size; /* of `data`: the header and the message */
-    size_t bulk_size;
-    const struct iovec *bulk; /* the sender's while it is inside (busy), else `own`, or in `parts` */
-    int n_bulk;
-    struct rg_lease *lease; /* the memory of the bulk data stays: it is not copied; NULL: it does not */
+    struct rg_send
+        send; /* as the link has it; the parts of bulk data are the sender's while it is inside (busy), else
+                          * `own`, or in `parts`. With a lease the memory of the bulk data stays: it is not copied */
     struct iovec own;
     struct rg_retransmit_block *copy;  /* where `own` points, if it is a copy */
     struct rg_retransmit_block *parts; /* of bulk data that stays where it is */
@@ -54,10 +53,7 @@ struct rg_retransmit_entry {
     bool acked;                        /* out of the list: freed by who is still at it */
     bool replaying;                    /* the reconnector is sending it */
     bool fault;                        /* zeros were sent for bulk data that cannot be read */
-    bool awaits_bulk;                  /* the bulk data is still to be named (send_tail) */
-    bool holds;                        /* and its sender keeps the right to send until then */
-    uint64_t epoch;                    /* the link that has the head, if it was sent apart */
-    struct rg_bulk_ticket ticket;      /* of that link */
+    uint64_t epoch;                    /* the link that has the message, if the bulk data follows */
     _Alignas(16) unsigned char data[];
 };
 
@@ -79,11 +75,10 @@ struct rg_resumable {
     struct rg_conn *former_link; /* a former link that the message in use lies in */
     uint64_t epoch;              /* counts links */
     bool sending, receiving;
-    unsigned tails;    /* threads that send bulk data by itself */
+    unsigned detached; /* threads that send bulk data by itself */
     unsigned visitors; /* that do something short in the link */
     bool hurries;      /* the failed link is not to be read to its end */
     bool dropping;     /* a former link is being destroyed */
-    bool sends_apart;  /* some link did */
     bool read_ahead;
     struct rg_conn_statistics former; /* of links that are gone */
     struct rg_resumable_loss loss;
@@ -98,7 +93,7 @@ struct rg_resumable {
     size_t leased_bytes;                        /* of others' */
     uint64_t bulk_kept;                         /* bytes that were ever copied to be kept */
     const struct rg_retransmit_entry *replayed; /* what the reconnector is sending */
-    unsigned waits_missed, waits_skipped;       /* resumable_hold.c */
+    unsigned waits_missed, waits_skipped;       /* lease.c */
     uint64_t forgotten; /* messages up to here are not kept though they were not acknowledged; 0: none */
     struct rg_retransmit_block *store[RG_RESUMABLE_CLASSES];
     unsigned n_store[RG_RESUMABLE_CLASSES];
@@ -150,7 +145,7 @@ struct rg_resumable_header rg_resumable_header_of(struct rg_resumable *c, enum r
 /** Whether a word of ours would be taken at once. */
 bool rg_resumable_has_room(const struct rg_conn *link);
 
-/* --- resumable_end.c; under the lock --- */
+/* --- goaway.c; under the lock --- */
 
 /** Whether the peer's machine has been heard of lately: then it ended the connection, and its process may be gone. */
 bool rg_resumable_heard_lately(const struct rg_conn *conn);
@@ -159,16 +154,12 @@ bool rg_resumable_is_word(const struct rg_message *message, enum rg_resumable_ki
 /** Reads what the failed link still holds for the peer's last words: that it says_goaway, or why it ends. */
 void rg_resumable_look_for_last_words(struct rg_resumable *c);
 
-/* --- resumable_send.c: operations, without the lock --- */
+/* --- send.c: operations, without the lock --- */
 
-enum rg_status rg_resumable_send(struct rg_conn *conn, const struct rg_outgoing *message);
-bool rg_resumable_is_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
-enum rg_status rg_resumable_send_head(struct rg_conn *conn, const struct rg_outgoing *message,
-                                      struct rg_bulk_ticket *out);
-enum rg_status rg_resumable_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                      const struct iovec *bulk, int n_bulk);
+enum rg_status rg_resumable_send(struct rg_conn *conn, struct rg_send *send);
+enum rg_status rg_resumable_send_detached(struct rg_conn *conn, struct rg_send *send);
 
-/* --- resumable_receive.c: operations, without the lock; and under it --- */
+/* --- receive.c: operations, without the lock; and under it --- */
 
 enum {
     RG_RESUMABLE_COPIED_MAX = 4096
@@ -180,10 +171,10 @@ enum rg_status rg_resumable_take_advertised(struct rg_conn *conn, size_t most, v
 /** Takes acknowledgements that are there, or come by `timeout_ms`, if nobody receives; a message waits in `ready`. */
 void rg_resumable_drain(struct rg_resumable *c, int timeout_ms);
 
-/* --- resumable_kept.c; under the lock, but that they may give it up where `keep` says so --- */
+/* --- retransmit_queue.c; under the lock, but that they may give it up where `keep` says so --- */
 
 /** Keeps a message that is about to be sent, busy; the lock is not held. NULL: no memory. */
-struct rg_retransmit_entry *rg_retransmit_create(struct rg_resumable *c, const struct rg_outgoing *message);
+struct rg_retransmit_entry *rg_retransmit_create(struct rg_resumable *c, const struct rg_send *send);
 void rg_retransmit_append(struct rg_resumable *c, struct rg_retransmit_entry *entry);
 /** The peer has messages up to `received`. False: it cannot. */
 bool rg_retransmit_acknowledge(struct rg_resumable *c, uint64_t received);
@@ -204,7 +195,7 @@ void rg_retransmit_release(struct rg_resumable *c, struct rg_retransmit_entry *e
 void rg_retransmit_forget(struct rg_resumable *c);
 void rg_retransmit_fini(struct rg_resumable *c);
 
-/* --- resumable_hold.c --- */
+/* --- lease.c --- */
 
 /** The sender of a kept message says_goaway, whose memory stays as it is. False: it cannot be held. Under the lock. */
 bool rg_resumable_lease(struct rg_resumable *c, struct rg_retransmit_entry *entry);
@@ -214,7 +205,7 @@ void rg_resumable_end_all(struct rg_resumable *c, const struct rg_lease *lease);
 void rg_resumable_end_lease(struct rg_conn *conn, struct rg_lease *lease);
 bool rg_resumable_lease_ended(struct rg_conn *conn, const struct rg_lease *lease);
 
-/* --- resumable_mender.c --- */
+/* --- reconnector.c --- */
 
 void *rg_resumable_reconnect_main(void *connection);
 

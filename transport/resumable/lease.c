@@ -1,10 +1,10 @@
 /*
- * resumable_hold.c - messages whose bulk data is not copied to be kept, because its owner says_goaway it where it is: until it has been
- * acknowledged, or the owner wants the memory back. See resumable_inside.h, struct rg_lease.
+ * lease.c - messages whose bulk data is not copied to be kept, because its owner says_goaway it where it is: until it has been
+ * acknowledged, or the owner wants the memory back. See internal.h, struct rg_lease.
  */
 #include "transport/resumable/internal.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,24 +18,24 @@ enum {
 
 bool rg_resumable_lease(struct rg_resumable *c, struct rg_retransmit_entry *entry)
 {
-    struct rg_lease *lease = entry->lease;
+    struct rg_lease *lease = entry->send.lease;
     if (lease != &rg_lease_until_reply && lease->conn && lease->conn != &c->head)
         return false;
-    if (entry->n_bulk == 1) {
-        entry->own = entry->bulk[0];
-        entry->bulk = &entry->own;
+    if (entry->send.n_bulk == 1) {
+        entry->own = entry->send.bulk[0];
+        entry->send.bulk = &entry->own;
     } else {
-        const size_t size = (size_t)entry->n_bulk * sizeof *entry->bulk;
+        const size_t size = (size_t)entry->send.n_bulk * sizeof *entry->send.bulk;
         entry->parts = rg_retransmit_take(c, entry, size);
         if (!entry->parts)
             return false;
-        entry->bulk = memcpy(entry->parts->data, entry->bulk, size);
+        entry->send.bulk = memcpy(entry->parts->data, entry->send.bulk, size);
     }
     if (lease != &rg_lease_until_reply) {
         lease->conn = &c->head;
         lease->last = entry->seq;
     }
-    c->leased_bytes += entry->bulk_size;
+    c->leased_bytes += entry->send.bulk_size;
     entry->busy = false;
     return true;
 }
@@ -43,7 +43,7 @@ bool rg_resumable_lease(struct rg_resumable *c, struct rg_retransmit_entry *entr
 /* Whether nothing needs the memory any more. */
 static bool has_ended(const struct rg_resumable *c, const struct rg_lease *lease)
 {
-    if (c->replayed && c->replayed->lease == lease)
+    if (c->replayed && c->replayed->send.lease == lease)
         return false;
     return c->state == RG_RESUMABLE_OVER || !c->queue || c->queue->seq > lease->last;
 }
@@ -51,7 +51,7 @@ static bool has_ended(const struct rg_resumable *c, const struct rg_lease *lease
 static struct rg_retransmit_entry *first_leased(const struct rg_resumable *c, const struct rg_lease *lease)
 {
     struct rg_retransmit_entry *entry = c->queue;
-    while (entry && (entry->lease != lease || entry->busy))
+    while (entry && (entry->send.lease != lease || entry->busy))
         entry = entry->next;
     return entry;
 }
@@ -62,13 +62,13 @@ void rg_resumable_end_all(struct rg_resumable *c, const struct rg_lease *lease)
     while (c->state != RG_RESUMABLE_OVER && (entry = first_leased(c, lease))) {
         struct rg_retransmit_block *copy = NULL;
         entry->busy = true; /* so that it stays */
-        c->leased_bytes -= entry->bulk_size;
+        c->leased_bytes -= entry->send.bulk_size;
         (void)rg_retransmit_copy(c, entry, &copy);
         while (entry->replaying)
             rg_resumable_sleep(c, UINT64_MAX);
         rg_retransmit_place(c, entry, copy);
     }
-    while (c->replayed && c->replayed->lease == lease)
+    while (c->replayed && c->replayed->send.lease == lease)
         rg_resumable_sleep(c, UINT64_MAX);
 }
 
@@ -101,7 +101,7 @@ static void await_end(struct rg_resumable *c, const struct rg_lease *lease)
     }
     size_t size = 0;
     for (const struct rg_retransmit_entry *entry = c->queue; entry; entry = entry->next)
-        size += entry->lease == lease ? entry->bulk_size : 0;
+        size += entry->send.lease == lease ? entry->send.bulk_size : 0;
     const uint64_t until = rg_now_ns() + WAIT_NS + size / COPIED_A_NS;
     while (!has_ended(c, lease) && c->state == RG_RESUMABLE_UP && rg_now_ns() < until) {
         if (c->receiving) {

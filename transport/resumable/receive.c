@@ -1,10 +1,10 @@
 /*
- * resumable_receive.c - receiving over a connection that may change its link: a failure is waited out; bulk data that was
+ * receive.c - receiving over a connection that may change its link: a failure is waited out; bulk data that was
  * under way is received again, and what had been taken of it is passed over.
  */
 #include "transport/resumable/internal.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <poll.h>
 #include <string.h>

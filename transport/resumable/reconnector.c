@@ -1,5 +1,5 @@
 /*
- * resumable_mender.c - the thread that looks after a resumable connection's link.
+ * reconnector.c - the thread that looks after a resumable connection's link.
  *
  * While all is well it sleeps in poll, to notice the end of a connection that nobody uses just now, and to send
  * acknowledgements that the receiver could not. When the link has failed it waits until nobody is inside, drops it,
@@ -7,7 +7,7 @@
  */
 #include "transport/resumable/internal.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/wire.h"
 
 #include <poll.h>
@@ -108,7 +108,7 @@ static void await_nobody(struct rg_resumable *c)
 {
     const uint64_t until = rg_now_ns() + CONTROL_MS * 1000000ull;
     bool called = false;
-    while (c->sending || c->receiving || c->tails || c->visitors) {
+    while (c->sending || c->receiving || c->detached || c->visitors) {
         if (!called && c->link && rg_now_ns() >= until) {
             rg_conn_interrupt(c->link);
             called = true;
@@ -176,26 +176,19 @@ static void replay(struct rg_resumable *c)
     while (next && c->state == RG_RESUMABLE_REPLAYING) {
         struct rg_retransmit_entry *entry = next;
         entry->replaying = true; /* so that it stays */
-        while (entry->awaits_bulk && c->state == RG_RESUMABLE_REPLAYING)
-            rg_resumable_sleep(c, UINT64_MAX); /* its sender is about to say where the bulk data is */
-        if (c->state != RG_RESUMABLE_REPLAYING) {
-            entry->replaying = false;
-            rg_retransmit_release(c, entry);
-            break;
-        }
         const struct rg_resumable_header header = {.kind = RG_RESUMABLE_DATA, .received = c->received};
         c->told = c->received;
         c->unacknowledged_bytes = 0;
         memcpy(entry->data, &header, sizeof header);
         const struct iovec part = {entry->data, entry->msg_size};
-        const struct iovec *bulk = entry->bulk;
-        const int n_bulk = entry->n_bulk;
+        struct rg_send again = {
+            .msg = &part, .n_msg = 1, .bulk = entry->send.bulk, .n_bulk = entry->send.n_bulk};
         struct rg_conn *link = c->link;
         c->on_wire = entry->seq;
         c->sending = true;
         c->replayed = entry;
         pthread_mutex_unlock(&c->lock);
-        enum rg_status status = rg_conn_send(link, &part, 1, bulk, n_bulk);
+        enum rg_status status = rg_conn_send(link, &again);
         pthread_mutex_lock(&c->lock);
         entry->replaying = c->sending = false;
         c->replayed = NULL;

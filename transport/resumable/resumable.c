@@ -1,10 +1,10 @@
 /*
- * resumable.c - a connection that may change its link: what it is in, its making and destruction. See resumable.h, resumable_inside.h.
+ * resumable.c - a connection that may change its link: what it is in, its making and destruction. See resumable.h, internal.h.
  */
 #include "transport/resumable/internal.h"
 
-#include "common/clock.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ void rg_resumable_say(struct rg_resumable *c, enum rg_resumable_kind kind)
     struct rg_conn *link = c->link;
     c->sending = true;
     pthread_mutex_unlock(&c->lock);
-    enum rg_status status = rg_conn_send(link, &part, 1, NULL, 0);
+    enum rg_status status = rg_conn_send(link, &(struct rg_send){.msg = &part, .n_msg = 1});
     pthread_mutex_lock(&c->lock);
     c->sending = false;
     if (status != RG_OK)
@@ -289,9 +289,7 @@ static void resumable_destroy(struct rg_conn *conn)
 static struct rg_transport_ops resumable_ops = {
     .name = "resumable",
     .send = rg_resumable_send,
-    .is_apart = rg_resumable_is_apart,
-    .send_head = rg_resumable_send_head,
-    .send_tail = rg_resumable_send_tail,
+    .send_detached = rg_resumable_send_detached,
     .end_lease = rg_resumable_end_lease,
     .lease_ended = rg_resumable_lease_ended,
     .recv = rg_resumable_recv,

@@ -1,4 +1,4 @@
-/* resumable_kept.c - messages that may have to be sent again, and the memory for them. See resumable_inside.h. */
+/* retransmit_queue.c - messages that may have to be sent again, and the memory for them. See internal.h. */
 #include "transport/resumable/internal.h"
 
 #include <assert.h>
@@ -76,29 +76,26 @@ static struct rg_retransmit_block *block_of(struct rg_retransmit_entry *entry)
 
 /* --- keeping --- */
 
-struct rg_retransmit_entry *rg_retransmit_create(struct rg_resumable *c, const struct rg_outgoing *message)
+struct rg_retransmit_entry *rg_retransmit_create(struct rg_resumable *c, const struct rg_send *send)
 {
     pthread_mutex_lock(&c->lock);
     struct rg_retransmit_block *block =
-        take(c, sizeof(struct rg_retransmit_entry) + RG_RESUMABLE_HEADER + message->msg_size);
+        take(c, sizeof(struct rg_retransmit_entry) + RG_RESUMABLE_HEADER + send->msg_size);
     pthread_mutex_unlock(&c->lock);
     if (!block)
         return NULL;
     struct rg_retransmit_entry *entry = (struct rg_retransmit_entry *)(void *)block->data;
     *entry = (struct rg_retransmit_entry){
-        .msg_size = RG_RESUMABLE_HEADER + message->msg_size,
-        .bulk_size = message->bulk_size,
-        .bulk = message->bulk,
-        .n_bulk = message->n_bulk,
-        .lease = message->lease,
+        .msg_size = RG_RESUMABLE_HEADER + send->msg_size,
+        .send = *send,
         .room = classes[block->class].size,
         .busy = true,
     };
     unsigned char *at = entry->data + RG_RESUMABLE_HEADER;
-    for (int i = 0; i < message->n_msg; i++) {
-        if (message->msg[i].iov_len)
-            memcpy(at, message->msg[i].iov_base, message->msg[i].iov_len);
-        at += message->msg[i].iov_len;
+    for (int i = 0; i < send->n_msg; i++) {
+        if (send->msg[i].iov_len)
+            memcpy(at, send->msg[i].iov_base, send->msg[i].iov_len);
+        at += send->msg[i].iov_len;
     }
     return entry;
 }
@@ -141,8 +138,8 @@ static void drop_first(struct rg_resumable *c)
     if (!c->queue)
         c->queue_last = &c->queue;
     c->queued_bytes -= entry->room;
-    if (entry->lease && !entry->busy)
-        c->leased_bytes -= entry->bulk_size;
+    if (entry->send.lease && !entry->busy)
+        c->leased_bytes -= entry->send.bulk_size;
     entry->acked = true;
     rg_retransmit_release(c, entry);
 }
@@ -169,25 +166,25 @@ void rg_retransmit_forget(struct rg_resumable *c)
 static void gather(unsigned char *to, const struct rg_retransmit_entry *entry)
 {
     if (entry->fault) {
-        memset(to, 0, entry->bulk_size); /* as was sent */
+        memset(to, 0, entry->send.bulk_size); /* as was sent */
         return;
     }
-    for (int i = 0; i < entry->n_bulk; i++) {
-        if (entry->bulk[i].iov_len)
-            memcpy(to, entry->bulk[i].iov_base, entry->bulk[i].iov_len);
-        to += entry->bulk[i].iov_len;
+    for (int i = 0; i < entry->send.n_bulk; i++) {
+        if (entry->send.bulk[i].iov_len)
+            memcpy(to, entry->send.bulk[i].iov_base, entry->send.bulk[i].iov_len);
+        to += entry->send.bulk[i].iov_len;
     }
 }
 
 bool rg_retransmit_copy(struct rg_resumable *c, struct rg_retransmit_entry *entry,
                         struct rg_retransmit_block **out)
 {
-    *out = rg_retransmit_take(c, entry, entry->bulk_size);
+    *out = rg_retransmit_take(c, entry, entry->send.bulk_size);
     if (!*out) {
         rg_retransmit_forget(c); /* it could not be sent again */
         return false;
     }
-    c->bulk_kept += entry->bulk_size;
+    c->bulk_kept += entry->send.bulk_size;
     pthread_mutex_unlock(&c->lock);
     gather((*out)->data, entry);
     pthread_mutex_lock(&c->lock);
@@ -197,11 +194,11 @@ bool rg_retransmit_copy(struct rg_resumable *c, struct rg_retransmit_entry *entr
 void rg_retransmit_place(struct rg_resumable *c, struct rg_retransmit_entry *entry,
                          struct rg_retransmit_block *copy)
 {
-    entry->lease = NULL;
+    entry->send.lease = NULL;
     entry->copy = copy;
-    entry->own = (struct iovec){copy ? copy->data : NULL, entry->bulk_size};
-    entry->bulk = &entry->own;
-    entry->n_bulk = entry->bulk_size ? 1 : 0;
+    entry->own = (struct iovec){copy ? copy->data : NULL, entry->send.bulk_size};
+    entry->send.bulk = &entry->own;
+    entry->send.n_bulk = entry->send.bulk_size ? 1 : 0;
     entry->busy = false;
     rg_retransmit_release(c, entry);
 }
@@ -209,7 +206,8 @@ void rg_retransmit_place(struct rg_resumable *c, struct rg_retransmit_entry *ent
 void rg_retransmit_settle(struct rg_resumable *c, struct rg_retransmit_entry *entry)
 {
     struct rg_retransmit_block *copy = NULL;
-    const bool needed = !entry->acked && entry->bulk_size, held = needed && entry->lease && !entry->fault;
+    const bool needed = !entry->acked && entry->send.bulk_size,
+               held = needed && entry->send.lease && !entry->fault;
     if (needed && !held)
         (void)rg_retransmit_copy(c, entry, &copy);
     while (

@@ -1,7 +1,7 @@
 /* proximity.c - see proximity.h. */
 #include "transport/topology/proximity.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 /* rails.c - see rails.h. */
 #include "transport/topology/rails.h"
 
-#include "common/log.h"
-#include "common/parse.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
 #include "transport/topology/ports.h"
 #include "transport/topology/proximity.h"
 

@@ -10,7 +10,7 @@
 #ifndef RG_TRANSPORT_TOPOLOGY_RAILS_H
 #define RG_TRANSPORT_TOPOLOGY_RAILS_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "transport/topology/devices.h"
 
 enum { RG_RAILS_MAX = 8 };

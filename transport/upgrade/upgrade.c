@@ -1,10 +1,10 @@
 /* upgrade.c - see upgrade.h. */
 #include "transport/upgrade/upgrade.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/log_limit.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
+#include "common/base/thread.h"
 #include "transport/address.h"
 #include "transport/control.h"
 #include "transport/multipath/multipath.h"
@@ -25,12 +25,12 @@ enum {
     TOKEN_MS = 5000,
 };
 
-static_assert((int)RG_MOVE_TOKEN == (int)RG_TRANSPORT_TOKEN,
+static_assert((int)RG_UPGRADE_TOKEN == (int)RG_TRANSPORT_TOKEN,
               "a session's token is shown to its transport as it is");
 
 struct rg_upgrade {
     struct rg_listener *listener;
-    uint8_t token[RG_MOVE_TOKEN];
+    uint8_t token[RG_UPGRADE_TOKEN];
     /* once there are rails */
     struct rg_conn *bundle;
     bool has_thread;
@@ -151,9 +151,9 @@ static enum rg_status accept_moved(struct rg_upgrade *upgrade, const char *purpo
         if (status != RG_OK)
             return status;
         status = rg_control_receive(conn, left < 0 ? TOKEN_MS : left, &message);
-        bool good = status == RG_OK && message.kind == RG_CONTROL_MOVE && message.move.has_token &&
+        bool good = status == RG_OK && message.kind == RG_CONTROL_UPGRADE && message.move.has_token &&
                     strcmp(message.move.transport, purpose) == 0 &&
-                    rg_token_equal(message.move.token, upgrade->token, RG_MOVE_TOKEN);
+                    rg_token_equal(message.move.token, upgrade->token, RG_UPGRADE_TOKEN);
         if (good && number)
             *number = message.move.rails;
         rg_control_fini(&message);
@@ -215,8 +215,8 @@ enum rg_status rg_upgrade_finish(struct rg_upgrade *upgrade, struct rg_conn **co
     struct rg_control choice = {0};
     *control_conn = NULL;
     enum rg_status status = rg_control_receive(*conn, CHOOSE_MS, &choice);
-    const uint32_t rails = status == RG_OK && choice.kind == RG_CONTROL_MOVE ? choice.move.rails : 0;
-    if (status == RG_OK && choice.kind != RG_CONTROL_MOVE)
+    const uint32_t rails = status == RG_OK && choice.kind == RG_CONTROL_UPGRADE ? choice.move.rails : 0;
+    if (status == RG_OK && choice.kind != RG_CONTROL_UPGRADE)
         status = RG_ERR_PROTOCOL;
     if (status == RG_OK && strcmp(choice.move.transport, "rdma") == 0) {
         struct rg_conn *moved;
@@ -252,7 +252,7 @@ void rg_upgrade_abandon(struct rg_upgrade *upgrade)
 /* --- the client --- */
 
 /* Connects to one of the server's addresses and shows the token. */
-static enum rg_status go_to(const char *address, const uint8_t token[RG_MOVE_TOKEN], const char *purpose,
+static enum rg_status go_to(const char *address, const uint8_t token[RG_UPGRADE_TOKEN], const char *purpose,
                             uint32_t number, int timeout_ms, struct rg_conn **out, char *why, size_t why_size)
 {
     const bool rail = strcmp(purpose, "rail") == 0;
@@ -263,10 +263,10 @@ static enum rg_status go_to(const char *address, const uint8_t token[RG_MOVE_TOK
     if (status != RG_OK)
         return status;
     struct rg_control message;
-    rg_move_init(&message, purpose);
+    rg_upgrade_init(&message, purpose);
     message.move.has_token = true;
     message.move.rails = number;
-    memcpy(message.move.token, token, RG_MOVE_TOKEN);
+    memcpy(message.move.token, token, RG_UPGRADE_TOKEN);
     status = rg_control_send(conn, &message);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s", rg_status_string(status));
@@ -324,7 +324,7 @@ static unsigned find_ways(const struct rg_server_hello *hello, const char *peer,
 
 /* What the rails of a session are opened from. */
 struct rails {
-    uint8_t token[RG_MOVE_TOKEN];
+    uint8_t token[RG_UPGRADE_TOKEN];
     unsigned n;
     char addresses[RG_RAILS_MAX][RG_CONTROL_TEXT];
     bool tried[RG_RAILS_MAX];
@@ -396,7 +396,7 @@ static enum rg_status go(const struct rg_server_hello *hello, const char *peer, 
             if (ways[i].rank == rank && go_to(ways[i].address, hello->move_token, "rdma", 0, CONNECT_MS, out,
                                               why, why_size) == RG_OK) {
                 plan_rails(ways, n, &ways[i], rails);
-                memcpy(rails->token, hello->move_token, RG_MOVE_TOKEN);
+                memcpy(rails->token, hello->move_token, RG_UPGRADE_TOKEN);
                 if (!hello->has_rails)
                     rails->n = 0;
                 return RG_OK;
@@ -436,7 +436,7 @@ enum rg_status rg_upgrade_follow(enum rg_transport_choice choice, const struct r
     struct rails rails = {.n = 0};
     enum rg_status status = go(hello, rg_conn_peer(*conn), &moved, &rails, why, why_size);
     struct rg_control message;
-    rg_move_init(&message, status == RG_OK ? "rdma" : "tcp");
+    rg_upgrade_init(&message, status == RG_OK ? "rdma" : "tcp");
     message.move.rails = status == RG_OK ? rails.n : 0;
     message.move.rails_always = rg_rails_always();
     if (status != RG_OK && choice == RG_TRANSPORT_RDMA)

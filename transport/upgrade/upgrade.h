@@ -11,7 +11,7 @@
 #ifndef RG_TRANSPORT_UPGRADE_UPGRADE_H
 #define RG_TRANSPORT_UPGRADE_UPGRADE_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 
 /** What the user asked for (REMOTE_GPU_TRANSPORT). */

@@ -4,9 +4,9 @@
  */
 #include "client/cli/base/environment.h"
 
-#include "common/cleanup.h"
-#include "common/log.h"
-#include "common/path.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
 
 #include <limits.h>
 #include <stdio.h>

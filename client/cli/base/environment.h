@@ -5,7 +5,7 @@
 #define RG_CLIENT_CLI_BASE_ENVIRONMENT_H
 
 #include "client/cli/base/settings.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 /**
  * Sets this process's environment for the command: LD_PRELOAD and LD_LIBRARY_PATH lead to the client

@@ -6,7 +6,7 @@
 
 #include "client/cli/base/settings.h"
 #include "client/connect/query.h"
-#include "proto/control.h"
+#include "proto/control/control.h"
 
 struct rg_answer_of {
     const char *server;

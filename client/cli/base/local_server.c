@@ -8,8 +8,8 @@
 #include "client/cli/base/local_server.h"
 
 #include "client/cli/base/cli.h"
-#include "common/log.h"
-#include "common/path.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
 
 #include <errno.h>
 #include <fcntl.h>

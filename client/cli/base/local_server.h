@@ -4,7 +4,7 @@
 #ifndef RG_CLIENT_CLI_BASE_LOCAL_SERVER_H
 #define RG_CLIENT_CLI_BASE_LOCAL_SERVER_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <sys/types.h>
 

@@ -5,7 +5,7 @@
 #ifndef RG_CLIENT_CLI_BASE_OUTPUT_H
 #define RG_CLIENT_CLI_BASE_OUTPUT_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <jansson.h>
 #include <stdbool.h>

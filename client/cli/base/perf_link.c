@@ -1,8 +1,8 @@
 /* perf_link.c - see perf_link.h. */
 #include "client/cli/base/perf_link.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "proto/netperf.h"
 #include "transport/address.h"
 #include "transport/control.h"
@@ -173,7 +173,8 @@ static enum rg_status ask(struct rg_perf_link *link, size_t size, uint32_t repli
     struct iovec message = {.iov_base = link->message,
                             .iov_len = bulk || size < sizeof request ? sizeof request : size};
     struct iovec data = {.iov_base = link->bulk, .iov_len = size};
-    return rg_conn_send(link->conn, &message, 1, &data, bulk ? 1 : 0);
+    return rg_conn_send(
+        link->conn, &(struct rg_send){.msg = &message, .n_msg = 1, .bulk = &data, .n_bulk = bulk ? 1 : 0});
 }
 
 static enum rg_status take(struct rg_perf_link *link)
@@ -196,7 +197,7 @@ int rg_perf_link_perftest(struct rg_perf_link *link, const struct rg_netperf_per
     asked.header =
         (struct rg_message_header){.kind = RG_MESSAGE_PERFTEST, .version = RG_PROTOCOL_MAJOR, .count = 1};
     struct iovec message = {.iov_base = &asked, .iov_len = sizeof asked};
-    enum rg_status status = rg_conn_send(link->conn, &message, 1, NULL, 0);
+    enum rg_status status = rg_conn_send(link->conn, &(struct rg_send){.msg = &message, .n_msg = 1});
     if (status == RG_OK)
         status = rg_conn_recv(link->conn, REPLY_MS, &answer);
     if (status != RG_OK || answer.size != sizeof started || answer.bulk_size)
@@ -241,7 +242,7 @@ static enum rg_status raw_begin(struct rg_perf_link *link, uint32_t rounds, size
         .raw_send = (uint32_t)send_size,
     };
     struct iovec message = {.iov_base = &request, .iov_len = sizeof request};
-    return rg_conn_send(link->conn, &message, 1, NULL, 0);
+    return rg_conn_send(link->conn, &(struct rg_send){.msg = &message, .n_msg = 1});
 }
 
 /* --- latency --- */

@@ -10,7 +10,7 @@
 #ifndef RG_CLIENT_CLI_BASE_PERF_LINK_H
 #define RG_CLIENT_CLI_BASE_PERF_LINK_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "transport/transport.h"
 #include "transport/upgrade/upgrade.h"
 

@@ -8,8 +8,8 @@
 
 #include "client/connect/servers.h"
 #include "client/core/optimisations.h"
-#include "common/log.h"
-#include "common/wait.h"
+#include "common/base/log.h"
+#include "common/sync/adaptive_wait.h"
 #include "transport/multipath/multipath.h"
 #include "transport/topology/rails.h"
 

@@ -8,7 +8,7 @@
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
-#include "common/path.h"
+#include "common/base/path.h"
 #include "transport/topology/devices.h"
 
 #include <dlfcn.h>

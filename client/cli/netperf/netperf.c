@@ -8,7 +8,7 @@
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
 #include "client/cli/netperf/perftest.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "transport/topology/devices.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #include "client/cli/netperf/perftest.h"
 
 #include "client/cli/base/perf_link.h"
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "proto/netperf.h"
 
 #include <ctype.h>

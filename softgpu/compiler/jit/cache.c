@@ -5,8 +5,8 @@
  */
 #include "softgpu/compiler/jit/cache.h"
 
-#include "common/cleanup.h"
-#include "common/shelf.h"
+#include "common/base/cleanup.h"
+#include "common/cache/disk_cache.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -27,10 +27,10 @@ struct header {
     struct rg_digest key, checksum;
 };
 _Static_assert(sizeof(struct header) == 80, "no padding");
-_Static_assert(sizeof(struct rg_digest) == RG_SHELF_NAME, "a key is a file's name");
+_Static_assert(sizeof(struct rg_digest) == RG_DISK_CACHE_NAME, "a key is a file's name");
 
 struct sg_cache {
-    struct rg_shelf *shelf;
+    struct rg_disk_cache *shelf;
     _Atomic uint64_t hits, misses;
 };
 
@@ -39,8 +39,8 @@ struct sg_cache *sg_cache_open(const char *folder, uint64_t limit)
     struct sg_cache *cache = calloc(1, sizeof(*cache));
     if (cache == NULL)
         return NULL;
-    cache->shelf = rg_shelf_open(folder, limit);
-    if (cache->shelf == NULL || !rg_shelf_make(cache->shelf)) {
+    cache->shelf = rg_disk_cache_open(folder, limit);
+    if (cache->shelf == NULL || !rg_disk_cache_make(cache->shelf)) {
         sg_cache_close(cache);
         return NULL;
     }
@@ -51,13 +51,13 @@ void sg_cache_close(struct sg_cache *cache)
 {
     if (cache == NULL)
         return;
-    rg_shelf_close(cache->shelf);
+    rg_disk_cache_close(cache->shelf);
     free(cache);
 }
 
 struct sg_cache_statistics sg_cache_statistics(const struct sg_cache *cache)
 {
-    const struct rg_shelf_counts *counts = rg_shelf_counts(cache->shelf);
+    const struct rg_disk_cache_counts *counts = rg_disk_cache_counts(cache->shelf);
     return (struct sg_cache_statistics){.hits = atomic_load(&cache->hits),
                                         .misses = atomic_load(&cache->misses),
                                         .dropped = atomic_load(&counts->dropped),
@@ -70,8 +70,8 @@ static struct sg_cache *default_cache;
 static void open_default(void)
 {
     char folder[PATH_MAX];
-    uint64_t limit = rg_shelf_limit("SOFTGPU_CACHE_SIZE", DEFAULT_LIMIT);
-    if (limit > 0 && rg_shelf_place("SOFTGPU_CACHE", "soft", folder, sizeof(folder)))
+    uint64_t limit = rg_disk_cache_limit("SOFTGPU_CACHE_SIZE", DEFAULT_LIMIT);
+    if (limit > 0 && rg_disk_cache_folder("SOFTGPU_CACHE", "soft", folder, sizeof(folder)))
         default_cache = sg_cache_open(folder, limit);
 }
 
@@ -104,7 +104,7 @@ void *sg_cache_read(struct sg_cache *cache, const struct rg_digest *key, size_t 
 {
     size_t all;
     RG_CLEANUP_FREE unsigned char *file =
-        rg_shelf_read(cache->shelf, key->bytes, 0, sizeof(struct header) + CODE_MAX, 0, &all);
+        rg_disk_cache_read(cache->shelf, key->bytes, 0, sizeof(struct header) + CODE_MAX, 0, &all);
     if (file != NULL && is_whole(file, all, key)) {
         atomic_fetch_add(&cache->hits, 1);
         *size = all - sizeof(struct header);
@@ -112,14 +112,14 @@ void *sg_cache_read(struct sg_cache *cache, const struct rg_digest *key, size_t 
         return RG_TAKE_PTR(file);
     }
     if (file != NULL)
-        rg_shelf_remove(cache->shelf, key->bytes);
+        rg_disk_cache_remove(cache->shelf, key->bytes);
     atomic_fetch_add(&cache->misses, 1);
     return NULL;
 }
 
 void sg_cache_drop(struct sg_cache *cache, const struct rg_digest *key)
 {
-    rg_shelf_remove(cache->shelf, key->bytes);
+    rg_disk_cache_remove(cache->shelf, key->bytes);
 }
 
 void sg_cache_write(struct sg_cache *cache, const struct rg_digest *key, const void *data, size_t size)
@@ -132,5 +132,5 @@ void sg_cache_write(struct sg_cache *cache, const struct rg_digest *key, const v
         return;
     memcpy(file, &header, sizeof(header));
     memcpy(file + sizeof(header), data, size);
-    rg_shelf_write(cache->shelf, key->bytes, file, sizeof(header) + size);
+    rg_disk_cache_write(cache->shelf, key->bytes, file, sizeof(header) + size);
 }

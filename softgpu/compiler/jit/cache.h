@@ -1,5 +1,5 @@
 /*
- * cache.h - compiled kernels, kept in files (common/shelf.h) from one run of a program to the next.
+ * cache.h - compiled kernels, kept in files (common/cache/disk_cache.h) from one run of a program to the next.
  *
  * A file holds one kernel: a header (magic, key, size, checksum) and the object code. The key is a digest of
  * all that the code depends on. Nothing here is an error to the caller: what cannot be read, is damaged or
@@ -10,7 +10,7 @@
 #ifndef SG_COMPILER_JIT_CACHE_H
 #define SG_COMPILER_JIT_CACHE_H
 
-#include "common/digest/digest.h"
+#include "common/cache/digest.h"
 
 #include <stddef.h>
 #include <stdint.h>

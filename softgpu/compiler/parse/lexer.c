@@ -3,7 +3,7 @@
  */
 #include "softgpu/compiler/parse/lexer.h"
 
-#include "common/parse.h"
+#include "common/base/parse.h"
 
 #include <ctype.h>
 #include <string.h>

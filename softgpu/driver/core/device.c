@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/parse.h"
 #include "common/cuda/capability.h"
-#include "common/parse.h"
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/driver.h"

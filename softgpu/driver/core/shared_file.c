@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "softgpu/driver/driver.h"
 
 #define MAGIC 0x53475348u

@@ -9,7 +9,7 @@
 #include "common/cuda/export_tables.h"
 #include "common/cuda/runtime_calls.h"
 #include "generated/proto/api_table.h"
-#include "proto/proc_address.h"
+#include "proto/api/proc_address.h"
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/module/module.h"
 

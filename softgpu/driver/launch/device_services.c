@@ -4,7 +4,7 @@
  */
 #include "softgpu/driver/launch/device_services.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "softgpu/device_calls.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/function.h"

@@ -7,7 +7,7 @@
  */
 #include "softgpu/driver/launch/fault.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "softgpu/driver/range/range.h"
 
 #include <ctype.h>

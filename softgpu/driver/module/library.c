@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
 #include "common/cuda/image_file.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
 #include "common/cuda/image.h"
 #include "common/cuda/image_file.h"
 #include "softgpu/driver/context/bring.h"

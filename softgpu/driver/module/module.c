@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
 #include "common/cuda/image_file.h"
 #include "softgpu/driver/context/bring.h"
 #include "softgpu/driver/core/device.h"

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/limits.h"
+#include "common/cuda/fatbin/fatbin.h"
 #include "common/cuda/image.h"
 #include "common/cuda/ptx_carrier.h"
-#include "common/fatbin/fatbin.h"
-#include "common/limits.h"
 #include "softgpu/driver/module/module.h"
 
 #define BUNDLE_KIND 0x5347 /* the first entry of a bundle: no kind of NVIDIA's */

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/addresses.h"
+#include "common/base/addresses.h"
 #include "softgpu/driver/range/range_inside.h"
 
 #if defined(__SANITIZE_THREAD__)

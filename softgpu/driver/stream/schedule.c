@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/sleepers.h"
-#include "common/uncancelled.h"
+#include "common/base/clock.h"
+#include "common/base/uncancelled.h"
+#include "common/sync/wait_queue.h"
 #include "softgpu/driver/stream/schedule.h"
 
 /* A thread that sleeps until `outstanding` tasks have ended. */
@@ -30,7 +30,7 @@ struct sg_waiter {
 
 static struct {
     pthread_mutex_t lock;
-    struct rg_sleepers idle; /* executors */
+    struct rg_wait_queue idle; /* executors */
     struct sg_stream *ready_head[SG_PRIORITIES], *ready_tail[SG_PRIORITIES];
     unsigned ready;    /* streams in the ready queues */
     unsigned woken;    /* executors that were idle and do not run yet */
@@ -312,7 +312,7 @@ static void *executor(void *unused);
 static void wake(unsigned own)
 {
     while (scheduler.ready > own + scheduler.woken + scheduler.starting) {
-        if (rg_sleepers_wake_last(&scheduler.idle)) { /* whose data is most likely still in a cache */
+        if (rg_wait_queue_wake_last(&scheduler.idle)) { /* whose data is most likely still in a cache */
             scheduler.woken++;
             continue;
         }
@@ -357,7 +357,7 @@ static void *executor(void *unused)
             lock();
             if (scheduler.ready > 0)
                 continue;
-            rg_sleepers_wait(&scheduler.idle, &scheduler.lock);
+            rg_wait_queue_wait(&scheduler.idle, &scheduler.lock);
             scheduler.woken--;
             continue;
         }

@@ -2,9 +2,10 @@
 #include "softgpu/exec/device_runtime/children.h"
 
 #include "softgpu/device_calls.h"
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/fault/signals.h"
+#include "softgpu/exec/grid/pool.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -17,10 +18,10 @@ struct sg_child {
     struct sg_child *next;       /* prepared, in its stream, or in the tail */
     struct sg_child *next_ready; /* in its family */
     struct sg_parent *parent;
-    struct sg_child_stream *line; /* NULL: tail, or fire and forget */
-    unsigned blockers;            /* what it waits for: its turn in the stream, an event */
-    struct sg_child_event *mark;  /* of a record */
-    struct sg_child *waiters;     /* for the record, through next_waiter */
+    struct sg_child_stream *queue;   /* NULL: tail, or fire and forget */
+    unsigned blockers;               /* what it waits for: its turn in the stream, an event */
+    struct sg_child_event *recorded; /* of a record */
+    struct sg_child *waiters;        /* for the record, through next_waiter */
     struct sg_child *next_waiter;
     struct sg_transfer transfer;
     struct sg_launch launch;
@@ -134,25 +135,25 @@ static void parent_fini(struct sg_parent *parent)
     }                                                                                                        \
     (list) = NULL
     FREE_LIST(struct sg_child, parent->prepared);
-    FREE_LIST(struct sg_child_stream, parent->lines);
-    FREE_LIST(struct sg_child_event, parent->marks);
+    FREE_LIST(struct sg_child_stream, parent->streams);
+    FREE_LIST(struct sg_child_event, parent->events);
     FREE_LIST(struct sg_thread_error, parent->errors);
 #undef FREE_LIST
 }
 
 /** Takes a child that is complete out of its stream and lets go what waited for it. */
-static void leave_line(struct sg_child *child)
+static void leave_stream(struct sg_child *child)
 {
-    struct sg_child_stream *line = child->line;
-    if (line) {
-        line->first = child->next;
-        if (line->first)
-            unblock(line->first);
+    struct sg_child_stream *queue = child->queue;
+    if (queue) {
+        queue->first = child->next;
+        if (queue->first)
+            unblock(queue->first);
         else
-            line->last = NULL;
+            queue->last = NULL;
     }
-    if (child->mark && child->mark->record == child)
-        child->mark->record = NULL;
+    if (child->recorded && child->recorded->record == child)
+        child->recorded->record = NULL;
     for (struct sg_child *waiter = child->waiters, *next; waiter; waiter = next) {
         next = waiter->next_waiter;
         unblock(waiter);
@@ -176,7 +177,7 @@ static void count_down(struct sg_parent *parent)
             return;
         }
         parent = self->parent;
-        leave_line(self);
+        leave_stream(self);
         free(self);
     }
 }
@@ -196,7 +197,7 @@ static void run_grid(struct sg_child *child)
     struct sg_family *family = child->parent->family;
     struct sg_fault_report report = {0};
     if (child->launch.services->code(&child->launch))
-        sg_exec_run_own(&child->launch, &child->own, &report);
+        sg_pool_run(&child->launch, &child->own, &report);
     else
         report.fault = SG_FAULT_ILLEGAL_INSTRUCTION; /* services->code has said why */
     pthread_mutex_lock(&children.lock);
@@ -239,7 +240,7 @@ static void run_child(struct sg_child *child)
         end_own(&child->own);
         return;
     }
-    leave_line(child);
+    leave_stream(child);
     free(child);
     count_down(parent);
 }
@@ -248,7 +249,7 @@ static void *help(void *unused)
 {
     (void)unused;
     pthread_setname_np(pthread_self(), "softgpu-child");
-    bool able = sg_fault_thread_init();
+    bool able = sg_signals_thread_init();
     pthread_mutex_lock(&children.lock);
     while (able) {
         struct sg_family *family = children.families;
@@ -267,13 +268,14 @@ static void *help(void *unused)
     return NULL;
 }
 
-void sg_family_init(struct sg_family *family, const struct sg_launch *launch)
+static void family_init(struct sg_family *family, const struct sg_launch *launch)
 {
     *family = (struct sg_family){.launch = launch, .first = {.unfinished = 1}};
     family->first.family = family;
 }
 
-void sg_family_finish(struct sg_family *family, struct sg_fault_report *report)
+/** The blocks of the family's first grid have ended, with this report: returns when the family is complete. */
+static void family_finish(struct sg_family *family, struct sg_fault_report *report)
 {
     if (!atomic_load(&family->used))
         return;
@@ -296,6 +298,15 @@ void sg_family_finish(struct sg_family *family, struct sg_fault_report *report)
     pthread_mutex_unlock(&children.lock);
     if (!report->fault && family->report.fault)
         *report = family->report;
+}
+
+enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report *report)
+{
+    struct sg_family family;
+    family_init(&family, launch);
+    sg_pool_run(launch, &family.first, report);
+    family_finish(&family, report);
+    return report->fault;
 }
 
 /* --- launching --- */
@@ -350,31 +361,31 @@ int sg_child_find(struct sg_parent *parent, const void *params, struct sg_child 
     return child ? SG_CUDA_SUCCESS : SG_CUDA_INVALID_VALUE;
 }
 
-/** The stream, made if it is the block's default; NULL with *error (SUCCESS: it is not a line). Under the lock. */
-static struct sg_child_stream *find_line(struct sg_parent *parent, uint64_t block, uint64_t stream,
-                                         int *error)
+/** The stream, made if it is the block's default; NULL with *error (SUCCESS: it is not a queue). Under the lock. */
+static struct sg_child_stream *find_stream(struct sg_parent *parent, uint64_t block, uint64_t stream,
+                                           int *error)
 {
     bool named = stream > SG_STREAM_FIRE_AND_FORGET;
     *error = SG_CUDA_SUCCESS;
     if (stream == SG_STREAM_TAIL || stream == SG_STREAM_FIRE_AND_FORGET)
         return NULL;
-    for (struct sg_child_stream *line = parent->lines; line; line = line->next)
-        if (named ? (uint64_t)(uintptr_t)line == stream && line->named && !line->destroyed
-                  : !line->named && line->block == block)
-            return line;
+    for (struct sg_child_stream *queue = parent->streams; queue; queue = queue->next)
+        if (named ? (uint64_t)(uintptr_t)queue == stream && queue->named && !queue->destroyed
+                  : !queue->named && queue->block == block)
+            return queue;
     if (named) {
         *error = SG_CUDA_INVALID_HANDLE;
         return NULL;
     }
-    struct sg_child_stream *line = calloc(1, sizeof(*line));
-    if (!line) {
+    struct sg_child_stream *queue = calloc(1, sizeof(*queue));
+    if (!queue) {
         *error = SG_CUDA_OUT_OF_MEMORY;
         return NULL;
     }
-    line->block = block;
-    line->next = parent->lines;
-    parent->lines = line;
-    return line;
+    queue->block = block;
+    queue->next = parent->streams;
+    parent->streams = queue;
+    return queue;
 }
 
 /** Puts the child where its stream says; under the lock. The child is the caller's still if there is an error. */
@@ -382,7 +393,7 @@ static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t bl
 {
     struct sg_family *family = parent->family;
     int error;
-    struct sg_child_stream *line = find_line(parent, block, stream, &error);
+    struct sg_child_stream *queue = find_stream(parent, block, stream, &error);
     if (error)
         return error;
     if (child->kind == CHILD_GRID) {
@@ -399,7 +410,7 @@ static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t bl
     }
     use_family(family);
     child->next = NULL;
-    child->line = line;
+    child->queue = queue;
     if (stream == SG_STREAM_TAIL) {
         if (parent->tail_first)
             parent->tail_last->next = child;
@@ -410,14 +421,14 @@ static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t bl
     }
     parent->unfinished++;
     child->blockers++; /* one more until here all is done */
-    if (line && line->first) {
+    if (queue && queue->first) {
         child->blockers++;
-        line->last->next = child;
-    } else if (line) {
-        line->first = child;
+        queue->last->next = child;
+    } else if (queue) {
+        queue->first = child;
     }
-    if (line)
-        line->last = child;
+    if (queue)
+        queue->last = child;
     unblock(child);
     return SG_CUDA_SUCCESS;
 }
@@ -467,11 +478,11 @@ int sg_child_transfer(struct sg_parent *parent, const struct sg_transfer *transf
 
 /* --- streams and events --- */
 
-static struct sg_child_event *find_mark(struct sg_parent *parent, uint64_t event)
+static struct sg_child_event *find_event(struct sg_parent *parent, uint64_t event)
 {
-    for (struct sg_child_event *mark = parent->marks; mark; mark = mark->next)
-        if ((uint64_t)(uintptr_t)mark == event && !mark->destroyed)
-            return mark;
+    for (struct sg_child_event *found = parent->events; found; found = found->next)
+        if ((uint64_t)(uintptr_t)found == event && !found->destroyed)
+            return found;
     return NULL;
 }
 
@@ -481,12 +492,12 @@ int sg_child_record(struct sg_parent *parent, uint64_t event, uint64_t block, ui
     if (!child)
         return SG_CUDA_OUT_OF_MEMORY;
     pthread_mutex_lock(&children.lock);
-    child->mark = find_mark(parent, event);
-    int error = !child->mark               ? SG_CUDA_INVALID_HANDLE
+    child->recorded = find_event(parent, event);
+    int error = !child->recorded           ? SG_CUDA_INVALID_HANDLE
                 : stream == SG_STREAM_TAIL ? SG_CUDA_INVALID_VALUE
                                            : enqueue(parent, child, block, stream);
     if (!error)
-        child->mark->record = child;
+        child->recorded->record = child;
     pthread_mutex_unlock(&children.lock);
     if (error)
         free(child);
@@ -499,10 +510,10 @@ int sg_child_wait(struct sg_parent *parent, uint64_t event, uint64_t block, uint
     if (!child)
         return SG_CUDA_OUT_OF_MEMORY;
     pthread_mutex_lock(&children.lock);
-    struct sg_child_event *mark = find_mark(parent, event);
-    struct sg_child *record = mark ? mark->record : NULL;
+    struct sg_child_event *found = find_event(parent, event);
+    struct sg_child *record = found ? found->record : NULL;
     child->blockers = record != NULL;
-    int error = !mark                      ? SG_CUDA_INVALID_HANDLE
+    int error = !found                     ? SG_CUDA_INVALID_HANDLE
                 : stream == SG_STREAM_TAIL ? SG_CUDA_INVALID_VALUE
                                            : enqueue(parent, child, block, stream);
     if (!error && record) {
@@ -517,16 +528,16 @@ int sg_child_wait(struct sg_parent *parent, uint64_t event, uint64_t block, uint
 
 int sg_child_stream_create(struct sg_parent *parent, uint64_t *stream)
 {
-    struct sg_child_stream *line = calloc(1, sizeof(*line));
-    if (!line)
+    struct sg_child_stream *queue = calloc(1, sizeof(*queue));
+    if (!queue)
         return SG_CUDA_OUT_OF_MEMORY;
-    line->named = true;
+    queue->named = true;
     pthread_mutex_lock(&children.lock);
     use_family(parent->family);
-    line->next = parent->lines;
-    parent->lines = line;
+    queue->next = parent->streams;
+    parent->streams = queue;
     pthread_mutex_unlock(&children.lock);
-    *stream = (uint64_t)(uintptr_t)line;
+    *stream = (uint64_t)(uintptr_t)queue;
     return SG_CUDA_SUCCESS;
 }
 
@@ -534,36 +545,36 @@ int sg_child_stream_destroy(struct sg_parent *parent, uint64_t stream)
 {
     int error = SG_CUDA_INVALID_HANDLE;
     pthread_mutex_lock(&children.lock);
-    struct sg_child_stream *line =
-        stream > SG_STREAM_FIRE_AND_FORGET ? find_line(parent, 0, stream, &error) : NULL;
-    if (line)
-        line->destroyed = true; /* what is in it runs */
+    struct sg_child_stream *queue =
+        stream > SG_STREAM_FIRE_AND_FORGET ? find_stream(parent, 0, stream, &error) : NULL;
+    if (queue)
+        queue->destroyed = true; /* what is in it runs */
     pthread_mutex_unlock(&children.lock);
     return error;
 }
 
 int sg_child_event_create(struct sg_parent *parent, uint64_t *event)
 {
-    struct sg_child_event *mark = calloc(1, sizeof(*mark));
-    if (!mark)
+    struct sg_child_event *found = calloc(1, sizeof(*found));
+    if (!found)
         return SG_CUDA_OUT_OF_MEMORY;
     pthread_mutex_lock(&children.lock);
     use_family(parent->family);
-    mark->next = parent->marks;
-    parent->marks = mark;
+    found->next = parent->events;
+    parent->events = found;
     pthread_mutex_unlock(&children.lock);
-    *event = (uint64_t)(uintptr_t)mark;
+    *event = (uint64_t)(uintptr_t)found;
     return SG_CUDA_SUCCESS;
 }
 
 int sg_child_event_destroy(struct sg_parent *parent, uint64_t event)
 {
     pthread_mutex_lock(&children.lock);
-    struct sg_child_event *mark = find_mark(parent, event);
-    if (mark)
-        mark->destroyed = true;
+    struct sg_child_event *found = find_event(parent, event);
+    if (found)
+        found->destroyed = true;
     pthread_mutex_unlock(&children.lock);
-    return mark ? SG_CUDA_SUCCESS : SG_CUDA_INVALID_HANDLE;
+    return found ? SG_CUDA_SUCCESS : SG_CUDA_INVALID_HANDLE;
 }
 
 /* --- errors --- */

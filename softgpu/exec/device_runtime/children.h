@@ -35,8 +35,8 @@ struct sg_parent {
     struct sg_child *held;     /* those that wait for just that, the newest first */
     struct sg_child *prepared; /* parameter buffers that were not launched, the newest first */
     struct sg_child *tail_first, *tail_last;
-    struct sg_child_stream *lines;
-    struct sg_child_event *marks;
+    struct sg_child_stream *streams;
+    struct sg_child_event *events;
     struct sg_thread_error *errors;
 };
 
@@ -59,10 +59,6 @@ struct sg_transfer {
     uint64_t to_pitch, from_pitch, width, height;
     unsigned char value;
 };
-
-void sg_family_init(struct sg_family *family, const struct sg_launch *launch);
-/** The blocks of the family's first grid have ended, with this report: returns when the family is complete. */
-void sg_family_finish(struct sg_family *family, struct sg_fault_report *report);
 
 /** Room for a launch and `size` bytes of parameters, which are zero; NULL: no memory. */
 struct sg_child *sg_child_prepare(struct sg_parent *parent, uint32_t size);
@@ -88,9 +84,6 @@ int sg_child_event_destroy(struct sg_parent *parent, uint64_t event);
 int sg_child_last_error(struct sg_parent *parent, uint64_t block, uint32_t thread, bool clear);
 void sg_child_set_error(struct sg_parent *parent, uint64_t block, uint32_t thread, int error);
 
-/** pool.c: runs one grid of a family, and nothing that it launches. */
-enum sg_fault sg_exec_run_own(const struct sg_launch *launch, struct sg_parent *parent,
-                              struct sg_fault_report *report);
 /** heap.c: whether the bytes are in the heap of kernels. */
 bool sg_heap_holds(uint64_t address, uint64_t size);
 

@@ -8,7 +8,7 @@
 #include "softgpu/exec/device_runtime/children.h"
 #include "softgpu/exec/engine.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
  * memory.
  */
 #include "softgpu/exec/device_runtime/children.h"
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/fault/fault.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -7,9 +7,9 @@
  *
  * Memory for the ring that cannot be had drops messages, with one warning. Any thread.
  */
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/device_runtime/output.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

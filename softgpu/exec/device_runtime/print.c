@@ -9,7 +9,7 @@
  *
  * Any thread that runs a kernel; the buffer for the text is the slot's.
  */
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/device_runtime/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,11 +8,12 @@
  *
  * One thread for all grids, made when the first grid is watched. The lock is held for short whiles only.
  */
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/fault/watchdog.h"
+#include "softgpu/exec/fault/fault.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/parse.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -9,7 +9,7 @@
  *
  * Memory that runs out makes sg_fiber_acquire return NULL. Slot's thread only.
  */
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/fiber/fiber.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +51,13 @@ unsigned sg_stack_class(uint64_t size)
     return stack_class;
 }
 
-/** (Re)sets a fiber to begin at sg_fiber_main when next switched to. */
-static void reset(struct sg_fiber *fiber)
+/** (Re)sets a fiber to begin at the slot's fiber_main when next switched to. */
+static void reset(const struct sg_slot *slot, struct sg_fiber *fiber)
 {
     fiber->in_thread = false;
     fiber->run = NULL;
     sg_sanitize_reset(&fiber->sanitize, fiber->stack, fiber->stack_size);
-    sg_fiber_context_make(&fiber->context, fiber->stack, fiber->stack_size, sg_fiber_main, fiber);
+    sg_fiber_context_make(&fiber->context, fiber->stack, fiber->stack_size, slot->fiber_main, fiber);
 }
 
 void sg_fiber_park(struct sg_slot *slot, struct sg_fiber *fiber)
@@ -94,7 +94,7 @@ static bool make_batch(struct sg_slot *slot, unsigned stack_class)
         fiber->stack = map + i * stride + SG_STACK_GUARD;
         fiber->stack_size = size - (slot->n_fibers++ % COLOURS) * COLOUR_STEP;
         fiber->stack_class = (uint8_t)stack_class;
-        reset(fiber);
+        reset(slot, fiber);
         sg_fiber_park(slot, fiber);
     }
     return true;
@@ -114,7 +114,7 @@ struct sg_fiber *sg_fiber_acquire(struct sg_slot *slot, unsigned stack_class)
 
 void sg_fiber_abandon(struct sg_slot *slot, struct sg_fiber *fiber)
 {
-    reset(fiber);
+    reset(slot, fiber);
     sg_fiber_park(slot, fiber);
 }
 
@@ -124,10 +124,4 @@ void sg_fiber_trim(struct sg_slot *slot, unsigned stack_class)
         return;
     for (const struct sg_fiber *fiber = slot->fibers[stack_class]; fiber; fiber = fiber->next)
         madvise(fiber->stack, ((size_t)SG_STACK_BASE << stack_class) - KEEP_BYTES, MADV_DONTNEED);
-}
-
-bool sg_fiber_overflowed(const struct sg_fiber *fiber, uintptr_t address)
-{
-    uintptr_t stack = (uintptr_t)fiber->stack;
-    return address < stack && address >= stack - SG_STACK_GUARD;
 }

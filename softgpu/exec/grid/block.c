@@ -7,7 +7,9 @@
  *
  * Memory that runs out fails sg_run_acquire. Slot's thread only.
  */
-#include "softgpu/exec/fiber/schedule.h"
+#include "softgpu/exec/grid/block.h"
+#include "softgpu/exec/lanes/lanes.h"
+#include "softgpu/exec/warp/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +132,7 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     block->grid = grid;
     block->grid_id = launch->grid_id;
     block->sm_id = slot->sm_id;
-    block->n_sm = sg_exec_cores();
+    block->n_sm = grid->n_cores;
     block->engine = run;
     block->grid_workspace = launch->cooperative ? (uint64_t)(uintptr_t)grid->workspace : 0;
     if (cluster) {
@@ -372,46 +374,4 @@ void sg_rt_fence(struct sg_thread *t)
     struct sg_fiber *fiber = sg_thread_fiber(t);
     sg_ready_append(fiber->run, fiber);
     sg_let_others_run(fiber); /* no progress: fences stand in loops that spin, too */
-}
-
-/** The grid has a fault: gives up the running fiber. */
-static _Noreturn void leave_for_good(struct sg_run *run)
-{
-    run->slot->leave = SG_LEAVE_STOPPED;
-    sg_leave(run->slot, run->slot->current);
-    __builtin_unreachable();
-}
-
-void sg_rt_fault(struct sg_thread *t, uint32_t fault)
-{
-    struct sg_run *run = t->block->engine;
-    sg_run_fault(run, (enum sg_fault)fault, t->tid, 0);
-    leave_for_good(run);
-}
-
-void sg_rt_misaligned(struct sg_block *block)
-{
-    struct sg_run *run = block->engine;
-    sg_grid_fault(run->grid, SG_FAULT_MISALIGNED, block->ctaid, NULL, 0);
-    leave_for_good(run);
-}
-
-void sg_rt_access(struct sg_thread *t, const void *address, const struct sg_site *site)
-{
-    struct sg_run *run = t->block->engine;
-    run->site = site;
-    memcpy(run->site_tid, t->tid, sizeof(run->site_tid));
-    if (site->access == SG_ACCESS_NONE)
-        return;
-    uintptr_t at = (uintptr_t)address, offset = at - (uintptr_t)t->block->shared;
-    enum sg_fault fault = SG_FAULT_NONE;
-    if (at & (site->align - 1u))
-        fault = SG_FAULT_MISALIGNED;
-    else if (site->space == SG_SITE_SHARED &&
-             (site->bytes > t->block->shared_total || offset > t->block->shared_total - site->bytes))
-        fault = SG_FAULT_ILLEGAL_ADDRESS;
-    if (sg_likely(fault == SG_FAULT_NONE))
-        return;
-    sg_run_fault(run, fault, t->tid, site->space == SG_SITE_SHARED ? offset : at);
-    leave_for_good(run);
 }

@@ -11,10 +11,17 @@
  * whole slice from a thread that yields and not from one that sleeps, so that spinning threads hardly get on any more next
  * to one that computes.
  */
-#include "softgpu/exec/fiber/schedule.h"
+#include "softgpu/exec/grid/grid.h"
+#include "softgpu/exec/fault/fault.h"
+#include "softgpu/exec/fault/signals.h"
+#include "softgpu/exec/fault/watchdog.h"
+#include "softgpu/exec/fiber/fiber.h"
+#include "softgpu/exec/grid/block.h"
+#include "softgpu/exec/lanes/lanes.h"
+#include "softgpu/exec/warp/warp.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -108,7 +115,7 @@ static void gather_runs(struct sg_slot *slot, struct sg_grid *grid, struct sg_ru
     }
 }
 
-static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
+static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool (*better)(void))
 {
     struct sg_run *run = NULL;
     struct sg_fiber *fiber = NULL;
@@ -133,7 +140,7 @@ static void work_blocks(struct sg_slot *slot, struct sg_grid *grid, bool may_lea
             fiber = NULL;
             break;
         }
-        if (may_leave && sg_pool_starving())
+        if (better && better())
             break;
     }
     if (fiber)
@@ -268,7 +275,7 @@ static void end_residents(struct sg_slot *slot, const struct sg_grid *grid, stru
         sg_fiber_park(slot, r->fiber);
 }
 
-static void work_in_turns(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
+static void work_in_turns(struct sg_slot *slot, struct sg_grid *grid, bool (*better)(void))
 {
     struct residents r = {0};
 
@@ -288,7 +295,7 @@ static void work_in_turns(struct sg_slot *slot, struct sg_grid *grid, bool may_l
         } else if (leave == SG_LEAVE_ENDED) {
             sg_run_release(remove_next(&r));
             r.idle = 0;
-            if (!r.count && may_leave && sg_pool_starving())
+            if (!r.count && better && better())
                 break;
         } else if ((leave == SG_LEAVE_DEADLOCK || leave == SG_LEAVE_BLOCKED) &&
                    grid->launch->form == SG_CODE_THREAD) { /* of loop form it has been told */
@@ -302,16 +309,16 @@ static void work_in_turns(struct sg_slot *slot, struct sg_grid *grid, bool may_l
     end_residents(slot, grid, &r);
 }
 
-void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave)
+void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool (*better)(void))
 {
     unsigned float_control = sg_float_control();
     sg_set_float_control(SG_FLOAT_CONTROL_DEFAULT);
     sg_current_slot = slot;
     sg_watch_slot(slot, grid);
     if (grid->waits)
-        work_in_turns(slot, grid, may_leave);
+        work_in_turns(slot, grid, better);
     else
-        work_blocks(slot, grid, may_leave);
+        work_blocks(slot, grid, better);
     sg_unwatch_slot(slot, grid);
     if (grid->launch->stack_size)
         sg_fiber_trim(slot, grid->stack_class);

@@ -1,7 +1,7 @@
 /*
- * pool.c - the engine as a whole: slots, worker threads, the list of grids; sg_exec_run.
+ * pool.c - the engine as a whole: slots, worker threads, the list of grids.
  *
- * A thread needs a slot to run blocks, and there is one a core. The thread that calls sg_exec_run takes a
+ * A thread needs a slot to run blocks, and there is one a core. The thread that calls sg_pool_run takes a
  * slot if one is free and works on its own grid; a grid of more than one block is also put into the list,
  * from which worker threads (made when first needed, at most one a core) help the grid with the fewest
  * helpers. Waking spreads: each worker that finds blocks left wakes the next.
@@ -22,12 +22,16 @@
  * Threads that cannot be made are done without: the caller's own suffices. A process that forks keeps a
  * usable engine in the parent only.
  */
-#include "softgpu/exec/device_runtime/children.h"
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/grid/pool.h"
+#include "softgpu/exec/fault/signals.h"
+#include "softgpu/exec/fault/watchdog.h"
+#include "softgpu/exec/fiber/fiber.h"
+#include "softgpu/exec/grid/block.h"
+#include "softgpu/exec/grid/grid.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/sleepers.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/sync/wait_queue.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -51,7 +55,7 @@ static struct {
     struct sg_grid *grids; /* listed: blocks may be left to begin */
     unsigned n_slots, n_workers;
     unsigned n_coming;           /* workers that were made or woken and have yet to look at the list */
-    struct rg_sleepers idle;     /* workers that found no blocks, or no slot */
+    struct rg_wait_queue idle;   /* workers that found no blocks, or no slot */
     _Atomic unsigned n_starving; /* listed grids with no worker */
 } engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -88,7 +92,8 @@ unsigned sg_exec_cores(void)
     return n_cores;
 }
 
-bool sg_pool_starving(void)
+/** A grid waits that nobody works on: those who can choose should go there. */
+static bool starving(void)
 {
     return atomic_load_explicit(&engine.n_starving, memory_order_relaxed) != 0;
 }
@@ -110,6 +115,7 @@ static struct sg_slot *take_slot(bool extra)
     if (!slot)
         return NULL;
     memset(slot, 0, sizeof(*slot));
+    slot->fiber_main = sg_fiber_main;
     slot->index = engine.n_slots++;
     slot->sm_id = slot->index % sg_exec_cores();
     return slot;
@@ -121,11 +127,27 @@ static void return_slot(struct sg_slot *slot)
     engine.free_slots = slot;
 }
 
+/** Bounds of the calling thread's stack, for the sanitizers. */
+static void thread_stack(const void **stack, size_t *size)
+{
+    *stack = NULL;
+    *size = 0;
+#if SG_ASAN
+    pthread_attr_t attributes;
+    void *address;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        if (pthread_attr_getstack(&attributes, &address, size) == 0)
+            *stack = address;
+        pthread_attr_destroy(&attributes);
+    }
+#endif
+}
+
 static void bind_slot(struct sg_slot *slot)
 {
     const void *stack;
     size_t size;
-    sg_thread_stack(&stack, &size);
+    thread_stack(&stack, &size);
     sg_sanitize_thread(&slot->scheduler_sanitize, stack, size);
 }
 
@@ -204,7 +226,7 @@ static void *work(void *unused);
 
 static bool wake_worker(void)
 {
-    bool woken = rg_sleepers_wake_last(&engine.idle); /* whose caches are the warmest */
+    bool woken = rg_wait_queue_wake_last(&engine.idle); /* whose caches are the warmest */
     engine.n_coming += woken;
     return woken;
 }
@@ -234,24 +256,23 @@ static void *work(void *unused)
 {
     (void)unused;
     pthread_setname_np(pthread_self(), "softgpu");
-    bool able = sg_fault_thread_init();
+    bool able = sg_signals_thread_init();
     pthread_mutex_lock(&engine.lock);
     engine.n_coming--;
     while (able) {
         struct sg_grid *grid = choose_grid();
         struct sg_slot *slot = grid ? take_slot(false) : NULL;
         if (!slot) {
-            rg_sleepers_wait(&engine.idle, &engine.lock);
+            rg_wait_queue_wait(&engine.idle, &engine.lock);
             engine.n_coming--;
             continue;
         }
         join_grid(grid);
-        if (grid->n_blocks - atomic_load_explicit(&grid->next_block, memory_order_relaxed) > 1 ||
-            sg_pool_starving())
+        if (grid->n_blocks - atomic_load_explicit(&grid->next_block, memory_order_relaxed) > 1 || starving())
             call_worker();
         pthread_mutex_unlock(&engine.lock);
         bind_slot(slot);
-        sg_grid_work(slot, grid, true);
+        sg_grid_work(slot, grid, starving);
         pthread_mutex_lock(&engine.lock);
         if (!has_blocks(grid))
             unlist_grid(grid);
@@ -304,7 +325,7 @@ static bool valid(const struct sg_launch *launch, struct sg_grid *grid)
 /** How the grid's blocks are dealt out. */
 static void plan(const struct sg_launch *launch, struct sg_grid *grid)
 {
-    unsigned cores = sg_exec_cores();
+    unsigned cores = grid->n_cores = sg_exec_cores();
     grid->shares = cores * SHARES_PER_CORE;
     const struct sg_loop_code *loops = launch->form == SG_CODE_LOOPS ? launch->code : NULL;
     grid->waits = launch->form == SG_CODE_THREAD || (loops && loops->yields);
@@ -354,7 +375,7 @@ static void work_oneself(struct sg_grid *grid, struct sg_slot *slot)
 {
     pthread_mutex_unlock(&engine.lock);
     bind_slot(slot);
-    sg_grid_work(slot, grid, false);
+    sg_grid_work(slot, grid, NULL);
     for (unsigned i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&grid->workers, memory_order_relaxed) > 1;
          i++)
         pause_briefly();
@@ -398,11 +419,11 @@ static void begin(void)
     Dl_info self;
     if (dladdr((void *)(uintptr_t)begin, &self) && self.dli_fname)
         dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    sg_fault_install();
+    sg_signals_install();
 }
 
-enum sg_fault sg_exec_run_own(const struct sg_launch *launch, struct sg_parent *parent,
-                              struct sg_fault_report *report)
+enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *parent,
+                          struct sg_fault_report *report)
 {
     _Alignas(16) unsigned char on_stack[PARAMS_ON_STACK];
     unsigned char *params = on_stack;
@@ -410,7 +431,7 @@ enum sg_fault sg_exec_run_own(const struct sg_launch *launch, struct sg_parent *
 
     pthread_once(&engine_once, begin);
     memset(report, 0, sizeof(*report));
-    if (!valid(launch, &grid) || !sg_fault_thread_init()) {
+    if (!valid(launch, &grid) || !sg_signals_thread_init()) {
         rg_error("kernel %s: a launch of this size is not possible", launch->kernel_name);
         return report->fault = SG_FAULT_OUT_OF_RESOURCES;
     }
@@ -434,13 +455,4 @@ enum sg_fault sg_exec_run_own(const struct sg_launch *launch, struct sg_parent *
         free(params);
     *report = grid.report;
     return grid.report.fault;
-}
-
-enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report *report)
-{
-    struct sg_family family;
-    sg_family_init(&family, launch);
-    sg_exec_run_own(launch, &family.first, report);
-    sg_family_finish(&family, report);
-    return report->fault;
 }

@@ -7,6 +7,24 @@
 
 #include "softgpu/exec/engine.h"
 
+/* --- lanes.c --- */
+
+/** Makes ready what the threads of a block keep; once a run and grid. False: no memory. */
+bool sg_lanes_reserve(struct sg_run *run);
+/** The run's next block begins. */
+void sg_lanes_begin(struct sg_run *run);
+/**
+ * Runs a block that has begun to its end, or until it can only wait for another (SG_LEAVE_TURN; only if the kernel
+ * yields); SG_LEAVE_ENDED, _TURN, _STOPPED or _DEADLOCK (after a report in the log).
+ */
+enum sg_leave sg_lanes_run_turn(struct sg_run *run);
+/** How many neighbouring blocks of the grid, which is in loop form, had better run side by side; 1: none. */
+uint32_t sg_lanes_beside(const struct sg_grid *grid);
+/** Runs the blocks of `count` runs of one grid and slot, the first of which the fiber belongs to; as sg_lanes_run_turn. */
+enum sg_leave sg_lanes_run_beside(struct sg_run *const *runs, uint32_t count);
+
+/* --- internal --- */
+
 #define SG_WARPS_MAX (SG_THREADS_MAX / SG_WARP_SIZE)
 #define SG_ALL_LANES UINT32_MAX
 
@@ -89,6 +107,10 @@ static inline bool sg_lanes_stopped(const struct sg_run *run)
     return atomic_load_explicit(&run->grid->stop, memory_order_relaxed);
 }
 
+/** Whether the point is a shuffle by a distance that is the same for all lanes. */
+bool sg_lanes_is_even_shuffle(const struct sg_point *point);
+/** A whole warp that is at such a shuffle. */
+void sg_lanes_shuffle_warp(const struct sg_loop_block *m, const struct sg_point *point, uint32_t warp);
 /** Lets the lanes `group` of a warp have each other's values, whatever they came by. */
 void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group);
 /** Lets each of `lanes` have the values of those in its own mask; they and those are among `here`, at one point (exchange.c). */

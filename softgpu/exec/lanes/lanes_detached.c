@@ -6,9 +6,10 @@
  *
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
+#include "softgpu/exec/fault/fault.h"
 #include "softgpu/exec/lanes/lanes.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <string.h>
 #if defined(__SSE2__)

@@ -17,7 +17,7 @@
  * rounded once, at the end. f64 is a chain of fused multiply-adds. Integers are summed exactly, and wrap or saturate at
  * the end.
  */
-#include "softgpu/exec/fiber/schedule.h"
+#include "softgpu/exec/fault/signals.h"
 #include "softgpu/exec/matrix/matrix.h"
 
 #include <math.h>
@@ -501,15 +501,4 @@ struct sg_matrix_scratch *sg_matrix_scratch_get(struct sg_slot *slot)
     if (!slot->matrices)
         slot->matrices = malloc(sizeof(*slot->matrices));
     return slot->matrices;
-}
-
-void sg_rt_matrix(struct sg_thread *t, uint64_t kind, void *address, uint32_t stride,
-                  struct sg_matrix_fragments *fragments)
-{
-    struct sg_matrix_request request = {.stride = stride, .address = address, .fragments = fragments};
-    _Static_assert(sizeof(request.kind) == sizeof(kind), "a kind of matrix operation is passed as a word");
-    memcpy(&request.kind, &kind, sizeof(kind));
-    if (!sg_matrix_scratch_get(sg_thread_fiber(t)->run->slot))
-        sg_rt_fault(t, SG_FAULT_OUT_OF_RESOURCES);
-    sg_warp_matrix(t, &request);
 }

@@ -7,11 +7,10 @@
  * layouts, elements of 4 and 6 bits, NaN outside, swizzles with wider atoms) ends the launch as an illegal instruction. Any
  * thread of a kernel.
  */
-#include "softgpu/exec/fiber/schedule.h"
 #include "softgpu/exec/matrix/matrix.h"
 #include "softgpu/tensor_map.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
  *
  * A barrier number above 15 is an illegal instruction.
  */
-#include "softgpu/exec/fiber/schedule.h"
+#include "softgpu/exec/warp/schedule.h"
 
 enum reduction { REDUCE_NONE = 3, REDUCE_COUNT = 0, REDUCE_AND = 1, REDUCE_OR = 2 };
 

@@ -9,7 +9,7 @@
  * A barrier that a thread arrives at and does not wait for counts it until it ends. Memory that runs out fails
  * sg_cluster_acquire.
  */
-#include "softgpu/exec/fiber/schedule.h"
+#include "softgpu/exec/warp/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,8 @@
  * exchange.c - what the lanes of a warp get of each other: shuffle, vote, match, reduce. Lanes of one group that came by
  * different operations are told apart, and each operation's result is that of the lanes that came by it.
  */
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/warp/exchange.h"
+#include "softgpu/exec/matrix/matrix.h"
 
 static void shuffle(struct sg_exchange *x, uint32_t group, uint32_t mode)
 {

@@ -15,7 +15,11 @@
  * their own masks, once all lanes that they name wait at the same operation. It is too late for what lanes had that have
  * gone on, as their own masks allowed; in loop form, where converged lanes come together (lanes_detached.c), it is not.
  */
-#include "softgpu/exec/fiber/schedule.h"
+#include "softgpu/exec/matrix/matrix.h"
+#include "softgpu/exec/warp/exchange.h"
+#include "softgpu/exec/warp/schedule.h"
+
+#include <string.h>
 
 /** Those of `lanes` that came by the same operation as `lane`. */
 static uint32_t same_operation(const struct sg_exchange *x, uint32_t lanes, uint32_t lane)
@@ -187,9 +191,15 @@ uint64_t sg_rt_match_all(struct sg_thread *t, uint64_t value, uint32_t mask)
     return warp_operation(t, SG_EXCHANGE(SG_EXCHANGE_MATCH_ALL, 0), value, 0, 0, mask);
 }
 
-void sg_warp_matrix(struct sg_thread *t, const void *request)
+void sg_rt_matrix(struct sg_thread *t, uint64_t kind, void *address, uint32_t stride,
+                  struct sg_matrix_fragments *fragments)
 {
-    warp_operation(t, SG_EXCHANGE(SG_EXCHANGE_MATRIX, 0), (uintptr_t)request, 0, 0, UINT32_MAX);
+    struct sg_matrix_request request = {.stride = stride, .address = address, .fragments = fragments};
+    _Static_assert(sizeof(request.kind) == sizeof(kind), "a kind of matrix operation is passed as a word");
+    memcpy(&request.kind, &kind, sizeof(kind));
+    if (!sg_matrix_scratch_get(sg_thread_fiber(t)->run->slot))
+        sg_rt_fault(t, SG_FAULT_OUT_OF_RESOURCES);
+    warp_operation(t, SG_EXCHANGE(SG_EXCHANGE_MATRIX, 0), (uintptr_t)&request, 0, 0, UINT32_MAX);
 }
 
 uint32_t sg_rt_redux(struct sg_thread *t, uint32_t op, uint32_t value, uint32_t mask)

@@ -2,7 +2,7 @@
  * none are left. */
 #include "client/connect/address_window.h"
 #include "client/core/address_map.h"
-#include "common/addresses.h"
+#include "common/base/addresses.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

@@ -10,8 +10,8 @@
  */
 #include "random_ptx.h"
 
-#include "common/fatbin/fatbin.h"
-#include "common/fatbin/variables.h"
+#include "common/cuda/fatbin/fatbin.h"
+#include "common/cuda/fatbin/variables.h"
 #include "softgpu/compiler/compiler.h"
 
 #include <stdbool.h>

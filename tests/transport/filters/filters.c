@@ -4,7 +4,7 @@
  */
 #include "tests/transport/support.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/operations.h"
 #include "transport/tcp/frame.h"
 

@@ -4,7 +4,7 @@
  */
 #include "tests/transport/support.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/multipath/join.h"
 #include "transport/multipath/wire.h"
 
@@ -57,20 +57,29 @@ static void test_slow_lane(void)
 
 struct tail {
     struct rg_conn *conn;
-    struct rg_bulk_ticket ticket;
-    uint64_t seed;
+    struct rg_send send;
+    struct iovec bulk;
 };
 
 static void *send_tail(void *arg)
 {
     struct tail *tail = arg;
-    unsigned char *bytes = malloc(tail->ticket.size);
-    CHECK(bytes);
-    pattern_fill(bytes, tail->ticket.size, tail->seed);
-    const struct iovec bulk = {bytes, tail->ticket.size};
-    CHECK_OK(rg_conn_send_tail(tail->conn, &tail->ticket, &bulk, 1));
-    free(bytes);
+    CHECK_OK(rg_conn_send_detached(tail->conn, &tail->send));
+    free(tail->bulk.iov_base);
     return NULL;
+}
+
+/* Sends a message of which the bulk data may follow; whether it does. */
+static bool detaches(struct rg_conn *conn, const struct iovec *message, struct tail *tail, size_t size,
+                     uint64_t seed)
+{
+    *tail = (struct tail){.conn = conn, .bulk = {malloc(size), size}};
+    CHECK(tail->bulk.iov_base);
+    pattern_fill(tail->bulk.iov_base, size, seed);
+    tail->send =
+        (struct rg_send){.msg = message, .n_msg = 1, .bulk = &tail->bulk, .n_bulk = 1, .detachable = true};
+    CHECK_OK(rg_conn_send(conn, &tail->send));
+    return tail->send.detached;
 }
 
 /* Tails may be sent in any order by their threads; between them messages overtake. */
@@ -78,18 +87,13 @@ static void test_two_steps(void)
 {
     enum { N = 3, SIZE = 3 * RG_PIECE / 2 };
     struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
-    CHECK(!rg_conn_sends_apart(pair.a, sizeof text, SIZE));
     pair_bundle(&pair, "", 2, RG_COMPRESS_NONE);
-    CHECK(rg_conn_sends_apart(pair.a, sizeof text, SIZE) && !rg_conn_sends_apart(pair.a, sizeof text, 1000));
-    CHECK(!rg_conn_sends_apart(pair.a, RG_MESSAGE_MAX, SIZE)); /* no room for the announcement */
     const struct iovec head = {(void *)(uintptr_t)text, sizeof text};
     struct tail tails[N];
     struct rg_message m;
     pthread_t threads[N];
-    for (unsigned i = 0; i < N; i++) {
-        tails[i] = (struct tail){.conn = pair.a, .seed = i};
-        CHECK_OK(rg_conn_send_head(pair.a, &head, 1, SIZE, &tails[i].ticket));
-    }
+    for (unsigned i = 0; i < N; i++)
+        CHECK(detaches(pair.a, &head, &tails[i], SIZE, i));
     CHECK_OK(send_pattern(pair.a, 50, 0, 9)); /* a small one behind them */
     CHECK_OK(rg_conn_recv(pair.b, 5000, &m)); /* no tail has been sent */
     CHECK(m.size == sizeof text && m.bulk_size == SIZE);
@@ -106,11 +110,14 @@ static void test_two_steps(void)
     expect_pattern(pair.b, 50, 0, 9);
     for (unsigned i = 0; i < N; i++)
         pthread_join(threads[i], NULL);
-    /* misuse */
-    struct rg_bulk_ticket ticket;
-    CHECK_STATUS(rg_conn_send_head(pair.a, &head, 1, 10, &ticket), RG_ERR_INVALID);
-    CHECK_STATUS(rg_conn_send_head(pair.a, &head, 1, RG_BULK_MAX + 1u, &ticket), RG_ERR_INVALID);
-    CHECK_STATUS(rg_conn_send_tail(pair.a, &tails[0].ticket, &head, 1), RG_ERR_INVALID);
+    CHECK(!detaches(pair.a, &head, &tails[0], 1000, 3)); /* too little for that */
+    free(tails[0].bulk.iov_base);
+    CHECK_OK(rg_conn_recv(pair.b, 5000, &m));
+    CHECK(m.bulk_size == 1000);
+    CHECK_OK(rg_conn_recv_bulk(pair.b, into, 1000));
+    struct tail large = {.bulk = {into, RG_BULK_MAX + 1u}};
+    large.send = (struct rg_send){.bulk = &large.bulk, .n_bulk = 1, .detachable = true};
+    CHECK_STATUS(rg_conn_send(pair.a, &large.send), RG_ERR_INVALID);
     pair_close(&pair);
 }
 

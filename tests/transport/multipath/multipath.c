@@ -6,7 +6,7 @@
  */
 #include "tests/transport/support.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/multipath/compression_policy.h"
 #include "transport/multipath/join.h"
 #include "transport/multipath/wire.h"
@@ -49,19 +49,19 @@ static void bare_close(struct bare *bare)
 
 static const char text[16] = "\xff\xff what follows";
 
-static struct rg_apart announcement(uint32_t bulk_size, uint64_t number, uint64_t route)
+static struct rg_out_of_band announcement(uint32_t bulk_size, uint64_t number, uint64_t route)
 {
-    return (struct rg_apart){.kind = RG_MESSAGE_APART,
-                             .version = RG_PROTOCOL_MAJOR,
-                             .bulk_size = bulk_size,
-                             .number = number,
-                             .route = route};
+    return (struct rg_out_of_band){.kind = RG_MESSAGE_OUT_OF_BAND,
+                                   .version = RG_PROTOCOL_MAJOR,
+                                   .bulk_size = bulk_size,
+                                   .number = number,
+                                   .route = route};
 }
 
-static void announce(struct bare *bare, struct rg_apart apart)
+static void announce(struct bare *bare, struct rg_out_of_band head)
 {
-    const struct iovec parts[2] = {{&apart, sizeof apart}, {(void *)(uintptr_t)text, sizeof text}};
-    CHECK_OK(rg_conn_send(bare->pair.b, parts, 2, NULL, 0));
+    const struct iovec parts[2] = {{&head, sizeof head}, {(void *)(uintptr_t)text, sizeof text}};
+    CHECK_OK(rg_conn_send(bare->pair.b, &(struct rg_send){.msg = parts, .n_msg = 2}));
 }
 
 static void send_piece(struct rg_conn *channel, struct rg_piece piece, const void *data, size_t size)
@@ -80,11 +80,11 @@ static struct rg_piece piece_of(uint64_t number, unsigned index, unsigned codec)
 
 /* --- announcements ------------------------------------------------------------------------------------------------ */
 
-static void refused(struct rg_apart apart, const char *what)
+static void refused(struct rg_out_of_band head, const char *what)
 {
     struct bare bare = bare_open(1);
     struct rg_message m;
-    announce(&bare, apart);
+    announce(&bare, head);
     if (rg_conn_recv(bare.pair.a, 5000, &m) != RG_ERR_PROTOCOL ||
         rg_conn_recv(bare.pair.a, 0, &m) != RG_ERR_PROTOCOL) {
         fprintf(stderr, "not refused: %s\n", what);
@@ -95,7 +95,7 @@ static void refused(struct rg_apart apart, const char *what)
 
 static void test_bad_announcements(void)
 {
-    struct rg_apart apart = announcement(300000, 1, 0);
+    struct rg_out_of_band head = announcement(300000, 1, 0);
     refused(announcement(0, 1, 0), "no bulk data");
     refused(announcement(RG_BULK_MAX + 1, 1, 0), "more than the limit");
     refused(announcement(UINT32_MAX, 1, 0), "much more than the limit");
@@ -103,20 +103,20 @@ static void test_bad_announcements(void)
     refused(announcement(300000, 2, 0), "a number left out");
     refused(announcement(300000, 1, 4), "a channel that cannot be");
     refused(announcement(300000, 1, 0x100), "a channel for a piece that is not");
-    apart.version++;
-    refused(apart, "another version");
-    apart = announcement(300000, 1, 0);
-    apart.reserved[6] = 1;
-    refused(apart, "reserved bytes in use");
+    head.version++;
+    refused(head, "another version");
+    head = announcement(300000, 1, 0);
+    head.reserved[6] = 1;
+    refused(head, "reserved bytes in use");
 
     struct bare bare = bare_open(1);
     struct rg_message m;
-    apart = announcement(300000, 1, 0);
-    CHECK_OK(send_bytes(bare.pair.b, &apart, sizeof apart - 1, NULL, 0));
+    head = announcement(300000, 1, 0);
+    CHECK_OK(send_bytes(bare.pair.b, &head, sizeof head - 1, NULL, 0));
     CHECK_STATUS(rg_conn_recv(bare.pair.a, 5000, &m), RG_ERR_PROTOCOL);
     bare_close(&bare);
     bare = bare_open(1);
-    CHECK_OK(send_bytes(bare.pair.b, &apart, sizeof apart, "bulk", 4));
+    CHECK_OK(send_bytes(bare.pair.b, &head, sizeof head, "bulk", 4));
     CHECK_STATUS(rg_conn_recv(bare.pair.a, 5000, &m), RG_ERR_PROTOCOL);
     bare_close(&bare);
 }

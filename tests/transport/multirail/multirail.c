@@ -8,7 +8,7 @@
  */
 #include "tests/transport/support.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/multipath/multipath.h"
 #include "transport/multipath/wire.h"
 
@@ -247,7 +247,10 @@ static void test_destination(void)
             const struct iovec msg = {(void *)(uintptr_t)&word, sizeof word},
                                bulk = {source + done, sizes[i]};
             struct rg_message message;
-            CHECK_OK(rg_conn_send_to(pair.a, 5, 1000 + done, &msg, 1, &bulk, 1));
+            CHECK_OK(rg_conn_send(
+                pair.a,
+                &(struct rg_send){
+                    .msg = &msg, .n_msg = 1, .bulk = &bulk, .n_bulk = 1, .tag = 5, .base = 1000 + done}));
             CHECK_OK(rg_conn_recv(pair.b, 5000, &message));
             void *memory;
             size_t taken;
@@ -495,11 +498,11 @@ static void close_by_hand(struct by_hand *hand)
 
 static void announce(struct by_hand *hand, uint64_t number, size_t size)
 {
-    const struct rg_apart apart = {.kind = RG_MESSAGE_APART,
+    const struct rg_out_of_band head = {.kind = RG_MESSAGE_OUT_OF_BAND,
                                    .version = RG_PROTOCOL_MAJOR,
                                    .bulk_size = (uint32_t)size,
                                    .number = number};
-    CHECK_OK(send_bytes(hand->pair.a, &apart, sizeof apart, NULL, 0));
+    CHECK_OK(send_bytes(hand->pair.a, &head, sizeof head, NULL, 0));
 }
 
 static void bring_again(struct by_hand *hand, int rail, uint64_t number, unsigned index, unsigned n,

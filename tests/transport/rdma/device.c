@@ -101,7 +101,7 @@ static void test_registers(int fd)
     CHECK(region && region->device &&
           rg_rdma_region_part(region, GPU + RG_RDMA_REGION_MAX, &size)->rkey == 201);
     struct iovec part = {GPU + 8, 10}, host = {&size, sizeof size};
-    struct rg_outgoing message = {.bulk = &part, .n_bulk = 1, .bulk_size = 10};
+    struct rg_send message = {.bulk = &part, .n_bulk = 1, .bulk_size = 10};
     CHECK(rg_rdma_is_written(c, &message));
     message.bulk = &host;
     message.bulk_size = sizeof size;

@@ -8,7 +8,7 @@
 #include "tests/transport/support.h"
 #include "transport/rdma/wire.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
@@ -106,7 +106,7 @@ static void check_served(struct rg_listener *listener)
     CHECK_OK(rg_listener_accept(listener, 5000, &b));
     const struct iovec message = {(void *)(uintptr_t) "well met", 8};
     struct rg_message got;
-    CHECK_OK(rg_conn_send(a, &message, 1, NULL, 0));
+    CHECK_OK(rg_conn_send(a, &(struct rg_send){.msg = &message, .n_msg = 1}));
     CHECK_OK(rg_conn_recv(b, 5000, &got));
     CHECK(got.size == 8 && memcmp(got.data, "well met", 8) == 0);
     rg_conn_destroy(a);

@@ -4,7 +4,7 @@
  */
 #include "tests/transport/support.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/operations.h"
 #include "transport/rdma/internal.h"
 
@@ -120,7 +120,7 @@ static struct fixture *make(bool polled, enum rg_wait_mode wait)
     c->polled = polled;
     for (int side = 0; side < RG_RDMA_SIDES; side++) {
         c->kick[side] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        rg_wait_init(&c->waits[side], wait);
+        rg_adaptive_wait_init(&c->waits[side], wait);
     }
     rg_conn_set_control(&c->head, f->control_conn);
     return f;

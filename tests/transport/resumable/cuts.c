@@ -102,7 +102,9 @@ static void *send_advertised(void *arg)
             poll(NULL, 0, 1);
         const struct iovec part = {&n, sizeof n}, data = {bulk, advertised_size(n)};
         pattern_fill(bulk, data.iov_len, flow->first_seed + n);
-        CHECK_OK(rg_conn_send_to(flow->conn, tag_of(n), 0, &part, 1, &data, 1));
+        CHECK_OK(rg_conn_send(
+            flow->conn,
+            &(struct rg_send){.msg = &part, .n_msg = 1, .bulk = &data, .n_bulk = 1, .tag = tag_of(n)}));
         memset(bulk, 0xee, data.iov_len);
     }
     free(bulk);

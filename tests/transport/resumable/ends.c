@@ -1,7 +1,7 @@
 /* resumable_ends.c - see resumable_ends.h. */
 #include "tests/transport/resumable/ends.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static enum rg_status greet(struct rg_conn *conn, uint64_t received, uint64_t *p
 {
     const struct iovec part = {&received, sizeof received};
     struct rg_message message;
-    enum rg_status status = rg_conn_send(conn, &part, 1, NULL, 0);
+    enum rg_status status = rg_conn_send(conn, &(struct rg_send){.msg = &part, .n_msg = 1});
     if (status == RG_OK)
         status = rg_conn_recv(conn, 2000, &message);
     if (status == RG_OK && message.size != sizeof *peer_received)
@@ -137,16 +137,16 @@ void *send_all(void *arg)
         const struct iovec part = {msg, msg_size};
         const struct iovec data[2] = {{bulk, bulk_size / 3},
                                       {bulk + bulk_size / 3, bulk_size - bulk_size / 3}};
-        if (rg_conn_sends_apart(flow->conn, msg_size, bulk_size)) {
-            struct rg_bulk_ticket ticket;
-            CHECK_OK(rg_conn_send_head(flow->conn, &part, 1, bulk_size, &ticket));
-            memset(msg, 0xee, msg_size);
-            ticket.lease = hold;
-            CHECK_OK(rg_conn_send_tail(flow->conn, &ticket, data, 2));
-        } else {
-            CHECK_OK(rg_conn_send_held(flow->conn, hold, 0, 0, &part, 1, data, bulk_size ? 2 : 0));
-        }
+        struct rg_send send = {.msg = &part,
+                               .n_msg = 1,
+                               .bulk = data,
+                               .n_bulk = bulk_size ? 2 : 0,
+                               .lease = hold,
+                               .detachable = true};
+        CHECK_OK(rg_conn_send(flow->conn, &send));
         memset(msg, 0xee, msg_size); /* the caller's again */
+        if (send.detached)
+            CHECK_OK(rg_conn_send_detached(flow->conn, &send));
         if (!hold)
             memset(bulk, 0xee, bulk_size);
     }

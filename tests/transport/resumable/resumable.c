@@ -4,7 +4,7 @@
  */
 #include "tests/transport/resumable/ends.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <malloc.h>
 #include <poll.h>
@@ -119,10 +119,9 @@ static bool blunt_has_credit(struct rg_conn *conn)
     return atomic_load(&((struct blunt *)conn)->has_credit);
 }
 
-static enum rg_status blunt_send(struct rg_conn *conn, const struct rg_outgoing *message)
+static enum rg_status blunt_send(struct rg_conn *conn, struct rg_send *message)
 {
-    return rg_conn_send(((struct blunt *)conn)->next, message->msg, message->n_msg, message->bulk,
-                        message->n_bulk);
+    return rg_conn_send(((struct blunt *)conn)->next, message);
 }
 
 static enum rg_status blunt_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
@@ -411,7 +410,8 @@ static enum rg_status send_held(struct rg_conn *conn, unsigned char *bulk, uint6
     const struct iovec data[2] = {{bulk, HELD / 2}, {bulk + HELD / 2, HELD - HELD / 2}};
     pattern_fill(msg, sizeof msg, seed);
     pattern_fill(bulk, HELD, seed + 1);
-    return rg_conn_send_held(conn, hold, 0, 0, &part, 1, data, 2);
+    return rg_conn_send(
+        conn, &(struct rg_send){.msg = &part, .n_msg = 1, .bulk = data, .n_bulk = 2, .lease = hold});
 }
 
 /* What is held is copied when its end comes before the acknowledgement, and then alone; nothing is with it. */

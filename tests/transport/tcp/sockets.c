@@ -7,8 +7,8 @@
  */
 #include "tests/transport/support.h"
 
-#include "common/clock.h"
-#include "common/path.h"
+#include "common/base/clock.h"
+#include "common/base/path.h"
 
 #include <netinet/in.h>
 #include <string.h>
