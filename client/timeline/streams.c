@@ -1,9 +1,8 @@
 /* streams.c - how far streams and contexts are, and calls that ask or wait for them. See timeline.h. */
-#include "client/api/context.h"
+#include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/receiver.h"
-#include "client/managed/unified.h"
 #include "client/timeline/internal.h"
 #include "common/base/thread.h"
 #include "generated/client/operations.h"
@@ -39,7 +38,7 @@ struct rg_context *rg_timeline_trusted(uint64_t handle)
 
 CUresult rg_timeline_found_done(struct rg_session *session)
 {
-    rg_unified_settle();
+    rg_hooks.has_waited();
     return rg_session_take_latched(session);
 }
 
