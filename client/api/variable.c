@@ -1,9 +1,8 @@
 /* variable.c - variables of modules and libraries by name. */
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/cache/variables.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
 #include "client/managed/managed.h"

@@ -3,11 +3,11 @@
  */
 #include "client/cache/variables.h"
 
-#include "client/api/context.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/future.h"
 #include "client/core/optimisations.h"
+#include "client/core/thread.h"
 #include "generated/client/operations.h"
 
 #include <assert.h>

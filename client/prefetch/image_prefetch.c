@@ -1,7 +1,6 @@
 /* image_prefetch.c - see image_prefetch.h. */
 #include "client/prefetch/image_prefetch.h"
 
-#include "client/api/context.h"
 #include "client/cache/variables.h"
 #include "client/core/call.h"
 #include "client/core/future.h"

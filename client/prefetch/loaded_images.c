@@ -1,9 +1,9 @@
 /* loaded_images.c - see loaded_images.h. */
 #include "client/prefetch/loaded_images.h"
 
-#include "client/api/context.h"
 #include "client/core/future.h"
 #include "client/core/handle.h"
+#include "client/core/thread.h"
 
 #include <pthread.h>
 

@@ -2,11 +2,10 @@
  * or waited for. */
 #include "client/prefetch/startup_profile.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/cache/journal.h"
 #include "client/cache/variables.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
