@@ -14,6 +14,7 @@
 #define RG_CLIENT_CACHE_IMAGE_CACHE_H
 
 #include "client/cache/image.h"
+#include "common/base/hash_table.h"
 #include "proto/kinds.h"
 
 #include <cuda.h>
@@ -49,9 +50,9 @@ void rg_image_cache_note_load(struct rg_cached_image *known);
 
 /** A kernel or function. */
 struct rg_cached_function {
-    struct rg_cached_function *next;
-    _Atomic bool taken;    /* of a kernel: its function in a context was asked for, and there was one */
-    bool kept, taken_kept; /* in the file */
+    struct rg_hash_link link; /* with the others of its image */
+    _Atomic bool taken;       /* of a kernel: its function in a context was asked for, and there was one */
+    bool kept, taken_kept;    /* in the file */
     size_t size;
     /* that describes it: struct rg_function_info and its parameters. RG_FUNCTION_UNLOADED is not kept in the file */
     unsigned char *answer;

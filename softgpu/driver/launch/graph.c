@@ -7,7 +7,7 @@
 
 #include "common/cuda/graph/plan.h"
 #include "softgpu/driver/memory/copy.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
 CUresult rg_graph_enter(void)
@@ -93,7 +93,7 @@ static void run_conditional(struct sg_task *task)
 {
     const struct conditional *c = (const void *)task->payload;
     if (c->step != NULL)
-        run_step(c->step, task->stream->context);
+        run_step(c->step, task->stream->object.context);
     else
         rg_graph_conditions_begin(c->plan);
 }
