@@ -1,6 +1,4 @@
 /* module.c - modules and libraries: loading and unloading them. What is in them: lookup.c, variable.c. */
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/api/function.h"
 #include "client/api/variable.h"
 #include "client/cache/image.h"

@@ -4,11 +4,10 @@
  */
 #include "client/api/variable.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/api/function.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"

@@ -3,8 +3,8 @@
  */
 #include "client/cache/image_cache.h"
 
-#include "client/api/device.h"
 #include "client/cache/journal.h"
+#include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/session.h"

@@ -1,9 +1,9 @@
 /* query_cache.c - a hash table of answers. See query_cache.h. */
 #include "client/cache/query_cache.h"
 
-#include "client/api/context.h"
 #include "client/core/call.h"
 #include "client/core/optimisations.h"
+#include "client/core/thread.h"
 #include "common/base/hash_table.h"
 
 #include <pthread.h>

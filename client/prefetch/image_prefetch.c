@@ -4,7 +4,6 @@
  */
 #include "client/prefetch/image_prefetch.h"
 
-#include "client/api/context.h"
 #include "client/api/variable.h"
 #include "client/core/call.h"
 #include "client/core/future.h"

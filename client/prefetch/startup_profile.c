@@ -1,11 +1,10 @@
 /* startup_profile.c - see startup_profile.h. One lock guards the lists; it is not held while anything is sent or waited for. */
 #include "client/prefetch/startup_profile.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/api/variable.h"
 #include "client/cache/journal.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
