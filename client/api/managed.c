@@ -1,6 +1,7 @@
 /*
- * managed.c - managed memory: allocations, and what the program says of it. Advice and prefetches are hints, which are noted
- * and hold without doing anything more, but that the host is brought memory in large pieces which is prefetched to it.
+ * managed.c - managed memory: allocations, and what the program says of it. Advice and prefetches are hints,
+ * which are noted and hold without doing anything more, but that the host is brought memory in large pieces
+ * which is prefetched to it.
  */
 #include "client/managed/managed.h"
 #include "client/api/memory.h"
@@ -63,7 +64,7 @@ bool rg_managed_free(uint64_t start, CUresult *result)
     return true;
 }
 
-/* --- hints -------------------------------------------------------------------------------------------------------- */
+/* --- hints ---------------------------------------------------------------------------------------------- */
 
 /* Whether [address, address + size) is managed memory, and the stream is one. */
 static CUresult check(CUdeviceptr address, size_t size, CUstream stream)
@@ -157,7 +158,7 @@ CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_att
     return status;
 }
 
-/* --- several ranges at once (13.0) -------------------------------------------------------------------------------- */
+/* --- several ranges at once (13.0) ---------------------------------------------------------------------- */
 
 /* Checks ranges, and (with `locations`) where each of them is to go. */
 static CUresult check_batch(const CUdeviceptr *addresses, const size_t *sizes, size_t count,

@@ -11,9 +11,7 @@
 #include "client/managed/unified.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
-#include "common/base/addresses.h"
 #include "common/base/log.h"
-#include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -61,7 +59,7 @@ void rg_pinned_allow_mapping(bool held)
         pthread_rwlock_unlock(&lock);
 }
 
-/* --- mapping ------------------------------------------------------------------------------------------------------ */
+/* --- mapping -------------------------------------------------------------------------------------------- */
 
 /* Lets the worker have memory at the pages that it does not have yet. */
 static CUresult have_areas(uint64_t start, uint64_t end)
@@ -115,7 +113,8 @@ static void drop_unused_areas(void)
     }
 }
 
-/* The whole pages of a range: others hold other things of the program too. All of what was allocated is ours. */
+/* The whole pages of a range: others hold other things of the program too. All of what was allocated is
+ * ours. */
 static void whole_pages(const struct mapped *mapped, uint64_t *first, uint64_t *last)
 {
     *first = page_up(mapped->start);
@@ -286,7 +285,7 @@ void rg_pinned_context_ends(uint64_t context)
     pthread_rwlock_unlock(&lock);
 }
 
-/* --- addresses that a kernel will see -------------------------------------------------------------------- */
+/* --- addresses that a kernel will see ------------------------------------------------------------------- */
 
 CUresult rg_pinned_map_list(struct rg_pinned_list *list)
 {

@@ -1,6 +1,6 @@
 /*
- * pinned_scan.h - finds addresses of page-locked memory in data that a kernel will see, of which the device has not learned
- * yet (pinned.h). Any thread.
+ * pinned_scan.h - finds addresses of page-locked memory in data that a kernel will see, of which the device
+ * has not learned yet (pinned.h). Any thread.
  */
 #ifndef RG_CLIENT_MANAGED_PINNED_SCAN_H
 #define RG_CLIENT_MANAGED_PINNED_SCAN_H
@@ -24,7 +24,10 @@ struct rg_pinned_list {
     uint64_t *start;
     size_t n, capacity;
 };
-/** Adds the memory to the list that is not mapped yet and that such data points into. False: no memory for the list. */
+/**
+ * Adds the memory to the list that is not mapped yet and that such data points into. False: no memory for the
+ * list.
+ */
 bool rg_pinned_find(const void *data, size_t size, struct rg_pinned_list *list);
 
 #endif
