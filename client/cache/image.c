@@ -84,7 +84,7 @@ const struct rg_digest *rg_image_digest(struct rg_image_view *view)
     return &view->digest;
 }
 
-/* --- by digest ------------------------------------------------------------------------------------------------ */
+/* --- by digest ------------------------------------------------------------------------------------------ */
 
 /* The bytes of an image while the worker may ask for them. */
 struct source {
@@ -212,8 +212,9 @@ CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t home, uin
 {
     *id = atomic_fetch_add(&next_image, 1);
     CUresult status = send_bytes(*id, copy->size, 0, copy->data, copy->size, home);
-    return status == CUDA_SUCCESS && copy->n_parts ? rg_op_rgImageParts(*id, copy->n_parts, copy->offsets, home)
-                                                   : status;
+    return status == CUDA_SUCCESS && copy->n_parts
+               ? rg_op_rgImageParts(*id, copy->n_parts, copy->offsets, home)
+               : status;
 }
 
 CUresult rg_jit_read(struct rg_jit *jit, unsigned count, const CUjit_option *options, void *const *values)

@@ -59,8 +59,9 @@ static CUresult load(uint64_t library, struct rg_library *known, const struct rg
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_call reply;
-    status = rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)library}, id, replication->count, replication->options,
-                                 replication->values, 0, NULL, NULL, 0, 0, home, &reply);
+    status =
+        rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)library}, id, replication->count, replication->options,
+                            replication->values, 0, NULL, NULL, 0, 0, home, &reply);
     rg_call_done(&reply);
     if (status == CUDA_SUCCESS)
         atomic_fetch_or(&known->servers, 1u << session->number);
