@@ -20,6 +20,7 @@
 #include "client/multiserver/fence.h"
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/image_prefetch.h"
+#include "client/prefetch/loaded_images.h"
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
 #include "common/base/log.h"
@@ -151,7 +152,7 @@ static void forget_contents(uint64_t context)
     rg_timeline_forget_context(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
-    rg_image_prefetch_context_ended(context);
+    rg_loaded_images_context_ended(context);
     rg_modules_context_ended(context);
     struct rg_context *shadow = shadow_of((CUcontext)context);
     if (shadow) { /* a primary context lives again */

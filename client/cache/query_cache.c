@@ -138,7 +138,7 @@ void rg_query_cache_context_ended(void)
         rg_query_cache_change((enum rg_query_cache_group)i);
 }
 
-/* --- settings ------------------------------------------------------------------------------------------------------ */
+/* --- settings ------------------------------------------------------------------------------------------- */
 
 bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned long long value)
 {

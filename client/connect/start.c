@@ -25,6 +25,7 @@
 #include "common/base/log.h"
 #include "common/base/uncancelled.h"
 #include "common/cuda/capability.h"
+#include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
 #include "transport/upgrade/upgrade.h"

@@ -6,6 +6,7 @@
 #include "client/query/servers.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
+#include "transport/connect/connect.h"
 #include "transport/control.h"
 
 #include <limits.h>
