@@ -1,6 +1,5 @@
 /*
- * traits.c - what analyses ask of single instructions: which registers one reads and writes, and to which
- * class it belongs.
+ * traits.c - what analyses ask of single instructions: the registers and the classes of each.
  */
 #include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/ir/video.h"

@@ -32,10 +32,7 @@ void sg_frame_put(FILE *file, const char *text, const char *name, const uint64_t
 void sg_frame_put_start(FILE *file);
 /** The end of a function, with what it returns. */
 void sg_frame_put_finish(FILE *file, const char *result);
-/**
- * A loop over the threads of a row around `call`, which takes `numbers`; `store`: what follows the call, or
- * NULL.
- */
+/** A loop over the threads of a row around `call`, which takes `numbers`; `store` (or NULL) follows it. */
 void sg_frame_put_turn(FILE *file, const char *name, const char *call, const uint64_t *numbers,
                        const char *store, uint64_t loop);
 /** The functions of all regions. */

@@ -18,10 +18,7 @@ static const char piece_head[] =
 
 static const char piece_thread[] = SG_FRAME_THREAD;
 
-/*
- * In block form the first piece of a row asks apart: what does not change from row to row is then computed
- * once.
- */
+/* In block form the first piece of a row asks by itself: what rows have in common is computed once. */
 static const char piece_first[] =
     "  %first.i = and i32 0, 0\n"
     SG_FRAME_THREAD;
