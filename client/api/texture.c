@@ -6,11 +6,11 @@
  */
 #include "client/api/texture.h"
 
-#include "client/api/context.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
+#include "client/core/thread.h"
 #include "common/base/hash_table.h"
 #include "generated/client/operations.h"
 

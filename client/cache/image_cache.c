@@ -1,10 +1,11 @@
 /*
- * image_cache.c - see image_cache.h. Everything in memory is only ever added to, under one lock; files are journal.h's.
+ * image_cache.c - see image_cache.h. Everything in memory is only ever added to, under one lock; files are
+ * journal.h's.
  */
 #include "client/cache/image_cache.h"
 
-#include "client/api/device.h"
 #include "client/cache/journal.h"
+#include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
@@ -36,7 +37,7 @@ struct rg_cached_image {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_cached_image *all;
 
-/* --- in memory: the lock is held ---------------------------------------------------------------------------- */
+/* --- in memory: the lock is held ------------------------------------------------------------------------ */
 
 static struct rg_cached_function *find_function(struct rg_cached_image *known, const char *name)
 {
@@ -146,7 +147,7 @@ static void keep_function(struct rg_cached_image *known, struct rg_cached_functi
     function->taken_kept |= taken;
 }
 
-/* --- the interface --------------------------------------------------------------------------------------------- */
+/* --- the interface -------------------------------------------------------------------------------------- */
 
 /* The entry with that name, read if it is new. */
 static struct rg_cached_image *entry_of(const struct rg_session *session, CUdevice device,

@@ -1,9 +1,9 @@
 /* query_cache.c - a hash table of answers. See query_cache.h. */
 #include "client/cache/query_cache.h"
 
-#include "client/api/context.h"
 #include "client/core/call.h"
 #include "client/core/optimisations.h"
+#include "client/core/thread.h"
 #include "common/base/hash_table.h"
 
 #include <pthread.h>
@@ -139,7 +139,7 @@ void rg_query_cache_context_ended(void)
         rg_query_cache_change((enum rg_query_cache_group)i);
 }
 
-/* --- settings ------------------------------------------------------------------------------------------------------ */
+/* --- settings ------------------------------------------------------------------------------------------- */
 
 bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned long long value)
 {

@@ -7,7 +7,7 @@
  */
 #include "client/prealloc/prealloc.h"
 
-#include "client/api/context.h"
+#include "client/core/call.h"
 #include "client/core/future.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
@@ -451,7 +451,7 @@ void rg_prealloc_give_back_pool(CUmemoryPool pool)
         (void)give_back(&(struct which){.by_pool = true, .pool = pool});
 }
 
-void rg_prealloc_give_back_lane(uint32_t thread)
+void rg_prealloc_give_back_thread(uint32_t thread)
 {
     if (some())
         (void)give_back(&(struct which){.thread = thread + 1});
@@ -469,10 +469,13 @@ void rg_prealloc_age(struct rg_session *session)
 
 static _Atomic uint64_t recalls[RG_SERVERS_MAX]; /* to be answered; 0: none */
 
-void rg_prealloc_reclaim_asked(struct rg_session *session, uint64_t recall)
+bool rg_prealloc_reclaim_notice(struct rg_session *session, const struct rg_notice *notice,
+                                struct rg_reader *in, size_t bulk_size)
 {
-    atomic_store(&recalls[session->number], recall);
+    (void)in, (void)bulk_size;
+    atomic_store(&recalls[session->number], notice->id);
     rg_queue_wake_sender(session);
+    return true;
 }
 
 /* Empties the stocks of a session, and makes do without for a while. The lock is held. */
@@ -528,8 +531,10 @@ static struct stock *find_ticket(const struct rg_session *session, uint64_t tick
     return stock;
 }
 
-bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in)
+bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
+                        size_t bulk_size)
 {
+    (void)bulk_size;
     const uint64_t ready = notice->arg[0], refused = notice->arg[1];
     if (!notice->id || ready > RG_PREALLOC_MAX || refused > RG_PREALLOC_MAX)
         return false;
