@@ -10,6 +10,7 @@
  * (SG_TEX_RESIDENT). Its `texture` is the operation of kernel_abi.h.
  */
 #include "softgpu/compiler/check/checker.h"
+#include "softgpu/kernel_abi.h"
 
 struct word {
     const char *name;

@@ -3,6 +3,7 @@
  */
 #include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/ir/video.h"
+#include "softgpu/kernel_abi.h"
 
 static void visit_operand(const struct sg_operand *operand, bool written, bool maybe,
                           sg_register_visitor visit, void *user)

@@ -54,7 +54,7 @@ void sg_frame_put_settle(FILE *file, const struct sg_ptx_function *kernel, const
 /** A row in pieces whose threads take the same way (tree.h). */
 struct sg_pieces {
     const struct sg_divergence *tree;
-    bool apart; /* the first piece asks apart: nothing is kept */
+    bool asks_alone; /* the first piece asks by itself: nothing is kept */
     const char *divergence,
         *call;         /* take the point and whether registers are affine, the call then the decisions */
     const char *store; /* what tells where a thread has come to, where that is not known; or NULL */
