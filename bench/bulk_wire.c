@@ -9,7 +9,7 @@
  */
 #include "transport/operations.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static _Noreturn void fail(const char *what)
 static void word(struct rg_conn *conn)
 {
     const struct iovec message = {(void *)(uintptr_t) "now", 3};
-    if (rg_conn_send(conn, &message, 1, NULL, 0) != RG_OK)
+    if (rg_conn_send(conn, &(struct rg_send){.msg = &message, .n_msg = 1}) != RG_OK)
         fail("not sent");
 }
 
@@ -43,7 +43,8 @@ static void push(struct rg_conn *conn, const char *memory, size_t size)
     for (size_t at = 0; at < size; at += PART) {
         const struct iovec message = {(void *)(uintptr_t) "part", 4},
                            bulk = {(void *)(uintptr_t)(memory + at), size - at < PART ? size - at : PART};
-        if (rg_conn_send(conn, &message, 1, &bulk, 1) != RG_OK)
+        if (rg_conn_send(conn, &(struct rg_send){.msg = &message, .n_msg = 1, .bulk = &bulk, .n_bulk = 1}) !=
+            RG_OK)
             fail("not sent");
     }
 }

@@ -1,7 +1,7 @@
 /* entry.c - see entry.h. */
 #include "client/entry.h"
 
-#include "client/api.h"
+#include "client/core/api_table.h"
 #include "client/profile/profile.h"
 
 __attribute__((visibility("default"))) void *const *rg_client_entry(size_t count);

@@ -5,7 +5,7 @@
  * core. If that is not possible, the reason is told once on stderr and every call says that a library was not found.
  */
 #include "client/entry.h"
-#include "client/nvml_functions.h"
+#include "client/nvml/functions.h"
 #include "interpose/core.h"
 
 #include <pthread.h>

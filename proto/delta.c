@@ -1,7 +1,7 @@
 /* delta.c - see delta.h. */
 #include "proto/delta.h"
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "proto/codec.h"
 #include "proto/wire.h"
 

@@ -20,7 +20,7 @@
 #ifndef RG_PROTO_DELTA_H
 #define RG_PROTO_DELTA_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <stddef.h>
 #include <stdint.h>

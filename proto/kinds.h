@@ -14,7 +14,7 @@
 #ifndef RG_PROTO_KINDS_H
 #define RG_PROTO_KINDS_H
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 
 #include <assert.h>
 #include <stdint.h>

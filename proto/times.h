@@ -12,7 +12,7 @@
 enum rg_time_flags {
     RG_TIME_WORK = 1,         /* the device was given something to do */
     RG_TIME_END = 2,          /* `end` is known */
-    RG_TIME_HANDED_OVER = 4,  /* it waited while others' records went on: `served` is when that began */
+    RG_TIME_YIELDED = 4,      /* it waited while others' records went on: `served` is when that began */
     RG_TIME_BLOCKS = 8,       /* it may wait for the device in its place */
     RG_TIME_NON_BLOCKING = 16 /* the stream does not wait for the legacy one */
 };
@@ -23,7 +23,7 @@ struct rg_time {
     uint64_t begin, served; /* while it kept the others' records waiting */
     uint64_t reply, sent;   /* its reply began to be sent, and was */
     uint64_t end;           /* the device had done what it was given */
-    uint64_t stream; /* handle that it named last; 0: none; per-thread ones: RG_TIME_LANE_STREAM | lane */
+    uint64_t stream; /* handle that it named last; 0: none; per-thread ones: RG_TIME_THREAD_STREAM | thread */
     uint64_t event;  /* handle, likewise */
     uint16_t op;
     uint16_t flags; /* enum rg_time_flags */
@@ -31,8 +31,8 @@ struct rg_time {
 };
 static_assert(sizeof(struct rg_time) == 72, "wire layout");
 
-#define RG_TIME_LANE_STREAM (1ull << 63)
-#define RG_TIMES_MAX        (1u << 20) /* that a worker keeps; what comes then is only counted */
-#define RG_TIMES_PART       32768u     /* of one answer */
+#define RG_TIME_THREAD_STREAM (1ull << 63)
+#define RG_TIMES_MAX          (1u << 20) /* that a worker keeps; what comes then is only counted */
+#define RG_TIMES_PART         32768u     /* of one answer */
 
 #endif

@@ -34,8 +34,8 @@ enum rg_message_kind {
     RG_MESSAGE_NOTICE = 4,
     RG_MESSAGE_ANSWER = 5,
     RG_MESSAGE_NETPERF = 6, /* not in a session: proto/netperf.h */
-    RG_MESSAGE_APART =
-        7, /* a message whose bulk data travels on other connections: transport/bundle/wire.h */
+    RG_MESSAGE_OUT_OF_BAND =
+        7, /* a message whose bulk data travels on other connections: transport/multipath/wire.h */
     RG_MESSAGE_PIECE = 8, /* of such bulk data, on one of these connections */
     RG_MESSAGE_DELTA = 9,
     RG_MESSAGE_PERFTEST = 16, /* not in a session: proto/netperf.h */
@@ -53,25 +53,25 @@ static_assert(sizeof(struct rg_message_header) == 24, "wire layout");
 /** One call. `size` counts this header, the parameters and the padding; a multiple of 8. */
 struct rg_record {
     uint32_t size;
-    uint16_t op;    /* the server's number of the operation */
-    uint16_t flags; /* see below; others must be 0 */
-    uint32_t lane;  /* the client thread: see "lanes" below */
-    uint32_t token; /* names the reply that the caller waits for; 0: nobody waits */
+    uint16_t op;     /* the server's number of the operation */
+    uint16_t flags;  /* see below; others must be 0 */
+    uint32_t thread; /* of the client: see "threads" below */
+    uint32_t token;  /* names the reply that the caller waits for; 0: nobody waits */
 };
 static_assert(sizeof(struct rg_record) == 16, "wire layout");
 
 /*
- * Flags. RG_RECORD_AWAITED: the lane sends nothing more before the reply has come, so others' records may pass this one. With
+ * Flags. RG_RECORD_AWAITED: the thread sends nothing more before the reply has come, so others' records may pass this one. With
  * a token, and to a server that knows it (RG_CONTROL_CAP_AWAITED).
  */
 #define RG_RECORD_AWAITED 1u
 
 /*
- * Lanes. A lane stands for a client thread that has called CUDA. Its first record creates it; op rgLaneEnd ends it.
- * The worker keeps for each lane the current context (op rgLaneSetContext) and the per-thread default streams.
+ * Threads. Each client thread that has called CUDA has a number. Its first record makes it known; op rgLaneEnd ends it.
+ * The worker keeps for each thread the current context (op rgLaneSetContext) and the per-thread default streams.
  *
  * Handles are 64-bit ids that the client chose; 0 is NULL. Streams: 1 is the legacy default stream, 2 the
- * per-thread default stream of the record's lane in its current context, as CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
+ * per-thread default stream of the record's thread in its current context, as CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
  *
  * A failure of a call that nobody waits for is kept by the worker (the first one) and reported once, in
  * `async_result` of the next reply or, if nobody waits by then, by RG_NOTICE_ERROR.
@@ -92,24 +92,26 @@ enum rg_notice_type {
     RG_NOTICE_HOST_CALL = 2, /* id: a host function or stream callback is due; arg0: CUresult for a callback.
                                 The client runs it and answers RG_ANSWER_HOST_DONE.
                                 arg1: 1 if the driver refused it: it will never run, nothing is answered. */
-    RG_NOTICE_LANDING =
-        3,              /* id: a transfer to the host; arg0: offset, arg1: bytes; the data is the bulk part.
+    RG_NOTICE_DEFERRED_READ =
+        3, /* id: a transfer to the host; arg0: offset, arg1: bytes; the data is the bulk part.
                                 arg2: 1 with the last part of the transfer */
-    RG_NOTICE_PULL = 4, /* id: a transfer from the host that reads its source now; arg0: offset, arg1: bytes.
+    RG_NOTICE_RENDEZVOUS =
+        4, /* id: a transfer from the host that reads its source now; arg0: offset, arg1: bytes.
                                 The client answers RG_ANSWER_DATA. */
     RG_NOTICE_OUTPUT = 5, /* device printf; arg0: 1 stdout, 2 stderr; the text follows, arg1 bytes */
-    RG_NOTICE_UNIFIED =
-        6, /* id of RG_ANSWER_UNIFIED_OUT; arg0: CUresult, arg1: bytes (0: none), the bulk part;
+    RG_NOTICE_MANAGED =
+        6, /* id of RG_ANSWER_MANAGED_OUT; arg0: CUresult, arg1: bytes (0: none), the bulk part;
                              arg2: bit 0: the device may have been at work meanwhile, bit 1: it was never the same twice */
-    RG_NOTICE_AHEAD =
-        21, /* id: a ticket; arg0: so many blocks are ready, struct rg_ahead_block of each follow;
-                             arg1: so many of those asked for are not to be had (proto/ahead.h) */
+    RG_NOTICE_PREALLOC =
+        21, /* id: a ticket; arg0: so many blocks are ready, struct rg_prealloc_block of each follow;
+                             arg1: so many of those asked for are not to be had (proto/prealloc.h) */
     RG_NOTICE_DONE = 20, /* what the client watches has come; arg0: how many; struct rg_done of each follow */
-    RG_NOTICE_ROOM =
-        22, /* arg0: bytes of room that have become free since the session began (proto/room.h) */
-    RG_NOTICE_WAY =
-        40, /* bulk data gets to and from GPU arg0 so from now on; arg1: enum rg_direct_path (proto/ways.h) */
-    RG_NOTICE_RECALL = 23, /* id: of the recall; the client answers RG_ANSWER_RECALLED (proto/ahead.h) */
+    RG_NOTICE_CREDIT =
+        22, /* arg0: bytes of room that have become free since the session began (proto/bulk_credit.h) */
+    RG_NOTICE_GPU_PATH =
+        40, /* bulk data gets to and from GPU arg0 so from now on; arg1: enum rg_gpu_path (proto/gpu_path.h) */
+    RG_NOTICE_RECLAIM =
+        23, /* id: of the reclaim; the client answers RG_ANSWER_RECLAIMED (proto/prealloc.h) */
     RG_NOTICE_TIMES =
         30, /* id of RG_ANSWER_TIMES; arg0: how many struct rg_time (proto/times.h) are the bulk part,
                              arg1: how many were not kept, arg2: how many more there are now */
@@ -136,26 +138,26 @@ enum rg_answer_type {
     RG_ANSWER_HOST_DONE = 1, /* id of the notice */
     RG_ANSWER_DATA = 2,      /* id; arg0: offset, arg1: bytes; the data is the bulk part */
     /* Asked by the client itself: memory that host and device both address (server/managed/managed.h), at once. */
-    RG_ANSWER_UNIFIED_IN = 3, /* id: a context; bulk: runs of bytes, each behind u64 address and u64 size */
-    RG_ANSWER_UNIFIED_OUT =
-        4, /* id: named by the reply, RG_NOTICE_UNIFIED; arg0: address, arg1: bytes (RG_BULK_MAX at most),
-                                arg2: context; reserved: enum rg_unified_flags. The message's seq: the last record
+    RG_ANSWER_MANAGED_IN = 3, /* id: a context; bulk: runs of bytes, each behind u64 address and u64 size */
+    RG_ANSWER_MANAGED_OUT =
+        4, /* id: named by the reply, RG_NOTICE_MANAGED; arg0: address, arg1: bytes (RG_BULK_MAX at most),
+                                arg2: context; reserved: enum rg_managed_flags. The message's seq: the last record
                                 that was appended before. */
-    RG_ANSWER_RECALLED =
-        5, /* id of the notice; the bulk part: struct rg_ahead_return of each block that it has not
+    RG_ANSWER_RECLAIMED =
+        5, /* id of the notice; the bulk part: struct rg_prealloc_return of each block that it has not
                                 given out and gives back */
     RG_ANSWER_TIMES =
         30, /* id: named by RG_NOTICE_TIMES; arg0: 1: also of work that the device has not done yet */
 };
 
-enum rg_unified_flags {
-    RG_UNIFIED_IF_IDLE = 1, /* no data while the device may be at work */
-    RG_UNIFIED_STEADY = 2,  /* read again until it is the same twice, as often as makes sense */
+enum rg_managed_flags {
+    RG_MANAGED_IF_IDLE = 1, /* no data while the device may be at work */
+    RG_MANAGED_STEADY = 2,  /* read again until it is the same twice, as often as makes sense */
 };
 
 struct rg_answer {
     uint32_t type;
-    uint32_t reserved; /* flags of RG_ANSWER_UNIFIED_OUT */
+    uint32_t reserved; /* flags of RG_ANSWER_MANAGED_OUT */
     uint64_t id;
     uint64_t arg[3];
 };

@@ -1,4 +1,4 @@
-"""Control messages (proto/control.proto) as bytes, for tests that say what no client of ours would."""
+"""Control messages (proto/control/control.proto) as bytes, for tests that say what no client of ours would."""
 
 import struct
 

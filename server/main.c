@@ -11,7 +11,7 @@
  *
  * The main thread only waits for signals and the end; the session runs on threads of its own (leader_followers.h).
  */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/api/context.h"
 #include "server/core/worker.h"
 #include "server/handshake/address_space.h"
@@ -123,17 +123,17 @@ static void tell_statistics(struct rg_worker *worker)
 }
 
 /* Waits for the end of the session; a signal ends it, and so does the end of the connection that it began on. */
-static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, int tether_fd)
+static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, int control_fd)
 {
     for (;;) {
         struct pollfd fds[3] = {{.fd = over_fd, .events = POLLIN},
                                 {.fd = signal_fd, .events = POLLIN},
-                                {.fd = tether_fd, .events = POLLIN}};
+                                {.fd = control_fd, .events = POLLIN}};
         if (poll(fds, 3, -1) < 0 && errno != EINTR)
             return 1;
         if (fds[2].revents && !fds[0].revents) {
             /* The client's last words come by the connection that the session moved to. */
-            tether_fd = -1;
+            control_fd = -1;
             if (poll(fds, 1, TETHER_GRACE_MS) == 0)
                 rg_worker_end(worker, 0, "the client has gone");
             continue;
@@ -195,14 +195,14 @@ int main(int argc, char **argv)
                  rg_status_string(status));
         return 1;
     }
-    struct rg_conn *tether;
+    struct rg_conn *control_conn;
     static struct rg_channels channels;
     static struct rg_resume resume;
-    if (rg_hello_answer(&arguments.hello, &conn, &tether, &channels, &resume) != RG_OK) {
+    if (rg_hello_answer(&arguments.hello, &conn, &control_conn, &channels, &resume) != RG_OK) {
         rg_conn_destroy(conn);
         _exit(1);
     }
-    if (!rg_channels_wrap(&channels, &conn) || !rg_resume_begin(&resume, &channels, &conn, &tether) ||
+    if (!rg_channels_wrap(&channels, &conn) || !rg_resume_begin(&resume, &channels, &conn, &control_conn) ||
         !rg_channels_start(&channels, &resume, arguments.hand_fd, arguments.hello.session, conn)) {
         rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);
         _exit(1);
@@ -221,5 +221,5 @@ int main(int argc, char **argv)
         _exit(1);
     }
     /* No destructors: a driver's may wait for kernels that never end, and nothing here needs saving. */
-    _exit(wait_for_end(worker, over_fd, signal_fd, tether ? rg_conn_fd(tether) : -1));
+    _exit(wait_for_end(worker, over_fd, signal_fd, control_conn ? rg_conn_fd(control_conn) : -1));
 }

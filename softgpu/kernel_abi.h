@@ -341,7 +341,7 @@ enum {
 /**
  * tex and tld4: coordinates are up to four words as PTX orders them (a layer first), and more as the operation says; the
  * result is four words: the bits of floats, or integers. A handle that names no texture is a fault. What is most
- * common goes by functions of the texture itself (softgpu/exec/texture.h), which give the same.
+ * common goes by functions of the texture itself (softgpu/exec/texture/texture.h), which give the same.
  */
 void sg_rt_tex(struct sg_thread *t, uint64_t texture, uint32_t operation, const uint32_t *coordinates,
                uint32_t *result);

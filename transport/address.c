@@ -1,8 +1,8 @@
 /* address.c - taking addresses apart. No look-ups here: a name is resolved by the transport that connects. */
 #include "transport/address.h"
 
-#include "common/limits.h"
-#include "common/parse.h"
+#include "common/base/limits.h"
+#include "common/base/parse.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #ifndef RG_TRANSPORT_ADDRESS_H
 #define RG_TRANSPORT_ADDRESS_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /*
- * control.h - control messages (proto/control.h) over a connection.
+ * control.h - control messages (proto/control/control.h) over a connection.
  *
  * Two functions, for the handshake and the end of a session. Failures are those of the connection and of
  * packing. Threads: as rg_conn_send and rg_conn_recv.
@@ -7,7 +7,7 @@
 #ifndef RG_TRANSPORT_CONTROL_H
 #define RG_TRANSPORT_CONTROL_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ RG_MUST_CHECK static inline enum rg_status rg_control_send(struct rg_conn *conn,
     if (status != RG_OK)
         return status;
     struct iovec part = {.iov_base = data, .iov_len = size};
-    status = rg_conn_send(conn, &part, 1, NULL, 0);
+    status = rg_conn_send(conn, &(struct rg_send){.msg = &part, .n_msg = 1});
     free(data);
     return status;
 }

@@ -14,25 +14,12 @@
 #ifndef RG_TRANSPORT_OPERATIONS_H
 #define RG_TRANSPORT_OPERATIONS_H
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "transport/address.h"
-#include "transport/filter.h"
+#include "transport/filters/filter.h"
 #include "transport/transport.h"
 
 #include <string.h>
-
-/** One message to send, with the sums of its parts. */
-struct rg_outgoing {
-    const struct iovec *msg;
-    int n_msg;
-    const struct iovec *bulk;
-    int n_bulk;
-    size_t msg_size;
-    size_t bulk_size;
-    uint64_t tag, base; /* what the bulk data is (rg_conn_send_to); tag 0: nothing said */
-    struct rg_hold
-        *hold; /* of its memory (rg_conn_send_held), or NULL; the send that takes it sets its `conn` */
-};
 
 struct rg_transport_ops {
     const char *name;
@@ -52,16 +39,11 @@ struct rg_transport_ops {
     int (*listener_fd)(const struct rg_listener *listener); /* optional */
 
     /* a connection */
-    enum rg_status (*send)(struct rg_conn *conn, const struct rg_outgoing *message);
-    /* optional, all or none; send_head has bulk_size, but no parts of it */
-    bool (*is_apart)(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
-    enum rg_status (*send_head)(struct rg_conn *conn, const struct rg_outgoing *message,
-                                struct rg_bulk_ticket *out);
-    enum rg_status (*send_tail)(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                const struct iovec *bulk, int n_bulk);
-    /* optional, all or none: for who sets a hold's `conn` */
-    void (*end_hold)(struct rg_conn *conn, struct rg_hold *hold);
-    bool (*hold_ended)(struct rg_conn *conn, const struct rg_hold *hold);
+    enum rg_status (*send)(struct rg_conn *conn, struct rg_send *send);
+    enum rg_status (*send_detached)(struct rg_conn *conn, struct rg_send *send); /* of who detaches */
+    /* optional, all or none: for who sets a lease's `conn` */
+    void (*end_lease)(struct rg_conn *conn, struct rg_lease *lease);
+    bool (*lease_ended)(struct rg_conn *conn, const struct rg_lease *lease);
     enum rg_status (*recv)(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
     enum rg_status (*recv_bulk)(struct rg_conn *conn, void *buffer, size_t size);
     void (*interrupt)(struct rg_conn *conn);
@@ -69,7 +51,7 @@ struct rg_transport_ops {
     void (*reset)(struct rg_conn *conn);                                              /* optional */
     void (*set_read_ahead)(struct rg_conn *conn);                                     /* optional */
     bool (*has_credit)(struct rg_conn *conn);                                         /* optional */
-    void (*set_tether)(struct rg_conn *conn, const struct rg_conn *tether);           /* optional */
+    void (*set_control)(struct rg_conn *conn, const struct rg_conn *control_conn);    /* optional */
     int (*fd)(const struct rg_conn *conn);                                            /* optional */
     void (*abandon)(struct rg_conn *conn);                                            /* optional */
     enum rg_status (*register_memory)(struct rg_conn *conn, void *base, size_t size); /* optional */
@@ -77,12 +59,12 @@ struct rg_transport_ops {
     /* optional, all or none: the memory of GPUs */
     unsigned (*device_paths)(struct rg_conn *conn);
     enum rg_status (*register_device)(struct rg_conn *conn, void *base, size_t size, int fd, uint64_t offset);
-    bool (*places)(struct rg_conn *conn, const void *memory, size_t size);
+    bool (*writes_directly)(struct rg_conn *conn, const void *memory, size_t size);
     /* optional, all or none */
-    enum rg_status (*lend)(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
-    void (*unlend)(struct rg_conn *conn, uint64_t tag, void *memory);
-    enum rg_status (*take_lent)(struct rg_conn *conn, size_t most, void **memory, size_t *size);
-    bool (*has_room)(struct rg_conn *conn, size_t size);
+    enum rg_status (*advertise)(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
+    void (*withdraw)(struct rg_conn *conn, uint64_t tag, void *memory);
+    enum rg_status (*take_advertised)(struct rg_conn *conn, size_t most, void **memory, size_t *size);
+    bool (*has_advertised)(struct rg_conn *conn, size_t size);
     void (*statistics)(const struct rg_conn *conn, struct rg_conn_statistics *out); /* optional */
 };
 
@@ -93,7 +75,7 @@ struct rg_conn {
     size_t
         piece_least;  /* bytes that a message with bulk data should carry at least (rg_conn_piece); 0: any */
     size_t bulk_left; /* of the current message; the receiver's */
-    unsigned rails;   /* bundle/: how many there are meant to be */
+    unsigned rails;   /* multirail/: how many there are meant to be */
     char transport[48];
     char peer[160];
 };

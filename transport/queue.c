@@ -7,8 +7,8 @@
  */
 #include "transport/queue.h"
 
-#include "common/clock.h"
-#include "common/copy.h"
+#include "common/base/clock.h"
+#include "common/base/safe_copy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ struct rg_parcel *rg_parcel_create(size_t msg_size, size_t bulk_size)
     return parcel;
 }
 
-struct rg_parcel *rg_parcel_pack(const struct rg_outgoing *message, bool *fault)
+struct rg_parcel *rg_parcel_pack(const struct rg_send *message, bool *fault)
 {
     *fault = false;
     struct rg_parcel *parcel = rg_parcel_create(message->msg_size, message->bulk_size);
@@ -39,7 +39,7 @@ struct rg_parcel *rg_parcel_pack(const struct rg_outgoing *message, bool *fault)
     }
     for (int i = 0; i < message->n_bulk; i++) {
         size_t size = message->bulk[i].iov_len;
-        if (!rg_copy_from(cur, message->bulk[i].iov_base, size)) {
+        if (!rg_safe_copy_from(cur, message->bulk[i].iov_base, size)) {
             memset(cur, 0, size);
             *fault = true;
         }
@@ -52,7 +52,7 @@ enum rg_status rg_parcel_take_bulk(struct rg_parcel *parcel, void *buffer, size_
 {
     const unsigned char *from = parcel->bulk + parcel->bulk_taken;
     parcel->bulk_taken += size;
-    return !buffer || rg_copy_to(buffer, from, size) ? RG_OK : RG_ERR_FAULT;
+    return !buffer || rg_safe_copy_to(buffer, from, size) ? RG_OK : RG_ERR_FAULT;
 }
 
 static size_t parcel_weight(const struct rg_parcel *parcel)

@@ -19,12 +19,12 @@ struct rg_parcel {
     size_t bulk_size;
     size_t bulk_taken; /* the reader's */
     unsigned char *bulk;
-    /* transport mem: where bulk data was placed (mem/lent.h) */
+    /* transport mem: where bulk data was placed (mem/advertised.h) */
     unsigned n_pieces, piece; /* the one at hand */
     struct rg_parcel_piece {
         unsigned char *memory;
         size_t size;
-        int loan;
+        int advert;
     } pieces[RG_PARCEL_PIECES];
     _Alignas(16) unsigned char data[];
 };
@@ -32,7 +32,7 @@ struct rg_parcel {
 /** Memory for a message of these sizes; NULL if there is none. Freed by free(). */
 struct rg_parcel *rg_parcel_create(size_t msg_size, size_t bulk_size);
 /** A copy of `message`; *fault tells that bulk data could not be read and is zeros. */
-struct rg_parcel *rg_parcel_pack(const struct rg_outgoing *message, bool *fault);
+struct rg_parcel *rg_parcel_pack(const struct rg_send *message, bool *fault);
 /** Takes the next `size` bytes of bulk (as rg_conn_recv_bulk). */
 enum rg_status rg_parcel_take_bulk(struct rg_parcel *parcel, void *buffer, size_t size);
 
@@ -41,7 +41,7 @@ struct rg_queue {
     pthread_cond_t changed;
     struct rg_parcel *head, **tail;
     size_t bytes, limit;
-    bool precise;              /* the reader sleeps precisely (common/thread.h); set before there is one */
+    bool precise; /* the reader sleeps precisely (common/base/thread.h); set before there is one */
     enum rg_status writer_end; /* not RG_OK: no more will come; what a reader gets after the last message */
     enum rg_status reader_end; /* not RG_OK: no one reads any more; what a writer gets */
     enum rg_status writer_now; /* not RG_OK: what the writer gets, whatever the reader does (its interrupt) */

@@ -3,7 +3,7 @@
  *
  * An address names a transport; `mem` is built in, any other is looked for among those registered and then in
  * lib/remote-gpu/transport/NAME.so, which is opened once and never closed. The daemon, the worker and the
- * client core each have this file linked in and find the same part relative to themselves (common/path.h); a
+ * client core each have this file linked in and find the same part relative to themselves (common/base/path.h); a
  * program that lies elsewhere either names the folder (REMOTE_GPU_LIBDIR) or links the transport and
  * registers its table.
  *
@@ -13,7 +13,7 @@
  */
 #include "transport/transport.h"
 
-#include "common/path.h"
+#include "common/base/path.h"
 #include "transport/operations.h"
 
 #include <assert.h>
@@ -50,35 +50,21 @@ static int no_fd(const struct rg_conn *conn)
     return -1;
 }
 
-static bool never_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
+static enum rg_status no_send_detached(struct rg_conn *conn, struct rg_send *send)
 {
-    (void)conn, (void)msg_size, (void)bulk_size;
-    return false;
-}
-
-static enum rg_status no_send_head(struct rg_conn *conn, const struct rg_outgoing *message,
-                                   struct rg_bulk_ticket *out)
-{
-    (void)conn, (void)message, (void)out;
+    (void)conn, (void)send;
     return RG_ERR_UNSUPPORTED;
 }
 
-static enum rg_status no_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                   const struct iovec *bulk, int n_bulk)
-{
-    (void)conn, (void)ticket, (void)bulk, (void)n_bulk;
-    return RG_ERR_UNSUPPORTED;
-}
-
-static void no_end_hold(struct rg_conn *conn, struct rg_hold *hold)
+static void no_end_lease(struct rg_conn *conn, struct rg_lease *lease)
 {
     (void)conn;
-    hold->conn = NULL;
+    lease->conn = NULL;
 }
 
-static bool no_hold(struct rg_conn *conn, const struct rg_hold *hold)
+static bool no_lease(struct rg_conn *conn, const struct rg_lease *lease)
 {
-    (void)conn, (void)hold;
+    (void)conn, (void)lease;
     return true;
 }
 
@@ -106,31 +92,32 @@ static enum rg_status no_register_device(struct rg_conn *conn, void *base, size_
     return RG_ERR_UNSUPPORTED;
 }
 
-static bool never_places(struct rg_conn *conn, const void *memory, size_t size)
+static bool never_direct(struct rg_conn *conn, const void *memory, size_t size)
 {
     (void)conn, (void)memory, (void)size;
     return false;
 }
 
-static enum rg_status no_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+static enum rg_status no_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                   size_t size)
 {
     (void)conn, (void)tag, (void)base, (void)memory, (void)size;
     return RG_ERR_UNSUPPORTED;
 }
 
-static void no_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+static void no_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
     (void)conn, (void)tag, (void)memory;
 }
 
-static enum rg_status nothing_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+static enum rg_status nothing_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size)
 {
     (void)conn, (void)most, (void)memory;
     *size = 0;
     return RG_OK;
 }
 
-static bool no_room(struct rg_conn *conn, size_t size)
+static bool none_advertised(struct rg_conn *conn, size_t size)
 {
     (void)conn, (void)size;
     return false;
@@ -155,9 +142,9 @@ static void nothing_to_do(struct rg_conn *conn)
 }
 
 /* right for a connection whose receiver notices by itself that the peer is gone */
-static void no_tether(struct rg_conn *conn, const struct rg_conn *tether)
+static void no_control(struct rg_conn *conn, const struct rg_conn *control_conn)
 {
-    (void)conn, (void)tether;
+    (void)conn, (void)control_conn;
 }
 
 /* An empty mandatory slot is a bug that no caller can do anything about; it shows at the first use of the
@@ -188,14 +175,11 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->adopt_fd = no_adopt_fd;
     if (!ops->listener_fd)
         ops->listener_fd = no_listener_fd;
-    if (!ops->is_apart) {
-        ops->is_apart = never_apart;
-        ops->send_head = no_send_head;
-        ops->send_tail = no_send_tail;
-    }
-    if (!ops->end_hold) {
-        ops->end_hold = no_end_hold;
-        ops->hold_ended = no_hold;
+    if (!ops->send_detached)
+        ops->send_detached = no_send_detached;
+    if (!ops->end_lease) {
+        ops->end_lease = no_end_lease;
+        ops->lease_ended = no_lease;
     }
     if (!ops->reset)
         ops->reset = nothing_to_do;
@@ -203,8 +187,8 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->set_read_ahead = nothing_to_do;
     if (!ops->has_credit)
         ops->has_credit = needs_no_credit;
-    if (!ops->set_tether)
-        ops->set_tether = no_tether;
+    if (!ops->set_control)
+        ops->set_control = no_control;
     if (!ops->fd)
         ops->fd = no_fd;
     if (!ops->abandon)
@@ -216,13 +200,13 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
     if (!ops->register_device) {
         ops->device_paths = no_device_paths;
         ops->register_device = no_register_device;
-        ops->places = never_places;
+        ops->writes_directly = never_direct;
     }
-    if (!ops->lend) {
-        ops->lend = no_lend;
-        ops->unlend = no_unlend;
-        ops->take_lent = nothing_lent;
-        ops->has_room = no_room;
+    if (!ops->advertise) {
+        ops->advertise = no_advertise;
+        ops->withdraw = no_withdraw;
+        ops->take_advertised = nothing_advertised;
+        ops->has_advertised = none_advertised;
     }
     if (!ops->statistics)
         ops->statistics = no_statistics;
@@ -323,8 +307,8 @@ static enum rg_status prepare(const struct rg_transport_options *given, const ch
 {
     *options = given ? *given : (struct rg_transport_options){0};
     if (options->wait == RG_WAIT_DEFAULT) {
-        struct rg_wait wait;
-        rg_wait_init(&wait, RG_WAIT_DEFAULT);
+        struct rg_adaptive_wait wait;
+        rg_adaptive_wait_init(&wait, RG_WAIT_DEFAULT);
         options->wait = wait.mode;
     }
     if (options->connect_timeout_ms <= 0)
@@ -457,82 +441,34 @@ static size_t sum_parts(const struct iovec *parts, int count, size_t limit)
     return sum;
 }
 
-enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
-                            const struct iovec *bulk, int n_bulk)
+struct rg_lease rg_lease_until_reply;
+
+void rg_lease_end(struct rg_lease *lease)
 {
-    return rg_conn_send_held(conn, NULL, 0, 0, msg, n_msg, bulk, n_bulk);
+    if (lease->conn)
+        lease->conn->ops->end_lease(lease->conn, lease);
 }
 
-enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base, const struct iovec *msg,
-                               int n_msg, const struct iovec *bulk, int n_bulk)
+bool rg_lease_ended(const struct rg_lease *lease)
 {
-    return rg_conn_send_held(conn, NULL, tag, base, msg, n_msg, bulk, n_bulk);
+    return !lease->conn || lease->conn->ops->lease_ended(lease->conn, lease);
 }
 
-struct rg_hold rg_hold_until_told;
-
-void rg_hold_end(struct rg_hold *hold)
+enum rg_status rg_conn_send(struct rg_conn *conn, struct rg_send *send)
 {
-    if (hold->conn)
-        hold->conn->ops->end_hold(hold->conn, hold);
-}
-
-bool rg_hold_ended(const struct rg_hold *hold)
-{
-    return !hold->conn || hold->conn->ops->hold_ended(hold->conn, hold);
-}
-
-enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_hold *hold, uint64_t tag, uint64_t base,
-                                 const struct iovec *msg, int n_msg, const struct iovec *bulk, int n_bulk)
-{
-    struct rg_outgoing message = {
-        .msg = msg,
-        .n_msg = n_msg,
-        .bulk = bulk,
-        .n_bulk = n_bulk,
-        .msg_size = sum_parts(msg, n_msg, RG_MESSAGE_MAX),
-        .bulk_size = sum_parts(bulk, n_bulk, RG_BULK_MAX),
-        .tag = tag,
-        .base = base,
-        .hold = hold,
-    };
-    if (message.msg_size == SIZE_MAX || message.bulk_size == SIZE_MAX) {
+    send->msg_size = sum_parts(send->msg, send->n_msg, RG_MESSAGE_MAX);
+    send->bulk_size = sum_parts(send->bulk, send->n_bulk, RG_BULK_MAX);
+    if (send->msg_size == SIZE_MAX || send->bulk_size == SIZE_MAX) {
         rg_error("a message is larger than the limits of %u bytes, %u bytes of bulk data", RG_MESSAGE_MAX,
                  RG_BULK_MAX);
         return RG_ERR_INVALID;
     }
-    return conn->ops->send(conn, &message);
+    return conn->ops->send(conn, send);
 }
 
-bool rg_conn_sends_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size)
+enum rg_status rg_conn_send_detached(struct rg_conn *conn, struct rg_send *send)
 {
-    return conn->ops->is_apart(conn, msg_size, bulk_size);
-}
-
-enum rg_status rg_conn_send_head(struct rg_conn *conn, const struct iovec *msg, int n_msg, size_t bulk_size,
-                                 struct rg_bulk_ticket *out)
-{
-    struct rg_outgoing message = {.msg = msg,
-                                  .n_msg = n_msg,
-                                  .msg_size = sum_parts(msg, n_msg, RG_MESSAGE_MAX),
-                                  .bulk_size = bulk_size};
-    enum rg_status status = RG_ERR_INVALID;
-    if (message.msg_size != SIZE_MAX && bulk_size <= RG_BULK_MAX)
-        status = conn->ops->send_head(conn, &message, out);
-    if (status == RG_ERR_INVALID)
-        rg_error("a message of %zu bytes with %zu of bulk data cannot be sent in two steps", message.msg_size,
-                 bulk_size);
-    return status;
-}
-
-enum rg_status rg_conn_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                 const struct iovec *bulk, int n_bulk)
-{
-    if (sum_parts(bulk, n_bulk, RG_BULK_MAX) != ticket->size) {
-        rg_error("bulk data of another size than the %zu bytes that were promised", ticket->size);
-        return RG_ERR_INVALID;
-    }
-    return conn->ops->send_tail(conn, ticket, bulk, n_bulk);
+    return conn->ops->send_detached(conn, send);
 }
 
 enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
@@ -582,37 +518,37 @@ enum rg_status rg_conn_register_device(struct rg_conn *conn, void *base, size_t 
     return size == 0 ? RG_ERR_INVALID : conn->ops->register_device(conn, base, size, fd, offset);
 }
 
-bool rg_conn_places(struct rg_conn *conn, const void *memory, size_t size)
+bool rg_conn_writes_directly(struct rg_conn *conn, const void *memory, size_t size)
 {
-    return size <= conn->bulk_left && conn->ops->places(conn, memory, size);
+    return size <= conn->bulk_left && conn->ops->writes_directly(conn, memory, size);
 }
 
-enum rg_status rg_conn_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+enum rg_status rg_conn_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
 {
     return size == 0 || tag == RG_TAG_NOWHERE ? RG_ERR_INVALID
-                                              : conn->ops->lend(conn, tag, base, memory, size);
+                                              : conn->ops->advertise(conn, tag, base, memory, size);
 }
 
-void rg_conn_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+void rg_conn_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
-    conn->ops->unlend(conn, tag, memory);
+    conn->ops->withdraw(conn, tag, memory);
 }
 
-enum rg_status rg_conn_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size)
 {
     *size = 0;
     if (most > conn->bulk_left) {
         rg_error("%zu bytes of bulk data were asked for where %zu are left", most, conn->bulk_left);
         return RG_ERR_INVALID;
     }
-    enum rg_status status = most == 0 ? RG_OK : conn->ops->take_lent(conn, most, memory, size);
+    enum rg_status status = most == 0 ? RG_OK : conn->ops->take_advertised(conn, most, memory, size);
     conn->bulk_left -= *size;
     return status;
 }
 
-bool rg_conn_has_room(struct rg_conn *conn, size_t size)
+bool rg_conn_has_advertised(struct rg_conn *conn, size_t size)
 {
-    return conn->ops->has_room(conn, size);
+    return conn->ops->has_advertised(conn, size);
 }
 
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
@@ -631,9 +567,9 @@ bool rg_conn_has_credit(struct rg_conn *conn)
     return conn->ops->has_credit(conn);
 }
 
-void rg_conn_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
+void rg_conn_set_control(struct rg_conn *conn, const struct rg_conn *control_conn)
 {
-    conn->ops->set_tether(conn, tether);
+    conn->ops->set_control(conn, control_conn);
 }
 
 void rg_conn_interrupt(struct rg_conn *conn)

@@ -25,9 +25,9 @@
 #ifndef RG_TRANSPORT_H
 #define RG_TRANSPORT_H
 
-#include "common/limits.h"
-#include "common/status.h"
-#include "common/wait.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
+#include "common/sync/adaptive_wait.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,12 +67,12 @@ enum {
     RG_CAP_FD = 1u << 2,
     /* large bulk data is asked for when its message has been read: each such message takes a round trip by itself */
     RG_CAP_ASKS = 1u << 3,
-    /* rg_conn_lend saves that round trip */
-    RG_CAP_LENDS = 1u << 4,
+    /* rg_conn_advertise saves that round trip */
+    RG_CAP_ADVERTISES = 1u << 4,
     /* a send that succeeds has arrived: the peer can still receive it when the connection has broken since */
     RG_CAP_DELIVERS = 1u << 5,
-    /* data may have to be sent again: struct rg_hold saves a copy of it */
-    RG_CAP_KEEPS = 1u << 6,
+    /* data may have to be sent again: struct rg_lease saves a copy of it */
+    RG_CAP_RETRANSMITS = 1u << 6,
 };
 
 /**
@@ -83,10 +83,11 @@ struct rg_conn_statistics {
     uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that this process copied */
     uint64_t bulk_direct_sent,
         bulk_direct_received; /* bytes that the device took from, or put into, their place */
-    uint64_t bulk_kept;       /* bytes that were copied to be there if they must be sent again (lasting.h) */
-    unsigned lanes;           /* connections for bulk data besides the first (bundle/) */
-    bool rails, striped;      /* they are rails; and carry what this side sends */
-    uint64_t lost_lanes, returned_lanes;     /* rails: how often one was lost, and came back */
+    uint64_t
+        bulk_kept; /* bytes that were copied to be there if they must be sent again (resumable/resumable.h) */
+    unsigned channels;                       /* connections for bulk data besides the first (multipath/) */
+    bool rails, striped;                     /* they are rails; and carry what this side sends */
+    uint64_t lost_rails, returned_rails;     /* rails: how often one was lost, and came back */
     uint64_t compressed_from, compressed_to; /* bytes sent compressed, and how many that made */
 };
 
@@ -97,11 +98,11 @@ enum {
 };
 
 /**
- * Says that the memory of bulk data stays as it is when the call that sent it has returned: until rg_hold_end. A connection that
- * may have to send the data again (lasting.h) then need not copy it. Starts zeroed; serves one connection at a time and,
+ * Says that the memory of bulk data stays as it is when the call that sent it has returned: until rg_lease_end. A connection that
+ * may have to send the data again (resumable/resumable.h) then need not copy it. Starts zeroed; serves one connection at a time and,
  * like the memory, one thread at a time.
  */
-struct rg_hold {
+struct rg_lease {
     struct rg_conn *conn; /* that may still need the memory; NULL: none */
     uint64_t last;        /* the connection's: the last of the messages */
 };
@@ -109,18 +110,26 @@ struct rg_hold {
  * For memory that stays as it is until the peer's user has told, in a message that is received here later, that it has taken
  * the data; or until it is unregistered (rg_conn_unregister). Nobody ends this one.
  */
-extern struct rg_hold rg_hold_until_told;
+extern struct rg_lease rg_lease_until_reply;
 
-/** Names bulk data that is sent after its message: rg_conn_send_tail. */
-struct rg_bulk_ticket {
-    uint64_t number, route;
-    size_t size;
-    /* the caller's to set before the tail, as with rg_conn_send_held: 0 */
-    uint64_t tag, base;
-    struct rg_hold *hold;
+/** One message to send: its parts, its bulk data and where that may go. Starts zeroed. */
+struct rg_send {
+    const struct iovec *msg;
+    int n_msg;
+    const struct iovec *bulk;
+    int n_bulk;
+    uint64_t tag,
+        base; /* the bulk data goes to what the peer has advertised for `tag`, from byte `base` on; 0: anywhere */
+    struct rg_lease *lease; /* of the bulk data's memory; NULL: it may change when it has been sent */
+    bool detachable; /* the caller can send the bulk data by a call of its own, rg_conn_send_detached */
+    bool detached;   /* set by rg_conn_send: it must do so */
+    /* the connection's */
+    size_t msg_size, bulk_size; /* sums of the parts */
+    uint64_t number, route;     /* multipath/: which message, and which channel carries which piece of it */
+    struct rg_retransmit_entry *entry; /* resumable/ */
 };
 
-/** A tag that nothing is ever lent for: bulk data that is sent to it is asked for. */
+/** A tag that nothing is ever advertised for: bulk data that is sent to it is asked for. */
 #define RG_TAG_NOWHERE UINT64_MAX
 
 /* --- making connections --- */
@@ -164,45 +173,27 @@ RG_MUST_CHECK enum rg_status rg_transport_adopt_fd(int fd, const struct rg_trans
  */
 
 /**
- * Sends one message made of `msg` parts with `bulk` parts attached (n_bulk may be 0). Returns when the caller
- * may reuse all of the memory; that does not mean that the peer has it. RG_ERR_FAULT: a bulk part could not
- * be read; zeros were sent in its place and the connection is still good. Any other failure is the
- * connection's end.
+ * Sends one message. Returns when the caller may reuse all of the memory; that does not mean that the peer has it.
+ * RG_ERR_FAULT: a bulk part could not be read; zeros were sent in its place and the connection is still good. Any other
+ * failure is the connection's end.
+ *
+ * Where bulk data travels by itself (multipath/) and send->detachable allows it, only the message has been sent:
+ * send->detached is set, the message's parts may be reused, and rg_conn_send_detached must follow. The peer receives the
+ * message at once and waits when it comes to take the bulk data.
  */
-RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, const struct iovec *msg, int n_msg,
-                                          const struct iovec *bulk, int n_bulk);
-/** As rg_conn_send, of bulk data that goes to what the peer has lent for `tag` (not 0), from byte `base` on; else anywhere. */
-RG_MUST_CHECK enum rg_status rg_conn_send_to(struct rg_conn *conn, uint64_t tag, uint64_t base,
-                                             const struct iovec *msg, int n_msg, const struct iovec *bulk,
-                                             int n_bulk);
-/** As rg_conn_send_to (tag 0: as rg_conn_send), of bulk data whose memory is held. `hold` NULL: it is not. */
-RG_MUST_CHECK enum rg_status rg_conn_send_held(struct rg_conn *conn, struct rg_hold *hold, uint64_t tag,
-                                               uint64_t base, const struct iovec *msg, int n_msg,
-                                               const struct iovec *bulk, int n_bulk);
+RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, struct rg_send *send);
+/**
+ * Sends the bulk data of a message that rg_conn_send has detached, and returns as that does. Needs no serialisation by the
+ * caller: any thread, also while others send messages.
+ */
+RG_MUST_CHECK enum rg_status rg_conn_send_detached(struct rg_conn *conn, struct rg_send *send);
 /**
  * The memory is the caller's again when this returns. What the peer does not have yet by then is copied; or waited for, if that
  * takes no longer. Before the connection is destroyed.
  */
-void rg_hold_end(struct rg_hold *hold);
-/** Whether rg_hold_end would have nothing to do. Never waits. */
-bool rg_hold_ended(const struct rg_hold *hold);
-/**
- * Whether a message with so much bulk data can be sent in two steps, because the bulk data travels by itself
- * (bundle/bundle.h). Where it was true once, rg_conn_send_head can be called, also if it has become false. Any thread.
- */
-bool rg_conn_sends_apart(const struct rg_conn *conn, size_t msg_size, size_t bulk_size);
-/**
- * The first step: sends the message, as rg_conn_send does and serialised with it, and promises its bulk data. The peer
- * receives the message at once and waits when it comes to take the bulk data. Only where rg_conn_sends_apart.
- */
-RG_MUST_CHECK enum rg_status rg_conn_send_head(struct rg_conn *conn, const struct iovec *msg, int n_msg,
-                                               size_t bulk_size, struct rg_bulk_ticket *out);
-/**
- * The second step, which must follow: sends the bulk data, of the size promised. Needs no serialisation by the caller:
- * any thread, also while others send messages. Returns as rg_conn_send does.
- */
-RG_MUST_CHECK enum rg_status rg_conn_send_tail(struct rg_conn *conn, const struct rg_bulk_ticket *ticket,
-                                               const struct iovec *bulk, int n_bulk);
+void rg_lease_end(struct rg_lease *lease);
+/** Whether rg_lease_end would have nothing to do. Never waits. */
+bool rg_lease_ended(const struct rg_lease *lease);
 /**
  * Waits for the next message, up to timeout_ms (-1: for ever; 0: only if one is there).
  * RG_ERR_TIMEOUT leaves the connection good. RG_ERR_CLOSED: orderly end by the peer between two messages, or
@@ -237,31 +228,32 @@ unsigned rg_conn_device_paths(struct rg_conn *conn);
 enum rg_status rg_conn_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
                                        uint64_t offset);
 /** Whether bulk data of the current message would go straight into this memory, no CPU touching it. The receiver. */
-bool rg_conn_places(struct rg_conn *conn, const void *memory, size_t size);
+bool rg_conn_writes_directly(struct rg_conn *conn, const void *memory, size_t size);
 /**
- * Lends registered memory to the peer, which may then place bulk data there without asking where it belongs. With a tag:
- * that bulk data alone which the peer sends by rg_conn_send_to with this tag, its byte `base` into the first byte of the
- * memory; until it is unlent. Receiving this data into where it lies already costs nothing. Without (0): whatever
- * comes, once; the receiver takes it with rg_conn_take_lent, upon which the memory is the caller's again and must be
- * lent anew. Never waits. RG_ERR_UNSUPPORTED: not by this transport, or the memory is not registered and
- * cannot be; RG_ERR_TIMEOUT: too much is lent already, now. Nothing depends on it: what finds no room is asked for.
+ * Advertises registered memory to the peer, which may then place bulk data there without asking where it belongs. With a tag:
+ * that bulk data alone which the peer sends by rg_conn_send with this tag, its byte `base` into the first byte of the
+ * memory; until it is withdrawn. Receiving this data into where it lies already costs nothing. Without (0): whatever
+ * comes, once; the receiver takes it with rg_conn_take_advertised, upon which the memory is the caller's again and must be
+ * advertised anew. Never waits. RG_ERR_UNSUPPORTED: not by this transport, or the memory is not registered and
+ * cannot be; RG_ERR_TIMEOUT: too much is advertised already, now. Nothing depends on it: what finds no room is asked for.
  * Any thread.
  */
-enum rg_status rg_conn_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size);
+enum rg_status rg_conn_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                 size_t size);
 /**
- * Ends the loan of memory for a tag, whose peer will send nothing more for it. Nothing happens if it was not lent. Any
+ * Ends the advert of memory for a tag, whose peer will send nothing more for it. Nothing happens if it was not advertised. Any
  * thread.
  */
-void rg_conn_unlend(struct rg_conn *conn, uint64_t tag, void *memory);
+void rg_conn_withdraw(struct rg_conn *conn, uint64_t tag, void *memory);
 /**
- * The next bytes of the current message's bulk data, up to `most`, where they lie in memory that was lent without a tag:
- * the rest of one loan, which is over. *size is 0 if they do not: they are taken by rg_conn_recv_bulk. A call
- * of rg_conn_recv_bulk for what does lie there copies it, and the memory is lent again by itself. The receiver.
+ * The next bytes of the current message's bulk data, up to `most`, where they lie in memory that was advertised without a tag:
+ * the rest of one advert, which is over. *size is 0 if they do not: they are taken by rg_conn_recv_bulk. A call
+ * of rg_conn_recv_bulk for what does lie there copies it, and the memory is advertised again by itself. The receiver.
  */
-RG_MUST_CHECK enum rg_status rg_conn_take_lent(struct rg_conn *conn, size_t most, void **memory,
-                                               size_t *size);
-/** Whether the peer has lent enough without a tag for `size` bytes of bulk data, as of now. The sender. */
-bool rg_conn_has_room(struct rg_conn *conn, size_t size);
+RG_MUST_CHECK enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_t most, void **memory,
+                                                     size_t *size);
+/** Whether the peer has advertised enough without a tag for `size` bytes of bulk data, as of now. The sender. */
+bool rg_conn_has_advertised(struct rg_conn *conn, size_t size);
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out);
 /**
  * Lets the connection read beyond the message it returns, which saves a system call a message. For good, once
@@ -291,10 +283,10 @@ bool rg_conn_has_credit(struct rg_conn *conn);
  * the peer is gone, who waits by `conn` looks at it now and then, and gets RG_ERR_LOST once it has ended. It stays open
  * as long as `conn` is used; NULL: no more. Nobody waits by `conn` meanwhile.
  */
-void rg_conn_set_tether(struct rg_conn *conn, const struct rg_conn *tether);
+void rg_conn_set_control(struct rg_conn *conn, const struct rg_conn *control_conn);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
 unsigned rg_conn_caps(const struct rg_conn *conn);
-/** Bytes of bulk data that a message should carry, where `piece` (common/pace.h) is what the link takes in good time. */
+/** Bytes of bulk data that a message should carry, where `piece` (common/sync/chunk_size.h) is what the link takes in good time. */
 size_t rg_conn_piece(const struct rg_conn *conn, size_t piece);
 /** "tcp", "unix", "mem", or with filters "delay+tcp". Owned by the connection. */
 const char *rg_conn_transport(const struct rg_conn *conn);

@@ -1,19 +1,21 @@
 /*
- * compare.c - remote-gpu compare: the same command over each transport in turn, and what that meant for it. Where this
- * machine has several RDMA devices, the command runs over RDMA as a session would choose, and over each of them alone.
+ * compare.c - remote-gpu compare: the same command over each transport in turn, and what that meant for it.
+ * Where this machine has several RDMA devices, the command runs over RDMA as a session would choose, and over
+ * each of them alone.
  *
- * The command runs as `remote-gpu run` would run it; its counters come from the statistics that the client core writes
- * (client/stats.c), its CPU time from the kernel. What it prints goes to stderr, so that stdout holds the table alone.
+ * The command runs as `remote-gpu run` would run it; its counters come from the statistics that the client
+ * core writes (client/core/stats.c), its CPU time from the kernel. What it prints goes to stderr, so that
+ * stdout holds the table alone.
  */
 #include "client/cli/base/cli.h"
 #include "client/cli/base/environment.h"
 #include "client/cli/base/output.h"
 #include "client/cli/base/perf_link.h"
-#include "common/clock.h"
-#include "common/file.h"
-#include "common/log.h"
-#include "transport/devices.h"
-#include "transport/rails.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "transport/topology/devices.h"
+#include "transport/topology/rails.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -182,7 +184,8 @@ static void try_rdma(const struct rg_cli_settings *settings, struct row *row)
         unsetenv("REMOTE_GPU_RAILS");
 }
 
-/* A row for each RDMA device, if there are several and the user has not named any; returns how many rows there are. */
+/* A row for each RDMA device, if there are several and the user has not named any; returns how many rows
+ * there are. */
 static unsigned add_devices(struct row *rows, unsigned n)
 {
     struct rg_rdma_address found[RG_RAILS_MAX];

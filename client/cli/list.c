@@ -19,7 +19,7 @@ static void print_device(const struct rg_device_info *device, unsigned first)
                                          ", RDMA into its memory by dma-buf or nvidia_peermem"};
     printf("  GPU %u: %s, compute capability %u.%u, %s, free %s%s\n", first + device->ordinal, device->name,
            device->compute_major, device->compute_minor, total, available,
-           direct[device->direct & (RG_CONTROL_DIRECT_DMABUF | RG_CONTROL_DIRECT_PEER)]);
+           direct[device->direct & (RG_CONTROL_GPUDIRECT_DMABUF | RG_CONTROL_GPUDIRECT_PEER)]);
 }
 
 static void print_session(const struct rg_session_info *session, unsigned first)

@@ -2,7 +2,7 @@
  * main.c - command remote-gpu: finds the subcommand, loads its settings, runs it.
  */
 #include "client/cli/base/cli.h"
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <stdbool.h>

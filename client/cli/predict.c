@@ -1,14 +1,14 @@
 /*
- * predict.c - remote-gpu predict: reads a trace, simulates it over networks, shows what comes out. The simulation is in
- * client/predict/.
+ * predict.c - remote-gpu predict: reads a trace, simulates it over networks, shows what comes out. The
+ * simulation is in client/predict/.
  */
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
 #include "client/predict/chart.h"
 #include "client/predict/simulate.h"
-#include "common/cleanup.h"
-#include "common/log.h"
-#include "common/parse.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@
 #define N_RTTS     (sizeof rtts_us / sizeof *rtts_us)
 #define N_RATES    (sizeof rates / sizeof *rates)
 
-/* Typical values, from the literature; docs/prediction.md says which. Measure yours with remote-gpu netperf. */
+/* Typical values, from the literature; docs/prediction.md says which. Measure yours with remote-gpu
+ * netperf. */
 static const struct {
     const char *name;
     double rtt_us;
@@ -48,7 +49,7 @@ struct prediction {
     double grid[N_RATES * N_RTTS], marks[N_NETWORKS]; /* slow-downs */
 };
 
-/* --- the network --------------------------------------------------------------------------------------------- */
+/* --- the network ---------------------------------------------------------------------------------------- */
 
 /* A round-trip time as netperf would measure it: what the recorded link took is part of it. */
 static uint64_t oneway_of(const struct rg_model *model, uint64_t rtt_ns)
@@ -100,7 +101,7 @@ static bool read_wire(const struct rg_cli_settings *settings, const struct rg_mo
     return true;
 }
 
-/* --- the figures ----------------------------------------------------------------------------------------------- */
+/* --- the figures ---------------------------------------------------------------------------------------- */
 
 static bool simulate(const struct prediction *p, const struct rg_wire *wire, uint64_t off,
                      struct rg_outcome *out)
@@ -142,7 +143,8 @@ struct variant {
     struct rg_outcome outcome;
 };
 
-/* All on as recorded, each of those off, all off. Returns how many; 0: out of memory. The caller frees them. */
+/* All on as recorded, each of those off, all off. Returns how many; 0: out of memory. The caller frees
+ * them. */
 static size_t make_variants(const struct prediction *p, struct variant **out)
 {
     const struct rg_trace_list *names = &p->trace.optimisations;
@@ -168,7 +170,7 @@ static size_t make_variants(const struct prediction *p, struct variant **out)
     return n;
 }
 
-/* --- what is shown ------------------------------------------------------------------------------------------------ */
+/* --- what is shown -------------------------------------------------------------------------------------- */
 
 static double seconds(uint64_t ns)
 {
@@ -297,7 +299,7 @@ static bool draw(const struct prediction *p, const char *path)
     return rg_cli_write_file(path, write_chart, &chart);
 }
 
-/* --- the command ---------------------------------------------------------------------------------------------------- */
+/* --- the command ---------------------------------------------------------------------------------------- */
 
 static bool predict(struct prediction *p)
 {

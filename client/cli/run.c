@@ -8,11 +8,11 @@
 #include "client/cli/base/cli.h"
 #include "client/cli/base/environment.h"
 #include "client/cli/base/local_server.h"
-#include "client/query.h"
-#include "client/servers.h"
-#include "common/cleanup.h"
-#include "common/clock.h"
-#include "common/log.h"
+#include "client/connect/query.h"
+#include "client/connect/servers.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "transport/address.h"
 
 #include <errno.h>
@@ -36,8 +36,9 @@ static bool supported(const struct rg_cli_settings *settings)
 }
 
 /*
- * Whether the server answers and takes sessions, and how many GPUs it has. `why` says why not. One that has as many sessions
- * as it takes is asked again for a moment if there is no other: what ran before has perhaps just ended.
+ * Whether the server answers and takes sessions, and how many GPUs it has. `why` says why not. One that has
+ * as many sessions as it takes is asked again for a moment if there is no other: what ran before has perhaps
+ * just ended.
  */
 static bool serves(const struct rg_cli_settings *settings, const char *server, bool last, uint32_t *gpus,
                    char *why, size_t why_size)
@@ -101,7 +102,8 @@ static const char *choose(const struct rg_cli_settings *settings, char *alternat
     return NULL;
 }
 
-/* The servers that the command will use, with commas between them; NULL: it was said why not. The caller frees it. */
+/* The servers that the command will use, with commas between them; NULL: it was said why not. The caller
+ * frees it. */
 static char *choose_servers(const struct rg_cli_settings *settings)
 {
     const struct rg_text_list *servers = &settings->server;

@@ -1,14 +1,14 @@
 /*
  * probe.h - what happens inside of calls, for whoever measures it (client/profile).
  *
- * The core tells of records, replies and waits by the functions below. Nobody measures unless a profile or a trace was asked
- * for; then each of them costs one predictable branch. All but those of `sessions_begun` and `times_notice`: any thread, no
- * errors, nothing that blocks for long.
+ * The core tells of records, replies and waits by the functions below. Nobody measures unless a profile or a
+ * trace was asked for; then each of them costs one predictable branch. All but those of `sessions_begun` and
+ * `times_notice`: any thread, no errors, nothing that blocks for long.
  */
 #ifndef RG_CLIENT_CORE_PROBE_H
 #define RG_CLIENT_CORE_PROBE_H
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,7 +30,10 @@ struct rg_probe {
 
     /** An optimisation (enum rg_optimisation) has just made a round trip of this thread unnecessary. */
     void (*saved)(unsigned optimisation);
-    /** A query of an event or a stream was answered without the server. Per-thread streams: RG_TIME_LANE_STREAM | lane. */
+    /**
+     * A query of an event or a stream was answered without the server. Per-thread streams:
+     * RG_TIME_THREAD_STREAM | thread.
+     */
     void (*polled)(uint64_t handle, bool of_event, bool done);
     /** The sessions have begun. The thread that begins them. */
     void (*sessions_begun)(void);

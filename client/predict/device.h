@@ -1,9 +1,10 @@
 /*
- * device.h - streams and events of the device as the simulation sees them: when each has done what it was given.
+ * device.h - streams and events of the device as the simulation sees them: when each has done what it was
+ * given.
  *
- * The same rules serve twice: to find in a trace how long each piece of work took (it began when it had been given, what
- * is before it in its stream was done, and the events its stream waits for had come), and to tell when it would end in
- * another run.
+ * The same rules serve twice: to find in a trace how long each piece of work took (it began when it had been
+ * given, what is before it in its stream was done, and the events its stream waits for had come), and to tell
+ * when it would end in another run.
  */
 #ifndef RG_CLIENT_PREDICT_DEVICE_H
 #define RG_CLIENT_PREDICT_DEVICE_H

@@ -1,10 +1,11 @@
 /*
  * model.h - what a trace says of a program, in a form that can be run again over another network.
  *
- * Each thread of the client is a list of steps: it computes for a while, then puts a record into the command stream, waits
- * for a reply, sends bulk data. Each record says how long the worker's dispatcher is busy with it, what it gives the
- * device to do and on which stream, what it waits for there, and how many bytes travel each way. All these are what was
- * measured, less what the network had part in: docs/prediction.md has the reasoning.
+ * Each thread of the client is a list of steps: it computes for a while, then puts a record into the command
+ * stream, waits for a reply, sends bulk data. Each record says how long the worker's dispatcher is busy with
+ * it, what it gives the device to do and on which stream, what it waits for there, and how many bytes travel
+ * each way. All these are what was measured, less what the network had part in: docs/prediction.md has the
+ * reasoning.
  */
 #ifndef RG_CLIENT_PREDICT_MODEL_H
 #define RG_CLIENT_PREDICT_MODEL_H
@@ -89,7 +90,9 @@ struct rg_model {
     const struct rg_trace *trace;
 };
 
-/** Makes a model of a trace, which must stay. RG_ERR_NO_MEMORY. The caller calls rg_model_free in any case. */
+/**
+ * Makes a model of a trace, which must stay. RG_ERR_NO_MEMORY. The caller calls rg_model_free in any case.
+ */
 RG_MUST_CHECK enum rg_status rg_model_make(const struct rg_trace *trace, struct rg_model *model);
 void rg_model_free(struct rg_model *model);
 

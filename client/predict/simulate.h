@@ -1,6 +1,6 @@
 /*
- * simulate.h - runs a model over a network: the client's threads, the sender, the wire, the worker's dispatcher, the
- * streams of the device. Deterministic, and in one thread.
+ * simulate.h - runs a model over a network: the client's threads, the sender, the wire, the worker's
+ * dispatcher, the streams of the device. Deterministic, and in one thread.
  */
 #ifndef RG_CLIENT_PREDICT_SIMULATE_H
 #define RG_CLIENT_PREDICT_SIMULATE_H

@@ -1,10 +1,10 @@
 /* trace.c - reads and checks a trace. See trace.h. */
 #include "client/predict/trace.h"
 
-#include "common/cleanup.h"
-#include "common/crc32.h"
-#include "common/log.h"
-#include "common/shown.h"
+#include "common/base/cleanup.h"
+#include "common/base/crc32.h"
+#include "common/base/log.h"
+#include "common/base/printable.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static char *get_text(struct cursor *cursor)
     if (!text)
         cursor->bad = true;
     else
-        rg_shown_clean(text); /* it will be shown */
+        rg_printable_clean(text); /* it will be shown */
     return text;
 }
 
@@ -90,7 +90,7 @@ static bool grow(void **items, size_t n, size_t *capacity, size_t more, size_t s
     return true;
 }
 
-/* --- blocks --------------------------------------------------------------------------------------------------- */
+/* --- blocks --------------------------------------------------------------------------------------------- */
 
 static bool read_names(struct rg_trace *trace, struct cursor *in)
 {
@@ -247,7 +247,7 @@ static bool read_end(struct rg_trace *trace, struct cursor *in)
     return events == trace->events && times == trace->n_times;
 }
 
-/* --- the file --------------------------------------------------------------------------------------------------- */
+/* --- the file ------------------------------------------------------------------------------------------- */
 
 static int by_seq(const void *a, const void *b)
 {

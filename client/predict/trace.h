@@ -1,14 +1,14 @@
 /*
  * trace.h - reading the file of `remote-gpu run --record` (client/profile/trace_format.h).
  *
- * The file may come from anywhere: lengths, counts, kinds and numbers are checked, and what does not fit is said. Nothing
- * here executes or follows anything that the file names.
+ * The file may come from anywhere: lengths, counts, kinds and numbers are checked, and what does not fit is
+ * said. Nothing here executes or follows anything that the file names.
  */
 #ifndef RG_CLIENT_PREDICT_TRACE_H
 #define RG_CLIENT_PREDICT_TRACE_H
 
 #include "client/profile/trace_format.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/times.h"
 
 #include <stdbool.h>

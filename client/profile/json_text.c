@@ -1,4 +1,4 @@
-/* text.c - see text.h. */
+/* json_text.c - see json_text.h. */
 #include "client/profile/json_text.h"
 
 #include <stdarg.h>

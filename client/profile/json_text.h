@@ -1,4 +1,5 @@
-/* text.h - a growing text, and what JSON needs. After memory ran out, `failed` is set and nothing is added any more. */
+/* json_text.h - a growing text, and what JSON needs. After memory ran out, `failed` is set and nothing is
+ * added any more. */
 #ifndef RG_CLIENT_PROFILE_JSON_TEXT_H
 #define RG_CLIENT_PROFILE_JSON_TEXT_H
 

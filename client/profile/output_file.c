@@ -1,4 +1,4 @@
-/* file.c - see file.h. */
+/* output_file.c - see output_file.h. */
 #include "client/profile/output_file.h"
 
 #include <errno.h>

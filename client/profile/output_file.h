@@ -1,12 +1,12 @@
-/* file.h - the file that a process writes its profile or its trace to. */
+/* output_file.h - the file that a process writes its profile or its trace to. */
 #ifndef RG_CLIENT_PROFILE_OUTPUT_FILE_H
 #define RG_CLIENT_PROFILE_OUTPUT_FILE_H
 
 #include <limits.h>
 
 /**
- * Creates the file that `wish` names (%p: the process's number) and puts its name into `path`; where that is there
- * already, one with a number in front of the name's ending. -1 with errno: it could not be created.
+ * Creates the file that `wish` names (%p: the process's number) and puts its name into `path`; where that is
+ * there already, one with a number in front of the name's ending. -1 with errno: it could not be created.
  */
 int rg_profile_create_file(const char *wish, char path[PATH_MAX]);
 

@@ -1,16 +1,16 @@
 /* profile.c - the life of a profile or a trace in its process. See profile.h. */
 #include "client/profile/profile.h"
 
-#include "client/api.h"
+#include "client/core/api_table.h"
 #include "client/core/probe.h"
 #include "client/profile/report.h"
 #include "client/profile/server_times.h"
 #include "client/profile/sites.h"
 #include "client/profile/threads.h"
 #include "client/profile/trace_writer.h"
-#include "common/log.h"
-#include "common/parse.h"
-#include "proto/control.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
+#include "proto/control/control.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static const struct rg_probe trace_probe = {
 
 static pid_t owner;
 
-/* The child of a fork has no sessions (client/session.c), and the profile is its parent's. */
+/* The child of a fork has no sessions (client/core/session.c), and the profile is its parent's. */
 static void after_fork_in_child(void)
 {
     rg_probe = NULL;

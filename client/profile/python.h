@@ -7,9 +7,10 @@
 
 void rg_profile_python_start(void);
 /**
- * Fills `text` with lines of `File "NAME", line N in FUNCTION`, innermost first; false: there are none, or this Python
- * does not export what that takes (_Py_DumpTraceback, which reads a thread's frames without the interpreter's lock, as
- * the traceback of a crash does). Costs system calls. On a thread that is inside of a call of a Python program.
+ * Fills `text` with lines of `File "NAME", line N in FUNCTION`, innermost first; false: there are none, or
+ * this Python does not export what that takes (_Py_DumpTraceback, which reads a thread's frames without the
+ * interpreter's lock, as the traceback of a crash does). Costs system calls. On a thread that is inside of a
+ * call of a Python program.
  */
 bool rg_profile_python_stack(char *text, size_t size);
 

@@ -1,14 +1,14 @@
 /* report.c - see report.h. */
 #include "client/profile/report.h"
 
-#include "client/command.h"
+#include "client/core/queue.h"
 #include "client/profile/json_text.h"
 #include "client/profile/output_file.h"
 #include "client/profile/sites.h"
 #include "client/profile/tables.h"
 #include "client/profile/threads.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <limits.h>

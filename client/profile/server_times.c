@@ -1,10 +1,10 @@
-/* times.c - see times.h. */
+/* server_times.c - see server_times.h. */
 #include "client/profile/server_times.h"
 
-#include "client/command.h"
-#include "client/receiver.h"
-#include "client/session.h"
-#include "common/clock.h"
+#include "client/core/queue.h"
+#include "client/core/receiver.h"
+#include "client/core/session.h"
+#include "common/base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ int rg_times_fetch(struct rg_session *session, bool all, struct rg_time *out, ui
     pthread_mutex_unlock(&lock);
     rg_receiver_expect_notices(session, 1);
     const struct rg_answer question = {.type = RG_ANSWER_TIMES, .id = due_id, .arg = {all}};
-    rg_command_answer(session, &question, NULL, 0, NULL);
+    rg_queue_answer(session, &question, NULL, 0, NULL);
     pthread_mutex_lock(&lock);
     int error = 0;
     while (due_id && error != ETIMEDOUT && atomic_load(&session->ended) == CUDA_SUCCESS)

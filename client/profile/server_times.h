@@ -1,4 +1,5 @@
-/* times.h - fetching what the worker has measured of its records (proto/times.h), while a trace is recorded. */
+/* server_times.h - fetching what the worker has measured of its records (proto/times.h), while a trace is
+ * recorded. */
 #ifndef RG_CLIENT_PROFILE_SERVER_TIMES_H
 #define RG_CLIENT_PROFILE_SERVER_TIMES_H
 
@@ -11,9 +12,9 @@
 struct rg_session;
 
 /**
- * Asks for times and waits for them; one thread at a time. At most RG_TIMES_PART come into `out`; their number is
- * returned, *more says how many are left, *dropped how many the worker could not keep. `all`: also of work that is not
- * done. -1: the session is over, or the answer did not come for ten seconds.
+ * Asks for times and waits for them; one thread at a time. At most RG_TIMES_PART come into `out`; their
+ * number is returned, *more says how many are left, *dropped how many the worker could not keep. `all`: also
+ * of work that is not done. -1: the session is over, or the answer did not come for ten seconds.
  */
 int rg_times_fetch(struct rg_session *session, bool all, struct rg_time *out, uint64_t *more,
                    uint64_t *dropped);

@@ -2,7 +2,7 @@
 #include "client/profile/sites.h"
 
 #include "client/profile/python.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>

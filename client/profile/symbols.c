@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /*
- * The few functions of libdwfl that are used, as its manual (elfutils/libdwfl.h) declares them; the library is loaded
- * by name, so that the build and programs that are not profiled do without it.
+ * The few functions of libdwfl that are used, as its manual (elfutils/libdwfl.h) declares them; the library
+ * is loaded by name, so that the build and programs that are not profiled do without it.
  */
 struct dwfl_callbacks {
     void *find_elf, *find_debuginfo, *section_address;

@@ -1,13 +1,13 @@
 /* tables.c - see tables.h. */
 #include "client/profile/tables.h"
 
+#include "client/core/session.h"
+#include "client/core/stats.h"
 #include "client/profile/sites.h"
 #include "client/profile/symbols.h"
 #include "client/profile/threads.h"
-#include "client/session.h"
-#include "client/stats.h"
-#include "common/clock.h"
-#include "proto/ways.h"
+#include "common/base/clock.h"
+#include "proto/gpu_path.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -148,18 +148,18 @@ static void sessions_text(struct rg_json_text *text)
         rg_json_text_string(text, session->server);
         rg_json_text_put(text, ",\"transport\":");
         rg_json_text_string(text, rg_conn_transport(session->conn));
-        number(text, "bulk_connections", way.lanes);
+        number(text, "bulk_connections", way.channels);
         rg_json_text_format(text, ",\"rails\":%s", way.rails ? "true" : "false");
         rg_json_text_format(text, ",\"rails_used\":%s", way.striped ? "true" : "false");
-        number(text, "rails_lost", way.lost_lanes);
-        number(text, "rails_returned", way.returned_lanes);
+        number(text, "rails_lost", way.lost_rails);
+        number(text, "rails_returned", way.returned_rails);
         rg_json_text_put(text, ",\"gpu_memory\":{");
         bool first = true;
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
-            const enum rg_direct_path path = atomic_load(&session->ways[k]);
-            if (path == RG_DIRECT_UNKNOWN)
+            const enum rg_gpu_path path = atomic_load(&session->ways[k]);
+            if (path == RG_GPU_PATH_UNKNOWN)
                 continue;
-            rg_json_text_format(text, "%s\"%u\":\"%s\"", first ? "" : ",", k, rg_direct_name(path));
+            rg_json_text_format(text, "%s\"%u\":\"%s\"", first ? "" : ",", k, rg_gpu_path_name(path));
             first = false;
         }
         rg_json_text_put(text, "}}");
@@ -175,18 +175,18 @@ static void sessions_summary(struct rg_json_text *text)
         rg_conn_get_statistics(session->conn, &way);
         rg_json_text_format(text, "  %s: over %s", session->server, rg_conn_transport(session->conn));
         if (way.rails)
-            rg_json_text_format(text, ", %u rails, %s", way.lanes,
+            rg_json_text_format(text, ", %u rails, %s", way.channels,
                                 way.striped ? "which carried large transfers to the server"
                                             : "of which large transfers did not need more than one");
-        else if (way.lanes)
-            rg_json_text_format(text, ", %u more connections for bulk data", way.lanes);
-        if (way.lost_lanes)
-            rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_lanes,
-                                (unsigned long long)way.returned_lanes);
+        else if (way.channels)
+            rg_json_text_format(text, ", %u more connections for bulk data", way.channels);
+        if (way.lost_rails)
+            rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_rails,
+                                (unsigned long long)way.returned_rails);
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
-            const enum rg_direct_path path = atomic_load(&session->ways[k]);
-            if (path != RG_DIRECT_UNKNOWN)
-                rg_json_text_format(text, "; memory of GPU %u: %s", k, rg_direct_name(path));
+            const enum rg_gpu_path path = atomic_load(&session->ways[k]);
+            if (path != RG_GPU_PATH_UNKNOWN)
+                rg_json_text_format(text, "; memory of GPU %u: %s", k, rg_gpu_path_name(path));
         }
         rg_json_text_put(text, "\n");
     }

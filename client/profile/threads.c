@@ -1,14 +1,14 @@
 /*
  * threads.c - what each thread counts, and its events.
  *
- * A thread has rows and a chunk of events of its own, which it writes without a lock; they outlive it, and the next
- * new thread goes on with them. `lock` guards the two lists.
+ * A thread has rows and a chunk of events of its own, which it writes without a lock; they outlive it, and
+ * the next new thread goes on with them. `lock` guards the two lists.
  */
 #include "client/profile/threads.h"
 
 #include "client/core/probe.h"
 #include "client/profile/sites.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -91,7 +91,8 @@ static struct thread *find_thread(void)
         thread->taken = true;
         thread->number = (int)syscall(SYS_gettid);
         thread->api = RG_PROFILE_OWN;
-        /* The program's own time starts with the profile; what other threads did before their first call, nobody knows. */
+        /* The program's own time starts with the profile; what other threads did before their first call,
+         * nobody knows. */
         thread->left = thread->number == owner ? started : 0;
     }
     pthread_mutex_unlock(&lock);

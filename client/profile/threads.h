@@ -33,9 +33,10 @@ enum rg_profile_kind {
     RG_PROFILE_WAIT, /* inside the call that follows it */
     /* only for a trace; `start` is all of its time */
     RG_PROFILE_POST, /* a record was put into the command stream; api: the operation */
-    RG_PROFILE_POLL, /* queries in a row that needed no server; round_trips: 1 if the last found it done, api: 1 for an
-                         event, 0 for a stream; seq: its handle */
-    RG_PROFILE_SAVED, /* an optimisation made a round trip unnecessary; api: which (client/optimisations.h) */
+    /* queries in a row that needed no server; round_trips: 1 if the last found it done, api: 1 for an event,
+     * 0 for a stream; seq: its handle */
+    RG_PROFILE_POLL,
+    RG_PROFILE_SAVED, /* an optimisation made a round trip unnecessary; api: which (client/core/optimisations.h) */
 };
 
 struct rg_profile_event {
@@ -46,8 +47,8 @@ struct rg_profile_event {
     /* what follows is for a trace */
     uint32_t size; /* POST: bytes of the record */
     uint64_t seq;  /* POST */
-    /* bytes since this thread's event before. POST: that the worker will fetch or send later; WAIT: bulk data that
-     * was sent, the reply that came */
+    /* bytes since this thread's event before. POST: that the worker will fetch or send later; WAIT: bulk data
+     * that was sent, the reply that came */
     uint64_t sent, received;
 };
 
@@ -72,7 +73,9 @@ void rg_profile_count_polled(uint64_t handle, bool of_event, bool done);
 
 /** Adds up the rows of all threads; RG_PROFILE_OWN included. */
 void rg_profile_add_up(struct rg_profile_sum rows[RG_API_COUNT + 1]);
-/** The oldest chunk of events; the writer frees chunks that are closed and written by rg_profile_chunk_drop. */
+/**
+ * The oldest chunk of events; the writer frees chunks that are closed and written by rg_profile_chunk_drop.
+ */
 struct rg_profile_chunk *rg_profile_chunks(void);
 /** Unlinks and frees `chunk`, the successor of `previous` (NULL: the first). Returns what follows. */
 struct rg_profile_chunk *rg_profile_chunk_drop(struct rg_profile_chunk *previous,

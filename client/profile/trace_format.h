@@ -1,25 +1,32 @@
 /*
- * trace_format.h - the file of `remote-gpu run --record`, written by record.c and read by client/predict/trace.c.
- * docs/prediction.md describes it. Constants alone, so that the command needs nothing of the client core.
+ * trace_format.h - the file of `remote-gpu run --record`, written by record.c and read by
+ * client/predict/trace.c. docs/prediction.md describes it. Constants alone, so that the command needs nothing
+ * of the client core.
  *
- * The file is struct rg_trace_head, then blocks: struct rg_trace_block and `size` bytes of payload. Everything is
- * little-endian. In payloads, numbers are LEB128 ("u"; at most 10 bytes) and signed ones zigzag first ("s"); a text is
- * u length and its bytes. Times are nanoseconds; those of a payload start from the time before, or 0 at its start.
+ * The file is struct rg_trace_head, then blocks: struct rg_trace_block and `size` bytes of payload.
+ * Everything is little-endian. In payloads, numbers are LEB128 ("u"; at most 10 bytes) and signed ones zigzag
+ * first ("s"); a text is u length and its bytes. Times are nanoseconds; those of a payload start from the
+ * time before, or 0 at its start.
  *
  *   NAMES    u kind (enum rg_trace_names), u n, n texts; for FUNCTIONS each followed by the text of its class
- *   PROGRAM  text program, u pid, text server, text transport, text device kind, u bits of the optimisations that are on,
+ *   PROGRAM  text program, u pid, text server, text transport, text device kind, u bits of the optimisations
+ *   that are on,
  *            u flags (enum rg_trace_program_flags)
  *   THREAD   u thread, u n, n events: u kind, s start since the event before,
  *              CALL   u duration, u function, u sent, u received
  *              WAIT   u duration, u round trips, u sent, u received
  *              POST   s sequence number since the POST before, u operation, u size, u sent, u received
- *              POLL   u duration, u 1 if it ended with what was asked for being done, u 1 for an event, u handle
+ *              POLL   u duration, u 1 if it ended with what was asked for being done, u 1 for an event, u
+ *              handle
  *              SAVED  u optimisation
- *   TIMES    u n, n records of the worker (proto/times.h): s sequence number since the one before, u operation, u flags,
+ *   TIMES    u n, n records of the worker (proto/times.h): s sequence number since the one before, u
+ *   operation, u flags,
  *            s result, s begin since the one before, u served since begin, u reply since begin + 1 or 0,
- *            u sent since reply (if there is one), s end since begin (with RG_TIME_END), u stream xor the one before,
+ *            u sent since reply (if there is one), s end since begin (with RG_TIME_END), u stream xor the one
+ *            before,
  *            u event xor the one before
- *   END      u events, u events left out, u records, u records left out, u elapsed, u bytes sent, u bytes received,
+ *   END      u events, u events left out, u records, u records left out, u elapsed, u bytes sent, u bytes
+ *   received,
  *            u round trips, u bytes of records that were not sent because they repeat others; the last
  */
 #ifndef RG_CLIENT_PROFILE_TRACE_FORMAT_H

@@ -1,17 +1,17 @@
-/* record.c - writes the trace. See record.h. */
+/* trace_writer.c - writes the trace. See trace_writer.h. */
 #include "client/profile/trace_writer.h"
 
-#include "client/command.h"
-#include "client/optimisations.h"
+#include "client/core/optimisations.h"
+#include "client/core/queue.h"
+#include "client/core/session.h"
 #include "client/profile/output_file.h"
 #include "client/profile/server_times.h"
 #include "client/profile/threads.h"
 #include "client/profile/trace_format.h"
-#include "client/session.h"
-#include "common/clock.h"
-#include "common/crc32.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/crc32.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 #include "transport/control.h"
 
 #include <errno.h>
@@ -99,7 +99,7 @@ static void end_block(enum rg_trace_type type)
     payload.used = 0;
 }
 
-/* --- events ------------------------------------------------------------------------------------------------ */
+/* --- events --------------------------------------------------------------------------------------------- */
 
 static void put_event(const struct rg_profile_event *event, uint64_t *time, uint64_t *seq)
 {
@@ -169,7 +169,7 @@ static void take_events(void)
     }
 }
 
-/* --- the worker's times -------------------------------------------------------------------------------------- */
+/* --- the worker's times --------------------------------------------------------------------------------- */
 
 static void put_time(const struct rg_time *time, const struct rg_time *before)
 {
@@ -229,7 +229,7 @@ static void take_times(struct rg_session *session, bool all)
     free(times);
 }
 
-/* --- beginning and end ---------------------------------------------------------------------------------------- */
+/* --- beginning and end ---------------------------------------------------------------------------------- */
 
 static void write_names(enum rg_trace_names kind, const char *const *names, size_t n)
 {
@@ -326,7 +326,7 @@ void rg_trace_writer_finish(void)
         round_trips = session->stats.round_trips;
         repeated = session->stats.repeated_bytes;
         if (timed(session) && atomic_load(&session->ended) == CUDA_SUCCESS) {
-            rg_command_flush(session);
+            rg_queue_flush(session);
             take_times(session, true);
         }
     }

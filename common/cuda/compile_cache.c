@@ -3,8 +3,9 @@
  */
 #include "common/cuda/compile_cache.h"
 
+#include "common/base/hash_table.h"
+#include "common/base/log.h"
 #include "common/cuda/ptx_carrier.h"
-#include "common/log.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -32,15 +33,6 @@ struct made {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct made made[THREADS_MAX]; /* under the lock */
 static unsigned next_made;
-
-static uint64_t digest(const void *data, size_t size)
-{
-    const unsigned char *bytes = data;
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a: the texts are of one thread of one program */
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash;
-}
 
 static bool has_word(const char *text, const char *word)
 {
@@ -88,7 +80,7 @@ static const struct made *made_of(const struct rg_compile *compile)
         const struct made *m = &made[i];
         if (m->text != NULL && pthread_equal(m->thread, pthread_self()) && m->input_size == compile->size &&
             m->architecture == compile->architecture &&
-            m->input_digest == digest(compile->input, compile->size))
+            m->input_digest == rg_hash_bytes(RG_HASH_EMPTY, compile->input, compile->size))
             return m;
     }
     return NULL;
@@ -139,7 +131,7 @@ CUresult rg_compile_store(const struct rg_compile *compile, const void *data, ui
     if (text == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(text, data, size);
-    const uint64_t input_digest = digest(compile->input, compile->size);
+    const uint64_t input_digest = rg_hash_bytes(RG_HASH_EMPTY, compile->input, compile->size);
     pthread_mutex_lock(&lock);
     struct made *m = NULL;
     for (unsigned i = 0; i < THREADS_MAX && m == NULL; i++)

@@ -6,8 +6,8 @@
  */
 #include "common/cuda/export_tables.h"
 
+#include "common/base/log.h"
 #include "common/cuda/compile_cache.h"
-#include "common/log.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -32,8 +32,9 @@ static uint64_t unknown_slot(const char *table, unsigned slot)
     M(t, h, 2)                                                                                               \
     M(t, h, 3)                                                                                               \
     M(t, h, 4)                                                                                               \
-    M(t, h, 5) M(t, h, 6) M(t, h, 7) M(t, h, 8) M(t, h, 9) M(t, h, a) M(t, h, b) M(t, h, c) M(t, h, d)       \
-        M(t, h, e) M(t, h, f)
+    M(t, h, 5)                                                                                               \
+    M(t, h, 6) M(t, h, 7) M(t, h, 8) M(t, h, 9) M(t, h, a) M(t, h, b) M(t, h, c) M(t, h, d) M(t, h, e)       \
+        M(t, h, f)
 #define DEFINE_SLOT(t, h, l)                                                                                 \
     static uint64_t t##_slot_##h##l(void)                                                                    \
     {                                                                                                        \

@@ -7,7 +7,7 @@
  */
 #include "common/cuda/image.h"
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 
 #include <elf.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* image_file.c - see image_file.h. */
 #include "common/cuda/image_file.h"
 
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
+#include "common/base/file.h"
+#include "common/base/limits.h"
 #include "common/cuda/image.h"
-#include "common/file.h"
-#include "common/limits.h"
 
 #include <fcntl.h>
 #include <stdint.h>

@@ -7,6 +7,8 @@
  */
 #include "common/cuda/ptx_carrier.h"
 
+#include "common/base/hash_table.h"
+
 #include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,14 +85,6 @@ struct section {
     size_t size;
 };
 
-static uint64_t digest(const char *text, size_t size)
-{
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
-    return hash;
-}
-
 static size_t align(size_t offset, size_t alignment)
 {
     return (offset + alignment - 1) / alignment * alignment;
@@ -152,7 +146,7 @@ void *rg_ptx_carrier_make(const char *text, size_t size, unsigned architecture, 
     /* one name a content: a file that is linked in twice is one definition */
     char symbol_names[32] = "";
     const int length = snprintf(symbol_names + 1, sizeof symbol_names - 1, "__rg_ptx_%016llx",
-                                (unsigned long long)digest(text, size));
+                                (unsigned long long)rg_hash_bytes(RG_HASH_EMPTY, text, size));
     const size_t value_size = sizeof(struct value) + size;
     unsigned char *value = malloc(value_size);
     if (value == NULL)

@@ -50,7 +50,7 @@ def encode(p):
     if p.role in ("handle", "del", "number"):
         return [f"rg_put_u64({w}, (uint64_t){p.name});"]
     if p.role in ("new", "found"):
-        return [f"rg_call_owns(&call, (uint64_t)*{p.name});", f"rg_put_u64({w}, (uint64_t)*{p.name});"]
+        return [f"rg_call_sets_home(&call, (uint64_t)*{p.name});", f"rg_put_u64({w}, (uint64_t)*{p.name});"]
     if p.role == "in":
         if p.optional:
             return [f"rg_put_u32({w}, {p.name} != NULL);", f"if ({p.name})",
@@ -110,23 +110,23 @@ def owner(operation):
     if operation.needs_context: # a context that is named besides the current one
         handles = [p for p in handles if p.kind != "CONTEXT"]
     for p in sorted(handles, key=lambda p: p.kind != "STREAM"):
-        return f"rg_owner_of(RG_KIND_{p.kind}, (uint64_t){p.name})"
+        return f"rg_home_of(RG_KIND_{p.kind}, (uint64_t){p.name})"
     for p in operation.parameters:
         if p.role == "value" and p.type == "CUdevice":
-            return f"rg_owner_of_device({p.name})"
+            return f"rg_home_of_device({p.name})"
     for p in operation.parameters:
         if p.role == "value" and p.type.startswith("CUdeviceptr"):
-            return f"rg_owner_of_address({p.name})"
+            return f"rg_home_of_address({p.name})"
     for p in operation.parameters:
         if p.role == "in" and p.pointee in LOCATIONS:
             member = LOCATIONS[p.pointee]
-            return f"rg_owner_of_location({'&' + p.name + '->' + member if member else p.name})"
+            return f"rg_home_of_location({'&' + p.name + '->' + member if member else p.name})"
     return "0"
 
 
 def again(operation):
     """Out of memory is the answer only when there is nothing that the worker keeps ready; else it is tried again."""
-    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && rg_ahead_give_back(call.session))",
+    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && rg_prealloc_give_back(call.session))",
             f"        return rg_op_{operation.name}({operation.arguments});"]
 
 
@@ -134,7 +134,7 @@ def again_aside(operation):
     """The same of a raw answer, for which the worker does so itself where it has executed the record in its place."""
     if "compiles" not in operation.flags or operation.options.get("again") == "custom":
         return []
-    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && call.aside && rg_ahead_give_back(call.session)) {",
+    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && call.aside && rg_prealloc_give_back(call.session)) {",
             "        rg_call_done(&call);", f"        return rg_op_{operation.name}({operation.arguments}, reply);", "    }"]
 
 
@@ -142,21 +142,21 @@ def kept(operation):
     """The question whose answer may be kept, and what is done if it is."""
     if not operation.keeps:
         return []
-    lines = ["struct rg_kept kept;",
-             f"rg_kept_begin(&kept, RG_OP_{operation.name}, RG_KEPT_{operation.keeps.upper()}, {flags(operation)});"]
+    lines = ["struct rg_cached_query kept;",
+             f"rg_query_cache_begin(&kept, RG_OP_{operation.name}, RG_QUERY_CACHE_{operation.keeps.upper()}, {flags(operation)});"]
     for p in operation.parameters:
         if p.role in ("value", "handle", "number"):
-            lines.append(f"rg_kept_by(&kept, &{p.name}, sizeof {p.name});")
+            lines.append(f"rg_query_cache_by(&kept, &{p.name}, sizeof {p.name});")
             if p.kind == "STREAM":
-                lines += [f"if ({p.name} == CU_STREAM_PER_THREAD) /* one name for many */", "    rg_kept_not(&kept);"]
+                lines += [f"if ({p.name} == CU_STREAM_PER_THREAD) /* one name for many */", "    rg_query_cache_not(&kept);"]
         elif p.role == "in":
-            lines.append(f"rg_kept_by(&kept, {p.name}, sizeof *{p.name});")
+            lines.append(f"rg_query_cache_by(&kept, {p.name}, sizeof *{p.name});")
         elif p.role == "string":
-            lines.append(f"rg_kept_by(&kept, {p.name}, strlen({p.name}) + 1);")
+            lines.append(f"rg_query_cache_by(&kept, {p.name}, strlen({p.name}) + 1);")
         elif p.role == "in-array":
-            lines.append(f"rg_kept_by(&kept, {p.name}, (size_t)({p.count}) * sizeof *{p.name});")
-    lines.append("if (rg_kept_find(&kept)) {")
-    lines += [f"    rg_kept_get(&kept, {p.name}, sizeof *{p.name});" for p in operation.parameters if p.role in ("out", "found")]
+            lines.append(f"rg_query_cache_by(&kept, {p.name}, (size_t)({p.count}) * sizeof *{p.name});")
+    lines.append("if (rg_query_cache_find(&kept)) {")
+    lines += [f"    rg_query_cache_get(&kept, {p.name}, sizeof *{p.name});" for p in operation.parameters if p.role in ("out", "found")]
     return lines + ["    return CUDA_SUCCESS;", "}"]
 
 
@@ -165,13 +165,13 @@ def keep(operation):
     if not operation.keeps:
         return []
     outputs = [p.name for p in operation.parameters if p.role in ("out", "found")]
-    return ["    if (status == CUDA_SUCCESS) {"] + [f"        rg_kept_out(&kept, {name}, sizeof *{name});" for name in outputs] + \
-        ["        rg_kept_add(&kept);", "    }"]
+    return ["    if (status == CUDA_SUCCESS) {"] + [f"        rg_query_cache_out(&kept, {name}, sizeof *{name});" for name in outputs] + \
+        ["        rg_query_cache_add(&kept);", "    }"]
 
 
 def change(operation):
     """Behind a call that may change what is kept."""
-    return [f"    rg_kept_change(RG_KEPT_{group.upper()});" for group in operation.changes]
+    return [f"    rg_query_cache_change(RG_QUERY_CACHE_{group.upper()});" for group in operation.changes]
 
 
 def makes_state(operation):
@@ -184,7 +184,7 @@ def encoder(operation):
     lines += ["    struct rg_call call;"] + ["    " + line for line in kept(operation)]
     spread = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind in ON_ALL_SERVERS + ("FUNCTION",)]
     for p in spread:
-        lines += ["    CUresult status = rg_spread_to(RG_KIND_%s, (uint64_t)%s, %s);" % (p.kind, p.name, owner(operation)),
+        lines += ["    CUresult status = rg_replication_to(RG_KIND_%s, (uint64_t)%s, %s);" % (p.kind, p.name, owner(operation)),
                   "    if (status != CUDA_SUCCESS)" + (" {" if operation.raw_reply else "")]
         lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"] if operation.raw_reply else ["        return status;"]
     lines += [("    status" if spread else "    CUresult status") + f" = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {flags(operation)}, {owner(operation)});",
@@ -194,7 +194,7 @@ def encoder(operation):
     else:
         lines += ["        return status;"]
     if stream(operation):
-        lines.append(f"    rg_progress_work(&call, {stream(operation).name});")
+        lines.append(f"    rg_timeline_work(&call, {stream(operation).name});")
     for p in operation.wire_order:
         lines += ["    " + line for line in encode(p)]
     if operation.cls == "async" and operation.changes:
@@ -231,8 +231,8 @@ def checks(operation):
                       f"        return rg_bad_handle({KIND_ERROR.get(p.kind, 'CUDA_ERROR_INVALID_HANDLE')});"]
     named = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
     for p in named[1:]:
-        lines += [f"    if (rg_owners_apart(rg_owner_of(RG_KIND_{named[0].kind}, (uint64_t){named[0].name}), "
-                  f"rg_owner_of(RG_KIND_{p.kind}, (uint64_t){p.name})))",
+        lines += [f"    if (rg_homes_differ(rg_home_of(RG_KIND_{named[0].kind}, (uint64_t){named[0].name}), "
+                  f"rg_home_of(RG_KIND_{p.kind}, (uint64_t){p.name})))",
                   "        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);"]
     for area in operation.within:
         if area[0] in ("aligned", "mask"):
@@ -296,17 +296,17 @@ def bringing_call(operation, symbol):
     said, member, kind = operation.brings
     name = symbol.parameters[[p.name for p in operation.parameters].index(said)].name # variants call it otherwise
     value = f"{name} ? (uint64_t){name}->{member} : 0" if member else f"(uint64_t){name}"
-    begin = {"ADDRESS": f"rg_bring_context_of_address({value})", "TEXTURE": f"rg_bring_context_of_texture({value})"}
-    brought = begin.get(kind, f"rg_bring_context(RG_KIND_{kind}, {value})")
+    begin = {"ADDRESS": f"rg_implied_context_of_address({value})", "TEXTURE": f"rg_implied_context_of_texture({value})"}
+    brought = begin.get(kind, f"rg_implied_context_begin(RG_KIND_{kind}, {value})")
     head = [f"{symbol.result} {bringing(operation, symbol)}({symbol.declaration})", "{"]
     if any(p.role == "del" for p in operation.parameters): # it forgets the object before it asks for a context
         return head + [f"    const bool rg_brought = {brought};",
                        f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
-                       "    if (rg_brought)", "        rg_bring_end();", "    return rg_result;", "}", ""]
+                       "    if (rg_brought)", "        rg_implied_context_end();", "    return rg_result;", "}", ""]
     return head + [f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
-                   f"    if (rg_bring_lacked(rg_result) && {brought}) {{",
+                   f"    if (rg_implied_context_lacks(rg_result) && {brought}) {{",
                    f"        rg_result = {symbol.name}({symbol.arguments});",
-                   "        rg_bring_end();", "    }", "    return rg_result;", "}", ""]
+                   "        rg_implied_context_end();", "    }", "    return rg_result;", "}", ""]
 
 
 def per_thread_call(symbol):
@@ -324,7 +324,7 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/ahead.h"', '#include "client/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/handle.h"', '#include "client/kept.h"', '#include "client/owner.h"', '#include "client/spread.h"', '#include "client/pinned.h"', '#include "client/progress.h"',
+        lines = [HEAD, '#include "client/prealloc/prealloc.h"', '#include "client/core/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/core/handle.h"', '#include "client/cache/query_cache.h"', '#include "client/core/home.h"', '#include "client/multiserver/replication.h"', '#include "client/managed/pinned.h"', '#include "client/timeline/timeline.h"',
                  '#include "generated/client/operations.h"', "", "#include <string.h>", ""]
         for operation in group.operations:
             if operation.on_wire:
@@ -339,12 +339,12 @@ def emit(specification, out):
               " * call could not be sent, reply->reply is empty. Operations with bulk data send it from `bulk` and return",
               " * when that memory may be reused. */",
               "#ifndef RG_GENERATED_CLIENT_OPERATIONS_H", "#define RG_GENERATED_CLIENT_OPERATIONS_H",
-              '#include "proto/interop_types.h"', "", '#include <stdint.h>', '#include <sys/uio.h>', "struct rg_call;", ""]
+              '#include "proto/api/interop_types.h"', "", '#include <stdint.h>', '#include <sys/uio.h>', "struct rg_call;", ""]
     header += [op_declaration(operation) + ";" for operation in specification.wire_operations]
     header += ["", "#endif", ""]
     write(f"{out}/client/operations.h", "\n".join(header))
 
-    rest = [HEAD, '#include "client/call.h"', '#include "generated/proto/prototypes.h"', ""]
+    rest = [HEAD, '#include "client/core/call.h"', '#include "generated/proto/prototypes.h"', ""]
     for symbol in specification.base_symbols():
         operation = names[symbol.name]
         if operation.cls not in ("unsupported", "refused"):
@@ -359,12 +359,12 @@ def emit(specification, out):
     write(f"{out}/client/rest.c", "\n".join(rest))
 
     every = [(names[symbol.base], symbol) for symbol in specification.symbols.values()]
-    header = [HEAD, "/* What the application calls where the call works in a context that its parameters bring along (client/bring.h). */",
+    header = [HEAD, "/* What the application calls where the call works in a context that its parameters bring along (client/api/implied_context.h). */",
               "#ifndef RG_GENERATED_CLIENT_BRINGING_H", "#define RG_GENERATED_CLIENT_BRINGING_H",
-              '#include "proto/interop_types.h"', ""]
+              '#include "proto/api/interop_types.h"', ""]
     header += [f"{symbol.result} {bringing(operation, symbol)}({symbol.declaration});" for operation, symbol in every if operation.brings]
     write(f"{out}/client/bringing.h", "\n".join(header + ["", "#endif", ""]))
-    lines = [HEAD, '#include "generated/client/bringing.h"', '#include "client/bring.h"', '#include "generated/proto/prototypes.h"', ""]
+    lines = [HEAD, '#include "generated/client/bringing.h"', '#include "client/api/implied_context.h"', '#include "generated/proto/prototypes.h"', ""]
     for operation, symbol in every:
         lines += bringing_call(operation, symbol) if operation.brings else []
     write(f"{out}/client/bringing.c", "\n".join(lines))

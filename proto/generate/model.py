@@ -39,7 +39,7 @@ class SpecError(Exception):
 # What the bytes that a client sends are made of (../api/README.md). All but `plain` are for hand-written code of the worker.
 CONTENTS = ("plain", "translated", "checked", "data")
 
-# Groups of answers that the client keeps (client/kept.h).
+# Groups of answers that the client keeps (client/cache/query_cache.h).
 KEPT = ("ever", "limit", "cache", "function", "stream", "pool")
 
 
@@ -124,7 +124,7 @@ class Operation:
     within: list = field(default_factory=list)
     # what happens while streams capture: ["capture", what to return] or ["captured", condition that sets `captured`]
     capture: list = field(default_factory=list)
-    # the group of answers that this one is kept in (client/kept.h); the groups that the call may change
+    # the group of answers that this one is kept in (client/cache/query_cache.h); the groups that the call may change
     keeps: str = ""
     changes: list = field(default_factory=list)
     reason: str = ""   # refused: why

@@ -31,7 +31,7 @@ def look_up(specification, out):
     header += ["};", "", "/** Exported names by index. */", "extern const char *const rg_api_names[RG_API_COUNT];", "", "#endif", ""]
     write(f"{out}/proto/api_table.h", "\n".join(header))
     order = sorted(symbols, key=lambda s: (s.look_up, s.stream != "legacy", s.since))
-    source = [HEAD, '#include "generated/proto/api_table.h"', '#include "proto/proc_address.h"', "",
+    source = [HEAD, '#include "generated/proto/api_table.h"', '#include "proto/api/proc_address.h"', "",
               "const char *const rg_api_names[RG_API_COUNT] = {"]
     source += [f'    "{symbol.name}",' for symbol in symbols]
     source += ["};", "", "/* By name, then stream, then version. */", "const struct rg_proc_entry rg_proc_entries[RG_API_COUNT] = {"]
@@ -56,7 +56,7 @@ def contexts(specification, out):
 def prototypes(specification, out):
     """Declarations of all functions: cuda.h has no such thing as those of the graphics headers."""
     lines = [HEAD, "#ifndef RG_GENERATED_PROTO_PROTOTYPES_H", "#define RG_GENERATED_PROTO_PROTOTYPES_H", "",
-             '#include "proto/interop_types.h"', ""]
+             '#include "proto/api/interop_types.h"', ""]
     lines += [f"{symbol.result} {symbol.name}({symbol.declaration});" for symbol in specification.symbols.values()]
     lines += ["", "#endif", ""]
     write(f"{out}/proto/prototypes.h", "\n".join(lines))

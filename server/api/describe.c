@@ -3,13 +3,13 @@
  * the client has the answers to its questions before it asks them.
  *
  * What is told is what the driver says, object by object: functions are listed by it, and variables, which no driver
- * lists, are looked up under the names that the image has (common/fatbin/variables.h). A function or variable that cannot
+ * lists, are looked up under the names that the image has (common/cuda/fatbin/variables.h). A function or variable that cannot
  * be found or does not fit is left out: then the client asks for it as it would have done. Images whose variables need much
  * memory, or are managed, are not loaded ahead: that would be seen. Nor is any once that has taken long: a driver that has
  * to compile them is not to keep the program from its first allocation.
  */
-#include "common/clock.h"
-#include "common/fatbin/variables.h"
+#include "common/base/clock.h"
+#include "common/cuda/fatbin/variables.h"
 #include "generated/server/execute.h"
 #include "server/api/module.h"
 #include "server/images/image.h"

@@ -2,8 +2,8 @@
  * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as they do, and
  * as long as a record that uses them, which may go out of order (out_of_order.h).
  */
-#include "common/limits.h"
-#include "common/log.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 #include "generated/server/execute.h"
 #include "server/core/out_of_order.h"
 #include "server/images/image.h"

@@ -1,6 +1,6 @@
 /* module.c - modules and libraries made of images (image.h), functions and kernels found in them. */
 #include "server/api/module.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/server/execute.h"
 #include "proto/function_info.h"
 #include "server/images/image.h"

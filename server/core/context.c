@@ -146,7 +146,7 @@ void rg_context_release(struct rg_worker *worker, struct rg_worker_context *cont
     RG_MODULES_CALL(worker, drop_context, worker, context);
     memset(context->few_streams, 0, sizeof context->few_streams);
     context->n_streams = 0;
-    for (uint32_t i = 0; i < RG_LANES_MAX; i++)
+    for (uint32_t i = 0; i < RG_CLIENT_THREADS_MAX; i++)
         if (worker->threads[i])
             destroy_thread_streams(worker->threads[i], context->handle);
     if (context->synchronous)

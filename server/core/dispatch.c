@@ -7,7 +7,7 @@
  */
 #include "server/core/dispatch.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "server/core/leader_followers.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static const struct rg_operation *take_header(struct rg_worker *worker, struct r
         wrong = "a record that is awaited and has no answer";
     else if (record->op == 0 || record->op >= RG_OP_COUNT || !worker->operations[record->op].execute)
         wrong = "a record of an unknown operation";
-    else if (record->lane >= RG_LANES_MAX)
+    else if (record->thread >= RG_CLIENT_THREADS_MAX)
         wrong = "a record of a lane beyond the limit";
     else if (cursor->left == 1 && record->size != left)
         wrong = "a batch with bytes behind its last record";
@@ -167,7 +167,7 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     struct rg_batch_cursor *cursor = &worker->cursor;
     struct rg_record record;
     const struct rg_operation *operation = take_header(worker, &record);
-    struct rg_client_thread *thread = operation ? thread_of(worker, record.lane) : NULL;
+    struct rg_client_thread *thread = operation ? thread_of(worker, record.thread) : NULL;
     if (!thread)
         return;
     if (atomic_load_explicit(&thread->waits, memory_order_acquire)) {

@@ -3,9 +3,9 @@
  */
 #include "server/core/leader_followers.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
 #include "proto/delta.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #ifndef RG_SERVER_CORE_OBJECTS_H
 #define RG_SERVER_CORE_OBJECTS_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/kinds.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* request.c - what operations work with: parameters, objects, outputs. The contract is in request.h. */
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/log_limit.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "generated/server/driver.h"
 #include "server/core/leader_followers.h"
 #include "server/core/out_of_order.h"
@@ -96,7 +96,7 @@ CUstream rg_request_stream(struct rg_request *request, uint64_t handle)
     struct rg_executor *executor = rg_executor_of(request);
     executor->stream = NULL;
     executor->named_stream = handle == (uint64_t)CU_STREAM_PER_THREAD
-                                 ? RG_TIME_LANE_STREAM | request->thread->number
+                                 ? RG_TIME_THREAD_STREAM | request->thread->number
                              : handle ? handle
                                       : (uint64_t)CU_STREAM_LEGACY;
     if (handle == 0 || handle == (uint64_t)CU_STREAM_LEGACY)
@@ -446,7 +446,7 @@ enum rg_status rg_request_recv_bulk(struct rg_request *request, void *buffer, si
 bool rg_request_places(struct rg_request *request, const void *memory, size_t size)
 {
     return !request->worker->cursor.bulk && size == request->bulk_left &&
-           rg_conn_places(request->worker->conn, memory, size);
+           rg_conn_writes_directly(request->worker->conn, memory, size);
 }
 
 size_t rg_request_take_advertised(struct rg_request *request, size_t most, void **memory)
@@ -455,7 +455,7 @@ size_t rg_request_take_advertised(struct rg_request *request, size_t most, void 
     size_t size = 0;
     if (cursor->bulk || most > request->bulk_left)
         return 0;
-    if (rg_conn_take_lent(request->worker->conn, most, memory, &size) != RG_OK) {
+    if (rg_conn_take_advertised(request->worker->conn, most, memory, &size) != RG_OK) {
         request->violated = true;
         rg_worker_end(request->worker, 0, NULL);
         return 0;

@@ -8,7 +8,7 @@
 #ifndef RG_SERVER_CORE_REQUEST_H
 #define RG_SERVER_CORE_REQUEST_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "generated/proto/ops.h"
 #include "proto/codec.h"
 #include "proto/kinds.h"
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 
 struct rg_client_thread;
-struct rg_hold;
+struct rg_lease;
 struct rg_worker;
 struct rg_worker_context;
 struct rg_worker_stream;
@@ -49,8 +49,8 @@ struct rg_request {
     /* bulk data for the reply, set by an operation; must stay valid until the reply is sent */
     const void *reply_bulk;
     size_t reply_bulk_size;
-    uint64_t reply_transfer;    /* the client's transfer that it belongs to; 0: none */
-    struct rg_hold *reply_hold; /* of that memory, or NULL */
+    uint64_t reply_transfer;     /* the client's transfer that it belongs to; 0: none */
+    struct rg_lease *reply_hold; /* of that memory, or NULL */
     /* called with `reply_lease` once the reply is sent, or will not be; NULL: nothing is to be given back */
     void (*reply_sent)(struct rg_worker *worker, void *reply_lease);
     void *reply_lease;
@@ -129,7 +129,7 @@ RG_MUST_CHECK enum rg_status rg_request_recv_bulk(struct rg_request *request, vo
 bool rg_request_places(struct rg_request *request, const void *memory, size_t size);
 /**
  * The next bytes of the record's bulk data, `most` at most, where they lie in memory that was lent to the client
- * (rg_conn_take_lent); returns how many. 0: they do not, or, with request->violated, the session is over.
+ * (rg_conn_take_advertised); returns how many. 0: they do not, or, with request->violated, the session is over.
  */
 size_t rg_request_take_advertised(struct rg_request *request, size_t most, void **memory);
 

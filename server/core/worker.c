@@ -30,7 +30,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
             return NULL;
         }
     rg_register_all(worker->operations);
-    rg_turn_init(&worker->send_turn);
+    rg_priority_lock_init(&worker->send_turn);
     pthread_mutex_init(&worker->end_lock, NULL);
     pthread_cond_init(&worker->end_changed, NULL);
     rg_leader_init(worker);
@@ -92,7 +92,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_objects_each(&worker->objects, destroy_context, worker); /* with what is watched in them */
     rg_objects_each(&worker->objects, destroy_unbound, NULL);
     RG_MODULES_CALL(worker, fini, worker);
-    for (uint32_t i = 0; i < RG_LANES_MAX; i++)
+    for (uint32_t i = 0; i < RG_CLIENT_THREADS_MAX; i++)
         if (worker->threads[i])
             rg_client_thread_free(worker->threads[i]);
     while (worker->retired) {
@@ -102,7 +102,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     }
     rg_objects_fini(&worker->objects);
     rg_conn_destroy(worker->conn);
-    rg_turn_fini(&worker->send_turn);
+    rg_priority_lock_fini(&worker->send_turn);
     pthread_mutex_destroy(&worker->end_lock);
     pthread_cond_destroy(&worker->end_changed);
     free_worker(worker);

@@ -12,8 +12,8 @@
 #ifndef RG_SERVER_CORE_WORKER_H
 #define RG_SERVER_CORE_WORKER_H
 
-#include "common/pace.h"
-#include "common/turn.h"
+#include "common/sync/chunk_size.h"
+#include "common/sync/priority_lock.h"
 #include "generated/proto/ops.h"
 #include "server/core/context.h"
 #include "server/core/dispatch.h"
@@ -48,8 +48,9 @@ struct rg_worker {
     void *state[RG_MODULES_MAX];            /* of each module */
     const struct rg_observer *observer;     /* NULL: nobody looks on */
 
-    struct rg_turn send_turn;    /* the right to send; held across the system call */
-    struct rg_pace pace;         /* of bulk data to the client */
+    struct rg_priority_lock send_turn; /* the right to send; held across the system call */
+    atomic_bool detaches;        /* the last large bulk data travelled by itself, without the right to send */
+    struct rg_chunk_size pace;   /* of bulk data to the client */
     _Atomic uint64_t executed;   /* sequence number of the last record executed */
     _Atomic uint64_t submitted;  /* of the last whose work, if any, the driver has been given */
     _Atomic uint64_t sent, read; /* messages to the client; of these, those that it has read, as it says */
@@ -73,7 +74,7 @@ struct rg_worker {
     /* the dispatcher's */
     struct rg_batch_cursor cursor;
     struct rg_objects objects;
-    struct rg_client_thread *threads[RG_LANES_MAX];
+    struct rg_client_thread *threads[RG_CLIENT_THREADS_MAX];
     struct rg_out_of_order out_of_order;
     CUresult failed; /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
@@ -128,20 +129,20 @@ static inline bool rg_worker_over(struct rg_worker *worker)
 
 /**
  * Sends one message of `kind` with its body in `parts`; ends the session if that fails. Its bulk data belongs to the client's
- * transfer `tag`, from byte `base` of it on; 0: to none. `hold`: of its memory, or NULL.
+ * transfer `tag`, from byte `base` of it on; 0: to none. `lease`: of its memory, or NULL.
  */
-enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_hold *hold,
+enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_lease *lease,
                               unsigned kind, const struct iovec *parts, int n_parts, const struct iovec *bulk,
                               int n_bulk);
 /** Sends a notice, with text or bulk data (either may be empty). */
 enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
                                 size_t text_size, const void *bulk, size_t bulk_size);
 /**
- * Sends part of a transfer to the host (RG_NOTICE_LANDING), in pieces that others' messages go between. `hold`: of the memory,
+ * Sends part of a transfer to the host (RG_NOTICE_DEFERRED_READ), in pieces that others' messages go between. `lease`: of the memory,
  * or NULL.
  */
 enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, uint64_t offset,
-                                       const void *data, size_t size, bool last, struct rg_hold *hold);
+                                       const void *data, size_t size, bool last, struct rg_lease *hold);
 /** Lets the modules give back what the program does not use (struct rg_module). False: there is nothing. The dispatcher. */
 bool rg_worker_reclaim(struct rg_request *request);
 

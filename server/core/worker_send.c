@@ -1,15 +1,15 @@
 /*
  * worker_send.c - messages to the client, and the end of the session, which is the last of them. See worker.h.
  *
- * A message that the transport sends out of band leaves in two steps: its head under the right to send, its bulk data
- * without it, so that small messages of other threads go out meanwhile. Whatever fails ends the session.
+ * What a message consists of leaves under the right to send, but for bulk data that the transport can send by itself: so small
+ * messages of other threads go out meanwhile. Whatever fails ends the session.
  */
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "server/core/leader_followers.h"
 #include "server/core/worker.h"
 #include "transport/control.h"
-#include "transport/lasting.h"
+#include "transport/resumable/resumable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define SMALL_BULK    65536 /* bytes that are sent as soon as messages without bulk data are */
 #define LAST_WORDS_MS 1000  /* how long the end waits for its turn to tell the client why */
 
-enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_hold *hold,
+enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_lease *lease,
                               unsigned kind, const struct iovec *parts, int n_parts, const struct iovec *bulk,
                               int n_bulk)
 {
@@ -32,27 +32,26 @@ enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t b
     };
     struct iovec all[MAX_PARTS] = {{&header, sizeof header}};
     memcpy(all + 1, parts, (size_t)n_parts * sizeof *parts);
-    size_t size = 0, bulk_size = 0;
-    for (int i = 0; i <= n_parts; i++)
-        size += all[i].iov_len;
+    struct rg_send send = {.msg = all,
+                           .n_msg = n_parts + 1,
+                           .bulk = bulk,
+                           .n_bulk = n_bulk,
+                           .tag = tag,
+                           .base = base,
+                           .lease = lease,
+                           .detachable = true};
+    size_t bulk_size = 0;
     for (int i = 0; i < n_bulk; i++)
         bulk_size += bulk[i].iov_len;
-    const bool out_of_band = rg_conn_sends_apart(worker->conn, size, bulk_size);
-    struct rg_bulk_ticket ticket;
-    rg_turn_take(&worker->send_turn, out_of_band || bulk_size <= SMALL_BULK);
-    enum rg_status status = RG_ERR_CLOSED;
-    if (!rg_worker_over(worker))
-        status = out_of_band
-                     ? rg_conn_send_head(worker->conn, all, n_parts + 1, bulk_size, &ticket)
-                     : rg_conn_send_held(worker->conn, hold, tag, base, all, n_parts + 1, bulk, n_bulk);
-    rg_turn_give(&worker->send_turn);
-    if (out_of_band &&
-        status == RG_OK) { /* without the lock: small messages of other threads go out meanwhile */
-        ticket.tag = tag;
-        ticket.base = base;
-        ticket.hold = hold;
-        status = rg_conn_send_tail(worker->conn, &ticket, bulk, n_bulk);
-    }
+    const bool small = bulk_size <= SMALL_BULK;
+    rg_priority_lock_acquire(&worker->send_turn,
+                             small || atomic_load_explicit(&worker->detaches, memory_order_relaxed));
+    enum rg_status status = rg_worker_over(worker) ? RG_ERR_CLOSED : rg_conn_send(worker->conn, &send);
+    rg_priority_lock_release(&worker->send_turn);
+    if (!small)
+        atomic_store_explicit(&worker->detaches, send.detached, memory_order_relaxed);
+    if (send.detached) /* without the lock: small messages of other threads go out meanwhile */
+        status = rg_conn_send_detached(worker->conn, &send);
     atomic_fetch_add_explicit(&worker->sent, 1, memory_order_relaxed);
     if (status == RG_ERR_FAULT) {
         rg_error("session %llu: memory of a transfer was freed while it was sent",
@@ -75,19 +74,20 @@ enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice
 }
 
 enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, uint64_t offset,
-                                       const void *data, size_t size, bool last, struct rg_hold *hold)
+                                       const void *data, size_t size, bool last, struct rg_lease *lease)
 {
     enum rg_status status = RG_OK;
     for (size_t at = 0, piece = 0; at < size && status == RG_OK; at += piece) {
-        piece = rg_conn_piece(worker->conn, rg_pace_piece(&worker->pace));
+        piece = rg_conn_piece(worker->conn, rg_chunk_size_get(&worker->pace));
         piece = size - at < piece ? size - at : piece;
-        const struct rg_notice notice = {
-            .type = RG_NOTICE_LANDING, .id = id, .arg = {offset + at, piece, last && at + piece == size}};
+        const struct rg_notice notice = {.type = RG_NOTICE_DEFERRED_READ,
+                                         .id = id,
+                                         .arg = {offset + at, piece, last && at + piece == size}};
         const uint64_t began = rg_now_ns();
         const struct iovec part = {(void *)(uintptr_t)&notice, sizeof notice},
                            bulk = {(char *)(uintptr_t)data + at, piece};
-        status = rg_worker_send(worker, id, offset + at, hold, RG_MESSAGE_NOTICE, &part, 1, &bulk, 1);
-        rg_pace_sent(&worker->pace, piece, rg_now_ns() - began);
+        status = rg_worker_send(worker, id, offset + at, lease, RG_MESSAGE_NOTICE, &part, 1, &bulk, 1);
+        rg_chunk_size_sent(&worker->pace, piece, rg_now_ns() - began);
     }
     return status;
 }
@@ -99,10 +99,10 @@ static void last_words(struct rg_worker *worker, const char *text)
 {
     struct rg_control message;
     rg_session_end_init(&message, "%s", text);
-    if (!rg_turn_take_within(&worker->send_turn, LAST_WORDS_MS))
+    if (!rg_priority_lock_acquire_within(&worker->send_turn, LAST_WORDS_MS))
         return;
     (void)!rg_control_send(worker->conn, &message);
-    rg_turn_give(&worker->send_turn);
+    rg_priority_lock_release(&worker->send_turn);
 }
 
 void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, ...)
@@ -116,7 +116,7 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     pthread_mutex_unlock(&worker->end_lock);
     if (!first)
         return;
-    rg_lasting_set_final(worker->conn);
+    rg_resumable_set_final(worker->conn);
     if (format) {
         char text[512];
         va_list arguments;

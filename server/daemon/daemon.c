@@ -8,9 +8,9 @@
  */
 #include "server/daemon/daemon.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/path.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
 #include "server/daemon/driver.h"
 #include "server/daemon/handshake.h"
 #include "server/daemon/notify.h"

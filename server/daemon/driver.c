@@ -6,10 +6,10 @@
  */
 #include "server/daemon/driver.h"
 
-#include "common/cleanup.h"
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/path.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
 #include "server/daemon/process.h"
 
 #include <errno.h>

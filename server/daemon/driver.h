@@ -8,7 +8,7 @@
 #ifndef RG_SERVER_DAEMON_DRIVER_H
 #define RG_SERVER_DAEMON_DRIVER_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 
 struct rg_driver {
     struct rg_driver_info info;

@@ -8,11 +8,11 @@
  */
 #include "server/daemon/handshake.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "server/daemon/management.h"
 #include "transport/control.h"
-#include "transport/rails.h"
+#include "transport/topology/rails.h"
 
 #include <errno.h>
 #include <fcntl.h>

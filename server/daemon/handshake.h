@@ -9,7 +9,7 @@
 #ifndef RG_SERVER_DAEMON_HANDSHAKE_H
 #define RG_SERVER_DAEMON_HANDSHAKE_H
 
-#include "common/log_limit.h"
+#include "common/base/log_limit.h"
 #include "server/daemon/driver.h"
 #include "server/daemon/management.h"
 #include "server/daemon/sessions.h"

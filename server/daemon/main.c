@@ -4,8 +4,8 @@
  * Processes: this one listens, answers questions and starts one worker by exec for each session; it never
  * loads a CUDA driver and never reads a session's data. Workers end when it dies. See daemon.c for its life.
  */
-#include "common/cleanup.h"
-#include "common/log.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
 #include "server/daemon/daemon.h"
 
 #include <malloc.h>

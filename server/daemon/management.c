@@ -3,9 +3,9 @@
  */
 #include "server/daemon/management.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/path.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
 #include "server/daemon/process.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /*
- * management.h - questions to the driver's management library (proto/management.h), by way of a process of its own.
+ * management.h - questions to the driver's management library (proto/management/management.h), by way of a process of its own.
  *
  * The daemon loads no driver. The program lib/remote-gpu/manager does; it is started by the first question and stays, so
  * that the library is initialised once. One question at a time; answers are kept for RG_MANAGEMENT_FRESH_NS, so that
@@ -9,7 +9,7 @@
 #ifndef RG_SERVER_DAEMON_MANAGEMENT_H
 #define RG_SERVER_DAEMON_MANAGEMENT_H
 
-#include "proto/management.h"
+#include "proto/management/management.h"
 
 #include <pthread.h>
 #include <sys/types.h>

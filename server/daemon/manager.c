@@ -1,13 +1,13 @@
 /*
  * manager.c - program lib/remote-gpu/manager: answers questions by the driver's management library (NVML).
  *
- *   manager --driver LIBRARY      questions and answers (proto/management.h) go over descriptor 3, until it is closed
+ *   manager --driver LIBRARY      questions and answers (proto/management/management.h) go over descriptor 3, until it is closed
  *
  * The library is the one beside the driver. It is called by name with what the signature says, in memory of this
  * process; a library that crashes takes only this process with it. Where there is none, nothing is supported.
  */
-#include "common/log.h"
-#include "proto/management.h"
+#include "common/base/log.h"
+#include "proto/management/management.h"
 
 #include <dlfcn.h>
 #include <limits.h>

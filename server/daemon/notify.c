@@ -1,8 +1,8 @@
 /* notify.c - see notify.h: one datagram to a unix socket, whose name begins with '/', or with '@' if it is an abstract one. */
 #include "server/daemon/notify.h"
 
-#include "common/cleanup.h"
-#include "common/log.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -7,9 +7,9 @@
  * looked up, so that the software device, old drivers and stubs are all tried the same way. Free memory comes from
  * NVML, which unlike the driver API needs no context (some hundred megabytes on a GPU); without it, it is unknown.
  */
-#include "common/log.h"
-#include "common/path.h"
-#include "proto/control.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
+#include "proto/control/control.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -194,7 +194,7 @@ static uint32_t ways_to_memory(const struct driver *driver, CUdevice handle)
         dma_buf = 0;
     if (driver->attribute(&peer, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, handle) != CUDA_SUCCESS)
         peer = 0;
-    return (dma_buf ? RG_CONTROL_DIRECT_DMABUF : 0u) | (peer && module ? RG_CONTROL_DIRECT_PEER : 0u);
+    return (dma_buf ? RG_CONTROL_GPUDIRECT_DMABUF : 0u) | (peer && module ? RG_CONTROL_GPUDIRECT_PEER : 0u);
 }
 
 static void look_at(const struct driver *driver, const struct nvml *nvml, bool soft, int ordinal,

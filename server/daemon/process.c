@@ -6,7 +6,7 @@
  */
 #include "server/daemon/process.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

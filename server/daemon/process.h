@@ -4,7 +4,7 @@
 #ifndef RG_SERVER_DAEMON_PROCESS_H
 #define RG_SERVER_DAEMON_PROCESS_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -13,10 +13,10 @@
  */
 #include "server/daemon/sessions.h"
 
-#include "common/addresses.h"
-#include "common/cleanup.h"
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/addresses.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "server/daemon/process.h"
 
 #include <errno.h>

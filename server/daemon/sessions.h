@@ -7,7 +7,7 @@
 #ifndef RG_SERVER_DAEMON_SESSIONS_H
 #define RG_SERVER_DAEMON_SESSIONS_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "server/daemon/driver.h"
 
 #include <pthread.h>

@@ -3,9 +3,9 @@
  */
 #include "server/daemon/settings.h"
 
-#include "common/limits.h"
-#include "common/log.h"
-#include "common/wait.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/sync/adaptive_wait.h"
 #include "transport/address.h"
 
 #include <netdb.h>

@@ -4,8 +4,8 @@
 #ifndef RG_SERVER_DAEMON_SETTINGS_H
 #define RG_SERVER_DAEMON_SETTINGS_H
 
-#include "common/options.h"
-#include "common/status.h"
+#include "common/base/options.h"
+#include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  */
 #include "server/export/export.h"
 
-#include "common/log.h"
-#include "common/thread.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>

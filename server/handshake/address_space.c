@@ -4,8 +4,8 @@
  */
 #include "server/handshake/address_space.h"
 
-#include "common/addresses.h"
-#include "common/log.h"
+#include "common/base/addresses.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -13,13 +13,13 @@
 #ifndef RG_SERVER_HANDSHAKE_ADDRESS_SPACE_H
 #define RG_SERVER_HANDSHAKE_ADDRESS_SPACE_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <stdint.h>
 
 /**
  * Closes all addresses that nothing is mapped at, but those from `start` on, `size` bytes, and those that drivers take by fixed
- * addresses (common/addresses.h). To be called before the driver is loaded, as early as possible: what is unmapped outside the
+ * addresses (common/base/addresses.h). To be called before the driver is loaded, as early as possible: what is unmapped outside the
  * window after this can be found by the driver. RG_ERR_IO, RG_ERR_NO_MEMORY: some are not closed, or none, where
  * the process may have only so many (RLIMIT_AS); the client notices addresses that it cannot use.
  */

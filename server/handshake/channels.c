@@ -1,13 +1,13 @@
 /* channels.c - see channels.h. */
 #include "server/handshake/channels.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/log_limit.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
+#include "common/base/thread.h"
 #include "server/handshake/resume.h"
-#include "transport/bundle/join.h"
 #include "transport/control.h"
+#include "transport/multipath/join.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,10 +32,10 @@ void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_he
     if (!client->bulk_connections || getrandom(out->token, sizeof out->token, 0) != sizeof out->token)
         return;
     const unsigned wanted = client->bulk_connections;
-    out->options.lanes = wanted < RG_BUNDLE_LANES ? wanted : RG_BUNDLE_LANES;
+    out->options.channels = wanted < RG_MULTIPATH_CHANNELS ? wanted : RG_MULTIPATH_CHANNELS;
     out->options.adaptive = client->bulk_adaptive;
     rg_codecs_agree(client->bulk_compression, client->bulk_codecs, &out->options);
-    server->bulk_connections = out->options.lanes;
+    server->bulk_connections = out->options.channels;
     memcpy(server->bulk_token, out->token, sizeof out->token);
     server->bulk_codecs = client->bulk_codecs || client->bulk_compression ? rg_codecs_here() : 0;
 }
@@ -65,7 +65,8 @@ static ssize_t receive_with_fd(int socket, void *data, size_t size, int *fd)
 static unsigned count(struct rg_channels *channels)
 {
     pthread_mutex_lock(&channels->lock);
-    const unsigned n = channels->bundle ? rg_bundle_lanes(channels->bundle) : channels->options.lanes;
+    const unsigned n =
+        channels->bundle ? rg_multipath_channels(channels->bundle) : channels->options.channels;
     pthread_mutex_unlock(&channels->lock);
     return n;
 }
@@ -81,7 +82,7 @@ static bool takes_none(struct rg_channels *channels)
 static enum rg_status add(struct rg_channels *channels, struct rg_conn *conn)
 {
     pthread_mutex_lock(&channels->lock);
-    const enum rg_status status = channels->bundle ? rg_bundle_add(channels->bundle, conn) : RG_ERR_CLOSED;
+    const enum rg_status status = channels->bundle ? rg_multipath_add(channels->bundle, conn) : RG_ERR_CLOSED;
     pthread_mutex_unlock(&channels->lock);
     return status;
 }
@@ -97,8 +98,8 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
         close(fd);
         return;
     }
-    const bool full = count(taker->channels) >= taker->channels->options.lanes;
-    enum rg_status status = rg_bundle_admit(conn, &hello->client_hello, taker->channels->token, full);
+    const bool full = count(taker->channels) >= taker->channels->options.channels;
+    enum rg_status status = rg_multipath_admit(conn, &hello->client_hello, taker->channels->token, full);
     if (status == RG_OK)
         status = add(taker->channels, conn);
     if (status == RG_OK) {
@@ -138,9 +139,9 @@ static void *taker_main(void *arg)
 
 bool rg_channels_wrap(struct rg_channels *channels, struct rg_conn **conn)
 {
-    if (!channels->options.lanes)
+    if (!channels->options.channels)
         return true;
-    if (rg_bundle_wrap(*conn, &channels->options, conn) != RG_OK)
+    if (rg_multipath_wrap(*conn, &channels->options, conn) != RG_OK)
         return false;
     pthread_mutex_lock(&channels->lock);
     channels->bundle = *conn;
@@ -158,7 +159,7 @@ void rg_channels_forget(struct rg_channels *channels)
 bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, int hand_fd, uint64_t session,
                        struct rg_conn *conn)
 {
-    if (hand_fd < 0 || (!channels->options.lanes && !resume->offered))
+    if (hand_fd < 0 || (!channels->options.channels && !resume->offered))
         return true; /* nobody gives it any; bulk data comes by the one connection */
     struct taker *taker = calloc(1, sizeof *taker);
     pthread_t thread;

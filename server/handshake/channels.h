@@ -5,14 +5,14 @@
 #ifndef RG_SERVER_HANDSHAKE_CHANNELS_H
 #define RG_SERVER_HANDSHAKE_CHANNELS_H
 
-#include "proto/control.h"
-#include "transport/bundle/bundle.h"
+#include "proto/control/control.h"
+#include "transport/multipath/multipath.h"
 
 #include <pthread.h>
 
 /** What hello has agreed on. */
 struct rg_channels {
-    struct rg_bundle_options options; /* channels 0: bulk data comes by the session's own connection */
+    struct rg_multipath_options options; /* channels 0: bulk data comes by the session's own connection */
     uint8_t token[RG_BULK_TOKEN];
     pthread_mutex_t lock;
     struct rg_conn *bundle; /* that takes channels; NULL: none; the lock */

@@ -3,16 +3,16 @@
  */
 #include "server/handshake/hello.h"
 
-#include "common/addresses.h"
-#include "common/cleanup.h"
-#include "common/digest/digest.h"
-#include "common/log.h"
+#include "common/base/addresses.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/cache/digest.h"
 #include "generated/proto/ops.h"
 #include "generated/server/driver.h"
 #include "server/handshake/address_space.h"
 #include "transport/control.h"
-#include "transport/move.h"
-#include "transport/near.h"
+#include "transport/topology/proximity.h"
+#include "transport/upgrade/upgrade.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -271,11 +271,12 @@ static void refuse(struct rg_conn *conn, enum rg_refusal_code code, const char *
         rg_info("the client had gone before it could be told");
 }
 
-enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection, struct rg_conn **tether,
-                               struct rg_channels *channels, struct rg_resume *resume)
+enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
+                               struct rg_conn **control_conn, struct rg_channels *channels,
+                               struct rg_resume *resume)
 {
     struct rg_conn *conn = *connection;
-    *tether = NULL;
+    *control_conn = NULL;
     static struct rg_device_info devices[RG_DEVICES_MAX];
     static struct rg_control client, answer;
     char why[512] = "";
@@ -289,7 +290,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     take_window(hello, &client.client_hello);
     take_capability(client.client_hello.capability);
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
-    hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_WAYS;
+    hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;
     server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA;
     if (hello->times)
         server->capabilities |= RG_CONTROL_CAP_TIMES;
@@ -306,7 +307,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
         describe_attributes(i, &devices[i]);
     if (good &&
         hello->n_devices) /* staging buffers near the device; what is there by now is the driver's own */
-        rg_near_prefer_node(rg_near_node("", devices[0].pci));
+        rg_proximity_prefer_node(rg_proximity_node("", devices[0].pci));
     if (!good) {
         refuse(conn, RG_REFUSAL_DRIVER, why);
         rg_control_fini(&client);
@@ -329,18 +330,18 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     digest_answers(hello, server);
     make_contexts(client.client_hello.contexts, hello->n_devices);
     server->contexts = ready;
-    struct rg_move *move = rg_move_open(&client.client_hello.transports, server);
+    struct rg_upgrade *move = rg_upgrade_open(&client.client_hello.transports, server);
     rg_channels_agree(&client.client_hello, server, channels);
     rg_resume_offer(resume, hello->session, hello->reconnect_s, &client.client_hello, conn, server);
     rg_control_fini(&client);
     enum rg_status status = rg_control_send(conn, &answer);
     if (status == RG_OK && move) {
-        status = rg_move_finish(move, connection, tether);
-        if (*tether)
-            channels->options.lanes = 0;
+        status = rg_upgrade_finish(move, connection, control_conn);
+        if (*control_conn)
+            channels->options.channels = 0;
         return status;
     }
-    rg_move_abandon(move);
+    rg_upgrade_abandon(move);
     if (status != RG_OK)
         rg_info("session %llu: the client had gone before it began (%s)", (unsigned long long)hello->session,
                 rg_status_string(status));

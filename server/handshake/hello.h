@@ -4,7 +4,7 @@
 #ifndef RG_SERVER_HANDSHAKE_HELLO_H
 #define RG_SERVER_HANDSHAKE_HELLO_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/handshake/channels.h"
 #include "server/handshake/resume.h"
 #include "transport/transport.h"
@@ -21,7 +21,7 @@ struct rg_hello {
     int hello_fd;         /* holds the client's hello */
     uint32_t reconnect_s; /* how long a client that lost its connection is waited for; 0: not */
     bool times;           /* out: the client asks for times (times.h) */
-    bool ways;            /* out: it wants to know how bulk data gets to the GPUs (proto/ways.h) */
+    bool ways;            /* out: it wants to know how bulk data gets to the GPUs (proto/gpu_path.h) */
 };
 
 /**
@@ -29,7 +29,7 @@ struct rg_hello {
  * says, and an end of its connection as `resume` does.
  */
 RG_MUST_CHECK enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
-                                             struct rg_conn **tether, struct rg_channels *channels,
+                                             struct rg_conn **control_conn, struct rg_channels *channels,
                                              struct rg_resume *resume);
 
 /**

@@ -1,12 +1,12 @@
 /* resume.c - see resume.h. */
 #include "server/handshake/resume.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/log_limit.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "server/handshake/channels.h"
 #include "transport/control.h"
-#include "transport/lasting.h"
+#include "transport/resumable/resumable.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -63,8 +63,8 @@ static struct rg_conn *wait_for_client(struct rg_resume *resume, uint64_t until_
     return come;
 }
 
-static enum rg_status renew(void *user, struct rg_lasting_loss *loss, uint64_t received, struct rg_conn **out,
-                            uint64_t *peer_received)
+static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received,
+                            struct rg_conn **out, uint64_t *peer_received)
 {
     struct rg_resume *resume = user;
     const uint64_t soon = loss->since_ns + SHORT_GRACE_S * 1000000000ull;
@@ -91,35 +91,35 @@ static void dropped(void *user)
     rg_channels_forget(((struct rg_resume *)user)->channels);
 }
 
-static void report(void *user, enum rg_lasting_event event, const struct rg_lasting_loss *loss)
+static void report(void *user, enum rg_resumable_event event, const struct rg_resumable_loss *loss)
 {
     const struct rg_resume *resume = user;
     const double seconds = (double)(rg_now_ns() - loss->since_ns) / 1e9;
-    if (event == RG_LASTING_RESUMED)
+    if (event == RG_RESUMABLE_RESUMED)
         rg_info("session %llu goes on after %.1f s without a connection", (unsigned long long)resume->session,
                 seconds);
-    else if (event == RG_LASTING_GAVE_UP)
+    else if (event == RG_RESUMABLE_GAVE_UP)
         rg_info("session %llu: its connection was lost, and after %.1f s: %s",
                 (unsigned long long)resume->session, seconds, loss->why);
 }
 
 bool rg_resume_begin(struct rg_resume *resume, struct rg_channels *channels, struct rg_conn **conn,
-                     struct rg_conn **tether)
+                     struct rg_conn **control_conn)
 {
     if (!resume->offered)
         return true;
     resume->channels = channels;
-    const struct rg_lasting_options options = {.user = resume,
-                                               .patience_ns = resume->grace_ns,
-                                               .reads = true,
-                                               .dropped = dropped,
-                                               .renew = renew,
-                                               .report = report};
-    struct rg_conn *lasting = rg_lasting_create(*conn, *tether, &options);
+    const struct rg_resumable_options options = {.user = resume,
+                                                 .patience_ns = resume->grace_ns,
+                                                 .reads = true,
+                                                 .dropped = dropped,
+                                                 .renew = renew,
+                                                 .report = report};
+    struct rg_conn *lasting = rg_resumable_create(*conn, *control_conn, &options);
     if (!lasting)
         return false;
     *conn = lasting;
-    *tether = NULL;
+    *control_conn = NULL;
     return true;
 }
 
@@ -156,7 +156,7 @@ void rg_resume_take(struct rg_resume *resume, const struct rg_client_hello *hell
     }
     rg_info("session %llu: its client comes back, from %s", (unsigned long long)resume->session,
             rg_conn_peer(conn));
-    rg_lasting_drop(session_conn); /* first: what comes next may be in use by the time that this returned */
+    rg_resumable_drop(session_conn); /* first: what comes next may be in use by the time that this returned */
     pthread_mutex_lock(&resume->lock);
     struct rg_conn *earlier = resume->come;
     resume->come = conn;

@@ -1,5 +1,5 @@
 /*
- * resume.h - a session goes on after its connection was lost (transport/lasting.h): the worker's side.
+ * resume.h - a session goes on after its connection was lost (transport/resumable/resumable.h): the worker's side.
  *
  * A client that has lost its connection comes to the daemon's port and names its session. The daemon hands the
  * connection, with the client's hello, to the session's worker (channels.h). The worker looks at the
@@ -13,7 +13,7 @@
 #ifndef RG_SERVER_HANDSHAKE_RESUME_H
 #define RG_SERVER_HANDSHAKE_RESUME_H
 
-#include "proto/control.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -37,9 +37,9 @@ struct rg_resume {
 void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_s,
                      const struct rg_client_hello *client, const struct rg_conn *conn,
                      struct rg_server_hello *hello);
-/** Makes *conn, after the hellos, a lasting connection, and *tether a part of it. False: no memory; both stay as they are. */
+/** Makes *conn, after the hellos, a lasting connection, and *control_conn a part of it. False: no memory; both stay as they are. */
 bool rg_resume_begin(struct rg_resume *resume, struct rg_channels *channels, struct rg_conn **conn,
-                     struct rg_conn **tether);
+                     struct rg_conn **control_conn);
 /** A client comes with such a hello by socket `fd`, which is taken over; `conn` is the session's connection. */
 void rg_resume_take(struct rg_resume *resume, const struct rg_client_hello *hello, int fd,
                     struct rg_conn *conn);

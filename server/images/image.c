@@ -4,10 +4,10 @@
  */
 #include "server/images/image.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "common/cuda/image.h"
-#include "common/log.h"
-#include "common/log_limit.h"
 #include "generated/server/execute.h"
 
 #include <stdlib.h>

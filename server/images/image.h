@@ -8,7 +8,7 @@
 #include "server/core/worker.h"
 #include "server/modules.h"
 
-struct rg_shelf;
+struct rg_disk_cache;
 
 #define RG_IMAGES_MAX 4096u /* that wait to be loaded */
 #define RG_IMAGE_TAIL 64    /* zeros behind an image: text is ended, and no header begins in the last bytes */
@@ -31,7 +31,7 @@ struct rg_image {
 /** Images that wait to be loaded, and those that are kept by their digest (image_cache.c). */
 struct rg_image_cache {
     struct rg_image *waiting; /* to be loaded: the dispatcher's */
-    struct rg_shelf *shelf;   /* NULL: nothing is kept */
+    struct rg_disk_cache *shelf;   /* NULL: nothing is kept */
     pthread_mutex_t lock;
     size_t bytes; /* of images that wait to be loaded or are being loaded, and how many they are */
     unsigned n;

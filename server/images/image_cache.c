@@ -8,10 +8,10 @@
  * whether they came from a file or a client: what one client sends cannot become another's image, and a damaged file is
  * merely asked for again. Writing is done by a thread of its own, behind the use.
  */
-#include "common/digest/digest.h"
-#include "common/log.h"
-#include "common/shelf.h"
-#include "common/thread.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
+#include "common/cache/digest.h"
+#include "common/cache/disk_cache.h"
 #include "generated/server/execute.h"
 #include "server/images/image.h"
 
@@ -24,13 +24,13 @@
 #define SETTLE_S     1 /* how long the end of a session waits for what is being written */
 
 /* As the daemon says (server/daemon/settings.c). */
-static struct rg_shelf *open_shelf(void)
+static struct rg_disk_cache *open_shelf(void)
 {
     char folder[PATH_MAX];
-    const uint64_t size = rg_shelf_limit("REMOTE_GPU_IMAGE_CACHE_SIZE", DEFAULT_SIZE);
-    if (!size || !rg_shelf_place("REMOTE_GPU_IMAGE_CACHE", "images", folder, sizeof folder))
+    const uint64_t size = rg_disk_cache_limit("REMOTE_GPU_IMAGE_CACHE_SIZE", DEFAULT_SIZE);
+    if (!size || !rg_disk_cache_folder("REMOTE_GPU_IMAGE_CACHE", "images", folder, sizeof folder))
         return NULL;
-    return rg_shelf_open(folder, size);
+    return rg_disk_cache_open(folder, size);
 }
 
 /* --- writing ------------------------------------------------------------------------------------------------ */
@@ -62,7 +62,7 @@ static void *write_images(void *argument)
         images->busy = true;
         pthread_mutex_unlock(&images->lock);
         const size_t total = image->total;
-        rg_shelf_write(images->shelf, image->digest, image->data, total);
+        rg_disk_cache_write(images->shelf, image->digest, image->data, total);
         image->next = NULL;
         free_list(image);
         pthread_mutex_lock(&images->lock);
@@ -119,15 +119,15 @@ static bool has_digest(const void *data, size_t size, const uint8_t digest[RG_DI
 /* The image from its file. */
 static bool read_image(struct rg_worker *worker, struct rg_image *image)
 {
-    struct rg_shelf *shelf = rg_image_cache_of(worker)->shelf;
+    struct rg_disk_cache *shelf = rg_image_cache_of(worker)->shelf;
     size_t size;
     unsigned char *data =
-        shelf ? rg_shelf_read(shelf, image->digest, 0, image->total, RG_IMAGE_TAIL, &size) : NULL;
+        shelf ? rg_disk_cache_read(shelf, image->digest, 0, image->total, RG_IMAGE_TAIL, &size) : NULL;
     if (!data)
         return false;
     if (size != image->total || !has_digest(data, size, image->digest)) {
         rg_warn("session %llu: a kept image is damaged and dropped", (unsigned long long)worker->session);
-        rg_shelf_remove(shelf, image->digest);
+        rg_disk_cache_remove(shelf, image->digest);
         free(data);
         return false;
     }
@@ -140,7 +140,7 @@ static bool read_image(struct rg_worker *worker, struct rg_image *image)
 
 static void ask_part(struct rg_worker *worker, uint64_t transfer, uint64_t offset, uint64_t size)
 {
-    const struct rg_notice notice = {.type = RG_NOTICE_PULL, .id = transfer, .arg = {offset, size, 0}};
+    const struct rg_notice notice = {.type = RG_NOTICE_RENDEZVOUS, .id = transfer, .arg = {offset, size, 0}};
     (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
 }
 
@@ -285,7 +285,7 @@ static void fini(struct rg_worker *worker)
     free_list(images->writing);
     free_list(images->waiting);
     free_list(images->left);
-    rg_shelf_close(images->shelf);
+    rg_disk_cache_close(images->shelf);
     pthread_cond_destroy(&images->changed);
     pthread_mutex_destroy(&images->lock);
 }

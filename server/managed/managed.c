@@ -6,12 +6,12 @@
  * address, page-locked and mapped into the device, so that a kernel finds it where the client's program has it.
  *
  * Contents travel outside the sequence of records, by answers that the reader handles at once (proto/wire.h,
- * RG_ANSWER_UNIFIED_IN and _OUT): the client's host can then read and write such memory while kernels run, and while the
+ * RG_ANSWER_MANAGED_IN and _OUT): the client's host can then read and write such memory while kernels run, and while the
  * dispatcher waits for one. The data goes through a stream and a buffer that each context has for it. A request says up
  * to which record it comes after; the reply says whether the device may still have been at work.
  */
-#include "common/limits.h"
-#include "common/log.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
@@ -388,25 +388,25 @@ static void share_out(struct rg_worker *worker, const struct rg_answer *answer, 
 {
     struct managed *managed = worker->state[RG_MODULE_MANAGED];
     const uint64_t address = answer->arg[0], size = answer->arg[1];
-    struct rg_notice notice = {.type = RG_NOTICE_UNIFIED, .id = answer->id};
+    struct rg_notice notice = {.type = RG_NOTICE_MANAGED, .id = answer->id};
     const void *data = NULL;
     pthread_mutex_lock(&managed->lock);
     struct managed_context *context = find_context(managed, answer->arg[2]);
     CUresult result = context ? rg_driver.cuCtxSetCurrent(context->object) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (device_busy(worker, seq))
         notice.arg[2] = 1;
-    if (!(notice.arg[2] && (answer->reserved & RG_UNIFIED_IF_IDLE))) {
+    if (!(notice.arg[2] && (answer->reserved & RG_MANAGED_IF_IDLE))) {
         bool steady = true;
         data = host_memory(managed, address, size);
         if (context)
             (void)rg_driver.cuCtxSetCurrent(context->object);
-        if (context && (answer->reserved & RG_UNIFIED_STEADY))
+        if (context && (answer->reserved & RG_MANAGED_STEADY))
             result = read_steady(worker, context, address, size, &steady);
         else if (data)
             result = CUDA_SUCCESS;
         else if (result == CUDA_SUCCESS)
             result = read_memory(worker, context, address, size, context->staging);
-        if (context && (!data || (answer->reserved & RG_UNIFIED_STEADY)))
+        if (context && (!data || (answer->reserved & RG_MANAGED_STEADY)))
             data = context->staging;
         if (!steady)
             notice.arg[2] |= 2;
@@ -422,12 +422,12 @@ static void share_out(struct rg_worker *worker, const struct rg_answer *answer, 
 static bool take_answer(struct rg_worker *worker, const struct rg_message_header *header,
                         const struct rg_answer *answer, size_t bulk_size)
 {
-    if (!atomic_load(&worker->answers_unasked) && answer->type == RG_ANSWER_UNIFIED_IN)
+    if (!atomic_load(&worker->answers_unasked) && answer->type == RG_ANSWER_MANAGED_IN)
         return bulk_size == 0 || rg_conn_recv_bulk(worker->conn, NULL, bulk_size) == RG_OK;
-    if (answer->type == RG_ANSWER_UNIFIED_IN)
+    if (answer->type == RG_ANSWER_MANAGED_IN)
         return answer->reserved == 0 && share_in(worker, answer->id, bulk_size);
     if (bulk_size || !answer->arg[1] || answer->arg[1] > STAGING_SIZE ||
-        (answer->reserved & ~(uint32_t)(RG_UNIFIED_IF_IDLE | RG_UNIFIED_STEADY)))
+        (answer->reserved & ~(uint32_t)(RG_MANAGED_IF_IDLE | RG_MANAGED_STEADY)))
         return false;
     share_out(worker, answer, header->seq);
     return true;
@@ -436,7 +436,7 @@ static bool take_answer(struct rg_worker *worker, const struct rg_message_header
 static enum rg_answered answer(struct rg_worker *worker, const struct rg_message_header *header,
                                const struct rg_answer *request, size_t bulk_size)
 {
-    if (request->type != RG_ANSWER_UNIFIED_IN && request->type != RG_ANSWER_UNIFIED_OUT)
+    if (request->type != RG_ANSWER_MANAGED_IN && request->type != RG_ANSWER_MANAGED_OUT)
         return RG_ANSWERED_NOT_MINE;
     return take_answer(worker, header, request, bulk_size) ? RG_ANSWERED_GOOD : RG_ANSWERED_WRONG;
 }

@@ -10,11 +10,11 @@
  */
 #include "proto/netperf.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "server/perf/perftest.h"
-#include "transport/bundle/bundle.h"
 #include "transport/control.h"
-#include "transport/move.h"
+#include "transport/multipath/multipath.h"
+#include "transport/upgrade/upgrade.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ enum {
     HELLO_MAX = 65536,
     IDLE_MS = 10000,
     LENT_PIECE = 512 << 10,
-    BULK_MOST = RG_BULK_MAX * (1 + RG_BUNDLE_LANES)
+    BULK_MOST = RG_BULK_MAX * (1 + RG_MULTIPATH_CHANNELS)
 };
 
 struct service {
@@ -66,21 +66,21 @@ static enum rg_status read_hello(int fd, struct rg_control *out)
 static enum rg_status say_hello(struct service *service, int hello_fd, uint64_t session)
 {
     static struct rg_control client, answer;
-    struct rg_conn *tether = NULL; /* stays open until the process ends */
+    struct rg_conn *control_conn = NULL; /* stays open until the process ends */
     enum rg_status status = read_hello(hello_fd, &client);
     if (status != RG_OK)
         return status;
     rg_server_hello_init(&answer);
     answer.server_hello.limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, 1};
     answer.server_hello.session = session;
-    struct rg_move *move = rg_move_open(&client.client_hello.transports, &answer.server_hello);
+    struct rg_upgrade *move = rg_upgrade_open(&client.client_hello.transports, &answer.server_hello);
     rg_control_fini(&client);
     status = rg_control_send(service->conn, &answer);
     if (status == RG_OK && move)
-        status = rg_move_finish(move, &service->conn, &tether);
+        status = rg_upgrade_finish(move, &service->conn, &control_conn);
     else
-        rg_move_abandon(move);
-    service->moved = tether != NULL;
+        rg_upgrade_abandon(move);
+    service->moved = control_conn != NULL;
     return status;
 }
 
@@ -127,7 +127,8 @@ static enum rg_status serve_raw(struct service *service, const struct rg_netperf
 static void lend_all(struct service *service)
 {
     for (size_t offset = 0; offset < service->bulk_size; offset += LENT_PIECE)
-        (void)rg_conn_lend(service->conn, 0, 0, service->bulk + offset, LENT_PIECE); /* where that helps */
+        (void)rg_conn_advertise(service->conn, 0, 0, service->bulk + offset,
+                                LENT_PIECE); /* where that helps */
 }
 
 static enum rg_status take_bulk(struct service *service, size_t left)
@@ -135,12 +136,12 @@ static enum rg_status take_bulk(struct service *service, size_t left)
     while (left > 0) {
         void *memory;
         size_t size;
-        enum rg_status status = rg_conn_take_lent(service->conn, left, &memory, &size);
+        enum rg_status status = rg_conn_take_advertised(service->conn, left, &memory, &size);
         if (status != RG_OK)
             return status;
         if (size == 0)
             return rg_conn_recv_bulk(service->conn, service->bulk, left);
-        (void)rg_conn_lend(service->conn, 0, 0, memory, LENT_PIECE);
+        (void)rg_conn_advertise(service->conn, 0, 0, memory, LENT_PIECE);
         left -= size;
     }
     return RG_OK;
@@ -162,10 +163,13 @@ static enum rg_status serve_framed(struct service *service, const struct rg_netp
     for (uint32_t i = 0; i < replies && status == RG_OK; i++) {
         struct iovec message = {.iov_base = service->message, .iov_len = reply_size};
         struct iovec data = {.iov_base = service->bulk, .iov_len = reply_bulk};
-        status =
-            spend(service, (uint64_t)reply_size + reply_bulk)
-                ? rg_conn_send_to(service->conn, RG_NETPERF_TAG, 0, &message, 1, &data, reply_bulk ? 1 : 0)
-                : RG_ERR_LIMIT;
+        status = spend(service, (uint64_t)reply_size + reply_bulk)
+                     ? rg_conn_send(service->conn, &(struct rg_send){.msg = &message,
+                                                                     .n_msg = 1,
+                                                                     .bulk = &data,
+                                                                     .n_bulk = reply_bulk ? 1 : 0,
+                                                                     .tag = RG_NETPERF_TAG})
+                     : RG_ERR_LIMIT;
     }
     return status;
 }
@@ -179,7 +183,8 @@ static enum rg_status serve_perftest(struct service *service, const struct rg_me
     memcpy(&request, message->data, sizeof request);
     enum rg_status status = rg_perftest_start(&service->perftest, &request, &started);
     struct iovec answer = {.iov_base = &started, .iov_len = sizeof started};
-    return status == RG_OK ? rg_conn_send(service->conn, &answer, 1, NULL, 0) : status;
+    return status == RG_OK ? rg_conn_send(service->conn, &(struct rg_send){.msg = &answer, .n_msg = 1})
+                           : status;
 }
 
 static enum rg_status serve(struct service *service)
@@ -262,7 +267,7 @@ int main(int argc, char **argv)
     if (status == RG_OK)
         status = say_hello(&service, hello_fd, session);
     if (status == RG_OK) {
-        service.bulk_size = RG_BULK_MAX * (1 + (size_t)rg_bundle_rails(service.conn));
+        service.bulk_size = RG_BULK_MAX * (1 + (size_t)rg_multipath_rails(service.conn));
         status = rg_conn_register(service.conn, service.bulk, service.bulk_size);
         if (status != RG_OK && status != RG_ERR_UNSUPPORTED)
             rg_info("session %llu: its memory cannot be registered: %s", (unsigned long long)session,

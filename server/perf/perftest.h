@@ -6,7 +6,7 @@
 #ifndef RG_SERVER_PERF_PERFTEST_H
 #define RG_SERVER_PERF_PERFTEST_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/netperf.h"
 
 #include <sys/types.h>

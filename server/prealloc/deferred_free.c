@@ -1,7 +1,7 @@
 /* deferred_free.c - the list of what is to be freed, and the thread that does it. See deferred_free.h. */
 #include "server/prealloc/deferred_free.h"
 
-#include "common/thread.h"
+#include "common/base/thread.h"
 #include "generated/server/driver.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* prealloc.c - slabs, their blocks, and what is said of memory meanwhile. See prealloc.h. */
 #include "server/prealloc/prealloc.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/server/execute.h"
-#include "proto/ahead.h"
+#include "proto/prealloc.h"
 #include "server/core/leader_followers.h"
 #include "server/modules.h"
 #include "server/prealloc/deferred_free.h"
@@ -25,7 +25,7 @@ struct slab {
     size_t size, height;
     uint64_t bytes; /* of a block, in whole pages */
     unsigned n;
-    CUdeviceptr blocks[RG_AHEAD_MAX];
+    CUdeviceptr blocks[RG_PREALLOC_MAX];
 };
 
 /* A pool that memory was made ready of: its own high mark counts that too. */
@@ -41,7 +41,7 @@ struct reclaim {
     bool able;                      /* the client can be asked. The dispatcher's */
     uint64_t number;                /* of the last one */
     bool due;                       /* it is not answered */
-    struct rg_ahead_return *blocks; /* the answer */
+    struct rg_prealloc_return *blocks; /* the answer */
     size_t n;
     pthread_cond_t answered;
 };
@@ -199,20 +199,20 @@ CUresult rg_execute_cuMemPoolDestroy(struct rg_request *request, CUmemoryPool po
 /* --- blocks -------------------------------------------------------------------------------------------------------- */
 
 static CUresult make_block(const struct slab *slab, CUstream stream, CUmemoryPool named,
-                           struct rg_ahead_block *out)
+                           struct rg_prealloc_block *out)
 {
     CUdeviceptr address = 0;
     size_t pitch = 0;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (slab->kind == RG_AHEAD_LINEAR && rg_driver.cuMemAlloc_v2)
+    if (slab->kind == RG_PREALLOC_LINEAR && rg_driver.cuMemAlloc_v2)
         result = rg_driver.cuMemAlloc_v2(&address, slab->size);
-    else if (slab->kind == RG_AHEAD_PITCHED && rg_driver.cuMemAllocPitch_v2)
+    else if (slab->kind == RG_PREALLOC_PITCHED && rg_driver.cuMemAllocPitch_v2)
         result = rg_driver.cuMemAllocPitch_v2(&address, &pitch, slab->size, slab->height, slab->element);
-    else if (slab->kind == RG_AHEAD_ORDERED && named && rg_driver.cuMemAllocFromPoolAsync)
+    else if (slab->kind == RG_PREALLOC_ORDERED && named && rg_driver.cuMemAllocFromPoolAsync)
         result = rg_driver.cuMemAllocFromPoolAsync(&address, slab->size, named, stream);
-    else if (slab->kind == RG_AHEAD_ORDERED && !named && rg_driver.cuMemAllocAsync)
+    else if (slab->kind == RG_PREALLOC_ORDERED && !named && rg_driver.cuMemAllocAsync)
         result = rg_driver.cuMemAllocAsync(&address, slab->size, stream);
-    *out = (struct rg_ahead_block){address, pitch};
+    *out = (struct rg_prealloc_block){address, pitch};
     return result;
 }
 
@@ -220,14 +220,14 @@ static CUresult make_block(const struct slab *slab, CUstream stream, CUmemoryPoo
 static uint64_t bytes_of(const struct slab *slab, uint64_t pitch)
 {
     uint64_t size = slab->size;
-    if (slab->kind == RG_AHEAD_PITCHED && __builtin_mul_overflow(pitch, (uint64_t)slab->height, &size))
+    if (slab->kind == RG_PREALLOC_PITCHED && __builtin_mul_overflow(pitch, (uint64_t)slab->height, &size))
         return UINT64_MAX;
     return size > UINT64_MAX - PAGE ? UINT64_MAX : (size + PAGE - 1) & ~(PAGE - 1);
 }
 
 /* Makes up to `count` blocks, as far as there is memory to spare; returns how many. */
 static unsigned make_blocks(struct rg_worker *worker, struct slab *slab, CUstream stream, CUmemoryPool named,
-                            unsigned count, struct rg_ahead_block *blocks)
+                            unsigned count, struct rg_prealloc_block *blocks)
 {
     unsigned made = 0;
     size_t before = 0, total;
@@ -236,10 +236,10 @@ static unsigned make_blocks(struct rg_worker *worker, struct slab *slab, CUstrea
     const uint64_t held = held_on(worker, slab->device);
     uint64_t spare = (before + held) / FREE_SHARE;
     spare = known && spare > held ? spare - held : 0;
-    const bool ordered = slab->kind == RG_AHEAD_ORDERED;
+    const bool ordered = slab->kind == RG_PREALLOC_ORDERED;
     if (ordered && (!slab->pool || !keep_high(worker, slab->pool)))
         spare = 0;
-    while (made < count && slab->n < RG_AHEAD_MAX && slab->bytes <= spare &&
+    while (made < count && slab->n < RG_PREALLOC_MAX && slab->bytes <= spare &&
            make_block(slab, stream, named, &blocks[made]) == CUDA_SUCCESS) {
         slab->bytes = bytes_of(slab, blocks[made].pitch);
         slab->blocks[slab->n++] = blocks[made++].address;
@@ -253,9 +253,9 @@ static void refill(struct rg_request *request, struct slab *slab, CUstream strea
                    unsigned count)
 {
     struct rg_worker *worker = request->worker;
-    struct rg_ahead_block blocks[RG_AHEAD_MAX];
+    struct rg_prealloc_block blocks[RG_PREALLOC_MAX];
     const unsigned made = make_blocks(worker, slab, stream, named, count, blocks);
-    struct rg_notice notice = {.type = RG_NOTICE_AHEAD, .id = slab->id, .arg = {made, count - made, 0}};
+    struct rg_notice notice = {.type = RG_NOTICE_PREALLOC, .id = slab->id, .arg = {made, count - made, 0}};
     (void)rg_worker_notice(worker, &notice, blocks, made * sizeof *blocks, NULL, 0);
 }
 
@@ -268,7 +268,7 @@ static void free_block(struct rg_worker *worker, const struct slab *slab, CUdevi
     const struct rg_object *entry = rg_objects_find(&worker->objects, slab->context);
     const bool current = entry && rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
     rg_context_unknown();
-    if (current && slab->kind != RG_AHEAD_ORDERED && !rg_context_idle(worker, entry->extra))
+    if (current && slab->kind != RG_PREALLOC_ORDERED && !rg_context_idle(worker, entry->extra))
         rg_deferred_free_add(&prealloc_of(worker)->frees, entry->extra, slab->device, address, slab->bytes);
     else if (current && rg_driver.cuMemFree_v2)
         (void)rg_driver.cuMemFree_v2(address);
@@ -277,7 +277,7 @@ static void free_block(struct rg_worker *worker, const struct slab *slab, CUdevi
 /* --- operations -------------------------------------------------------------------------------------------------------- */
 
 /* A new slab of the client thread's context, which is current; NULL: there are too many. */
-static struct slab *add_ticket(struct rg_request *request, const struct rg_ahead_wish *wish)
+static struct slab *add_ticket(struct rg_request *request, const struct rg_prealloc_hint *wish)
 {
     struct rg_worker *worker = request->worker;
     struct slab *slab = prealloc_of(worker)->n_slabs < SLABS_MAX ? calloc(1, sizeof *slab) : NULL;
@@ -302,21 +302,21 @@ CUresult rg_execute_rgMemAhead(struct rg_request *request, unsigned long long id
                                CUmemoryPool pool, unsigned int count)
 {
     struct rg_worker *worker = request->worker;
-    if (kind > RG_AHEAD_ORDERED || count > RG_AHEAD_MAX || !size) {
+    if (kind > RG_PREALLOC_ORDERED || count > RG_PREALLOC_MAX || !size) {
         rg_request_violation(request, "memory of kind %u", kind);
         return CUDA_ERROR_UNKNOWN;
     }
     struct slab *slab = *find(worker, id);
     if (!slab) {
-        const struct rg_ahead_wish wish = {
+        const struct rg_prealloc_hint wish = {
             .ticket = id, .size = size, .height = height, .kind = kind, .element = element};
         slab = add_ticket(request, &wish);
         if (!slab) {
-            struct rg_notice notice = {.type = RG_NOTICE_AHEAD, .id = id, .arg = {0, count, 0}};
+            struct rg_notice notice = {.type = RG_NOTICE_PREALLOC, .id = id, .arg = {0, count, 0}};
             (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
             return CUDA_SUCCESS;
         }
-        if (kind == RG_AHEAD_ORDERED)
+        if (kind == RG_PREALLOC_ORDERED)
             slab->pool = pool_meant(pool);
     }
     refill(request, slab, stream, pool, count);
@@ -325,13 +325,13 @@ CUresult rg_execute_rgMemAhead(struct rg_request *request, unsigned long long id
 
 CUresult rg_execute_rgMemForesee(struct rg_request *request, size_t size, const void *wishes)
 {
-    struct rg_ahead_block blocks[RG_AHEAD_MAX];
-    const size_t n = size / sizeof(struct rg_ahead_wish);
+    struct rg_prealloc_block blocks[RG_PREALLOC_MAX];
+    const size_t n = size / sizeof(struct rg_prealloc_hint);
     for (size_t i = 0; i < n; i++) {
-        struct rg_ahead_wish wish;
+        struct rg_prealloc_hint wish;
         memcpy(&wish, (const unsigned char *)wishes + i * sizeof wish, sizeof wish);
-        if (n > RG_AHEAD_WISHES || size % sizeof wish || wish.kind > RG_AHEAD_PITCHED ||
-            wish.count > RG_AHEAD_MAX || !wish.size || *find(request->worker, wish.ticket)) {
+        if (n > RG_PREALLOC_HINTS || size % sizeof wish || wish.kind > RG_PREALLOC_PITCHED ||
+            wish.count > RG_PREALLOC_MAX || !wish.size || *find(request->worker, wish.ticket)) {
             rg_request_violation(request, "memory of kind %u is wished for", wish.kind);
             return CUDA_ERROR_UNKNOWN;
         }
@@ -350,7 +350,7 @@ CUresult rg_execute_rgMemTake(struct rg_request *request, unsigned long long id,
     unsigned index = 0;
     while (slab && index < slab->n && slab->blocks[index] != address)
         index++;
-    if (!slab || index == slab->n || count > RG_AHEAD_MAX) {
+    if (!slab || index == slab->n || count > RG_PREALLOC_MAX) {
         rg_request_violation(request, "memory is taken that was not offered");
         return CUDA_ERROR_UNKNOWN;
     }
@@ -415,7 +415,7 @@ static bool any_ready(const struct rg_worker *worker)
 }
 
 /* Frees a block that the client has given back; false: it had none such. */
-static bool take_back(struct rg_worker *worker, const struct rg_ahead_return *block)
+static bool take_back(struct rg_worker *worker, const struct rg_prealloc_return *block)
 {
     struct slab *slab = *find(worker, block->ticket);
     unsigned index = 0;
@@ -446,14 +446,14 @@ static bool reclaim_ready(struct rg_request *request)
     atomic_fetch_add(&worker->answers_due, 1);
     pthread_mutex_lock(&reclaim->lock);
     reclaim->due = true;
-    const struct rg_notice notice = {.type = RG_NOTICE_RECALL, .id = ++reclaim->number};
+    const struct rg_notice notice = {.type = RG_NOTICE_RECLAIM, .id = ++reclaim->number};
     pthread_mutex_unlock(&reclaim->lock);
     (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
     pthread_mutex_lock(&reclaim->lock);
     while (reclaim->due && !rg_worker_over(worker))
         pthread_cond_wait(&reclaim->answered, &reclaim->lock);
     reclaim->due = false;
-    struct rg_ahead_return *blocks = reclaim->blocks;
+    struct rg_prealloc_return *blocks = reclaim->blocks;
     const size_t n = reclaim->n;
     reclaim->blocks = NULL;
     reclaim->n = 0;
@@ -476,17 +476,17 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
                                const struct rg_answer *told, size_t bulk_size)
 {
     (void)header;
-    if (told->type != RG_ANSWER_RECALLED)
+    if (told->type != RG_ANSWER_RECLAIMED)
         return RG_ANSWERED_NOT_MINE;
     struct reclaim *reclaim = &prealloc_of(worker)->reclaim;
-    const size_t n = bulk_size / sizeof(struct rg_ahead_return);
+    const size_t n = bulk_size / sizeof(struct rg_prealloc_return);
     pthread_mutex_lock(&reclaim->lock);
     const bool good = reclaim->due && told->id == reclaim->number &&
-                      bulk_size % sizeof(struct rg_ahead_return) == 0 && n <= SLABS_MAX * RG_AHEAD_MAX;
+                      bulk_size % sizeof(struct rg_prealloc_return) == 0 && n <= SLABS_MAX * RG_PREALLOC_MAX;
     pthread_mutex_unlock(&reclaim->lock);
     if (!good)
         return RG_ANSWERED_WRONG;
-    struct rg_ahead_return *blocks = bulk_size ? malloc(bulk_size) : NULL;
+    struct rg_prealloc_return *blocks = bulk_size ? malloc(bulk_size) : NULL;
     const bool received =
         !bulk_size || (rg_conn_recv_bulk(worker->conn, blocks, bulk_size) == RG_OK && blocks != NULL);
     if (!received) {
@@ -516,7 +516,8 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
             link = &slab->next;
             continue;
         }
-        if (slab->kind == RG_AHEAD_ORDERED && rg_driver.cuMemFree_v2) /* it is the pool's, and would stay */
+        if (slab->kind == RG_PREALLOC_ORDERED &&
+            rg_driver.cuMemFree_v2) /* it is the pool's, and would stay */
             for (unsigned i = 0; i < slab->n; i++)
                 (void)rg_driver.cuMemFree_v2(slab->blocks[i]);
         forget(worker, link);

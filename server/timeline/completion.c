@@ -1,8 +1,8 @@
 /* completion.c - the list of what is watched, and the thread that polls it. See completion.h. */
 #include "server/timeline/completion.h"
 
-#include "common/clock.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
 #include "generated/server/execute.h"
 #include "server/core/leader_followers.h"
 #include "server/modules.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define WATCHES_MAX 4096 /* more than a client has (client/progress.c), with those that it has given up */
+#define WATCHES_MAX 4096 /* more than a client has (client/timeline/subscription.c), with those that it has given up */
 #define TOLD_MAX    64   /* in one notice */
 #define POLL_MIN_NS 5000 /* between two looks */
 #define POLL_MAX_NS 500000

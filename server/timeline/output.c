@@ -1,8 +1,8 @@
 /* output.c - the pipe that stands for standard output. See output.h. */
 #include "server/timeline/output.h"
 
-#include "common/log.h"
-#include "common/thread.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
 #include "server/modules.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* times.c - measuring records. See times.h. */
 #include "server/timeline/times.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "server/core/leader_followers.h"
 #include "server/modules.h"
@@ -169,7 +169,7 @@ static void detached(struct rg_executor *executor)
 {
     note_stream(executor);
     executor->time.served = rg_now_ns();
-    executor->time.flags |= RG_TIME_HANDED_OVER;
+    executor->time.flags |= RG_TIME_YIELDED;
 }
 
 /* An event behind the work that the record gave to a stream of the context, which is current. */
@@ -214,7 +214,7 @@ static struct item *add_item(struct times *times)
 static void executed(struct rg_executor *executor, unsigned flags)
 {
     struct rg_time *time = &executor->time;
-    if (!(time->flags & RG_TIME_HANDED_OVER)) {
+    if (!(time->flags & RG_TIME_YIELDED)) {
         note_stream(executor);
         time->served = rg_now_ns();
     }
@@ -240,7 +240,7 @@ static void finish(struct rg_executor *executor, uint64_t replied)
     if (item) {
         item->time = *time;
         /* what handed its roles over has waited for its work itself */
-        if ((time->flags & RG_TIME_WORK) && !(time->flags & RG_TIME_HANDED_OVER))
+        if ((time->flags & RG_TIME_WORK) && !(time->flags & RG_TIME_YIELDED))
             mark_work(times, executor, item);
     }
     pthread_mutex_unlock(&times->lock);

@@ -1,9 +1,9 @@
 /* wait.c - polling for a moment, then waiting. See wait.h. */
 #include "server/timeline/wait.h"
 
-#include "common/clock.h"
-#include "common/tuning.h"
-#include "common/wait.h"
+#include "common/base/clock.h"
+#include "common/base/tuning.h"
+#include "common/sync/adaptive_wait.h"
 #include "generated/server/driver.h"
 #include "server/core/leader_followers.h"
 #include "server/modules.h"
@@ -18,14 +18,14 @@ enum {
 
 /* The dispatcher's. */
 struct wait {
-    struct rg_wait mode;
+    struct rg_adaptive_wait mode;
     unsigned vain_polls; /* in a row */
 };
 
 static void init(struct rg_worker *worker)
 {
     struct wait *wait = worker->state[RG_MODULE_WAIT];
-    rg_wait_init(&wait->mode, RG_WAIT_DEFAULT);
+    rg_adaptive_wait_init(&wait->mode, RG_WAIT_DEFAULT);
 }
 
 const struct rg_module rg_wait_module = {.size = sizeof(struct wait), .init = init};

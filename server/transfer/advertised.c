@@ -1,10 +1,10 @@
 /* advertised.c - see advertised.h. */
 #include "server/transfer/advertised.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "server/modules.h"
-#include "transport/bundle/bundle.h"
+#include "transport/multipath/multipath.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ struct advertised {
 
 static struct ring *make(struct rg_worker *worker)
 {
-    const unsigned n = RG_ADVERTISED_CHUNKS + rg_bundle_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
+    const unsigned n = RG_ADVERTISED_CHUNKS + rg_multipath_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
     struct ring *ring = calloc(1, sizeof *ring + n * sizeof *ring->chunks);
     if (!ring)
         return NULL;
@@ -61,7 +61,7 @@ static void lock_pages(struct ring *ring, struct rg_worker_context *context)
 
 void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *context)
 {
-    if (!(rg_conn_caps(worker->conn) & RG_CAP_LENDS))
+    if (!(rg_conn_caps(worker->conn) & RG_CAP_ADVERTISES))
         return;
     struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
     pthread_mutex_lock(&advertised->lock);
@@ -75,8 +75,8 @@ void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *cont
             if (chunk->state == IN_USE && rg_driver.cuEventQuery(chunk->ready) != CUDA_ERROR_NOT_READY)
                 chunk->state = HERE;
             if (chunk->state == HERE &&
-                rg_conn_lend(worker->conn, 0, 0, ring->memory + i * RG_ADVERTISED_CHUNK,
-                             RG_ADVERTISED_CHUNK) == RG_OK)
+                rg_conn_advertise(worker->conn, 0, 0, ring->memory + i * RG_ADVERTISED_CHUNK,
+                                  RG_ADVERTISED_CHUNK) == RG_OK)
                 chunk->state = AWAY;
         }
     }

@@ -1,5 +1,5 @@
 /*
- * advertised.h - page-locked memory of the worker's that is lent to the client (rg_conn_lend): bulk data for the device comes
+ * advertised.h - page-locked memory of the worker's that is lent to the client (rg_conn_advertise): bulk data for the device comes
  * to lie there without being asked for, and the device copies from there.
  *
  * A ring of chunks, made with the first large copy of a session whose transport lends. A chunk that has come back with a
@@ -20,7 +20,7 @@
 
 /** Lends what can be lent now; the first call makes the ring. `context` is current. */
 void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *context);
-/** The bulk data at `memory`, which rg_conn_take_lent gave, is read by work that is now in `stream`. */
+/** The bulk data at `memory`, which rg_conn_take_advertised gave, is read by work that is now in `stream`. */
 void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context *context, void *memory,
                               CUstream stream);
 

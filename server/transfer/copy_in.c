@@ -12,7 +12,7 @@
 #include "server/transfer/gpudirect.h"
 #include "server/transfer/region.h"
 #include "server/transfer/staging.h"
-#include "transport/bundle/bundle.h"
+#include "transport/multipath/multipath.h"
 
 #define PIECE (512u << 10)
 
@@ -52,7 +52,7 @@ static CUresult copy_advertised(struct copy *copy)
 {
     struct rg_worker *worker = copy->request->worker;
     CUresult result = CUDA_SUCCESS;
-    if (rg_gpudirect_path(worker) == RG_DIRECT_STAGING) /* else data may go past it: it is asked for */
+    if (rg_gpudirect_path(worker) == RG_GPU_PATH_STAGING) /* else data may go past it: it is asked for */
         rg_advertised_tend(worker, copy->context);
     while (copy->done < copy->region->total && result == CUDA_SUCCESS) {
         void *at;
@@ -77,7 +77,7 @@ static CUresult copy_staged(struct copy *copy)
         return result;
     unsigned char *at = buffer->memory;
     const size_t most =
-        rg_bundle_rails(worker->conn) ? total : PIECE; /* all rails write what is asked for at once */
+        rg_multipath_rails(worker->conn) ? total : PIECE; /* all rails write what is asked for at once */
     while (copy->done < total && result == CUDA_SUCCESS) {
         const size_t piece = total - copy->done < most ? total - copy->done : most;
         if (rg_request_recv_bulk(copy->request, at, piece) != RG_OK)

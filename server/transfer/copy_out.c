@@ -40,7 +40,7 @@ static size_t part_size(const struct copy *copy, size_t offset)
 static bool takes_pieces(const struct copy *copy)
 {
     return copy->transfer &&
-           copy->region->total > rg_conn_piece(copy->worker->conn, rg_pace_piece(&copy->worker->pace));
+           copy->region->total > rg_conn_piece(copy->worker->conn, rg_chunk_size_get(&copy->worker->pace));
 }
 
 static void reply_with(const struct copy *copy, const void *data)

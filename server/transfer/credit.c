@@ -25,7 +25,7 @@ static void tell(struct rg_worker *worker, struct rg_staging_credit now, uint64_
     if (now.freed - credit->told < least)
         return;
     credit->told = now.freed;
-    struct rg_notice notice = {.type = RG_NOTICE_ROOM, .arg = {now.freed, 0, 0}};
+    struct rg_notice notice = {.type = RG_NOTICE_CREDIT, .arg = {now.freed, 0, 0}};
     (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
 }
 
@@ -34,7 +34,7 @@ static void executed(struct rg_request *request, size_t bulk)
 {
     struct credit *credit = request->worker->state[RG_MODULE_CREDIT];
     const struct rg_staging_credit now =
-        rg_staging_credit(request->worker, credit->seen, bulk ? rg_room_of(bulk) : 0);
+        rg_staging_credit(request->worker, credit->seen, bulk ? rg_bulk_credit_of(bulk) : 0);
     credit->seen = now.taken;
     tell(request->worker, now, credit->every, credit->every / 4);
 }
@@ -43,7 +43,7 @@ void rg_credit_report(struct rg_worker *worker)
 {
     const struct credit *credit = worker->state[RG_MODULE_CREDIT];
     const struct rg_staging_credit now = rg_staging_credit(worker, 0, 0);
-    if (now.taken - credit->told > RG_ROOM / 2) /* or it has credit */
+    if (now.taken - credit->told > RG_BULK_CREDIT / 2) /* or it has credit */
         tell(worker, now, 1, 0);
 }
 

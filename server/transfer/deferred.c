@@ -122,8 +122,8 @@ static CUresult use_slots(struct rg_request *request, struct rg_deferred_item *i
                           struct rg_worker_context *context, struct rg_staging_buffer **slots, size_t first,
                           CUstream stream)
 {
-    for (size_t i = 0; i < RG_LATE_SLOTS; i++) {
-        struct rg_staging_buffer **slot = &slots[(first + i) % RG_LATE_SLOTS];
+    for (size_t i = 0; i < RG_DEFERRED_SLOTS; i++) {
+        struct rg_staging_buffer **slot = &slots[(first + i) % RG_DEFERRED_SLOTS];
         if (*slot && (*slot)->size < item->chunk && i < item->n_chunks) {
             rg_staging_give_after(request->worker, *slot, stream);
             *slot = NULL;
@@ -150,8 +150,8 @@ static CUresult take_slots(struct rg_request *request, struct rg_deferred_item *
     if (item->kind == RG_DEFERRED_RENDEZVOUS)
         return use_slots(request, item, context, slots->rendezvous, 0, stream);
     const CUresult result = use_slots(request, item, context, slots->read, slots->next_read, stream);
-    if (rg_conn_caps(request->worker->conn) & RG_CAP_KEEPS)
-        slots->next_read = (slots->next_read + item->n_chunks) % RG_LATE_SLOTS;
+    if (rg_conn_caps(request->worker->conn) & RG_CAP_RETRANSMITS)
+        slots->next_read = (slots->next_read + item->n_chunks) % RG_DEFERRED_SLOTS;
     return result;
 }
 
@@ -163,7 +163,7 @@ static CUresult begin(struct rg_request *request, const struct rg_region *region
         return result;
     struct rg_worker_context *context = rg_request_stream_context(request, stream);
     struct rg_worker_stream *state = context ? rg_request_stream_state(request, stream) : NULL;
-    const size_t chunk = region->total < RG_LATE_CHUNK ? region->total : RG_LATE_CHUNK;
+    const size_t chunk = region->total < RG_DEFERRED_CHUNK ? region->total : RG_DEFERRED_CHUNK;
     struct rg_deferred_item *item =
         state ? rg_deferred_create(request, kind, id, (region->total + chunk - 1) / chunk) : NULL;
     if (!item)
@@ -200,7 +200,7 @@ CUresult rg_deferred_begin(struct rg_request *request, const struct rg_region *r
 static void drop_stream(struct rg_worker *worker, struct rg_worker_stream *stream)
 {
     struct rg_deferred_slots *slots = stream->slots;
-    for (size_t i = 0; i < RG_LATE_SLOTS && slots; i++) {
+    for (size_t i = 0; i < RG_DEFERRED_SLOTS && slots; i++) {
         rg_staging_give_after(worker, slots->rendezvous[i], stream->object);
         rg_staging_give_after(worker, slots->read[i], stream->object);
     }

@@ -19,7 +19,7 @@
 #ifndef RG_SERVER_TRANSFER_DEFERRED_H
 #define RG_SERVER_TRANSFER_DEFERRED_H
 
-#include "common/tuning.h"
+#include "common/base/tuning.h"
 #include "server/modules.h"
 #include "server/transfer/region.h"
 #include "server/transfer/staging.h"
@@ -54,9 +54,9 @@ struct rg_deferred_item {
     bool gone;                  /* transfers: the context has ended, and the buffers with it */
     bool advertised;            /* rendezvous: the client may write what it is asked for where that belongs */
     size_t n_chunks;
-    unsigned char *slots[RG_LATE_SLOTS];
+    unsigned char *slots[RG_DEFERRED_SLOTS];
     /* of the slots, and of those that the next transfer uses; NULL: none */
-    struct rg_hold *holds[RG_LATE_SLOTS];
+    struct rg_lease *holds[RG_DEFERRED_SLOTS];
     /* deferred reads that are sent from where the data lies on the device, and where; NULL: others */
     struct rg_gpudirect_area *area;
     unsigned char *device;
@@ -65,8 +65,8 @@ struct rg_deferred_item {
 
 /** What a stream keeps for its deferred transfers, one after another. The dispatcher's. */
 struct rg_deferred_slots {
-    struct rg_staging_buffer *rendezvous[RG_LATE_SLOTS];
-    struct rg_staging_buffer *read[RG_LATE_SLOTS];
+    struct rg_staging_buffer *rendezvous[RG_DEFERRED_SLOTS];
+    struct rg_staging_buffer *read[RG_DEFERRED_SLOTS];
     size_t next_read; /* of those, the one whose turn it is */
 };
 

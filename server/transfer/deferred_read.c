@@ -1,11 +1,11 @@
 /*
  * deferred_read.c - copies to the client's memory that leave when the stream gets there. See deferred.h.
  *
- * Behind the copy of each chunk to its buffer a host function lets it be sent (RG_NOTICE_LANDING): by a thread for all
+ * Behind the copy of each chunk to its buffer a host function lets it be sent (RG_NOTICE_DEFERRED_READ): by a thread for all
  * streams, while this one goes on as far as it has buffers left. What can be sent from where it lies on the device is not
  * copied at all.
  */
-#include "common/thread.h"
+#include "common/base/thread.h"
 #include "generated/server/execute.h"
 #include "server/timeline/completion.h"
 #include "server/transfer/deferred.h"
@@ -29,23 +29,23 @@ static void send_chunk(struct rg_deferred_item *item, size_t index)
 {
     const size_t size = rg_deferred_chunk_size(item, index);
     const unsigned char *from =
-        item->area ? item->device + index * item->chunk : item->slots[index % RG_LATE_SLOTS];
+        item->area ? item->device + index * item->chunk : item->slots[index % RG_DEFERRED_SLOTS];
     if (item->area)
         rg_gpudirect_sent(item->worker, size);
     (void)rg_worker_send_transfer(item->worker, item->id, index * item->chunk, from, size,
                                   index + 1 == item->n_chunks,
-                                  item->area ? NULL : item->holds[index % RG_LATE_SLOTS]);
+                                  item->area ? NULL : item->holds[index % RG_DEFERRED_SLOTS]);
 }
 
 /* Before the next chunk, of this item or the stream's next, is copied to its slot. The lock is held, and given up. */
 static void end_hold(struct rg_deferred_item *item, size_t index)
 {
     pthread_mutex_t *lock = &rg_deferred_of(item->worker)->lock;
-    struct rg_hold *hold = item->holds[(index + 1) % RG_LATE_SLOTS];
+    struct rg_lease *hold = item->holds[(index + 1) % RG_DEFERRED_SLOTS];
     if (item->area || !hold || !rg_deferred_work(item))
         return;
     pthread_mutex_unlock(lock);
-    rg_hold_end(hold);
+    rg_lease_end(hold);
     pthread_mutex_lock(lock);
     rg_deferred_rest(item);
 }
@@ -109,7 +109,7 @@ static void CUDA_CB chunk_step(void *user)
     pthread_mutex_t *lock = &rg_deferred_of(worker)->lock;
     const bool last = step->index + 1 == item->n_chunks;
     const size_t enough = last                              ? item->n_chunks
-                          : step->index + 2 > RG_LATE_SLOTS ? step->index + 2 - RG_LATE_SLOTS
+                          : step->index + 2 > RG_DEFERRED_SLOTS ? step->index + 2 - RG_DEFERRED_SLOTS
                                                             : 0;
     pthread_mutex_lock(lock);
     item->posted++;
@@ -150,13 +150,13 @@ static CUresult start(struct rg_request *request, const struct rg_region *region
                           : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
         request->told = true;
-        rg_deferred_notice(request->worker, RG_NOTICE_LANDING, id, 0, 0, 1);
+        rg_deferred_notice(request->worker, RG_NOTICE_DEFERRED_READ, id, 0, 0, 1);
         return result;
     }
     const size_t n_chunks = item->n_chunks; /* the last step frees the item */
     for (size_t i = 0; i < n_chunks && result == CUDA_SUCCESS; i++) {
         if (!item->area)
-            result = rg_region_copy(region, item->slots[i % RG_LATE_SLOTS], i * item->chunk,
+            result = rg_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
                                     rg_deferred_chunk_size(item, i), stream);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuLaunchHostFunc(stream, chunk_step, &item->steps[i]);

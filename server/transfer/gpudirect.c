@@ -1,7 +1,7 @@
 /* gpudirect.c - see gpudirect.h. */
 #include "server/transfer/gpudirect.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "server/modules.h"
 
@@ -28,7 +28,7 @@ struct rg_gpudirect_area {
 };
 
 struct gpudirect {
-    bool tells;               /* the client wants to know: RG_NOTICE_WAY */
+    bool tells;               /* the client wants to know: RG_NOTICE_GPU_PATH */
     _Atomic uint64_t in, out; /* bytes */
     pthread_mutex_t lock;     /* of `holds` and the list of those that are held beyond their end */
     pthread_cond_t let_go;
@@ -36,7 +36,7 @@ struct gpudirect {
     CUevent idle; /* of `idle_in` */
     struct rg_worker_context *idle_in;
     struct device {
-        enum rg_direct_path path;
+        enum rg_gpu_path path;
         bool proven; /* memory was registered so */
         bool flush;  /* what the network device wrote must be made visible */
     } devices[DEVICES];
@@ -61,7 +61,7 @@ static bool module_loaded(void)
 }
 
 /* Whether `path` can be had; else *why not. */
-static bool possible(struct rg_worker *worker, CUdevice device, enum rg_direct_path path, bool asked,
+static bool possible(struct rg_worker *worker, CUdevice device, enum rg_gpu_path path, bool asked,
                      const char **why)
 {
     const unsigned paths = rg_conn_device_paths(worker->conn);
@@ -70,67 +70,67 @@ static bool possible(struct rg_worker *worker, CUdevice device, enum rg_direct_p
         *why = "the driver does not tell what its memory is";
     else if (!paths)
         *why = "not over this transport";
-    else if (path == RG_DIRECT_DMABUF && !(paths & RG_DEVICE_DMABUF))
+    else if (path == RG_GPU_PATH_DMABUF && !(paths & RG_DEVICE_DMABUF))
         *why = "kernel, libibverbs or network device do not take dma-bufs";
-    else if (path == RG_DIRECT_DMABUF && (!rg_driver.cuMemGetHandleForAddressRange ||
-                                          !attribute(device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)))
+    else if (path == RG_GPU_PATH_DMABUF && (!rg_driver.cuMemGetHandleForAddressRange ||
+                                            !attribute(device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)))
         *why = "the GPU's driver exports no dma-bufs";
-    else if (path == RG_DIRECT_PEER && !(paths & RG_DEVICE_PEER))
+    else if (path == RG_GPU_PATH_PEER && !(paths & RG_DEVICE_PEER))
         *why = "not over this transport";
-    else if (path == RG_DIRECT_PEER && !asked &&
+    else if (path == RG_GPU_PATH_PEER && !asked &&
              !attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED))
         *why = "the GPU does not let other devices at its memory";
-    else if (path == RG_DIRECT_PEER && !asked && !module_loaded())
+    else if (path == RG_GPU_PATH_PEER && !asked && !module_loaded())
         *why = "the module nvidia_peermem is not loaded";
     return !*why;
 }
 
-static enum rg_direct_path wish(struct rg_worker *worker)
+static enum rg_gpu_path wish(struct rg_worker *worker)
 {
     const char *text = getenv("REMOTE_GPU_DIRECT");
     if (!text || !*text || strcmp(text, "auto") == 0)
-        return RG_DIRECT_UNKNOWN;
+        return RG_GPU_PATH_UNKNOWN;
     if (strcmp(text, "dmabuf") == 0)
-        return RG_DIRECT_DMABUF;
+        return RG_GPU_PATH_DMABUF;
     if (strcmp(text, "peer") == 0)
-        return RG_DIRECT_PEER;
+        return RG_GPU_PATH_PEER;
     if (strcmp(text, "staging") != 0)
         rg_warn(
             "session %llu: REMOTE_GPU_DIRECT=%s is not one of auto, dmabuf, peer, staging; taking staging",
             (unsigned long long)worker->session, text);
-    return RG_DIRECT_STAGING;
+    return RG_GPU_PATH_STAGING;
 }
 
-/* The best way below `above` (RG_DIRECT_DMABUF + 1: any). */
-static enum rg_direct_path choose(struct rg_worker *worker, CUdevice device, int above)
+/* The best way below `above` (RG_GPU_PATH_DMABUF + 1: any). */
+static enum rg_gpu_path choose(struct rg_worker *worker, CUdevice device, int above)
 {
-    const enum rg_direct_path wished = wish(worker);
-    const char *why[RG_DIRECT_DMABUF + 1] = {0};
-    for (int path = above - 1; path > RG_DIRECT_STAGING; path--) {
-        if (wished != RG_DIRECT_UNKNOWN && wished != (enum rg_direct_path)path)
+    const enum rg_gpu_path wished = wish(worker);
+    const char *why[RG_GPU_PATH_DMABUF + 1] = {0};
+    for (int path = above - 1; path > RG_GPU_PATH_STAGING; path--) {
+        if (wished != RG_GPU_PATH_UNKNOWN && wished != (enum rg_gpu_path)path)
             why[path] = "not wanted";
-        else if (possible(worker, device, (enum rg_direct_path)path, wished == (enum rg_direct_path)path,
+        else if (possible(worker, device, (enum rg_gpu_path)path, wished == (enum rg_gpu_path)path,
                           &why[path])) {
             rg_info("session %llu: GPU %d: bulk data goes straight to and from its memory (%s)",
                     (unsigned long long)worker->session, (int)device,
-                    rg_direct_name((enum rg_direct_path)path));
-            return (enum rg_direct_path)path;
+                    rg_gpu_path_name((enum rg_gpu_path)path));
+            return (enum rg_gpu_path)path;
         }
     }
     if (!rg_conn_device_paths(worker->conn))
-        return RG_DIRECT_STAGING; /* goes without saying */
-    const char *dmabuf = why[RG_DIRECT_DMABUF], *peer = why[RG_DIRECT_PEER];
+        return RG_GPU_PATH_STAGING; /* goes without saying */
+    const char *dmabuf = why[RG_GPU_PATH_DMABUF], *peer = why[RG_GPU_PATH_PEER];
     rg_info("session %llu: GPU %d: bulk data goes through page-locked memory (dma-buf: %s; peer memory: %s)",
             (unsigned long long)worker->session, (int)device, dmabuf ? dmabuf : "failed",
             peer ? peer : "failed");
-    return RG_DIRECT_STAGING;
+    return RG_GPU_PATH_STAGING;
 }
 
 /* Chooses, and tells the client, if it wants to know. */
 static void settle(struct rg_worker *worker, struct device *device, CUdevice number, int above)
 {
     device->path = choose(worker, number, above);
-    const struct rg_notice notice = {.type = RG_NOTICE_WAY,
+    const struct rg_notice notice = {.type = RG_NOTICE_GPU_PATH,
                                      .arg = {(uint64_t)number, (uint64_t)device->path, 0}};
     if (gpudirect_of(worker)->tells &&
         rg_conn_device_paths(worker->conn))                         /* else staging goes without saying */
@@ -144,8 +144,8 @@ static struct device *current_device(struct rg_worker *worker, CUdevice *number)
     if (rg_driver.cuCtxGetDevice(number) != CUDA_SUCCESS || *number < 0 || *number >= DEVICES)
         return NULL;
     struct device *device = &direct->devices[*number];
-    if (device->path == RG_DIRECT_UNKNOWN) {
-        settle(worker, device, *number, RG_DIRECT_DMABUF + 1);
+    if (device->path == RG_GPU_PATH_UNKNOWN) {
+        settle(worker, device, *number, RG_GPU_PATH_DMABUF + 1);
         device->flush = rg_driver.cuFlushGPUDirectRDMAWrites &&
                         (attribute(*number, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS) &
                          CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) &&
@@ -155,11 +155,11 @@ static struct device *current_device(struct rg_worker *worker, CUdevice *number)
     return device;
 }
 
-enum rg_direct_path rg_gpudirect_path(struct rg_worker *worker)
+enum rg_gpu_path rg_gpudirect_path(struct rg_worker *worker)
 {
     CUdevice number;
     const struct device *device = current_device(worker, &number);
-    return device ? device->path : RG_DIRECT_STAGING;
+    return device ? device->path : RG_GPU_PATH_STAGING;
 }
 
 /* --- registering --------------------------------------------------------------------------------------------------- */
@@ -217,17 +217,17 @@ static void *register_peer(struct rg_worker *worker, uintptr_t base, size_t size
 static void *try_register(struct rg_worker *worker, struct device *device, CUdevice number, uintptr_t base,
                           size_t size)
 {
-    while (device->path > RG_DIRECT_STAGING) {
+    while (device->path > RG_GPU_PATH_STAGING) {
         const char *what = "";
         errno = 0;
-        void *registered = device->path == RG_DIRECT_DMABUF ? register_dmabuf(worker, base, size, &what)
-                                                            : register_peer(worker, base, size, &what);
+        void *registered = device->path == RG_GPU_PATH_DMABUF ? register_dmabuf(worker, base, size, &what)
+                                                              : register_peer(worker, base, size, &what);
         if (registered) {
             device->proven = true;
             return registered;
         }
         rg_warn("session %llu: GPU %d: %zu bytes of its memory cannot be registered (%s: %s, %s)",
-                (unsigned long long)worker->session, (int)number, size, rg_direct_name(device->path), what,
+                (unsigned long long)worker->session, (int)number, size, rg_gpu_path_name(device->path), what,
                 strerror(errno));
         if (device->proven)
             return NULL; /* this one allocation goes through staging */
@@ -267,7 +267,7 @@ struct rg_gpudirect_area *rg_gpudirect_pin(struct rg_worker *worker, struct rg_w
 {
     CUdevice number;
     struct device *device = size >= DIRECT_MIN ? current_device(worker, &number) : NULL;
-    if (!device || device->path == RG_DIRECT_STAGING)
+    if (!device || device->path == RG_GPU_PATH_STAGING)
         return NULL;
     struct gpudirect *direct = gpudirect_of(worker);
     struct rg_gpudirect_area *area = find_area(worker, address);

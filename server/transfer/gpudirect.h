@@ -17,14 +17,14 @@
 #ifndef RG_SERVER_TRANSFER_GPUDIRECT_H
 #define RG_SERVER_TRANSFER_GPUDIRECT_H
 
-#include "proto/ways.h"
+#include "proto/gpu_path.h"
 #include "server/core/worker.h"
 
 /** Memory of a GPU that the network device may use; held as long as it is in use. */
 struct rg_gpudirect_area;
 
 /** What the worker uses for the memory of the GPU of the current context. */
-enum rg_direct_path rg_gpudirect_path(struct rg_worker *worker);
+enum rg_gpu_path rg_gpudirect_path(struct rg_worker *worker);
 
 /**
  * Holds [address, address + size) for a transfer; NULL: it goes through staging. The context of the memory is

@@ -1,7 +1,7 @@
 /*
  * rendezvous.c - copies to the device that read the client's memory when the stream gets there. See deferred.h.
  *
- * Before the copy of each chunk a host function asks the client for it (RG_NOTICE_PULL), a few chunks ahead, and waits until
+ * Before the copy of each chunk a host function asks the client for it (RG_NOTICE_RENDEZVOUS), a few chunks ahead, and waits until
  * the reader has put it into its buffer (RG_ANSWER_DATA). Where the transport can, the buffers are advertised, and the data
  * comes to lie there by itself.
  */
@@ -24,9 +24,9 @@ static void ask(struct rg_deferred_item *item, size_t end)
         if (!more)
             return;
         const bool advertised =
-            rg_conn_lend(worker->conn, item->id, offset, item->slots[index % RG_LATE_SLOTS], size) ==
+            rg_conn_advertise(worker->conn, item->id, offset, item->slots[index % RG_DEFERRED_SLOTS], size) ==
             RG_OK; /* where that helps */
-        rg_deferred_notice(worker, RG_NOTICE_PULL, item->id, offset, size, 0);
+        rg_deferred_notice(worker, RG_NOTICE_RENDEZVOUS, item->id, offset, size, 0);
         pthread_mutex_lock(&deferred->lock);
         item->advertised |= advertised;
         rg_deferred_rest(item);
@@ -44,7 +44,7 @@ static void CUDA_CB chunk_step(void *user)
     const size_t end = step->index * item->chunk + rg_deferred_chunk_size(item, step->index);
     if (rg_worker_over(worker))
         return;
-    ask(item, step->index + (item->n_chunks < RG_LATE_SLOTS ? item->n_chunks : RG_LATE_SLOTS));
+    ask(item, step->index + (item->n_chunks < RG_DEFERRED_SLOTS ? item->n_chunks : RG_DEFERRED_SLOTS));
     pthread_mutex_lock(lock);
     while (item->received < end && !item->gone && !rg_worker_over(worker))
         pthread_cond_wait(&item->changed, lock);
@@ -74,13 +74,13 @@ static CUresult start(struct rg_request *request, const struct rg_region *region
     CUresult result = rg_deferred_begin(request, region, id, RG_DEFERRED_RENDEZVOUS, stream, &item);
     if (result != CUDA_SUCCESS) {
         /* The client need not keep it: a part of no bytes at the end. */
-        rg_deferred_notice(request->worker, RG_NOTICE_PULL, id, region->total, 0, 0);
+        rg_deferred_notice(request->worker, RG_NOTICE_RENDEZVOUS, id, region->total, 0, 0);
         return result;
     }
     for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
         result = rg_driver.cuLaunchHostFunc(stream, chunk_step, &item->steps[i]);
         if (result == CUDA_SUCCESS)
-            result = rg_region_copy(region, item->slots[i % RG_LATE_SLOTS], i * item->chunk,
+            result = rg_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
                                     rg_deferred_chunk_size(item, i), stream);
     }
     if (result == CUDA_SUCCESS)
@@ -125,11 +125,11 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
     if (!good)
         return RG_ANSWERED_WRONG;
     /* The item cannot go away while this part of it is missing; nor can a buffer that is advertised. */
-    unsigned char *slot = item->slots[offset / item->chunk % RG_LATE_SLOTS];
+    unsigned char *slot = item->slots[offset / item->chunk % RG_DEFERRED_SLOTS];
     const bool came =
         rg_conn_recv_bulk(worker->conn, wanted ? slot + offset % item->chunk : NULL, size) == RG_OK;
     if (came && offset % item->chunk + size == rg_deferred_chunk_size(item, offset / item->chunk))
-        rg_conn_unlend(worker->conn, item->id, slot);
+        rg_conn_withdraw(worker->conn, item->id, slot);
     pthread_mutex_lock(&deferred->lock);
     item->received += came ? size : 0;
     const bool all = came && rg_deferred_has_all(item);

@@ -56,7 +56,7 @@ static void destroy(struct rg_worker *worker, struct rg_staging_buffer *list)
     while (list) {
         struct rg_staging_buffer *next = list->next;
         (void)rg_driver.cuEventDestroy_v2(list->ready);
-        rg_hold_end(&list->hold);
+        rg_lease_end(&list->hold);
         rg_conn_unregister(worker->conn, list->memory);
         (void)rg_driver.cuMemFreeHost(list->memory);
         free(list);
@@ -119,7 +119,7 @@ static bool is_free(struct rg_staging_buffer *buffer)
 {
     if (buffer->pending && !buffer->taken && rg_driver.cuEventQuery(buffer->ready) == CUDA_SUCCESS)
         buffer->pending = false;
-    return !buffer->taken && !buffer->pending && rg_hold_ended(&buffer->hold);
+    return !buffer->taken && !buffer->pending && rg_lease_ended(&buffer->hold);
 }
 
 /* What is held longest of the buffers that nothing else is in the way of, if much is held. The lock is held. */
@@ -128,7 +128,7 @@ static struct rg_staging_buffer *held_longest(const struct rg_worker_context *co
     struct rg_staging_buffer *longest = NULL;
     size_t held = 0;
     for (struct rg_staging_buffer *buffer = context->buffers; buffer; buffer = buffer->next) {
-        if (buffer->taken || buffer->pending || rg_hold_ended(&buffer->hold))
+        if (buffer->taken || buffer->pending || rg_lease_ended(&buffer->hold))
             continue;
         held += buffer->size;
         if (buffer->size >= size && (!longest || buffer->given < longest->given))
@@ -141,7 +141,7 @@ static struct rg_staging_buffer *held_longest(const struct rg_worker_context *co
 static struct rg_staging_buffer *find(const struct rg_worker_context *context, size_t size)
 {
     struct rg_staging_buffer *best = NULL;
-    const bool crowded = context->staging_bytes + size > RG_ROOM;
+    const bool crowded = context->staging_bytes + size > RG_BULK_CREDIT;
     for (struct rg_staging_buffer *buffer = context->buffers; buffer && (!best || best->size != size);
          buffer = buffer->next)
         if (buffer->size >= size && (crowded || buffer->size <= 4 * size) &&
@@ -154,7 +154,7 @@ CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *con
                          struct rg_staging_buffer **out)
 {
     struct staging *staging = staging_of(worker);
-    size = (size_t)rg_room_of(size);
+    size = (size_t)rg_bulk_credit_of(size);
     pthread_mutex_lock(&staging->lock);
     struct rg_staging_buffer *buffer = find(context, size);
     if (buffer) {
@@ -164,7 +164,7 @@ CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *con
     pthread_mutex_unlock(&staging->lock);
     if (!buffer)
         return create(worker, context, size, out);
-    rg_hold_end(&buffer->hold);
+    rg_lease_end(&buffer->hold);
     *out = buffer;
     return CUDA_SUCCESS;
 }
@@ -175,7 +175,7 @@ static void shrink(struct rg_worker *worker, struct rg_worker_context *context)
     struct staging *staging = staging_of(worker);
     struct rg_staging_buffer *unused = NULL;
     pthread_mutex_lock(&staging->lock);
-    for (struct rg_staging_buffer **link = &context->buffers; *link && context->staging_bytes > RG_ROOM;) {
+    for (struct rg_staging_buffer **link = &context->buffers; *link && context->staging_bytes > RG_BULK_CREDIT;) {
         struct rg_staging_buffer *buffer = *link;
         if (!is_free(buffer)) {
             link = &buffer->next;
@@ -196,12 +196,12 @@ CUresult rg_staging_take_credited(struct rg_worker *worker, struct rg_worker_con
 {
     struct staging *staging = staging_of(worker);
     struct rg_staging_credit *credit = &staging->credit;
-    const uint64_t needed = rg_room_of(brought);
+    const uint64_t needed = rg_bulk_credit_of(brought);
     pthread_mutex_lock(&staging->lock);
     credit->taken += needed;
-    if (credit->taken - credit->freed > RG_ROOM)
+    if (credit->taken - credit->freed > RG_BULK_CREDIT)
         look(staging);
-    while (credit->taken - credit->freed > RG_ROOM && staging->first)
+    while (credit->taken - credit->freed > RG_BULK_CREDIT && staging->first)
         wait_for_first(staging);
     const bool large = context->staging_bytes > RG_STAGING_KEPT;
     pthread_mutex_unlock(&staging->lock);

@@ -5,7 +5,7 @@
  * stream, and given back with an event recorded behind that work; it is taken again once the event has come. Only the
  * buffers needed are ever made.
  *
- * Data on its way to the device takes credit (proto/room.h): buffers with such data are also in a list of the session, in
+ * Data on its way to the device takes credit (proto/bulk_credit.h): buffers with such data are also in a list of the session, in
  * the order in which it came, so that credit.c can tell the client what is free again. A client that keeps to its credit
  * never makes the dispatcher wait here. One that does not (it may be older) waits, with all its threads, until the device
  * has taken what came first; so a session's memory is bounded either way. Data that comes back has few buffers at a time
@@ -16,15 +16,15 @@
 #ifndef RG_SERVER_TRANSFER_STAGING_H
 #define RG_SERVER_TRANSFER_STAGING_H
 
-#include "proto/room.h"
+#include "proto/bulk_credit.h"
 #include "server/core/worker.h"
 
-#define RG_STAGING_SMALL RG_ROOM_LEAST
+#define RG_STAGING_SMALL RG_BULK_CREDIT_LEAST
 #define RG_STAGING_LARGE RG_BULK_MAX
 /* So much of a context's pool may wait for the client to have what was sent from it. */
 #define RG_STAGING_HELD (16u << 20)
 #define RG_STAGING_KEPT                                                                                      \
-    (2 * RG_ROOM) /* when a context's pool is larger, what nothing uses is freed at some time */
+    (2 * RG_BULK_CREDIT) /* when a context's pool is larger, what nothing uses is freed at some time */
 
 struct rg_staging_buffer {
     struct rg_staging_buffer *next; /* in the context's pool */
@@ -34,7 +34,7 @@ struct rg_staging_buffer {
     uint64_t given; /* order in which they were given back */
     bool taken, pending;
     bool kept;           /* taken by a stream for its deferred transfers, as long as that is there */
-    struct rg_hold hold; /* what was sent from it may have to be sent again */
+    struct rg_lease hold; /* what was sent from it may have to be sent again */
     uint64_t credit;     /* that its data takes; 0: it is not in the list */
     struct rg_staging_buffer *earlier, *later;
 };

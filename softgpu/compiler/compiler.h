@@ -5,8 +5,8 @@
  * know is an error that names instruction and line; nothing is skipped). Code is generated and optimised a
  * kernel at a time, when the kernel is first asked for. Thread-safe: any thread may ask for code.
  */
-#ifndef SG_COMPILER_H
-#define SG_COMPILER_H
+#ifndef SG_COMPILER_COMPILER_H
+#define SG_COMPILER_COMPILER_H
 
 #include "softgpu/kernel_abi.h"
 
@@ -87,8 +87,8 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
                                        struct sg_text *log, struct sg_program **out);
 
 /**
- * The kernel that code knows by `address`, as device code takes it: index for sg_program_kernel and sg_program_code, or
- * SIZE_MAX. Reads only the program.
+ * The kernel that code knows by `address`, as device code takes it: index for sg_program_kernel and
+ * sg_program_code, or SIZE_MAX. Reads only the program.
  */
 size_t sg_program_find_kernel(const struct sg_program *program, const void *address);
 

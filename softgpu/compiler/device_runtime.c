@@ -1,9 +1,11 @@
 /*
- * device_runtime.c - cooperative groups for programs that call the device runtime library: handles and barriers.
+ * device_runtime.c - cooperative groups for programs that call the device runtime library: handles and
+ * barriers.
  *
- * The handle of the grid is the address of its workspace (%envreg1, %envreg2), 0 if it was not launched cooperatively.
- * Its word 8 counts the blocks that have come to a barrier, as nvcc's own code counts in word 1: block 0 adds what
- * makes the sum of all 2^31, so every barrier flips the highest bit, which the blocks wait for.
+ * The handle of the grid is the address of its workspace (%envreg1, %envreg2), 0 if it was not launched
+ * cooperatively. Its word 8 counts the blocks that have come to a barrier, as nvcc's own code counts in word
+ * 1: block 0 adds what makes the sum of all 2^31, so every barrier flips the highest bit, which the blocks
+ * wait for.
  */
 #include "softgpu/compiler/device_runtime.h"
 
@@ -100,7 +102,7 @@ const char *sg_device_runtime(const struct sg_source *sources, size_t count)
     return NULL;
 }
 
-enum sg_device_call sg_device_call_find(const struct sg_function *function)
+enum sg_device_call sg_device_call_find(const struct sg_ptx_function *function)
 {
     static const struct {
         const char *name;

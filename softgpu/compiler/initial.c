@@ -9,7 +9,7 @@
 
 struct writer {
     struct sg_diagnostics *diagnostics;
-    const struct sg_module *module;
+    const struct sg_ptx_module *module;
     struct sg_var *var;
     uint64_t at; /* bytes written */
 };
@@ -45,7 +45,7 @@ static uint64_t symbol_address(struct writer *writer, const struct sg_ast_initia
     const struct sg_symbol *symbol = initial->resolved;
     uint64_t address = 0;
     if (symbol->kind == SG_SYMBOL_FUNCTION) {
-        const struct sg_function *function = symbol->function;
+        const struct sg_ptx_function *function = symbol->function;
         if (function->alias_of != NULL)
             function = function->alias_of;
         address = (uint64_t)(uintptr_t)&writer->module->handles[function->handle];
@@ -88,7 +88,8 @@ static void write_initial(struct writer *writer, const struct sg_ast_initial *in
         write_initial(writer, &initial->items[i]);
 }
 
-void sg_initial_write(struct sg_diagnostics *diagnostics, const struct sg_module *module, struct sg_var *var)
+void sg_initial_write(struct sg_diagnostics *diagnostics, const struct sg_ptx_module *module,
+                      struct sg_var *var)
 {
     struct writer writer = {diagnostics, module, var, 0};
     if (var->address == NULL)

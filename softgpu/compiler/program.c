@@ -2,19 +2,19 @@
  * program.c - the compiler's interface: one program is one PTX module with its kernels and variables. A lock
  * makes code generation one at a time; what is known after creation never changes and is read without it.
  */
-#include "softgpu/compiler/analysis.h"
-#include "softgpu/compiler/cache.h"
-#include "softgpu/compiler/codegen.h"
+#include "softgpu/compiler/analysis/analysis.h"
+#include "softgpu/compiler/codegen/codegen.h"
 #include "softgpu/compiler/device_runtime.h"
 #include "softgpu/compiler/initial.h"
-#include "softgpu/compiler/jit.h"
-#include "softgpu/compiler/lockstep.h"
-#include "softgpu/compiler/matrices.h"
-#include "softgpu/compiler/regions.h"
-#include "softgpu/compiler/symbols.h"
+#include "softgpu/compiler/jit/cache.h"
+#include "softgpu/compiler/jit/jit.h"
+#include "softgpu/compiler/jit/symbols.h"
+#include "softgpu/compiler/regions/matrices.h"
+#include "softgpu/compiler/regions/regions.h"
+#include "softgpu/compiler/uniformity/uniformity.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "softgpu/compiler_digest.h"
 
 #include <pthread.h>
@@ -24,7 +24,7 @@
 
 struct kernel {
     struct sg_kernel public;
-    struct sg_function *function;
+    struct sg_ptx_function *function;
     struct sg_reach reach;
     struct sg_shared_layout shared;
     bool lockstep;        /* its loops have been looked at */
@@ -34,7 +34,7 @@ struct kernel {
 struct sg_program {
     struct sg_arena arena;
     struct sg_arena scratch; /* while the program is made */
-    struct sg_module *module;
+    struct sg_ptx_module *module;
     uint32_t capability;
     bool optimised;
     bool watched;            /* SOFTGPU_REPORT: code tells the engine of its accesses */
@@ -79,7 +79,8 @@ static enum sg_code_form choose_form(struct sg_program *program, struct kernel *
     return sg_regions_possible(&program->arena, &kernel->reach) ? SG_CODE_LOOPS : other;
 }
 
-static void describe_kernel(struct sg_program *program, struct kernel *kernel, struct sg_function *function)
+static void describe_kernel(struct sg_program *program, struct kernel *kernel,
+                            struct sg_ptx_function *function)
 {
     struct sg_kernel *public = &kernel->public;
     struct sg_param *params = SG_NEW_ARRAY(&program->arena, struct sg_param, function->n_params);
@@ -105,7 +106,7 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
     public->form = choose_form(program, kernel);
     public->cooperative = kernel->reach.cooperative;
     for (uint32_t f = 0; f < kernel->reach.count; f++) {
-        const struct sg_function *part = kernel->reach.functions[f];
+        const struct sg_ptx_function *part = kernel->reach.functions[f];
         for (uint32_t i = 0; i < part->n_vars; i++)
             if (part->vars[i]->space == SG_SPACE_LOCAL)
         public->local_size += (uint32_t)part->vars[i]->size;
@@ -114,7 +115,7 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel, s
 
 static void describe(struct sg_program *program)
 {
-    struct sg_module *module = program->module;
+    struct sg_ptx_module *module = program->module;
     program->kernels = SG_NEW_ARRAY(&program->arena, struct kernel, module->n_functions);
     for (uint32_t i = 0; i < module->n_functions; i++)
         if (module->functions[i]->is_entry && module->functions[i]->defined)
@@ -205,11 +206,11 @@ void sg_program_destroy(struct sg_program *program)
 
 size_t sg_program_find_kernel(const struct sg_program *program, const void *address)
 {
-    const struct sg_module *module = program->module;
+    const struct sg_ptx_module *module = program->module;
     uintptr_t offset = (uintptr_t)address - (uintptr_t)module->handles;
     if (offset % sizeof(module->handles[0]) != 0 || offset / sizeof(module->handles[0]) >= module->n_handles)
         return SIZE_MAX;
-    const struct sg_function *function = module->handles[offset / sizeof(module->handles[0])];
+    const struct sg_ptx_function *function = module->handles[offset / sizeof(module->handles[0])];
     for (size_t i = 0; i < program->n_kernels; i++)
         if (program->kernels[i].function == function)
             return i;

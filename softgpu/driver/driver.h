@@ -11,8 +11,8 @@
  * Lock order: context->lock, scheduler, handles, device memory; no lock is held while code of the application
  * runs.
  */
-#ifndef SG_DRIVER_H
-#define SG_DRIVER_H
+#ifndef SG_DRIVER_DRIVER_H
+#define SG_DRIVER_DRIVER_H
 
 #include "common/cuda/api.h"
 
@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #define SG_DRIVER_VERSION     13000
 #define SG_DEVICES_MAX        16

@@ -1,23 +1,23 @@
 /*
- * engine.h - the engine's own structures; see exec.h for what it does.
+ * engine.h - the structures of the engine. The functions on them are declared in the folders' own headers; what the engine
+ * is for is said in exec.h.
  *
- *   slot   the place where one OS thread runs blocks (an "SM"): fibers, block runs and buffers kept for
- * reuse, and the scheduler's context. A thread owns a slot while it works on a grid. grid   one launch, on
- * the stack of the thread that called sg_exec_run. run    one block of a thread-form grid in execution: its
- * ready queue, barriers and warps. fiber  a stack and the CUDA thread that runs on it. A fiber takes the next
- * thread of its block that has not begun, runs it to its end, takes the next, and parks itself in the slot
- * when there is none.
+ *   grid   one launch, on the stack of the thread that runs it (grid/pool.c).
+ *   slot   the place where one OS thread runs blocks (an "SM"): fibers, runs and buffers that are kept for reuse, and the
+ *          scheduler's context. A thread owns a slot while it works on a grid.
+ *   run    one block in execution: its ready queue, its barriers and its warps.
+ *   fiber  a stack and the CUDA thread that runs on it. A fiber takes the next thread of its block that has not begun, runs
+ *          it to its end, takes the next, and parks itself in the slot when there is none.
  *
- * Everything but the atomics of a grid is touched by one OS thread only. Fibers switch to each other
- * directly; they leave to the slot's scheduler (grid.c) when the block has ended, cannot go on, or its turn
- * is over.
+ * One OS thread touches a slot and all that is in it; only the atomics of a grid are shared. Fibers switch to each other
+ * directly. They leave to the slot's scheduler (grid/grid.c) when the block has ended, cannot go on, or its turn is over.
  */
 #ifndef SG_EXEC_ENGINE_H
 #define SG_EXEC_ENGINE_H
 
-#include "softgpu/exec/context.h"
 #include "softgpu/exec/exec.h"
-#include "softgpu/exec/sanitize.h"
+#include "softgpu/exec/fiber/fiber_context.h"
+#include "softgpu/exec/fiber/sanitize.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -57,7 +57,7 @@ struct sg_run;
 
 /* The first cache line is what a switch and a warp operation touch. */
 struct sg_fiber {
-    _Alignas(64) struct sg_context context;
+    _Alignas(64) struct sg_fiber_context context;
     struct sg_fiber *next; /* in the ready queue, in a barrier's list, or in the slot's pool */
     struct sg_run *run;
     uint64_t result;        /* of the operation it waits for */
@@ -116,7 +116,7 @@ struct sg_warp {
     struct sg_exchange exchange;
 };
 
-struct sg_meetings;
+struct sg_loop_block;
 
 /** Blocks that run together, each on a run of the same slot: cluster.c. */
 struct sg_cluster {
@@ -154,8 +154,8 @@ struct sg_run {
     struct sg_barrier barriers[SG_BARRIERS];
     struct sg_warp *warps;
     uint32_t warps_capacity;
-    struct sg_meetings *meetings; /* loop form: lanes.c */
-    unsigned char *shared_map;    /* mapping of shared_capacity bytes and a guard */
+    struct sg_loop_block *loop; /* loop form: lanes.c */
+    unsigned char *shared_map;  /* mapping of shared_capacity bytes and a guard */
     size_t shared_capacity;
     struct sg_run *next; /* in the slot's pool, or in the ring of resident blocks */
 };
@@ -167,8 +167,9 @@ struct sg_slot {
     volatile bool in_kernel; /* a fiber runs: a fault is the kernel's */
     enum sg_leave leave;
     struct sg_fiber *current; /* while in_kernel */
-    struct sg_context scheduler;
+    struct sg_fiber_context scheduler;
     struct sg_sanitize scheduler_sanitize;
+    void (*fiber_main)(void *fiber);           /* the body of all fibers */
     struct sg_fiber *fibers[SG_STACK_CLASSES]; /* parked */
     struct sg_run *runs;                       /* free */
     struct sg_cluster *clusters;               /* free */
@@ -190,7 +191,7 @@ struct sg_grid {
     const unsigned char *params;
     uint64_t n_blocks;     /* or clusters, where cluster_size is not 1 */
     uint32_t cluster_size; /* blocks that must run together */
-    uint32_t n_threads, n_warps;
+    uint32_t n_threads, n_warps, n_cores;
     uint32_t shares;       /* block form: the part of the blocks left that is taken at a time */
     bool waits;            /* blocks may wait for each other: they take turns */
     uint32_t resident;     /* blocks a slot may hold at once when they yield … */
@@ -214,152 +215,5 @@ struct sg_grid {
     struct sg_slot *watched_slots;
     struct sg_grid *next_watched;
 };
-
-/* --- fiber.c: stacks and fibers ---------------------------------------------------------------------- */
-
-/** The class of stack for `size` bytes; SG_STACK_CLASSES if there is none that large. */
-unsigned sg_stack_class(uint64_t size);
-/** A parked fiber with a stack of that class, made if need be; NULL if memory ran out. */
-struct sg_fiber *sg_fiber_acquire(struct sg_slot *slot, unsigned stack_class);
-/** Puts a fiber back that is suspended between two pieces of work. */
-void sg_fiber_park(struct sg_slot *slot, struct sg_fiber *fiber);
-/** Puts a fiber back whose frames are given up. */
-void sg_fiber_abandon(struct sg_slot *slot, struct sg_fiber *fiber);
-/** Gives the memory below the tops of large parked stacks back to the system. */
-void sg_fiber_trim(struct sg_slot *slot, unsigned stack_class);
-/** Whether `address` is in the guard below the fiber's stack. */
-bool sg_fiber_overflowed(const struct sg_fiber *fiber, uintptr_t address);
-
-/* --- block.c: one block's threads ---------------------------------------------------------------------- */
-
-/** The body of all fibers. */
-void sg_fiber_main(void *fiber);
-/** Makes ready a run of block `index`, or of block `rank` of cluster `index`; NULL if memory ran out. */
-struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64_t index,
-                              struct sg_cluster *cluster, uint32_t rank);
-void sg_run_release(struct sg_run *run);
-/** Gives up all threads of the block. */
-void sg_run_abandon(struct sg_run *run);
-/** Sets the block index from its linear number. */
-void sg_block_set_index(struct sg_block *block, uint64_t index);
-/** Runs the block's threads until one of the reasons to leave; in loop form on `fiber`, else NULL. */
-enum sg_leave sg_run_turn(struct sg_run *run, struct sg_fiber *fiber);
-/** Runs blocks [first, end) of a block-form grid on `fiber`; SG_LEAVE_ENDED or _STOPPED. */
-enum sg_leave sg_run_blocks(struct sg_run *run, struct sg_fiber *fiber, uint64_t first, uint64_t end);
-
-/* --- barrier.c, warp.c: what the end of a thread means to those that wait --------------------------------
- */
-
-void sg_barriers_thread_ended(struct sg_run *run);
-/** Counts exited threads as arrived where nothing else can run; true if that made a thread ready. */
-bool sg_barriers_rescue(struct sg_run *run);
-/** Lets threads that wait in activemask go on; true if there were any. */
-bool sg_warps_converge(struct sg_run *run);
-/** Where nothing else can run: lets lanes go on whose masks disagree, but all name lanes that are there; true if any. */
-bool sg_warps_rescue(struct sg_run *run);
-void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp);
-
-/* --- cluster.c: blocks that run together ----------------------------------------------------------------- */
-
-/** Makes ready a cluster, without its runs; NULL if memory ran out. */
-struct sg_cluster *sg_cluster_acquire(struct sg_slot *slot, const struct sg_grid *grid);
-/** Puts a cluster back that has no runs. */
-void sg_cluster_release(struct sg_slot *slot, struct sg_cluster *cluster);
-/** The block index of block `rank` of cluster `index`. */
-void sg_cluster_set_index(struct sg_block *block, uint64_t index, uint32_t rank);
-/** The shared memory of block `rank`; that of the first where `rank` is 0. */
-unsigned char *sg_cluster_shared(const struct sg_cluster *cluster, uint32_t rank);
-/** A run of the cluster is released. */
-void sg_cluster_leave(struct sg_slot *slot, struct sg_run *run);
-void sg_cluster_thread_ended(struct sg_fiber *fiber);
-/** Whether no block of the cluster can go on, each having been found blocked. */
-bool sg_cluster_is_stuck(const struct sg_cluster *cluster);
-
-/* --- exchange.c -------------------------------------------------------------------------------------------- */
-
-/** Computes the results of all lanes of a complete group. */
-void sg_exchange_resolve(struct sg_exchange *exchange, uint32_t group);
-/**
- * Lanes whose masks disagree, which CUDA leaves undefined, get what they get on GPUs where they have converged: each of
- * `lanes` the result of the lanes in its own mask. Those and all that they name are among `here`, come by one operation.
- */
-void sg_exchange_resolve_each(struct sg_exchange *exchange, uint32_t here, uint32_t lanes);
-
-/* --- lanes.c: blocks in loop form ----------------------------------------------------------------------------- */
-
-/** Makes ready what the threads of a block keep; once a run and grid. False: no memory. */
-bool sg_lanes_reserve(struct sg_run *run);
-/** The run's next block begins. */
-void sg_lanes_begin(struct sg_run *run);
-/**
- * Runs a block that has begun to its end, or until it can only wait for another (SG_LEAVE_TURN; only if the kernel
- * yields); SG_LEAVE_ENDED, _TURN, _STOPPED or _DEADLOCK (after a report in the log).
- */
-enum sg_leave sg_lanes_run_turn(struct sg_run *run);
-/** How many neighbouring blocks of the grid, which is in loop form, had better run side by side; 1: none. */
-uint32_t sg_lanes_beside(const struct sg_grid *grid);
-/** Runs the blocks of `count` runs of one grid and slot, the first of which the fiber belongs to; as sg_lanes_run_turn. */
-enum sg_leave sg_lanes_run_beside(struct sg_run *const *runs, uint32_t count);
-
-/* --- mma.c: operations on matrices; warp.c brings the lanes together -------------------------------------- */
-
-/** Works on the requests (struct sg_matrix_request) that the lanes of `group` brought as their values. */
-void sg_matrix_resolve(const struct sg_exchange *exchange, uint32_t group);
-/** Returns when all lanes of the warp have brought their requests and these are done. */
-void sg_warp_matrix(struct sg_thread *t, const void *request);
-
-/* --- grid.c -----------------------------------------------------------------------------------------------
- */
-
-/**
- * Runs blocks of the grid in the slot until none is left to begin; with `may_leave`, or until another grid
- * has nobody to work on it. The slot's scheduler.
- */
-void sg_grid_work(struct sg_slot *slot, struct sg_grid *grid, bool may_leave);
-
-/* --- pool.c -----------------------------------------------------------------------------------------------
- */
-
-/** True if a grid waits that nobody works on: those who can choose should go there. */
-bool sg_pool_starving(void);
-
-/* --- fault.c ----------------------------------------------------------------------------------------------
- */
-
-/** Installs the signal handlers (once a process). */
-void sg_fault_install(void);
-/** Prepares the calling thread for running kernels: alternate signal stack, signals unblocked. False: no
- * memory. */
-bool sg_fault_thread_init(void);
-/** The slot in which the calling thread works; what a signal handler looks at. */
-extern __thread struct sg_slot *sg_current_slot __attribute__((tls_model("initial-exec")));
-/** Records the grid's first fault and stops the grid. `ctaid` and `tid` may be NULL: not known. */
-void sg_grid_fault(struct sg_grid *grid, enum sg_fault fault, const uint32_t *ctaid, const uint32_t *tid,
-                   uint64_t address);
-/** The same, with the place that a watched kernel was last seen at, if it was in this thread (NULL: in any). */
-void sg_run_fault(struct sg_run *run, enum sg_fault fault, const uint32_t *tid, uint64_t address);
-/** Bounds of the calling thread's stack, for the sanitizers. */
-void sg_thread_stack(const void **stack, size_t *size);
-
-/* --- watchdog.c: SOFTGPU_TIMEOUT ------------------------------------------------------------------------ */
-
-#define SG_CODE_RANGES 4096u
-
-/** Watches the grid from now on, if there is a limit of time. */
-void sg_watch_grid(struct sg_grid *grid);
-void sg_unwatch_grid(struct sg_grid *grid);
-/** The calling thread works on the grid in this slot. */
-void sg_watch_slot(struct sg_slot *slot, struct sg_grid *grid);
-void sg_unwatch_slot(struct sg_slot *slot, struct sg_grid *grid);
-/** Whether the watchdog has ever sent a signal. Async-signal-safe. */
-bool sg_watchdog_acts(void);
-/** Whether a program counter was in generated code when the last grid's time was over. Async-signal-safe. */
-bool sg_is_generated_code(uintptr_t address);
-
-/* --- output.c: the printf FIFO
- * ------------------------------------------------------------------------------ */
-
-/** Appends one message; the oldest are dropped where the FIFO is full. */
-void sg_output_append(const char *text, size_t size);
 
 #endif

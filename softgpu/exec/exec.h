@@ -5,8 +5,8 @@
  * One engine a process, made on first use, with one OS worker thread a core (SOFTGPU_CORES overrides). Idle
  * workers sleep. Blocks of a grid are taken in order of their index. Several grids may run at once.
  */
-#ifndef SG_EXEC_H
-#define SG_EXEC_H
+#ifndef SG_EXEC_EXEC_H
+#define SG_EXEC_EXEC_H
 
 #include "softgpu/kernel_abi.h"
 

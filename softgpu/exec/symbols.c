@@ -1,8 +1,8 @@
 /* symbols.c - the table of functions that generated code may call, and the clocks. Any thread. */
 #include "softgpu/exec/engine.h"
-#include "softgpu/exec/texture.h"
+#include "softgpu/exec/texture/texture.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 uint64_t sg_rt_clock(struct sg_thread *t)
 {

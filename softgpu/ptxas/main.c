@@ -7,7 +7,7 @@
  * Options that say how to optimise mean nothing here and are passed over. Whether the PTX is right is found when it is
  * loaded. Exit status: 0, or 1 with a line on standard error.
  */
-#include "common/cleanup.h"
+#include "common/base/cleanup.h"
 #include "common/cuda/ptx_carrier.h"
 
 #include <errno.h>

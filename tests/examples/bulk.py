@@ -162,7 +162,7 @@ def test_wrong_resume_token(build):
                 expect(b"has ended" in answer_to(server, resume_hello(77, bytes(16))), "session 77")
                 answer = answer_to(server, resume_hello(1, b"short"))
                 expect(b"no greeting" in answer, "a short token was answered %r" % answer)
-                allowed = 20 * (2 + int((time.monotonic() - began) / 10))  # in 10 seconds (common/log_limit.h)
+                allowed = 20 * (2 + int((time.monotonic() - began) / 10))  # in 10 seconds (common/base/log_limit.h)
                 lines = server.log().count("without its token")
                 expect(lines <= allowed, "%d lines in the log, %d are allowed" % (lines, allowed), server.log())
 

@@ -106,7 +106,7 @@ def read_bytes(path):
 
 
 def forge_parameters(data):
-    """Records of client/known.c whose first kernel has a larger last parameter, with checks that fit."""
+    """Records of client/cache/image_cache.c whose first kernel has a larger last parameter, with checks that fit."""
     records, at = bytearray(data), 0
     while at < len(records):
         kind, _, name_size, size = struct.unpack_from("<4I", records, at + 8)

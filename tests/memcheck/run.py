@@ -6,7 +6,7 @@ PROGRAM: a path below the build folder. Each runs twice: at its first start, and
 is another way through the client. What a program must print is tested elsewhere; here it must end as it does directly.
 
 --valgrind: under valgrind. Whether values were initialised is not asked: programs pass their own padding to kernels, and
-copies that must survive bad addresses (common/copy.h) go by system calls that valgrind does not see through.
+copies that must survive bad addresses (common/base/safe_copy.h) go by system calls that valgrind does not see through.
 --sanitized: all is built with the address sanitizer, the program as well; it ends a program where it finds something. What
 is still allocated at the end is not asked either: these programs leave objects behind on purpose.
 """

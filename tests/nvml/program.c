@@ -5,7 +5,7 @@
  *   nvml_program threads LIBRARY  many threads start, ask and stop at once, and fork in between; prints "done"
  *   nvml_program inert LIBRARY    loads the library and reports what that changed: libraries, threads, descriptors
  */
-#include "client/nvml_functions.h"
+#include "client/nvml/functions.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

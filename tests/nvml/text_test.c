@@ -1,5 +1,5 @@
 /* What NVML says in words: addresses, brands, architectures, texts in buffers that are too small. */
-#include "client/nvml.h"
+#include "client/nvml/nvml.h"
 
 #include <criterion/criterion.h>
 

@@ -5,7 +5,7 @@
  */
 #include "proto/delta.h"
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "proto/wire.h"
 #include "tests/check.h"
 

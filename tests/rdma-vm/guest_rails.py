@@ -34,7 +34,7 @@ def transport(build, check):
     program = os.path.join(build.folder, "tests", "transport_conformance")
     result = run_program([program, "rails+rdma"], timeout=400)
     check("conformance rails+rdma: %.0f s" % result.seconds, result.status == 0, result.report())
-    program = os.path.join(build.folder, "tests", "transport_rails")
+    program = os.path.join(build.folder, "tests", "transport_multirail_test")
 
     def cut(_):
         until = sent("v-client2") + 5000000

@@ -85,7 +85,7 @@ void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const cha
     while ((w.at - start) % 8)
         *w.at++ = 0;
     struct rg_record record = {
-        .size = (uint32_t)(w.at - start), .op = (uint16_t)op, .lane = lane, .token = token};
+        .size = (uint32_t)(w.at - start), .op = (uint16_t)op, .thread = lane, .token = token};
     memcpy(start, &record, sizeof record);
     c->last = c->used;
     c->used += record.size;
@@ -117,7 +117,10 @@ void send_batch(struct client *c)
 bool send_raw(struct client *c, const void *data, size_t size, const void *bulk, size_t bulk_size)
 {
     struct iovec part = {(void *)(uintptr_t)data, size}, bulk_part = {(void *)(uintptr_t)bulk, bulk_size};
-    return rg_conn_send(c->conn, &part, 1, &bulk_part, bulk_size ? 1 : 0) == RG_OK;
+    return rg_conn_send(c->conn,
+                        &(struct rg_send){
+                            .msg = &part, .n_msg = 1, .bulk = &bulk_part, .n_bulk = bulk_size ? 1 : 0}) ==
+           RG_OK;
 }
 
 void send_answer(struct client *c, uint32_t type, uint64_t id, uint64_t offset, const void *bulk, size_t size)

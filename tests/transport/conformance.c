@@ -12,7 +12,7 @@
  */
 #include "conformance.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <poll.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 struct configuration {
     const char *name, *address, *filters;
     enum rg_wait_mode wait;
-    unsigned lanes; /* not 0: bundles with so many connections for bulk data */
+    unsigned channels; /* not 0: bundles with so many connections for bulk data */
     enum rg_compression compress;
 };
 
@@ -99,14 +99,14 @@ static const struct {
     {"send_fault", test_send_fault, 0, 0},
     {"recv_fault", test_recv_fault, 0, 0},
     {"misuse", test_misuse, 0, 0},
-    {"lent_chunks", test_lent_chunks, 0, 0},
-    {"lent_tags", test_lent_tags, 0, 0},
-    {"lent_many", test_lent_many, 0, 0},
-    {"lent_lost", 0, test_lent_lost, 0},
-    {"lent_hostile", 0, test_lent_hostile, 0}, /* both ways of each: eight lies */
-    {"lent_hostile", 0, test_lent_hostile, 0},
-    {"lent_hostile", 0, test_lent_hostile, 0},
-    {"lent_hostile", 0, test_lent_hostile, 0},
+    {"advertised_chunks", test_advertised_chunks, 0, 0},
+    {"advertised_tags", test_advertised_tags, 0, 0},
+    {"advertised_many", test_advertised_many, 0, 0},
+    {"advertised_lost", 0, test_advertised_lost, 0},
+    {"advertised_hostile", 0, test_advertised_hostile, 0}, /* both ways of each: eight lies */
+    {"advertised_hostile", 0, test_advertised_hostile, 0},
+    {"advertised_hostile", 0, test_advertised_hostile, 0},
+    {"advertised_hostile", 0, test_advertised_hostile, 0},
     {"poll", test_poll, 0, 0},
     {"nonblocking", test_nonblocking, 0, 0},
     {"abandon", test_abandon, 0, 0},
@@ -128,9 +128,9 @@ static void run_test(const struct configuration *conf, size_t index, bool swappe
         snprintf(address, sizeof address, "%s", conf->address);
     struct pair pair = pair_open(address, conf->filters, conf->wait);
     if (strncmp(conf->name, "rails", 5) == 0)
-        pair_rails(&pair, conf->filters, conf->filters, conf->lanes);
-    else if (conf->lanes)
-        pair_bundle(&pair, conf->filters, conf->lanes, conf->compress);
+        pair_rails(&pair, conf->filters, conf->filters, conf->channels);
+    else if (conf->channels)
+        pair_bundle(&pair, conf->filters, conf->channels, conf->compress);
     struct ends e = swapped ? (struct ends){pair.b, pair.a} : (struct ends){pair.a, pair.b};
     if (tests[index].plain) {
         tests[index].plain(e);

@@ -40,11 +40,11 @@ void test_bad_magic(struct ends *e);
 void test_bad_reserved(struct ends *e);
 void test_oversize_message(struct ends *e);
 void test_oversize_bulk(struct ends *e);
-void test_lent_chunks(struct ends e);
-void test_lent_tags(struct ends e);
-void test_lent_many(struct ends e);
-void test_lent_lost(struct ends *e);
-void test_lent_hostile(struct ends *e); /* each run something else */
+void test_advertised_chunks(struct ends e);
+void test_advertised_tags(struct ends e);
+void test_advertised_many(struct ends e);
+void test_advertised_lost(struct ends *e);
+void test_advertised_hostile(struct ends *e); /* each run something else */
 void test_poll(struct ends e);
 void test_adopt(struct pair *pair);
 void test_adopt_refuses(struct pair *pair);

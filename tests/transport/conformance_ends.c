@@ -4,7 +4,7 @@
  */
 #include "conformance.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/tcp/frame.h"
 
 #include <fcntl.h>

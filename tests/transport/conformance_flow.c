@@ -4,7 +4,7 @@
  */
 #include "conformance.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "transport/tcp/frame.h"
 
 #include <stdatomic.h>
@@ -72,7 +72,7 @@ void test_parts(struct ends e)
         bulk_size += bulk[i].iov_len;
     }
     for (int round = 0; round < 3; round++) {
-        CHECK_OK(rg_conn_send(e.near, msg, N, bulk, N));
+        CHECK_OK(rg_conn_send(e.near, &(struct rg_send){.msg = msg, .n_msg = N, .bulk = bulk, .n_bulk = N}));
         struct rg_message m;
         unsigned char taken[sizeof data];
         CHECK_OK(rg_conn_recv(e.far, -1, &m));
@@ -81,7 +81,7 @@ void test_parts(struct ends e)
         CHECK_OK(rg_conn_recv_bulk(e.far, taken, bulk_size));
         CHECK(memcmp(taken, data, bulk_size) == 0);
     }
-    CHECK_OK(rg_conn_send(e.near, NULL, 0, NULL, 0));
+    CHECK_OK(rg_conn_send(e.near, &(struct rg_send){0}));
     struct rg_message m;
     CHECK_OK(rg_conn_recv(e.far, -1, &m));
     CHECK(m.size == 0 && m.bulk_size == 0);
@@ -163,7 +163,7 @@ static void *crowd_send(void *arg)
         pattern_fill(bulk, bulk_size, seed + 1);
         const struct iovec msg[2] = {{&head, sizeof head}, {data, size}}, k = {bulk, bulk_size};
         pthread_mutex_lock(&c->lock);
-        CHECK_OK(rg_conn_send(c->conn, msg, 2, &k, 1));
+        CHECK_OK(rg_conn_send(c->conn, &(struct rg_send){.msg = msg, .n_msg = 2, .bulk = &k, .n_bulk = 1}));
         pthread_mutex_unlock(&c->lock);
         free(bulk);
     }
@@ -352,7 +352,9 @@ void test_send_fault(struct ends e)
     for (size_t i = 0; i < COUNT(holes); i++) {
         size_t hole = holes[i] == bad ? 2 * page : page;
         const struct iovec bulk[3] = {{before, sizeof before}, {holes[i], hole}, {after, sizeof after}};
-        CHECK_STATUS(rg_conn_send(e.near, msg, 2, bulk, 3), RG_ERR_FAULT);
+        CHECK_STATUS(
+            rg_conn_send(e.near, &(struct rg_send){.msg = msg, .n_msg = 2, .bulk = bulk, .n_bulk = 3}),
+            RG_ERR_FAULT);
         expect_bulk_with_hole(e.far, sizeof before, hole, sizeof after);
         expect_good(e.near, e.far);
     }
@@ -390,7 +392,7 @@ void test_misuse(struct ends e)
     CHECK_STATUS(send_bytes(e.near, data, RG_MESSAGE_MAX + 1, NULL, 0), RG_ERR_INVALID);
     CHECK_STATUS(send_bytes(e.near, data, 1, data, RG_BULK_MAX + 1), RG_ERR_INVALID);
     const struct iovec wrap[2] = {{data, 16}, {data, SIZE_MAX - 8}};
-    CHECK_STATUS(rg_conn_send(e.near, wrap, 2, NULL, 0), RG_ERR_INVALID);
+    CHECK_STATUS(rg_conn_send(e.near, &(struct rg_send){.msg = wrap, .n_msg = 2}), RG_ERR_INVALID);
     CHECK_OK(send_pattern(e.near, 10, 10, 1));
     struct rg_message m;
     CHECK_OK(rg_conn_recv(e.far, -1, &m));

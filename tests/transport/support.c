@@ -48,34 +48,36 @@ struct pair pair_open(const char *address, const char *filters, enum rg_wait_mod
     return pair;
 }
 
-static void add_lanes(struct pair *pair, const struct rg_bundle_options *options, const char *filters,
+static void add_lanes(struct pair *pair, const struct rg_multipath_options *options, const char *filters,
                       const char *last_filters)
 {
-    CHECK_OK(rg_bundle_wrap(pair->a, options, &pair->a));
-    CHECK_OK(rg_bundle_wrap(pair->b, options, &pair->b));
-    for (unsigned i = 0; i < options->lanes; i++) {
-        const struct rg_transport_options connecting = {
-            .filters = i + 1 < options->lanes ? filters : last_filters, .bulk = true, .wait = RG_WAIT_BLOCK};
+    CHECK_OK(rg_multipath_wrap(pair->a, options, &pair->a));
+    CHECK_OK(rg_multipath_wrap(pair->b, options, &pair->b));
+    for (unsigned i = 0; i < options->channels; i++) {
+        const struct rg_transport_options connecting = {.filters = i + 1 < options->channels ? filters
+                                                                                             : last_filters,
+                                                        .bulk = true,
+                                                        .wait = RG_WAIT_BLOCK};
         struct rg_conn *a, *b;
         char text[128];
         CHECK_OK(rg_transport_connect(address_to(pair->listener, hosts[i % 2], text, sizeof text),
                                       &connecting, NULL, 0, &a));
         CHECK_OK(rg_listener_accept(pair->listener, 5000, &b));
-        CHECK_OK(rg_bundle_add(pair->a, a));
-        CHECK_OK(rg_bundle_add(pair->b, b));
+        CHECK_OK(rg_multipath_add(pair->a, a));
+        CHECK_OK(rg_multipath_add(pair->b, b));
     }
 }
 
-void pair_bundle(struct pair *pair, const char *filters, unsigned lanes, enum rg_compression compress)
+void pair_bundle(struct pair *pair, const char *filters, unsigned channels, enum rg_compression compress)
 {
-    const struct rg_bundle_options options = {
-        .lanes = lanes, .compress = compress, .codecs = rg_codecs_here()};
+    const struct rg_multipath_options options = {
+        .channels = channels, .compress = compress, .codecs = rg_codecs_here()};
     add_lanes(pair, &options, filters, filters);
 }
 
 void pair_rails(struct pair *pair, const char *filters, const char *last_filters, unsigned rails)
 {
-    const struct rg_bundle_options options = {.lanes = rails, .rails = true};
+    const struct rg_multipath_options options = {.channels = rails, .rails = true};
     add_lanes(pair, &options, filters, last_filters);
 }
 
@@ -127,7 +129,7 @@ enum rg_status send_bytes(struct rg_conn *conn, const void *msg, size_t msg_size
                           size_t bulk_size)
 {
     const struct iovec m = {(void *)(uintptr_t)msg, msg_size}, k = {(void *)(uintptr_t)bulk, bulk_size};
-    return rg_conn_send(conn, &m, 1, &k, bulk ? 1 : 0);
+    return rg_conn_send(conn, &(struct rg_send){.msg = &m, .n_msg = 1, .bulk = &k, .n_bulk = bulk ? 1 : 0});
 }
 
 enum rg_status send_pattern(struct rg_conn *conn, size_t msg_size, size_t bulk_size, uint64_t seed)

@@ -4,16 +4,16 @@
  * A listener is a name in a table; connecting makes a pair of queues shared by both ends and puts the far end
  * into the listener's list of those waiting to be accepted. Messages are copied in and copied out. What one
  * end sent before it went away can still be read by the other, as with a socket; then the other gets
- * RG_ERR_CLOSED. There is no breaking off in the middle of a message, and no descriptor to poll. What one end lends the
- * other writes to when it sends (lent.c).
+ * RG_ERR_CLOSED. There is no breaking off in the middle of a message, and no descriptor to poll. What one end advertises the
+ * other writes to when it sends (advertised.c).
  *
  * Locks: mem_lock (the table and the listeners' lists) and the queues' own, never one within another.
  */
-#include "transport/mem/lent.h"
+#include "transport/mem/advertised.h"
 #include "transport/operations.h"
 #include "transport/queue.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,15 +25,15 @@ enum { QUEUE_BYTES = 8 << 20, BACKLOG = 128 };
 
 struct mem_pair {
     struct rg_queue queues[2];
-    struct rg_mem_loans loans[2]; /* of the end that reads the queue */
-    atomic_int ends;              /* that live */
+    struct rg_mem_adverts adverts[2]; /* of the end that reads the queue */
+    atomic_int ends;                  /* that live */
 };
 
 struct mem_conn {
     struct rg_conn head;
     struct mem_pair *pair;
     struct rg_queue *in, *out;
-    struct rg_mem_loans *own, *theirs;
+    struct rg_mem_adverts *own, *theirs;
     struct rg_parcel *current; /* the receiver's */
     struct mem_conn *next_waiting;
 };
@@ -53,7 +53,7 @@ static struct mem_listener *listeners; /* mem_lock */
 
 /* --- a connection --- */
 
-static enum rg_status mem_send(struct rg_conn *conn, const struct rg_outgoing *message)
+static enum rg_status mem_send(struct rg_conn *conn, struct rg_send *message)
 {
     struct mem_conn *c = (struct mem_conn *)conn;
     bool fault;
@@ -61,7 +61,7 @@ static enum rg_status mem_send(struct rg_conn *conn, const struct rg_outgoing *m
     if (!parcel)
         return RG_ERR_NO_MEMORY;
     if (!fault)
-        rg_mem_loans_place(c->theirs, message, parcel);
+        rg_mem_adverts_write(c->theirs, message, parcel);
     enum rg_status status = rg_queue_push(c->out, parcel);
     return status == RG_OK && fault ? RG_ERR_FAULT : status;
 }
@@ -83,17 +83,17 @@ static enum rg_status mem_recv(struct rg_conn *conn, int timeout_ms, struct rg_m
 static enum rg_status mem_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
 {
     struct mem_conn *c = (struct mem_conn *)conn;
-    return rg_mem_loans_receive(c->own, c->current, buffer, size);
+    return rg_mem_adverts_receive(c->own, c->current, buffer, size);
 }
 
 static enum rg_status mem_register(struct rg_conn *conn, void *base, size_t size)
 {
-    return rg_mem_loans_register(((struct mem_conn *)conn)->own, base, size);
+    return rg_mem_adverts_register(((struct mem_conn *)conn)->own, base, size);
 }
 
 static void mem_unregister(struct rg_conn *conn, void *base)
 {
-    rg_mem_loans_unregister(((struct mem_conn *)conn)->own, base);
+    rg_mem_adverts_unregister(((struct mem_conn *)conn)->own, base);
 }
 
 static unsigned mem_device_paths(struct rg_conn *conn)
@@ -106,40 +106,41 @@ static enum rg_status mem_register_device(struct rg_conn *conn, void *base, size
                                           uint64_t offset)
 {
     (void)offset;
-    return rg_mem_loans_register_device(((struct mem_conn *)conn)->own, base, size, fd);
+    return rg_mem_adverts_register_device(((struct mem_conn *)conn)->own, base, size, fd);
 }
 
-static bool mem_places(struct rg_conn *conn, const void *memory, size_t size)
+static bool mem_writes_directly(struct rg_conn *conn, const void *memory, size_t size)
 {
     struct mem_conn *c = (struct mem_conn *)conn;
-    return rg_mem_loans_places(c->own, c->current, memory, size);
+    return rg_mem_adverts_write_directly(c->own, c->current, memory, size);
 }
 
-static enum rg_status mem_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+static enum rg_status mem_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                    size_t size)
 {
-    return rg_mem_loans_lend(((struct mem_conn *)conn)->own, tag, base, memory, size);
+    return rg_mem_adverts_add(((struct mem_conn *)conn)->own, tag, base, memory, size);
 }
 
-static void mem_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+static void mem_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
-    rg_mem_loans_unlend(((struct mem_conn *)conn)->own, tag, memory);
+    rg_mem_adverts_withdraw(((struct mem_conn *)conn)->own, tag, memory);
 }
 
-static enum rg_status mem_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+static enum rg_status mem_take_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size)
 {
     struct mem_conn *c = (struct mem_conn *)conn;
-    rg_mem_loans_take(c->own, c->current, most, memory, size);
+    rg_mem_adverts_take(c->own, c->current, most, memory, size);
     return RG_OK;
 }
 
-static bool mem_has_room(struct rg_conn *conn, size_t size)
+static bool mem_has_advertised(struct rg_conn *conn, size_t size)
 {
-    return rg_mem_loans_have_room(((struct mem_conn *)conn)->theirs, size);
+    return rg_mem_adverts_suffice(((struct mem_conn *)conn)->theirs, size);
 }
 
 static void mem_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
-    struct rg_mem_loans *own = ((const struct mem_conn *)conn)->own;
+    struct rg_mem_adverts *own = ((const struct mem_conn *)conn)->own;
     pthread_mutex_lock(&own->lock);
     out->bulk_copied_received = own->copied;
     out->bulk_direct_received = own->placed;
@@ -149,7 +150,7 @@ static void mem_statistics(const struct rg_conn *conn, struct rg_conn_statistics
 static void mem_reset(struct rg_conn *conn)
 {
     struct mem_conn *c = (struct mem_conn *)conn;
-    rg_mem_loans_close(c->own);
+    rg_mem_adverts_close(c->own);
     rg_queue_end(c->in, RG_ERR_LOST);
     rg_queue_end(c->out, RG_ERR_LOST);
 }
@@ -167,11 +168,11 @@ static void mem_destroy(struct rg_conn *conn)
 {
     struct mem_conn *c = (struct mem_conn *)conn;
     mem_interrupt(conn);
-    rg_mem_loans_close(c->own); /* the memory may be gone */
+    rg_mem_adverts_close(c->own); /* the memory may be gone */
     if (atomic_fetch_sub(&c->pair->ends, 1) == 1) {
         for (int i = 0; i < 2; i++) {
             rg_queue_fini(&c->pair->queues[i]);
-            rg_mem_loans_fini(&c->pair->loans[i]);
+            rg_mem_adverts_fini(&c->pair->adverts[i]);
         }
         free(c->pair);
     }
@@ -188,9 +189,9 @@ static struct mem_conn *create_end(struct mem_pair *pair, int end, const char *n
     c->pair = pair;
     c->out = &pair->queues[end];
     c->in = &pair->queues[!end];
-    c->theirs = &pair->loans[end];
-    c->own = &pair->loans[!end];
-    c->head.caps = RG_CAP_LENDS;
+    c->theirs = &pair->adverts[end];
+    c->own = &pair->adverts[!end];
+    c->head.caps = RG_CAP_ADVERTISES;
     snprintf(c->head.transport, sizeof c->head.transport, "mem");
     snprintf(c->head.peer, sizeof c->head.peer, "mem:%.128s", name);
     return c;
@@ -211,7 +212,7 @@ static enum rg_status create_pair(const char *name, struct mem_conn *ends[2])
     }
     for (int i = 0; i < 2; i++) {
         rg_queue_init(&pair->queues[i], QUEUE_BYTES);
-        rg_mem_loans_init(&pair->loans[i]);
+        rg_mem_adverts_init(&pair->adverts[i]);
     }
     atomic_init(&pair->ends, 2);
     return RG_OK;
@@ -363,10 +364,10 @@ struct rg_transport_ops rg_transport_mem_ops = {
     .unregister_memory = mem_unregister,
     .device_paths = mem_device_paths,
     .register_device = mem_register_device,
-    .places = mem_places,
-    .lend = mem_lend,
-    .unlend = mem_unlend,
-    .take_lent = mem_take_lent,
-    .has_room = mem_has_room,
+    .writes_directly = mem_writes_directly,
+    .advertise = mem_advertise,
+    .withdraw = mem_withdraw,
+    .take_advertised = mem_take_advertised,
+    .has_advertised = mem_has_advertised,
     .statistics = mem_statistics,
 };

@@ -9,9 +9,9 @@
  *
  * The order: AREA, the write, WRITTEN, VERDICT, from each side; nobody waits for the other's half of a step.
  */
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/internal.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <poll.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  *
  * A region like any other from then on; what is in it never goes through a bounce buffer or a fragment.
  */
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -90,10 +90,10 @@ enum rg_status rg_rdma_register_device(struct rg_conn *conn, void *base, size_t 
     return status;
 }
 
-bool rg_rdma_places(struct rg_conn *conn, const void *memory, size_t size)
+bool rg_rdma_writes_directly(struct rg_conn *conn, const void *memory, size_t size)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
-    if (c->bulk_mode != RG_RDMA_BULK_PLACED)
+    if (c->bulk_mode != RG_RDMA_BULK_WRITTEN)
         return false;
     rg_rdma_lock(c);
     const bool found = rg_rdma_region_find(c, memory, size) != NULL;

@@ -8,7 +8,7 @@
  */
 #include "transport/rdma/endpoint.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -190,7 +190,7 @@ struct rg_rdma_conn *rg_rdma_conn_create(enum rg_wait_mode wait, bool two_sided)
         c->kick[side] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->events = rdma_create_event_channel();
     for (int side = 0; side < RG_RDMA_SIDES; side++) {
-        rg_wait_init(&c->waits[side], wait);
+        rg_adaptive_wait_init(&c->waits[side], wait);
         c->waits[side].pauses = 1;
         c->waits[side].blind = BLIND_LOOKS;
         c->waits[side].look_ns = LOOK_NS;
@@ -373,9 +373,9 @@ enum rg_status rg_rdma_complete(struct rg_rdma_conn *c, char *why, size_t why_si
     rg_rdma_name(rdma_get_peer_addr(c->id), c->head.peer, sizeof c->head.peer);
     strcpy(c->head.transport, "rdma");
     c->head.caps =
-        c->two_sided ? 0 : RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_LENDS;
+        c->two_sided ? 0 : RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_ADVERTISES;
     if (c->asks)
-        c->head.caps &= ~(unsigned)RG_CAP_LENDS;
+        c->head.caps &= ~(unsigned)RG_CAP_ADVERTISES;
     if (c->delivers)
         c->head.caps |= RG_CAP_DELIVERS;
     enum rg_status status = rg_rdma_check(c);

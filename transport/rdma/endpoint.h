@@ -4,7 +4,7 @@
 #ifndef RG_TRANSPORT_RDMA_ENDPOINT_H
 #define RG_TRANSPORT_RDMA_ENDPOINT_H
 
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/internal.h"
 
 #include <netdb.h>
 

@@ -11,9 +11,9 @@
  */
 #include "transport/rdma/endpoint.h"
 
-#include "common/clock.h"
-#include "common/log_limit.h"
-#include "common/thread.h"
+#include "common/base/clock.h"
+#include "common/base/log_limit.h"
+#include "common/base/thread.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
  * before it, of each kind, whose counts its work id carries. A call and its answer then are two completions, not four,
  * and nobody who sleeps is woken by his own message having left.
  */
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static void fill_head(struct rg_rdma_conn *c, void *slot, enum rg_rdma_type type
                                     .type = (uint8_t)type,
                                     .credits = htole16((uint16_t)c->credits_due),
                                     .length = htole32(length),
-                                    .lends_seen = htole32(c->lends_seen)};
+                                    .advertisements_seen = htole32(c->advertisements_seen)};
     c->credits_due = 0;
     memcpy(slot, &head, sizeof head);
 }
@@ -227,7 +227,7 @@ static enum rg_status malformed(struct rg_rdma_conn *c)
 
 static bool read_ready(struct rg_rdma_conn *c, const unsigned char *payload, uint32_t length)
 {
-    if (length != sizeof(struct rg_rdma_ready) || !c->ready_wanted || c->ready_here)
+    if (length != sizeof(struct rg_rdma_ready_to_receive) || !c->ready_wanted || c->ready_here)
         return false;
     memcpy(&c->ready, payload, sizeof c->ready);
     c->ready_here = true;
@@ -250,9 +250,9 @@ static bool read_control(struct rg_rdma_conn *c, uint8_t type, const unsigned ch
     switch (type) {
     case RG_RDMA_CREDIT:
         return length == 0;
-    case RG_RDMA_READY:
+    case RG_RDMA_READY_TO_RECEIVE:
         return read_ready(c, payload, length);
-    case RG_RDMA_PLACED:
+    case RG_RDMA_ARRIVAL:
         if (!c->placing || c->placed || length != 0)
             return false;
         c->placed = true;
@@ -260,8 +260,8 @@ static bool read_control(struct rg_rdma_conn *c, uint8_t type, const unsigned ch
     case RG_RDMA_BYE:
         c->peer_bye = true;
         return length == 0;
-    case RG_RDMA_LEND:
-        return rg_rdma_read_lend(c, payload, length);
+    case RG_RDMA_ADVERTISE:
+        return rg_rdma_read_advertisement(c, payload, length);
     case RG_RDMA_CHECK_AREA:
         if (!c->checking || c->check_area_seen || length != sizeof c->check_area)
             return false;
@@ -293,12 +293,13 @@ static void received(struct rg_rdma_conn *c, uint32_t slot, uint32_t size)
         return;
     }
     c->credits += le16toh(head.credits);
-    const uint32_t lends_seen = le32toh(head.lends_seen) - c->lends_acked;
-    if (c->credits > RG_RDMA_SLOTS || lends_seen > c->lends_posted - c->lends_acked) {
+    const uint32_t advertisements_seen = le32toh(head.advertisements_seen) - c->advertisements_acked;
+    if (c->credits > RG_RDMA_SLOTS ||
+        advertisements_seen > c->advertisements_posted - c->advertisements_acked) {
         (void)!malformed(c);
         return;
     }
-    c->lends_acked += lends_seen;
+    c->advertisements_acked += advertisements_seen;
     if (head.type == RG_RDMA_DATA) {
         if (length == 0 || c->received_tail - c->received_head >= RG_RDMA_SLOTS) {
             (void)!malformed(c);
@@ -350,7 +351,7 @@ int rg_rdma_progress(struct rg_rdma_conn *c)
     if (total > 0) {
         c->heard = true;
         return_credits(c);
-        rg_rdma_lend_again(c);
+        rg_rdma_readvertise(c);
         changed(c);
     }
     return total;

@@ -8,7 +8,7 @@
  *
  * Threads: any, under the connection's lock; a region in use by a transfer is removed when that has ended.
  */
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -140,7 +140,7 @@ void rg_rdma_unregister(struct rg_conn *conn, void *base)
     rg_rdma_lock(c);
     for (struct rg_rdma_region *region = c->regions; region; region = region->next)
         if (region->base == base && !region->temporary) {
-            rg_rdma_withdraw(c, region->base, region->size);
+            rg_rdma_forget_adverts(c, region->base, region->size);
             rg_rdma_region_remove(c, region);
             break;
         }

@@ -8,10 +8,10 @@
  * An end in order is a BYE behind the last message; anything else is a loss. Failures are for good, and each side's
  * own, as in transport tcp.
  */
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/internal.h"
 
-#include "common/clock.h"
-#include "common/copy.h"
+#include "common/base/clock.h"
+#include "common/base/safe_copy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ enum {
 
 /* Where a message stands on its way out: head, message parts, copied bulk parts. */
 struct cursor {
-    const struct rg_outgoing *message;
+    const struct rg_send *message;
     struct rg_rdma_message head;
     int part;      /* 0: the head */
     size_t offset; /* within it */
@@ -36,7 +36,7 @@ struct cursor {
 
 static struct iovec part_at(const struct cursor *cur)
 {
-    const struct rg_outgoing *m = cur->message;
+    const struct rg_send *m = cur->message;
     if (cur->part == 0)
         return (struct iovec){(void *)(uintptr_t)&cur->head, sizeof cur->head};
     return cur->part <= m->n_msg ? m->msg[cur->part - 1] : m->bulk[cur->part - 1 - m->n_msg];
@@ -53,7 +53,7 @@ static void fill(struct rg_rdma_conn *c, struct cursor *cur, unsigned char *to, 
         if (cur->part <= cur->message->n_msg) {
             memcpy(to, from, n);
         } else {
-            if (n > 0 && !rg_copy_from(to, from, n)) {
+            if (n > 0 && !rg_safe_copy_from(to, from, n)) {
                 memset(to, 0, n);
                 cur->fault = true;
             }
@@ -70,7 +70,7 @@ static void fill(struct rg_rdma_conn *c, struct cursor *cur, unsigned char *to, 
 }
 
 /* Waits until a fragment can be posted; under the lock. */
-static enum rg_status need_room(struct rg_rdma_conn *c)
+static enum rg_status need_advertised(struct rg_rdma_conn *c)
 {
     enum rg_status status = rg_rdma_state(c);
     while (status == RG_OK && (c->credits == 0 || c->data_posted - c->data_done >= RG_RDMA_SLOTS))
@@ -80,7 +80,7 @@ static enum rg_status need_room(struct rg_rdma_conn *c)
 
 enum rg_status rg_rdma_send_payload(struct rg_rdma_conn *c, const void *payload, size_t size)
 {
-    enum rg_status status = need_room(c);
+    enum rg_status status = need_advertised(c);
     if (status != RG_OK)
         return status;
     memcpy(rg_rdma_send_slot(c, c->data_posted) + sizeof(struct rg_rdma_fragment), payload, size);
@@ -90,7 +90,7 @@ enum rg_status rg_rdma_send_payload(struct rg_rdma_conn *c, const void *payload,
 /* Under the lock. */
 static enum rg_status send_fragment(struct rg_rdma_conn *c, struct cursor *cur)
 {
-    enum rg_status status = need_room(c);
+    enum rg_status status = need_advertised(c);
     if (status != RG_OK)
         return status;
     unsigned char *payload = rg_rdma_send_slot(c, c->data_posted) + sizeof(struct rg_rdma_fragment);
@@ -124,7 +124,7 @@ static enum rg_status delivered(struct rg_rdma_conn *c)
     return has_arrived(c, data, control) ? RG_OK : status; /* it may have broken afterwards */
 }
 
-enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *message)
+enum rg_status rg_rdma_send(struct rg_conn *conn, struct rg_send *message)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     rg_rdma_lock(c);
@@ -136,23 +136,23 @@ enum rg_status rg_rdma_send(struct rg_conn *conn, const struct rg_outgoing *mess
         return status;
     }
     struct rg_rdma_route route;
-    const bool placed = rg_rdma_is_placed(c, message);
-    const bool lent = placed && rg_rdma_route(c, message, &route);
+    const bool placed = rg_rdma_is_written(c, message);
+    const bool advertised = placed && rg_rdma_route(c, message, &route);
     struct cursor cur = {.message = message,
                          .head = {.msg_size = htole32((uint32_t)message->msg_size),
                                   .bulk_size = htole32((uint32_t)message->bulk_size),
-                                  .bulk_mode = htole32(lent     ? RG_RDMA_BULK_LENT
-                                                       : placed ? RG_RDMA_BULK_PLACED
-                                                                : RG_RDMA_BULK_COPIED)},
+                                  .bulk_mode = htole32(advertised ? RG_RDMA_BULK_ADVERTISED
+                                                       : placed   ? RG_RDMA_BULK_WRITTEN
+                                                                  : RG_RDMA_BULK_COPIED)},
                          .left = sizeof cur.head + message->msg_size + (placed ? 0 : message->bulk_size)};
     c->send_busy = true;
-    c->ready_wanted = placed && !lent;
+    c->ready_wanted = placed && !advertised;
     c->ready_here = false;
     while (cur.left > 0 && status == RG_OK)
         status = send_fragment(c, &cur);
     if (status == RG_OK && placed) {
         rg_rdma_unlock(c);
-        status = rg_rdma_place(c, message, lent ? &route : NULL, &cur.fault);
+        status = rg_rdma_write(c, message, advertised ? &route : NULL, &cur.fault);
         rg_rdma_lock(c);
     }
     if (status == RG_OK && c->delivers)
@@ -237,7 +237,7 @@ static enum rg_status read_head(struct rg_rdma_conn *c, uint64_t deadline)
     uint32_t mode = le32toh(head->bulk_mode);
     if (le32toh(head->msg_size) > RG_MESSAGE_MAX || le32toh(head->bulk_size) > RG_BULK_MAX)
         return RG_ERR_LIMIT;
-    if (mode > RG_RDMA_BULK_LENT || head->reserved != 0 ||
+    if (mode > RG_RDMA_BULK_ADVERTISED || head->reserved != 0 ||
         (mode != RG_RDMA_BULK_COPIED && (c->two_sided || head->bulk_size == 0)))
         return RG_ERR_PROTOCOL;
     c->has_head = true;
@@ -347,7 +347,7 @@ static enum rg_status take_copied(struct rg_rdma_conn *c, unsigned char *to, siz
         const unsigned char *from = rg_rdma_receive_slot(c, fragment->slot) + fragment->offset;
         if (to && !fault) {
             rg_rdma_unlock(c); /* the fragment is the receiver's until it is given back */
-            fault = !rg_copy_to(to, from, n);
+            fault = !rg_safe_copy_to(to, from, n);
             rg_rdma_lock(c);
             atomic_fetch_add_explicit(&c->bytes_copied[RG_RDMA_RECEIVER], n, memory_order_relaxed);
             to += n;
@@ -366,9 +366,10 @@ enum rg_status rg_rdma_recv_bulk(struct rg_conn *conn, void *buffer, size_t size
         return RG_ERR_CLOSED;
     if (c->recv_failed != RG_OK)
         return c->recv_failed;
-    enum rg_status status = c->bulk_mode == RG_RDMA_BULK_LENT     ? rg_rdma_receive_lent(c, buffer, size)
-                            : c->bulk_mode == RG_RDMA_BULK_PLACED ? rg_rdma_take_placed(c, buffer, size)
-                                                                  : take_copied(c, buffer, size);
+    enum rg_status status = c->bulk_mode == RG_RDMA_BULK_ADVERTISED
+                                ? rg_rdma_receive_advertised(c, buffer, size)
+                            : c->bulk_mode == RG_RDMA_BULK_WRITTEN ? rg_rdma_take_written(c, buffer, size)
+                                                                   : take_copied(c, buffer, size);
     if (status != RG_OK && status != RG_ERR_FAULT)
         c->recv_failed = status;
     return status;
@@ -448,11 +449,11 @@ static bool rdma_has_credit(struct rg_conn *conn)
     return has;
 }
 
-static void rdma_set_tether(struct rg_conn *conn, const struct rg_conn *tether)
+static void rdma_set_tether(struct rg_conn *conn, const struct rg_conn *control_conn)
 {
     struct rg_rdma_conn *c = (struct rg_rdma_conn *)conn;
     rg_rdma_lock(c); /* a filter's thread may wait */
-    c->tether = tether;
+    c->control_conn = control_conn;
     rg_rdma_unlock(c);
 }
 
@@ -483,15 +484,15 @@ struct rg_transport_ops rg_transport_rdma_ops = {
     .destroy = rdma_destroy,
     .abandon = rdma_abandon,
     .has_credit = rdma_has_credit,
-    .set_tether = rdma_set_tether,
+    .set_control = rdma_set_tether,
     .register_memory = rg_rdma_register,
     .unregister_memory = rg_rdma_unregister,
     .device_paths = rg_rdma_device_paths,
     .register_device = rg_rdma_register_device,
-    .places = rg_rdma_places,
-    .lend = rg_rdma_lend,
-    .unlend = rg_rdma_unlend,
-    .take_lent = rg_rdma_take_lent,
-    .has_room = rg_rdma_has_room,
+    .writes_directly = rg_rdma_writes_directly,
+    .advertise = rg_rdma_advertise,
+    .withdraw = rg_rdma_withdraw,
+    .take_advertised = rg_rdma_take_advertised,
+    .has_advertised = rg_rdma_has_advertised,
     .statistics = rdma_statistics,
 };

@@ -1,15 +1,15 @@
 /*
  * wait.c - waiting until something has changed, and noticing that the peer is gone.
  *
- * Waiting looks for a moment, where that is worth it (common/wait.h), and then sleeps on the completion channel. What
+ * Waiting looks for a moment, where that is worth it (common/sync/adaptive_wait.h), and then sleeps on the completion channel. What
  * makes it safe that two threads share one channel: whoever is about to return while the other one sleeps leaves the
  * queue armed for it, and whoever handles completions kicks the sleeper by an eventfd of its own. Where completion events
  * do not come (check.c) a sleep is a short one; and where some come, but not for what has completed, that is found out by
  * a sleep that was in vain.
  */
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/internal.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <poll.h>
 #include <time.h>
@@ -58,7 +58,7 @@ void rg_rdma_unlock(struct rg_rdma_conn *c)
 static void give_way(struct rg_rdma_conn *c)
 {
     for (int i = 0; i < PATIENCE && atomic_load_explicit(&c->wanted, memory_order_relaxed); i++)
-        rg_wait_relax();
+        rg_cpu_relax();
 }
 
 /* Whether to look once more before a sleep; the lock is given up meanwhile. `since`: when looking began. */
@@ -70,9 +70,9 @@ static bool look_again(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t 
         const uint64_t now = rg_now_ns();
         *since = *since ? *since : now;
         look = now - *since < SPIN_NS;
-        rg_wait_relax();
+        rg_cpu_relax();
     } else {
-        look = rg_wait_look(&c->waits[side]);
+        look = rg_adaptive_wait_look(&c->waits[side]);
     }
     if (look)
         give_way(c);
@@ -140,14 +140,14 @@ static void doubt_events(struct rg_rdma_conn *c)
 /* Whether the session's first connection has ended, and with it the session: then nothing comes any more by this one. */
 static void look_at_tether(struct rg_rdma_conn *c, uint64_t now)
 {
-    if (!c->tether || c->broken != RG_OK || c->peer_bye || now - c->looked_ns < TETHER_LOOK_NS)
+    if (!c->control_conn || c->broken != RG_OK || c->peer_bye || now - c->looked_ns < TETHER_LOOK_NS)
         return;
     c->looked_ns = now;
-    struct pollfd p = {.fd = c->tether->ops->fd(c->tether), .events = POLLRDHUP};
+    struct pollfd p = {.fd = c->control_conn->ops->fd(c->control_conn), .events = POLLRDHUP};
     rg_rdma_unlock(c);
     const bool ended = poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
     rg_rdma_lock(c);
-    if (!ended || !c->tether)
+    if (!ended || !c->control_conn)
         return;
     if (!c->ended_ns)
         c->ended_ns = now;
@@ -227,7 +227,7 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
         if (pause < POLLED_SLEEP_MAX_NS)
             pause *= 2;
     }
-    rg_wait_end(&c->waits[side]);
+    rg_adaptive_wait_end(&c->waits[side]);
     if (c->asleep[!side] && c->broken == RG_OK)
         rg_rdma_arm(c); /* the event that it sleeps for may have been the one taken here */
     return status;

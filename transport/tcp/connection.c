@@ -27,9 +27,9 @@
 #include "transport/tcp/socket.h"
 #include "transport/tcp/zerocopy.h"
 
-#include "common/clock.h"
-#include "common/copy.h"
-#include "common/log_limit.h"
+#include "common/base/clock.h"
+#include "common/base/log_limit.h"
+#include "common/base/safe_copy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +67,7 @@ struct tcp_conn {
         bulk_copied; /* straight into their place; from what had been read ahead */
 
     enum rg_status recv_failed; /* receiver, with all that follows */
-    struct rg_wait wait;
+    struct rg_adaptive_wait wait;
     bool read_ahead;
     unsigned char *buffer; /* [start, end) is filled */
     size_t start, end;
@@ -117,7 +117,7 @@ static enum rg_status lost(struct tcp_conn *c, int error, const char *doing)
 
 /* Where a message stands on its way out: header, message parts, bulk parts, counted in one sequence. */
 struct cursor {
-    const struct rg_outgoing *message;
+    const struct rg_send *message;
     struct rg_frame frame;
     int part;      /* 0: the header */
     size_t offset; /* within it */
@@ -139,7 +139,7 @@ static bool in_bulk(const struct cursor *cur)
 
 static struct iovec part_at(const struct cursor *cur, int part)
 {
-    const struct rg_outgoing *m = cur->message;
+    const struct rg_send *m = cur->message;
     if (part == 0)
         return (struct iovec){(void *)(uintptr_t)&cur->frame, sizeof cur->frame};
     return part <= m->n_msg ? m->msg[part - 1] : m->bulk[part - 1 - m->n_msg];
@@ -259,7 +259,7 @@ static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fau
     return RG_OK;
 }
 
-static enum rg_status tcp_send(struct rg_conn *conn, const struct rg_outgoing *message)
+static enum rg_status tcp_send(struct rg_conn *conn, struct rg_send *message)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
     if (is_interrupted(c))
@@ -289,7 +289,7 @@ static enum rg_status wait_readable(struct tcp_conn *c, uint64_t deadline, unsig
     if (is_interrupted(c))
         return RG_ERR_CLOSED;
     if (c->wait.mode == RG_WAIT_SPIN) {
-        (void)rg_wait_look(&c->wait);
+        (void)rg_adaptive_wait_look(&c->wait);
         if (++*spins % SPINS_PER_CHECK == 0 && deadline != UINT64_MAX && rg_now_ns() >= deadline)
             return RG_ERR_TIMEOUT;
         if (*spins % (1u << 24) == 0 && !rg_tcp_peer_alive(c->fd))
@@ -317,14 +317,14 @@ static enum rg_status receive_some(struct tcp_conn *c, void *to, size_t size, bo
     const bool may_sleep = deadline == UINT64_MAX && c->wait.mode != RG_WAIT_SPIN;
     bool look = message && may_sleep;
     for (;;) {
-        look = look && rg_wait_look(&c->wait);
+        look = look && rg_adaptive_wait_look(&c->wait);
         if (!is_ours(c))
             return RG_ERR_LOST;
         const int flags = look || !may_sleep ? MSG_DONTWAIT : all ? MSG_WAITALL : 0;
         ssize_t n = recv(c->fd, to, size, flags);
         if (n > 0) {
             if (message)
-                rg_wait_end(&c->wait);
+                rg_adaptive_wait_end(&c->wait);
             *got = (size_t)n;
             return RG_OK;
         }
@@ -442,7 +442,7 @@ static enum rg_status receive_bulk(struct tcp_conn *c, unsigned char *to, size_t
     size_t buffered = c->end - c->start - c->held;
     if (buffered > 0) {
         size_t taken = buffered < size ? buffered : size;
-        fault = to && !rg_copy_to(to, c->buffer + c->start + c->held, taken);
+        fault = to && !rg_safe_copy_to(to, c->buffer + c->start + c->held, taken);
         atomic_fetch_add_explicit(&c->bulk_copied, taken, memory_order_relaxed);
         c->held += taken;
         size -= taken;
@@ -559,7 +559,7 @@ enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *opt
         return RG_ERR_NO_MEMORY;
     }
     c->fd = fd;
-    rg_wait_init(&c->wait, options->wait);
+    rg_adaptive_wait_init(&c->wait, options->wait);
     c->is_tcp = rg_tcp_tune(fd);
     if (options->bulk && c->is_tcp) {
         rg_tcp_tune_bulk(fd);

@@ -2,8 +2,8 @@
 #ifndef RG_TRANSPORT_TCP_FRAME_H
 #define RG_TRANSPORT_TCP_FRAME_H
 
-#include "common/limits.h"
-#include "common/status.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
 
 #include <assert.h>
 #include <endian.h>

@@ -7,7 +7,7 @@
  */
 #include "transport/tcp/socket.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <errno.h>
 #include <netdb.h>

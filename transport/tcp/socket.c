@@ -10,7 +10,7 @@
  */
 #include "transport/tcp/socket.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

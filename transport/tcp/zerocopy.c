@@ -1,7 +1,7 @@
 /* zerocopy.c - see zerocopy.h. The facts are those of Linux's Documentation/networking/msg_zerocopy.rst. */
 #include "transport/tcp/zerocopy.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <time.h> /* which the next one needs */
 

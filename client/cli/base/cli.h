@@ -7,7 +7,7 @@
 #define RG_CLIENT_CLI_BASE_CLI_H
 
 #include "client/cli/base/settings.h"
-#include "proto/control.h"
+#include "proto/control/control.h"
 
 /* Exit statuses of remote-gpu's own, as of a shell's. */
 #define RG_EXIT_FAILURE        125

@@ -4,9 +4,9 @@
  */
 #include "client/cli/base/environment.h"
 
-#include "common/cleanup.h"
-#include "common/log.h"
-#include "common/path.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -40,8 +40,9 @@ static enum rg_status put_in_front(const char *name, const char *front, const ch
 }
 
 /*
- * LD_PRELOAD separates by blanks, too. What lies in a folder with a blank in its name is preloaded by its own name alone,
- * which ld.so looks up in LD_LIBRARY_PATH; by its path it is found also where that variable was changed meanwhile.
+ * LD_PRELOAD separates by blanks, too. What lies in a folder with a blank in its name is preloaded by its own
+ * name alone, which ld.so looks up in LD_LIBRARY_PATH; by its path it is found also where that variable was
+ * changed meanwhile.
  */
 static enum rg_status preload(const char *library_dir, const char *name, bool required)
 {

@@ -6,8 +6,8 @@
 
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
-#include "client/query.h"
-#include "common/log.h"
+#include "client/connect/query.h"
+#include "common/base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcom
     return status;
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------- */
+/* --- JSON ----------------------------------------------------------------------------------------------- */
 
 static json_t *device_json(const struct rg_device_info *device)
 {
@@ -88,9 +88,9 @@ static json_t *device_json(const struct rg_device_info *device)
                             device->memory_free_known ? json_integer((json_int_t)device->memory_free)
                                                       : json_null());
     json_t *direct = out ? json_array() : NULL;
-    if (device->direct & RG_CONTROL_DIRECT_DMABUF)
+    if (device->direct & RG_CONTROL_GPUDIRECT_DMABUF)
         json_array_append_new(direct, json_string("dma-buf"));
-    if (device->direct & RG_CONTROL_DIRECT_PEER)
+    if (device->direct & RG_CONTROL_GPUDIRECT_PEER)
         json_array_append_new(direct, json_string("peer memory"));
     if (out)
         json_object_set_new(out, "direct", direct);

@@ -5,8 +5,8 @@
 #define RG_CLIENT_CLI_BASE_INVENTORY_H
 
 #include "client/cli/base/settings.h"
-#include "client/query.h"
-#include "proto/control.h"
+#include "client/connect/query.h"
+#include "proto/control/control.h"
 
 struct rg_answer_of {
     const char *server;
@@ -29,8 +29,8 @@ RG_MUST_CHECK bool rg_inventory_print_json(const struct rg_cli_settings *setting
                                            const struct rg_answer_of *answers);
 
 /**
- * A subcommand that asks all servers: nothing but options may follow `subcommand`; prints JSON if that was asked for, else
- * each answer by `print`. The exit status.
+ * A subcommand that asks all servers: nothing but options may follow `subcommand`; prints JSON if that was
+ * asked for, else each answer by `print`. The exit status.
  */
 int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcommand, int argc, char **argv,
                       void (*print)(const struct rg_answer_of *answer));

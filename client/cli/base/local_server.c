@@ -1,5 +1,5 @@
 /*
- * local.c - the private server of `remote-gpu run --local`, and the command as our child.
+ * local_server.c - the private server of `remote-gpu run --local`, and the command as our child.
  *
  * The server's socket is an abstract one with an unguessable name: nothing is left in the file system however
  * we end, and the server checks that who connects is the same user. It is in a process group of its own, so
@@ -8,8 +8,8 @@
 #include "client/cli/base/local_server.h"
 
 #include "client/cli/base/cli.h"
-#include "common/log.h"
-#include "common/path.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -154,7 +154,8 @@ int rg_local_server_run(char **argv)
         rg_error("cannot run %s: %s", argv[0], strerror(errno));
         return RG_EXIT_FAILURE;
     }
-    /* Its number stays its own until it is reaped: what is forwarded until then cannot reach another process. */
+    /* Its number stays its own until it is reaped: what is forwarded until then cannot reach another
+     * process. */
     siginfo_t ended;
     while (waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR)
         ;

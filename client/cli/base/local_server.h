@@ -1,10 +1,10 @@
 /*
- * local.h - a private server on this machine for one command.
+ * local_server.h - a private server on this machine for one command.
  */
 #ifndef RG_CLIENT_CLI_BASE_LOCAL_SERVER_H
 #define RG_CLIENT_CLI_BASE_LOCAL_SERVER_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <sys/types.h>
 

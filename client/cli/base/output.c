@@ -1,7 +1,7 @@
 /* output.c - see output.h. */
 #include "client/cli/base/output.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /*
- * output.h - how subcommands write what was asked for: JSON to stdout, pictures to files, figures with units. What cannot be
- * written is said.
+ * output.h - how subcommands write what was asked for: JSON to stdout, pictures to files, figures with units.
+ * What cannot be written is said.
  */
 #ifndef RG_CLIENT_CLI_BASE_OUTPUT_H
 #define RG_CLIENT_CLI_BASE_OUTPUT_H
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -13,8 +13,9 @@
 #include <stdio.h>
 
 /**
- * Appends `one` to *list. Where that cannot be (it is NULL: no memory, or a text in it is no UTF-8) the list is freed and
- * NULL, so that nothing is left out silently: what is made of it is NULL, too, which rg_cli_print_json says.
+ * Appends `one` to *list. Where that cannot be (it is NULL: no memory, or a text in it is no UTF-8) the list
+ * is freed and NULL, so that nothing is left out silently: what is made of it is NULL, too, which
+ * rg_cli_print_json says.
  */
 void rg_cli_json_add(json_t **list, json_t *one);
 /** Writes `all` to stdout, with a line's end, and frees it. False: it could not be, or is NULL. */

@@ -1,14 +1,14 @@
-/* link.c - see link.h. */
+/* perf_link.c - see perf_link.h. */
 #include "client/cli/base/perf_link.h"
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "proto/netperf.h"
 #include "transport/address.h"
-#include "transport/bundle/bundle.h"
 #include "transport/control.h"
-#include "transport/filter.h"
-#include "transport/rails.h"
+#include "transport/filters/filter.h"
+#include "transport/multipath/multipath.h"
+#include "transport/topology/rails.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -43,7 +43,7 @@ static enum rg_status say_hello(struct rg_perf_link *link, enum rg_transport_cho
     if (!hello)
         return RG_ERR_NO_MEMORY;
     rg_client_hello_init(hello, RG_PURPOSE_NETPERF);
-    rg_move_offer(choice, &hello->client_hello.transports);
+    rg_upgrade_offer(choice, &hello->client_hello.transports);
     enum rg_status status = rg_control_send(link->conn, hello);
     free(hello);
     if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
@@ -67,7 +67,8 @@ static enum rg_status say_hello(struct rg_perf_link *link, enum rg_transport_cho
 static enum rg_status begin(struct rg_perf_link *link, const char *server, unsigned index, int timeout_ms,
                             char *why, size_t why_size)
 {
-    /* A filter of the environment delays a session, so it delays what is measured; it cannot be below raw bytes. */
+    /* A filter of the environment delays a session, so it delays what is measured; it cannot be below raw
+     * bytes. */
     const struct rg_transport_options options = {.filters = link->kind == RG_PERF_LINK_RAW ? "" : NULL,
                                                  .connect_timeout_ms = timeout_ms};
     enum rg_transport_choice choice = link->kind == RG_PERF_LINK_RDMA || link->kind == RG_PERF_LINK_RAILS
@@ -94,12 +95,12 @@ static enum rg_status begin(struct rg_perf_link *link, const char *server, unsig
         const bool always = link->kind != RG_PERF_LINK_RAILS || rg_rails_always();
         if (!always) /* they are measured here */
             setenv("REMOTE_GPU_RAILS", "always", 1);
-        status = rg_move_follow(choice, hello, &link->conn, &link->control, why, why_size);
+        status = rg_upgrade_follow(choice, hello, &link->conn, &link->control, why, why_size);
         if (!always)
             unsetenv("REMOTE_GPU_RAILS"); /* as good as auto */
         if (status == RG_OK && link->kind == RG_PERF_LINK_RAILS) {
-            rg_bundle_open(link->conn);
-            link->n_rails = rg_bundle_lanes(link->conn);
+            rg_multipath_open(link->conn);
+            link->n_rails = rg_multipath_channels(link->conn);
         }
         rg_control_fini(answer);
     }
@@ -128,8 +129,8 @@ enum rg_status rg_perf_link_open(struct rg_perf_link *link, const char *server, 
         enum rg_status registered = rg_conn_register(link->conn, link->bulk, RG_PERF_LINK_MAX);
         if (registered != RG_OK && registered != RG_ERR_UNSUPPORTED)
             rg_warn("memory cannot be registered (%s): bulk data is copied", rg_status_string(registered));
-        (void)rg_conn_lend(link->conn, RG_NETPERF_TAG, 0, link->bulk,
-                           RG_PERF_LINK_MAX); /* where that helps */
+        (void)rg_conn_advertise(link->conn, RG_NETPERF_TAG, 0, link->bulk,
+                                RG_PERF_LINK_MAX); /* where that helps */
     }
     if (status != RG_OK && !why[0])
         rg_explain(why, why_size, "%s", rg_status_string(status));
@@ -143,7 +144,7 @@ enum rg_status rg_perf_link_open(struct rg_perf_link *link, const char *server, 
 void rg_perf_link_close(struct rg_perf_link *link)
 {
     if (link->conn && link->bulk) {
-        rg_conn_unlend(link->conn, RG_NETPERF_TAG, link->bulk);
+        rg_conn_withdraw(link->conn, RG_NETPERF_TAG, link->bulk);
         rg_conn_unregister(link->conn, link->bulk);
     }
     rg_conn_destroy(link->conn);
@@ -172,7 +173,8 @@ static enum rg_status ask(struct rg_perf_link *link, size_t size, uint32_t repli
     struct iovec message = {.iov_base = link->message,
                             .iov_len = bulk || size < sizeof request ? sizeof request : size};
     struct iovec data = {.iov_base = link->bulk, .iov_len = size};
-    return rg_conn_send(link->conn, &message, 1, &data, bulk ? 1 : 0);
+    return rg_conn_send(
+        link->conn, &(struct rg_send){.msg = &message, .n_msg = 1, .bulk = &data, .n_bulk = bulk ? 1 : 0});
 }
 
 static enum rg_status take(struct rg_perf_link *link)
@@ -195,7 +197,7 @@ int rg_perf_link_perftest(struct rg_perf_link *link, const struct rg_netperf_per
     asked.header =
         (struct rg_message_header){.kind = RG_MESSAGE_PERFTEST, .version = RG_PROTOCOL_MAJOR, .count = 1};
     struct iovec message = {.iov_base = &asked, .iov_len = sizeof asked};
-    enum rg_status status = rg_conn_send(link->conn, &message, 1, NULL, 0);
+    enum rg_status status = rg_conn_send(link->conn, &(struct rg_send){.msg = &message, .n_msg = 1});
     if (status == RG_OK)
         status = rg_conn_recv(link->conn, REPLY_MS, &answer);
     if (status != RG_OK || answer.size != sizeof started || answer.bulk_size)
@@ -240,7 +242,7 @@ static enum rg_status raw_begin(struct rg_perf_link *link, uint32_t rounds, size
         .raw_send = (uint32_t)send_size,
     };
     struct iovec message = {.iov_base = &request, .iov_len = sizeof request};
-    return rg_conn_send(link->conn, &message, 1, NULL, 0);
+    return rg_conn_send(link->conn, &(struct rg_send){.msg = &message, .n_msg = 1});
 }
 
 /* --- latency --- */
@@ -261,7 +263,8 @@ static enum rg_status round_trip(struct rg_perf_link *link, size_t size)
     return status == RG_OK ? take(link) : status;
 }
 
-/* Up to `n` round trips into `samples` (microseconds), until `seconds` are over; *done: how many there were. */
+/* Up to `n` round trips into `samples` (microseconds), until `seconds` are over; *done: how many there
+ * were. */
 static enum rg_status sample(struct rg_perf_link *link, size_t size, unsigned n, double seconds,
                              double *samples, unsigned *done)
 {
@@ -281,7 +284,8 @@ static enum rg_status sample(struct rg_perf_link *link, size_t size, unsigned n,
     return RG_OK;
 }
 
-/* A raw exchange is a number of rounds agreed beforehand: as many as the time allows, by what the first few took. */
+/* A raw exchange is a number of rounds agreed beforehand: as many as the time allows, by what the first few
+ * took. */
 static enum rg_status sample_raw(struct rg_perf_link *link, size_t size, double seconds, double *samples,
                                  unsigned *done)
 {

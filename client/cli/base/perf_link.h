@@ -1,17 +1,18 @@
 /*
- * link.h - measuring the way to a server: a connection of purpose NETPERF over a transport of choice, and what is asked
- * on it.
+ * perf_link.h - measuring the way to a server: a connection of purpose NETPERF over a transport of choice,
+ * and what is asked on it.
  *
- * The server's end is lib/remote-gpu/netperf; the messages are those of proto/netperf.h. What is measured goes the way of
- * a session: rg_conn_send and rg_conn_recv, payloads up to RG_PERF_LINK_INLINE in the message itself (as commands are), larger
- * ones as bulk data between memory that both ends registered. One thread a link.
+ * The server's end is lib/remote-gpu/netperf; the messages are those of proto/netperf.h. What is measured
+ * goes the way of a session: rg_conn_send and rg_conn_recv, payloads up to RG_PERF_LINK_INLINE in the message
+ * itself (as commands are), larger ones as bulk data between memory that both ends registered. One thread a
+ * link.
  */
 #ifndef RG_CLIENT_CLI_BASE_PERF_LINK_H
 #define RG_CLIENT_CLI_BASE_PERF_LINK_H
 
-#include "common/status.h"
-#include "transport/move.h"
+#include "common/base/status.h"
 #include "transport/transport.h"
+#include "transport/upgrade/upgrade.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,23 +49,32 @@ struct rg_bandwidth {
 };
 
 /**
- * Opens a link; for RDMA to the server's address number `index` (of link->n_addresses, which are known once one is
- * open). RG_ERR_UNREACHABLE, RG_ERR_REFUSED and others with a sentence in `why`.
+ * Opens a link; for RDMA to the server's address number `index` (of link->n_addresses, which are known once
+ * one is open). RG_ERR_UNREACHABLE, RG_ERR_REFUSED and others with a sentence in `why`.
  */
 RG_MUST_CHECK enum rg_status rg_perf_link_open(struct rg_perf_link *link, const char *server,
                                                enum rg_perf_link_kind kind, unsigned index,
                                                uint64_t timeout_ns, char *why, size_t why_size);
-/** Round trips of a message of `size` bytes each way (RG_PERF_LINK_MIN to RG_PERF_LINK_MAX) for about `seconds`. */
+/**
+ * Round trips of a message of `size` bytes each way (RG_PERF_LINK_MIN to RG_PERF_LINK_MAX) for about
+ * `seconds`.
+ */
 RG_MUST_CHECK enum rg_status rg_perf_link_latency(struct rg_perf_link *link, size_t size, double seconds,
                                                   struct rg_latency *out);
 /** A stream of messages of `size` bytes, first to the server, then from it, for about `seconds` each. */
 RG_MUST_CHECK enum rg_status rg_perf_link_bandwidth(struct rg_perf_link *link, size_t size, double seconds,
                                                     struct rg_bandwidth *out);
 struct rg_netperf_perftest;
-/** Has the server start its end of a program of perftest (proto/netperf.h). 0 and its port, or an errno: EPROTO: it cannot. */
+/**
+ * Has the server start its end of a program of perftest (proto/netperf.h). 0 and its port, or an errno:
+ * EPROTO: it cannot.
+ */
 RG_MUST_CHECK int rg_perf_link_perftest(struct rg_perf_link *link, const struct rg_netperf_perftest *request,
                                         uint32_t *port);
-/** The filter ("delay:…") of a network that is described as --link takes it. RG_ERR_INVALID: `why` says what is wrong. */
+/**
+ * The filter ("delay:…") of a network that is described as --link takes it. RG_ERR_INVALID: `why` says what
+ * is wrong.
+ */
 RG_MUST_CHECK enum rg_status rg_perf_link_filter(const char *description, char *filter, size_t filter_size,
                                                  char *why, size_t why_size);
 void rg_perf_link_close(struct rg_perf_link *link); /* one that did not open is fine */

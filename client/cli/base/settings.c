@@ -6,12 +6,12 @@
  */
 #include "client/cli/base/settings.h"
 
-#include "client/optimisations.h"
-#include "client/servers.h"
-#include "common/log.h"
-#include "common/wait.h"
-#include "transport/bundle/bundle.h"
-#include "transport/rails.h"
+#include "client/connect/servers.h"
+#include "client/core/optimisations.h"
+#include "common/base/log.h"
+#include "common/sync/adaptive_wait.h"
+#include "transport/multipath/multipath.h"
+#include "transport/topology/rails.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static enum rg_status check_connections(const char *text, char *why, size_t why_
 {
     unsigned lanes;
     bool adaptive;
-    return rg_bundle_lanes_parse(text, &lanes, &adaptive, why, why_size);
+    return rg_multipath_channels_parse(text, &lanes, &adaptive, why, why_size);
 }
 
 /* The manual pages list the same rows; a test compares them. */

@@ -4,7 +4,7 @@
 #ifndef RG_CLIENT_CLI_BASE_SETTINGS_H
 #define RG_CLIENT_CLI_BASE_SETTINGS_H
 
-#include "common/options.h"
+#include "common/base/options.h"
 
 enum rg_cli_command {
     RG_CLI_RUN = 1,

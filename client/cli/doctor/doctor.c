@@ -4,7 +4,7 @@
 #include "client/cli/doctor/doctor.h"
 
 #include "client/cli/base/output.h"
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /*
  * doctor.h - the checks of remote-gpu doctor, and what they share.
  *
- * A check looks at one thing and says how it is (ok, warning, problem), what it found, and where something is to be done,
- * the command that does it. What is read of this machine's files goes through tree.h, below a root that can be a
- * recorded tree; what asks the machine itself (loading a library, a connection) is left out there. One thread.
+ * A check looks at one thing and says how it is (ok, warning, problem), what it found, and where something is
+ * to be done, the command that does it. What is read of this machine's files goes through tree.h, below a
+ * root that can be a recorded tree; what asks the machine itself (loading a library, a connection) is left
+ * out there. One thread.
  */
 #ifndef RG_CLIENT_CLI_DOCTOR_DOCTOR_H
 #define RG_CLIENT_CLI_DOCTOR_DOCTOR_H

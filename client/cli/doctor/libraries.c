@@ -1,13 +1,15 @@
 /*
- * libraries.c - librdmacm, libibverbs and the provider of each device; what shadows them; whether transport rdma loads.
+ * libraries.c - librdmacm, libibverbs and the provider of each device; what shadows them; whether transport
+ * rdma loads.
  *
- * rdma-core's libraries come as one set: libibverbs loads libNAME-rdmavN.so of the device's driver from its own folder.
- * Mellanox OFED brings a set of its own, without providers for other makers' devices (vmw_pvrdma among them).
+ * rdma-core's libraries come as one set: libibverbs loads libNAME-rdmavN.so of the device's driver from its
+ * own folder. Mellanox OFED brings a set of its own, without providers for other makers' devices (vmw_pvrdma
+ * among them).
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
-#include "common/path.h"
-#include "transport/devices.h"
+#include "common/base/path.h"
+#include "transport/topology/devices.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,9 +1,10 @@
 /*
  * modules.c - kernel modules that verbs need, and their order.
  *
- * /proc/modules lists the newest first. vmw_pvrdma finds what it registers with at its start, so it has to be loaded
- * after mlx4_ib, ib_umad, rdma_cm and rdma_ucm; where it was not (Ubuntu loads it early, at each boot), its device may
- * be there and not work. It was seen to work all the same (Debian 12), so an active port makes it a warning.
+ * /proc/modules lists the newest first. vmw_pvrdma finds what it registers with at its start, so it has to be
+ * loaded after mlx4_ib, ib_umad, rdma_cm and rdma_ucm; where it was not (Ubuntu loads it early, at each
+ * boot), its device may be there and not work. It was seen to work all the same (Debian 12), so an active
+ * port makes it a warning.
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"

@@ -1,6 +1,6 @@
 /*
- * network.c - what RoCE needs of the network: no loss (PFC), or a reaction to congestion (ECN). What the switches do is not
- * to be seen from here; the device's own counters of what went wrong are.
+ * network.c - what RoCE needs of the network: no loss (PFC), or a reaction to congestion (ECN). What the
+ * switches do is not to be seen from here; the device's own counters of what went wrong are.
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"

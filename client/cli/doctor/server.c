@@ -1,14 +1,14 @@
 /*
- * server.c - the way to a server and what is at its end: whether it answers, versions, clock, round trip, bandwidth, path
- * MTU, RDMA.
+ * server.c - the way to a server and what is at its end: whether it answers, versions, clock, round trip,
+ * bandwidth, path MTU, RDMA.
  */
 #include "client/cli/base/inventory.h"
 #include "client/cli/base/perf_link.h"
 #include "client/cli/doctor/doctor.h"
-#include "client/query.h"
-#include "common/clock.h"
+#include "client/connect/query.h"
+#include "common/base/clock.h"
 #include "transport/address.h"
-#include "transport/rails.h"
+#include "transport/topology/rails.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

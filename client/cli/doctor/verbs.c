@@ -1,8 +1,9 @@
 /*
  * verbs.c - RDMA devices and their ports: state, GIDs, MTU.
  *
- * GIDs: on Ethernet (RoCE) the kernel makes an entry for each address of the interface and each version; rdma_cm takes the
- * one of the address that a connection uses, so there must be one for an IP address (::ffff:a.b.c.d for IPv4).
+ * GIDs: on Ethernet (RoCE) the kernel makes an entry for each address of the interface and each version;
+ * rdma_cm takes the one of the address that a connection uses, so there must be one for an IP address
+ * (::ffff:a.b.c.d for IPv4).
  */
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
@@ -12,7 +13,8 @@
 
 #define CLASS "/sys/class/infiniband"
 
-/* What of the interface's MTU is left for an RDMA message: GRH, UDP, BTH, extended headers, ICRC (linux: iboe_get_mtu). */
+/* What of the interface's MTU is left for an RDMA message: GRH, UDP, BTH, extended headers, ICRC (linux:
+ * iboe_get_mtu). */
 enum { ROCE_HEADERS = 40 + 8 + 12 + 16 + 28 + 4, ADVISED_MTU = 9000, GIDS_MAX = 1024 };
 
 static int rdma_mtu(long interface_mtu)

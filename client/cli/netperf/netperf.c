@@ -1,14 +1,15 @@
 /*
- * netperf.c - remote-gpu netperf: round trips and bandwidth by message size, of a bare socket, of TCP as a session uses
- * it, of each RDMA address of the server and of all its adapters together, and if asked of perftest on the same.
+ * netperf.c - remote-gpu netperf: round trips and bandwidth by message size, of a bare socket, of TCP as a
+ * session uses it, of each RDMA address of the server and of all its adapters together, and if asked of
+ * perftest on the same.
  */
 #include "client/cli/netperf/netperf.h"
 
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
 #include "client/cli/netperf/perftest.h"
-#include "common/log.h"
-#include "transport/devices.h"
+#include "common/base/log.h"
+#include "transport/topology/devices.h"
 
 #include <stdlib.h>
 #include <string.h>

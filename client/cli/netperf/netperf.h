@@ -32,7 +32,9 @@ struct rg_netperf {
 
 /** "64 B", "16 KiB". Returns `text`, which needs 16 bytes. */
 const char *rg_netperf_size(size_t size, char *text);
-/** Writes an SVG picture: round trips and bandwidth by message size, a line a link. False: `out` has an error. */
+/**
+ * Writes an SVG picture: round trips and bandwidth by message size, a line a link. False: `out` has an error.
+ */
 bool rg_netperf_plot(const struct rg_netperf *all, FILE *out);
 
 #endif

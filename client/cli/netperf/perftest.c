@@ -2,8 +2,8 @@
 #include "client/cli/netperf/perftest.h"
 
 #include "client/cli/base/perf_link.h"
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "proto/netperf.h"
 
 #include <ctype.h>
@@ -175,8 +175,8 @@ static unsigned measure(struct rg_perf_link *link, const struct rg_netperf_perft
 }
 
 /*
- * Bytes a second, 0 with a sentence. The programs keep many messages under way; a device that loses some of them (Soft-RoCE,
- * of large ones) has them end without figures: then it is one at a time.
+ * Bytes a second, 0 with a sentence. The programs keep many messages under way; a device that loses some of
+ * them (Soft-RoCE, of large ones) has them end without figures: then it is one at a time.
  */
 static double measure_bandwidth(struct rg_perf_link *link, struct rg_netperf_perftest *request,
                                 const char *host, char *why, size_t why_size)

@@ -10,8 +10,8 @@
  *
  * Drivers give out device memory far above 4 GiB, so such programs can do little; but they are told why.
  */
+#include "common/base/log.h"
 #include "common/cuda/api.h"
-#include "common/log.h"
 
 #include <stdbool.h>
 #include <stddef.h>

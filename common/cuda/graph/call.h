@@ -1,6 +1,6 @@
 /* call.h - what the functions of the API about graphs begin with. */
-#ifndef RG_GRAPH_CALL_H
-#define RG_GRAPH_CALL_H
+#ifndef RG_COMMON_CUDA_GRAPH_CALL_H
+#define RG_COMMON_CUDA_GRAPH_CALL_H
 
 #include "common/cuda/graph/graph.h"
 

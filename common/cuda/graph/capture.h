@@ -1,6 +1,6 @@
 /* capture.h - the state of captures, for the files capture….c. All with the graphs' lock held, but where it says otherwise. */
-#ifndef RG_GRAPH_CAPTURE_H
-#define RG_GRAPH_CAPTURE_H
+#ifndef RG_COMMON_CUDA_GRAPH_CAPTURE_H
+#define RG_COMMON_CUDA_GRAPH_CAPTURE_H
 
 #include "common/cuda/graph/graph.h"
 

@@ -82,7 +82,7 @@ static CUresult copy_graph(struct rg_graph_exec *exec, CUgraph handle, struct fa
 /* Makes the plan for launches in streams of `context`, unless there is one; under the lock of launches. */
 static CUresult make_plan(struct rg_graph_exec *exec, CUcontext context)
 {
-    if (exec->plan && exec->plan->lanes[0].context == context)
+    if (exec->plan && exec->plan->branches[0].context == context)
         return CUDA_SUCCESS;
     rg_graph_plan_release(exec->plan);
     pthread_mutex_lock(&rg_graph_lock);
@@ -92,7 +92,7 @@ static CUresult make_plan(struct rg_graph_exec *exec, CUcontext context)
     if (result == CUDA_SUCCESS && exec->plan->conditional)
         result = rg_graph_plan_prepare(exec->plan);
     if (result == CUDA_SUCCESS)
-        result = rg_graph_plan_lanes(exec->plan, context);
+        result = rg_graph_plan_distribute(exec->plan, context);
     if (result != CUDA_SUCCESS) {
         rg_graph_plan_release(exec->plan);
         exec->plan = NULL;

@@ -14,8 +14,8 @@
  *   capture.c, capture_api.c captures                   exec.c, update.c executable graphs
  *   plan.c, launch.c         what a launch does         memory.c, condition.c, user_object.c what graphs own
  */
-#ifndef RG_GRAPH_H
-#define RG_GRAPH_H
+#ifndef RG_COMMON_CUDA_GRAPH_GRAPH_H
+#define RG_COMMON_CUDA_GRAPH_GRAPH_H
 
 #include "common/cuda/api.h"
 
@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --- what the layer gives (client/graph.c, softgpu/driver/graph.c) ------------------------------------------ */
+/* --- what the layer gives (client/api/graph.c, softgpu/driver/launch/graph.c) ------------------------------------------ */
 
 /** What every call checks first: the library is in use, a context is current, it is not lost. */
 CUresult rg_graph_enter(void);

@@ -109,20 +109,20 @@ static CUresult perform(struct rg_graph_plan *plan, const struct rg_graph_step *
     }
 }
 
-/* --- lanes --- */
+/* --- branches --- */
 
-/* Calls of a lane are made with its context current, if that is another than the stream's of the launch. */
-static CUresult enter(const struct rg_graph_plan *plan, unsigned lane)
+/* Calls of a branch are made with its context current, if that is another than the stream's of the launch. */
+static CUresult enter(const struct rg_graph_plan *plan, unsigned branch)
 {
-    return plan->lanes[lane].context == plan->lanes[0].context
+    return plan->branches[branch].context == plan->branches[0].context
                ? CUDA_SUCCESS
-               : cuCtxPushCurrent_v2(plan->lanes[lane].context);
+               : cuCtxPushCurrent_v2(plan->branches[branch].context);
 }
 
-static void leave(const struct rg_graph_plan *plan, unsigned lane)
+static void leave(const struct rg_graph_plan *plan, unsigned branch)
 {
     CUcontext none;
-    if (plan->lanes[lane].context != plan->lanes[0].context)
+    if (plan->branches[branch].context != plan->branches[0].context)
         (void)cuCtxPopCurrent_v2(&none);
 }
 
@@ -135,10 +135,10 @@ static CUresult mark(CUevent *event, CUstream stream)
 
 static CUresult run_step(struct rg_graph_plan *plan, struct rg_graph_step *step, CUstream launch)
 {
-    struct rg_graph_lane *lane = &plan->lanes[step->lane];
-    if (step->lane && !lane->stream)
-        RETURN_IF(cuStreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING));
-    CUstream stream = step->lane ? lane->stream : launch;
+    struct rg_graph_branch *branch = &plan->branches[step->branch];
+    if (step->branch && !branch->stream)
+        RETURN_IF(cuStreamCreate(&branch->stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = step->branch ? branch->stream : launch;
     if (step->starts)
         RETURN_IF(cuStreamWaitEvent(stream, plan->begin, 0));
     for (size_t i = 0; i < step->n_waits; i++)
@@ -150,25 +150,25 @@ static CUresult run_step(struct rg_graph_plan *plan, struct rg_graph_step *step,
 CUresult rg_graph_plan_run(struct rg_graph_plan *plan, CUstream stream)
 {
     CUresult result = CUDA_SUCCESS;
-    if (plan->n_lanes > 1)
+    if (plan->n_branches > 1)
         result = mark(&plan->begin, stream);
     for (size_t i = 0; i < plan->n && result == CUDA_SUCCESS; i++) {
         struct rg_graph_step *step = &plan->steps[i];
-        result = enter(plan, step->lane);
+        result = enter(plan, step->branch);
         if (result != CUDA_SUCCESS)
             break;
         result = run_step(plan, step, stream);
-        leave(plan, step->lane);
+        leave(plan, step->branch);
     }
-    /* The stream of the launch goes on behind all lanes, also where one of them was given only a part. */
-    for (unsigned i = 1; i < plan->n_lanes; i++) {
-        struct rg_graph_lane *lane = &plan->lanes[i];
-        if (!lane->stream || (lane->joined && result == CUDA_SUCCESS) || enter(plan, i) != CUDA_SUCCESS)
+    /* The stream of the launch goes on behind all branches, also where one of them was given only a part. */
+    for (unsigned i = 1; i < plan->n_branches; i++) {
+        struct rg_graph_branch *branch = &plan->branches[i];
+        if (!branch->stream || (branch->joined && result == CUDA_SUCCESS) || enter(plan, i) != CUDA_SUCCESS)
             continue;
-        CUresult ended = mark(&lane->end, lane->stream);
+        CUresult ended = mark(&branch->end, branch->stream);
         leave(plan, i);
         if (ended == CUDA_SUCCESS)
-            ended = cuStreamWaitEvent(stream, lane->end, 0);
+            ended = cuStreamWaitEvent(stream, branch->end, 0);
         if (result == CUDA_SUCCESS)
             result = ended;
     }

@@ -162,7 +162,7 @@ CUresult rg_graph_plan_new(const struct rg_graph *graph, CUcontext context, bool
     if (!plan)
         return CUDA_ERROR_OUT_OF_MEMORY;
     atomic_init(&plan->references, 1);
-    plan->lanes[0].context = context;
+    plan->branches[0].context = context;
     plan->priorities = priorities;
     *out = plan;
     return flatten(plan, graph, NONE, &end);
@@ -182,11 +182,11 @@ void rg_graph_plan_release(struct rg_graph_plan *plan)
             rg_graph_native_drop(step->native);
         free(step->bodies);
     }
-    for (unsigned i = 0; i < plan->n_lanes; i++) {
-        if (plan->lanes[i].end)
-            (void)cuEventDestroy_v2(plan->lanes[i].end);
-        if (plan->lanes[i].stream)
-            (void)cuStreamDestroy_v2(plan->lanes[i].stream);
+    for (unsigned i = 0; i < plan->n_branches; i++) {
+        if (plan->branches[i].end)
+            (void)cuEventDestroy_v2(plan->branches[i].end);
+        if (plan->branches[i].stream)
+            (void)cuStreamDestroy_v2(plan->branches[i].stream);
     }
     if (plan->begin)
         (void)cuEventDestroy_v2(plan->begin);
@@ -201,81 +201,81 @@ void rg_graph_plan_release(struct rg_graph_plan *plan)
     free(plan);
 }
 
-/* --- lanes ----------------------------------------------------------------------------------------------- */
+/* --- branches ----------------------------------------------------------------------------------------------- */
 
-/* While lanes are dealt: the last step of each, and up to which step of each other lane it has waited (index + 1). */
+/* While branches are distributed: the last step of each, and up to which step of each other branch it has waited (index + 1). */
 struct dealing {
-    size_t last[RG_GRAPH_LANES_MAX];
-    size_t seen[RG_GRAPH_LANES_MAX][RG_GRAPH_LANES_MAX];
+    size_t last[RG_GRAPH_BRANCHES_MAX];
+    size_t seen[RG_GRAPH_BRANCHES_MAX][RG_GRAPH_BRANCHES_MAX];
     unsigned turn;
 };
 
-/* The lane for a step: that of one it continues, else an unused one, else another of its context. */
+/* The branch for a step: that of one it continues, else an unused one, else another of its context. */
 static unsigned choose(struct rg_graph_plan *plan, struct dealing *d, const struct rg_graph_step *step)
 {
     for (size_t i = 0; i < step->n_before; i++) {
         const size_t from = plan->edges[step->before + i];
-        const unsigned lane = plan->steps[from].lane;
-        if (d->last[lane] == from && plan->lanes[lane].context == step->context)
-            return lane;
+        const unsigned branch = plan->steps[from].branch;
+        if (d->last[branch] == from && plan->branches[branch].context == step->context)
+            return branch;
     }
-    if (d->last[0] == NONE && plan->lanes[0].context == step->context)
+    if (d->last[0] == NONE && plan->branches[0].context == step->context)
         return 0;
-    if (plan->n_lanes < RG_GRAPH_LANES_MAX) {
-        plan->lanes[plan->n_lanes].context = step->context;
-        return plan->n_lanes++;
+    if (plan->n_branches < RG_GRAPH_BRANCHES_MAX) {
+        plan->branches[plan->n_branches].context = step->context;
+        return plan->n_branches++;
     }
-    for (unsigned tries = 0; tries < RG_GRAPH_LANES_MAX; tries++) {
-        const unsigned lane = d->turn++ % RG_GRAPH_LANES_MAX;
-        if (plan->lanes[lane].context == step->context)
-            return lane;
+    for (unsigned tries = 0; tries < RG_GRAPH_BRANCHES_MAX; tries++) {
+        const unsigned branch = d->turn++ % RG_GRAPH_BRANCHES_MAX;
+        if (plan->branches[branch].context == step->context)
+            return branch;
     }
-    return RG_GRAPH_LANES_MAX; /* more contexts than lanes */
+    return RG_GRAPH_BRANCHES_MAX; /* more contexts than branches */
 }
 
-/* Lane `to` has waited for what step `from` of another lane waited for and did. */
+/* Lane `to` has waited for what step `from` of another branch waited for and did. */
 static void has_waited(struct dealing *d, const struct rg_graph_plan *plan, unsigned to, size_t from)
 {
-    const unsigned lane = plan->steps[from].lane;
-    if (d->seen[to][lane] < from + 1)
-        d->seen[to][lane] = from + 1;
+    const unsigned branch = plan->steps[from].branch;
+    if (d->seen[to][branch] < from + 1)
+        d->seen[to][branch] = from + 1;
 }
 
-CUresult rg_graph_plan_lanes(struct rg_graph_plan *plan, CUcontext context)
+CUresult rg_graph_plan_distribute(struct rg_graph_plan *plan, CUcontext context)
 {
     struct dealing d = {0};
-    plan->lanes[0].context = context;
-    plan->n_lanes = 1;
-    for (unsigned i = 0; i < RG_GRAPH_LANES_MAX; i++)
+    plan->branches[0].context = context;
+    plan->n_branches = 1;
+    for (unsigned i = 0; i < RG_GRAPH_BRANCHES_MAX; i++)
         d.last[i] = NONE;
     for (size_t i = 0; i < plan->n; i++) {
         struct rg_graph_step *step = &plan->steps[i];
         if (!step->context) /* an order goes with what it is behind */
             step->context = step->n_before ? plan->steps[plan->edges[step->before]].context : context;
-        const unsigned lane = choose(plan, &d, step);
-        if (lane == RG_GRAPH_LANES_MAX)
+        const unsigned branch = choose(plan, &d, step);
+        if (branch == RG_GRAPH_BRANCHES_MAX)
             return CUDA_ERROR_NOT_SUPPORTED;
-        step->lane = lane;
-        step->starts = lane != 0 && d.last[lane] == NONE && !step->n_before;
+        step->branch = branch;
+        step->starts = branch != 0 && d.last[branch] == NONE && !step->n_before;
         step->waits = plan->n_waits;
         for (size_t b = 0; b < step->n_before; b++) {
             const size_t from = plan->edges[step->before + b];
-            if (plan->steps[from].lane == lane || d.seen[lane][plan->steps[from].lane] > from)
+            if (plan->steps[from].branch == branch || d.seen[branch][plan->steps[from].branch] > from)
                 continue;
             if (!PUSH(plan->waits, plan->n_waits, plan->waits_room, from))
                 return CUDA_ERROR_OUT_OF_MEMORY;
             plan->steps[from].records = true;
-            has_waited(&d, plan, lane, from);
+            has_waited(&d, plan, branch, from);
         }
         step->n_waits = plan->n_waits - step->waits;
-        d.last[lane] = i;
+        d.last[branch] = i;
         for (unsigned b = 0; b < step->n_bodies; b++) {
-            CUresult result = rg_graph_plan_lanes(step->bodies[b], step->context);
+            CUresult result = rg_graph_plan_distribute(step->bodies[b], step->context);
             if (result != CUDA_SUCCESS)
                 return result;
         }
     }
-    for (unsigned lane = 1; lane < plan->n_lanes; lane++)
-        plan->lanes[lane].joined = d.seen[0][lane] > d.last[lane];
+    for (unsigned branch = 1; branch < plan->n_branches; branch++)
+        plan->branches[branch].joined = d.seen[0][branch] > d.last[branch];
     return CUDA_SUCCESS;
 }

@@ -2,19 +2,19 @@
  * plan.h - what a launch of an executable graph does: a flat list of steps, each behind those it depends on, and the
  * streams they go to.
  *
- * Child graphs are dissolved, nodes that do nothing left out where they only pass an order on. Steps are dealt to lanes:
- * lane 0 is the stream of the launch, the others are streams of the plan's own, so that branches of the graph overlap.
- * A step in another lane than one it depends on waits for an event behind that one; at the end lane 0 waits for all.
+ * Child graphs are dissolved, nodes that do nothing left out where they only pass an order on. Steps are distributed to branches:
+ * branch 0 is the stream of the launch, the others are streams of the plan's own, so that branches of the graph overlap.
+ * A step in another branch than one it depends on waits for an event behind that one; at the end branch 0 waits for all.
  *
- * A plan is immutable but for its lanes' streams and events, which the first launch makes (launches of one executable
+ * A plan is immutable but for its branches' streams and events, which the first launch makes (launches of one executable
  * graph are made one after another). It is counted: what the device still does keeps it.
  */
-#ifndef RG_GRAPH_PLAN_H
-#define RG_GRAPH_PLAN_H
+#ifndef RG_COMMON_CUDA_GRAPH_PLAN_H
+#define RG_COMMON_CUDA_GRAPH_PLAN_H
 
 #include "common/cuda/graph/graph.h"
 
-#define RG_GRAPH_LANES_MAX 8u
+#define RG_GRAPH_BRANCHES_MAX 8u
 
 struct rg_graph_step {
     struct rg_graph_work *work; /* a reference; NULL: only an order */
@@ -23,17 +23,17 @@ struct rg_graph_step {
     unsigned n_bodies; /* conditional nodes */
     uint64_t native;   /* a graph that the layer has made of several steps; 0: none */
     CUcontext context;
-    unsigned lane;
+    unsigned branch;
     size_t waits, n_waits; /* the steps whose events it waits for: in plan->waits */
     bool starts;           /* waits for the beginning of the launch */
-    bool records;          /* another lane waits for it */
+    bool records;          /* another branch waits for it */
     CUevent event;
 };
 
-struct rg_graph_lane {
+struct rg_graph_branch {
     CUcontext context;
-    CUstream stream; /* not of lane 0 */
-    bool joined;     /* lane 0 waits for it anyway */
+    CUstream stream; /* not of branch 0 */
+    bool joined;     /* branch 0 waits for it anyway */
     CUevent end;
 };
 
@@ -53,9 +53,9 @@ struct rg_graph_plan {
     size_t n_waits, waits_room;
     struct rg_graph_plan_memory *memory;
     size_t n_memory, memory_room;
-    struct rg_graph_lane lanes[RG_GRAPH_LANES_MAX];
-    unsigned n_lanes;
-    CUevent begin; /* of the launch, for lanes that start with it */
+    struct rg_graph_branch branches[RG_GRAPH_BRANCHES_MAX];
+    unsigned n_branches;
+    CUevent begin; /* of the launch, for branches that start with it */
     bool conditional;
     bool priorities; /* kernels have those of their nodes */
 };
@@ -66,8 +66,8 @@ struct rg_graph_plan {
  */
 CUresult rg_graph_plan_new(const struct rg_graph *graph, CUcontext context, bool priorities,
                            struct rg_graph_plan **out);
-/** Deals the steps to lanes; after rg_graph_plan_prepare. */
-CUresult rg_graph_plan_lanes(struct rg_graph_plan *plan, CUcontext context);
+/** Deals the steps to branches; after rg_graph_plan_prepare. */
+CUresult rg_graph_plan_distribute(struct rg_graph_plan *plan, CUcontext context);
 /** Without the lock. */
 void rg_graph_plan_release(struct rg_graph_plan *plan);
 /** Adds a step behind those of `before`; takes over the reference to `work`, also on failure. */
@@ -82,7 +82,7 @@ void rg_graph_conditions_begin(const struct rg_graph_plan *plan);
 
 /* --- what the layer gives for conditional nodes ------------------------------------------------------------- */
 
-/** Called with a plan that has conditional steps before it is dealt to lanes: the layer may replace steps. */
+/** Called with a plan that has conditional steps before it is distributed to branches: the layer may replace steps. */
 CUresult rg_graph_plan_prepare(struct rg_graph_plan *plan);
 /** Puts a conditional step, or the beginning of a plan that has some (step NULL), into the stream. */
 CUresult rg_graph_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step, CUstream stream);

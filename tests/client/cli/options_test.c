@@ -1,6 +1,6 @@
 /* options_test.c - common/options: every type from every source, precedence, suggestions, what must be
  * refused. */
-#include "common/options.h"
+#include "common/base/options.h"
 
 #include <criterion/criterion.h>
 #include <stddef.h>

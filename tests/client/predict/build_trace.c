@@ -1,7 +1,7 @@
 /* build_trace.c - see build_trace.h. */
 #include "tests/client/predict/build_trace.h"
 
-#include "common/crc32.h"
+#include "common/base/crc32.h"
 #include "proto/times.h"
 
 #include <stdlib.h>
@@ -190,7 +190,7 @@ static void synchronise(struct making *m)
     const uint64_t began = m->now, begin = later(m->now + WAY_NS, m->dispatcher);
     m->dispatcher = begin + SERVICE_NS;
     const uint64_t replied = later(m->dispatcher, m->device);
-    time_of(m, OP_SYNC, RG_TIME_HANDED_OVER, begin, m->dispatcher, replied, 0);
+    time_of(m, OP_SYNC, RG_TIME_YIELDED, begin, m->dispatcher, replied, 0);
     m->now = replied + WAY_NS;
     event(m, RG_TRACE_WAIT, began);
     put_number(&m->thread, m->now - began);

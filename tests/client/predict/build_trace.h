@@ -31,9 +31,9 @@ void begin_trace(struct built *built);
 void end_trace(struct built *built, uint64_t events, uint64_t times, uint64_t elapsed, uint64_t round_trips);
 
 /**
- * A program of one thread: `steps` times `launches` kernels of `kernel_ns`, `bulk` bytes to the device if not 0, and a
- * wait for all. Posts are 1 us apart; ways take 5 us, the dispatcher 1 us a record. Each step also saves a round trip
- * (OPT_SHADOW).
+ * A program of one thread: `steps` times `launches` kernels of `kernel_ns`, `bulk` bytes to the device if not
+ * 0, and a wait for all. Posts are 1 us apart; ways take 5 us, the dispatcher 1 us a record. Each step also
+ * saves a round trip (OPT_SHADOW).
  */
 void build_steps(struct built *built, unsigned steps, unsigned launches, uint64_t kernel_ns, uint64_t bulk);
 void free_built(struct built *built);

@@ -1,4 +1,4 @@
-/* simulate_test.c - what a made-up program takes over networks of which that can be said by hand. */
+/* simulate.c - what a made-up program takes over networks of which that can be said by hand. */
 #include "client/predict/simulate.h"
 #include "tests/client/predict/build_trace.h"
 

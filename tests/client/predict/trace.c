@@ -1,4 +1,4 @@
-/* trace_test.c - whole traces are read as they are; cut, damaged and hostile ones are refused or harmless. */
+/* trace.c - whole traces are read as they are; cut, damaged and hostile ones are refused or harmless. */
 #include "client/predict/simulate.h"
 #include "tests/client/predict/build_trace.h"
 

@@ -3,7 +3,7 @@
  * to answer, data that is being sent, calls that wait. Over a driver of the test's own, whose contexts fail when the test
  * says so. Meant for the address sanitizer.
  */
-#include "common/tuning.h"
+#include "common/base/tuning.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -246,7 +246,7 @@ static void test_streams_of_others(void)
     for (uint64_t transfer = 5; transfer < 7; transfer++) {
         put_late(c, RG_OP_rgCopyInLate, transfer, SIZE, handle(RG_KIND_STREAM, 8));
         send_batch(c);
-        expect_notice(c, RG_NOTICE_PULL, transfer);
+        expect_notice(c, RG_NOTICE_RENDEZVOUS, transfer);
         send_answer(c, RG_ANSWER_DATA, transfer, 0, data, SIZE);
         if (transfer == 5) {
             CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
@@ -266,7 +266,7 @@ static enum rg_status lend(struct rg_conn *conn, uint64_t tag, uint64_t base, vo
 
 static void lend_or_not(struct rg_transport_ops *ops)
 {
-    ops->lend = lend;
+    ops->advertise = lend;
 }
 
 /* A context fails and ends while the client is asked for data: it may answer, in parts, and the data goes nowhere. */
@@ -275,7 +275,7 @@ static void test_pull_into_nothing(void)
     struct client *c = begin_on(lend_or_not);
     put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     send_answer(c, RG_ANSWER_DATA, 5, 0, data, SIZE / 2);
     atomic_store(&stub_failed, true);
     CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
@@ -286,7 +286,7 @@ static void test_pull_into_nothing(void)
     c = begin_on(lend_or_not);
     put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     atomic_store(&stub_failed, true);
     put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, 77, "4", 0);
     send_batch(c);
@@ -299,15 +299,15 @@ static void test_pull_into_nothing(void)
     c = begin_on(lend_or_not); /* or it may not */
     put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     atomic_store(&stub_failed, true);
     CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
     end(c);
 }
 
-static enum rg_status (*plain_send)(struct rg_conn *conn, const struct rg_outgoing *message);
+static enum rg_status (*plain_send)(struct rg_conn *conn, struct rg_send *message);
 
-static enum rg_status slow_send(struct rg_conn *conn, const struct rg_outgoing *message)
+static enum rg_status slow_send(struct rg_conn *conn, struct rg_send *message)
 {
     if (message->bulk_size)
         hold_on();
@@ -325,7 +325,7 @@ static void test_landing_from_nothing(void)
 {
     struct client *c = begin_on(send_slowly);
     set_held(true);
-    put_late(c, RG_OP_rgCopyOutLate, 5, 3 * RG_LATE_CHUNK, handle(RG_KIND_STREAM, 7));
+    put_late(c, RG_OP_rgCopyOutLate, 5, 3 * RG_DEFERRED_CHUNK, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     wait_until_waiting();
     atomic_store(&stub_failed, true);
@@ -334,7 +334,8 @@ static void test_landing_from_nothing(void)
     send_batch(c);
     usleep(50000);
     set_held(false);
-    expect_notice(c, RG_NOTICE_LANDING, 5); /* in one piece or several; what was under way, and no more */
+    expect_notice(c, RG_NOTICE_DEFERRED_READ,
+                  5); /* in one piece or several; what was under way, and no more */
     while (c->got.kind == RG_MESSAGE_NOTICE) {
         CHECK(c->got.bulk[0] == 0x5a && c->got.bulk[c->got.bulk_size - 1] == 0x5a);
         CHECK(receive(c, 5000));

@@ -3,8 +3,8 @@
  * are, and what goes with a linker state while a record that adds to it waits for its bytes. The driver is the test's own;
  * meant for the address sanitizer.
  */
+#include "common/cache/digest.h"
 #include "common/cuda/image.h"
-#include "common/digest/digest.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -308,7 +308,7 @@ static void begin_waiting(struct client *c)
     put_add(c, 2, 8, CU_JIT_INPUT_PTX, 1);
     await(c);
     send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     CALL(c, RG_OP_cuEventCreate, 1, CUDA_SUCCESS, "48", 0, handle(RG_KIND_EVENT, 30)); /* others pass */
 }
 

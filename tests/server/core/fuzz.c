@@ -3,10 +3,10 @@
  * whatever they do (meant for the sanitizers). The driver does nothing, or refuses all; host functions are called or not,
  * work is done at once or not yet, contexts fail. usage: server_fuzz [CASES [SEED]]
  */
-#include "common/digest/digest.h"
-#include "proto/ahead.h"
+#include "common/cache/digest.h"
 #include "proto/delta.h"
 #include "proto/graph.h"
+#include "proto/prealloc.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -232,7 +232,7 @@ static size_t put_some(struct client *c, unsigned which)
     const uint64_t library = handle(RG_KIND_LIBRARY, 5), array = handle(RG_KIND_ARRAY, 6);
     const uint64_t link = rg_handle_make(RG_KIND_LINK, 9, 1 + chance(2));
     const uint32_t lane = chance(3), token = chance(2) ? 0 : 1 + chance(5);
-    static struct rg_ahead_wish wish;
+    static struct rg_prealloc_hint wish;
     const uint64_t transfer = chance(9), number = chance(9);
     CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)chance(20)};
     const size_t width = 1 + chance(300);
@@ -316,7 +316,7 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_rgMemMayRecall, lane, token, "");
         put(c, RG_OP_rgMemAhead, lane, token, "84884488", number, chance(3), (uint64_t)(1 + chance(9)), zero,
             0, chance(9), zero, zero);
-        wish = (struct rg_ahead_wish){
+        wish = (struct rg_prealloc_hint){
             .ticket = wish.ticket + 1000, .size = 1 + chance(9), .kind = chance(2), .count = chance(9)};
         put(c, RG_OP_rgMemForesee, lane, token, "8b", sizeof wish, &wish, sizeof wish);
         put(c, RG_OP_rgMemReturn, lane, token, "8", chance(2) ? wish.ticket : (uint64_t)chance(9));
@@ -419,9 +419,9 @@ static bool answer_something(struct client *c)
 {
     static const uint32_t types[] = {RG_ANSWER_HOST_DONE,
                                      RG_ANSWER_DATA,
-                                     RG_ANSWER_UNIFIED_IN,
-                                     RG_ANSWER_UNIFIED_OUT,
-                                     RG_ANSWER_RECALLED,
+                                     RG_ANSWER_MANAGED_IN,
+                                     RG_ANSWER_MANAGED_OUT,
+                                     RG_ANSWER_RECLAIMED,
                                      RG_ANSWER_TIMES,
                                      0,
                                      77};
@@ -440,14 +440,14 @@ static void answer_well(struct client *c, const struct rg_notice *notice)
     const uint64_t offset = notice->arg[0], size = notice->arg[1];
     if (notice->type == RG_NOTICE_HOST_CALL)
         (void)answer(c, &(struct rg_answer){.type = RG_ANSWER_HOST_DONE, .id = notice->id}, NULL, 0);
-    else if (notice->type == RG_NOTICE_PULL && size && size <= sizeof ptx)
+    else if (notice->type == RG_NOTICE_RENDEZVOUS && size && size <= sizeof ptx)
         (void)answer(c, &(struct rg_answer){RG_ANSWER_DATA, 0, notice->id, {offset, size, 0}}, ptx, size);
-    else if (notice->type == RG_NOTICE_PULL && size && size <= sizeof bulk)
+    else if (notice->type == RG_NOTICE_RENDEZVOUS && size && size <= sizeof bulk)
         (void)answer(c, &(struct rg_answer){RG_ANSWER_DATA, 0, notice->id, {offset, size, 0}}, bulk, size);
-    else if (notice->type == RG_NOTICE_RECALL) {
-        const struct rg_ahead_return back = {chance(9), 0x700000000000 + 65536ull * chance(3)};
+    else if (notice->type == RG_NOTICE_RECLAIM) {
+        const struct rg_prealloc_return back = {chance(9), 0x700000000000 + 65536ull * chance(3)};
         const size_t n = chance(2) ? sizeof back : 0;
-        (void)answer(c, &(struct rg_answer){RG_ANSWER_RECALLED, 0, notice->id, {0, n, 0}}, &back, n);
+        (void)answer(c, &(struct rg_answer){RG_ANSWER_RECLAIMED, 0, notice->id, {0, n, 0}}, &back, n);
     }
 }
 

@@ -2,8 +2,8 @@
  * session.c - sessions on a real driver (the software device): order, waits, errors, staging, deferred transfers, clients
  * that vanish. usage: server_session DRIVER
  */
-#include "common/cleanup.h"
-#include "common/log.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "proto/function_info.h"
 #include "proto/graph.h"
@@ -66,8 +66,8 @@ static void expect_parts(struct client *c, uint64_t id, const unsigned char *dat
 {
     for (size_t at = 0; at < size; first = false) {
         if (!first)
-            expect_notice(c, RG_NOTICE_LANDING, id);
-        CHECK(c->got.notice.type == RG_NOTICE_LANDING && c->got.notice.id == id);
+            expect_notice(c, RG_NOTICE_DEFERRED_READ, id);
+        CHECK(c->got.notice.type == RG_NOTICE_DEFERRED_READ && c->got.notice.id == id);
         CHECK(c->got.notice.arg[0] == at && c->got.notice.arg[1] == c->got.bulk_size);
         CHECK(memcmp(c->got.bulk, data + at, c->got.bulk_size) == 0);
         at += c->got.bulk_size;
@@ -247,7 +247,7 @@ static void serve_pulls(struct client *c, uint64_t id, const unsigned char *data
         CHECK(receive(c, 20000));
         if (c->got.kind == RG_MESSAGE_REPLY)
             break;
-        CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_PULL &&
+        CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_RENDEZVOUS &&
               c->got.notice.id == id);
         const size_t offset = c->got.notice.arg[0], size = c->got.notice.arg[1], half = size / 2;
         CHECK(size && size <= RG_BULK_MAX);
@@ -287,9 +287,9 @@ static void test_late_copies(void)
         (uint64_t)301, stream);
     put(c, RG_OP_cuStreamSynchronize, 0, 3, "8", stream);
     send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 300);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, 300);
     CHECK(c->got.notice.arg[0] == 2 * MIB && c->got.notice.arg[1] == 0);
-    expect_notice(c, RG_NOTICE_LANDING, 301);
+    expect_notice(c, RG_NOTICE_DEFERRED_READ, 301);
     CHECK(c->got.notice.arg[1] == 0 && c->got.notice.arg[2] == 1);
     expect_reply(c, 3, CUDA_SUCCESS);
     CHECK(c->got.reply.async_result == CUDA_ERROR_INVALID_VALUE);
@@ -643,7 +643,7 @@ static void test_times(void)
         CHECK((by_seq[i]->flags & RG_TIME_WORK) && (by_seq[i]->flags & RG_TIME_END) && !by_seq[i]->reply);
     CHECK(by_seq[1]->end <= by_seq[2]->end && by_seq[1]->end >= by_seq[1]->begin + 20000000);
     const struct rg_time *wait = by_seq[3];
-    CHECK((wait->flags & RG_TIME_HANDED_OVER) && wait->reply >= wait->served + 10000000);
+    CHECK((wait->flags & RG_TIME_YIELDED) && wait->reply >= wait->served + 10000000);
     CHECK(wait->sent >= wait->reply && by_seq[4]->reply && by_seq[4]->reply < wait->reply);
     send_answer(c, RG_ANSWER_TIMES, 200000, 1, NULL, 0);
     expect_notice(c, RG_NOTICE_TIMES, 200000);

@@ -2,7 +2,7 @@
  * violations.c - what a client must not send, on a driver that does nothing: each ends the session with a reason and
  * nothing else.
  */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "proto/delta.h"
 #include "server/images/image.h"
 #include "tests/server/raw_client.h"
@@ -41,7 +41,7 @@ static struct client *with_header(unsigned op, uint32_t size, unsigned flags, ui
 {
     struct client *c = client_create();
     put(c, RG_OP_rgLaneEnd, 0, 0, "88", (uint64_t)0, (uint64_t)0);
-    struct rg_record record = {.size = size, .op = (uint16_t)op, .flags = (uint16_t)flags, .lane = lane};
+    struct rg_record record = {.size = size, .op = (uint16_t)op, .flags = (uint16_t)flags, .thread = lane};
     memcpy(c->batch + sizeof(struct rg_message_header), &record, sizeof record);
     send_batch(c);
     return c;
@@ -74,7 +74,7 @@ static void test_headers(void)
     expect_violation(with_header(0xffff, 32, 0, 0), "unknown operation");
     expect_violation(with_header(RG_OP_rgLaneEnd, 32, 2, 0), "flags");
     expect_violation(with_header(RG_OP_rgLaneEnd, 32, RG_RECORD_AWAITED, 0), "has no answer");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 0, RG_LANES_MAX), "lane");
+    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 0, RG_CLIENT_THREADS_MAX), "lane");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 1, 2, 40), "out of sequence");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 0, 1, 24), "without records");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 3, 1, 24), "fewer records");
@@ -317,7 +317,7 @@ static struct client *begin_asked(void)
     struct client *c = begin();
     name_image(c, 1, 9, 5);
     send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     return c;
 }
 
@@ -333,7 +333,7 @@ static void test_named_images(void)
     name_image(c, 1, 9, 5);
     name_image(c, 1, 9, 6);
     send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 5);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     expect_violation(c, "there already");
 
     c = begin_asked(); /* data beside what is asked for */
@@ -367,7 +367,7 @@ static void test_named_images(void)
     put(c, RG_OP_rgModuleLoad, 0, 78, "8488888", (uint64_t)3, 0, (uint64_t)0, (uint64_t)0,
         handle(RG_KIND_MODULE, 3), (uint64_t)0, (uint64_t)0);
     send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, 6);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, 6);
     CHECK(client_destroy(c) == 0);
 }
 
@@ -378,16 +378,16 @@ static void test_unified(void)
     struct client *c = begin();
     const uint64_t runs[] = {4096, 1 << 20, 0}; /* a run that is longer than what follows */
     CALL(c, RG_OP_rgUnifiedOpen, 0, CUDA_SUCCESS, "");
-    send_answer(c, RG_ANSWER_UNIFIED_IN, context, 0, runs, sizeof runs);
+    send_answer(c, RG_ANSWER_MANAGED_IN, context, 0, runs, sizeof runs);
     expect_violation(c, "answer");
 
     c = begin();
     CALL(c, RG_OP_rgUnifiedOpen, 0, CUDA_SUCCESS, "");
-    send_answer(c, RG_ANSWER_UNIFIED_IN, context, 0, runs, 15); /* half a head */
+    send_answer(c, RG_ANSWER_MANAGED_IN, context, 0, runs, 15); /* half a head */
     expect_violation(c, "answer");
 
     c = begin(); /* a question of no bytes */
-    send_answer(c, RG_ANSWER_UNIFIED_OUT, 1, 4096, NULL, 0);
+    send_answer(c, RG_ANSWER_MANAGED_OUT, 1, 4096, NULL, 0);
     expect_violation(c, "answer");
 
     c = begin(); /* not whole pages */

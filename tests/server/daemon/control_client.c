@@ -76,7 +76,7 @@ static void print(const struct rg_control *message)
     case RG_CONTROL_SESSION_END:
         printf("end %s\n", message->session_end.reason);
         break;
-    case RG_CONTROL_MOVE:
+    case RG_CONTROL_UPGRADE:
         printf("move %s\n", message->move.transport);
         break;
     default:
@@ -95,7 +95,7 @@ static enum rg_status send_hello(struct rg_conn *conn, const struct rg_control *
     if (status != RG_OK)
         return status;
     struct iovec part = {data, size}, attached = {(char[64]){0}, 64};
-    status = rg_conn_send(conn, &part, 1, &attached, 1);
+    status = rg_conn_send(conn, &(struct rg_send){.msg = &part, .n_msg = 1, .bulk = &attached, .n_bulk = 1});
     free(data);
     return status;
 }
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
         }
         print(&answer);
         bool greeted = answer.kind == RG_CONTROL_SERVER_HELLO,
-             told = answer.kind == RG_CONTROL_INVENTORY || answer.kind == RG_CONTROL_MOVE;
+             told = answer.kind == RG_CONTROL_INVENTORY || answer.kind == RG_CONTROL_UPGRADE;
         rg_control_fini(&answer);
         if (told || (greeted && (!hold || !wait_for_it(conn))))
             break;

@@ -113,7 +113,7 @@ static void take(const char *session)
     struct rg_conn *conn;
     char name[16];
     snprintf(name, sizeof name, "to %.8s", session);
-    rg_move_init(&message, name);
+    rg_upgrade_init(&message, name);
     if (rg_transport_adopt_fd(fd, &options, &conn) != RG_OK || rg_control_send(conn, &message) != RG_OK)
         fail("what was handed over is no connection");
     rg_conn_destroy(conn);

@@ -1,6 +1,6 @@
 /* The addresses that a worker leaves to its driver: a window, and nothing else but what is mapped at the client's own addresses. */
 #include "server/handshake/address_space.h"
-#include "common/addresses.h"
+#include "common/base/addresses.h"
 
 #include "tests/check.h"
 

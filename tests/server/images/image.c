@@ -3,7 +3,7 @@
  * the disk keeps up with the clients.
  */
 #include "server/images/image.h"
-#include "common/digest/digest.h"
+#include "common/cache/digest.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -37,7 +37,7 @@ static void load(struct client *c, const char *text, bool *asked)
     id++;
     put(c, RG_OP_rgImageNamed, 0, 0, "888b", id, (uint64_t)size, id, digest.bytes, sizeof digest.bytes);
     send_batch(c);
-    expect_notice(c, RG_NOTICE_PULL, id);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, id);
     *asked = c->got.notice.arg[1] != 0;
     if (*asked)
         send_answer(c, RG_ANSWER_DATA, id, 0, text, size);

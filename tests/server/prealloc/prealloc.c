@@ -2,7 +2,7 @@
  * prealloc.c - what the worker does so that the client need not ask, over a driver of the test's own: it says when what is
  * watched has come, before any reply that could show it, and makes memory ready, no more than it may, and gives it back.
  */
-#include "proto/ahead.h"
+#include "proto/prealloc.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -303,14 +303,14 @@ static void test_context_ends(void)
 }
 
 /* The next message says that so many blocks are ready and so many not to be had; their addresses. */
-static const struct rg_ahead_block *expect_blocks(struct client *c, uint64_t ticket, unsigned n,
-                                                  unsigned refused)
+static const struct rg_prealloc_block *expect_blocks(struct client *c, uint64_t ticket, unsigned n,
+                                                     unsigned refused)
 {
     CHECK(receive(c, 5000));
-    CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_AHEAD &&
+    CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_PREALLOC &&
           c->got.notice.id == ticket);
     CHECK(c->got.notice.arg[0] == n && c->got.notice.arg[1] == refused);
-    CHECK(c->got.output_size == n * sizeof(struct rg_ahead_block));
+    CHECK(c->got.output_size == n * sizeof(struct rg_prealloc_block));
     return (const void *)c->got.output;
 }
 
@@ -326,10 +326,10 @@ static void test_memory(void)
     struct client *c = begin();
     const unsigned at_first = atomic_load(&blocks);
     CHECK(free_bytes(c) == TOTAL - atomic_load(&used));
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)65536, zero, 0, 3,
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0, 3,
         zero, zero);
     send_batch(c);
-    const struct rg_ahead_block *ready_blocks = expect_blocks(c, 5, 3, 0);
+    const struct rg_prealloc_block *ready_blocks = expect_blocks(c, 5, 3, 0);
     const uint64_t first = ready_blocks[0].address;
     CHECK(ready_blocks[0].address != ready_blocks[1].address && atomic_load(&blocks) == at_first + 3);
     CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 3 * 65536); /* it is not in use */
@@ -340,12 +340,12 @@ static void test_memory(void)
     CHECK(free_bytes(c) == TOTAL - 65536 && atomic_load(&blocks) == at_first + 4);
 
     /* More than the share of what is free, in bytes and at once. */
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)6, RG_AHEAD_LINEAR, (uint64_t)(TOTAL / 4), zero, 0,
-        2, zero, zero);
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)6, RG_PREALLOC_LINEAR, (uint64_t)(TOTAL / 4), zero,
+        0, 2, zero, zero);
     send_batch(c);
     expect_blocks(c, 6, 0, 2);
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)7, RG_AHEAD_LINEAR, (uint64_t)(TOTAL / 20), zero, 0,
-        9, zero, zero);
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)7, RG_PREALLOC_LINEAR, (uint64_t)(TOTAL / 20), zero,
+        0, 9, zero, zero);
     send_batch(c);
     expect_blocks(c, 7, 2, 7);
     atomic_fetch_sub(&used, 2 * (TOTAL / 20 - 65536)); /* release() takes all blocks for small ones */
@@ -363,7 +363,7 @@ static void test_memory(void)
     const uint64_t pool = handle(RG_KIND_POOL, 3);
     CALL(c, RG_OP_cuDeviceGetMemPool, 0, CUDA_SUCCESS, "48", 0, pool);
     const uint64_t high = atomic_load(&used);
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)8, RG_AHEAD_ORDERED, (uint64_t)65536, zero, 0, 4,
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)8, RG_PREALLOC_ORDERED, (uint64_t)65536, zero, 0, 4,
         handle(RG_KIND_STREAM, 7), zero);
     send_batch(c);
     const uint64_t ordered = expect_blocks(c, 8, 4, 0)[0].address;
@@ -385,20 +385,20 @@ static void test_foreseen(void)
     const uint64_t zero = 0;
     struct client *c = begin();
     const unsigned at_first = atomic_load(&blocks);
-    const struct rg_ahead_wish wishes[] = {
-        {.ticket = 5, .size = 65536, .kind = RG_AHEAD_LINEAR, .count = 2},
-        {.ticket = 6, .size = TOTAL / 4, .kind = RG_AHEAD_LINEAR, .count = 1},
-        {.ticket = 7, .size = 65536, .kind = RG_AHEAD_LINEAR, .count = 1}};
+    const struct rg_prealloc_hint wishes[] = {
+        {.ticket = 5, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 2},
+        {.ticket = 6, .size = TOTAL / 4, .kind = RG_PREALLOC_LINEAR, .count = 1},
+        {.ticket = 7, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 1}};
     CHECK(free_bytes(c) == TOTAL - atomic_load(&used));
     CALL(c, RG_OP_rgMemForesee, 0, CUDA_SUCCESS, "8b", sizeof wishes, wishes, sizeof wishes);
-    CHECK(c->got.output_size == 3 * sizeof(uint64_t) + 3 * sizeof(struct rg_ahead_block));
+    CHECK(c->got.output_size == 3 * sizeof(uint64_t) + 3 * sizeof(struct rg_prealloc_block));
     uint64_t made, address;
     memcpy(&made, c->got.output, sizeof made);
     memcpy(&address, c->got.output + sizeof made, sizeof address);
     CHECK(made == 2);
-    memcpy(&made, c->got.output + 8 + 2 * sizeof(struct rg_ahead_block), sizeof made);
+    memcpy(&made, c->got.output + 8 + 2 * sizeof(struct rg_prealloc_block), sizeof made);
     CHECK(made == 0); /* more than the share of what is free */
-    memcpy(&made, c->got.output + 16 + 2 * sizeof(struct rg_ahead_block), sizeof made);
+    memcpy(&made, c->got.output + 16 + 2 * sizeof(struct rg_prealloc_block), sizeof made);
     CHECK(made == 1 && atomic_load(&blocks) == at_first + 3);
     CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 3 * 65536);
     put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, address, 0, zero, zero);
@@ -415,11 +415,11 @@ static void test_foreseen(void)
 /* Wishes that cannot be; each ends the session. */
 static void test_wrong_wishes(void)
 {
-    const struct rg_ahead_wish good = {.ticket = 5, .size = 65536, .kind = RG_AHEAD_LINEAR, .count = 1};
-    static struct rg_ahead_wish many[RG_AHEAD_WISHES + 1];
-    struct rg_ahead_wish wishes[4] = {good, good, good, good};
-    wishes[0].kind = RG_AHEAD_ORDERED; /* without a stream */
-    wishes[1].count = RG_AHEAD_MAX + 1;
+    const struct rg_prealloc_hint good = {.ticket = 5, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 1};
+    static struct rg_prealloc_hint many[RG_PREALLOC_HINTS + 1];
+    struct rg_prealloc_hint wishes[4] = {good, good, good, good};
+    wishes[0].kind = RG_PREALLOC_ORDERED; /* without a stream */
+    wishes[1].count = RG_PREALLOC_MAX + 1;
     wishes[2].size = 0;
     for (int i = 0; i < 3; i++) {
         struct client *c = begin();
@@ -436,7 +436,7 @@ static void test_wrong_wishes(void)
     put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof good + 8, wishes, sizeof good + 8);
     send_batch(c);
     expect_violation(c, "wished for");
-    for (unsigned i = 0; i <= RG_AHEAD_WISHES; i++) {
+    for (unsigned i = 0; i <= RG_PREALLOC_HINTS; i++) {
         many[i] = good;
         many[i].ticket += i;
     }
@@ -455,7 +455,7 @@ static CUresult stream_create_tight(CUstream *stream, unsigned flags)
 }
 
 /* A session with blocks ready, two of them unless the driver has too few, and a record that finds no memory for them. */
-static struct client *run_out(struct rg_ahead_return *out, unsigned spared)
+static struct client *run_out(struct rg_prealloc_return *out, unsigned spared)
 {
     const uint64_t zero = 0;
     rg_driver.cuStreamCreate = create_stream;
@@ -464,12 +464,12 @@ static struct client *run_out(struct rg_ahead_return *out, unsigned spared)
     most_blocks = atomic_load(&blocks) + spared;
     rg_driver.cuStreamCreate = stream_create_tight;
     put(c, RG_OP_rgMemMayRecall, 0, 0, "");
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)65536, zero, 0, 2,
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0, 2,
         zero, zero);
     send_batch(c);
-    const struct rg_ahead_block *ready_blocks = expect_blocks(c, 5, 2, 0);
+    const struct rg_prealloc_block *ready_blocks = expect_blocks(c, 5, 2, 0);
     for (unsigned i = 0; i < 2; i++)
-        out[i] = (struct rg_ahead_return){5, ready_blocks[i].address};
+        out[i] = (struct rg_prealloc_return){5, ready_blocks[i].address};
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 8));
     return c;
 }
@@ -477,14 +477,14 @@ static struct client *run_out(struct rg_ahead_return *out, unsigned spared)
 /* A call that nobody waits for runs out of memory: the client is asked for what is ready, and the call is made again. */
 static void test_recall(void)
 {
-    struct rg_ahead_return back[2];
+    struct rg_prealloc_return back[2];
     const uint64_t zero = 0;
     struct client *c = run_out(back, 0);
     put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 8));
     send_batch(c);
-    expect_notice(c, RG_NOTICE_RECALL, 1);
+    expect_notice(c, RG_NOTICE_RECLAIM, 1);
     expect_nothing(c);
-    send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back);
+    send_answer(c, RG_ANSWER_RECLAIMED, 1, 0, back, sizeof back);
     expect_reply(c, 77, CUDA_SUCCESS);
     CHECK(c->got.reply.async_result == CUDA_SUCCESS);
 
@@ -494,8 +494,8 @@ static void test_recall(void)
     put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, back[0].address, 0, zero, zero);
     put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 8));
     send_batch(c);
-    expect_notice(c, RG_NOTICE_RECALL, 1);
-    send_answer(c, RG_ANSWER_RECALLED, 1, 0, &back[1], sizeof *back);
+    expect_notice(c, RG_NOTICE_RECLAIM, 1);
+    send_answer(c, RG_ANSWER_RECLAIMED, 1, 0, &back[1], sizeof *back);
     expect_reply(c, 77, CUDA_SUCCESS);
 
     /* Nothing is given back: the error stands. The client goes while it is asked. */
@@ -503,14 +503,14 @@ static void test_recall(void)
     c = run_out(back, 0);
     put(c, RG_OP_cuMemGetInfo_v2, 0, 77, "");
     send_batch(c);
-    expect_notice(c, RG_NOTICE_RECALL, 1);
-    send_answer(c, RG_ANSWER_RECALLED, 1, 0, NULL, 0);
+    expect_notice(c, RG_NOTICE_RECLAIM, 1);
+    send_answer(c, RG_ANSWER_RECLAIMED, 1, 0, NULL, 0);
     expect_reply(c, 77, CUDA_SUCCESS);
     CHECK(c->got.reply.async_result == CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(client_destroy(c) == 0);
     c = run_out(back, 0);
     send_batch(c);
-    expect_notice(c, RG_NOTICE_RECALL, 1);
+    expect_notice(c, RG_NOTICE_RECLAIM, 1);
     CHECK(client_destroy(c) == 0);
     rg_driver.cuStreamCreate = create_stream;
 }
@@ -525,7 +525,7 @@ static CUresult host_alloc_tight(void **memory, size_t size, unsigned flags)
 static void test_recall_late(void)
 {
     static const unsigned ops[] = {RG_OP_rgCopyInLate, RG_OP_rgCopyOutLate};
-    struct rg_ahead_return back[2];
+    struct rg_prealloc_return back[2];
     allocate_host = rg_driver.cuMemHostAlloc;
     rg_driver.cuMemHostAlloc = host_alloc_tight;
     for (unsigned i = 0; i < 4; i++) {
@@ -535,10 +535,10 @@ static void test_recall_late(void)
             (uint64_t)9, handle(RG_KIND_STREAM, 7));
         put(c, RG_OP_rgMemPoolGetAttribute, 0, 77, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, (uint64_t)0);
         send_batch(c);
-        expect_notice(c, RG_NOTICE_RECALL, 1);
-        send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, i < 2 ? sizeof back : 0);
+        expect_notice(c, RG_NOTICE_RECLAIM, 1);
+        send_answer(c, RG_ANSWER_RECLAIMED, 1, 0, back, i < 2 ? sizeof back : 0);
         if (i >= 2) {
-            expect_notice(c, i % 2 ? RG_NOTICE_LANDING : RG_NOTICE_PULL, 9); /* it is over */
+            expect_notice(c, i % 2 ? RG_NOTICE_DEFERRED_READ : RG_NOTICE_RENDEZVOUS, 9); /* it is over */
             CHECK(c->got.bulk_size == 0 && c->got.notice.arg[1] == 0);
         }
         expect_reply(c, 77, CUDA_SUCCESS);
@@ -562,7 +562,7 @@ static void test_violations(void)
     put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, (uint64_t)4096, 1, zero, zero);
     expect_end(c, "not offered");
     c = begin();
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)65536, zero, 0, 1,
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0, 1,
         zero, zero);
     put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, (uint64_t)4096, 1, zero, zero);
     expect_end(c, "not offered");
@@ -570,33 +570,33 @@ static void test_violations(void)
     put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, 3, (uint64_t)65536, zero, 0, 1, zero, zero);
     expect_end(c, "kind");
     c = begin();
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_AHEAD_LINEAR, (uint64_t)1, zero, 0,
-        RG_AHEAD_MAX + 1, zero, zero);
+    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)1, zero, 0,
+        RG_PREALLOC_MAX + 1, zero, zero);
     expect_end(c, "kind");
 }
 
 static void test_recall_violations(void)
 {
-    struct rg_ahead_return back[2];
+    struct rg_prealloc_return back[2];
     struct client *c = begin(); /* nobody asked */
     send_batch(c);
-    send_answer(c, RG_ANSWER_RECALLED, 0, 0, NULL, 0);
+    send_answer(c, RG_ANSWER_RECLAIMED, 0, 0, NULL, 0);
     expect_violation(c, "answer");
     c = run_out(back, 0); /* for another recall, for half a block, for the same block twice */
     send_batch(c);
-    expect_notice(c, RG_NOTICE_RECALL, 1);
-    send_answer(c, RG_ANSWER_RECALLED, 2, 0, back, sizeof back);
+    expect_notice(c, RG_NOTICE_RECLAIM, 1);
+    send_answer(c, RG_ANSWER_RECLAIMED, 2, 0, back, sizeof back);
     expect_violation(c, "answer");
     c = run_out(back, 0);
     send_batch(c);
-    expect_notice(c, RG_NOTICE_RECALL, 1);
-    send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back - 8);
+    expect_notice(c, RG_NOTICE_RECLAIM, 1);
+    send_answer(c, RG_ANSWER_RECLAIMED, 1, 0, back, sizeof back - 8);
     expect_violation(c, "answer");
     c = run_out(back, 0);
     send_batch(c);
-    expect_notice(c, RG_NOTICE_RECALL, 1);
+    expect_notice(c, RG_NOTICE_RECLAIM, 1);
     back[1] = back[0];
-    send_answer(c, RG_ANSWER_RECALLED, 1, 0, back, sizeof back);
+    send_answer(c, RG_ANSWER_RECLAIMED, 1, 0, back, sizeof back);
     expect_violation(c, "not ready");
     rg_driver.cuStreamCreate = create_stream;
 }

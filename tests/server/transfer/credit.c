@@ -3,7 +3,7 @@
  * of others as long as the client keeps to its room, holds one that does not, and says what is free again. The driver is
  * the test's own; its events come when the test says so.
  */
-#include "proto/room.h"
+#include "proto/bulk_credit.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define PIECE  (4u << 20)
-#define PIECES ((unsigned)(RG_ROOM / PIECE))
+#define PIECES ((unsigned)(RG_BULK_CREDIT / PIECE))
 
 static atomic_bool ready;
 static atomic_uint waits; /* for events that had not come */
@@ -68,7 +68,7 @@ static enum rg_status lend_nothing(struct rg_conn *conn, uint64_t tag, uint64_t 
 
 static void without_lending(struct rg_transport_ops *ops)
 {
-    ops->lend = lend_nothing;
+    ops->advertise = lend_nothing;
 }
 
 static struct client *begin(void)
@@ -103,7 +103,7 @@ static uint64_t freed(struct client *c)
 static void expect_room(struct client *c, uint64_t number)
 {
     CHECK(receive(c, 5000));
-    CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_ROOM);
+    CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_CREDIT);
     CHECK(c->got.notice.arg[0] == number);
 }
 
@@ -111,14 +111,14 @@ static void expect_room(struct client *c, uint64_t number)
 static void test_full(void)
 {
     struct client *c = begin();
-    put(c, RG_OP_rgRoomTell, 0, 0, "8", (uint64_t)(RG_ROOM / 8));
+    put(c, RG_OP_rgRoomTell, 0, 0, "8", (uint64_t)(RG_BULK_CREDIT / 8));
     for (unsigned i = 0; i < PIECES; i++)
         copy(c, PIECE);
     CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
     CHECK(freed(c) == 0);
-    CHECK(atomic_load(&waits) == 0 && atomic_load(&pinned) == RG_ROOM);
+    CHECK(atomic_load(&waits) == 0 && atomic_load(&pinned) == RG_BULK_CREDIT);
     atomic_store(&ready, true);
-    CHECK(freed(c) == RG_ROOM);
+    CHECK(freed(c) == RG_BULK_CREDIT);
 
     /* Where the client knows of all, it is told of no less than it wanted to. */
     copy(c, 1000);
@@ -127,8 +127,8 @@ static void test_full(void)
     expect_nothing(c);
     copy(c, PIECE);
     copy(c, 1000);
-    expect_room(c, RG_ROOM + RG_ROOM / 8 + rg_room_of(1000));
-    CHECK(atomic_load(&pinned) == RG_ROOM); /* the same buffers */
+    expect_room(c, RG_BULK_CREDIT + RG_BULK_CREDIT / 8 + rg_bulk_credit_of(1000));
+    CHECK(atomic_load(&pinned) == RG_BULK_CREDIT); /* the same buffers */
     CHECK(client_destroy(c) == 0);
 }
 
@@ -138,14 +138,14 @@ static void test_passing(void)
     struct client *c = begin();
     for (unsigned i = 0; i < 10; i++)
         copy(c, 5000);
-    CHECK(freed(c) == 10 * rg_room_of(5000));
+    CHECK(freed(c) == 10 * rg_bulk_credit_of(5000));
     put(c, RG_OP_rgCopyIn, 0, 0, "888848", (uint64_t)0x10000, (uint64_t)100000, (uint64_t)100000, (uint64_t)1,
         0, handle(RG_KIND_STREAM, 9)); /* there is none such */
     static const unsigned char data[100000];
     send_bulk(c, data, sizeof data);
     expect_notice(c, RG_NOTICE_ERROR, 0);
     CHECK(c->got.notice.arg[0] == CUDA_ERROR_INVALID_HANDLE);
-    CHECK(freed(c) == 10 * rg_room_of(5000) + rg_room_of(100000));
+    CHECK(freed(c) == 10 * rg_bulk_credit_of(5000) + rg_bulk_credit_of(100000));
     CHECK(client_destroy(c) == 0);
 }
 
@@ -155,8 +155,8 @@ static void test_beyond(void)
     struct client *c = begin();
     for (unsigned i = 0; i < 3 * PIECES; i++)
         copy(c, PIECE);
-    CHECK(freed(c) == 2 * RG_ROOM);
-    CHECK(atomic_load(&waits) == 2 * PIECES && atomic_load(&pinned) == RG_ROOM);
+    CHECK(freed(c) == 2 * RG_BULK_CREDIT);
+    CHECK(atomic_load(&waits) == 2 * PIECES && atomic_load(&pinned) == RG_BULK_CREDIT);
     CHECK(client_destroy(c) == 0);
 }
 
@@ -166,7 +166,7 @@ static void test_sizes(void)
     struct client *c = begin();
     for (size_t size = 128u << 10; size <= PIECE; size *= 2) {
         atomic_store(&ready, false);
-        for (size_t sum = 0; sum < RG_ROOM; sum += size)
+        for (size_t sum = 0; sum < RG_BULK_CREDIT; sum += size)
             copy(c, size);
         CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
         atomic_store(&ready, true);
@@ -178,7 +178,7 @@ static void test_sizes(void)
     (void)freed(c);
     const struct rg_worker_context *context =
         rg_objects_find(&c->worker->objects, handle(RG_KIND_CONTEXT, 0))->extra; /* the dispatcher is idle */
-    CHECK(context->staging_bytes <= RG_ROOM + PIECE);
+    CHECK(context->staging_bytes <= RG_BULK_CREDIT + PIECE);
     CHECK(client_destroy(c) == 0);
 }
 

@@ -22,7 +22,7 @@ static uint64_t fill(struct client *c)
         send_batch(c);
         do {
             CHECK(receive(c, 20000));
-            if (c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_LANDING) {
+            if (c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_DEFERRED_READ) {
                 CHECK(c->got.notice.arg[2] == 1 && c->got.notice.arg[1] == 0);
                 refused = refused ? refused : c->got.notice.id;
             }

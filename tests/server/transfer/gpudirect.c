@@ -196,7 +196,7 @@ static void take_device_memory(struct rg_transport_ops *ops)
     ops->device_paths = fake_paths;
     ops->register_device = fake_register;
     ops->unregister_memory = fake_unregister;
-    ops->places = fake_places;
+    ops->writes_directly = fake_places;
 }
 
 /* --- the tests --- */

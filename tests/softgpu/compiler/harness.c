@@ -1,7 +1,7 @@
 /*
  * harness.c - see harness.h.
  */
-#include "harness.h"
+#include "tests/softgpu/compiler/harness.h"
 #include "softgpu/exec/exec.h"
 
 #include <criterion/criterion.h>

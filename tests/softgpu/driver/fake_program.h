@@ -5,8 +5,8 @@
  * `.visible .global .align A .b8 NAME[SIZE];`. A kernel runs the C function registered under its name. An
  * unknown directive `.bad` makes the text invalid.
  */
-#ifndef FAKE_PROGRAM_H
-#define FAKE_PROGRAM_H
+#ifndef TESTS_SOFTGPU_DRIVER_FAKE_PROGRAM_H
+#define TESTS_SOFTGPU_DRIVER_FAKE_PROGRAM_H
 
 #include "softgpu/compiler/compiler.h"
 

@@ -1,6 +1,6 @@
 /* support.h - for the Criterion tests of the driver: calls that must succeed, and a device to start with. */
-#ifndef TEST_SUPPORT_H
-#define TEST_SUPPORT_H
+#ifndef TESTS_SOFTGPU_DRIVER_SUPPORT_H
+#define TESTS_SOFTGPU_DRIVER_SUPPORT_H
 
 #include "tests/softgpu/driver/kernels.h"
 

@@ -2,8 +2,8 @@
  * kernel_test.h - for tests that run hand-written C functions as kernels: checks that count failures, and a
  * launch in one line. A test is a program: main runs the cases and returns TEST_RESULT().
  */
-#ifndef SG_TEST_KERNEL_TEST_H
-#define SG_TEST_KERNEL_TEST_H
+#ifndef TESTS_SOFTGPU_EXEC_KERNEL_TEST_H
+#define TESTS_SOFTGPU_EXEC_KERNEL_TEST_H
 
 #include "softgpu/exec/exec.h"
 

@@ -5,7 +5,7 @@
  */
 #include "tests/softgpu/exec/kernel_test.h"
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #define ROUNDS 1000u
 

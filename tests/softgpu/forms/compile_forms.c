@@ -1,7 +1,8 @@
 /*
- * compile_forms.c - says of each line of standard input, an instruction, whether the software device's compiler takes it:
- * "ok", or the first line of its log. argv: the target (sm_120), its compute capability (120), declarations of a module and
- * those of a kernel. Instructions that are taken are compiled to code as well, many in one kernel.
+ * compile_forms.c - says of each line of standard input, an instruction, whether the software device's
+ * compiler takes it: "ok", or the first line of its log. argv: the target (sm_120), its compute capability
+ * (120), declarations of a module and those of a kernel. Instructions that are taken are compiled to code as
+ * well, many in one kernel.
  */
 #include "softgpu/compiler/compiler.h"
 

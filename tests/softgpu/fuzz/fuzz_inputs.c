@@ -1,16 +1,17 @@
 /*
- * fuzz_inputs.c - damaged PTX and damaged fat binaries: everything is refused or taken, nothing is read that is not there.
- * Most is found by running this under the address and undefined-behaviour sanitizers.
+ * fuzz_inputs.c - damaged PTX and damaged fat binaries: everything is refused or taken, nothing is read that
+ * is not there. Most is found by running this under the address and undefined-behaviour sanitizers.
  *
  * usage: fuzz_inputs RUNS [SEED] [FILE.ptx|FILE.fatbin|FILE.cubin…]
  *
- * Texts are random kernels, pieces of PTX that have every kind of declaration, and files of PTX, each of which is taken for a
- * tenth of the runs; they are damaged by changing, moving, repeating and cutting bytes, words and lines. What is taken is not run, but its code is generated now and then.
+ * Texts are random kernels, pieces of PTX that have every kind of declaration, and files of PTX, each of
+ * which is taken for a tenth of the runs; they are damaged by changing, moving, repeating and cutting bytes,
+ * words and lines. What is taken is not run, but its code is generated now and then.
  */
 #include "random_ptx.h"
 
-#include "common/fatbin/fatbin.h"
-#include "common/fatbin/variables.h"
+#include "common/cuda/fatbin/fatbin.h"
+#include "common/cuda/fatbin/variables.h"
 #include "softgpu/compiler/compiler.h"
 
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  *
  * usage: fuzz_kernels [FIRST_SEED [COUNT [text]]]
  *
- * Each way has a process of its own, since it is chosen by the environment, and a limit of time. A seed that differs is named, with the first
- * word that does; `text` prints its PTX.
+ * Each way has a process of its own, since it is chosen by the environment, and a limit of time. A seed that
+ * differs is named, with the first word that does; `text` prints its PTX.
  */
 #include "random_ptx.h"
 

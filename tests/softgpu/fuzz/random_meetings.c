@@ -1,6 +1,6 @@
 /*
- * random_meetings.c - barriers of several kinds with memory of the block between them, operations of warps with full and
- * partial masks.
+ * random_meetings.c - barriers of several kinds with memory of the block between them, operations of warps
+ * with full and partial masks.
  */
 #include "random_writer.h"
 

@@ -1,13 +1,14 @@
 /*
  * random_ptx.c - see random_ptx.h.
  *
- * Registers of every kind begin with what the thread reads; statements work on them: instructions and memory of the thread's
- * own (random_values.c), memory of the block and operations of warps (random_meetings.c), branches that part threads, loops
- * with different numbers of turns, calls (random_flow.c). All registers are written at the end. Some branches and loops
- * depend on the thread's place alone, by numbers that may overflow between two threads.
+ * Registers of every kind begin with what the thread reads; statements work on them: instructions and memory
+ * of the thread's own (random_values.c), memory of the block and operations of warps (random_meetings.c),
+ * branches that part threads, loops with different numbers of turns, calls (random_flow.c). All registers are
+ * written at the end. Some branches and loops depend on the thread's place alone, by numbers that may
+ * overflow between two threads.
  *
- * Bits of NaN are no part of what is compared: PTX leaves them open, and so does LLVM. A number that is not one is
- * replaced before its bits can be seen.
+ * Bits of NaN are no part of what is compared: PTX leaves them open, and so does LLVM. A number that is not
+ * one is replaced before its bits can be seen.
  */
 #include "random_ptx.h"
 #include "random_writer.h"
@@ -56,7 +57,7 @@ static void write_kernel(struct writer *w)
     for (uint32_t i = 0; i < 16; i++)
         fprintf(f, "st.local.u32 [lv+%u], %%r%u;\n", i * 4, i % R);
     w->uniform = true;
-    if (w->alone) { /* its tests are asked beforehand (softgpu/compiler/guards.c) */
+    if (w->alone) { /* its tests are asked beforehand (softgpu/compiler/regions/guards.c) */
         random_test_of_place(w);
         random_statements(w, random_next(w, 8));
         random_test_of_place(w);

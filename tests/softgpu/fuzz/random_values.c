@@ -1,11 +1,12 @@
 /*
- * random_values.c - instructions of a table, moves of bits between registers of different kinds, memory of the thread's own.
+ * random_values.c - instructions of a table, moves of bits between registers of different kinds, memory of
+ * the thread's own.
  */
 #include "random_writer.h"
 
 /*
- * Each letter after a '$' is an operand: r, d (64 bits), h, f, g (double), p registers; i a number, j a small one; R D H
- * F G P the result. '~' after the text: the result may be NaN.
+ * Each letter after a '$' is an operand: r, d (64 bits), h, f, g (double), p registers; i a number, j a small
+ * one; R D H F G P the result. '~' after the text: the result may be NaN.
  */
 static const char *const instructions[] = {
     "add.u32 $R, $r, $r",

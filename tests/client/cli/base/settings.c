@@ -1,4 +1,4 @@
-/* settings_test.c - settings of remote-gpu: a flag beats the environment beats the user's file. */
+/* settings.c - settings of remote-gpu: a flag beats the environment beats the user's file. */
 #include "client/cli/base/settings.h"
 #include "client/cli/base/inventory.h"
 #include "client/cli/base/output.h"

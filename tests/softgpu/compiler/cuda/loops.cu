@@ -1,4 +1,4 @@
-// Kernels whose threads meet in all kinds of ways; test_loops.c compares what they give with and without loops. Each
+// Kernels whose threads meet in all kinds of ways; loops.c compares what they give with and without loops. Each
 // computes out[i] of every thread from in[], the same whatever the order in which threads run. Those called loops_…
 // are in loop form, block_… in block form, fiber_… in thread form.
 #include <cooperative_groups.h>

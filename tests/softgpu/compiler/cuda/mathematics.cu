@@ -1,4 +1,4 @@
-// The mathematical functions of CUDA, one kernel each; test_cuda.c compares them with the host's.
+// The mathematical functions of CUDA, one kernel each; cuda.c compares them with the host's.
 #include <cmath>
 
 #define ONE(name)                                                                                             \

@@ -1,4 +1,4 @@
-// Tensor cores as CUDA programmers use them; test_tensor_cores.c knows the results.
+// Tensor cores as CUDA programmers use them; tensor_cores.c knows the results.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -1,4 +1,4 @@
-// Kernels whose threads work together, as CUDA programmers write them; test_cuda.c knows the results.
+// Kernels whose threads work together, as CUDA programmers write them; cuda.c knows the results.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cstdio>

@@ -1,0 +1,626 @@
+/*
+ * context.c - primary and explicit contexts, and which one is current.
+ *
+ * A primary context is retained on the worker once; further retains and releases are counted here. Which context is
+ * current is known to the client alone: rg_call_begin tells the worker when a call needs it and it has changed.
+ */
+#include "client/api/context.h"
+
+#include "client/api/device.h"
+#include "client/api/export_table.h"
+#include "client/api/function.h"
+#include "client/cache/query_cache.h"
+#include "client/core/address_map.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "client/core/thread.h"
+#include "client/managed/managed.h"
+#include "client/managed/pinned.h"
+#include "client/multiserver/fence.h"
+#include "client/prealloc/prealloc.h"
+#include "client/prefetch/image_prefetch.h"
+#include "client/prefetch/startup_profile.h"
+#include "client/timeline/timeline.h"
+#include "common/base/log.h"
+#include "common/cuda/graph/graph.h"
+#include "generated/client/operations.h"
+
+#include <assert.h>
+#include <pthread.h>
+
+struct primary {
+    uint64_t handle; /* 0: never retained */
+    unsigned references;
+    unsigned flags;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct primary primaries[RG_DEVICES_MAX];
+
+#define FLAGS_MASK (CU_CTX_FLAGS_MASK)
+
+uint64_t rg_context_current(void)
+{
+    struct rg_thread *thread = rg_thread_if_any();
+    return thread ? rg_thread_context(thread) : 0;
+}
+
+static struct rg_context *shadow_of(CUcontext context)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context);
+    return shadow ? &shadow->context : NULL;
+}
+
+static CUresult allowed_on(CUdevice device)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+/* --- contexts that a fault has ended ------------------------------------------------------------------------ */
+
+#define CONTEXTS_MAX 256 /* looked at; a program with more finds out by its calls */
+
+atomic_bool rg_contexts_suspect;
+
+void rg_context_find_failed(void)
+{
+    uint64_t contexts[CONTEXTS_MAX];
+    if (!atomic_exchange(&rg_contexts_suspect, false))
+        return; /* another thread does it */
+    const size_t n = rg_handle_list(RG_KIND_CONTEXT, 0, contexts, CONTEXTS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        struct rg_context *shadow = shadow_of((CUcontext)contexts[i]);
+        unsigned error = 0;
+        if (shadow && atomic_load(&shadow->sticky) == CUDA_SUCCESS &&
+            rg_op_rgContextError((CUcontext)contexts[i], &error) == CUDA_SUCCESS &&
+            rg_error_is_sticky((CUresult)error))
+            atomic_store(&shadow->sticky, (CUresult)error);
+    }
+}
+
+/* --- primary contexts ------------------------------------------------------------------------------------ */
+
+/* Whether the server has made the context ready, so that retaining it succeeds. Once. The lock is held. */
+static bool is_ready(CUdevice device)
+{
+    static uint64_t taken[RG_SERVERS_MAX];
+    const struct rg_session *session = rg_device_session(device);
+    const CUdevice there = rg_device_there(session, device);
+    const uint64_t bit = there >= 0 && there < 64 ? 1ull << there : 0;
+    if (!(session->hello.contexts & ~taken[session->number] & bit))
+        return false;
+    taken[session->number] |= bit;
+    return true;
+}
+
+/* First retain: asks the worker, unless it is known what it will say. The lock is held. */
+static CUresult retain_remotely(struct primary *primary, CUdevice device)
+{
+    CUcontext context = (CUcontext)rg_handle_create(RG_KIND_CONTEXT);
+    if (!context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const uint64_t proposed = (uint64_t)context;
+    CUresult status = is_ready(device) ? rg_op_rgPrimaryTake(&context, device)
+                                       : rg_op_cuDevicePrimaryCtxRetain(&context, device);
+    status = rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_context *shadow = shadow_of(context);
+    *shadow = (struct rg_context){.session = rg_device_session(device),
+                                  .device = device,
+                                  .flags = primary->flags,
+                                  .api_version = 3020,
+                                  .primary = true,
+                                  .settings = shadow->settings};
+    primary->handle = (uint64_t)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    struct primary *primary = &primaries[dev];
+    const bool first = primary->references == 0;
+    if (first)
+        status = retain_remotely(primary, dev);
+    if (status == CUDA_SUCCESS) {
+        primary->references++;
+        *pctx = (CUcontext)primary->handle;
+    }
+    pthread_mutex_unlock(&lock);
+    if (status == CUDA_SUCCESS && first) {
+        rg_startup_profile_context(dev, (uint64_t)*pctx);
+        rg_image_prefetch_context((uint64_t)*pctx);
+    }
+    return status;
+}
+
+/* What the host has lent to a context that is about to end comes back. */
+static void contents_end(uint64_t context)
+{
+    rg_prealloc_give_back_context(context);
+    rg_pinned_context_ends(context);
+}
+
+/* What the client knew of the context's contents is gone with them. */
+static void forget_contents(uint64_t context)
+{
+    rg_managed_drop_context(context);
+    rg_query_cache_context_ended();
+    rg_timeline_forget_context(context);
+    rg_map_remove_context(context);
+    rg_export_table_context_ended(context);
+    rg_image_prefetch_context_ended(context);
+    rg_modules_context_ended(context);
+    struct rg_context *shadow = shadow_of((CUcontext)context);
+    if (shadow) { /* a primary context lives again */
+        atomic_store(&shadow->sticky, CUDA_SUCCESS);
+        for (unsigned i = 0; i < RG_SETTINGS; i++)
+            rg_setting_forget(&shadow->settings, i);
+    }
+}
+
+/* Streams, events and linker states have gone with the context: the worker is told of it before their handles can become others'. */
+static void orphan_contents(uint64_t context)
+{
+    rg_fence_context_ended(context);
+    rg_handle_orphan_context(context);
+}
+
+void rg_context_ended(uint64_t context)
+{
+    forget_contents(context);
+    orphan_contents(context);
+    rg_handle_delete(RG_KIND_CONTEXT, context);
+}
+
+/* A primary context that nobody holds has been destroyed, as far as calls can tell, until it is retained again. */
+static void primary_ended(CUdevice dev)
+{
+    pthread_mutex_lock(&lock);
+    struct rg_context *shadow = shadow_of((CUcontext)primaries[dev].handle);
+    if (shadow && primaries[dev].references == 0)
+        atomic_store(&shadow->sticky, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    pthread_mutex_unlock(&lock);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    pthread_mutex_lock(&lock);
+    struct primary *primary = &primaries[dev];
+    uint64_t ended = 0;
+    if (primary->references == 1) { /* most likely it ends now */
+        const uint64_t ends = primary->handle;
+        pthread_mutex_unlock(&lock);
+        rg_timeline_before_end(ends);
+        pthread_mutex_lock(&lock);
+    }
+    if (primary->references == 0) {
+        status = CUDA_ERROR_INVALID_CONTEXT;
+    } else if (--primary->references == 0) {
+        ended = primary->handle;
+        contents_end(ended);
+        status = rg_op_cuDevicePrimaryCtxRelease_v2(dev);
+    }
+    pthread_mutex_unlock(&lock);
+    if (ended) {
+        forget_contents(ended);
+        orphan_contents(ended);
+        primary_ended(dev);
+    }
+    return status;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    return cuDevicePrimaryCtxRelease_v2(dev);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    pthread_mutex_lock(&lock);
+    const uint64_t ended = primaries[dev].handle;
+    (void)is_ready(dev);
+    pthread_mutex_unlock(&lock);
+    if (ended) {
+        rg_timeline_before_end(ended);
+        contents_end(ended);
+        forget_contents(ended); /* first: its destructors may still use the context */
+        primary_ended(dev);
+    }
+    status = rg_op_cuDevicePrimaryCtxReset_v2(dev);
+    if (ended)
+        orphan_contents(ended);
+    return status;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    return cuDevicePrimaryCtxReset_v2(dev);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    pthread_mutex_lock(&lock);
+    (void)is_ready(dev); /* not as it is */
+    pthread_mutex_unlock(&lock);
+    status = rg_op_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+    if (status == CUDA_SUCCESS) {
+        pthread_mutex_lock(&lock);
+        primaries[dev].flags = flags;
+        struct rg_context *shadow = shadow_of((CUcontext)primaries[dev].handle);
+        if (shadow)
+            shadow->flags = flags;
+        pthread_mutex_unlock(&lock);
+    }
+    return status;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
+{
+    return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!flags || !active)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    *flags = primaries[dev].flags;
+    *active = primaries[dev].references > 0;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+/* --- explicit contexts ----------------------------------------------------------------------------------- */
+
+CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    CUresult status = allowed_on(dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pctx || (flags & ~(unsigned)FLAGS_MASK))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_thread *thread = rg_thread_current();
+    CUcontext context = (CUcontext)rg_handle_create(RG_KIND_CONTEXT);
+    if (!context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    status = rg_op_cuCtxCreate_v2(&context, flags, dev);
+    if (status == CUDA_SUCCESS && !rg_thread_push_context(thread, (uint64_t)context)) {
+        (void)rg_op_cuCtxDestroy_v2(context);
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (status != CUDA_SUCCESS) {
+        rg_handle_delete(RG_KIND_CONTEXT, (uint64_t)context);
+        return status;
+    }
+    *shadow_of(context) = (struct rg_context){
+        .session = rg_device_session(dev), .device = dev, .flags = flags, .api_version = 3020};
+    rg_image_prefetch_context((uint64_t)context);
+    *pctx = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return cuCtxCreate_v2(pctx, flags, dev);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+                        CUdevice dev)
+{
+    if (paramsArray || numParams)
+        return rg_unsupported("cuCtxCreate_v3 with execution affinity");
+    return cuCtxCreate_v2(pctx, flags, dev);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+{
+    if (ctxCreateParams && (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
+        return rg_unsupported("cuCtxCreate_v4 with parameters");
+    return cuCtxCreate_v2(pctx, flags, dev);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_context *shadow = shadow_of(ctx);
+    if (!shadow || shadow->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    struct rg_session *session = shadow->session;
+    rg_timeline_before_end((uint64_t)ctx);
+    contents_end((uint64_t)ctx);
+    status = rg_op_cuCtxDestroy_v2(ctx);
+    struct rg_thread *thread = rg_thread_current();
+    if (rg_thread_context(thread) == (uint64_t)ctx)
+        rg_thread_set_context(thread, 0);
+    if (thread->at[session->number].sent_context == (uint64_t)ctx)
+        thread->at[session->number].sent_context = 0;
+    rg_context_ended((uint64_t)ctx);
+    return status;
+}
+
+CUresult cuCtxDestroy(CUcontext ctx)
+{
+    return cuCtxDestroy_v2(ctx);
+}
+
+/* The reference counts of these two were given up by the API long ago: a context has one owner. */
+CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pctx || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = (CUcontext)rg_context_current();
+    return *pctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxDetach(CUcontext ctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return shadow_of(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* --- the current context ----------------------------------------------------------------------------------- */
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!shadow_of(ctx))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return rg_thread_push_context(rg_thread_current(), (uint64_t)ctx) ? CUDA_SUCCESS
+                                                                      : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuCtxPushCurrent(CUcontext ctx)
+{
+    return cuCtxPushCurrent_v2(ctx);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_thread *thread = rg_thread_current();
+    uint64_t context = rg_thread_context(thread);
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    thread->n_contexts--;
+    if (pctx)
+        *pctx = (CUcontext)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *pctx)
+{
+    return cuCtxPopCurrent_v2(pctx);
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (ctx && !shadow_of(ctx))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return rg_thread_set_context(rg_thread_current(), (uint64_t)ctx) ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *pctx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = (CUcontext)rg_context_current();
+    return CUDA_SUCCESS;
+}
+
+/* --- what is known of a context ------------------------------------------------------------------------------ */
+
+/* The shadow of `ctx`, or of the current context for NULL. */
+static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)
+{
+    CUresult status = rg_call_allowed(0); /* a context that has failed still answers */
+    if (status != CUDA_SUCCESS)
+        return status;
+    const uint64_t current = ctx ? (uint64_t)ctx : rg_context_current();
+    *shadow = shadow_of((CUcontext)current);
+    if (!*shadow)
+        return current && !ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+    if (atomic_load(&(*shadow)->sticky) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+{
+    struct rg_context *shadow;
+    CUresult status = context_or_current(ctx, device, &shadow);
+    if (status == CUDA_SUCCESS)
+        *device = shadow->device;
+    return status;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    return cuCtxGetDevice_v2(device, NULL);
+}
+
+CUresult cuCtxGetFlags(unsigned int *flags)
+{
+    struct rg_context *shadow;
+    CUresult status = context_or_current(NULL, flags, &shadow);
+    if (status == CUDA_SUCCESS)
+        *flags = shadow->flags;
+    return status;
+}
+
+CUresult cuCtxSetFlags(unsigned int flags)
+{
+    struct rg_context *shadow;
+    CUresult status = rg_op_cuCtxSetFlags(flags);
+    if (status == CUDA_SUCCESS && context_or_current(NULL, &flags, &shadow) == CUDA_SUCCESS)
+        shadow->flags = flags;
+    return status;
+}
+
+/* Settings by number: limits by theirs. */
+enum { CACHE_CONFIG = CU_LIMIT_MAX, SHARED_CONFIG };
+static_assert(SHARED_CONFIG < RG_SETTINGS, "room for all settings of a context");
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    struct rg_context *shadow = NULL;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status == CUDA_SUCCESS)
+        status = context_or_current(NULL, &value, &shadow);
+    const bool numbered = (unsigned)limit < CU_LIMIT_MAX;
+    if (status != CUDA_SUCCESS || (numbered && rg_setting_is(&shadow->settings, limit, value)))
+        return status;
+    status = rg_op_cuCtxSetLimit(limit, value);
+    if (status == CUDA_SUCCESS && numbered)
+        rg_setting_note(&shadow->settings, limit, value);
+    return status;
+}
+
+/* A preference: `set` is not called if it was expressed before. */
+static CUresult prefer(unsigned which, unsigned value, CUresult (*set)(unsigned value))
+{
+    struct rg_context *shadow = NULL;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status == CUDA_SUCCESS)
+        status = context_or_current(NULL, &value, &shadow);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (value & ~3u)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_setting_is(&shadow->settings, which, value))
+        return CUDA_SUCCESS;
+    status = set(value);
+    if (status == CUDA_SUCCESS)
+        rg_setting_note(&shadow->settings, which, value);
+    return status;
+}
+
+static CUresult set_cache_config(unsigned value)
+{
+    return rg_op_cuCtxSetCacheConfig((CUfunc_cache)value);
+}
+
+static CUresult set_shared_config(unsigned value)
+{
+    return rg_op_cuCtxSetSharedMemConfig((CUsharedconfig)value);
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache config)
+{
+    return prefer(CACHE_CONFIG, (unsigned)config, set_cache_config);
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+    return prefer(SHARED_CONFIG, (unsigned)config, set_shared_config);
+}
+
+CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
+{
+    struct rg_context *shadow;
+    CUresult status = context_or_current(ctx, version, &shadow);
+    if (status == CUDA_SUCCESS)
+        *version = shadow->api_version;
+    return status;
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+{
+    struct rg_context *shadow;
+    CUresult status = context_or_current(ctx, ctxId, &shadow);
+    if (status == CUDA_SUCCESS)
+        *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_current());
+    return status;
+}
+
+/* --- waiting --------------------------------------------------------------------------------------------------- */
+
+CUresult cuCtxSynchronize(void)
+{
+    CUresult captured, status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_capture_forbids(&captured) ? captured : rg_timeline_wait_context(NULL);
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    if (!ctx)
+        return cuCtxSynchronize();
+    CUresult captured, status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)ctx))
+        return rg_bad_handle(CUDA_ERROR_INVALID_CONTEXT);
+    return rg_capture_forbids(&captured) ? captured : rg_timeline_wait_context(ctx);
+}
+
+/* --- access to other contexts' memory -------------------------------------------------------------------------- */
+
+/* Whether the current context and `peer` are of one server. */
+static CUresult check_peer(CUcontext peer, bool *reachable)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    *reachable = !rg_homes_differ((uint64_t)peer, 0);
+    return shadow_of(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
+    bool reachable;
+    CUresult status = check_peer(peerContext, &reachable);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return reachable ? rg_op_cuCtxEnablePeerAccess(peerContext, Flags) : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
+{
+    bool reachable;
+    CUresult status = check_peer(peerContext, &reachable);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return reachable ? rg_op_cuCtxDisablePeerAccess(peerContext) : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}

@@ -1,0 +1,364 @@
+/*
+ * device.c - device queries. All attributes of a device come with the server's hello; what this client
+ * cannot offer is reported as absent, whatever the server's device can do.
+ */
+#include "client/api/device.h"
+
+#include "client/connect/servers.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "client/core/optimisations.h"
+#include "client/core/probe.h"
+#include "client/core/session.h"
+#include "client/core/thread.h"
+#include "generated/client/operations.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define ATTRIBUTES CU_DEVICE_ATTRIBUTE_MAX
+
+struct attributes {
+    int values[ATTRIBUTES];
+    unsigned results[ATTRIBUTES];
+};
+
+/* A device of the application's list: whose it is, and its number there. Constant once the sessions have begun. */
+struct entry {
+    struct rg_session *session;
+    CUdevice number;
+};
+static struct entry devices[RG_DEVICES_MAX];
+static unsigned n_devices;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct attributes *known[RG_DEVICES_MAX];
+
+/* Not offered remotely: memory mapped into both address spaces, and sharing that needs the device's own machine. */
+static const CUdevice_attribute absent[] = {
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+    CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+    CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS,
+    CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+};
+
+const struct rg_device_info *rg_device(CUdevice device)
+{
+    if (device < 0 || (unsigned)device >= n_devices)
+        return NULL;
+    const struct entry *entry = &devices[device];
+    return &entry->session->hello.devices[entry->number];
+}
+
+unsigned rg_device_count(void)
+{
+    return n_devices;
+}
+
+struct rg_session *rg_device_session(CUdevice device)
+{
+    return rg_device(device) ? devices[device].session : NULL;
+}
+
+CUdevice rg_device_there(const struct rg_session *session, CUdevice device)
+{
+    return rg_device_session(device) == session ? devices[device].number : -1;
+}
+
+CUdevice rg_device_here(const struct rg_session *session, CUdevice number)
+{
+    for (unsigned i = 0; i < n_devices; i++)
+        if (devices[i].session == session && devices[i].number == number)
+            return (CUdevice)i;
+    return -1;
+}
+
+void rg_device_list(unsigned device, struct rg_session *session, CUdevice number)
+{
+    devices[device] = (struct entry){session, number};
+    if (n_devices <= device)
+        n_devices = device + 1;
+}
+
+CUdevice rg_device_current(void)
+{
+    struct rg_thread *thread = rg_thread_if_any();
+    struct rg_shadow *shadow = thread ? rg_handle_shadow(RG_KIND_CONTEXT, rg_thread_context(thread)) : NULL;
+    return shadow ? shadow->context.device : -1;
+}
+
+static CUresult fetch(CUdevice device, struct attributes **out)
+{
+    pthread_mutex_lock(&lock);
+    struct attributes *attributes = known[device];
+    pthread_mutex_unlock(&lock);
+    if (attributes && rg_optimise[RG_OPT_SHADOW]) {
+        rg_probe_saved(RG_OPT_SHADOW);
+        *out = attributes;
+        return CUDA_SUCCESS;
+    }
+    attributes = calloc(1, sizeof *attributes);
+    if (!attributes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult status = CUDA_SUCCESS;
+    const struct rg_device_info *info = rg_device(device);
+    if (rg_optimise[RG_OPT_SHADOW] && info->n_attributes >= ATTRIBUTES) {
+        memcpy(attributes->values, info->attributes, sizeof attributes->values);
+        memcpy(attributes->results, info->attribute_results, sizeof attributes->results);
+    } else {
+        status = rg_op_rgDeviceAttributes(device, 0, ATTRIBUTES, attributes->values, attributes->results);
+    }
+    if (status != CUDA_SUCCESS) {
+        free(attributes);
+        return status;
+    }
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        attributes->values[absent[i]] = 0;
+    attributes->values[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] &=
+        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+    int *domain = &attributes->values[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID];
+    *domain = (int)(((unsigned)*domain + devices[device].session->place * RG_SERVER_DOMAINS) & 0xffff);
+    const int shared = !rg_several_servers();
+    attributes->values[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] =
+        shared; /* both made here: client/managed/managed.h */
+    attributes->values[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = shared;
+    pthread_mutex_lock(&lock);
+    if (!known[device])
+        known[device] = attributes;
+    else
+        free(attributes); /* the same as those known */
+    *out = known[device];
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+int rg_device_attribute(CUdevice device, CUdevice_attribute attribute)
+{
+    struct attributes *attributes;
+    if (!rg_device(device) || fetch(device, &attributes) != CUDA_SUCCESS)
+        return 0;
+    return attributes->values[attribute];
+}
+
+/* Common to all queries of a device; `out` is where the answer goes. */
+static CUresult check(const void *out, CUdevice device, const struct rg_device_info **info)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *info = rg_device(device);
+    return *info ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(pi, dev, &info);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (attrib <= 0 || attrib >= ATTRIBUTES)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct attributes *attributes;
+    status = fetch(dev, &attributes);
+    if (status == CUDA_SUCCESS)
+        status = (CUresult)attributes->results[attrib];
+    if (status == CUDA_SUCCESS)
+        *pi = attributes->values[attrib];
+    return status;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(device, ordinal, &info);
+    if (status == CUDA_SUCCESS)
+        *device = ordinal;
+    return status;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = (int)n_devices;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(name, dev, &info);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (len <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(name, (size_t)len, "%s", info->name);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(uuid, dev, &info);
+    if (status == CUDA_SUCCESS)
+        memcpy(uuid, info->uuid, sizeof *uuid);
+    return status;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+    return cuDeviceGetUuid(uuid, dev);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(bytes, dev, &info);
+    if (status == CUDA_SUCCESS)
+        *bytes = info->memory_total;
+    return status;
+}
+
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(major && minor ? major : NULL, dev, &info);
+    if (status != CUDA_SUCCESS)
+        return status;
+    *major = (int)info->compute_major;
+    *minor = (int)info->compute_minor;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(prop, dev, &info);
+    struct attributes *attributes;
+    if (status == CUDA_SUCCESS)
+        status = fetch(dev, &attributes);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const int *value = attributes->values;
+    *prop = (CUdevprop){
+        .maxThreadsPerBlock = value[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
+        .maxThreadsDim = {value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X],
+                          value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
+                          value[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z]},
+        .maxGridSize = {value[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X], value[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
+                        value[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z]},
+        .sharedMemPerBlock = value[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK],
+        .totalConstantMemory = value[CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY],
+        .SIMDWidth = value[CU_DEVICE_ATTRIBUTE_WARP_SIZE],
+        .memPitch = value[CU_DEVICE_ATTRIBUTE_MAX_PITCH],
+        .regsPerBlock = value[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK],
+        .clockRate = value[CU_DEVICE_ATTRIBUTE_CLOCK_RATE],
+        .textureAlign = value[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT],
+    };
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(pciBusId, dev, &info);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (len <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(pciBusId, (size_t)len, "%s", info->pci);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!dev || !pciBusId)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* [domain:]bus:device[.function], as the driver prints it or shorter */
+    unsigned domain = 0, bus, slot;
+    if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3) {
+        domain = 0;
+        if (sscanf(pciBusId, "%x:%x", &bus, &slot) != 2)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (CUdevice i = 0; (unsigned)i < n_devices; i++) {
+        unsigned d, b, s;
+        if (sscanf(rg_device(i)->pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus && s == slot) {
+            *dev = i;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+}
+
+/* What the device can do with the host's memory by itself. The memory is this machine's, the device is not: nothing. */
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
+                                           unsigned int count, CUdevice dev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(capabilities, dev, &info);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!operations || !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if ((unsigned)operations[i] >= CU_ATOMIC_OPERATION_MAX)
+            return CUDA_ERROR_INVALID_VALUE;
+    memset(capabilities, 0, count * sizeof *capabilities);
+    return CUDA_SUCCESS;
+}
+
+/* --- access of devices to each other ------------------------------------------------------------------- */
+
+CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(canAccessPeer, dev, &info);
+    if (status == CUDA_SUCCESS && !rg_device(peerDev))
+        status = CUDA_ERROR_INVALID_DEVICE;
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_device_session(dev) == rg_device_session(peerDev))
+        return rg_op_cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
+    *canAccessPeer = 0; /* of different servers */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+                                 CUdevice dstDevice)
+{
+    const struct rg_device_info *info;
+    CUresult status = check(value, srcDevice, &info);
+    if (status == CUDA_SUCCESS && !rg_device(dstDevice))
+        status = CUDA_ERROR_INVALID_DEVICE;
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_device_session(srcDevice) == rg_device_session(dstDevice))
+        return rg_op_cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
+    if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+        attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = 0;
+    return CUDA_SUCCESS;
+}

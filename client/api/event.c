@@ -1,0 +1,156 @@
+/* event.c - events: created without a round trip, recorded without waiting, queried without asking where that will do. */
+#include "client/api/context.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "client/timeline/timeline.h"
+#include "common/cuda/graph/graph.h"
+#include "generated/client/operations.h"
+
+CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    if (!phEvent || (Flags & ~known))
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUevent event = (CUevent)rg_handle_create(RG_KIND_EVENT);
+    if (!event)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event);
+    shadow->event = (struct rg_event){.context = rg_context_current(), .flags = Flags};
+    status = rg_op_cuEventCreate(&event, Flags);
+    if (status == CUDA_SUCCESS)
+        *phEvent = event;
+    else
+        rg_handle_delete(RG_KIND_EVENT, (uint64_t)event);
+    return status;
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const bool orphan = rg_handle_orphaned(RG_KIND_EVENT, (uint64_t)hEvent);
+    if (!orphan && !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
+        return CUDA_ERROR_INVALID_HANDLE;
+    rg_capture_forget_event(hEvent);
+    rg_timeline_forget_event(hEvent);
+    if (!orphan) /* else it went with its context */
+        status = rg_op_cuEventDestroy_v2(hEvent);
+    rg_handle_delete(RG_KIND_EVENT, (uint64_t)hEvent);
+    return status;
+}
+
+CUresult cuEventDestroy(CUevent hEvent)
+{
+    return cuEventDestroy_v2(hEvent);
+}
+
+static CUresult check_event(CUevent event)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_handle_known(RG_KIND_EVENT, (uint64_t)event) ? CUDA_SUCCESS
+                                                           : rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+}
+
+/* Checks that the event is of the stream's context; in *captured what the call returns if the stream captures. */
+static CUresult check_record(CUevent event, CUstream stream, unsigned flags, bool *taken, CUresult *captured)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream) ||
+        !rg_handle_known(RG_KIND_EVENT, (uint64_t)event))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    if (flags & ~1u)
+        return CUDA_ERROR_INVALID_VALUE;
+    *taken = rg_capture_record(event, stream, flags, captured);
+    if (*taken)
+        return CUDA_SUCCESS;
+    const struct rg_shadow *of_stream = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream),
+                           *of_event = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event);
+    const uint64_t context = of_stream ? of_stream->stream.context : rg_context_current();
+    return of_event && of_event->event.context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    bool taken;
+    CUresult captured, status = check_record(hEvent, hStream, 0, &taken, &captured);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return taken ? captured : rg_timeline_record(hEvent, hStream, 0, false);
+}
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    bool taken;
+    CUresult captured, status = check_record(hEvent, hStream, flags, &taken, &captured);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return taken ? captured : rg_timeline_record(hEvent, hStream, flags, true);
+}
+
+CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CUresult status = check_event(hEvent);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)hCtx))
+        return rg_bad_handle(CUDA_ERROR_INVALID_CONTEXT);
+    if (rg_homes_differ(rg_home_of(RG_KIND_CONTEXT, (uint64_t)hCtx),
+                        rg_home_of(RG_KIND_EVENT, (uint64_t)hEvent)))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_op_cuCtxRecordEvent(hCtx, hEvent);
+    rg_timeline_unseen(hEvent);
+    return status;
+}
+
+/* --- whether they have come ------------------------------------------------------------------------------------- */
+
+CUresult cuEventQuery(CUevent hEvent)
+{
+    CUresult captured, status = check_event(hEvent);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_capture_queried(hEvent, &captured) ? captured : rg_timeline_query_event(hEvent);
+}
+
+CUresult cuEventSynchronize(CUevent hEvent)
+{
+    CUresult captured, status = check_event(hEvent);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return rg_capture_asked(hEvent, &captured) ? captured : rg_timeline_wait_event(hEvent);
+}
+
+static CUresult elapsed(float *milliseconds, CUevent start, CUevent end, unsigned version)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!milliseconds)
+        return rg_invalid_value();
+    if (!rg_handle_known(RG_KIND_EVENT, (uint64_t)start) || !rg_handle_known(RG_KIND_EVENT, (uint64_t)end))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    if (rg_homes_differ(rg_home_of(RG_KIND_EVENT, (uint64_t)start), rg_home_of(RG_KIND_EVENT, (uint64_t)end)))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return rg_timeline_event_time(milliseconds, start, end, version);
+}
+
+CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return elapsed(pMilliseconds, hStart, hEnd, 1);
+}
+
+CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return elapsed(pMilliseconds, hStart, hEnd, 2);
+}

@@ -1,0 +1,414 @@
+/*
+ * export.c - memory and events that other processes have too.
+ *
+ * Handles of cuIpc… are the workers' tokens (server/export/export.h): they go to the application as they are, and memory that is opened is
+ * reserved in this address space like any other. A shareable handle that is a descriptor is made here: one end of a pair of sockets
+ * in which the worker's token (server/export/export.h) waits to be read. It can be duplicated, inherited and passed on like the
+ * driver's; who imports it looks at the token without taking it out. When all copies of it are closed, the other end
+ * sees that, and the worker is told with the next call of this file to close the driver's descriptor.
+ */
+#include "client/api/context.h"
+#include "client/api/device.h"
+#include "client/core/address_map.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "common/base/log.h"
+#include "generated/client/operations.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TOKEN 64
+
+/* What waits in the socket. */
+struct message {
+    char magic[16];
+    uint32_t kind; /* enum rg_kind */
+    uint32_t unused;
+    unsigned char token[TOKEN];
+};
+static const char magic[16] = "remote-gpu share";
+
+/* A descriptor that was given out: our end of it. */
+struct given {
+    struct given *next;
+    int end;
+    CUdevice device; /* of the server whose token it is */
+    unsigned char token[TOKEN];
+};
+
+/* Memory opened with cuIpcOpenMemHandle, as often as it was. */
+struct opened {
+    struct opened *next;
+    CUdeviceptr address;
+    uint64_t context;
+    unsigned opens;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* both lists */
+static struct given *all_given;
+static struct opened *all_opened;
+
+/* --- descriptors --------------------------------------------------------------------------------------------- */
+
+/* Tells the workers of descriptors that have no copies any more. */
+static void collect(void)
+{
+    struct given *gone = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct given **link = &all_given; *link;) {
+        struct given *at = *link;
+        struct pollfd state = {.fd = at->end};
+        if (poll(&state, 1, 0) == 1 && (state.revents & (POLLHUP | POLLERR))) {
+            *link = at->next;
+            at->next = gone;
+            gone = at;
+        } else {
+            link = &at->next;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    while (gone) {
+        struct given *next = gone->next;
+        close(gone->end);
+        (void)rg_op_rgShareEnd(gone->device, gone->token);
+        free(gone);
+        gone = next;
+    }
+}
+
+/* A descriptor for the token; -1: the system refused. */
+static int give(enum rg_kind kind, CUdevice device, const unsigned char *token)
+{
+    int ends[2];
+    struct message message = {.kind = kind};
+    struct given *given = calloc(1, sizeof *given);
+    memcpy(message.magic, magic, sizeof magic);
+    memcpy(message.token, token, TOKEN);
+    if (!given || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        free(given);
+        return -1;
+    }
+    if (send(ends[0], &message, sizeof message, MSG_NOSIGNAL) != (ssize_t)sizeof message) {
+        close(ends[0]);
+        close(ends[1]);
+        free(given);
+        return -1;
+    }
+    given->end = ends[0];
+    given->device = device;
+    memcpy(given->token, token, TOKEN);
+    pthread_mutex_lock(&lock);
+    given->next = all_given;
+    all_given = given;
+    pthread_mutex_unlock(&lock);
+    return ends[1];
+}
+
+/* The token in a descriptor that the application was given, here or in another process. */
+static bool token_of(int fd, enum rg_kind kind, unsigned char *token)
+{
+    struct message message;
+    ssize_t size;
+    do
+        size = recv(fd, &message, sizeof message, MSG_PEEK | MSG_DONTWAIT);
+    while (size < 0 && errno == EINTR);
+    if (size != (ssize_t)sizeof message || memcmp(message.magic, magic, sizeof magic) != 0 ||
+        message.kind != kind)
+        return false;
+    memcpy(token, message.token, TOKEN);
+    return true;
+}
+
+/* Hands a token out in the form that was asked for. */
+static CUresult export_token(enum rg_kind kind, CUdevice device, CUmemAllocationHandleType type,
+                             const unsigned char *token, void *out)
+{
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        memcpy(out, token, TOKEN);
+        return CUDA_SUCCESS;
+    }
+    int fd = give(kind, device, token);
+    if (fd < 0) {
+        rg_warn("no socket for a shareable handle: %s", strerror(errno));
+        (void)rg_op_rgShareEnd(device, token);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    memcpy(out, &fd, sizeof fd);
+    return CUDA_SUCCESS;
+}
+
+/* Takes a handle in; `handle` is a descriptor's number, or points to a fabric handle. */
+static bool import_token(enum rg_kind kind, CUmemAllocationHandleType type, void *handle,
+                         unsigned char *token)
+{
+    if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return token_of((int)(intptr_t)handle, kind, token);
+    if (!handle)
+        return false;
+    memcpy(token, handle, TOKEN);
+    return true;
+}
+
+/* A device of the server that an object belongs to. */
+static CUdevice device_of(enum rg_kind kind, uint64_t handle)
+{
+    const struct rg_session *session = rg_home_session(rg_home_of(kind, handle));
+    for (CUdevice i = 0; rg_device(i); i++)
+        if (rg_device_session(i) == session)
+            return i;
+    return 0;
+}
+
+/* The device whose server a handle is taken to be of: the current context's. */
+static CUdevice device_here(void)
+{
+    const CUdevice device = rg_device_current();
+    return device < 0 ? 0 : device;
+}
+
+static CUresult begin(CUmemAllocationHandleType type, unsigned long long flags, const void *out)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    collect();
+    if (!out || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || type == CU_MEM_HANDLE_TYPE_FABRIC
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType, unsigned long long flags)
+{
+    unsigned char token[TOKEN];
+    CUresult status = begin(handleType, flags, shareableHandle);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_shadow(RG_KIND_ALLOCATION, handle))
+        return CUDA_ERROR_INVALID_VALUE;
+    status = rg_op_rgShareAllocation(handle, handleType, flags, token);
+    return status == CUDA_SUCCESS ? export_token(RG_KIND_ALLOCATION, device_of(RG_KIND_ALLOCATION, handle),
+                                                 handleType, token, shareableHandle)
+                                  : status;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                        CUmemAllocationHandleType shHandleType)
+{
+    unsigned char token[TOKEN];
+    CUresult status = begin(shHandleType, 0, handle);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!import_token(RG_KIND_ALLOCATION, shHandleType, osHandle, token))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUmemGenericAllocationHandle made = rg_handle_create(RG_KIND_ALLOCATION);
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUdevice device = device_here();
+    int location = -1;
+    status = rg_op_rgImportAllocation(device, &made, shHandleType, token, &location);
+    if (status != CUDA_SUCCESS) {
+        rg_handle_delete(RG_KIND_ALLOCATION, made);
+        return status;
+    }
+    const CUdevice here = rg_device_here(rg_device_session(device), location);
+    rg_handle_shadow(RG_KIND_ALLOCATION, made)->allocation =
+        (struct rg_allocation){.device = here < 0 ? device : here, .references = 1};
+    *handle = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
+                                          CUmemAllocationHandleType handleType, unsigned long long flags)
+{
+    unsigned char token[TOKEN];
+    CUresult status = begin(handleType, flags, handle_out);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    status = rg_op_rgSharePool(pool, handleType, flags, token);
+    return status == CUDA_SUCCESS ? export_token(RG_KIND_POOL, device_of(RG_KIND_POOL, (uint64_t)pool),
+                                                 handleType, token, handle_out)
+                                  : status;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                            CUmemAllocationHandleType handleType, unsigned long long flags)
+{
+    unsigned char token[TOKEN];
+    CUresult status = begin(handleType, flags, pool_out);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!import_token(RG_KIND_POOL, handleType, handle, token))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUmemoryPool made = (CUmemoryPool)rg_handle_create(RG_KIND_POOL);
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    status = rg_op_rgImportPool(device_here(), &made, handleType, flags, token);
+    if (status == CUDA_SUCCESS)
+        *pool_out = made;
+    else
+        rg_handle_delete(RG_KIND_POOL, (uint64_t)made);
+    return status;
+}
+
+/* --- memory ---------------------------------------------------------------------------------------------------- */
+
+/* Makes memory of another process known here. */
+static CUresult add_range(CUdeviceptr address, size_t size, enum rg_range_kind kind, uint64_t pool)
+{
+    const struct rg_range range = {.start = address,
+                                   .size = size,
+                                   .kind = kind,
+                                   .context = rg_context_current(),
+                                   .device = rg_device_current(),
+                                   .pool = pool};
+    if (!rg_map_reserve(rg_session_current()->number, address, size)) {
+        rg_error("an address of shared memory collides with this program's own memory");
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    return rg_map_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!ptr_out || !shareData || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned long long address;
+    size_t size;
+    status = rg_op_rgPoolImportPointer(pool, shareData, &address, &size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = add_range(address, size, RG_RANGE_POOL, (uint64_t)pool);
+    if (status == CUDA_SUCCESS)
+        *ptr_out = address;
+    else
+        (void)rg_op_cuMemFree_v2(address);
+    return status;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    if (!pHandle || !rg_map_find(dptr, &range) || range.kind != RG_RANGE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return rg_op_cuIpcGetMemHandle(pHandle, dptr);
+}
+
+/* Counts an opening. The first of an address makes it known. */
+static CUresult note_opened(CUdeviceptr address, size_t size)
+{
+    const uint64_t context = rg_context_current();
+    CUresult status = CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    struct opened *at = all_opened;
+    while (at && at->address != address)
+        at = at->next;
+    struct rg_range known;
+    const bool there =
+        at && rg_map_find(address, &known) && known.kind == RG_RANGE_IPC && at->context == context;
+    if (!at) {
+        at = calloc(1, sizeof *at);
+        if (at) {
+            at->address = address;
+            at->next = all_opened;
+            all_opened = at;
+        } else {
+            status = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (at && !there) { /* new, or left over from a context that has ended */
+        at->opens = 0;
+        at->context = context;
+        status = add_range(address, size, RG_RANGE_IPC, 0);
+    }
+    if (status == CUDA_SUCCESS)
+        at->opens++;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned long long address;
+    size_t size;
+    status = rg_op_rgIpcOpenMemory(&handle, Flags, &address, &size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = note_opened(address, size);
+    if (status == CUDA_SUCCESS)
+        *pdptr = address;
+    else
+        (void)rg_op_rgIpcCloseMemory(address);
+    return status;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    pthread_mutex_lock(&lock);
+    struct opened **link = &all_opened;
+    while (*link && (*link)->address != dptr)
+        link = &(*link)->next;
+    struct opened *at = *link;
+    const bool open = at && rg_map_find(dptr, &range) && range.start == dptr && range.kind == RG_RANGE_IPC;
+    const bool last = open && --at->opens == 0;
+    if (last) {
+        *link = at->next;
+        free(at);
+        (void)rg_map_remove(dptr, 1u << RG_RANGE_IPC, NULL);
+    }
+    pthread_mutex_unlock(&lock);
+    return open ? rg_op_rgIpcCloseMemory(dptr) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* --- events ---------------------------------------------------------------------------------------------------- */
+
+CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!phEvent)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUevent event = (CUevent)rg_handle_create(RG_KIND_EVENT);
+    if (!event)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event)->event = (struct rg_event){
+        .context = rg_context_current(), .flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
+    status = rg_op_rgIpcOpenEvent(&event, &handle);
+    if (status == CUDA_SUCCESS)
+        *phEvent = event;
+    else
+        rg_handle_delete(RG_KIND_EVENT, (uint64_t)event);
+    return status;
+}

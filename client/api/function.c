@@ -1,0 +1,450 @@
+/*
+ * function.c - functions and kernels: names, parameters and attributes, known since they were found.
+ */
+#include "client/api/function.h"
+
+#include "client/api/context.h"
+#include "client/api/device.h"
+#include "client/cache/query_cache.h"
+#include "client/core/call.h"
+#include "client/core/home.h"
+#include "client/core/optimisations.h"
+#include "client/core/probe.h"
+#include "client/multiserver/fence.h"
+#include "common/base/limits.h"
+#include "generated/client/operations.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void rg_found_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void rg_found_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t rg_found_by_name(const struct rg_found_function *list, const char *name)
+{
+    for (; list; list = list->next)
+        if (strcmp(list->name, name) == 0)
+            return list->handle;
+    return 0;
+}
+
+uint64_t rg_found_by_key(const struct rg_found_function *list, uint64_t key)
+{
+    for (; list; list = list->next)
+        if (list->key == key)
+            return list->handle;
+    return 0;
+}
+
+bool rg_found_add(struct rg_found_function **list, const char *name, uint64_t key, uint64_t handle)
+{
+    size_t length = name ? strlen(name) : 0;
+    struct rg_found_function *entry = malloc(sizeof *entry + length + 1);
+    if (!entry)
+        return false;
+    *entry = (struct rg_found_function){.next = *list, .handle = handle, .key = key};
+    memcpy(entry->name, name ? name : "", length + 1);
+    *list = entry;
+    return true;
+}
+
+/* What a function's shadow owns is not freed: another thread may be reading it; it is small and modules are few. */
+void rg_found_free(struct rg_found_function **list, enum rg_kind kind)
+{
+    while (*list) {
+        struct rg_found_function *entry = *list;
+        *list = entry->next;
+        if (kind < RG_KIND_COUNT)
+            rg_handle_delete(kind, entry->handle);
+        free(entry);
+    }
+}
+
+uint64_t rg_found_take(struct rg_found_function **list, uint64_t key)
+{
+    while (*list && (*list)->key != key)
+        list = &(*list)->next;
+    struct rg_found_function *entry = *list;
+    const uint64_t handle = entry ? entry->handle : 0;
+    if (entry)
+        *list = entry->next;
+    free(entry);
+    return handle;
+}
+
+bool rg_function_read(struct rg_reader *reply, struct rg_function *function, const char *name, uint64_t owner)
+{
+    struct rg_function_info info;
+    rg_get_into(reply, &info, sizeof info);
+    if (reply->bad || info.n_params > RG_PARAMS_MAX)
+        return false;
+    const void *params = rg_get(reply, info.n_params * sizeof(struct rg_param_info));
+    if (!params)
+        return false;
+    struct rg_param_info *copy = malloc(info.n_params * sizeof *copy + 1);
+    char *own_name = strdup(name);
+    if (!copy || !own_name) {
+        free(copy);
+        free(own_name);
+        return false;
+    }
+    memcpy(copy, params, info.n_params * sizeof *copy);
+    uint32_t size = 0;
+    for (uint32_t i = 0; i < info.n_params; i++) {
+        if (copy[i].offset > RG_PARAMS_MAX || copy[i].size > RG_PARAMS_MAX - copy[i].offset) {
+            free(copy);
+            free(own_name);
+            return false;
+        }
+        if (copy[i].offset + copy[i].size > size)
+            size = copy[i].offset + copy[i].size;
+    }
+    *function = (struct rg_function){
+        .name = own_name,
+        .owner = owner,
+        .context = rg_context_current(),
+        .servers = 1u << rg_session_current()->number,
+        .unloaded = info.known & RG_FUNCTION_UNLOADED,
+        .info = info,
+        .params = copy,
+        .params_size = size,
+        .device = rg_device_current() >= 0 ? rg_device_current() : 0,
+    };
+    memcpy(function->set, info.attributes, sizeof function->set);
+    return true;
+}
+
+struct rg_function *rg_function_of(CUfunction function)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function);
+    if (!shadow)
+        shadow = rg_handle_shadow(RG_KIND_KERNEL, (uint64_t)function);
+    return shadow ? &shadow->function : NULL;
+}
+
+/* The context that a function is of; 0 for a kernel, which may be named as a function. */
+static uint64_t context_of(uint64_t handle, const struct rg_function *function)
+{
+    return rg_handle_kind(handle) == RG_KIND_FUNCTION ? function->context : 0;
+}
+
+/* --- names, parameters, attributes ------------------------------------------------------------------------ */
+
+/* The shadow of a function (or, for `kernel`, a kernel) for a question whose answer goes to `out`. */
+static CUresult about(uint64_t handle, bool kernel, const void *out, struct rg_function **found)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_shadow *shadow = rg_handle_shadow(kernel ? RG_KIND_KERNEL : RG_KIND_FUNCTION, handle);
+    *found = shadow ? &shadow->function : kernel ? NULL : rg_function_of((CUfunction)handle);
+    return *found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)hfunc, false, name, &function);
+    if (status == CUDA_SUCCESS)
+        *name = function->name;
+    return status;
+}
+
+CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)hfunc, true, name, &function);
+    if (status == CUDA_SUCCESS)
+        *name = function->name;
+    return status;
+}
+
+static CUresult param_info(const struct rg_function *function, size_t index, size_t *offset, size_t *size)
+{
+    if (index >= function->info.n_params)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = function->params[index].offset;
+    if (size)
+        *size = function->params[index].size;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)func, false, paramOffset, &function);
+    return status != CUDA_SUCCESS ? status : param_info(function, paramIndex, paramOffset, paramSize);
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)kernel, true, paramOffset, &function);
+    return status != CUDA_SUCCESS ? status : param_info(function, paramIndex, paramOffset, paramSize);
+}
+
+CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)hfunc, false, hmod, &function);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_handle_known(RG_KIND_MODULE, function->owner)) {
+        *hmod = (CUmodule)function->owner;
+        return CUDA_SUCCESS;
+    }
+    const uint64_t context = context_of((uint64_t)hfunc, function);
+    const bool elsewhere = context && context != rg_context_current();
+    if (elsewhere && (status = rg_context_enter(context)) != CUDA_SUCCESS)
+        return status;
+    status = cuLibraryGetModule(hmod, (CUlibrary)function->owner);
+    if (elsewhere)
+        rg_context_leave();
+    return status;
+}
+
+CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)kernel, true, pLib, &function);
+    if (status == CUDA_SUCCESS)
+        *pLib = (CUlibrary)function->owner;
+    return status;
+}
+
+/* Attributes never change but for those that an application may set: they are known until it sets one. */
+static bool is_constant(CUfunction_attribute attribute)
+{
+    return attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+}
+
+static bool known_attribute(const struct rg_function *function, CUfunction_attribute attribute, int *pi)
+{
+    if (!rg_optimise[RG_OPT_SHADOW] || (unsigned)attribute >= RG_FUNCTION_ATTRIBUTES ||
+        !(function->info.known & 1u << attribute) || (!is_constant(attribute) && function->changed))
+        return false;
+    *pi = function->info.attributes[attribute];
+    rg_probe_saved(RG_OPT_SHADOW);
+    return true;
+}
+
+CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)hfunc, false, pi, &function);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const bool here = context_of((uint64_t)hfunc, function) || function->device == rg_device_current();
+    if (here && known_attribute(function, attrib, pi))
+        return CUDA_SUCCESS;
+    return rg_op_cuFuncGetAttribute(pi, attrib, hfunc);
+}
+
+CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)kernel, true, pi, &function);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_device(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return dev == function->device && known_attribute(function, attrib, pi)
+               ? CUDA_SUCCESS
+               : rg_op_cuKernelGetAttribute(pi, attrib, kernel, dev);
+}
+
+/* The library that a function comes from, directly or by a module of it; NULL: it comes from none. */
+static struct rg_shadow *library_of(const struct rg_function *function)
+{
+    const struct rg_shadow *module = rg_handle_shadow(RG_KIND_MODULE, function->owner);
+    return rg_handle_shadow(RG_KIND_LIBRARY, module ? module->module.owner : function->owner);
+}
+
+/* The entry of a list with that name; NULL: there is none. The lock of found objects is held. */
+static struct rg_function *named(const struct rg_found_function *list, const char *name)
+{
+    return rg_function_of((CUfunction)rg_found_by_name(list, name));
+}
+
+/* What has been set: of a kernel on a device, or of a function, which is one context's. */
+struct change {
+    unsigned which; /* setting */
+    bool attribute;
+    int value;
+    CUdevice device;
+    uint64_t context; /* 0: of a kernel */
+};
+
+/* Handles of what is the same function by another name, or may be, know of a change too. The lock of found objects is held. */
+static void learn(struct rg_function *function, const struct rg_function *changed, bool is_kernel,
+                  const struct change *change)
+{
+    if (!function)
+        return;
+    const bool the_same = change->context
+                              ? function == changed || (!is_kernel && function->context == change->context)
+                              : function->device == change->device;
+    if (change->attribute)
+        atomic_store(&function->changed, true);
+    if (change->attribute && the_same && change->which < RG_FUNCTION_ATTRIBUTES)
+        function->set[change->which] = change->value;
+    if (function != changed)
+        rg_setting_forget(&function->settings, change->which);
+}
+
+/* A kernel, its functions by contexts, and those of the library's modules: all that may be what has been changed. */
+static void note_change(struct rg_function *changed, const struct change *change)
+{
+    rg_found_lock();
+    learn(changed, changed, !change->context, change);
+    const struct rg_shadow *library = library_of(changed);
+    struct rg_function *kernel = library ? named(library->library.kernels, changed->name) : NULL;
+    learn(kernel, changed, true, change);
+    for (struct rg_found_function *made = kernel ? kernel->by_context : NULL; made; made = made->next)
+        learn(rg_function_of((CUfunction)made->handle), changed, false, change);
+    for (struct rg_found_function *at = library ? library->library.modules : NULL; at; at = at->next) {
+        const struct rg_shadow *module = rg_handle_shadow(RG_KIND_MODULE, at->handle);
+        learn(module ? named(module->module.functions, changed->name) : NULL, changed, false, change);
+    }
+    rg_found_unlock();
+}
+
+const struct rg_function *rg_kernel_function_here(const struct rg_function *kernel)
+{
+    const uint64_t context = rg_context_current();
+    rg_found_lock();
+    const struct rg_function *function =
+        rg_function_of((CUfunction)rg_found_by_key(kernel->by_context, context));
+    const struct rg_shadow *library = function ? NULL : library_of(kernel);
+    const struct rg_shadow *module =
+        library ? rg_handle_shadow(RG_KIND_MODULE, rg_found_by_key(library->library.modules, context)) : NULL;
+    if (module)
+        function = named(module->module.functions, kernel->name);
+    rg_found_unlock();
+    return function;
+}
+
+/* Settings by number: attributes by theirs. */
+enum { CACHE_CONFIG = CU_FUNC_ATTRIBUTE_MAX, OF_DEVICE };
+static_assert(OF_DEVICE < RG_SETTINGS, "room for all settings of a function");
+
+/* What is set of a kernel holds on one device; of another one nothing is known. */
+static bool is_set(struct rg_function *function, unsigned which, int value, CUdevice device)
+{
+    return rg_setting_is(&function->settings, which, (unsigned)value) &&
+           rg_setting_is(&function->settings, OF_DEVICE, (unsigned)device);
+}
+
+static void note_setting(struct rg_function *function, unsigned which, int value, CUdevice device)
+{
+    if (!rg_setting_is(&function->settings, OF_DEVICE, (unsigned)device))
+        for (unsigned i = 0; i < OF_DEVICE; i++)
+            rg_setting_forget(&function->settings, i);
+    rg_setting_note(&function->settings, which, (unsigned)value);
+    rg_setting_note(&function->settings, OF_DEVICE, (unsigned)device);
+}
+
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)hfunc, false, &value, &function);
+    const CUdevice device = rg_device_current();
+    if (status == CUDA_SUCCESS)
+        status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS || is_set(function, attrib, value, device))
+        return status;
+    status = rg_op_cuFuncSetAttribute(hfunc, attrib, value);
+    if (status != CUDA_SUCCESS)
+        return status;
+    note_change(function, &(struct change){.which = attrib,
+                                           .attribute = true,
+                                           .value = value,
+                                           .device = device,
+                                           .context = context_of((uint64_t)hfunc, function)});
+    note_setting(function, attrib, value, device);
+    return status;
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)kernel, true, &val, &function);
+    if (status == CUDA_SUCCESS && !rg_device(dev))
+        status = CUDA_ERROR_INVALID_DEVICE;
+    if (status != CUDA_SUCCESS || is_set(function, attrib, val, dev))
+        return status;
+    status = rg_op_cuKernelSetAttribute(attrib, val, kernel, dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    note_change(function, &(struct change){.which = attrib, .attribute = true, .value = val, .device = dev});
+    note_setting(function, attrib, val, dev);
+    return status;
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)hfunc, false, &config, &function);
+    const CUdevice device = rg_device_current();
+    if (status == CUDA_SUCCESS)
+        status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status == CUDA_SUCCESS && ((unsigned)config & ~3u))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (status != CUDA_SUCCESS || is_set(function, CACHE_CONFIG, (int)config, device))
+        return status;
+    status = rg_op_cuFuncSetCacheConfig(hfunc, config);
+    if (status != CUDA_SUCCESS)
+        return status;
+    note_change(function, &(struct change){.which = CACHE_CONFIG,
+                                           .device = device,
+                                           .context = context_of((uint64_t)hfunc, function)});
+    note_setting(function, CACHE_CONFIG, (int)config, device);
+    return status;
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+{
+    struct rg_function *function;
+    CUresult status = about((uint64_t)kernel, true, &config, &function);
+    if (status == CUDA_SUCCESS && ((unsigned)config & ~3u))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (status != CUDA_SUCCESS || is_set(function, CACHE_CONFIG, (int)config, dev))
+        return status;
+    status = rg_op_cuKernelSetCacheConfig(kernel, config, dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    note_change(function, &(struct change){.which = CACHE_CONFIG, .device = dev});
+    note_setting(function, CACHE_CONFIG, (int)config, dev);
+    return status;
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+    struct rg_function *shadow;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status == CUDA_SUCCESS)
+        status = about((uint64_t)function, false, state, &shadow);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_optimise[RG_OPT_SHADOW] && atomic_load_explicit(&shadow->loaded, memory_order_relaxed)) {
+        *state = CU_FUNCTION_LOADING_STATE_LOADED;
+        return CUDA_SUCCESS;
+    }
+    status = rg_op_cuFuncIsLoaded(state, function);
+    if (status == CUDA_SUCCESS && *state == CU_FUNCTION_LOADING_STATE_LOADED)
+        atomic_store_explicit(&shadow->loaded, true, memory_order_relaxed);
+    return status;
+}

@@ -1,0 +1,60 @@
+/*
+ * graph.c - what graphs (common/cuda/graph) need of the client. Graphs live on this side; a launch sends what their nodes
+ * do through the functions that an application would call.
+ */
+#include "common/cuda/graph/graph.h"
+
+#include "client/api/copy.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "client/core/thread.h"
+
+CUresult rg_graph_enter(void)
+{
+    return rg_call_allowed(0);
+}
+
+CUstream rg_graph_stream(CUstream stream)
+{
+    return rg_effective_stream(stream);
+}
+
+bool rg_graph_event_known(CUevent event)
+{
+    return rg_handle_known(RG_KIND_EVENT, (uint64_t)event);
+}
+
+bool rg_graph_is_kernel(CUfunction function)
+{
+    return rg_handle_kind((uint64_t)function) == RG_KIND_KERNEL;
+}
+
+bool rg_graph_array_known(CUarray array)
+{
+    return rg_handle_known(RG_KIND_ARRAY, (uint64_t)array);
+}
+
+bool rg_graph_context_device(CUcontext context, CUdevice *device)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context);
+    if (shadow)
+        *device = shadow->context.device;
+    return shadow != NULL;
+}
+
+void rg_graph_destructor_thread(void)
+{
+    struct rg_thread *thread = rg_thread_current();
+    if (thread)
+        thread->host_call = true;
+}
+
+CUresult rg_graph_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+    return rg_copy_in_order(copy, stream);
+}
+
+CUresult rg_graph_unsupported(const char *what)
+{
+    return rg_unsupported(what);
+}

@@ -1,0 +1,138 @@
+/*
+ * init.c - initialisation, version, errors, and the look-up of entry points.
+ */
+#include "client/api/device.h"
+#include "client/api/export_table.h"
+#include "client/core/api_table.h"
+#include "client/core/call.h"
+#include "client/core/session.h"
+#include "client/core/thread.h"
+#include "common/base/log.h"
+#include "common/cuda/errors.h"
+#include "common/cuda/runtime_calls.h"
+#include "generated/proto/api_table.h"
+#include "proto/api/proc_address.h"
+
+#include <pthread.h>
+#include <string.h>
+
+CUresult cuInit(unsigned int flags)
+{
+    rg_runtime_has_looked_up();
+    struct rg_thread *thread = rg_thread_if_any();
+    if (thread && thread->host_call)
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult status = rg_session_start();
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_device_count() == 0)
+        return CUDA_ERROR_NO_DEVICE;
+    CUresult before = CUDA_ERROR_NOT_INITIALIZED;
+    if (atomic_compare_exchange_strong(&rg_sessions_ended, &before, CUDA_SUCCESS))
+        atomic_store(&rg_initialised, true);
+    return atomic_load(&rg_sessions_ended);
+}
+
+CUresult cuDriverGetVersion(int *driverVersion)
+{
+    if (!driverVersion)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* Without a server this is a machine with a driver and no device: cuInit says so. */
+    *driverVersion = rg_session_start() == CUDA_SUCCESS ? rg_driver_version() : RG_API_VERSION;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **pStr)
+{
+    if (!pStr)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = rg_cuda_error_string(error);
+    return *pStr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **pStr)
+{
+    if (!pStr)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = rg_cuda_error_name(error);
+    return *pStr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* --- look-up ------------------------------------------------------------------------------------------- */
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *symbolStatus)
+{
+    if (!symbol || !pfn)
+        return CUDA_ERROR_INVALID_VALUE;
+    int index;
+    enum rg_proc_result result = rg_proc_find(symbol, cudaVersion, flags, &index);
+    *pfn = rg_runtime_call(symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
+                           result == RG_PROC_FOUND ? rg_api_table[index] : NULL);
+    if (result == RG_PROC_UNKNOWN_NAME)
+        rg_debug("cuGetProcAddress: no function '%s' (version %d)", symbol, cudaVersion);
+    if (symbolStatus)
+        *symbolStatus = result == RG_PROC_FOUND          ? CU_GET_PROC_ADDRESS_SUCCESS
+                        : result == RG_PROC_UNKNOWN_NAME ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
+                                                         : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+    if (!symbol || !pfn)
+        return CUDA_ERROR_INVALID_VALUE;
+    int index;
+    const bool found = rg_proc_find(symbol, cudaVersion, flags, &index) == RG_PROC_FOUND;
+    void *function = rg_runtime_call(symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
+                                     found ? rg_api_table[index] : NULL);
+    if (!found)
+        return CUDA_ERROR_NOT_FOUND;
+    *pfn = function;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+    if (!mode)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = CU_MODULE_LAZY_LOADING;
+    return CUDA_SUCCESS;
+}
+
+/* --- what is not served -------------------------------------------------------------------------------- */
+
+/* Says once for each function why it is not supported. */
+static CUresult not_supported(const char *function, const char *why)
+{
+    /* A small set of names already told; a name that finds it full is told again, which does no harm. */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const char *told[RG_API_COUNT];
+    static size_t n_told;
+    CUresult ended = atomic_load(&rg_sessions_ended);
+    if (ended != CUDA_SUCCESS)
+        return ended;
+    bool known = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n_told && !known; i++)
+        known = strcmp(told[i], function) == 0;
+    if (!known && n_told < RG_API_COUNT)
+        told[n_told++] = function;
+    pthread_mutex_unlock(&lock);
+    if (!known)
+        rg_warn("%s is not supported%s%s; it returns CUDA_ERROR_NOT_SUPPORTED", function, *why ? ": " : "",
+                why);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult rg_unsupported(const char *function)
+{
+    return not_supported(function, "");
+}
+
+CUresult rg_refuse(const char *function, const char *why)
+{
+    return not_supported(function, why);
+}

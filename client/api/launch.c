@@ -1,0 +1,385 @@
+/*
+ * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the call
+ * returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees them.
+ */
+#include "client/api/context.h"
+#include "client/api/device.h"
+#include "client/api/function.h"
+#include "client/core/address_map.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "client/core/session.h"
+#include "client/managed/pinned.h"
+#include "client/multiserver/replication.h"
+#include "common/base/limits.h"
+#include "common/cuda/graph/graph.h"
+#include "generated/client/operations.h"
+#include "proto/launch_attribute.h"
+
+#include <string.h>
+
+struct dimensions {
+    unsigned grid[3], block[3];
+    unsigned shared;
+};
+
+/* Limits of a device, read once. */
+struct limits {
+    bool known;
+    unsigned grid[3], block[3], threads, shared, registers;
+};
+
+static const struct limits *limits_of(CUdevice device)
+{
+    static struct limits cache[RG_DEVICES_MAX];
+    if (device < 0 || device >= (int)RG_DEVICES_MAX)
+        return NULL;
+    struct limits *limits = &cache[device];
+    if (__atomic_load_n(&limits->known, __ATOMIC_ACQUIRE))
+        return limits;
+    for (int i = 0; i < 3; i++) {
+        limits->grid[i] = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
+        limits->block[i] = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
+    }
+    limits->shared =
+        (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    limits->registers = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+    limits->threads = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    if (!limits->threads)
+        return NULL; /* the session is gone */
+    __atomic_store_n(&limits->known, true, __ATOMIC_RELEASE);
+    return limits;
+}
+
+/*
+ * The error of more threads than the function may have: another one for more than it was compiled for (.maxntid) than
+ * for more than there are registers, which warps get in units of 256.
+ */
+static CUresult too_many_threads(const struct rg_function *function, const struct limits *limits,
+                                 uint64_t threads)
+{
+    uint64_t registers = 0;
+    if (function->info.known & 1u << CU_FUNC_ATTRIBUTE_NUM_REGS)
+        registers =
+            ((unsigned)function->info.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] * 32ull + 255) / 256 * 256;
+    return (threads + 31) / 32 * registers > limits->registers ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+                                                               : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult check_dimensions(const struct rg_function *function, const struct dimensions *d)
+{
+    const struct limits *limits = limits_of(rg_device_current());
+    if (!limits)
+        return rg_call_allowed(RG_CALL_CONTEXT);
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; i++) {
+        if (!d->grid[i] || !d->block[i] || d->grid[i] > limits->grid[i] || d->block[i] > limits->block[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        threads *= d->block[i];
+    }
+    if (threads > limits->threads)
+        return CUDA_ERROR_INVALID_VALUE;
+    const int *attributes = function->info.attributes;
+    if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
+        threads > (unsigned)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
+        return too_many_threads(function, limits, threads);
+    if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
+        d->shared > (unsigned)function->set[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+#define PORTABLE_CLUSTER 8 /* blocks that a cluster may have on every device that has clusters */
+
+/* The shape of clusters that a launch asks for; zeros: it does not. */
+static void find_wish(unsigned n_attributes, const CUlaunchAttribute *attributes, unsigned wish[3])
+{
+    for (unsigned i = 0; i < n_attributes; i++) {
+        if (attributes[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            continue;
+        wish[0] = attributes[i].value.clusterDim.x;
+        wish[1] = attributes[i].value.clusterDim.y;
+        wish[2] = attributes[i].value.clusterDim.z;
+    }
+}
+
+/*
+ * What the kernel, its attributes and the launch say of clusters must agree, and divide the grid (but of kernels whose launches
+ * count clusters). Where it depends on the device, or on what is not known of the kernel, the worker is asked; its answer is
+ * kept.
+ */
+static CUresult check_clusters(CUfunction f, const struct rg_function *function, const struct dimensions *d,
+                               unsigned n_attributes, const CUlaunchAttribute *attributes)
+{
+    const int *of = function->set;
+    unsigned wish[3] = {0};
+    uint64_t blocks = 1;
+    if (!(function->info.known & 1u << CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))
+        return CUDA_SUCCESS; /* a driver from before clusters */
+    find_wish(n_attributes, attributes, wish);
+    const bool said = wish[0] || wish[1] || wish[2];
+    for (int i = 0; i < 3; i++) {
+        unsigned required = (unsigned)of[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i];
+        if (said && required && required != wish[i])
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        wish[i] = said ? wish[i] : required;
+    }
+    if (!wish[0] && !wish[1] && !wish[2])
+        return of[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+                                                              : CUDA_SUCCESS;
+    bool divides = true;
+    for (int i = 0; i < 3; i++) {
+        if (!wish[i])
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        divides &= d->grid[i] % wish[i] == 0;
+        blocks *= wish[i];
+    }
+    if (divides && blocks <= PORTABLE_CLUSTER)
+        return CUDA_SUCCESS;
+    if ((said && !divides) ||
+        (blocks > PORTABLE_CLUSTER && !of[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]))
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    CUlaunchAttribute shape = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                               .value.clusterDim = {wish[0], wish[1], wish[2]}};
+    CUlaunchConfig config = {.gridDimX = d->grid[0],
+                             .gridDimY = d->grid[1],
+                             .gridDimZ = d->grid[2],
+                             .blockDimX = d->block[0],
+                             .blockDimY = d->block[1],
+                             .blockDimZ = d->block[2],
+                             .sharedMemBytes = d->shared,
+                             .attrs = &shape,
+                             .numAttrs = said};
+    int fit;
+    return cuOccupancyMaxActiveClusters(&fit, f, &config);
+}
+
+/* The parameter buffer: as the application gives it by `extra`, or gathered into `buffer`. */
+static CUresult parameters(const struct rg_function *function, void **kernelParams, void **extra,
+                           unsigned char *buffer, const void **data, size_t *size)
+{
+    if (kernelParams && extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra) {
+        const void *pointer = NULL;
+        const size_t *length = NULL;
+        for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+            if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                pointer = extra[i + 1];
+            else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+                length = extra[i + 1];
+            else
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (!pointer || !length || *length > RG_PARAMS_MAX || *length < function->params_size)
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(buffer, pointer, *length); /* here: what the application owns may have to be waited for */
+        *data = buffer;
+        *size = *length;
+        return CUDA_SUCCESS;
+    }
+    if (!kernelParams && function->info.n_params)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (uint32_t i = 0; i < function->info.n_params; i++)
+        memcpy(buffer + function->params[i].offset, kernelParams[i], function->params[i].size);
+    *data = buffer;
+    *size = function->params_size;
+    return CUDA_SUCCESS;
+}
+
+/* Whether a stream that is known is of the current context, as launches demand. */
+static bool of_current_context(CUstream stream)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    return !shadow || shadow->stream.context == rg_context_current();
+}
+
+/* What the attributes of a kernel are in the current context: they are of a device, and can be set of the function alone. */
+static CUresult find_here(CUkernel kernel, const struct rg_function *shadow, const struct rg_function **out)
+{
+    const bool elsewhere = shadow->device != rg_device_current();
+    CUfunction function;
+    *out = shadow;
+    if (!elsewhere && !atomic_load_explicit(&shadow->changed, memory_order_relaxed))
+        return CUDA_SUCCESS;
+    const struct rg_function *here = rg_kernel_function_here(shadow);
+    if (!here && elsewhere) {
+        CUresult status = cuKernelGetFunction(&function, kernel);
+        if (status != CUDA_SUCCESS)
+            return status;
+        here = rg_function_of(function);
+    }
+    if (here)
+        *out = here;
+    return CUDA_SUCCESS;
+}
+
+/* Whether parameters name host memory that another server's device has been given. */
+static bool names_foreign_host_memory(const void *data, size_t size)
+{
+    for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t)) {
+        uint64_t word;
+        struct rg_range range;
+        memcpy(&word, (const unsigned char *)data + at, sizeof word);
+        if (rg_map_find(word, &range) && range.mapped && rg_homes_differ(rg_pinned_mapped_in(word), 0))
+            return true;
+    }
+    return false;
+}
+
+/* All blocks of a cooperative launch must be on the device at once. How many can be is kept of each kernel and block. */
+static CUresult check_cooperative(CUfunction f, const struct dimensions *d, bool cooperative,
+                                  unsigned n_attributes, const CUlaunchAttribute *attributes)
+{
+    for (unsigned i = 0; i < n_attributes; i++)
+        if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+            cooperative = attributes[i].value.cooperative;
+    if (!cooperative)
+        return CUDA_SUCCESS;
+    const uint64_t blocks = (uint64_t)d->grid[0] * d->grid[1] * d->grid[2];
+    const int units = rg_device_attribute(rg_device_current(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    int each = 0;
+    if (units > 0 && blocks <= (uint64_t)units) /* one fits, or the launch fails for another reason */
+        return CUDA_SUCCESS;
+    CUresult status = rg_op_cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &each, f, (int)(d->block[0] * d->block[1] * d->block[2]), d->shared);
+    if (status == CUDA_SUCCESS && blocks > (uint64_t)each * (uint64_t)units)
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    return status;
+}
+
+/* A launch that has been checked, but for its parameters. */
+struct request {
+    const struct rg_function *function;
+    CUfunction f;
+    const struct dimensions *d;
+    CUstream stream;
+    bool cooperative;
+    void **kernelParams, **extra;
+    unsigned n_attributes;
+    const CUlaunchAttribute *attributes;
+};
+
+/* `buffer` has room for the kernel's parameters. */
+static CUresult send_launch(const struct request *r, unsigned char *buffer)
+{
+    const void *data;
+    size_t size;
+    CUresult status = parameters(r->function, r->kernelParams, r->extra, buffer, &data, &size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_pinned_scan(data, size);
+    if (status == CUDA_SUCCESS && rg_several_servers() && names_foreign_host_memory(data, size))
+        status = rg_unsupported("host memory that kernels of several servers use");
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct dimensions *d = r->d;
+    return rg_op_rgLaunch((uint64_t)r->f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],
+                          d->block[2], d->shared, rg_effective_stream(r->stream), r->cooperative, size, data,
+                          r->n_attributes, r->attributes);
+}
+
+/*
+ * Two functions, so that a launch with few parameters takes little of the stack, of which threads and coroutines of
+ * applications may have as little as 64 KiB.
+ */
+#define SMALL_PARAMS 1024u
+
+static __attribute__((noinline)) CUresult launch_small(const struct request *request)
+{
+    unsigned char buffer[SMALL_PARAMS] __attribute__((aligned(16)));
+    return send_launch(request, buffer);
+}
+
+static __attribute__((noinline)) CUresult launch_large(const struct request *request)
+{
+    unsigned char buffer[RG_PARAMS_MAX] __attribute__((aligned(16)));
+    return send_launch(request, buffer);
+}
+
+/*
+ * The driver loads a function when it is first launched, and may have to compile it. The program's thread waits for that, as
+ * it would directly, so that others' calls pass. A program of one thread goes on: the launch loads it, in its place. So does
+ * one that is far away, where a round trip for each function would cost more than what others' calls wait for.
+ */
+static CUresult load_first(CUfunction f, struct rg_function *function)
+{
+    const struct rg_session *session = rg_session_current();
+    const bool waits = rg_call_waits_are_short(session) && rg_call_stands_aside(session);
+    const CUresult status = waits ? rg_op_cuFuncLoad(f) : CUDA_SUCCESS;
+    if (status == CUDA_SUCCESS)
+        atomic_store_explicit(&function->unloaded, false, memory_order_relaxed);
+    return status;
+}
+
+static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative,
+                       void **kernelParams, void **extra, unsigned n_attributes,
+                       const CUlaunchAttribute *attributes)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_function *function = rg_function_of(f);
+    const struct rg_function *here = function;
+    if (!function || !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    if (!of_current_context(stream) || rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
+        return CUDA_ERROR_INVALID_HANDLE;
+    status = rg_replication_to(RG_KIND_KERNEL, (uint64_t)f, 0);
+    if (status == CUDA_SUCCESS && rg_handle_kind((uint64_t)f) == RG_KIND_KERNEL)
+        status = find_here((CUkernel)f, function, &here);
+    if (status == CUDA_SUCCESS)
+        status = check_dimensions(here, d);
+    if (status == CUDA_SUCCESS)
+        status = check_clusters(f, here, d, n_attributes, attributes);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_capture_takes(stream)) {
+        CUlaunchConfig config = {d->grid[0],  d->grid[1],  d->grid[2],
+                                 d->block[0], d->block[1], d->block[2],
+                                 d->shared,   stream,      (CUlaunchAttribute *)(uintptr_t)attributes,
+                                 n_attributes};
+        for (unsigned i = 0; i < n_attributes; i++)
+            cooperative |=
+                attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attributes[i].value.cooperative;
+        return rg_capture_kernel(&config, f, cooperative, kernelParams, extra);
+    }
+    status = check_cooperative(f, d, cooperative, n_attributes, attributes);
+    if (status == CUDA_SUCCESS && atomic_load_explicit(&function->unloaded, memory_order_relaxed))
+        status = load_first(f, function);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct request request = {function,     f,         d, stream, cooperative, kernelParams, extra,
+                                    n_attributes, attributes};
+    return function->params_size <= SMALL_PARAMS ? launch_small(&request) : launch_large(&request);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                        unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+    struct dimensions d = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    return launch(f, &d, hStream, false, kernelParams, extra, 0, NULL);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                                   unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                                   void **kernelParams)
+{
+    struct dimensions d = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    return launch(f, &d, hStream, true, kernelParams, NULL, 0, NULL);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    if (!config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (rg_launch_attribute_kind(config->attrs[i].id) == RG_LAUNCH_ATTRIBUTE_REFUSED)
+            return rg_unsupported("cuLaunchKernelEx with an attribute that names a graph node");
+    struct dimensions d = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                           {config->blockDimX, config->blockDimY, config->blockDimZ},
+                           config->sharedMemBytes};
+    return launch(f, &d, config->hStream, false, kernelParams, extra, config->numAttrs, config->attrs);
+}

@@ -1,0 +1,194 @@
+/*
+ * link.c - linking of device code. The worker's driver links; its logs are copied into the application's buffers with
+ * every answer, the result into memory that lives as long as the state.
+ */
+#include "client/api/context.h"
+#include "client/cache/image.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "common/base/limits.h"
+#include "common/cuda/image.h"
+#include "common/cuda/image_file.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+
+/* A linker state, as its shadow points to it. */
+struct rg_link {
+    struct rg_jit jit; /* the options of its creation: where the logs go */
+    void *result;
+};
+
+static struct rg_link *link_of(CUlinkState state)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LINK, (uint64_t)state);
+    return shadow ? shadow->link.state : NULL;
+}
+
+CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
+                         CUlinkState *stateOut)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!stateOut)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_link *link = calloc(1, sizeof *link);
+    CUlinkState state = (CUlinkState)(link ? rg_handle_create(RG_KIND_LINK) : 0);
+    if (!state) {
+        free(link);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    rg_handle_shadow(RG_KIND_LINK, (uint64_t)state)->link =
+        (struct rg_link_state){.context = rg_context_current(), .state = link};
+    status = rg_jit_read(&link->jit, numOptions, options, optionValues);
+    if (status == CUDA_SUCCESS)
+        status = rg_op_rgLinkCreate(&state, link->jit.count, link->jit.options, link->jit.values,
+                                    link->jit.info_size, link->jit.error_size);
+    if (status != CUDA_SUCCESS) {
+        rg_handle_delete(RG_KIND_LINK, (uint64_t)state);
+        free(link);
+        return status;
+    }
+    *stateOut = state;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues,
+                      CUlinkState *stateOut)
+{
+    return cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+}
+
+/* Of a wrapper, what it points to is sent: the worker has nothing there. */
+static CUresult send_input(CUjitInputType type, const void *data, size_t size, uint64_t *id)
+{
+    struct rg_cuda_image image;
+    struct rg_image_view *view;
+    if (type != CU_JIT_INPUT_FATBINARY ||
+        rg_cuda_image_identify_sized(data, size, &image) == RG_CUDA_IMAGE_UNKNOWN || !image.wrapper_version)
+        return rg_image_send_bytes(data, size, id);
+    CUresult status = rg_image_view(data, &view);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_image_send(view, RG_IMAGE_PASSES, id);
+    free(view);
+    return status;
+}
+
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
+                          unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_link *link = link_of(state);
+    if (!link)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!data || !size || size > RG_IMAGE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_jit jit;
+    uint64_t id;
+    struct rg_call reply;
+    status = rg_jit_read(&jit, numOptions, options, optionValues);
+    if (status == CUDA_SUCCESS)
+        status = send_input(type, data, size, &id);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = rg_op_rgLinkAdd(state, type, id, name, jit.count, jit.options, jit.values, &reply);
+    rg_jit_answer(&link->jit, &reply.reply);
+    rg_call_done(&reply);
+    return status;
+}
+
+CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
+                       unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    return cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+}
+
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
+                          CUjit_option *options, void **optionValues)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!path)
+        return CUDA_ERROR_INVALID_VALUE;
+    void *data;
+    size_t size;
+    status = rg_cuda_image_read_file(path, &data, &size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = cuLinkAddData_v2(state, type, data, size, path, numOptions, options, optionValues);
+    free(data);
+    return status;
+}
+
+CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
+                       CUjit_option *options, void **optionValues)
+{
+    return cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+}
+
+/* Fetches the result, `size` bytes, in parts. */
+static CUresult fetch(CUlinkState state, unsigned char *to, size_t size)
+{
+    CUresult status = CUDA_SUCCESS;
+    for (size_t at = 0; at < size && status == CUDA_SUCCESS; at += RG_BULK_MAX) {
+        const size_t part = size - at < RG_BULK_MAX ? size - at : RG_BULK_MAX;
+        struct rg_call reply;
+        rg_call_expect_bulk(to + at, part, part, 1);
+        status = rg_op_rgLinkRead(state, at, part, &reply);
+        rg_call_done(&reply);
+        rg_call_expect_bulk(NULL, 0, 0, 0);
+    }
+    return status;
+}
+
+CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_link *link = link_of(state);
+    if (!link)
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct rg_call reply;
+    status = rg_op_rgLinkComplete(state, &reply);
+    rg_jit_answer(&link->jit, &reply.reply);
+    size_t size = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
+    if (status == CUDA_SUCCESS && (reply.reply.bad || size > RG_IMAGE_MAX))
+        status = CUDA_ERROR_UNKNOWN;
+    rg_call_done(&reply);
+    if (status != CUDA_SUCCESS)
+        return status;
+    free(link->result);
+    link->result = calloc(1, size + 1); /* text is ended */
+    if (!link->result)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    status = fetch(state, link->result, size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (cubinOut)
+        *cubinOut = link->result;
+    if (sizeOut)
+        *sizeOut = size;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLinkDestroy(CUlinkState state)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_link *link = link_of(state);
+    if (!link)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!rg_handle_orphaned(RG_KIND_LINK, (uint64_t)state)) /* else it went with its context */
+        status = rg_op_cuLinkDestroy(state);
+    rg_handle_delete(RG_KIND_LINK, (uint64_t)state);
+    free(link->result);
+    free(link);
+    return status;
+}

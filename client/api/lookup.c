@@ -1,0 +1,399 @@
+/*
+ * lookup.c - functions of modules and kernels of libraries, by name, by kernel or all of them. What has been found is
+ * remembered, so a second look-up asks nobody; what is known of the image (image_cache.h) need not be waited for.
+ */
+#include "client/api/context.h"
+#include "client/api/device.h"
+#include "client/api/function.h"
+#include "client/cache/image_cache.h"
+#include "client/core/call.h"
+#include "client/core/future.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "client/core/optimisations.h"
+#include "client/core/probe.h"
+#include "client/core/session.h"
+#include "common/base/limits.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- functions and kernels -------------------------------------------------------------------------------- */
+
+/* But for whether the function is loaded, which it may be by now. */
+static bool same_attributes(const unsigned char *answer, const unsigned char *other)
+{
+    struct rg_function_info one, two;
+    memcpy(&one, answer, sizeof one);
+    memcpy(&two, other, sizeof two);
+    one.known &= ~RG_FUNCTION_UNLOADED;
+    two.known &= ~RG_FUNCTION_UNLOADED;
+    return memcmp(&one, &two, sizeof one) == 0;
+}
+
+/* The answer of a look-up that was known: the call has returned what it will say. */
+static void function_arrived(struct rg_future *future, CUresult result, struct rg_reader reply)
+{
+    struct rg_cached_image *known = (struct rg_cached_image *)(uintptr_t)future->user[0];
+    const struct rg_cached_function *function = (const struct rg_cached_function *)(uintptr_t)future->user[1];
+    if (result != CUDA_SUCCESS) {
+        rg_image_cache_drop(known);
+        rg_session_async_error(future->session, result, future->op);
+        return;
+    }
+    const size_t head = sizeof(struct rg_function_info);
+    const bool same_parameters = rg_left(&reply) == function->size && function->size >= head &&
+                                 memcmp(reply.at + head, function->answer + head, function->size - head) == 0;
+    if (future->op == RG_OP_rgKernelTakeFunction ||
+        (same_parameters && same_attributes(reply.at, function->answer)))
+        return;
+    rg_image_cache_drop(known);
+    if (same_parameters)
+        return; /* other attributes: of no consequence for what was launched */
+    rg_session_end(
+        future->session, CUDA_ERROR_DEVICE_UNAVAILABLE,
+        "kernel %s on %s has other parameters than were kept from an earlier session; what was kept is "
+        "dropped, start the program again",
+        function->name, future->session->server);
+}
+
+/* Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for. */
+static struct rg_future *look_up_ahead(struct rg_cached_image *known, enum rg_op op, const char *name,
+                                       struct rg_reader *answer)
+{
+    const struct rg_cached_function *function =
+        known && rg_image_cache_here(known) ? rg_image_cache_function(known, name) : NULL;
+    const bool take = op == RG_OP_rgKernelTakeFunction;
+    if (!function || (take && !function->taken))
+        return NULL;
+    struct rg_future *future = rg_future_begin(op, function_arrived);
+    if (!future)
+        return NULL;
+    rg_image_cache_used(known, name, take);
+    future->user[0] = (uintptr_t)known;
+    future->user[1] = (uintptr_t)function;
+    rg_probe_saved(RG_OPT_KNOWN);
+    *answer = rg_reader_of(function->answer, function->size);
+    return future;
+}
+
+/* Ends a look-up whose answer describes the function: keeps it under `handle`, adds it to the list. */
+static CUresult keep(enum rg_kind kind, uint64_t handle, struct rg_reader *answer, const char *name,
+                     uint64_t owner, struct rg_found_function **list)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
+    if (!rg_function_read(answer, &shadow->function, name, owner))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_found_lock();
+    (void)rg_found_add(list, name, 0, handle); /* without memory it is merely asked for again */
+    rg_found_unlock();
+    return CUDA_SUCCESS;
+}
+
+static CUresult ask_by_name(enum rg_kind kind, uint64_t handle, uint64_t owner, const char *name,
+                            struct rg_call *reply)
+{
+    return kind == RG_KIND_FUNCTION
+               ? rg_op_rgModuleGetFunction(&(CUfunction){(CUfunction)handle}, (CUmodule)owner, name, reply)
+               : rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)handle}, (CUlibrary)owner, name, reply);
+}
+
+/* A function of a module or kernel of a library by name: known, or asked for and kept. */
+static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name,
+                             struct rg_cached_image *known, struct rg_found_function **list, uint64_t *out)
+{
+    rg_found_lock();
+    uint64_t handle = rg_found_by_name(*list, name);
+    rg_found_unlock();
+    if (handle) {
+        *out = handle;
+        return CUDA_SUCCESS;
+    }
+    handle = rg_handle_create(kind);
+    if (!handle)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    struct rg_reader answer;
+    struct rg_future *future =
+        look_up_ahead(known, kind == RG_KIND_FUNCTION ? RG_OP_rgModuleGetFunction : RG_OP_rgLibraryGetKernel,
+                      name, &answer);
+    CUresult status = rg_future_end(future, ask_by_name(kind, handle, owner, name, &reply));
+    if (status == CUDA_SUCCESS) {
+        if (!future)
+            answer = reply.reply;
+        const unsigned char *begins = answer.at;
+        status = keep(kind, handle, &answer, name, owner, list);
+        if (status != CUDA_SUCCESS && !future && answer.bad) {
+            reply.reply.bad = true;
+            status = rg_call_outputs_read(&reply);
+        }
+        if (status == CUDA_SUCCESS && !future && known && rg_image_cache_here(known))
+            rg_image_cache_note_function(known, name, begins, (size_t)(answer.at - begins));
+        rg_future_release(future);
+    }
+    if (!future)
+        rg_call_done(&reply);
+    if (status == CUDA_SUCCESS)
+        *out = handle;
+    else
+        rg_handle_delete(kind, handle);
+    return status;
+}
+
+/* What is known of a module's functions; of a library's module, what is known of the library's kernels. */
+static struct rg_cached_image *known_of(const struct rg_module *module)
+{
+    const struct rg_shadow *library = module->known ? NULL : rg_handle_shadow(RG_KIND_LIBRARY, module->owner);
+    return library ? library->library.known : module->known;
+}
+
+CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!hfunc || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
+    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, known_of(&shadow->module),
+                                 &shadow->module.functions, (uint64_t *)hfunc)
+                  : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pKernel || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
+    return shadow ? find_by_name(RG_KIND_KERNEL, (uint64_t)library, name, shadow->library.known,
+                                 &shadow->library.kernels, (uint64_t *)pKernel)
+                  : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static void keep_function(struct rg_function *kernel, uint64_t context, uint64_t handle)
+{
+    rg_found_lock();
+    (void)rg_found_add(&kernel->by_context, NULL, context, handle);
+    rg_found_unlock();
+}
+
+/*
+ * The function of a kernel that is known to have one in a context. NOT_FOUND: ask. So it is where the library's module was
+ * asked for, by which the application may know the function already.
+ */
+static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_function *of,
+                                    uint64_t context)
+{
+    struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
+    if (!library || !library->library.known)
+        return CUDA_ERROR_NOT_FOUND;
+    rg_found_lock();
+    const bool by_module = rg_found_by_key(library->library.modules, context) != 0;
+    rg_found_unlock();
+    /* what has been set of the kernel is known of its own device alone */
+    if (by_module || (atomic_load(&of->changed) && of->device != rg_device_current()))
+        return CUDA_ERROR_NOT_FOUND;
+    CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
+    if (!function)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    struct rg_reader answer;
+    struct rg_future *future =
+        look_up_ahead(library->library.known, RG_OP_rgKernelTakeFunction, of->name, &answer);
+    CUresult status = CUDA_ERROR_NOT_FOUND;
+    if (future)
+        status = rg_future_end(future, rg_op_rgKernelTakeFunction(&function, kernel, &reply));
+    if (future && status == CUDA_SUCCESS) {
+        struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function)->function;
+        if (!rg_function_read(&answer, made, of->name, of->owner))
+            status = CUDA_ERROR_OUT_OF_MEMORY;
+        if (of->device == made->device)
+            memcpy(made->set, of->set, sizeof made->set);
+        atomic_store(&made->changed, of->changed);
+        rg_future_release(future);
+    }
+    if (status == CUDA_SUCCESS) {
+        keep_function(of, context, (uint64_t)function);
+        *out = function;
+    } else {
+        rg_handle_delete(RG_KIND_FUNCTION, (uint64_t)function);
+    }
+    return status;
+}
+
+static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_function *of, uint64_t context)
+{
+    CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
+    if (!function)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    CUresult status = rg_op_rgKernelGetFunction(&function, kernel, &reply);
+    uint64_t actual = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
+    status = rg_handle_found(RG_KIND_FUNCTION, (uint64_t)function, actual, status);
+    if (status == CUDA_SUCCESS) {
+        struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, actual)->function;
+        if (made->name == NULL && !rg_function_read(&reply.reply, made, of->name, of->owner))
+            status = reply.reply.bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    rg_call_done(&reply);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
+    if (library && library->library.known && rg_image_cache_here(library->library.known))
+        rg_image_cache_note_taken(library->library.known, of->name);
+    keep_function(of, context, actual);
+    *out = (CUfunction)actual;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_KERNEL, (uint64_t)kernel);
+    if (!pFunc)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const uint64_t context = rg_context_current();
+    rg_found_lock();
+    uint64_t known = rg_found_by_key(shadow->function.by_context, context);
+    rg_found_unlock();
+    if (known) {
+        *pFunc = (CUfunction)known;
+        return CUDA_SUCCESS;
+    }
+    status = take_known_function(pFunc, kernel, &shadow->function, context);
+    return status == CUDA_ERROR_NOT_FOUND ? ask_for_function(pFunc, kernel, &shadow->function, context)
+                                          : status;
+}
+
+CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
+    if (!pMod)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const uint64_t context = rg_context_current();
+    rg_found_lock();
+    CUmodule module = (CUmodule)rg_found_by_key(shadow->library.modules, context);
+    rg_found_unlock();
+    if (!module) {
+        module = (CUmodule)rg_handle_create(RG_KIND_MODULE);
+        if (!module)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        const uint64_t proposed = (uint64_t)module;
+        status = rg_op_cuLibraryGetModule(&module, library);
+        status = rg_handle_found(RG_KIND_MODULE, proposed, (uint64_t)module, status);
+        if (status != CUDA_SUCCESS)
+            return status;
+        struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, (uint64_t)module)->module;
+        made->context = context;
+        made->owner = (uint64_t)library;
+        rg_found_lock();
+        (void)rg_found_add(&shadow->library.modules, NULL, context, (uint64_t)module);
+        rg_found_unlock();
+    }
+    *pMod = module;
+    return CUDA_SUCCESS;
+}
+
+/* --- enumeration ------------------------------------------------------------------------------------------ */
+
+enum { ENUMERATE_MAX = 4096 };
+
+/* Offers `count` handles for what an enumeration finds, and reads the answer: id, name, info of each. */
+static CUresult enumerate(enum rg_kind kind, uint64_t owner, struct rg_found_function **list, uint64_t *out,
+                          unsigned count)
+{
+    CUresult status = CUDA_SUCCESS;
+    unsigned long long *ids = calloc(count, sizeof *ids);
+    if (!ids)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    unsigned offered = 0, n = 0;
+    while (offered < count && (ids[offered] = rg_handle_create(kind)) != 0)
+        offered++;
+    if (offered < count) {
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+        goto out;
+    }
+    struct rg_call reply;
+    status = kind == RG_KIND_FUNCTION ? rg_op_rgModuleEnumerate((CUmodule)owner, count, ids, &reply)
+                                      : rg_op_rgLibraryEnumerate((CUlibrary)owner, count, ids, &reply);
+    struct rg_reader *in = &reply.reply;
+    n = status == CUDA_SUCCESS ? rg_get_u32(in) : 0;
+    for (unsigned i = 0; i < n && i < count && status == CUDA_SUCCESS; i++) {
+        out[i] = rg_get_u64(in);
+        const char *name = rg_get_string(in, RG_NAME_MAX);
+        struct rg_shadow *shadow = rg_handle_shadow(kind, out[i]);
+        struct rg_function ignored;
+        bool fresh = shadow && !shadow->function.name;
+        if (!name || !shadow || !rg_function_read(in, fresh ? &shadow->function : &ignored, name, owner)) {
+            status = in->bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_UNKNOWN;
+        } else if (fresh) {
+            rg_found_lock();
+            (void)rg_found_add(list, name, 0, out[i]);
+            rg_found_unlock();
+        } else {
+            free(ignored.name);
+            free(ignored.params);
+        }
+    }
+    rg_call_done(&reply);
+out:
+    for (unsigned i = 0; i < offered; i++) { /* those that were not taken */
+        struct rg_shadow *shadow = rg_handle_shadow(kind, ids[i]);
+        if (shadow && !shadow->function.name)
+            rg_handle_delete(kind, ids[i]);
+    }
+    free(ids);
+    return status;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)mod);
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!functions || !numFunctions || numFunctions > ENUMERATE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return enumerate(RG_KIND_FUNCTION, (uint64_t)mod, &shadow->module.functions, (uint64_t *)functions,
+                     numFunctions);
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)lib);
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!kernels || !numKernels || numKernels > ENUMERATE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return enumerate(RG_KIND_KERNEL, (uint64_t)lib, &shadow->library.kernels, (uint64_t *)kernels,
+                     numKernels);
+}
+
+/* Functions that host and device may both call by one address: there is no such address on two machines. */
+CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_LIBRARY, (uint64_t)library))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return fptr && symbol ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}

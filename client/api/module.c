@@ -1,0 +1,415 @@
+/* module.c - modules and libraries: loading and unloading them. What is in them: lookup.c, variable.c. */
+#include "client/api/context.h"
+#include "client/api/device.h"
+#include "client/api/function.h"
+#include "client/api/variable.h"
+#include "client/cache/image.h"
+#include "client/cache/image_cache.h"
+#include "client/core/call.h"
+#include "client/core/future.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "client/core/optimisations.h"
+#include "client/core/probe.h"
+#include "client/core/session.h"
+#include "client/core/thread.h"
+#include "client/managed/managed.h"
+#include "client/multiserver/replication.h"
+#include "client/prealloc/prealloc.h"
+#include "client/prefetch/image_prefetch.h"
+#include "client/prefetch/startup_profile.h"
+#include "common/cuda/image_file.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The log's buffers travel in one answer. */
+#define LOG_MAX (RG_REPLY_INLINE / 2 - 64)
+
+static size_t log_size(size_t size)
+{
+    return size < LOG_MAX ? size : LOG_MAX;
+}
+
+/* --- loading ---------------------------------------------------------------------------------------------- */
+
+/* The answer of a load that was known to succeed. */
+static void load_arrived(struct rg_future *future, CUresult result, struct rg_reader reply)
+{
+    (void)reply;
+    if (result == CUDA_SUCCESS)
+        return;
+    rg_image_cache_drop((struct rg_cached_image *)(uintptr_t)future->user[0]);
+    rg_session_async_error(future->session, result, future->op);
+}
+
+/* An image that is being loaded as a module or a library. */
+struct load {
+    enum rg_kind kind;
+    struct rg_jit *jit;
+    struct rg_cached_image *known; /* of it, or NULL */
+    bool ahead;                    /* it is known to succeed, and not waited for */
+    uint64_t image, handle;
+};
+
+static enum rg_op op_of(const struct load *load)
+{
+    return load->kind == RG_KIND_LIBRARY ? RG_OP_rgLibraryLoad : RG_OP_rgModuleLoad;
+}
+
+static CUresult ask(const struct load *load, struct rg_call *reply)
+{
+    const struct rg_jit *jit = load->jit;
+    const size_t info = log_size(jit->info_size), error = log_size(jit->error_size);
+    if (load->kind == RG_KIND_LIBRARY)
+        return rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)load->handle}, load->image, jit->count,
+                                   jit->options, jit->values, 0, NULL, NULL, info, error, reply);
+    return rg_op_rgModuleLoad(&(CUmodule){(CUmodule)load->handle}, load->image, jit->count, jit->options,
+                              jit->values, info, error, reply);
+}
+
+/* The answer is compared when it comes. */
+static CUresult load_ahead(const struct load *load)
+{
+    struct rg_call reply;
+    struct rg_future *future = rg_future_begin(op_of(load), load_arrived);
+    if (future) {
+        future->user[0] = (uintptr_t)load->known;
+        rg_probe_saved(RG_OPT_KNOWN);
+    }
+    const CUresult status = rg_future_end(future, ask(load, &reply));
+    if (!future)
+        rg_call_done(&reply);
+    else if (status == CUDA_SUCCESS)
+        rg_future_release(future);
+    return status;
+}
+
+/* Waits for the answer; what is in the image is asked with it, or behind it where others' calls are to pass. */
+static CUresult load_and_wait(const struct load *load)
+{
+    struct rg_call reply;
+    const bool aside = rg_call_stands_aside(rg_session_current());
+    struct rg_future *future = load->known && !aside ? rg_future_begin(op_of(load), NULL) : NULL;
+    CUresult status = rg_future_end(future, ask(load, &reply));
+    if (!future) {
+        rg_jit_answer(load->jit, &reply.reply);
+        rg_call_done(&reply);
+    } else if (status == CUDA_SUCCESS) {
+        struct rg_reader answer;
+        struct rg_session *session = future->session;
+        rg_image_prefetch_read(rg_image_prefetch_describe(load->kind, load->handle, load->known),
+                               load->known);
+        status = rg_future_wait(future, &answer);
+        rg_jit_answer(load->jit, &answer);
+        rg_future_release(future);
+        if (status == CUDA_SUCCESS) /* as any call that waits */
+            status = rg_session_take_latched(session);
+    }
+    if (status == CUDA_SUCCESS && load->known && aside)
+        rg_image_prefetch_ask(load->kind, load->handle, load->known);
+    if (status == CUDA_SUCCESS && load->known)
+        rg_image_cache_note_load(load->known);
+    return status;
+}
+
+static void note_known(const struct load *load)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(load->kind, load->handle);
+    if (load->kind == RG_KIND_LIBRARY) {
+        shadow->library.known = load->known;
+    } else {
+        shadow->module.context = rg_context_current();
+        shadow->module.known = load->known;
+    }
+}
+
+static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct rg_jit *jit, uint64_t *out)
+{
+    struct load load = {.kind = kind, .jit = jit, .known = rg_image_cache_find(kind, view, jit)};
+    const bool logs = jit->info_size || jit->error_size;
+    load.ahead =
+        load.known && !logs && rg_image_cache_loads(load.known); /* now: others may learn it at any time */
+    uint64_t there = load.ahead ? rg_startup_profile_take(kind, load.known) : 0;
+    if (!there && load.known && !logs)
+        there = rg_image_prefetch_take(kind, load.known);
+    if (there) {
+        *out = there;
+        return CUDA_SUCCESS;
+    }
+    struct rg_image_copy *copy = NULL;
+    CUresult status = rg_image_send(view, load.ahead ? RG_IMAGE_STAYS_IN_FILE : RG_IMAGE_STAYS, &load.image);
+    if (status == CUDA_SUCCESS && kind == RG_KIND_LIBRARY)
+        status = rg_replication_keep(view, &copy);
+    if (status != CUDA_SUCCESS)
+        return status;
+    load.handle = rg_handle_create(kind);
+    if (!load.handle) {
+        free(copy);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    note_known(&load);
+    status = load.ahead ? load_ahead(&load) : load_and_wait(&load);
+    /* memory that is only kept ready does not make it fail; the image was used up */
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.ahead && rg_prealloc_give_back(rg_session_current()) &&
+        rg_image_send(view, RG_IMAGE_STAYS, &load.image) == CUDA_SUCCESS)
+        status = load_and_wait(&load);
+    if (status != CUDA_SUCCESS) {
+        free(copy);
+        rg_handle_delete(kind, load.handle);
+        return status;
+    }
+    if (kind == RG_KIND_LIBRARY)
+        rg_replication_note(load.handle, copy, jit);
+    rg_variables_ask(kind, load.handle, load.known);
+    *out = load.handle;
+    return CUDA_SUCCESS;
+}
+
+static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
+                            void **values)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!module || !image)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_jit jit;
+    struct rg_image_view *view;
+    status = rg_jit_read(&jit, count, options, values);
+    if (status == CUDA_SUCCESS)
+        status = rg_image_view(image, &view);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = load_image(RG_KIND_MODULE, view, &jit, (uint64_t *)module);
+    free(view);
+    return status;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    return load_module(module, image, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+                            CUjit_option *options, void **optionValues)
+{
+    return load_module(module, image, numOptions, options, optionValues);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    return load_module(module, fatCubin, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *fname)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!module || !fname)
+        return CUDA_ERROR_INVALID_VALUE;
+    void *image;
+    size_t size;
+    status = rg_cuda_image_read_file(fname, &image, &size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = load_module(module, image, 0, NULL, NULL);
+    free(image);
+    return status;
+}
+
+/* The memory of a module's variables becomes others' with the call that unloads it. */
+static void before_unload(uint64_t module, const struct rg_shadow *shadow)
+{
+    rg_managed_drop_owner(module);
+    rg_found_lock();
+    rg_variables_unmap(shadow->module.variables);
+    rg_found_unlock();
+}
+
+/* What was found in a module ends with it. */
+static void forget_found(struct rg_shadow *shadow)
+{
+    rg_found_lock();
+    rg_found_free(&shadow->module.functions, RG_KIND_FUNCTION);
+    rg_found_free(&shadow->module.textures, RG_KIND_TEXREF);
+    rg_found_free(&shadow->module.surfaces, RG_KIND_SURFREF);
+    rg_variables_drop(&shadow->module.variables, 0);
+    rg_found_unlock();
+}
+
+/* A module that was loaded ahead is a library's. */
+static CUresult unload_whole(uint64_t library)
+{
+    const CUresult status = rg_op_cuLibraryUnload((CUlibrary)library);
+    rg_handle_delete(RG_KIND_LIBRARY, library);
+    return status;
+}
+
+CUresult cuModuleUnload(CUmodule hmod)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
+    if (!shadow || shadow->module.owner) /* a library's module goes with the library */
+        return CUDA_ERROR_INVALID_HANDLE;
+    before_unload((uint64_t)hmod, shadow);
+    status = shadow->module.whole ? unload_whole(shadow->module.whole) : rg_op_cuModuleUnload(hmod);
+    forget_found(shadow);
+    rg_handle_delete(RG_KIND_MODULE, (uint64_t)hmod);
+    return status;
+}
+
+/* Calls `each` with every handle of the kind. */
+static void for_all(enum rg_kind kind, void (*each)(uint64_t handle, uint64_t context), uint64_t context)
+{
+    enum { AT_ONCE = 256 };
+    uint64_t handles[AT_ONCE];
+    for (uint64_t after = 0;;) {
+        const size_t n = rg_handle_list(kind, after, handles, AT_ONCE);
+        for (size_t i = 0; i < n; i++)
+            each(handles[i], context);
+        if (n < AT_ONCE)
+            return;
+        after = handles[n - 1];
+    }
+}
+
+/* One of a library's, which has gone. */
+static void forget_module(uint64_t module)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, module);
+    if (shadow)
+        forget_found(shadow);
+    rg_handle_delete(RG_KIND_MODULE, module);
+}
+
+static void end_module(uint64_t module, uint64_t context)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, module);
+    if (!shadow || shadow->module.context != context || shadow->module.owner)
+        return;
+    if (shadow->module.whole)
+        unload_whole(shadow->module.whole);
+    forget_found(shadow);
+    rg_handle_delete(RG_KIND_MODULE, module);
+}
+
+/* The library stays; its variables, its module and its kernels' functions in the context were that one's. */
+static void end_library_in(uint64_t library, uint64_t context)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, library);
+    uint64_t handle;
+    if (!shadow)
+        return;
+    rg_found_lock();
+    rg_variables_drop(&shadow->library.variables, context);
+    for (struct rg_found_function *found = shadow->library.kernels; found; found = found->next) {
+        struct rg_shadow *kernel = rg_handle_shadow(RG_KIND_KERNEL, found->handle);
+        while (kernel && (handle = rg_found_take(&kernel->function.by_context, context)) != 0)
+            rg_handle_delete(RG_KIND_FUNCTION, handle);
+    }
+    const uint64_t module = rg_found_take(&shadow->library.modules, context);
+    rg_found_unlock();
+    forget_module(module);
+}
+
+void rg_modules_context_ended(uint64_t context)
+{
+    for_all(RG_KIND_MODULE, end_module, context);
+    for_all(RG_KIND_LIBRARY, end_library_in, context);
+}
+
+/* Options of libraries: only the one that futures to keep the image means nothing here, since it is copied. */
+static CUresult read_library_options(unsigned count, const CUlibraryOption *options)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (options[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
+            return rg_unsupported("cuLibraryLoadData with CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE");
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+                           void **jitOptionsValues, unsigned int numJitOptions,
+                           CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                           unsigned int numLibraryOptions)
+{
+    (void)libraryOptionValues;
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!library || !code || (numLibraryOptions && !libraryOptions))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_jit jit;
+    struct rg_image_view *view;
+    status = rg_jit_read(&jit, numJitOptions, jitOptions, jitOptionsValues);
+    if (status == CUDA_SUCCESS)
+        status = read_library_options(numLibraryOptions, libraryOptions);
+    if (status == CUDA_SUCCESS)
+        status = rg_image_view(code, &view);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = load_image(RG_KIND_LIBRARY, view, &jit, (uint64_t *)library);
+    free(view);
+    return status;
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+                               void **jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                               unsigned int numLibraryOptions)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!library || !fileName)
+        return CUDA_ERROR_INVALID_VALUE;
+    void *image;
+    size_t size;
+    status = rg_cuda_image_read_file(fileName, &image, &size);
+    if (status != CUDA_SUCCESS)
+        return status;
+    status = cuLibraryLoadData(library, image, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
+                               libraryOptionValues, numLibraryOptions);
+    free(image);
+    return status;
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    rg_managed_drop_owner((uint64_t)library);
+    rg_found_lock();
+    struct rg_found_function *modules = shadow->library.modules;
+    shadow->library.modules = NULL;
+    rg_variables_unmap(shadow->library.variables);
+    rg_found_unlock();
+    for (const struct rg_found_function *found = modules; found; found = found->next) {
+        const struct rg_shadow *module = rg_handle_shadow(RG_KIND_MODULE, found->handle);
+        if (module)
+            before_unload(found->handle, module);
+    }
+    status = rg_replication_unload((uint64_t)library, rg_op_cuLibraryUnload);
+    for (const struct rg_found_function *found = modules; found; found = found->next)
+        forget_module(found->handle);
+    rg_found_lock();
+    for (struct rg_found_function *found = shadow->library.kernels; found; found = found->next) {
+        struct rg_shadow *kernel = rg_handle_shadow(RG_KIND_KERNEL, found->handle);
+        if (kernel)
+            rg_found_free(&kernel->function.by_context, RG_KIND_FUNCTION);
+    }
+    rg_found_free(&shadow->library.kernels, RG_KIND_KERNEL);
+    rg_found_free(&modules, RG_KIND_COUNT);
+    rg_variables_drop(&shadow->library.variables, 0);
+    rg_found_unlock();
+    rg_handle_delete(RG_KIND_LIBRARY, (uint64_t)library);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* multicast.c - multicast objects: handles like those of physical memory, exported and mapped as those are. */
+#include "client/api/device.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "generated/client/operations.h"
+
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!mcHandle || !prop)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUmemGenericAllocationHandle made = rg_handle_create(RG_KIND_ALLOCATION);
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUdevice device = rg_device_current();
+    rg_handle_shadow(RG_KIND_ALLOCATION, made)->allocation =
+        (struct rg_allocation){.device = device < 0 ? 0 : device, .references = 1};
+    status = rg_op_cuMulticastCreate(&made, prop);
+    if (status == CUDA_SUCCESS)
+        *mcHandle = made;
+    else
+        rg_handle_delete(RG_KIND_ALLOCATION, made);
+    return status;
+}

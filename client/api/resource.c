@@ -1,0 +1,156 @@
+/*
+ * resource.c - resources of a device and green contexts made of them. A green context's ordinary context is one like others
+ * here: it is asked for at the first call that needs it, its streams belong to it, and it ends with the green context.
+ */
+#include "client/api/context.h"
+#include "client/api/device.h"
+#include "client/api/stream.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "client/core/thread.h"
+#include "client/timeline/timeline.h"
+#include "generated/client/operations.h"
+
+#include <string.h>
+
+#define GROUPS_MAX 256 /* more than any device has multiprocessors to give to groups */
+
+static struct rg_green *green_of(CUgreenCtx green)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_GREEN, (uint64_t)green);
+    return shadow ? &shadow->green : NULL;
+}
+
+CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
+                                     const CUdevResource *input, CUdevResource *remaining,
+                                     unsigned int useFlags, unsigned int minCount)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!nbGroups || !input || (result && !*nbGroups))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (input->type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    CUdevResource groups[GROUPS_MAX], rest;
+    const unsigned capacity = !result ? 0 : *nbGroups < GROUPS_MAX ? *nbGroups : GROUPS_MAX;
+    unsigned made = 0;
+    status = rg_op_rgSmResourceSplit(input, capacity, useFlags, minCount, &made, groups, &rest);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (result)
+        memcpy(result, groups, (made < capacity ? made : capacity) * sizeof *result);
+    if (remaining)
+        *remaining = rest;
+    *nbGroups = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_device(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!phCtx || !rg_handle_known(RG_KIND_RESOURCES, (uint64_t)desc))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgreenCtx green = (CUgreenCtx)rg_handle_create(RG_KIND_GREEN);
+    if (!green)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    green_of(green)->device = dev;
+    status = rg_op_cuGreenCtxCreate(&green, desc, dev, flags);
+    if (status == CUDA_SUCCESS)
+        *phCtx = green;
+    else
+        rg_handle_delete(RG_KIND_GREEN, (uint64_t)green);
+    return status;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const struct rg_green *known = green_of(hCtx);
+    if (!known)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const uint64_t context = known->context;
+    if (context)
+        rg_timeline_before_end(context);
+    status = rg_op_cuGreenCtxDestroy(hCtx);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (context)
+        rg_context_ended(context);
+    rg_handle_delete(RG_KIND_GREEN, (uint64_t)hCtx);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_green *known = green_of(hCtx);
+    if (!known)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!pContext)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!known->context) {
+        CUcontext context = (CUcontext)rg_handle_create(RG_KIND_CONTEXT);
+        const uint64_t proposed = (uint64_t)context;
+        if (!context)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        status = rg_op_rgGreenContext(hCtx, &context);
+        status = rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status);
+        if (status != CUDA_SUCCESS)
+            return status;
+        rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context)->context =
+            (struct rg_context){.session = rg_device_session(known->device),
+                                .device = known->device,
+                                .api_version = 3020,
+                                .green = (uint64_t)hCtx};
+        known->context = (uint64_t)context;
+    }
+    *pContext = (CUcontext)known->context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
+{
+    CUcontext context;
+    CUresult status = cuCtxFromGreenCtx(&context, greenCtx);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!phStream || flags != CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUstream stream = (CUstream)rg_handle_create(RG_KIND_STREAM);
+    if (!stream)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream = (struct rg_stream){
+        .context = (uint64_t)context, .flags = flags, .priority = priority, .id = rg_stream_next_id()};
+    status = cuCtxPushCurrent_v2(context);
+    if (status == CUDA_SUCCESS) {
+        status = rg_op_rgGreenStreamCreate(&stream, greenCtx, flags, priority);
+        (void)cuCtxPopCurrent_v2(NULL);
+    }
+    if (status == CUDA_SUCCESS)
+        *phStream = stream;
+    else
+        rg_handle_delete(RG_KIND_STREAM, (uint64_t)stream);
+    return status;
+}
+
+CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
+{
+    CUcontext context;
+    CUresult status = cuStreamGetCtx(hStream, &context);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!phCtx)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context);
+    *phCtx = (CUgreenCtx)(shadow ? shadow->context.green : 0);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,222 @@
+/*
+ * stream.c - streams and host functions. A stream's flags, priority and context are answered here; host functions are registered and run when the worker says
+ * that the stream has reached them (transfer.c).
+ */
+#include "client/api/stream.h"
+
+#include "client/api/context.h"
+#include "client/api/device.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "client/core/thread.h"
+#include "client/prealloc/prealloc.h"
+#include "client/timeline/timeline.h"
+#include "client/transfer/transfer.h"
+#include "common/cuda/graph/graph.h"
+#include "generated/client/operations.h"
+
+#include <stdatomic.h>
+
+static atomic_ullong next_id = 16; /* the default streams have small ones */
+
+unsigned long long rg_stream_next_id(void)
+{
+    return atomic_fetch_add(&next_id, 1);
+}
+
+static CUresult create(CUstream *phStream, unsigned flags, int priority, bool with_priority)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUstream stream = (CUstream)rg_handle_create(RG_KIND_STREAM);
+    if (!stream)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream = (struct rg_stream){
+        .context = rg_context_current(), .flags = flags, .priority = priority, .id = rg_stream_next_id()};
+    status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority)
+                           : rg_op_cuStreamCreate(&stream, flags);
+    if (status == CUDA_SUCCESS)
+        *phStream = stream;
+    else
+        rg_handle_delete(RG_KIND_STREAM, (uint64_t)stream);
+    return status;
+}
+
+CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+    return create(phStream, Flags, 0, false);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+    /* Priorities out of the device's range are clamped, as the driver does (0 is the lowest on all of them). */
+    if (priority > 0)
+        priority = 0;
+    int least = 0, greatest = 0;
+    if (priority < 0 && cuCtxGetStreamPriorityRange(&least, &greatest) == CUDA_SUCCESS && priority < greatest)
+        priority = greatest;
+    return create(phStream, flags, priority, true);
+}
+
+CUresult cuStreamDestroy_v2(CUstream hStream)
+{
+    const bool orphan = rg_handle_orphaned(RG_KIND_STREAM, (uint64_t)hStream);
+    CUresult status = rg_call_allowed(orphan ? 0 : RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_shadow(RG_KIND_STREAM, (uint64_t)hStream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    rg_prealloc_give_back_stream(hStream);
+    if (!orphan) /* else it went with its context */
+        status = rg_op_cuStreamDestroy_v2(hStream);
+    if (status == CUDA_SUCCESS) /* else the worker may still have it */
+        rg_timeline_end_stream(hStream);
+    return status;
+}
+
+CUresult cuStreamDestroy(CUstream hStream)
+{
+    return cuStreamDestroy_v2(hStream);
+}
+
+/* --- waiting -------------------------------------------------------------------------------------------- */
+
+CUresult cuStreamSynchronize(CUstream hStream)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_timeline_wait_stream(hStream);
+}
+
+CUresult cuStreamQuery(CUstream hStream)
+{
+    CUresult status = rg_call_allowed(0);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_timeline_query_stream(hStream);
+}
+
+/* --- what is known of a stream ---------------------------------------------------------------------------- */
+
+/* What is known of `stream`; the default streams belong to the current context. */
+static CUresult describe(CUstream stream, const void *out, struct rg_stream *known)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    stream = rg_effective_stream(stream);
+    if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD) {
+        *known = (struct rg_stream){.context = rg_context_current(), .id = (uintptr_t)stream};
+        if (stream == CU_STREAM_PER_THREAD)
+            known->id = 3 + (unsigned long long)rg_thread_current()->number * 2 + RG_OBJECTS_MAX;
+        return CUDA_SUCCESS;
+    }
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *known = shadow->stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+{
+    struct rg_stream known;
+    CUresult status = describe(hStream, flags, &known);
+    if (status == CUDA_SUCCESS)
+        *flags = known.flags;
+    return status;
+}
+
+CUresult cuStreamGetPriority(CUstream hStream, int *priority)
+{
+    struct rg_stream known;
+    CUresult status = describe(hStream, priority, &known);
+    if (status == CUDA_SUCCESS)
+        *priority = known.priority;
+    return status;
+}
+
+CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+{
+    struct rg_stream known;
+    CUresult status = describe(hStream, streamId, &known);
+    if (status == CUDA_SUCCESS)
+        *streamId = known.id;
+    return status;
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    struct rg_stream known;
+    CUresult status = describe(hStream, pctx, &known);
+    if (status == CUDA_SUCCESS)
+        *pctx = (CUcontext)known.context;
+    return status;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    CUresult status = cuStreamGetCtx(hStream, pCtx);
+    if (status == CUDA_SUCCESS && pGreenCtx)
+        *pGreenCtx = NULL;
+    return status;
+}
+
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    struct rg_stream known;
+    CUresult status = describe(hStream, device, &known);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_shadow *context = rg_handle_shadow(RG_KIND_CONTEXT, known.context);
+    if (!context)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *device = context->context.device;
+    return CUDA_SUCCESS;
+}
+
+/* --- host functions ------------------------------------------------------------------------------------- */
+
+static CUresult host_call(CUstream stream, CUhostFn function, CUstreamCallback callback, void *user)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!function && !callback)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    if (rg_capture_takes(stream))
+        return function ? rg_capture_host(function, user, stream) : rg_capture_refuse(stream);
+    uint64_t id = rg_host_call_create(rg_home_session(rg_home_of(RG_KIND_STREAM, (uint64_t)stream)), function,
+                                      callback, stream, user);
+    if (!id)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    status = rg_op_rgHostCall(rg_effective_stream(stream), id, callback != NULL);
+    if (status != CUDA_SUCCESS)
+        rg_transfer_cancel(id);
+    return status;
+}
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+    return host_call(hStream, fn, NULL, userData);
+}
+
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+{
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    return host_call(hStream, NULL, callback, userData);
+}

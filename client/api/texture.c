@@ -1,0 +1,222 @@
+/*
+ * texture.c - texture and surface objects. They are numbers of the worker's that kernels are given; what they were made
+ * from is kept here, so that questions about them need no worker.
+ *
+ * Threads: any; the table has one lock, not held across a call of the worker.
+ */
+#include "client/api/texture.h"
+
+#include "client/api/context.h"
+#include "client/core/address_map.h"
+#include "client/core/call.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "generated/client/operations.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define BUCKETS 256
+
+struct object {
+    struct object *next;
+    unsigned long long number;
+    const struct rg_session *session; /* whose number it is */
+    uint64_t context;                 /* that it was made in */
+    bool surface, has_view;
+    CUDA_RESOURCE_DESC resource;
+    CUDA_TEXTURE_DESC texture;
+    CUDA_RESOURCE_VIEW_DESC view;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct object *buckets[BUCKETS];
+
+static void add(struct object *object)
+{
+    pthread_mutex_lock(&lock);
+    object->session = rg_session_current();
+    object->context = rg_context_current();
+    object->next = buckets[object->number % BUCKETS];
+    buckets[object->number % BUCKETS] = object;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Copies out what is known of an object; `remove` forgets it. False: there is none. */
+static bool find(unsigned long long number, bool surface, bool remove, struct object *out)
+{
+    pthread_mutex_lock(&lock);
+    struct object **link = &buckets[number % BUCKETS];
+    const struct rg_session *session = rg_session_current();
+    while (*link && ((*link)->number != number || (*link)->surface != surface || (*link)->session != session))
+        link = &(*link)->next;
+    struct object *object = *link;
+    if (object)
+        *out = *object;
+    if (object && remove)
+        *link = object->next;
+    pthread_mutex_unlock(&lock);
+    if (object && remove)
+        free(object);
+    return object;
+}
+
+uint64_t rg_texture_context(uint64_t number)
+{
+    uint64_t context = 0;
+    pthread_mutex_lock(&lock);
+    for (const struct object *at = buckets[number % BUCKETS]; at && !context; at = at->next)
+        context = at->number == number ? at->context : 0;
+    pthread_mutex_unlock(&lock);
+    return context;
+}
+
+/* What the worker is told of a resource: an array by its handle, beside it. */
+static CUresult check_resource(const CUDA_RESOURCE_DESC *resource, CUDA_RESOURCE_DESC *sent, CUarray *array)
+{
+    *sent = *resource;
+    *array = NULL;
+    switch (resource->resType) {
+    case CU_RESOURCE_TYPE_ARRAY:
+        *array = resource->res.array.hArray;
+        sent->res.array.hArray = NULL;
+        return *array && rg_handle_known(RG_KIND_ARRAY, (uint64_t)*array) ? CUDA_SUCCESS
+                                                                          : CUDA_ERROR_INVALID_HANDLE;
+    case CU_RESOURCE_TYPE_LINEAR:
+        return rg_on_device(resource->res.linear.devPtr, 0, resource->res.linear.sizeInBytes, 1)
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_VALUE;
+    case CU_RESOURCE_TYPE_PITCH2D:
+        return rg_on_device(resource->res.pitch2D.devPtr, 0, 1, 1) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+        return rg_handle_known(RG_KIND_MIPMAP, (uint64_t)resource->res.mipmap.hMipmappedArray)
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_HANDLE;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
+                           const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+{
+    CUDA_RESOURCE_DESC sent;
+    CUarray array;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pTexObject || !pResDesc || !pTexDesc)
+        return CUDA_ERROR_INVALID_VALUE;
+    status = check_resource(pResDesc, &sent, &array);
+    struct object *object = status == CUDA_SUCCESS ? calloc(1, sizeof *object) : NULL;
+    if (!object)
+        return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
+    if (pResDesc->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
+        status = rg_op_rgTexObjectCreateMipmap(pResDesc->res.mipmap.hMipmappedArray, pTexDesc, pResViewDesc,
+                                               &object->number);
+    else
+        status = rg_op_rgTexObjectCreate(&sent, array, pTexDesc, pResViewDesc, &object->number);
+    if (status != CUDA_SUCCESS) {
+        free(object);
+        return status;
+    }
+    object->resource = *pResDesc;
+    object->texture = *pTexDesc;
+    object->has_view = pResViewDesc != NULL;
+    if (pResViewDesc)
+        object->view = *pResViewDesc;
+    *pTexObject = object->number;
+    add(object);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
+{
+    CUDA_RESOURCE_DESC sent;
+    CUarray array;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY)
+        return CUDA_ERROR_INVALID_VALUE;
+    status = check_resource(pResDesc, &sent, &array);
+    struct object *object = status == CUDA_SUCCESS ? calloc(1, sizeof *object) : NULL;
+    if (!object)
+        return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
+    status = rg_op_rgSurfObjectCreate(array, &object->number);
+    if (status != CUDA_SUCCESS) {
+        free(object);
+        return status;
+    }
+    object->surface = true;
+    object->resource = *pResDesc;
+    *pSurfObject = object->number;
+    add(object);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuTexObjectDestroy(CUtexObject texObject)
+{
+    struct object object;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return find(texObject, false, true, &object) ? rg_op_cuTexObjectDestroy(texObject)
+                                                 : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
+{
+    struct object object;
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return find(surfObject, true, true, &object) ? rg_op_cuSurfObjectDestroy(surfObject)
+                                                 : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult get(unsigned long long number, bool surface, const void *out, struct object *object)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    return out && find(number, surface, false, object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
+{
+    struct object object;
+    CUresult status = get(texObject, false, pResDesc, &object);
+    if (status == CUDA_SUCCESS)
+        *pResDesc = object.resource;
+    return status;
+}
+
+CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
+{
+    struct object object;
+    CUresult status = get(texObject, false, pTexDesc, &object);
+    if (status == CUDA_SUCCESS)
+        *pTexDesc = object.texture;
+    return status;
+}
+
+CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
+{
+    struct object object;
+    CUresult status = get(texObject, false, pResViewDesc, &object);
+    if (status == CUDA_SUCCESS && !object.has_view)
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (status == CUDA_SUCCESS)
+        *pResViewDesc = object.view;
+    return status;
+}
+
+CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
+{
+    struct object object;
+    CUresult status = get(surfObject, true, pResDesc, &object);
+    if (status == CUDA_SUCCESS)
+        *pResDesc = object.resource;
+    return status;
+}

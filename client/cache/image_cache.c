@@ -1,0 +1,328 @@
+/*
+ * image_cache.c - see image_cache.h. Everything in memory is only ever added to, under one lock; files are journal.h's.
+ */
+#include "client/cache/image_cache.h"
+
+#include "client/api/device.h"
+#include "client/cache/journal.h"
+#include "client/core/home.h"
+#include "client/core/optimisations.h"
+#include "client/core/session.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 64u
+
+enum record_type { RECORD_LOADS = 1, RECORD_FUNCTION, RECORD_TAKEN, RECORD_VARIABLE };
+
+struct variable {
+    struct variable *next;
+    bool managed;
+    char name[];
+};
+
+struct rg_cached_image {
+    struct rg_cached_image *next;
+    struct rg_journal records;
+    const struct rg_session *session;
+    struct rg_cached_image_name image;
+    CUdevice device;
+    bool loads;
+    struct rg_cached_function *functions[BUCKETS];
+    struct variable *variables, **last_variable;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rg_cached_image *all;
+
+/* --- in memory: the lock is held ---------------------------------------------------------------------------- */
+
+static unsigned bucket_of(const char *name)
+{
+    uint32_t hash = 2166136261u;
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 16777619u;
+    return (hash >> 8) % BUCKETS;
+}
+
+static struct rg_cached_function *find_function(struct rg_cached_image *known, const char *name)
+{
+    struct rg_cached_function *at = known->functions[bucket_of(name)];
+    while (at && strcmp(at->name, name) != 0)
+        at = at->next;
+    return at;
+}
+
+/* False: it was there already, or there is no memory. */
+static bool add_function(struct rg_cached_image *known, const char *name, const void *answer, size_t size)
+{
+    const size_t length = strlen(name) + 1;
+    if (find_function(known, name))
+        return false;
+    struct rg_cached_function *function = malloc(sizeof *function + length + size);
+    if (!function)
+        return false;
+    struct rg_cached_function **bucket = &known->functions[bucket_of(name)];
+    *function = (struct rg_cached_function){
+        .next = *bucket, .size = size, .answer = (unsigned char *)function->name + length};
+    memcpy(function->name, name, length);
+    memcpy(function->answer, answer, size);
+    *bucket = function;
+    return true;
+}
+
+static bool add_variable(struct rg_cached_image *known, const char *name, bool managed)
+{
+    for (const struct variable *at = known->variables; at; at = at->next)
+        if (at->managed == managed && strcmp(at->name, name) == 0)
+            return false;
+    const size_t length = strlen(name) + 1;
+    struct variable *variable = malloc(sizeof *variable + length);
+    if (!variable)
+        return false;
+    *variable = (struct variable){.managed = managed};
+    memcpy(variable->name, name, length);
+    *known->last_variable = variable;
+    known->last_variable = &variable->next;
+    return true;
+}
+
+static void forget(struct rg_cached_image *known)
+{
+    for (unsigned i = 0; i < BUCKETS; i++)
+        while (known->functions[i]) {
+            struct rg_cached_function *function = known->functions[i];
+            known->functions[i] = function->next;
+            free(function);
+        }
+    while (known->variables) {
+        struct variable *variable = known->variables;
+        known->variables = variable->next;
+        free(variable);
+    }
+    known->last_variable = &known->variables;
+    known->loads = false;
+}
+
+static bool take_record(void *user, const struct rg_journal_record *record)
+{
+    struct rg_cached_image *known = user;
+    struct rg_cached_function *function;
+    switch (record->type) {
+    case RECORD_LOADS:
+        known->loads = true;
+        return true;
+    case RECORD_FUNCTION:
+        if (add_function(known, record->name, record->data, record->size))
+            find_function(known, record->name)->kept = true;
+        return true;
+    case RECORD_TAKEN:
+        function = find_function(known, record->name);
+        if (function)
+            function->taken = function->taken_kept = true;
+        return true;
+    case RECORD_VARIABLE:
+        (void)add_variable(known, record->name, record->flags & 1);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Adds the function's answer to the file, as it will be when it is asked for again. The lock is held. */
+static void write_function(struct rg_cached_image *known, const struct rg_cached_function *function)
+{
+    struct rg_function_info info;
+    unsigned char *copy = function->size >= sizeof info ? malloc(function->size) : NULL;
+    if (!copy)
+        return;
+    memcpy(copy, function->answer, function->size);
+    memcpy(&info, copy, sizeof info);
+    info.known &= ~RG_FUNCTION_UNLOADED;
+    memcpy(copy, &info, sizeof info);
+    rg_journal_add(&known->records, RECORD_FUNCTION, 0, function->name, copy, function->size);
+    free(copy);
+}
+
+/* Puts what is known of a function into the file, as far as that is not there. The lock is held. */
+static void keep_function(struct rg_cached_image *known, struct rg_cached_function *function, bool taken)
+{
+    if (!function->kept)
+        write_function(known, function);
+    function->kept = true;
+    if (taken && !function->taken_kept)
+        rg_journal_add(&known->records, RECORD_TAKEN, 0, function->name, NULL, 0);
+    function->taken_kept |= taken;
+}
+
+/* --- the interface --------------------------------------------------------------------------------------------- */
+
+/* The entry with that name, read if it is new. */
+static struct rg_cached_image *entry_of(const struct rg_session *session, CUdevice device,
+                                        const uint8_t name[RG_DIGEST_BYTES],
+                                        const struct rg_cached_image_name *image)
+{
+    pthread_mutex_lock(&lock);
+    struct rg_cached_image *known = all;
+    while (known && (known->session != session || memcmp(known->records.name, name, RG_DIGEST_BYTES) != 0))
+        known = known->next;
+    if (!known && (known = calloc(1, sizeof *known)) != NULL) {
+        *known = (struct rg_cached_image){.next = all, .session = session, .device = device, .image = *image};
+        known->records.shelf = rg_journal_shelf();
+        memcpy(known->records.name, name, RG_DIGEST_BYTES);
+        known->last_variable = &known->variables;
+        if (!rg_journal_read(&known->records, take_record, known))
+            forget(known);
+        all = known;
+    }
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
+static bool usable(const struct rg_session *session)
+{
+    static const uint8_t none[RG_DIGEST_SIZE];
+    return rg_optimise[RG_OPT_KNOWN] && memcmp(session->hello.answers, none, sizeof none) != 0;
+}
+
+struct rg_cached_image *rg_image_cache_find(enum rg_kind kind, struct rg_image_view *image,
+                                            const struct rg_jit *jit)
+{
+    const struct rg_session *session = rg_session_current();
+    const CUdevice current = rg_device_current(), here = current < 0 ? 0 : current;
+    if (!usable(session))
+        return NULL;
+    const uint32_t numbers[] = {2 /* raised when records change */, (uint32_t)kind,
+                                (uint32_t)rg_device_there(session, here)};
+    const struct rg_digest_part parts[] = {{session->hello.answers, sizeof session->hello.answers},
+                                           {rg_api_digest, sizeof rg_api_digest},
+                                           {numbers, sizeof numbers},
+                                           {rg_image_digest(image), sizeof(struct rg_digest)},
+                                           {image->offsets, image->n_parts * sizeof *image->offsets},
+                                           {jit->options, jit->count * sizeof *jit->options},
+                                           {jit->values, jit->count * sizeof *jit->values}};
+    const struct rg_digest name = rg_digest_of(parts, sizeof parts / sizeof *parts);
+    struct rg_cached_image_name of = {.kind = (uint32_t)kind,
+                                      .plain = !image->n_parts && !jit->count,
+                                      .digest = *rg_image_digest(image),
+                                      .size = image->size};
+    memcpy(of.name, name.bytes, sizeof of.name);
+    return entry_of(session, here, name.bytes, &of);
+}
+
+struct rg_cached_image *rg_image_cache_find_named(const struct rg_cached_image_name *image)
+{
+    const struct rg_session *session = rg_session_current();
+    const CUdevice current = rg_device_current();
+    return usable(session) ? entry_of(session, current < 0 ? 0 : current, image->name, image) : NULL;
+}
+
+const struct rg_cached_image_name *rg_image_cache_name(const struct rg_cached_image *known)
+{
+    return &known->image;
+}
+
+bool rg_image_cache_here(const struct rg_cached_image *known)
+{
+    const CUdevice here = rg_device_current();
+    return rg_session_current() == known->session && (here < 0 ? 0 : here) == known->device;
+}
+
+void rg_image_cache_drop(struct rg_cached_image *known)
+{
+    pthread_mutex_lock(&lock);
+    known->loads = false; /* the memory stays: answers have been handed out */
+    for (unsigned i = 0; i < BUCKETS; i++)
+        known->functions[i] = NULL;
+    known->variables = NULL;
+    known->last_variable = &known->variables;
+    rg_journal_remove(&known->records);
+    pthread_mutex_unlock(&lock);
+}
+
+bool rg_image_cache_loads(const struct rg_cached_image *known)
+{
+    pthread_mutex_lock(&lock);
+    const bool loads = known->loads;
+    pthread_mutex_unlock(&lock);
+    return loads;
+}
+
+void rg_image_cache_note_load(struct rg_cached_image *known)
+{
+    pthread_mutex_lock(&lock);
+    if (!known->loads)
+        rg_journal_add(&known->records, RECORD_LOADS, 0, NULL, NULL, 0);
+    known->loads = true;
+    pthread_mutex_unlock(&lock);
+}
+
+const struct rg_cached_function *rg_image_cache_function(struct rg_cached_image *known, const char *name)
+{
+    pthread_mutex_lock(&lock);
+    const struct rg_cached_function *function = find_function(known, name);
+    pthread_mutex_unlock(&lock);
+    return function;
+}
+
+void rg_image_cache_note_function(struct rg_cached_image *known, const char *name, const void *answer,
+                                  size_t size)
+{
+    pthread_mutex_lock(&lock);
+    if (add_function(known, name, answer, size))
+        keep_function(known, find_function(known, name), false);
+    pthread_mutex_unlock(&lock);
+}
+
+void rg_image_cache_note_taken(struct rg_cached_image *known, const char *name)
+{
+    pthread_mutex_lock(&lock);
+    struct rg_cached_function *function = find_function(known, name);
+    if (function) {
+        function->taken = true;
+        keep_function(known, function, true);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void rg_image_cache_learn_function(struct rg_cached_image *known, const char *name, bool taken,
+                                   const void *answer, size_t size)
+{
+    pthread_mutex_lock(&lock);
+    (void)add_function(known, name, answer, size);
+    struct rg_cached_function *function = find_function(known, name);
+    if (function && taken)
+        function->taken = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void rg_image_cache_used(struct rg_cached_image *known, const char *name, bool taken)
+{
+    pthread_mutex_lock(&lock);
+    struct rg_cached_function *function = find_function(known, name);
+    if (function)
+        keep_function(known, function, taken);
+    pthread_mutex_unlock(&lock);
+}
+
+const char *rg_image_cache_variable(struct rg_cached_image *known, unsigned index, bool *managed)
+{
+    pthread_mutex_lock(&lock);
+    const struct variable *variable = known->variables;
+    while (variable && index--)
+        variable = variable->next;
+    if (variable)
+        *managed = variable->managed;
+    pthread_mutex_unlock(&lock);
+    return variable ? variable->name : NULL;
+}
+
+void rg_image_cache_note_variable(struct rg_cached_image *known, const char *name, bool managed)
+{
+    pthread_mutex_lock(&lock);
+    if (add_variable(known, name, managed))
+        rg_journal_add(&known->records, RECORD_VARIABLE, managed, name, NULL, 0);
+    pthread_mutex_unlock(&lock);
+}

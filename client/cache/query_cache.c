@@ -1,0 +1,186 @@
+/* query_cache.c - a hash table of answers. See query_cache.h. */
+#include "client/cache/query_cache.h"
+
+#include "client/api/context.h"
+#include "client/core/call.h"
+#include "client/core/optimisations.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 1024u
+#define MOST    8192u /* answers; when there are more all are forgotten */
+
+struct answer {
+    struct answer *next;
+    uint64_t hash;
+    unsigned epoch;
+    uint16_t key_size, size;
+    unsigned char bytes[]; /* the key, then the answer */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct answer *answers[BUCKETS];
+static unsigned n_answers;
+static atomic_uint epochs[RG_QUERY_CACHE_GROUPS];
+
+void rg_query_cache_begin(struct rg_cached_query *kept, enum rg_op op, enum rg_query_cache_group group,
+                          unsigned flags)
+{
+    const uint64_t context = flags & RG_CALL_CONTEXT ? rg_context_current() : 0;
+    kept->group = group;
+    kept->flags = flags;
+    kept->epoch = atomic_load(&epochs[group]);
+    kept->fits = rg_optimise[RG_OPT_SHADOW];
+    kept->key_size = kept->answer_size = kept->read = 0;
+    rg_query_cache_by(kept, &op, sizeof op);
+    rg_query_cache_by(kept, &context, sizeof context);
+}
+
+void rg_query_cache_by(struct rg_cached_query *kept, const void *part, size_t size)
+{
+    if (!kept->fits || size > sizeof kept->key - kept->key_size - 1) {
+        kept->fits = false;
+        return;
+    }
+    kept->key[kept->key_size++] = part != NULL;
+    if (part && size) {
+        memcpy(kept->key + kept->key_size, part, size);
+        kept->key_size += size;
+    }
+}
+
+static uint64_t hash_of(const struct rg_cached_query *kept)
+{
+    uint64_t hash = 0xCBF29CE484222325ull; /* FNV-1a */
+    for (size_t i = 0; i < kept->key_size; i++)
+        hash = (hash ^ kept->key[i]) * 0x100000001B3ull;
+    return hash;
+}
+
+/* The link to the answer, or the end of its bucket; the lock is held. */
+static struct answer **find(const struct rg_cached_query *kept, uint64_t hash)
+{
+    struct answer **link = &answers[hash % BUCKETS];
+    while (*link && ((*link)->hash != hash || (*link)->key_size != kept->key_size ||
+                     memcmp((*link)->bytes, kept->key, kept->key_size) != 0))
+        link = &(*link)->next;
+    return link;
+}
+
+bool rg_query_cache_find(struct rg_cached_query *kept)
+{
+    if (!kept->fits || rg_call_allowed(kept->flags) != CUDA_SUCCESS)
+        return false;
+    const uint64_t hash = hash_of(kept);
+    pthread_mutex_lock(&lock);
+    const struct answer *answer = *find(kept, hash);
+    const bool known = answer && answer->epoch == kept->epoch;
+    if (known) {
+        memcpy(kept->answer, answer->bytes + answer->key_size, answer->size);
+        kept->answer_size = answer->size;
+    }
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
+void rg_query_cache_get(struct rg_cached_query *kept, void *to, size_t size)
+{
+    if (to)
+        memcpy(to, kept->answer + kept->read, size);
+    kept->read += size;
+}
+
+void rg_query_cache_out(struct rg_cached_query *kept, const void *output, size_t size)
+{
+    if (!kept->fits || !output || size > sizeof kept->answer - kept->answer_size) {
+        kept->fits = false;
+        return;
+    }
+    memcpy(kept->answer + kept->answer_size, output, size);
+    kept->answer_size += size;
+}
+
+/* The lock is held. */
+static void forget_all(void)
+{
+    for (unsigned i = 0; i < BUCKETS; i++)
+        while (answers[i]) {
+            struct answer *answer = answers[i];
+            answers[i] = answer->next;
+            free(answer);
+        }
+    n_answers = 0;
+}
+
+void rg_query_cache_add(const struct rg_cached_query *kept)
+{
+    if (!kept->fits)
+        return;
+    struct answer *answer = malloc(sizeof *answer + kept->key_size + kept->answer_size);
+    if (!answer)
+        return; /* it will be asked for again */
+    const uint64_t hash = hash_of(kept);
+    answer->hash = hash;
+    answer->epoch = kept->epoch;
+    answer->key_size = (uint16_t)kept->key_size;
+    answer->size = (uint16_t)kept->answer_size;
+    memcpy(answer->bytes, kept->key, kept->key_size);
+    memcpy(answer->bytes + kept->key_size, kept->answer, kept->answer_size);
+    pthread_mutex_lock(&lock);
+    if (n_answers == MOST)
+        forget_all();
+    struct answer **link = find(kept, hash), *old = *link;
+    answer->next = old ? old->next : NULL;
+    *link = answer;
+    n_answers += !old;
+    pthread_mutex_unlock(&lock);
+    free(old);
+}
+
+void rg_query_cache_change(enum rg_query_cache_group group)
+{
+    atomic_fetch_add(&epochs[group], 1);
+}
+
+void rg_query_cache_context_ended(void)
+{
+    for (unsigned i = 0; i < RG_QUERY_CACHE_GROUPS; i++)
+        rg_query_cache_change((enum rg_query_cache_group)i);
+}
+
+/* --- settings ------------------------------------------------------------------------------------------------------ */
+
+bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned long long value)
+{
+    if (!rg_optimise[RG_OPT_SHADOW] || which >= RG_SETTINGS)
+        return false;
+    pthread_mutex_lock(&lock);
+    const struct rg_settings *known = *settings;
+    const bool same = known && (known->known & 1u << which) && known->value[which] == value;
+    pthread_mutex_unlock(&lock);
+    return same;
+}
+
+void rg_setting_note(struct rg_settings **settings, unsigned which, unsigned long long value)
+{
+    if (which >= RG_SETTINGS)
+        return;
+    pthread_mutex_lock(&lock);
+    if (!*settings)
+        *settings = calloc(1, sizeof **settings);
+    if (*settings) {
+        (*settings)->known |= 1u << which;
+        (*settings)->value[which] = value;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void rg_setting_forget(struct rg_settings *const *settings, unsigned which)
+{
+    pthread_mutex_lock(&lock);
+    if (*settings && which < RG_SETTINGS)
+        (*settings)->known &= ~(1u << which);
+    pthread_mutex_unlock(&lock);
+}

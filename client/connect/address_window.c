@@ -1,0 +1,63 @@
+/*
+ * address_window.c - see address_window.h. The happy path: the window's usual place is free. Where it is not (a sanitizer's shadow, a heap of the
+ * program's own) it goes into the middle of the largest gap, away from where the kernel puts what is mapped next.
+ */
+#include "client/connect/address_window.h"
+
+#include "client/core/address_map.h"
+#include "common/base/addresses.h"
+#include "common/base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRIES 4 /* another thread may map something between the look and the reservation */
+#define WATCHED                                                                                              \
+    (32ull << 30) /* the window's size under valgrind, which takes its time for each page that is mapped */
+
+/* The largest span of addresses that nothing is mapped in. */
+static void find_gap(uint64_t *start, uint64_t *size)
+{
+    uint64_t end = 1ull << 32, from, to; /* below is where programs of fixed addresses and their heaps are */
+    *start = *size = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (!maps)
+        return;
+    while (fscanf(maps, "%" SCNx64 "-%" SCNx64 "%*[^\n]", &from, &to) == 2 && from < RG_ADDRESS_END) {
+        if (from > end && from - end > *size) {
+            *start = end;
+            *size = from - end;
+        }
+        end = to > end ? to : end;
+    }
+    fclose(maps);
+}
+
+void rg_address_window_keep(unsigned session, unsigned part, uint64_t *start, uint64_t *size)
+{
+    const char *preload = secure_getenv("LD_PRELOAD");
+    const uint64_t most = preload && strstr(preload, "vgpreload") ? WATCHED : RG_ADDRESS_WINDOW_SIZE;
+    *start = rg_address_window(part);
+    *size = most;
+    for (int i = 0; i < TRIES; i++) {
+        if (rg_map_reserve(session, *start, *size))
+            return;
+        uint64_t gap, room;
+        find_gap(&gap, &room);
+        *size = room / 2 < most ? room / 2 : most;
+        *size &= ~(RG_ADDRESS_WINDOW_LEAST - 1);
+        *start = (gap + (room - *size) / 2) & ~(RG_ADDRESS_WINDOW_LEAST - 1);
+        if (!*size || *start < gap)
+            break;
+    }
+    rg_info("no window of addresses is left for device memory");
+    *start = *size = 0;
+}
+
+void rg_address_window_keep_low(unsigned session)
+{
+    if (!rg_map_reserve(session, RG_ADDRESS_LOW_START, RG_ADDRESS_LOW_END - RG_ADDRESS_LOW_START))
+        rg_debug("low addresses are in use here; device memory there is looked at piece by piece");
+}

@@ -1,0 +1,98 @@
+/*
+ * query.c - one question to one server over a connection of its own.
+ */
+#include "client/connect/query.h"
+
+#include "client/connect/servers.h"
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "transport/control.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum rg_status ask(struct rg_conn *conn, const struct rg_control *hello, int timeout_ms,
+                          struct rg_control *out)
+{
+    enum rg_status status = rg_control_send(conn, hello);
+    if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
+        status =
+            rg_control_receive(conn, timeout_ms, out); /* a refusal may have come before we had sent all */
+    return status;
+}
+
+static enum rg_status exchange(const char *server, const struct rg_control *hello,
+                               enum rg_control_kind wanted, uint64_t timeout_ns, struct rg_control *out,
+                               char *why, size_t why_size)
+{
+    uint64_t milliseconds = timeout_ns / 1000000u;
+    int timeout_ms = milliseconds > INT_MAX ? INT_MAX : milliseconds < 1 ? 1 : (int)milliseconds;
+    const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = timeout_ms};
+    char reason[512] = "";
+    struct rg_conn *conn;
+    enum rg_status status = rg_transport_connect(server, &options, reason, sizeof reason, &conn);
+    if (status != RG_OK) {
+        char described[320];
+        rg_servers_describe(server, described, sizeof described);
+        rg_explain(why, why_size,
+                   "cannot reach the server %s: %s; check the address, and that remote-gpud runs there",
+                   described, reason);
+        return status;
+    }
+    status = ask(conn, hello, timeout_ms, out);
+    rg_conn_destroy(conn);
+    if (status == RG_ERR_TIMEOUT) {
+        rg_explain(why, why_size,
+                   "the server %s accepted the connection but did not answer within %g s; is it a "
+                   "remote-gpud?",
+                   server, timeout_ms / 1000.0);
+    } else if (status != RG_OK) {
+        rg_explain(why, why_size,
+                   "what answers at %s is not a remote-gpud (%s); check the address and the port", server,
+                   rg_status_string(status));
+    } else if (out->kind == RG_CONTROL_REFUSAL) {
+        rg_explain(why, why_size, "the server %s refused: %s", server, out->refusal.reason);
+        rg_control_fini(out);
+        status = RG_ERR_REFUSED;
+    } else if (out->kind != wanted) {
+        rg_explain(why, why_size, "the server %s gave an answer that was not asked for", server);
+        rg_control_fini(out);
+        status = RG_ERR_PROTOCOL;
+    }
+    return status;
+}
+
+enum rg_status rg_query(const char *server, enum rg_purpose purpose, uint64_t timeout_ns,
+                        struct rg_control *out, char *why, size_t why_size)
+{
+    RG_CLEANUP_FREE struct rg_control *hello = malloc(sizeof *hello);
+    if (!hello)
+        return RG_ERR_NO_MEMORY;
+    rg_client_hello_init(hello, purpose);
+    return exchange(server, hello, RG_CONTROL_INVENTORY, timeout_ns, out, why, why_size);
+}
+
+enum rg_status rg_query_management(const char *server, const void *question, size_t size, uint64_t timeout_ns,
+                                   struct rg_control *out, char *why, size_t why_size)
+{
+    if (size > RG_QUESTION_SIZE_MAX)
+        return RG_ERR_LIMIT;
+    RG_CLEANUP_FREE struct rg_control *hello = malloc(sizeof *hello);
+    if (!hello)
+        return RG_ERR_NO_MEMORY;
+    rg_client_hello_init(hello, RG_PURPOSE_MANAGEMENT);
+    memcpy(hello->client_hello.question, question, size);
+    hello->client_hello.question_size = (uint32_t)size;
+    return exchange(server, hello, RG_CONTROL_ANSWER, timeout_ns, out, why, why_size);
+}
+
+const char *rg_uuid_text(const uint8_t uuid[16], char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "GPU-");
+    for (int i = 0; i < 16 && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used,
+                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+    return text;
+}

@@ -1,0 +1,164 @@
+/*
+ * reconnect.c - connecting again, and what the user gets to read of it.
+ *
+ * A session is tried again at the address that it began at, over TCP, whatever transport it had moved to. The worker is
+ * known by the session's number and secret, which its hello has told. There is no use in trying when the server says that
+ * the session has ended, or when its machine says that no server listens: workers end with the server. A connection
+ * through a tunnel says no such thing: there, the near end refuses until the tunnel is back.
+ */
+#include "client/connect/reconnect.h"
+
+#include "client/connect/multipath.h"
+#include "client/core/session.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
+#include "transport/control.h"
+#include "transport/resumable/resumable.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATIENCE_S = 60, CONNECT_MS = 5000, ANSWER_MS = 10000 };
+
+static uint64_t patience(void)
+{
+    const char *text = secure_getenv("REMOTE_GPU_RECONNECT");
+    uint64_t wanted;
+    char why[256];
+    if (!text || !*text)
+        return PATIENCE_S * 1000000000ull;
+    if (rg_parse_duration(text, &wanted, why, sizeof why) == RG_OK)
+        return wanted;
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&told))
+        rg_warn("REMOTE_GPU_RECONNECT: %s; taking %d s", why, PATIENCE_S);
+    return PATIENCE_S * 1000000000ull;
+}
+
+bool rg_reconnect_wanted(void)
+{
+    return patience() != 0;
+}
+
+static bool nobody_listens(const char *why)
+{
+    return strcmp(why, RG_WHY_REFUSED) == 0 || strcmp(why, RG_WHY_NO_SOCKET) == 0;
+}
+
+/* Whether nobody listening at the session's address means that the session is over. */
+static bool refusal_is_final(const struct rg_session *session)
+{
+    char own[RG_CONTROL_TEXT] = "";
+    const char *peer = session->peer;
+    const bool loopback = strncmp(peer, "127.", 4) == 0 || strncmp(peer, "[::1]", 5) == 0;
+    return !loopback || (gethostname(own, sizeof own - 1) == 0 && strcmp(own, session->hello.host) == 0);
+}
+
+static enum rg_status say_resume(const struct rg_session *session, struct rg_conn *conn, uint64_t received,
+                                 uint64_t *peer_received, char *why, size_t why_size)
+{
+    struct rg_control hello, answer = {0};
+    rg_client_hello_init(&hello, RG_PURPOSE_RESUME);
+    hello.client_hello.resume_session = session->hello.session;
+    memcpy(hello.client_hello.resume_token, session->hello.resume_token, RG_RESUME_TOKEN);
+    hello.client_hello.resume_received = received;
+    enum rg_status status = rg_control_send(conn, &hello);
+    if (status == RG_OK)
+        status = rg_control_receive(conn, ANSWER_MS, &answer);
+    if (status != RG_OK) {
+        rg_explain(why, why_size, "no answer: %s", rg_status_string(status));
+        return RG_ERR_UNREACHABLE;
+    }
+    status = RG_ERR_REFUSED;
+    if (answer.kind == RG_CONTROL_RESUMED) {
+        *peer_received = answer.resumed.received;
+        status = RG_OK;
+    } else if (answer.kind == RG_CONTROL_REFUSAL) {
+        rg_explain(why, why_size, "%s", answer.refusal.reason);
+        if (answer.refusal.code == RG_REFUSAL_FULL)
+            status = RG_ERR_UNREACHABLE; /* it is there, and may have time later */
+    } else {
+        rg_explain(why, why_size, "its answer was something else");
+    }
+    rg_control_fini(&answer);
+    return status;
+}
+
+static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received,
+                            struct rg_conn **out, uint64_t *peer_received)
+{
+    struct rg_session *session = user;
+    const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS};
+    struct rg_conn *conn;
+    enum rg_status status =
+        rg_transport_connect(session->server, &options, loss->why, sizeof loss->why, &conn);
+    if (status != RG_OK)
+        return nobody_listens(loss->why) && refusal_is_final(session) ? RG_ERR_REFUSED : RG_ERR_UNREACHABLE;
+    status = say_resume(session, conn, received, peer_received, loss->why, sizeof loss->why);
+    if (status == RG_OK && session->bundled && !rg_multipath_begin(session, &conn))
+        status = RG_ERR_NO_MEMORY;
+    if (status == RG_OK)
+        *out = conn;
+    else
+        rg_conn_destroy(conn);
+    return status;
+}
+
+static double seconds_since(uint64_t since_ns)
+{
+    return (double)(rg_now_ns() - since_ns) / 1e9;
+}
+
+static void report(void *user, enum rg_resumable_event event, const struct rg_resumable_loss *loss)
+{
+    struct rg_session *session = user;
+    switch (event) {
+    case RG_RESUMABLE_LOST:
+        session->told_lost = true;
+        rg_warn("lost the connection to %s (%s): trying again for %.0f s", session->server, loss->why,
+                (double)(loss->until_ns - loss->since_ns) / 1e9);
+        break;
+    case RG_RESUMABLE_RESUMED:
+        session->told_lost = false;
+        rg_warn("lost the connection to %s%s; the session goes on%s after %.1f s", session->server,
+                session->moved ? " (rdma)" : "", session->moved ? " over TCP" : "",
+                seconds_since(loss->since_ns));
+        session->moved = false;
+        break;
+    case RG_RESUMABLE_GAVE_UP:
+        if (session->told_lost)
+            rg_warn("gave up on %s after %.1f s: %s", session->server, seconds_since(loss->since_ns),
+                    loss->why);
+        else
+            rg_info("%s: %s", session->server, loss->why);
+        break;
+    }
+}
+
+bool rg_reconnect_begin(struct rg_session *session)
+{
+    const struct rg_server_hello *hello = &session->hello;
+    if (!(hello->capabilities & RG_CONTROL_CAP_RESUME))
+        return true;
+    const uint64_t theirs = hello->resume_seconds * 1000000000ull, ours = patience();
+    const struct rg_resumable_options options = {
+        .user = session,
+        .patience_ns = theirs && theirs < ours ? theirs : ours,
+        .renew = renew,
+        .report = report,
+    };
+    snprintf(session->peer, sizeof session->peer, "%s",
+             rg_conn_peer(session->control_conn ? session->control_conn : session->conn));
+    session->moved = session->control_conn != NULL;
+    session->bundled = !session->moved;
+    struct rg_conn *lasting = rg_resumable_create(session->conn, session->control_conn, &options);
+    if (!lasting)
+        return false;
+    session->conn = lasting;
+    session->control_conn = NULL;
+    return true;
+}

@@ -1,0 +1,101 @@
+/* servers.c - see servers.h. */
+#include "client/connect/servers.h"
+
+#include "client/connect/query.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
+#include "transport/address.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *rg_servers_named(void)
+{
+    const char *servers = secure_getenv("REMOTE_GPU_SERVER");
+    return servers && *servers ? servers : RG_DEFAULT_SERVER;
+}
+
+unsigned rg_servers_gpus(void)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    const char *text = secure_getenv("REMOTE_GPU_GPUS");
+    int64_t gpus = 0;
+    char why[160];
+    if (text && *text && rg_parse_integer(text, 1, RG_DEVICES_MAX, &gpus, why, sizeof why) != RG_OK &&
+        !atomic_flag_test_and_set(&told))
+        rg_warn("REMOTE_GPU_GPUS: %s; taking all", why);
+    return (unsigned)gpus;
+}
+
+/* The next part of *rest that is not empty, without the blanks around it. */
+static char *next_part(char **rest, const char *separator)
+{
+    char *part = NULL;
+    while (*rest && (part = strsep(rest, separator))) {
+        part += strspn(part, " \t");
+        size_t size = strlen(part);
+        while (size && (part[size - 1] == ' ' || part[size - 1] == '\t'))
+            part[--size] = 0;
+        if (size)
+            return part;
+    }
+    return NULL;
+}
+
+void rg_servers_place(unsigned number, char *pci, size_t size)
+{
+    unsigned domain;
+    int used = 0;
+    if (number == 0 || sscanf(pci, "%x%n", &domain, &used) != 1 || pci[used] != ':')
+        return;
+    char rest[32];
+    snprintf(rest, sizeof rest, "%s", pci + used);
+    snprintf(pci, size, "%04X%s", (domain + number * RG_SERVER_DOMAINS) & 0xffff, rest);
+}
+
+void rg_servers_describe(const char *server, char *out, size_t size)
+{
+    struct rg_address address;
+    char ending[16];
+    const size_t length = strlen(server);
+    if (rg_address_parse(server, &address, NULL, 0) == RG_OK && strcmp(address.scheme, "tcp") == 0) {
+        const size_t n = (size_t)snprintf(ending, sizeof ending, ":%u", address.port);
+        if (length < n || strcmp(server + length - n, ending) != 0) {
+            snprintf(out, size, "%s (port %u)", server, address.port);
+            return;
+        }
+    }
+    snprintf(out, size, "%s", server);
+}
+
+char *rg_servers_next(char **rest)
+{
+    return next_part(rest, "|");
+}
+
+bool rg_servers_read(struct rg_servers *out, const char *list)
+{
+    *out = (struct rg_servers){.text = strdup(list)};
+    char *rest = out->text, *item;
+    while (rest && (item = next_part(&rest, ","))) {
+        if (out->n == RG_SERVERS_MAX) {
+            rg_error("more than %u servers are named; name fewer", RG_SERVERS_MAX);
+            rg_servers_free(out);
+            return false;
+        }
+        out->items[out->n++] = item;
+    }
+    if (out->n)
+        return true;
+    rg_error("REMOTE_GPU_SERVER names no server");
+    rg_servers_free(out);
+    return false;
+}
+
+void rg_servers_free(struct rg_servers *servers)
+{
+    free(servers->text);
+    *servers = (struct rg_servers){0};
+}

@@ -1,0 +1,42 @@
+/* home.c - see home.h. */
+#include "client/core/home.h"
+
+#include "client/api/context.h"
+#include "client/api/device.h"
+#include "client/core/address_map.h"
+#include "client/core/thread.h"
+#include "client/managed/pinned.h"
+
+uint64_t rg_home_look_up(enum rg_kind kind, uint64_t handle)
+{
+    return kind == RG_KIND_CONTEXT ? handle : rg_handle_home(kind, handle);
+}
+
+uint64_t rg_home_look_up_device(CUdevice device)
+{
+    const struct rg_session *session = rg_device_session(device);
+    return session ? session->number + 1u : 0;
+}
+
+uint64_t rg_home_look_up_address(uint64_t address)
+{
+    struct rg_range range;
+    if (!rg_map_find(address, &range) || !rg_range_on_device(&range))
+        return (uint64_t)(rg_map_reserved_by(address) + 1);
+    if (range.mapped) /* by the first device that used it */
+        return rg_pinned_mapped_in(address);
+    return range.context ? range.context : rg_home_look_up_device(range.device);
+}
+
+struct rg_session *rg_home_session(uint64_t owner)
+{
+    if (owner && owner <= rg_n_sessions)
+        return &rg_sessions[owner - 1];
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, owner ? owner : rg_context_current());
+    return shadow ? shadow->context.session : &rg_sessions[0];
+}
+
+struct rg_session *rg_session_current(void)
+{
+    return rg_home_session(0);
+}

@@ -1,0 +1,69 @@
+/*
+ * queue.h - the command stream: calls of all threads as one sequence of records, sent in batches.
+ *
+ * A thread that makes a call appends its record to the current batch under `lock`, which is never held across a
+ * system call. Batches leave in order under the send lock. An idle wire sends at once: by the thread whose call waits for
+ * an answer, by the thread that posts where nothing has been sent just before, or else by the sender thread, which is woken.
+ * While somebody is inside send, records collect, so a busy wire carries large batches; who waits for an answer leaves
+ * them to that one and the sender, and reads. No timer is involved.
+ */
+#ifndef RG_CLIENT_CORE_QUEUE_H
+#define RG_CLIENT_CORE_QUEUE_H
+
+#include "client/core/call.h"
+#include "common/base/status.h"
+#include "transport/transport.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/uio.h>
+
+struct rg_session;
+struct rg_delta;
+
+/** How the bulk data of a batch leaves; of the thread whose call it belongs to, which waits until the batch has left. */
+struct rg_bulk_send {
+    struct rg_send send; /* where it is detached, this thread sends the rest, after the batch */
+    enum rg_status status;
+};
+
+struct rg_batch {
+    unsigned char *data; /* a message header, then records */
+    size_t used;
+    uint32_t count;
+    uint64_t first_seq;
+    struct rg_bulk_send *bulk; /* of the last record; closes the batch */
+};
+
+/** The stream of one session; used by queue.c alone. */
+struct rg_queue {
+    pthread_mutex_t send_lock, lock;
+    pthread_cond_t sender_wake;
+    bool sender_sleeping, sender_has_pulls;
+    struct rg_batch batches[2];
+    struct rg_batch *current;
+    uint64_t next_seq;
+    _Atomic uint64_t next_direct; /* when a thread that posts may send by itself again */
+    /* of who sends: the records that the worker has, and a message that refers to them; NULL: none has been sent yet */
+    struct rg_delta *delta;
+    unsigned char *encoded;
+};
+
+/** Allocates the batches and starts the sender thread. */
+RG_MUST_CHECK enum rg_status rg_queue_start(struct rg_session *session);
+/** Sends everything appended so far. Any thread, without the lock. */
+void rg_queue_flush(struct rg_session *session);
+/** There is a part of a pull to send (transfer.h): lets the sender thread do it. */
+void rg_queue_wake_sender(struct rg_session *session);
+/**
+ * Sends an RG_MESSAGE_ANSWER; returns when the bulk memory may be reused. RG_ERR_FAULT: it could not be read, and was sent
+ * as zeros. Other errors end the session. `hold`: of its memory, or NULL.
+ */
+struct rg_answer;
+enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answer *answer,
+                               const struct iovec *bulk, int n_bulk, struct rg_lease *hold);
+
+/** Starts a thread that runs until the process ends. */
+RG_MUST_CHECK enum rg_status rg_thread_start(const char *name, void *(*main)(void *), void *argument);
+
+#endif

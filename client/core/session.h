@@ -1,0 +1,92 @@
+/*
+ * session.h - the sessions of this process, one a server: how they begin, what they are, how they end.
+ *
+ * They are made by the first call that needs a server (cuInit, or a question before it) and live until the process
+ * ends. The parts of each: the command stream (queue.h) that carries calls to the worker, the receiver
+ * (receiver.h) that takes what comes back, the lanes (thread.h) of the application's threads.
+ *
+ * A call belongs to the session of the context that is current, or of what it names. A session can end early: the
+ * connection breaks, the server ends it, a fork leaves it behind. From then on every call that belongs to it returns
+ * the same error, and when there is none left, every call does; nothing of the application is touched.
+ */
+#ifndef RG_CLIENT_CORE_SESSION_H
+#define RG_CLIENT_CORE_SESSION_H
+
+#include "client/core/queue.h"
+#include "client/core/receiver.h"
+#include "client/core/stats.h"
+#include "client/timeline/positions.h"
+#include "client/transfer/credit.h"
+#include "common/base/limits.h"
+#include "common/sync/chunk_size.h"
+#include "generated/proto/ops.h"
+#include "proto/control/control.h"
+#include "transport/transport.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct rg_session {
+    unsigned number; /* in rg_sessions */
+    unsigned place;  /* of the server, in the user's list */
+    struct rg_conn *conn;
+    struct rg_conn *control_conn; /* the one that the session began on, if it moved; or NULL */
+    char peer[160]; /* reconnect.c's, as is the next line: the address that the session began at */
+    bool moved, told_lost, bundled;
+    char server[256]; /* as the user named it */
+    uint64_t window_start,
+        window_size; /* of addresses for its device memory (client/connect/address_window.h) */
+    struct rg_server_hello hello;
+    struct rg_control hello_message;  /* owns hello's memory */
+    uint16_t op_numbers[RG_OP_COUNT]; /* ours → the server's; 0: the server does not know it */
+    /* CUDA_SUCCESS while calls are possible; set once, read without a lock by every call */
+    _Atomic CUresult ended;
+    atomic_bool over;       /* the connection is not to be used any more */
+    pthread_mutex_t ending; /* held by who ends the session, until `ended` is set */
+    /* error of a call that nobody waited for, to be returned by the next that waits */
+    _Atomic CUresult latched;
+    _Atomic uint64_t context; /* the last one that a call used here */
+    struct rg_timeline timeline;
+    struct rg_queue queue;
+    struct rg_receiver receiver;
+    struct rg_chunk_size pace; /* of bulk data to the server */
+    struct rg_credit room;
+    struct rg_stats stats;
+    _Atomic uint64_t quickest_ns; /* that a call waited for its reply: about a round trip; 0: none has yet */
+    _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_gpu_path, as far as the worker has told */
+};
+
+/** Those that began, in the order in which the user named the servers; constant once rg_session_start has succeeded. */
+extern struct rg_session rg_sessions[RG_SERVERS_MAX];
+extern unsigned rg_n_sessions;
+/** CUDA_SUCCESS from cuInit on, for as long as one session lives. */
+extern _Atomic CUresult rg_sessions_ended;
+
+/**
+ * Connects if that has not happened yet. CUDA_SUCCESS, or the error that this and every later attempt returns
+ * (CUDA_ERROR_NO_DEVICE: no server, or it refused; told once on stderr with the reason). Any thread.
+ */
+CUresult rg_session_start(void);
+/** Marks a session as over, tells the user why (one line, once), wakes all who wait. Any thread. */
+void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/** Notes an error that the worker reported for an earlier call; one that ends a context sets rg_contexts_suspect. */
+void rg_session_async_error(struct rg_session *session, CUresult error, unsigned op);
+/** Takes the latched error, if there is one. */
+CUresult rg_session_take_latched(struct rg_session *session);
+/** Whether an error of the context stays until the context is gone. */
+bool rg_error_is_sticky(CUresult error);
+/**
+ * Pinned memory of the application begins (ends): transports that can take bulk data from it without a copy prepare it.
+ * It must stay mapped until it is withdrawn. Any thread; no locks held.
+ */
+void rg_sessions_announce(void *memory, size_t size);
+void rg_sessions_withdraw(void *memory);
+/** The version of the driver, of several the oldest. */
+int rg_driver_version(void);
+/** cuInit was called and succeeded. */
+extern atomic_bool rg_initialised;
+
+#endif

@@ -1,0 +1,81 @@
+/* stats.c - the counters, and the line of JSON that REMOTE_GPU_STATS=FILE asks for at the end of the process. */
+#include "client/core/stats.h"
+
+#include "client/core/session.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t started;
+static pid_t owner;
+
+void rg_stats_start(void)
+{
+    started = rg_now_ns();
+    owner = getpid();
+}
+
+/* Runs when the client core is unloaded, which is at exit: after main and the application's own handlers. */
+__attribute__((destructor)) static void write_stats(void)
+{
+    const char *path = secure_getenv("REMOTE_GPU_STATS");
+    if (!path || !*path || !started || getpid() != owner)
+        return;
+    struct rg_stats sum = {0};
+    struct rg_conn_statistics bulk = {0};
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        const struct rg_stats *stats = &rg_sessions[i].stats;
+        sum.calls += stats->calls;
+        sum.round_trips += stats->round_trips;
+        sum.sent_messages += stats->sent_messages;
+        sum.direct_messages += stats->direct_messages;
+        sum.sender_wakes += stats->sender_wakes;
+        sum.received_messages += stats->received_messages;
+        sum.sent_bytes += stats->sent_bytes;
+        sum.repeated_bytes += stats->repeated_bytes;
+        sum.received_bytes += stats->received_bytes;
+        sum.waited_ns += stats->waited_ns;
+        struct rg_conn_statistics one;
+        rg_conn_get_statistics(rg_sessions[i].conn, &one);
+        bulk.bulk_copied_sent += one.bulk_copied_sent;
+        bulk.bulk_copied_received += one.bulk_copied_received;
+        bulk.bulk_direct_sent += one.bulk_direct_sent;
+        bulk.bulk_direct_received += one.bulk_direct_received;
+        bulk.bulk_kept += one.bulk_kept;
+        bulk.channels += one.channels;
+        bulk.compressed_from += one.compressed_from;
+        bulk.compressed_to += one.compressed_to;
+    }
+    char line[768];
+    /* in integers: %f would write the decimal point of the program's locale */
+    const unsigned long long us = (rg_now_ns() - started) / 1000, waited_us = sum.waited_ns / 1000;
+    int length = snprintf(
+        line, sizeof line,
+        "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%llu.%06llu,\"waited\":%llu.%06llu,\"calls\":%llu,"
+        "\"round_trips\":%llu,"
+        "\"messages_sent\":%llu,\"messages_direct\":%llu,\"sender_wakes\":%llu,"
+        "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,"
+        "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,"
+        "\"bulk_connections\":%u,\"compressed_from\":%llu,\"compressed_to\":%llu}\n",
+        (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
+        waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
+        (unsigned long long)sum.sent_messages, (unsigned long long)sum.direct_messages,
+        (unsigned long long)sum.sender_wakes, (unsigned long long)sum.received_messages,
+        (unsigned long long)sum.sent_bytes, (unsigned long long)sum.repeated_bytes,
+        (unsigned long long)sum.received_bytes,
+        (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
+        (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received),
+        (unsigned long long)bulk.bulk_kept, bulk.channels, (unsigned long long)bulk.compressed_from,
+        (unsigned long long)bulk.compressed_to);
+    int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0 || write(fd, line, (size_t)length) != length)
+        rg_warn("cannot write statistics to %s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}

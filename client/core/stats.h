@@ -1,0 +1,26 @@
+/*
+ * stats.h - counters of a session. Each is written under the lock of the path it is on (queue.c, receiver.c) and read
+ * when the process ends, for `remote-gpu run --stats`; those of several sessions are added up.
+ */
+#ifndef RG_CLIENT_CORE_STATS_H
+#define RG_CLIENT_CORE_STATS_H
+
+#include <stdint.h>
+
+struct rg_stats {
+    uint64_t calls;                     /* records of the application's calls; the command stream's lock */
+    _Atomic uint64_t round_trips;       /* replies waited for */
+    uint64_t sent_messages;             /* the send lock */
+    _Atomic uint64_t direct_messages;   /* of them: by a thread that waits for nothing, for itself */
+    _Atomic uint64_t sender_wakes;      /* times that the sender thread was woken */
+    uint64_t sent_bytes;                /* without the transport's framing */
+    uint64_t repeated_bytes;            /* not sent, because they repeat what was: proto/delta.h */
+    _Atomic uint64_t received_messages; /* the reader role; senders read it for the header's `ack` */
+    uint64_t received_bytes;
+    _Atomic uint64_t waited_ns; /* that calls of all threads waited for replies */
+};
+
+/** Remembers when the first session began; from then on the process's end writes the counters if REMOTE_GPU_STATS asks. */
+void rg_stats_start(void);
+
+#endif

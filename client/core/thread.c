@@ -1,0 +1,147 @@
+/*
+ * thread.c - threads by number, one a thread; a thread's thread ends with the thread and its number is used again.
+ */
+#include "client/core/thread.h"
+
+#include "client/core/session.h"
+#include "client/prealloc/prealloc.h"
+#include "client/timeline/timeline.h"
+#include "common/base/limits.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rg_thread **threads; /* by number; grows, entries stay */
+static uint32_t n_lanes, capacity;
+static uint32_t *free_numbers;
+static uint32_t n_free;
+static pthread_key_t thread_end;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static __thread struct rg_thread *own;
+
+static void end_at(struct rg_thread *thread, struct rg_session *session)
+{
+    thread->target = session;
+    (void)rg_op_rgLaneEnd();
+    thread->target = NULL;
+}
+
+static void lane_end(void *pointer)
+{
+    struct rg_thread *thread = pointer;
+    own = thread; /* the calls below find it; the thread is about to end */
+    thread->n_contexts = 0;
+    const bool any =
+        atomic_load(&rg_sessions_ended) == CUDA_SUCCESS; /* not in a forked child, where locks may be held */
+    if (any)
+        rg_prealloc_give_back_lane(thread->number);
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        if (thread->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
+            end_at(thread, &rg_sessions[i]);
+    own = NULL;
+    if (any)
+        rg_timeline_end_thread(&thread->timeline);
+    pthread_mutex_lock(&lock);
+    memset(thread->at, 0, sizeof thread->at);
+    thread->generation++;
+    free_numbers[n_free++] = thread->number;
+    pthread_mutex_unlock(&lock);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&thread_end, lane_end);
+}
+
+/* Room for one more thread; the lock is held. */
+static bool grow(void)
+{
+    if (n_lanes < capacity)
+        return true;
+    uint32_t more = capacity ? capacity * 2 : 64;
+    struct rg_thread **bigger = realloc(threads, more * sizeof *bigger);
+    if (!bigger)
+        return false;
+    threads = bigger;
+    uint32_t *numbers = realloc(free_numbers, more * sizeof *numbers);
+    if (!numbers)
+        return false;
+    free_numbers = numbers;
+    capacity = more;
+    return true;
+}
+
+static struct rg_thread *take_thread(void)
+{
+    if (n_free)
+        return threads[free_numbers[--n_free]];
+    if (n_lanes == RG_CLIENT_THREADS_MAX || !grow())
+        return NULL;
+    struct rg_thread *thread = calloc(1, sizeof *thread);
+    if (!thread)
+        return NULL;
+    pthread_cond_init(&thread->waiter.wake, NULL);
+    thread->number = n_lanes;
+    thread->generation = 1;
+    threads[n_lanes++] = thread;
+    return thread;
+}
+
+struct rg_thread *rg_thread_if_any(void)
+{
+    return own;
+}
+
+struct rg_thread *rg_thread_current(void)
+{
+    if (own)
+        return own;
+    pthread_once(&once, make_key);
+    pthread_mutex_lock(&lock);
+    struct rg_thread *thread = take_thread();
+    pthread_mutex_unlock(&lock);
+    if (thread && pthread_setspecific(thread_end, thread) == 0)
+        own = thread;
+    return own;
+}
+
+/* Number in the low half, generation in the high half, never 0. */
+uint32_t rg_thread_token(const struct rg_thread *thread)
+{
+    return (thread->generation % 0xffffu + 1) << 16 | thread->number;
+}
+
+struct rg_thread *rg_thread_of_token(uint32_t token)
+{
+    struct rg_thread *thread = NULL;
+    pthread_mutex_lock(&lock);
+    if ((token & 0xffffu) < n_lanes)
+        thread = threads[token & 0xffffu];
+    if (thread && rg_thread_token(thread) != token)
+        thread = NULL;
+    pthread_mutex_unlock(&lock);
+    return thread;
+}
+
+bool rg_thread_push_context(struct rg_thread *thread, uint64_t context)
+{
+    if (thread->n_contexts == thread->capacity) {
+        size_t more = thread->capacity ? thread->capacity * 2 : 8;
+        uint64_t *bigger = realloc(thread->contexts, more * sizeof *bigger);
+        if (!bigger)
+            return false;
+        thread->contexts = bigger;
+        thread->capacity = more;
+    }
+    thread->contexts[thread->n_contexts++] = context;
+    return true;
+}
+
+bool rg_thread_set_context(struct rg_thread *thread, uint64_t context)
+{
+    if (thread->n_contexts)
+        thread->n_contexts--;
+    return context == 0 || rg_thread_push_context(thread, context);
+}

@@ -1,0 +1,81 @@
+/*
+ * thread.h - what the client keeps for each of the application's threads: its current contexts, and the place where it
+ * waits for replies.
+ */
+#ifndef RG_CLIENT_CORE_THREAD_H
+#define RG_CLIENT_CORE_THREAD_H
+
+#include "client/core/handle.h"
+#include "common/base/limits.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RG_REPLY_SMALL 512 /* bytes of outputs that a thread keeps without an allocation */
+
+struct rg_session;
+
+/** One awaited reply. Guarded by the receiver's lock but for the thread that holds the reader role. */
+struct rg_waiter {
+    const struct rg_session *session; /* that the reply comes from */
+    pthread_cond_t wake;
+    struct rg_waiter *next, *previous; /* threads that wait, in the receiver's list */
+    uint32_t token;
+    bool done;
+    bool filling; /* the reply is being received, into `bulk` too: the waiter must not go, whatever ends */
+    CUresult result;
+    uint64_t size;         /* bytes of outputs */
+    uint64_t received;     /* bytes of the reply as it came, bulk data included */
+    unsigned char *output; /* small, or allocated */
+    unsigned char small[RG_REPLY_SMALL];
+    /* where bulk data of the reply goes */
+    unsigned char *bulk;
+    size_t bulk_pitch, bulk_width, bulk_height;
+};
+
+struct rg_future;
+struct rg_lease;
+
+struct rg_thread {
+    uint32_t number; /* index in the table of threads */
+    uint32_t generation;
+    bool host_call;     /* this thread is running a host function: CUDA calls are not permitted */
+    uint64_t *contexts; /* stack; the last one is current */
+    size_t n_contexts, capacity;
+    uint64_t position;         /* of its last record, in the session's (client/timeline/timeline.h) */
+    struct rg_session *target; /* of calls that need no context, in place of the current one's; NULL */
+    /* by session: what its worker knows */
+    struct {
+        bool announced;        /* it has seen a record of this thread */
+        uint64_t sent_context; /* what it takes for this thread's current context */
+    } at[RG_SERVERS_MAX];
+    struct rg_waiter waiter;
+    struct rg_thread_timeline timeline;
+    unsigned
+        sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/core/queue.c) */
+    struct rg_future *future; /* the next answer is not waited for (client/core/future.h); NULL */
+    struct rg_lease *hold;    /* of bulk data that its calls send (rg_call_begin_lease); NULL */
+};
+
+/** The calling thread's thread, made on first use; NULL if there are too many or memory ran out. */
+struct rg_thread *rg_thread_current(void);
+/** The calling thread's thread if it has one. */
+struct rg_thread *rg_thread_if_any(void);
+/** The live thread with that token's number and generation, or NULL. */
+struct rg_thread *rg_thread_of_token(uint32_t token);
+/** A token for the next reply that this thread waits for. */
+uint32_t rg_thread_token(const struct rg_thread *thread);
+
+/** Current context handle of the thread, 0 if none. */
+static inline uint64_t rg_thread_context(const struct rg_thread *thread)
+{
+    return thread->n_contexts ? thread->contexts[thread->n_contexts - 1] : 0;
+}
+/** Replaces the top of the stack (0: removes it); false: out of memory. */
+bool rg_thread_set_context(struct rg_thread *thread, uint64_t context);
+bool rg_thread_push_context(struct rg_thread *thread, uint64_t context);
+
+#endif

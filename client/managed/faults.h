@@ -1,0 +1,69 @@
+/*
+ * faults.h - touches of the host: how a page of the application is watched, and how it gets its contents.
+ *
+ * Where the kernel lets this process have userfaultfd(2) with faults of the kernel's own (root, CAP_SYS_PTRACE,
+ * access to /dev/userfaultfd, or vm.unprivileged_userfaultfd=1), a touch waits in the kernel until it is dealt with: in
+ * whatever thread, with whatever signals blocked, and inside system calls as well. Else pages are protected and a
+ * handler of SIGSEGV waits: then a system call that is given a page which the device holds fails with EFAULT.
+ * REMOTE_GPU_FAULTS=signals takes the second way wherever it runs.
+ *
+ * What is watched is open (all access) until it is closed. Nothing here is held across a call of another part.
+ */
+#ifndef RG_CLIENT_MANAGED_FAULTS_H
+#define RG_CLIENT_MANAGED_FAULTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** Whole pages that are watched. */
+struct rg_watch {
+    uint64_t start, size;
+    bool
+        anonymous; /* private memory without a file behind it: pages can be given back and put in place whole */
+    bool by_uffd;   /* else by protection */
+    int protection; /* what the application had */
+};
+
+/** One touch that waits. */
+struct rg_touch {
+    uint64_t address;
+    bool write;
+    void *waits; /* the handler's, with signals */
+};
+
+/** Starts what is needed, once. False: touches cannot be noticed in this process. */
+bool rg_faults_start(void);
+/** Begins to watch pages that the application can use; fills in the rest of `watch`. */
+bool rg_watch_begin(struct rg_watch *watch);
+/** All access again, and no more watching. Pages without contents read as zeros. */
+void rg_watch_end(const struct rg_watch *watch);
+
+/* Of [start, start + size), part of what is watched. */
+
+/** Writers wait from now on. */
+bool rg_pages_freeze(const struct rg_watch *watch, uint64_t start, uint64_t size);
+/** Everyone waits from now on, and the contents are gone where that saves memory. */
+bool rg_pages_close(const struct rg_watch *watch, uint64_t start, uint64_t size);
+/** Writers need not wait any more. */
+bool rg_pages_open(const struct rg_watch *watch, uint64_t start, uint64_t size);
+/** Gives closed pages their contents, at once as far as others can see. `data` is page-aligned memory. */
+bool rg_pages_fill(const struct rg_watch *watch, uint64_t start, const void *data, uint64_t size,
+                   bool writable);
+/** The contents are lost: whoever touches the pages gets SIGBUS. */
+void rg_pages_lose(uint64_t start, uint64_t size);
+/** Sets `touched[i]` to whether page i of so many from `start` on has ever been touched. False: it cannot be told. */
+bool rg_pages_touched(uint64_t start, size_t n, unsigned char *touched);
+
+/** Adds touches to `list`, at most `max`; waits for the first up to timeout_ms (-1: for ever). */
+size_t rg_touches_wait(struct rg_touch *list, size_t max, int timeout_ms);
+/** The touch can be tried again; not `handled`: it was no touch of ours. */
+void rg_touch_done(const struct rg_touch *touch, bool handled);
+/** Lets rg_touches_wait return. Any thread. */
+void rg_touches_wake(void);
+/** Touches at these addresses are of interest (with signals; others go to the application's handler). */
+void rg_faults_cover(uint64_t start, uint64_t size);
+/** Sees to it that a handler which the application has set since is called after ours. */
+void rg_faults_refresh(void);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * partial_pages.h - shared memory on pages that hold other things of the program as well (rg_unified_add_partial). All of it is under
+ * the lock of shared pages (unified_pages.h).
+ */
+#ifndef RG_CLIENT_MANAGED_PARTIAL_PAGES_H
+#define RG_CLIENT_MANAGED_PARTIAL_PAGES_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rg_session;
+
+/** Whether there are any. Without the lock it is a hint. */
+bool rg_partial_pages_any(void);
+bool rg_partial_pages_add(struct rg_session *session, uint64_t context, uint64_t start, uint64_t size);
+void rg_partial_pages_remove(uint64_t start);
+void rg_partial_pages_drop_context(uint64_t context);
+/** Sends what the host has changed. */
+void rg_partial_pages_send(void);
+/** The same, and takes what the device has changed; whether it may be at work. Gives the lock away while it waits. */
+bool rg_partial_pages_exchange(pthread_mutex_t *lock);
+
+#endif

@@ -1,0 +1,309 @@
+/*
+ * unified_fetch.c - pages that the host touches, or will: the service thread fetches them from the device (unified.h). The
+ * lock is not held while it waits for contents.
+ */
+#include "client/core/session.h"
+#include "client/managed/faults.h"
+#include "client/managed/partial_pages.h"
+#include "client/managed/unified_pages.h"
+#include "client/managed/write_shared.h"
+#include "client/transfer/transfer.h"
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define FETCH_MAX  RG_BULK_MAX
+#define PENDING    256u
+#define PATIENCE   2000000000ull /* ns for which a touch of managed memory waits for an idle device */
+#define LIVE_FETCH 16u           /* pages that become WRITE_SHARED at a touch */
+
+static unsigned char *fetched; /* FETCH_MAX bytes, the service's */
+
+/* --- a touch ------------------------------------------------------------------------------------------------------ */
+
+enum outcome { DONE, NOT_OURS, LATER };
+
+/* What a touch fetches. */
+struct stretch {
+    uint64_t id, context, epoch;
+    struct rg_session *session;
+    uint64_t start;
+    size_t first, end; /* pages */
+    bool patient;
+};
+
+/* Puts what was fetched in place: the pages are the host's. */
+static bool take(struct rg_managed_range *range, const struct stretch *s, size_t page, bool write)
+{
+    const uint64_t start = rg_managed_range_page(range, s->first);
+    if (!rg_pages_fill(&range->watch, start, fetched, (uint64_t)(s->end - s->first) * RG_PAGE, false))
+        return false;
+    rg_managed_range_set_state(range, s->first, s->end, RG_PAGE_SHARED);
+    range->next_fetch = s->end;
+    if (!write)
+        return true;
+    rg_managed_range_set_state(range, page, page + 1, RG_PAGE_DIRTY);
+    range->next_write = page + 1;
+    range->write_run = 1;
+    return rg_pages_open(&range->watch, rg_managed_range_page(range, page), RG_PAGE);
+}
+
+/* The host writes to a page that it may read: opens it, and more and more if pages are written in order. */
+static bool open_for_writing(struct rg_managed_range *range, size_t page)
+{
+    const bool in_order = page == range->next_write && range->write_run < FETCH_MAX / RG_PAGE;
+    range->write_run = in_order ? range->write_run * 2 : 1;
+    size_t end = page;
+    while (end < range->n_pages && range->state[end] == RG_PAGE_SHARED && end - page < range->write_run)
+        end++;
+    rg_managed_range_set_state(range, page, end, RG_PAGE_DIRTY);
+    range->next_write = end;
+    return rg_pages_open(&range->watch, rg_managed_range_page(range, page), (uint64_t)(end - page) * RG_PAGE);
+}
+
+/* Which pages a touch of `page` fetches: more and more at once if they are touched in order. */
+static void choose(struct rg_managed_range *range, size_t page, struct stretch *s)
+{
+    if (page == range->next_fetch && range->stretch < FETCH_MAX / RG_PAGE)
+        range->stretch *= 2;
+    else if (page != range->next_fetch)
+        range->stretch = range->expected ? FETCH_MAX / RG_PAGE : RG_FETCH_GROUP;
+    size_t first = page, end = page;
+    while (end < range->n_pages && range->state[end] == RG_PAGE_DEVICE && end - page < range->stretch)
+        end++;
+    while (first > 0 && page - first < page % RG_FETCH_GROUP && range->state[first - 1] == RG_PAGE_DEVICE &&
+           end - first < FETCH_MAX / RG_PAGE)
+        first--;
+    *s = (struct stretch){.id = range->id,
+                          .context = range->context,
+                          .epoch = rg_managed_ranges.epoch,
+                          .session = range->session,
+                          .start = rg_managed_range_page(range, first),
+                          .first = first,
+                          .end = end,
+                          .patient = range->kind != RG_UNIFIED_HOST};
+}
+
+/* The contents could not be had. */
+static void lose(struct rg_managed_range *range, const struct stretch *s, CUresult status)
+{
+    const uint64_t start = rg_managed_range_page(range, s->first),
+                   size = (uint64_t)(s->end - s->first) * RG_PAGE;
+    if (atomic_load(&s->session->ended) != CUDA_SUCCESS) {
+        static atomic_bool told;
+        if (!atomic_exchange(&told, true))
+            rg_error("memory at %#llx was on the server when that was lost; who touches it gets SIGBUS",
+                     (unsigned long long)start);
+        rg_pages_lose(start, size);
+    } else {
+        rg_error("memory at %#llx could not be fetched from the device (error %d); it reads as zeros",
+                 (unsigned long long)start, (int)status);
+        memset(fetched, 0, size);
+        (void)rg_pages_fill(&range->watch, start, fetched, size, true);
+    }
+    rg_managed_range_set_state(range, s->first, s->end, RG_PAGE_LOST);
+}
+
+/* The device is at work: the page that was touched, and some behind it if they can be had as they are all at one time,
+ * become WRITE_SHARED. */
+static enum outcome make_live(const struct rg_touch *touch, uint64_t id)
+{
+    enum outcome outcome = NOT_OURS;
+    pthread_mutex_lock(&rg_managed_ranges.lock);
+    struct rg_managed_range *range = rg_managed_ranges_find(touch->address);
+    if (range && range->id == id) {
+        const size_t page = (touch->address - range->start) / RG_PAGE;
+        size_t end = page;
+        while (end < range->n_pages && end - page < LIVE_FETCH && range->state[end] == RG_PAGE_DEVICE)
+            end++;
+        struct rg_page_request request = {.session = range->session,
+                                          .context = range->context,
+                                          .address = rg_managed_range_page(range, page),
+                                          .size = (end - page) * RG_PAGE,
+                                          .flags = RG_MANAGED_STEADY,
+                                          .data = fetched};
+        pthread_mutex_unlock(&rg_managed_ranges.lock);
+        rg_page_request_send(&request);
+        rg_page_request_wait(&request);
+        pthread_mutex_lock(&rg_managed_ranges.lock);
+        range = rg_managed_ranges_find(touch->address);
+        if (request.result == CUDA_SUCCESS && range && range->id == id &&
+            rg_write_shared_add(range, page, request.steady ? end : page + 1, fetched) &&
+            (!touch->write || rg_write_shared_open(range, page)))
+            outcome = DONE;
+        else if (request.result != CUDA_SUCCESS)
+            outcome = LATER; /* and then it is lost */
+    }
+    pthread_mutex_unlock(&rg_managed_ranges.lock);
+    return outcome;
+}
+
+/* A touch that has waited for `waited` ns. The service thread. */
+static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
+{
+    struct stretch s;
+    pthread_mutex_lock(&rg_managed_ranges.lock);
+    struct rg_managed_range *range = rg_managed_ranges_find(touch->address);
+    if (!range || !range->watched) {
+        pthread_mutex_unlock(&rg_managed_ranges.lock);
+        return range ? DONE : NOT_OURS;
+    }
+    const size_t page = (touch->address - range->start) / RG_PAGE;
+    const enum rg_page_state state = range->state[page];
+    if (state != RG_PAGE_DEVICE) {
+        bool good = true;
+        if (touch->write && state == RG_PAGE_SHARED)
+            good = open_for_writing(range, page);
+        else if (touch->write && state == RG_PAGE_WRITE_SHARED)
+            good = rg_write_shared_open(range, page);
+        pthread_mutex_unlock(&rg_managed_ranges.lock);
+        return good ? DONE : NOT_OURS;
+    }
+    choose(range, page, &s);
+    pthread_mutex_unlock(&rg_managed_ranges.lock);
+
+    const bool patient = s.patient && waited < PATIENCE && atomic_load(&rg_managed_ranges.host_calls) == 0;
+    struct rg_page_request request = {.session = s.session,
+                                      .context = s.context,
+                                      .address = s.start,
+                                      .size = (s.end - s.first) * RG_PAGE,
+                                      .flags = patient ? RG_MANAGED_IF_IDLE : 0,
+                                      .data = fetched};
+    rg_page_request_send(&request);
+    rg_page_request_wait(&request);
+
+    enum outcome outcome = DONE;
+    bool live = false;
+    pthread_mutex_lock(&rg_managed_ranges.lock);
+    const bool busy = request.busy || rg_managed_ranges.epoch !=
+                                          s.epoch; /* what came may be older than what was put in meanwhile */
+    range = rg_managed_ranges_find(touch->address);
+    if (!range || range->id != s.id)
+        outcome = NOT_OURS;
+    else if (request.result != CUDA_SUCCESS)
+        lose(range, &s, request.result);
+    else if (busy && patient)
+        outcome = LATER;
+    else if (busy)
+        live = true;
+    else if (!take(range, &s, page, touch->write))
+        outcome = NOT_OURS;
+    pthread_mutex_unlock(&rg_managed_ranges.lock);
+    return live ? make_live(touch, s.id) : outcome;
+}
+
+/* While the device is at work, what it and the host write into memory on pages that are not watched. */
+static void exchange_edges(void)
+{
+    pthread_mutex_lock(&rg_managed_ranges.lock);
+    const uint64_t before = rg_managed_ranges.epoch;
+    if (rg_managed_ranges.partial_at_work && !rg_partial_pages_exchange(&rg_managed_ranges.lock) &&
+        rg_managed_ranges.epoch == before)
+        rg_managed_ranges.partial_at_work = false;
+    pthread_mutex_unlock(&rg_managed_ranges.lock);
+}
+
+/* --- the service --------------------------------------------------------------------------------------------------- */
+
+static void *service_main(void *unused)
+{
+    struct rg_touch list[PENDING];
+    uint64_t since[PENDING], next_round = 0;
+    size_t n = 0;
+    (void)unused;
+    for (;;) {
+        const size_t more = rg_touches_wait(
+            list + n, PENDING - n, n || rg_write_shared_any() || rg_managed_ranges.partial_at_work ? 1 : -1);
+        uint64_t now = rg_now_ns();
+        for (size_t i = 0; i < more; i++)
+            since[n + i] = now;
+        n += more;
+        size_t left = 0;
+        for (size_t i = 0; i < n; i++) {
+            const enum outcome outcome = touched(&list[i], rg_now_ns() - since[i]);
+            if (outcome == LATER) {
+                list[left] = list[i];
+                since[left++] = since[i];
+            } else {
+                rg_touch_done(&list[i], outcome == DONE);
+            }
+        }
+        n = left;
+        now = rg_now_ns();
+        if ((rg_write_shared_any() || rg_managed_ranges.partial_at_work) && now >= next_round) {
+            rg_write_shared_round(&rg_managed_ranges.lock, &rg_managed_ranges.epoch);
+            exchange_edges();
+            next_round = rg_now_ns() + 1000000;
+        }
+    }
+    return NULL;
+}
+
+/* The child of a fork has copies of what its parent's host held; the application's own memory is made whole before. */
+static void before_fork(void)
+{
+    for (size_t i = 0;; i++) {
+        uint64_t start = 0, size = 0;
+        pthread_mutex_lock(&rg_managed_ranges.lock);
+        const bool there = i < rg_managed_ranges.n;
+        const struct rg_managed_range *range = there ? rg_managed_ranges.at[i] : NULL;
+        if (there && range->kind == RG_UNIFIED_HOST && atomic_load(&range->session->ended) == CUDA_SUCCESS) {
+            start = range->start;
+            size = range->size;
+        }
+        pthread_mutex_unlock(&rg_managed_ranges.lock);
+        if (!there)
+            return;
+        if (size)
+            rg_unified_recall(start, size);
+    }
+}
+
+bool rg_unified_start_service(void)
+{
+    static bool service_started;
+    if (service_started)
+        return true;
+    fetched = mmap(NULL, FETCH_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fetched == MAP_FAILED || !rg_faults_start() || pthread_atfork(before_fork, NULL, NULL) != 0)
+        return false;
+    service_started = rg_thread_start("rg-share", service_main, NULL) == RG_OK;
+    return service_started;
+}
+
+/* --- what the host will touch ---------------------------------------------------------------------------------------- */
+
+void rg_unified_expect(uint64_t start, uint64_t size)
+{
+    pthread_mutex_lock(&rg_managed_ranges.lock);
+    for (size_t at = rg_managed_ranges_after(start + size - 1);
+         at-- > 0 && rg_managed_ranges.at[at]->start + rg_managed_ranges.at[at]->size > start;)
+        rg_managed_ranges.at[at]->expected = true;
+    pthread_mutex_unlock(&rg_managed_ranges.lock);
+}
+
+void rg_unified_recall(uint64_t start, uint64_t size)
+{
+    const uint64_t end = start + size;
+    for (uint64_t at = start & ~(uint64_t)(RG_PAGE - 1); at < end;) {
+        pthread_mutex_lock(&rg_managed_ranges.lock);
+        const struct rg_managed_range *range = rg_managed_ranges_find(at);
+        const size_t next = rg_managed_ranges_after(at);
+        size_t page = range ? (at - range->start) / RG_PAGE : 0;
+        while (range && page < range->n_pages && range->state[page] != RG_PAGE_DEVICE)
+            page++;
+        const bool closed = range && page < range->n_pages;
+        at = closed  ? rg_managed_range_page(range, page)
+             : range ? range->start + range->size
+                     : (next < rg_managed_ranges.n ? rg_managed_ranges.at[next]->start : end);
+        pthread_mutex_unlock(&rg_managed_ranges.lock);
+        if (closed && at < end)
+            (void)*(volatile const unsigned char *)(uintptr_t)at; /* the service brings it */
+    }
+}

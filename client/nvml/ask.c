@@ -1,0 +1,195 @@
+/*
+ * ask.c - NVML's functions that are asked of the server's management library when they are called.
+ *
+ * The arguments of the caller and the question's signature (proto/management/management.h) make a question; it goes to the server
+ * over a connection of its own, and the answer goes into the caller's memory. No lock is held while a server is asked.
+ *
+ * An answer counts for a tenth of a second, as it does on the server: programs that poll ask no more often. (Every question
+ * only asks; what would change a server is refused.) The lock of what is kept is only ever tried, so that a fork while
+ * another thread has it costs the child a question at a time and no more.
+ */
+#include "client/connect/query.h"
+#include "client/core/optimisations.h"
+#include "client/nvml/nvml.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMEOUT_NS 10000000000ull /* for one question */
+
+/* --- answers that still count --------------------------------------------------------------------------------- */
+
+#define KEPT         64u
+#define KEPT_NS      100000000ull
+#define KEPT_AT_MOST 65536u /* bytes of an answer; larger ones are asked for each time */
+
+static struct {
+    uint64_t until;
+    size_t question_size, answer_size;
+    unsigned char *question; /* the server's name, NUL, and the question; then the answer */
+} kept[KEPT];
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Whether entry `i` answers that question; the lock is held. */
+static bool is_of(unsigned i, const char *server, const void *question, size_t size)
+{
+    const size_t name = strlen(server) + 1;
+    return kept[i].question && kept[i].question_size == name + size &&
+           memcmp(kept[i].question, server, name) == 0 &&
+           memcmp(kept[i].question + name, question, size) == 0;
+}
+
+/* A copy of the answer that still counts, or NULL. */
+static void *find_kept(const char *server, const void *question, size_t size, size_t *answer_size)
+{
+    void *copy = NULL;
+    if (!rg_optimise[RG_OPT_SHADOW] || pthread_mutex_trylock(&kept_lock) != 0)
+        return NULL;
+    for (unsigned i = 0; i < KEPT; i++)
+        if (is_of(i, server, question, size) && rg_now_ns() < kept[i].until) {
+            copy = malloc(kept[i].answer_size + 1);
+            *answer_size = kept[i].answer_size;
+            if (copy)
+                memcpy(copy, kept[i].question + kept[i].question_size, kept[i].answer_size);
+            break;
+        }
+    pthread_mutex_unlock(&kept_lock);
+    return copy;
+}
+
+static void keep(const char *server, const void *question, size_t size, const void *answer,
+                 size_t answer_size)
+{
+    const size_t name = strlen(server) + 1;
+    unsigned char *bytes = answer_size <= KEPT_AT_MOST ? malloc(name + size + answer_size) : NULL;
+    if (!bytes || pthread_mutex_trylock(&kept_lock) != 0) {
+        free(bytes);
+        return;
+    }
+    unsigned place = 0; /* its own, or the oldest */
+    for (unsigned i = 0; i < KEPT; i++) {
+        if (is_of(i, server, question, size)) {
+            place = i;
+            break;
+        }
+        if (kept[i].until < kept[place].until)
+            place = i;
+    }
+    memcpy(bytes, server, name);
+    memcpy(bytes + name, question, size);
+    memcpy(bytes + name + size, answer, answer_size);
+    free(kept[place].question);
+    kept[place].question = bytes;
+    kept[place].question_size = name + size;
+    kept[place].answer_size = answer_size;
+    kept[place].until = rg_now_ns() + KEPT_NS;
+    pthread_mutex_unlock(&kept_lock);
+}
+
+/* --- asking ------------------------------------------------------------------------------------------------------ */
+
+/* Takes the caller's arguments; false: one that is needed is not there. */
+static bool take(struct rg_question_call *call, const uintptr_t *words)
+{
+    for (unsigned i = 0; i < call->n; i++) {
+        struct rg_question_argument *argument = &call->arguments[i];
+        switch (argument->letter) {
+        case 'e':
+            words++;
+            break;
+        case 'i':
+            argument->number = (uint32_t)*words++;
+            break;
+        case 'l':
+            argument->number = *words++;
+            break;
+        case 't':
+            argument->memory = (void *)*words++;
+            argument->number = (uint32_t)*words++;
+            break;
+        case 'f':
+            argument->number = (uint32_t)*words++;
+            argument->memory = (void *)*words++;
+            break;
+        case 'c':
+            argument->told = (uint32_t *)*words++;
+            argument->memory = (void *)*words++;
+            if (!argument->told || (*argument->told && !argument->memory))
+                return false;
+            argument->number = *argument->told;
+            if (!argument->number)
+                argument->memory = NULL;
+            continue;
+        default:
+            argument->memory = (void *)*words++;
+        }
+        if (!argument->memory && !strchr("eil", argument->letter))
+            return false;
+    }
+    return true;
+}
+
+/* The second device, where the question has one. */
+static enum rg_nvml_return find_second(const struct rg_question_call *call, const char *server,
+                                       uintptr_t word, uint8_t uuid[16])
+{
+    char other[256];
+    if (call->arguments[0].letter != 'e')
+        return RG_NVML_SUCCESS;
+    const enum rg_nvml_return result = rg_nvml_where((rg_nvml_device)word, other, uuid);
+    if (result == RG_NVML_SUCCESS && strcmp(server, other) != 0)
+        return RG_NVML_NOT_SUPPORTED; /* no server knows of the other's */
+    return result;
+}
+
+static int ask(struct rg_question_call *call, const char *server)
+{
+    RG_CLEANUP_FREE void *question = malloc(RG_QUESTION_SIZE_MAX);
+    RG_CLEANUP_FREE struct rg_control *answer = malloc(sizeof *answer);
+    char why[1024];
+    size_t size;
+    int result = RG_NVML_UNKNOWN;
+    if (!question || !answer)
+        return RG_NVML_MEMORY;
+    if (rg_question_encode(call, question, &size) != RG_OK)
+        return RG_NVML_INVALID_ARGUMENT; /* more than any library would fill */
+    size_t known_size = 0;
+    RG_CLEANUP_FREE void *known = find_kept(server, question, size, &known_size);
+    if (known && rg_answer_decode(known, known_size, call, &result) == RG_OK)
+        return result == RG_NVML_FUNCTION_NOT_FOUND ? RG_NVML_NOT_SUPPORTED : result;
+    switch (rg_query_management(server, question, size, TIMEOUT_NS, answer, why, sizeof why)) {
+    case RG_OK:
+        break;
+    case RG_ERR_REFUSED:
+        rg_debug("%s: %s", rg_question_name(call->question), why);
+        return RG_NVML_NOT_SUPPORTED;
+    default:
+        rg_debug("%s: %s", rg_question_name(call->question), why);
+        return RG_NVML_GPU_IS_LOST;
+    }
+    if (rg_answer_decode(answer->answer.data, answer->answer.size, call, &result) != RG_OK)
+        rg_warn("the server %s gave an answer to %s that does not fit", server,
+                rg_question_name(call->question));
+    else
+        keep(server, question, size, answer->answer.data, answer->answer.size);
+    rg_control_fini(answer);
+    /* a library there that is older than the function */
+    return result == RG_NVML_FUNCTION_NOT_FOUND ? RG_NVML_NOT_SUPPORTED : result;
+}
+
+int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uintptr_t *words)
+{
+    struct rg_question_call call;
+    char server[256];
+    rg_question_prepare(question, &call);
+    enum rg_nvml_return result = rg_nvml_where(device, server, call.devices[0]);
+    if (result == RG_NVML_SUCCESS && !take(&call, words))
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        result = find_second(&call, server, words[0], call.devices[1]);
+    return result == RG_NVML_SUCCESS ? ask(&call, server) : (int)result;
+}

@@ -1,0 +1,376 @@
+/*
+ * device.c - NVML's functions about one device.
+ *
+ * Each looks the device up, which tells a library that is not initialised and a handle that is none, and answers
+ * from what the server said of it.
+ */
+#include "client/connect/query.h"
+#include "client/nvml/functions.h"
+#include "client/nvml/nvml.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define DOMAIN_LEGACY_MAX 0xffffu
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, rg_nvml_device *device)
+{
+    enum rg_nvml_return result = rg_nvml_started();
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    return device ? rg_nvml_handle(index, device) : RG_NVML_INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetHandleByIndex(unsigned index, rg_nvml_device *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+/* The first device for which `is_it` holds. */
+static int find(const void *wanted, bool (*is_it)(const struct rg_device_info *info, const void *wanted),
+                rg_nvml_device *out)
+{
+    unsigned count = 0;
+    enum rg_nvml_return result = rg_nvml_count(&count);
+    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < count; i++) {
+        struct rg_device_info info;
+        rg_nvml_device device;
+        result = rg_nvml_handle(i, &device);
+        if (result == RG_NVML_SUCCESS)
+            result = rg_nvml_look(device, &info, NULL);
+        if (result == RG_NVML_SUCCESS && is_it(&info, wanted)) {
+            *out = device;
+            return result;
+        }
+    }
+    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_FOUND : result;
+}
+
+static bool has_uuid(const struct rg_device_info *info, const void *wanted)
+{
+    char text[48];
+    return strcasecmp(rg_uuid_text(info->uuid, text, sizeof text), wanted) == 0;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, rg_nvml_device *device)
+{
+    enum rg_nvml_return result = rg_nvml_started();
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    return uuid && device ? find(uuid, has_uuid, device) : RG_NVML_INVALID_ARGUMENT;
+}
+
+static bool has_address(const struct rg_device_info *info, const void *wanted)
+{
+    struct rg_nvml_address address;
+    return rg_nvml_parse_address(info->pci, &address) && memcmp(&address, wanted, sizeof address) == 0;
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *id, rg_nvml_device *device)
+{
+    struct rg_nvml_address address;
+    enum rg_nvml_return result = rg_nvml_started();
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (!id || !device || !rg_nvml_parse_address(id, &address))
+        return RG_NVML_INVALID_ARGUMENT;
+    return find(&address, has_address, device);
+}
+
+int nvmlDeviceGetHandleByPciBusId(const char *id, rg_nvml_device *device)
+{
+    return nvmlDeviceGetHandleByPciBusId_v2(id, device);
+}
+
+int nvmlDeviceGetName(rg_nvml_device device, char *name, unsigned length)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    return result == RG_NVML_SUCCESS ? rg_nvml_put_text(name, length, info.name) : result;
+}
+
+int nvmlDeviceGetUUID(rg_nvml_device device, char *uuid, unsigned length)
+{
+    struct rg_device_info info;
+    char text[48];
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    return rg_nvml_put_text(uuid, length, rg_uuid_text(info.uuid, text, sizeof text));
+}
+
+int nvmlDeviceGetIndex(rg_nvml_device device, unsigned *index)
+{
+    struct rg_device_info info;
+    unsigned at;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, &at);
+    if (result == RG_NVML_SUCCESS && !index)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *index = at;
+    return result;
+}
+
+/* There is no device file here; the number is that of the device on its server. */
+int nvmlDeviceGetMinorNumber(rg_nvml_device device, unsigned *number)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result == RG_NVML_SUCCESS && !number)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *number = info.ordinal;
+    return result;
+}
+
+int nvmlDeviceGetBrand(rg_nvml_device device, int *brand)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result == RG_NVML_SUCCESS && !brand)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *brand = (int)rg_nvml_brand_of(info.name);
+    return result;
+}
+
+int nvmlDeviceGetArchitecture(rg_nvml_device device, unsigned *value)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result == RG_NVML_SUCCESS && !value)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *value = rg_nvml_architecture_of(info.compute_major, info.compute_minor);
+    return result;
+}
+
+int nvmlDeviceGetCudaComputeCapability(rg_nvml_device device, int *major, int *minor)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (!major || !minor)
+        return RG_NVML_INVALID_ARGUMENT;
+    *major = (int)info.compute_major;
+    *minor = (int)info.compute_minor;
+    return RG_NVML_SUCCESS;
+}
+
+/* --- PCI ------------------------------------------------------------------------------------------------ */
+
+/* Vendor, device and subsystem, if the server's library tells them. */
+static void ask_pci_ids(rg_nvml_device device, struct rg_nvml_pci *pci)
+{
+    struct rg_nvml_pci there;
+    if (rg_nvml_ask(RG_QUESTION_nvmlDeviceGetPciInfo_v3, device, (const uintptr_t[]){(uintptr_t)&there}) !=
+        RG_NVML_SUCCESS)
+        return;
+    pci->device_id = there.device_id;
+    pci->subsystem_id = there.subsystem_id;
+}
+
+int nvmlDeviceGetPciInfo_v3(rg_nvml_device device, struct rg_nvml_pci *pci)
+{
+    struct rg_device_info info;
+    struct rg_nvml_address address;
+    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (!pci)
+        return RG_NVML_INVALID_ARGUMENT;
+    if (!rg_nvml_parse_address(info.pci, &address))
+        return RG_NVML_NOT_SUPPORTED; /* the driver there does not tell it either */
+    *pci = (struct rg_nvml_pci){.domain = address.domain, .bus = address.bus, .device = address.device};
+    snprintf(pci->bus_id, sizeof pci->bus_id, "%08X:%02X:%02X.%X", address.domain, address.bus,
+             address.device, address.function);
+    snprintf(pci->bus_id_legacy, sizeof pci->bus_id_legacy, "%04X:%02X:%02X.%X",
+             address.domain & DOMAIN_LEGACY_MAX, address.bus, address.device, address.function);
+    ask_pci_ids(device, pci);
+    return RG_NVML_SUCCESS;
+}
+
+static int old_pci(rg_nvml_device device, struct rg_nvml_pci_v2 *out, size_t size)
+{
+    struct rg_nvml_pci now;
+    int result = nvmlDeviceGetPciInfo_v3(device, &now);
+    if (result == RG_NVML_UNINITIALIZED || result == RG_NVML_INVALID_ARGUMENT)
+        return result;
+    if (!out)
+        return RG_NVML_INVALID_ARGUMENT;
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    struct rg_nvml_pci_v2 old = {.domain = now.domain, .bus = now.bus, .device = now.device};
+    memcpy(old.bus_id, now.bus_id_legacy, sizeof old.bus_id);
+    memcpy(out, &old, size);
+    return RG_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetPciInfo_v2(rg_nvml_device device, struct rg_nvml_pci_v2 *pci)
+{
+    return old_pci(device, pci, sizeof *pci);
+}
+
+int nvmlDeviceGetPciInfo(rg_nvml_device device, struct rg_nvml_pci_v2 *pci)
+{
+    return old_pci(device, pci, RG_NVML_PCI_V1_SIZE);
+}
+
+/* --- memory --------------------------------------------------------------------------------------------- */
+
+/* With total, free and used, which go together: one that is not known leaves nothing to tell. */
+static int memory_of(rg_nvml_device device, struct rg_nvml_memory *out)
+{
+    struct rg_device_info info;
+    enum rg_nvml_return result = rg_nvml_look_now(device, &info);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (!info.memory_free_known || info.memory_free > info.memory_total)
+        return RG_NVML_NOT_SUPPORTED;
+    *out = (struct rg_nvml_memory){
+        .total = info.memory_total, .free = info.memory_free, .used = info.memory_total - info.memory_free};
+    return RG_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetMemoryInfo(rg_nvml_device device, struct rg_nvml_memory *memory)
+{
+    struct rg_nvml_memory now;
+    int result = rg_nvml_started();
+    if (result == RG_NVML_SUCCESS)
+        result = memory ? memory_of(device, &now) : RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *memory = now;
+    return result;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(rg_nvml_device device, struct rg_nvml_memory_v2 *memory)
+{
+    struct rg_nvml_memory now;
+    int result = rg_nvml_started();
+    if (result == RG_NVML_SUCCESS && !memory)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS && memory->version != RG_NVML_MEMORY_V2)
+        result = RG_NVML_VERSION_MISMATCH;
+    if (result == RG_NVML_SUCCESS)
+        result = memory_of(device, &now);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    /* what the driver there keeps for itself is part of what is used */
+    memory->total = now.total;
+    memory->reserved = 0;
+    memory->free = now.free;
+    memory->used = now.used;
+    return RG_NVML_SUCCESS;
+}
+
+/* --- processes ------------------------------------------------------------------------------------------ */
+
+/*
+ * The ids for a caller with room for *count; *count is how many there are. INSUFFICIENT_SIZE: no room, none is told.
+ * How much memory a process uses is not known here.
+ */
+static int processes_of(rg_nvml_device device, unsigned *count, const void *room, unsigned *pids)
+{
+    unsigned there = 0;
+    int result = rg_nvml_started();
+    if (result == RG_NVML_SUCCESS && (!count || (*count && !room)))
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        result = rg_nvml_processes(device, pids, RG_NVML_PROCESSES_MAX, &there);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    if (there > *count)
+        result = RG_NVML_INSUFFICIENT_SIZE;
+    *count = there;
+    return result;
+}
+
+int nvmlDeviceGetComputeRunningProcesses(rg_nvml_device device, unsigned *count,
+                                         struct rg_nvml_process_v1 *processes)
+{
+    unsigned pids[RG_NVML_PROCESSES_MAX];
+    int result = processes_of(device, count, processes, pids);
+    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < *count; i++)
+        processes[i] = (struct rg_nvml_process_v1){.pid = pids[i], .memory = RG_NVML_VALUE_UNKNOWN};
+    return result;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(rg_nvml_device device, unsigned *count,
+                                            struct rg_nvml_process *processes)
+{
+    unsigned pids[RG_NVML_PROCESSES_MAX];
+    int result = processes_of(device, count, processes, pids);
+    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < *count; i++)
+        processes[i] = (struct rg_nvml_process){.pid = pids[i],
+                                                .memory = RG_NVML_VALUE_UNKNOWN,
+                                                .gpu_instance = RG_NVML_INSTANCE_UNKNOWN,
+                                                .compute_instance = RG_NVML_INSTANCE_UNKNOWN};
+    return result;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v2(rg_nvml_device device, unsigned *count,
+                                            struct rg_nvml_process *processes)
+{
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, processes);
+}
+
+int nvmlDeviceGetP2PStatus(rg_nvml_device first, rg_nvml_device second, int which, int *status)
+{
+    const int result =
+        rg_nvml_ask(RG_QUESTION_nvmlDeviceGetP2PStatus, first,
+                    (const uintptr_t[]){(uintptr_t)second, (uintptr_t)which, (uintptr_t)status});
+    if (result != RG_NVML_NOT_SUPPORTED)
+        return result;
+    *status = RG_NVML_P2P_STATUS_UNKNOWN; /* of different servers, or of one that cannot be asked */
+    return RG_NVML_SUCCESS;
+}
+
+/* Each value has a result of its own, so that one which nobody knows does not hide the others. */
+int nvmlDeviceGetFieldValues(rg_nvml_device device, int count, struct rg_nvml_field *fields)
+{
+    const uintptr_t words[] = {(uintptr_t)(unsigned)(count < 0 ? 0 : count), (uintptr_t)fields};
+    int result = rg_nvml_started();
+    if (result == RG_NVML_SUCCESS && (count <= 0 || !fields))
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        result = rg_nvml_ask(RG_QUESTION_nvmlDeviceGetFieldValues, device, words);
+    if (result != RG_NVML_NOT_SUPPORTED)
+        return result;
+    for (int i = 0; i < count; i++)
+        fields[i] = (struct rg_nvml_field){
+            .id = fields[i].id, .scope = fields[i].scope, .result = RG_NVML_NOT_SUPPORTED};
+    return RG_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetHandleBySerial(const char *serial, rg_nvml_device *device)
+{
+    unsigned count = 0;
+    enum rg_nvml_return result = rg_nvml_count(&count);
+    if (result == RG_NVML_SUCCESS && (!serial || !device))
+        result = RG_NVML_INVALID_ARGUMENT;
+    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < count; i++) {
+        char text[64];
+        rg_nvml_device one;
+        if (rg_nvml_handle(i, &one) != RG_NVML_SUCCESS ||
+            rg_nvml_ask(RG_QUESTION_nvmlDeviceGetSerial, one,
+                        (const uintptr_t[]){(uintptr_t)text, sizeof text}) != RG_NVML_SUCCESS ||
+            strcmp(text, serial) != 0)
+            continue;
+        *device = one;
+        return RG_NVML_SUCCESS;
+    }
+    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_FOUND : result;
+}
+
+/* Parts of divided GPUs are not shown as devices. */
+int nvmlDeviceIsMigDeviceHandle(rg_nvml_device device, unsigned *is_one)
+{
+    enum rg_nvml_return result = rg_nvml_where(device, NULL, NULL);
+    if (result == RG_NVML_SUCCESS && !is_one)
+        result = RG_NVML_INVALID_ARGUMENT;
+    if (result == RG_NVML_SUCCESS)
+        *is_one = 0;
+    return result;
+}

@@ -1,0 +1,34 @@
+/* model_making.h - what the parts of model.c share while they make a model. */
+#ifndef RG_CLIENT_PREDICT_MODEL_MAKING_H
+#define RG_CLIENT_PREDICT_MODEL_MAKING_H
+
+#include "client/predict/model.h"
+
+#define RG_MODEL_NO_RECORD UINT32_MAX
+
+/* What is known of a record besides, while the model is made. */
+struct rg_model_seen {
+    uint64_t seq;     /* polls: the handle */
+    uint64_t place;   /* in the worker's order; polls: that of their thread's record before */
+    uint64_t sent_at; /* when its message was sent, if it has a reply; else when it was put */
+    uint64_t back_at; /* when its reply was there */
+    const struct rg_time *time;
+};
+
+struct rg_model_making {
+    const struct rg_trace *trace;
+    struct rg_model *model;
+    struct rg_model_seen *seen; /* by record */
+    size_t capacity;
+    int64_t offset; /* the worker's clock less the client's */
+    bool failed;
+};
+
+/** Finds out which threads began and ended because of others. False: out of memory. */
+bool rg_model_relate_threads(struct rg_model *model);
+/** Finds queries in a loop: for each the step behind the last one of its loop. */
+void rg_model_find_loops(struct rg_model *model, struct rg_thread_model *thread);
+/** Learns from the worker's times what records cost and did on the device. False: out of memory. */
+bool rg_model_learn(struct rg_model_making *making);
+
+#endif

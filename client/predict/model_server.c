@@ -1,0 +1,280 @@
+/*
+ * model_server.c - what records cost at the server, and what they did on its device.
+ *
+ * The records are taken in the order in which the worker executed them: its times say how long it was busy,
+ * and when the device was done with what; the clocks of the two machines are laid over each other by the
+ * quickest round trip.
+ */
+#include "client/predict/model_making.h"
+#include "common/base/tuning.h"
+
+#include <stdlib.h>
+
+#define WAKE_MOST_NS 200000 /* that a thread takes to wake up, on any machine worth predicting for */
+#define USUAL_NS     5000   /* of a way, where nothing tells */
+
+static const struct rg_time *find_time(const struct rg_trace *trace, uint64_t seq)
+{
+    size_t low = 0, high = trace->n_times;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (trace->times[middle].seq < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < trace->n_times && trace->times[low].seq == seq ? &trace->times[low] : NULL;
+}
+
+/* A reply is on its way from here on. */
+static uint64_t left_at(const struct rg_record_model *record, const struct rg_time *time)
+{
+    return record->out > RG_LITTLE_REPLY ? time->sent : time->reply;
+}
+
+/*
+ * The quickest round trip lays the clocks over each other: its ways were equal. Where few calls wait, each of
+ * them may have stood behind other work at the worker; then the quickest way there of one record and the
+ * quickest way back of another one are together what a round trip takes at most, whatever the clocks say.
+ */
+static void find_offset(struct rg_model_making *making)
+{
+    uint64_t least = UINT64_MAX;
+    int64_t there_least = INT64_MAX, back_least = INT64_MAX; /* by two clocks */
+    for (size_t i = 0; i < making->model->n_records; i++) {
+        const struct rg_record_model *record = &making->model->records[i];
+        const struct rg_model_seen *seen = &making->seen[i];
+        if (seen->time && (int64_t)(seen->time->begin - seen->sent_at) < there_least)
+            there_least = (int64_t)(seen->time->begin - seen->sent_at);
+        if (!seen->time || !seen->back_at || !seen->time->reply)
+            continue;
+        if ((int64_t)(seen->back_at - left_at(record, seen->time)) < back_least)
+            back_least = (int64_t)(seen->back_at - left_at(record, seen->time));
+        const uint64_t there = left_at(record, seen->time) - seen->time->begin;
+        const uint64_t all = seen->back_at - seen->sent_at;
+        if (all < there || all - there >= least)
+            continue;
+        making->model->round_trip = least = all - there;
+        making->offset = (int64_t)(seen->time->begin - seen->sent_at) - (int64_t)(least / 2);
+    }
+    const int64_t both = back_least == INT64_MAX ? 0 : there_least + back_least;
+    if (both > 0 && least / 2 > (uint64_t)both) {
+        making->model->round_trip = (uint64_t)both;
+        making->offset = there_least - both / 2;
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static uint64_t gap(uint64_t from, uint64_t to)
+{
+    return to > from ? to - from : 0;
+}
+
+/*
+ * Where the ways can be seen, they are what they were; else those of the quickest round trip. What a record
+ * waits for that nobody waits for is the sender's, of four such the shortest but one.
+ */
+static bool find_ways(struct rg_model_making *making, const uint32_t *order, size_t n)
+{
+    struct rg_model *model = making->model;
+    uint64_t *wakes = malloc((n + 1) * sizeof *wakes);
+    if (!wakes)
+        return false;
+    size_t n_wakes = 0;
+    uint64_t busy_until = 0;
+    if (!model->round_trip)
+        model->round_trip = 2 * USUAL_NS;
+    model->up = model->down = model->round_trip / 2;
+    for (size_t i = 0; i < n; i++) {
+        struct rg_record_model *record = &model->records[order[i]];
+        const struct rg_model_seen *seen = &making->seen[order[i]];
+        const struct rg_time *time = seen->time; /* NULL for polls, which have no place in the order */
+        record->up = model->up;
+        record->down = model->down;
+        if (!time)
+            continue;
+        const uint64_t sent = seen->sent_at + (uint64_t)making->offset;
+        const bool visible = sent >= busy_until; /* else it may have waited for others there */
+        if (seen->back_at && time->reply) {
+            if (visible)
+                record->up = gap(sent, time->begin);
+            record->down = gap(left_at(record, time), seen->back_at + (uint64_t)making->offset);
+        } else if (visible) {
+            wakes[n_wakes++] = gap(sent, time->begin);
+        }
+        if (time->served > busy_until)
+            busy_until = time->served;
+    }
+    qsort(wakes, n_wakes, sizeof *wakes, by_number);
+    model->wake = n_wakes ? gap(model->up, wakes[n_wakes / 4]) : USUAL_NS;
+    if (model->wake > WAKE_MOST_NS)
+        model->wake = WAKE_MOST_NS;
+    free(wakes);
+    return true;
+}
+
+/*
+ * What a record did, from the worker's times; `device` as it was when the record began. *goes_on, by
+ * operation: it did not wait for the device, though it might have and the device was at work.
+ */
+static void learn(struct rg_model *model, struct rg_record_model *record, const struct rg_time *time,
+                  struct rg_device *device, bool *goes_on)
+{
+    const uint64_t begin = time->begin, served = time->served, replied = time->reply ? time->reply : served;
+    record->service = served - begin;
+    record->tail = gap(served, replied);
+    if (record->out > RG_LITTLE_REPLY)
+        record->transfer = gap(replied, time->sent);
+    if (record->flags & RG_RECORD_QUERY) {
+        record->flags |= time->result == 0 ? RG_RECORD_READY : 0;
+        return;
+    }
+    if (record->flags & RG_RECORD_WAITS) {
+        const uint64_t waited = gap(begin, rg_device_done(device, &record->use));
+        const uint64_t polled = waited < RG_WAIT_POLL_NS ? waited : RG_WAIT_POLL_NS;
+        record->service = gap(polled, record->service);
+        record->tail = gap(begin + waited, replied);
+        if (record->out > RG_LITTLE_REPLY)
+            record->transfer = gap(begin + waited, time->sent);
+        if (record->out && record->use.act == RG_DEVICE_SYNC_STREAM)
+            rg_device_end(device, record->use.stream, replied);
+        return;
+    }
+    if (time->flags & RG_TIME_BLOCKS) {
+        record->use.act = RG_DEVICE_SYNC_ALL;
+        if (served >= device->all) {
+            record->flags |= RG_RECORD_BLOCKS;
+            record->service = gap(gap(begin, device->all), record->service);
+        } else {
+            goes_on[record->op] = true;
+        }
+        return;
+    }
+    if (record->use.act == RG_DEVICE_RECORD || record->use.act == RG_DEVICE_WAIT_EVENT) {
+        rg_device_order(device, &record->use, begin);
+        return;
+    }
+    if (time->flags & RG_TIME_WORK && time->flags & RG_TIME_END) {
+        record->use.act = RG_DEVICE_WORK;
+        record->use.time = gap(rg_device_start(device, record->use.stream, begin), time->end);
+        model->device_busy += record->use.time;
+        rg_device_end(device, record->use.stream, time->end);
+    } else if (record->use.act == RG_DEVICE_WORK) {
+        record->use.act = RG_DEVICE_NOTHING;
+    }
+}
+
+/* A record that the server did not measure: it takes nothing, and a wait for its reply was the device's. */
+static void assume(struct rg_model *model, struct rg_record_model *record, const struct rg_model_seen *seen)
+{
+    record->service = 1000;
+    if (seen->back_at && seen->back_at - seen->sent_at > model->round_trip)
+        record->tail = seen->back_at - seen->sent_at - model->round_trip;
+    if (record->use.act == RG_DEVICE_WORK)
+        record->use.act = RG_DEVICE_NOTHING;
+    record->flags |= record->flags & RG_RECORD_QUERY ? RG_RECORD_READY : 0;
+}
+
+/* To sort records by. */
+struct place {
+    uint64_t place;
+    uint32_t record;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
+    return x->record < y->record ? -1 : x->record > y->record;
+}
+
+/* The records in the worker's order. The caller frees it. */
+static uint32_t *order_of(const struct rg_model_making *making)
+{
+    const size_t n = making->model->n_records;
+    struct place *places = malloc((n + 1) * sizeof *places);
+    uint32_t *order = malloc((n + 1) * sizeof *order);
+    if (!places || !order) {
+        free(places);
+        free(order);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; i++)
+        places[i] = (struct place){making->seen[i].place, (uint32_t)i};
+    qsort(places, n, sizeof *places, by_place);
+    for (size_t i = 0; i < n; i++)
+        order[i] = places[i].record;
+    free(places);
+    return order;
+}
+
+static bool name_polled(struct rg_model *model, struct rg_device_use *use, uint64_t handle)
+{
+    const bool event = use->act == RG_DEVICE_SYNC_EVENT;
+    use->stream = event ? 0 : rg_device_stream(&model->names, handle, false);
+    use->event = event ? rg_device_event(&model->names, handle) : 0;
+    return use->stream != UINT32_MAX && use->event != UINT32_MAX;
+}
+
+static bool name_objects(struct rg_model_making *making)
+{
+    struct rg_model *model = making->model;
+    if (!rg_device_names_init(&model->names))
+        return false;
+    for (size_t i = 0; i < model->n_records; i++) {
+        if (model->records[i].flags & RG_RECORD_POLL) {
+            if (!name_polled(model, &model->records[i].use, making->seen[i].seq))
+                return false;
+            continue;
+        }
+        const struct rg_time *time = making->seen[i].time = find_time(making->trace, making->seen[i].seq);
+        if (!time)
+            continue;
+        struct rg_device_use *use = &model->records[i].use;
+        use->stream = rg_device_stream(&model->names, time->stream, time->flags & RG_TIME_NON_BLOCKING);
+        use->event = rg_device_event(&model->names, time->event);
+        if (use->stream == UINT32_MAX || use->event == UINT32_MAX)
+            return false;
+    }
+    return true;
+}
+
+bool rg_model_learn(struct rg_model_making *making)
+{
+    struct rg_model *model = making->model;
+    struct rg_device device = {0};
+    uint32_t *order = order_of(making);
+    bool *goes_on = calloc(making->trace->operations.n + 1, sizeof *goes_on);
+    bool good = order && goes_on && name_objects(making) && rg_device_init(&device, &model->names);
+    if (good) {
+        find_offset(making);
+        good = find_ways(making, order, model->n_records);
+    }
+    for (size_t i = 0; good && i < model->n_records; i++) {
+        struct rg_record_model *record = &model->records[order[i]];
+        const struct rg_model_seen *seen = &making->seen[order[i]];
+        if (record->flags & RG_RECORD_POLL) {
+            const uint64_t done = rg_device_done(&device, &record->use), there = seen->back_at;
+            const bool awaited = record->flags & RG_RECORD_READY && there;
+            record->down = awaited ? gap(done, there + (uint64_t)making->offset) : model->down;
+            continue;
+        }
+        if (seen->time)
+            learn(model, record, seen->time, &device, goes_on);
+        else
+            assume(model, record, seen);
+    }
+    for (size_t i = 0; good && i < model->n_records; i++)
+        if (goes_on[model->records[i].op])
+            model->records[i].flags &= ~(unsigned)RG_RECORD_BLOCKS;
+    rg_device_free(&device);
+    free(goes_on);
+    free(order);
+    return good;
+}

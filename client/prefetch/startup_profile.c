@@ -1,0 +1,408 @@
+/* startup_profile.c - see startup_profile.h. One lock guards the lists; it is not held while anything is sent or waited for. */
+#include "client/prefetch/startup_profile.h"
+
+#include "client/api/context.h"
+#include "client/api/device.h"
+#include "client/api/variable.h"
+#include "client/cache/journal.h"
+#include "client/core/call.h"
+#include "client/core/future.h"
+#include "client/core/home.h"
+#include "client/core/optimisations.h"
+#include "client/core/session.h"
+#include "client/core/thread.h"
+#include "client/prealloc/prealloc.h"
+#include "common/base/cleanup.h"
+#include "generated/client/operations.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define IMAGES_MAX 4096u /* of one program */
+#define STATES_MAX 64u
+#define WISHES_MAX RG_PREALLOC_HINTS /* kinds of memory, of one program */
+#define WISH_MAX   8u                /* of one kind; beyond, client/prealloc/prealloc.h sees to it */
+#define NOTED_MAX  1024u             /* allocations of a start; those that follow cost nothing */
+
+enum record_type { RECORD_CONTEXT = 1, RECORD_IMAGE, RECORD_STARTED, RECORD_MEMORY };
+
+/* On disk, and here: an image whose variables were asked for. */
+struct likely {
+    uint8_t answers[RG_DIGEST_SIZE]; /* the state of the server that this is about (session.h: hello) */
+    uint32_t device;
+    uint32_t reserved;
+    struct rg_cached_image_name image;
+};
+
+/* On disk; of several about the same memory the last one holds. */
+struct memory {
+    uint64_t size, height;
+    uint32_t kind, element, device;
+    uint32_t count; /* that the program had at a time; 0: it did not want it any more */
+};
+
+/* Memory in a primary context that the program had, or has now. */
+struct wish {
+    struct memory memory;
+    uint64_t bytes;     /* of each, as far as this process knows */
+    unsigned now, most; /* of this process */
+};
+
+/* One that has been loaded ahead and not been taken. */
+struct loaded {
+    struct loaded *next;
+    const struct rg_cached_image *known;
+    uint64_t context, handle;
+    struct rg_future *future;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rg_journal records;
+static atomic_bool active;
+static uint8_t states[STATES_MAX][RG_DIGEST_SIZE]; /* of servers with which it has started */
+static unsigned n_states;
+static uint64_t contexts, begun; /* devices, a bit each: of records, and of this process */
+static struct likely *images;
+static unsigned n_images, capacity;
+static struct loaded *waiting;
+static struct wish wishes[WISHES_MAX];
+static unsigned n_wishes;
+static atomic_uint noted;
+static pid_t owner;
+
+/* --- what is remembered: the lock is held ------------------------------------------------------------------------- */
+
+static bool known_already(const struct likely *image)
+{
+    for (unsigned i = 0; i < n_images; i++)
+        if (memcmp(&images[i], image, sizeof *image) == 0)
+            return true;
+    return false;
+}
+
+static bool add(const struct likely *image)
+{
+    if (n_images == IMAGES_MAX || known_already(image))
+        return false;
+    if (n_images == capacity) {
+        const unsigned more = capacity ? capacity * 2 : 64;
+        struct likely *bigger = realloc(images, more * sizeof *bigger);
+        if (!bigger)
+            return false;
+        images = bigger;
+        capacity = more;
+    }
+    images[n_images++] = *image;
+    return true;
+}
+
+/* The entry of this memory; NULL: there is none, and no room for one more. */
+static struct wish *wish_of(const struct memory *memory)
+{
+    for (unsigned i = 0; i < n_wishes; i++) {
+        const struct memory *have = &wishes[i].memory;
+        if (have->size == memory->size && have->height == memory->height && have->kind == memory->kind &&
+            have->element == memory->element && have->device == memory->device)
+            return &wishes[i];
+    }
+    if (n_wishes == WISHES_MAX)
+        return NULL;
+    wishes[n_wishes] = (struct wish){.memory = *memory};
+    return &wishes[n_wishes++];
+}
+
+static bool take_memory(const struct rg_journal_record *record)
+{
+    struct memory memory;
+    if (record->size != sizeof memory)
+        return false;
+    memcpy(&memory, record->data, sizeof memory);
+    struct wish *wish = wish_of(&memory);
+    if (wish)
+        wish->memory.count = memory.count < WISH_MAX ? memory.count : WISH_MAX;
+    return true;
+}
+
+static bool take_record(void *user, const struct rg_journal_record *record)
+{
+    struct likely image;
+    (void)user;
+    if (record->type == RECORD_STARTED && record->size == RG_DIGEST_SIZE) {
+        if (n_states < STATES_MAX)
+            memcpy(states[n_states++], record->data, RG_DIGEST_SIZE);
+        return true;
+    }
+    if (record->type == RECORD_CONTEXT) {
+        contexts |= 1ull << (record->flags % RG_DEVICES_MAX);
+        return true;
+    }
+    if (record->type == RECORD_MEMORY)
+        return take_memory(record);
+    if (record->type != RECORD_IMAGE || record->size != sizeof image)
+        return false;
+    memcpy(&image, record->data, sizeof image);
+    (void)add(&image);
+    return true;
+}
+
+/* What is not wanted any more makes room. */
+static void forget_unwanted(void)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < n_wishes; i++)
+        if (wishes[i].memory.count)
+            wishes[kept++] = wishes[i];
+    n_wishes = kept;
+}
+
+/* The program's file and command line; false: nobody knows. */
+static bool describe(struct rg_digest *out)
+{
+    char path[PATH_MAX];
+    RG_CLEANUP_FREE char *command = malloc(65536);
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path), size = -1;
+    RG_CLEANUP_FD int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    if (command && fd >= 0)
+        size = read(fd, command, 65536);
+    if (length <= 0 || size < 0)
+        return false;
+    static const char what[] = "program 2";
+    const struct rg_digest_part parts[] = {
+        {what, sizeof what}, {path, (size_t)length}, {command, (size_t)size}};
+    *out = rg_digest_of(parts, sizeof parts / sizeof *parts);
+    return true;
+}
+
+uint64_t rg_startup_profile_contexts(void)
+{
+    struct rg_digest name;
+    pthread_mutex_lock(&lock);
+    active = rg_optimise[RG_OPT_FORESEE] && rg_journal_shelf() && describe(&name);
+    if (active) {
+        records.shelf = rg_journal_shelf();
+        memcpy(records.name, name.bytes, sizeof records.name);
+        contexts = n_images = n_states = n_wishes = 0;
+        if (!rg_journal_read(&records, take_record, NULL))
+            contexts = n_images = n_states = n_wishes = 0;
+        forget_unwanted();
+        owner = getpid();
+    }
+    const uint64_t mask = active ? contexts : 0;
+    pthread_mutex_unlock(&lock);
+    return mask;
+}
+
+bool rg_startup_profile_is_new(void)
+{
+    const uint8_t *state = rg_session_current()->hello.answers;
+    bool is_new = true;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < n_states; i++)
+        is_new &= memcmp(states[i], state, RG_DIGEST_SIZE) != 0;
+    if (is_new && active && n_states < STATES_MAX) {
+        memcpy(states[n_states++], state, RG_DIGEST_SIZE);
+        rg_journal_add(&records, RECORD_STARTED, 0, NULL, state, RG_DIGEST_SIZE);
+    }
+    pthread_mutex_unlock(&lock);
+    return is_new;
+}
+
+void rg_startup_profile_note_image(const struct rg_cached_image *known)
+{
+    const struct rg_session *session = rg_session_current();
+    struct likely image = {.device = (uint32_t)rg_device_current(), .image = *rg_image_cache_name(known)};
+    memcpy(image.answers, session->hello.answers, sizeof image.answers);
+    pthread_mutex_lock(&lock);
+    if (active && image.image.plain && add(&image))
+        rg_journal_add(&records, RECORD_IMAGE, 0, NULL, &image, sizeof image);
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- memory -------------------------------------------------------------------------------------------------------- */
+
+/* Whether what is allocated and freed still belongs to the start. */
+static bool is_noted(void)
+{
+    return atomic_load_explicit(&active, memory_order_relaxed) &&
+           atomic_load_explicit(&noted, memory_order_relaxed) < NOTED_MAX;
+}
+
+/* The device of which that is the primary context; -1: it is of none. */
+static int primary_of(uint64_t context)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, context);
+    return shadow && shadow->context.primary ? shadow->context.device : -1;
+}
+
+void rg_startup_profile_note_memory(const struct rg_prealloc_key *key, size_t bytes)
+{
+    const int device = is_noted() && key->kind != RG_PREALLOC_ORDERED ? primary_of(rg_context_current()) : -1;
+    if (device < 0)
+        return;
+    atomic_fetch_add_explicit(&noted, 1, memory_order_relaxed);
+    const struct memory memory = {.size = key->size,
+                                  .height = key->height,
+                                  .kind = key->kind,
+                                  .element = key->element,
+                                  .device = (uint32_t)device};
+    pthread_mutex_lock(&lock);
+    struct wish *wish = wish_of(&memory);
+    if (wish) {
+        wish->bytes = bytes;
+        if (++wish->now > wish->most)
+            wish->most = wish->now;
+        if (wish->most > wish->memory.count && wish->memory.count < WISH_MAX) {
+            wish->memory.count++;
+            rg_journal_add(&records, RECORD_MEMORY, 0, NULL, &wish->memory, sizeof wish->memory);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void rg_startup_profile_note_free(uint64_t context, size_t bytes)
+{
+    const int device = is_noted() ? primary_of(context) : -1;
+    if (device < 0)
+        return;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < n_wishes; i++)
+        if (wishes[i].now && wishes[i].bytes == bytes && wishes[i].memory.device == (uint32_t)device) {
+            wishes[i].now--;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Has made ready what the program had in that context, which is current. */
+static void foresee_memory(CUdevice device)
+{
+    struct rg_prealloc_key keys[WISHES_MAX];
+    unsigned counts[WISHES_MAX], n = 0;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < n_wishes; i++) {
+        const struct memory *memory = &wishes[i].memory;
+        if (memory->device != (uint32_t)device || !memory->count)
+            continue;
+        keys[n] = (struct rg_prealloc_key){.kind = (enum rg_prealloc_kind)memory->kind,
+                                           .element = memory->element,
+                                           .size = memory->size,
+                                           .height = memory->height};
+        counts[n++] = memory->count;
+    }
+    pthread_mutex_unlock(&lock);
+    rg_prealloc_hint(keys, counts, n);
+}
+
+/* At the end of the process: what it had less of than it did before is wanted less the next time. */
+__attribute__((destructor)) static void note_unwanted(void)
+{
+    if (!atomic_load(&active) || owner != getpid() || pthread_mutex_trylock(&lock) != 0)
+        return;
+    for (unsigned i = 0; i < n_wishes; i++) {
+        struct memory *memory = &wishes[i].memory;
+        if (wishes[i].most < memory->count && begun >> memory->device & 1) {
+            memory->count = wishes[i].most;
+            rg_journal_add(&records, RECORD_MEMORY, 0, NULL, memory, sizeof *memory);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- what is done ahead ------------------------------------------------------------------------------------------- */
+
+/* Loads an image in the current context, if that is known to succeed. */
+static void load(const struct likely *likely)
+{
+    const struct rg_cached_image_name *image = &likely->image;
+    const bool library = image->kind == RG_KIND_LIBRARY;
+    struct rg_cached_image *known = rg_image_cache_find_named(image);
+    uint64_t id, handle = 0;
+    if (!known || !rg_image_cache_loads(known) ||
+        rg_image_name(&image->digest, image->size, &id) != CUDA_SUCCESS)
+        return;
+    struct loaded *loaded = calloc(1, sizeof *loaded);
+    struct rg_future *future =
+        loaded ? rg_future_begin(library ? RG_OP_rgLibraryLoad : RG_OP_rgModuleLoad, NULL) : NULL;
+    if (future)
+        handle = rg_handle_create(library ? RG_KIND_LIBRARY : RG_KIND_MODULE);
+    CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_call reply;
+    if (handle && library) {
+        rg_handle_shadow(RG_KIND_LIBRARY, handle)->library.known = known;
+        status = rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)handle}, id, 0, NULL, NULL, 0, NULL, NULL, 0, 0,
+                                     &reply);
+    } else if (handle) {
+        struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, handle)->module;
+        made->context = rg_context_current();
+        made->known = known;
+        status = rg_op_rgModuleLoad(&(CUmodule){(CUmodule)handle}, id, 0, NULL, NULL, 0, 0, &reply);
+    }
+    if (future && rg_future_end(future, status) == CUDA_SUCCESS) {
+        rg_variables_ask((enum rg_kind)image->kind, handle, known);
+        *loaded = (struct loaded){
+            .known = known, .context = rg_context_current(), .handle = handle, .future = future};
+        pthread_mutex_lock(&lock);
+        loaded->next = waiting;
+        waiting = loaded;
+        pthread_mutex_unlock(&lock);
+        return;
+    }
+    if (handle)
+        rg_handle_delete((enum rg_kind)image->kind, handle);
+    free(loaded);
+}
+
+void rg_startup_profile_context(CUdevice device, uint64_t context)
+{
+    struct rg_thread *thread = rg_thread_current();
+    pthread_mutex_lock(&lock);
+    const bool fresh = active && !(contexts >> device & 1);
+    contexts |= active ? 1ull << device : 0;
+    if (fresh)
+        rg_journal_add(&records, RECORD_CONTEXT, (uint32_t)device, NULL, NULL, 0);
+    const bool again = begun >> device & 1;
+    begun |= 1ull << device;
+    const bool foresees = active && !again;
+    const unsigned n = rg_optimise[RG_OPT_IMAGES] ? n_images : 0;
+    pthread_mutex_unlock(&lock);
+    if (!foresees || !thread || !rg_thread_push_context(thread, context))
+        return;
+    for (unsigned i = 0; i < n; i++) {
+        pthread_mutex_lock(&lock);
+        const struct likely image = images[i];
+        pthread_mutex_unlock(&lock);
+        if (image.device == (uint32_t)device &&
+            memcmp(image.answers, rg_session_current()->hello.answers, sizeof image.answers) == 0)
+            load(&image);
+    }
+    foresee_memory(device); /* whoever waits for that finds the images there */
+    thread->n_contexts--;
+}
+
+uint64_t rg_startup_profile_take(enum rg_kind kind, const struct rg_cached_image *known)
+{
+    const uint64_t context = rg_context_current();
+    pthread_mutex_lock(&lock);
+    struct loaded **link = &waiting;
+    while (*link && ((*link)->known != known || (*link)->context != context))
+        link = &(*link)->next;
+    struct loaded *loaded = *link;
+    if (loaded)
+        *link = loaded->next;
+    pthread_mutex_unlock(&lock);
+    if (!loaded)
+        return 0;
+    /* Its answer came, or comes, with those of all the others. */
+    uint64_t handle = rg_future_wait(loaded->future, NULL) == CUDA_SUCCESS ? loaded->handle : 0;
+    if (!rg_handle_known(kind, loaded->handle))
+        handle = 0; /* its context has ended */
+    else if (!handle)
+        rg_handle_delete(kind, loaded->handle);
+    rg_future_release(loaded->future);
+    free(loaded);
+    return handle;
+}

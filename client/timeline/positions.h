@@ -1,0 +1,74 @@
+/*
+ * positions.h - what sessions, threads, streams, contexts and events keep of how far the device is. Only
+ * client/timeline reads or writes it.
+ *
+ * Each record of a call has a position in its session. What is known to be completed is the last position up
+ * to which all is: all in all of it, of a stream, of a context, or of the record of an event. Positions only
+ * grow; 0: nothing yet.
+ */
+#ifndef RG_CLIENT_TIMELINE_POSITIONS_H
+#define RG_CLIENT_TIMELINE_POSITIONS_H
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/** A session's; written under the lock of its queue. */
+struct rg_timeline {
+    _Atomic uint64_t submitted; /* the last record of a call */
+    /* Of these, the last one … */
+    _Atomic uint64_t work;         /* that may have given the device something to do */
+    _Atomic uint64_t work_unnamed; /* … and named no stream */
+    _Atomic uint64_t lasting;      /* that the device may be at for as long as the program likes */
+    _Atomic uint64_t lasting_legacy, lasting_not_legacy; /* … in the legacy default stream; not there */
+    _Atomic uint64_t lasting_unnamed;                    /* … in no stream that has a handle */
+};
+
+/** Who is told when something is completed (subscription.h). */
+struct rg_subscriber {
+    _Atomic uint64_t id;    /* 0: nobody */
+    _Atomic unsigned epoch; /* in which "not ready" was learnt */
+};
+
+struct rg_stream_timeline {
+    _Atomic uint64_t completed;
+    _Atomic uint64_t work, lasting; /* as of sessions; of streams that are created */
+    struct rg_subscriber subscriber;
+};
+
+struct rg_context_timeline {
+    _Atomic uint64_t completed; /* of all its streams */
+    struct rg_stream_timeline legacy;
+};
+
+struct rg_thread_timeline {
+    struct rg_stream_timeline own; /* of its per-thread default stream in context `own_context` */
+    uint64_t own_context;
+    /* the stream that it waited for last, its position behind that, and for how many times more it is
+     * expected to wait for several one after another */
+    CUstream waited_for;
+    uint64_t waited_at;
+    unsigned waits_follow;
+};
+
+/** The time since another event (event_time_cache.h). */
+struct rg_event_time {
+    uint64_t since; /* handle of that event */
+    unsigned version;
+    float ms;          /* between the records at these positions … */
+    uint64_t from, to; /* 0: it is not known */
+};
+
+struct rg_event_timeline {
+    _Atomic uintptr_t stream;          /* in which it was recorded last */
+    _Atomic uint64_t before, recorded; /* the position before that record, and its own; 0: never recorded */
+    _Atomic uint64_t completed;        /* the record up to this position has come */
+    struct rg_subscriber subscriber;
+    atomic_bool queried; /* since that record */
+    atomic_bool unseen;  /* recorded elsewhere too */
+    atomic_bool timed;   /* the time since another one is asked for when it has come */
+    struct rg_event_time elapsed;
+};
+
+#endif

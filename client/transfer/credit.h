@@ -1,0 +1,33 @@
+/*
+ * credit.h - whether bulk data of a copy to the device may be sent now (proto/bulk_credit.h).
+ *
+ * As long as the device takes the data about as fast as it comes, there is always room, and nothing is asked. Where a stream
+ * does not go on, the room is used up at some time: then copies are put into their streams without data (rgCopyInLate),
+ * which the worker asks for when it is their turn. So nothing that other threads do stands behind data that nobody can take.
+ *
+ * Any thread; no locks held but that of shared pages.
+ */
+#ifndef RG_CLIENT_TRANSFER_CREDIT_H
+#define RG_CLIENT_TRANSFER_CREDIT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rg_session;
+
+/** Of one session; credit.c's. */
+struct rg_credit {
+    _Atomic uint64_t taken, freed; /* bytes since it began */
+    atomic_bool told;              /* the worker knows that it is to tell */
+};
+
+/** Takes room for a record with `size` bytes of data; false: there is none. May ask the worker. */
+bool rg_credit_take(struct rg_session *session, size_t size);
+/** The record was not sent. */
+void rg_credit_return(struct rg_session *session, size_t size);
+/** RG_NOTICE_CREDIT has come. False: it is malformed. */
+bool rg_credit_notice(struct rg_session *session, uint64_t freed);
+
+#endif

@@ -1,0 +1,47 @@
+/* log_limit.c - see log_limit.h. */
+#include "common/base/log_limit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Longer ones are cut, as the log cuts them. */
+#define TEXT_SIZE 2048
+
+/* Whether one more may be said; *before: how many were left out since one was; *last: those behind it will be. */
+static bool take(struct rg_log_limit *limit, uint64_t now_ns, unsigned *before, bool *last)
+{
+    pthread_mutex_lock(&limit->lock);
+    *before = 0;
+    if (limit->said == 0 || now_ns - limit->began_ns >= RG_LOG_LIMIT_NS) {
+        *before = limit->left_out;
+        limit->began_ns = now_ns;
+        limit->said = limit->left_out = 0;
+    }
+    const bool may = limit->said < RG_LOG_LIMIT_LINES;
+    if (may)
+        limit->said++;
+    else
+        limit->left_out++;
+    *last = may && limit->said == RG_LOG_LIMIT_LINES;
+    pthread_mutex_unlock(&limit->lock);
+    return may;
+}
+
+void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_level level, const char *format,
+                    ...)
+{
+    unsigned before = 0;
+    bool last = false;
+    if (!rg_log_enabled(level))
+        return;
+    if (!rg_log_enabled(RG_LOG_DEBUG) && !take(limit, now_ns, &before, &last))
+        return;
+    char text[TEXT_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (before)
+        rg_log(level, "%u lines like the next one were left out", before);
+    rg_log(level, "%s%s", text, last ? " (for some seconds, others like this are left out)" : "");
+}

@@ -1,0 +1,34 @@
+/*
+ * log_limit.h - a limit on lines that others can cause: who connects to an open port again and again must not fill the
+ * disk with what is said about it.
+ *
+ * RG_LOG_LIMIT_LINES lines in RG_LOG_LIMIT_NS are said; the last of them says that others like it are left out, and the
+ * first one after them how many were. Level debug has no limit. Any thread.
+ */
+#ifndef RG_COMMON_BASE_LOG_LIMIT_H
+#define RG_COMMON_BASE_LOG_LIMIT_H
+
+#include "common/base/log.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+#define RG_LOG_LIMIT_LINES 20u
+#define RG_LOG_LIMIT_NS    10000000000ull
+
+struct rg_log_limit {
+    pthread_mutex_t lock;
+    uint64_t began_ns;       /* of the time that is counted now */
+    unsigned said, left_out; /* in it */
+};
+
+#define RG_LOG_LIMIT_INIT                                                                                    \
+    {                                                                                                        \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                                    \
+    }
+
+/** rg_log, within the limit. `now_ns`: rg_now_ns(). */
+void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_level level, const char *format,
+                    ...) __attribute__((format(printf, 4, 5)));
+
+#endif

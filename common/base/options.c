@@ -1,0 +1,503 @@
+/*
+ * options.c - see options.h. Every source ends in set_value, which parses one text into one row's field.
+ */
+#include "common/base/options.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/parse.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_MAX_BYTES 4096
+
+__attribute__((format(printf, 3, 4))) static enum rg_status fail(char *why, size_t why_size,
+                                                                 const char *format, ...)
+{
+    if (why) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(why, why_size, format, arguments);
+        va_end(arguments);
+    }
+    return RG_ERR_INVALID;
+}
+
+/* --- suggestions -------------------------------------------------------------------------------------------
+ */
+
+/* Damerau-Levenshtein distance of short words; anything longer than the table counts as far away. */
+static unsigned distance(const char *a, const char *b)
+{
+    enum { LONGEST = 31 };
+    size_t n = strlen(a), m = strlen(b);
+    if (n > LONGEST || m > LONGEST)
+        return LONGEST;
+    unsigned d[LONGEST + 1][LONGEST + 1];
+    for (size_t i = 0; i <= n; i++)
+        d[i][0] = (unsigned)i;
+    for (size_t j = 0; j <= m; j++)
+        d[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= n; i++) {
+        for (size_t j = 1; j <= m; j++) {
+            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best)
+                best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best)
+                best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    }
+    return d[n][m];
+}
+
+const char *rg_suggest(const char *text, const char *const *names, size_t n, size_t stride)
+{
+    const char *best = NULL;
+    unsigned best_distance = (unsigned)strlen(text) / 3 + 1;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = *(const char *const *)((const char *)names + i * stride);
+        /* a beginning is as good as a slip of the finger */
+        unsigned far = strlen(text) >= 3 && strncmp(name, text, strlen(text)) == 0 ? 1 : distance(text, name);
+        if (far <= best_distance && (!best || far < best_distance)) {
+            best = name;
+            best_distance = far;
+        }
+    }
+    return best;
+}
+
+/* --- values ------------------------------------------------------------------------------------------------
+ */
+
+static void *field_of(const struct rg_options *options, const struct rg_option *row)
+{
+    return (char *)options->object + row->offset;
+}
+
+static bool is_text(enum rg_option_type type)
+{
+    return type == RG_OPTION_TEXT || type == RG_OPTION_OPTIONAL_TEXT || type == RG_OPTION_CHOICE;
+}
+
+void rg_text_list_clear(struct rg_text_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->items[i]);
+    free(list->items);
+    *list = (struct rg_text_list){0};
+}
+
+/* Appends the parts between commas, without the blanks around them; empty ones are dropped. */
+static enum rg_status list_add(struct rg_text_list *list, const char *text)
+{
+    while (*text) {
+        text += strspn(text, " \t");
+        const size_t part = strcspn(text, ",");
+        size_t size = part;
+        while (size && isblank((unsigned char)text[size - 1]))
+            size--;
+        if (size) {
+            char **items = realloc(list->items, (list->n + 1) * sizeof *items);
+            if (!items)
+                return RG_ERR_NO_MEMORY;
+            list->items = items;
+            items[list->n] = strndup(text, size);
+            if (!items[list->n])
+                return RG_ERR_NO_MEMORY;
+            list->n++;
+        }
+        text += part + (text[part] == ',');
+    }
+    return RG_OK;
+}
+
+static bool is_choice(const char *choices, const char *text)
+{
+    size_t size = strlen(text);
+    for (const char *at = choices; size && *at;) {
+        size_t length = strcspn(at, "|");
+        if (length == size && memcmp(at, text, size) == 0)
+            return true;
+        at += length + (at[length] == '|');
+    }
+    return false;
+}
+
+static enum rg_status parse_flag(const char *text, bool *out, char *why, size_t why_size)
+{
+    static const char *const yes[] = {"yes", "true", "on", "1"}, *const no[] = {"no", "false", "off", "0"};
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
+        if (strcasecmp(text, yes[i]) == 0 || strcasecmp(text, no[i]) == 0) {
+            *out = strcasecmp(text, yes[i]) == 0;
+            return RG_OK;
+        }
+    }
+    return fail(why, why_size, "'%s' is neither yes nor no", text);
+}
+
+static enum rg_status parse_seconds(const char *text, uint64_t *out, char *why, size_t why_size)
+{
+    int64_t seconds;
+    if (rg_parse_integer(text, 0, 100000000, &seconds, NULL, 0) == RG_OK) {
+        *out = (uint64_t)seconds * 1000000000u;
+        return RG_OK;
+    }
+    if (rg_parse_duration(text, out, NULL, 0) == RG_OK)
+        return RG_OK;
+    return fail(why, why_size, "'%s' is not a number of seconds", text);
+}
+
+static enum rg_status fail_choice(const char *text, const char *choices, char *why, size_t why_size)
+{
+    char list[128] = "";
+    size_t used = 0;
+    for (const char *at = choices; *at && used < sizeof list - 2; at++) {
+        list[used++] = *at == '|' ? ',' : *at;
+        if (*at == '|')
+            list[used++] = ' ';
+    }
+    return fail(why, why_size, "'%s' is not one of %.*s", text, (int)used, list);
+}
+
+static enum rg_status set_text(const struct rg_option *row, char **field, const char *text, char *why,
+                               size_t why_size)
+{
+    if (row->type == RG_OPTION_CHOICE && !is_choice(row->argument, text))
+        return fail_choice(text, row->argument, why, why_size);
+    if (row->type == RG_OPTION_TEXT && !row->check && !*text)
+        return fail(why, why_size, "'' is no %s", row->argument);
+    if (row->check && row->check(text, why, why_size) != RG_OK)
+        return RG_ERR_INVALID;
+    char *copy = strdup(text);
+    if (!copy)
+        return RG_ERR_NO_MEMORY;
+    free(*field);
+    *field = copy;
+    return RG_OK;
+}
+
+/* Parses `text` into the row's field; `why` gets the phrase without the option's name. */
+static enum rg_status parse_value(const struct rg_options *options, const struct rg_option *row, bool first,
+                                  const char *text, char *why, size_t why_size)
+{
+    void *field = field_of(options, row);
+    switch (row->type) {
+    case RG_OPTION_FLAG:
+        return parse_flag(text, field, why, why_size);
+    case RG_OPTION_TEXT:
+    case RG_OPTION_OPTIONAL_TEXT:
+    case RG_OPTION_CHOICE:
+        return set_text(row, field, text, why, why_size);
+    case RG_OPTION_LIST:
+        if (first)
+            rg_text_list_clear(field);
+        return list_add(field, text);
+    case RG_OPTION_INTEGER:
+        return rg_parse_integer(text, row->min, row->max, field, why, why_size);
+    case RG_OPTION_SIZE:
+        return rg_parse_size(text, field, why, why_size);
+    case RG_OPTION_FRACTION:
+        return rg_parse_fraction(text, field, why, why_size);
+    case RG_OPTION_SECONDS:
+        return parse_seconds(text, field, why, why_size);
+    }
+    return RG_ERR_INVALID;
+}
+
+/* Sets one option unless a stronger source has. `origin` names it for messages: "--grace", "file:3: grace".
+ */
+static enum rg_status set_value(struct rg_options *options, const struct rg_option *row, const char *origin,
+                                const char *text, char *why, size_t why_size)
+{
+    unsigned char *set_by = &options->set_by[row - options->table];
+    if (*set_by != 0 && *set_by != options->load)
+        return RG_OK;
+    char phrase[256] = "";
+    enum rg_status status = parse_value(options, row, *set_by == 0, text, phrase, sizeof phrase);
+    if (status != RG_OK)
+        return fail(why, why_size, "%s: %s", origin, phrase[0] ? phrase : rg_status_string(status));
+    *set_by = (unsigned char)options->load;
+    return RG_OK;
+}
+
+void rg_options_init(struct rg_options *options, const struct rg_option *table, size_t n, void *object,
+                     unsigned command)
+{
+    *options = (struct rg_options){.table = table, .n = n, .object = object, .command = command};
+    if (n > RG_OPTIONS_MAX) {
+        fprintf(stderr, "more than %d options\n", RG_OPTIONS_MAX);
+        abort(); /* a mistake in the table */
+    }
+    for (size_t i = 0; i < n; i++) {
+        char why[256];
+        if (table[i].value &&
+            parse_value(options, &table[i], true, table[i].value, why, sizeof why) != RG_OK) {
+            fprintf(stderr, "default of --%s: %s\n", table[i].name, why);
+            abort(); /* a mistake in the table */
+        }
+    }
+}
+
+bool rg_options_is_set(const struct rg_options *options, size_t offset)
+{
+    for (size_t i = 0; i < options->n; i++)
+        if (options->table[i].offset == offset && options->set_by[i] != 0)
+            return true;
+    return false;
+}
+
+void rg_options_fini(struct rg_options *options)
+{
+    for (size_t i = 0; i < options->n; i++) {
+        const struct rg_option *row = &options->table[i];
+        void *field = field_of(options, row);
+        if (is_text(row->type)) {
+            free(*(char **)field);
+            *(char **)field = NULL;
+        } else if (row->type == RG_OPTION_LIST) {
+            rg_text_list_clear(field);
+        }
+    }
+}
+
+/* --- sources -----------------------------------------------------------------------------------------------
+ */
+
+static bool applies(const struct rg_options *options, const struct rg_option *row)
+{
+    return row->commands == 0 || options->command == 0 || (row->commands & options->command) != 0;
+}
+
+static const struct rg_option *find(const struct rg_options *options, const char *name, size_t size)
+{
+    for (size_t i = 0; i < options->n; i++) {
+        const struct rg_option *row = &options->table[i];
+        if (strncmp(row->name, name, size) == 0 && row->name[size] == 0)
+            return row;
+    }
+    return NULL;
+}
+
+/* Why `name` (without dashes) is unknown, with what was probably meant. */
+static enum rg_status unknown(const struct rg_options *options, const char *origin, const char *name,
+                              size_t size, bool in_file, char *why, size_t why_size)
+{
+    const char *names[RG_OPTIONS_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < options->n; i++)
+        if (in_file ? !options->table[i].not_in_file : applies(options, &options->table[i]))
+            names[n++] = options->table[i].name;
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)(size < sizeof word ? size : sizeof word - 1), name);
+    const char *meant = rg_suggest(word, names, n, sizeof names[0]);
+    const char *dashes = in_file ? "" : "--";
+    if (meant)
+        return fail(why, why_size, "%sunknown option '%s%s' (did you mean '%s%s'?)", origin, dashes, word,
+                    dashes, meant);
+    return fail(why, why_size, "%sunknown option '%s%s'", origin, dashes, word);
+}
+
+static bool takes_argument(const struct rg_option *row)
+{
+    return row->type != RG_OPTION_FLAG && row->type != RG_OPTION_OPTIONAL_TEXT;
+}
+
+/* One "--name", "--name=value" or "--name value". */
+static enum rg_status load_long(struct rg_options *options, int argc, char **argv, int *at, char *why,
+                                size_t why_size)
+{
+    const char *name = argv[*at] + 2;
+    size_t size = strcspn(name, "=");
+    const char *value = name[size] == '=' ? name + size + 1 : NULL;
+    const struct rg_option *row = find(options, name, size);
+    if (!row || !applies(options, row))
+        return unknown(options, "", name, size, false, why, why_size);
+    char origin[80];
+    snprintf(origin, sizeof origin, "--%s", row->name);
+    if (!value && takes_argument(row)) {
+        if (*at + 1 >= argc)
+            return fail(why, why_size, "%s needs %s", origin, row->argument);
+        value = argv[++*at];
+    }
+    if (!value)
+        value = row->type == RG_OPTION_FLAG ? "yes" : "";
+    return set_value(options, row, origin, value, why, why_size);
+}
+
+/* "-s value", "-svalue", and flags together: "-ab". */
+static enum rg_status load_short(struct rg_options *options, int argc, char **argv, int *at, char *why,
+                                 size_t why_size)
+{
+    for (const char *letter = argv[*at] + 1; *letter; letter++) {
+        const struct rg_option *row = NULL;
+        for (size_t i = 0; i < options->n; i++)
+            if ((options->table[i].letter == *letter || options->table[i].also == *letter) &&
+                applies(options, &options->table[i]))
+                row = &options->table[i];
+        if (!row)
+            return fail(why, why_size, "unknown option '-%c'",
+                        isprint((unsigned char)*letter) ? *letter : '?');
+        char origin[4] = {'-', *letter, 0};
+        const char *value = row->type == RG_OPTION_FLAG ? "yes" : "";
+        if (takes_argument(row)) {
+            value = letter[1] ? letter + 1 : *at + 1 < argc ? argv[++*at] : NULL;
+            if (!value)
+                return fail(why, why_size, "%s needs %s", origin, row->argument);
+        }
+        enum rg_status status = set_value(options, row, origin, value, why, why_size);
+        if (status != RG_OK || takes_argument(row))
+            return status;
+    }
+    return RG_OK;
+}
+
+enum rg_status rg_options_load_arguments(struct rg_options *options, int argc, char **argv, int *next,
+                                         char *why, size_t why_size)
+{
+    options->load++;
+    int at = 1;
+    for (; at < argc; at++) {
+        const char *word = argv[at];
+        if (word[0] != '-' || word[1] == 0)
+            break;
+        if (strcmp(word, "--") == 0) {
+            at++;
+            break;
+        }
+        enum rg_status status = word[1] == '-' ? load_long(options, argc, argv, &at, why, why_size)
+                                               : load_short(options, argc, argv, &at, why, why_size);
+        if (status != RG_OK)
+            return status;
+    }
+    *next = at;
+    return RG_OK;
+}
+
+enum rg_status rg_options_load_environment(struct rg_options *options, char *why, size_t why_size)
+{
+    options->load++;
+    for (size_t i = 0; i < options->n; i++) {
+        const struct rg_option *row = &options->table[i];
+        const char *value = row->environment ? getenv(row->environment) : NULL;
+        if (!value || !*value)
+            continue; /* empty is as good as unset */
+        enum rg_status status = set_value(options, row, row->environment, value, why, why_size);
+        if (status != RG_OK)
+            return status;
+    }
+    return RG_OK;
+}
+
+/* The text without the white space around it; cut in place. */
+static char *trim(char *text)
+{
+    text += strspn(text, " \t\r\n");
+    size_t size = strlen(text);
+    while (size && strchr(" \t\r\n", text[size - 1]))
+        text[--size] = 0;
+    return text;
+}
+
+static enum rg_status load_line(struct rg_options *options, const char *origin, char *line, char *why,
+                                size_t why_size)
+{
+    char *key = trim(line);
+    if (!*key || *key == '#')
+        return RG_OK;
+    char *equals = strchr(key, '=');
+    if (!equals)
+        return fail(why, why_size, "%s'%s' is not of the form key = value", origin, key);
+    *equals = 0;
+    char *value = trim(equals + 1);
+    key = trim(key);
+    const struct rg_option *row = find(options, key, strlen(key));
+    if (!row || row->not_in_file)
+        return unknown(options, origin, key, strlen(key), true, why, why_size);
+    char full[LINE_MAX_BYTES + 80];
+    snprintf(full, sizeof full, "%s%s", origin, key);
+    return set_value(options, row, full, value, why, why_size);
+}
+
+static void close_file(FILE **file)
+{
+    if (*file)
+        fclose(*file);
+}
+
+enum rg_status rg_options_load_file(struct rg_options *options, const char *path, char *why, size_t why_size)
+{
+    options->load++;
+    __attribute__((cleanup(close_file))) FILE *file = fopen(path, "re");
+    if (!file) {
+        enum rg_status status = errno == ENOENT || errno == ENOTDIR ? RG_ERR_NOT_FOUND : RG_ERR_INVALID;
+        (void)fail(why, why_size, "%s: %s", path, strerror(errno));
+        return status;
+    }
+    char line[LINE_MAX_BYTES], origin[LINE_MAX_BYTES];
+    for (unsigned number = 1; fgets(line, sizeof line, file); number++) {
+        snprintf(origin, sizeof origin, "%s:%u: ", path, number);
+        if (!strchr(line, '\n') && !feof(file))
+            return fail(why, why_size, "%sthe line is too long", origin);
+        enum rg_status status = load_line(options, origin, line, why, why_size);
+        if (status != RG_OK)
+            return status;
+    }
+    if (ferror(file))
+        return fail(why, why_size, "%s: %s", path, strerror(errno));
+    return RG_OK;
+}
+
+/* --- help --------------------------------------------------------------------------------------------------
+ */
+
+/* Prints `text` in lines of up to 100 columns, each behind `indent` blanks; the first continues at `column`.
+ */
+static void print_wrapped(FILE *out, const char *text, int column, int indent)
+{
+    if (column >= indent) {
+        fputc('\n', out);
+        column = 0;
+    }
+    fprintf(out, "%*s", indent - column, "");
+    int at = indent;
+    while (*text) {
+        int size = (int)strcspn(text, " ");
+        if (at > indent && at + 1 + size > 100) {
+            fprintf(out, "\n%*s", indent, "");
+            at = indent;
+        } else if (at > indent) {
+            fputc(' ', out);
+            at++;
+        }
+        fprintf(out, "%.*s", size, text);
+        at += size;
+        text += size + strspn(text + size, " ");
+    }
+    fputc('\n', out);
+}
+
+void rg_options_help(const struct rg_options *options, FILE *out)
+{
+    for (size_t i = 0; i < options->n; i++) {
+        const struct rg_option *row = &options->table[i];
+        if (!applies(options, row) || !row->help)
+            continue;
+        int column = row->letter ? fprintf(out, "  -%c, --%s", row->letter, row->name)
+                                 : fprintf(out, "      --%s", row->name);
+        if (row->argument)
+            column += fprintf(out, row->type == RG_OPTION_OPTIONAL_TEXT ? "[=%s]" : " %s", row->argument);
+        char text[1024];
+        int size = snprintf(text, sizeof text, "%s", row->help);
+        if (row->value && row->type != RG_OPTION_FLAG && row->value[0] != '-' && size < (int)sizeof text)
+            size += snprintf(text + size, sizeof text - (size_t)size, " (default: %s)", row->value);
+        if (row->environment && size < (int)sizeof text)
+            snprintf(text + size, sizeof text - (size_t)size, " [%s]", row->environment);
+        print_wrapped(out, text, column, 32);
+    }
+}

@@ -1,0 +1,19 @@
+/*
+ * safe_copy.h - copies to and from memory that may not be there.
+ *
+ * Pointers that an application passed are the application's word: where a plain copy would kill the process
+ * with SIGSEGV, these report how far they came. A call costs one system call; use memcpy for memory of one's
+ * own.
+ */
+#ifndef RG_COMMON_BASE_SAFE_COPY_H
+#define RG_COMMON_BASE_SAFE_COPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Copies from memory that may be unreadable into own memory. False: `from` cannot be read to its end. */
+bool rg_safe_copy_from(void *to, const void *from, size_t size);
+/** Copies from own memory into memory that may be unwritable. False: `to` cannot be written to its end. */
+bool rg_safe_copy_to(void *to, const void *from, size_t size);
+
+#endif

@@ -1,0 +1,86 @@
+/* thread.c - starting threads with every signal blocked. */
+#include "common/base/thread.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* struct sched_attr of linux/sched/types.h, in the size that it first had; glibc 2.36 has neither it nor the calls. */
+struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period; /* runtime: the slice, since Linux 6.12 */
+};
+
+void rg_thread_expect_little(void)
+{
+    struct attributes attributes = {.size = sizeof attributes};
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0u) != 0 ||
+        attributes.policy != SCHED_OTHER)
+        return;
+    attributes.flags = 0;
+    attributes.runtime = 100000;
+    (void)!syscall(SYS_sched_setattr, 0, &attributes, 0u);
+}
+
+void rg_thread_sleep_precisely(void)
+{
+    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* ns */
+}
+
+struct start {
+    void *(*run)(void *);
+    void *arg;
+};
+
+/* Ours that live. A thread counts when it runs and until it is about to end: in between others may seem to be there that
+ * are not, never the other way round. */
+static _Atomic long ours;
+
+static void *begin(void *arg)
+{
+    const struct start start = *(struct start *)arg;
+    free(arg);
+    void *result = start.run(start.arg);
+    atomic_fetch_sub(&ours, 1);
+    return result;
+}
+
+enum rg_status rg_thread_create(pthread_t *out, const char *name, void *(*run)(void *), void *arg)
+{
+    struct start *start = malloc(sizeof *start);
+    if (!start)
+        return RG_ERR_NO_MEMORY;
+    *start = (struct start){run, arg};
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, begin, start);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error != 0) {
+        free(start);
+        return RG_ERR_NO_MEMORY;
+    }
+    atomic_fetch_add(&ours, 1);
+    pthread_setname_np(thread, name);
+    *out = thread;
+    return RG_OK;
+}
+
+bool rg_thread_has_others(void)
+{
+    struct stat tasks; /* a folder with one for each thread: its links are those, itself and its parent's */
+    const long mine = atomic_load(&ours);
+    if (stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink < 3)
+        return true;
+    return (long)tasks.st_nlink - 2 > mine + 1;
+}

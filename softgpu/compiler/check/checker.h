@@ -1,0 +1,87 @@
+/*
+ * checker.h - internal to the checker's files: the state of checking one module and one function.
+ */
+#ifndef SG_COMPILER_CHECK_CHECKER_H
+#define SG_COMPILER_CHECK_CHECKER_H
+
+#include "softgpu/compiler/ir/ir.h"
+
+#define SG_CHECK_SCOPES 64
+
+struct sg_checker {
+    struct sg_arena *arena;
+    struct sg_arena *scratch; /* what the function being checked is like as written, and its scopes */
+    struct sg_ptx_module *module;
+    struct sg_map opcodes; /* text of "base.mod.mod" and number of operands → struct sg_opcode */
+    const char **files;    /* of the module in work, by their numbers */
+    uint32_t n_files;
+    struct sg_map *unit; /* names that the module in work has for itself */
+    /* of the function being checked */
+    struct sg_ptx_function *function;
+    struct sg_map scopes[SG_CHECK_SCOPES];
+    uint32_t depth;
+    const struct sg_ast_statement *statement; /* being checked */
+};
+
+/** What a base word and its modifiers mean, whatever the operands. */
+struct sg_opcode {
+    const struct sg_form *form;
+    uint8_t types[SG_INSN_TYPES];
+    uint8_t mods[SG_GROUP_COUNT];
+};
+
+_Noreturn void sg_check_fail(struct sg_checker *checker, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/** A name at module scope. */
+struct sg_symbol *sg_check_module_symbol(struct sg_checker *checker, struct sg_slice name);
+struct sg_symbol *sg_check_lookup(struct sg_checker *checker, struct sg_slice name);
+/** The register of this name, or UINT32_MAX. */
+uint32_t sg_check_register(struct sg_checker *checker, struct sg_slice name);
+void sg_check_declare(struct sg_checker *checker, struct sg_slice name, struct sg_symbol symbol);
+struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast_variable *ast,
+                                 struct sg_ptx_function *function);
+/** The symbols in a variable's initial value. */
+void sg_check_initial(struct sg_checker *checker, struct sg_ast_initial *initial);
+uint32_t sg_check_new_register(struct sg_checker *checker, enum sg_type type);
+void sg_check_take_address(struct sg_checker *checker, struct sg_ptx_function *function);
+/** The body of a function whose header is known. */
+void sg_check_body(struct sg_checker *checker, struct sg_ptx_function *function,
+                   const struct sg_ast_function *ast, const struct sg_ast_body *body);
+/** Params and returns of a signature. */
+void sg_check_signature(struct sg_checker *checker, struct sg_ptx_function *function,
+                        const struct sg_ast_prototype *prototype);
+
+struct sg_opcode *sg_check_opcode(struct sg_checker *checker, const struct sg_ast_instruction *ast);
+void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instruction *ast);
+/**
+ * Whether the instruction is written in a way that the table does not have; then `out` is what stands for it,
+ * behind instructions that have been added to the function.
+ */
+bool sg_check_rewrite(struct sg_checker *checker, const struct sg_ast_instruction *ast,
+                      struct sg_ast_instruction *out);
+/** Fails unless an operand of this kind may stand where an instruction wants `type`. */
+void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type, bool dest,
+                   bool wider);
+/** The rules of the instructions on matrices. */
+void sg_check_mma(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out);
+/** Fails unless the operand, which stood in brackets, can be an address. */
+void sg_check_address(struct sg_checker *checker, const struct sg_operand *operand);
+/**
+ * Operand `number` of a video instruction, with its selector and sign; and what the operands have to do with
+ * each other.
+ */
+void sg_check_video_operand(struct sg_checker *checker, const struct sg_insn *insn, uint32_t number,
+                            const struct sg_ast_operand *ast, struct sg_operand *out);
+void sg_check_video(struct sg_checker *checker, const struct sg_insn *insn);
+/** All operands of a copy of a tensor. */
+void sg_check_tensor(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
+/** True and the register's number and component if the name is one of %tid and its like. */
+bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, enum sg_type *type);
+/** The form of a texture or surface instruction, or NULL; and the rest of such an instruction. */
+const struct sg_form *sg_check_texture_form(struct sg_slice base);
+void sg_check_texture(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
+void sg_check_call(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * parser.h - internal to the parser's files: a token of look-ahead, and the pieces they share.
+ */
+#ifndef SG_COMPILER_PARSE_PARSER_H
+#define SG_COMPILER_PARSE_PARSER_H
+
+#include "softgpu/compiler/parse/ast.h"
+#include "softgpu/compiler/parse/lexer.h"
+
+struct sg_parser {
+    struct sg_lexer lexer;
+    struct sg_token token; /* the current one */
+    struct sg_token ahead; /* the one after, if has_ahead */
+    bool has_ahead;
+    bool in_call;             /* of the instruction in work: parentheses hold lists, elsewhere expressions */
+    struct sg_arena *arena;   /* of what is parsed */
+    struct sg_arena *lasting; /* of initial values; the same but in bodies */
+    struct sg_ast *ast;
+    struct sg_ast_place place; /* by the last .loc of the function */
+    const char *previous_end;  /* end of the token before the current one */
+    uint32_t depth;            /* of what is nested in itself */
+};
+
+void sg_parser_advance(struct sg_parser *parser);
+const struct sg_token *sg_parser_peek(struct sg_parser *parser);
+bool sg_parser_at(const struct sg_parser *parser, int punctuation);
+bool sg_parser_at_word(const struct sg_parser *parser, const char *word);
+bool sg_parser_at_dotted(const struct sg_parser *parser, const char *word);
+/** Steps over the punctuation if it is there. */
+bool sg_parser_accept(struct sg_parser *parser, int punctuation);
+bool sg_parser_accept_dotted(struct sg_parser *parser, const char *word);
+void sg_parser_expect(struct sg_parser *parser, int punctuation);
+struct sg_slice sg_parser_name(struct sg_parser *parser, const char *what);
+uint64_t sg_parser_integer(struct sg_parser *parser, const char *what);
+_Noreturn void sg_parser_unexpected(struct sg_parser *parser, const char *wanted);
+/**
+ * To be called around the parts of a text that may hold others of their own kind: fails where they are nested
+ * too deeply.
+ */
+void sg_parser_enter(struct sg_parser *parser);
+void sg_parser_leave(struct sg_parser *parser);
+
+/** A constant integer expression. */
+uint64_t sg_parse_expression(struct sg_parser *parser);
+/**
+ * ".space .align N .type name[dims] = initialiser"; the space is the current token. One declarator of
+ * a list.
+ */
+void sg_parse_variable_head(struct sg_parser *parser, struct sg_ast_variable *variable);
+void sg_parse_declarator(struct sg_parser *parser, struct sg_ast_variable *variable);
+/** "(params)" into an array. */
+struct sg_ast_variable *sg_parse_params(struct sg_parser *parser, uint32_t *count);
+void sg_parse_operands(struct sg_parser *parser, struct sg_ast_instruction *instruction);
+/** Steps over .loc, .file, .pragma and the like; false if the current token starts none of them. */
+bool sg_parse_ignored(struct sg_parser *parser);
+
+#endif

@@ -1,0 +1,148 @@
+/*
+ * affine.c - what is found out of each region when it is known what lives across its ends: where it leads,
+ * which of the registers that it loads should be affine along a row, and which of these can be kept once for
+ * the whole block.
+ */
+#include "softgpu/compiler/ir/flow.h"
+#include "softgpu/compiler/regions/matrices.h"
+#include "softgpu/compiler/regions/regions.h"
+#include "softgpu/compiler/uniformity/uniformity.h"
+
+#define AFFINE_POINTS_MAX 48u /* points of a kernel whose regions are made twice, for affine registers */
+
+static void note_read(void *user, uint32_t reg, bool written, bool maybe)
+{
+    uint64_t *set = user;
+    (void)maybe;
+    if (!written)
+        set[reg / 64] |= UINT64_C(1) << reg % 64;
+}
+
+/* Adds what the region behind the instruction reads. */
+static void find_reads(const struct sg_flow *flow, uint32_t insn, uint32_t *seen, uint32_t walk,
+                       uint32_t *stack, uint64_t *reads)
+{
+    const struct sg_insn *insns = flow->function->insns;
+    uint32_t n_stack = 0, to, block = flow->block_of[insn];
+    bool behind = !insns[insn].aligns, first = true;
+    for (;;) {
+        uint32_t end = flow->first[block + 1];
+        for (; insn < end && (first || !sg_is_point(&insns[insn])); insn++, first = behind = false)
+            if (!behind)
+                sg_visit_registers(&insns[insn], note_read, reads);
+        if (insn < end) /* what the next point is given */
+            sg_visit_registers(&insns[insn], note_read, reads);
+        for (uint32_t i = 0; insn == end && sg_flow_successor(flow, block, i, &to); i++)
+            if (to != UINT32_MAX && seen[to] != walk) {
+                seen[to] = walk;
+                stack[n_stack++] = to;
+            }
+        if (n_stack == 0)
+            return;
+        block = stack[--n_stack];
+        insn = flow->first[block];
+    }
+}
+
+/* The only point that is reached from behind an instruction (at the start: -1), SG_POINT_END, or 0. */
+static uint32_t find_next(const struct sg_flow *flow, const struct sg_regions *regions, uint32_t from,
+                          bool behind, uint32_t *seen, uint32_t walk, uint32_t *stack)
+{
+    const struct sg_insn *insns = flow->function->insns;
+    uint32_t next = 0, n_stack = 0, to, insn = from, block = flow->block_of[from];
+    for (;;) {
+        uint32_t end = flow->first[block + 1], found = 0;
+        for (bool first = behind; insn < end && found == 0; insn++, first = false) {
+            enum sg_op op = insns[insn].form->op;
+            if (!first && regions->points[insn] != 0)
+                found = regions->points[insn];
+            else if (op == SG_OP_RET || op == SG_OP_EXIT)
+                found = SG_POINT_END;
+            if (found != 0 && next != 0 && next != found)
+                return 0;
+            next = found != 0 ? found : next;
+            if (found != 0 && insns[insn].guard != 0)
+                found = 0; /* and perhaps further */
+        }
+        behind = false;
+        for (uint32_t i = 0; found == 0 && sg_flow_successor(flow, block, i, &to); i++) {
+            if (to == UINT32_MAX) {
+                if (next != 0 && next != SG_POINT_END)
+                    return 0;
+                next = SG_POINT_END;
+            } else if (seen[to] != walk) {
+                seen[to] = walk;
+                stack[n_stack++] = to;
+            }
+        }
+        if (n_stack == 0)
+            return next;
+        block = stack[--n_stack];
+        insn = flow->first[block];
+    }
+}
+
+void sg_regions_find_nexts(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions)
+{
+    uint32_t *seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow->n_blocks),
+             *stack = seen + flow->n_blocks;
+    regions->next = SG_NEW_ARRAY(arena, uint32_t, regions->n_points + 1);
+    regions->next[0] = find_next(flow, regions, 0, false, seen, UINT32_MAX, stack);
+    for (uint32_t i = 0; i < flow->function->n_insns; i++)
+        if (regions->points[i] != 0)
+            regions->next[regions->points[i]] =
+                find_next(flow, regions, i, true, seen, regions->points[i], stack);
+}
+
+void sg_regions_find_affine(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions)
+{
+    const struct sg_ptx_function *kernel = flow->function;
+    const struct sg_uniformity *uniformities = sg_uniformity_compute(arena, kernel, SG_AMONG_ROW);
+    uint32_t *seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow->n_blocks),
+             *stack = seen + flow->n_blocks;
+    regions->affine = SG_NEW_ARRAY(arena, uint64_t *, regions->n_points + 1);
+    regions->step = SG_NEW_ARRAY(arena, int64_t, kernel->n_regs + 1);
+    for (uint32_t reg = 0; reg < kernel->n_regs; reg++)
+        regions->step[reg] = uniformities[reg].step;
+    for (uint32_t i = 0; i < kernel->n_insns; i++) {
+        uint32_t point = regions->points[i], count = 0;
+        if (point == 0)
+            continue;
+        if (regions->n_points > AFFINE_POINTS_MAX) {
+            regions->affine[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+            continue;
+        }
+        uint64_t *reads = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+        regions->affine[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+        find_reads(flow, sg_matrix_run_end(kernel, i), seen, point, stack, reads);
+        for (uint32_t reg = 0; reg < kernel->n_regs; reg++) {
+            enum sg_type type = (enum sg_type)kernel->regs[reg].type;
+            bool wanted =
+                regions->column[reg] != 0 && sg_regions_has(reads, reg) &&
+                sg_regions_has(regions->load[point], reg) && uniformities[reg].kind == SG_UNIFORMITY_AFFINE &&
+                (uniformities[reg].step == 0 || !sg_type_is_float(type)) && sg_types[type].bits <= 64;
+            if (wanted && count++ < SG_AFFINE_MAX)
+                regions->affine[point][reg / 64] |= UINT64_C(1) << reg % 64;
+        }
+    }
+}
+
+/* What is affine at the end of some turn, as far as there is place. */
+void sg_regions_find_kept(struct sg_arena *arena, const struct sg_ptx_function *kernel,
+                          struct sg_regions *regions)
+{
+    uint64_t *found = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
+    regions->turns = SG_NEW_ARRAY(arena, uint8_t, regions->n_points + 1);
+    for (uint32_t i = 0; i < kernel->n_insns; i++) {
+        if (!kernel->insns[i].passes)
+            continue;
+        regions->turns[regions->points[i]] = 1;
+        sg_regions_merge(found, regions->affine[regions->points[i]], regions->n_words);
+    }
+    for (uint32_t reg = 0; reg < kernel->n_regs; reg++) {
+        enum sg_type type = (enum sg_type)kernel->regs[reg].type;
+        if (sg_regions_has(found, reg) && !sg_type_is_float(type) && type != SG_PRED &&
+            sg_types[type].bits >= 16 && regions->n_kept < SG_KEPT_MAX)
+            regions->kept[regions->n_kept++] = reg;
+    }
+}

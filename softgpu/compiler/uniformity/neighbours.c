@@ -1,0 +1,324 @@
+/*
+ * neighbours.c - lanes that read what their neighbours have written, without any barrier: see warp_sync.h.
+ *
+ * Addresses are taken apart into sums of registers times numbers. Where those of a store and of a load differ
+ * by a number alone, and that is a multiple of what lies between a thread's place and the next one's, the
+ * load is of what another lane stores:
+ *
+ *     a[tid] = x;  y = a[tid + 1];
+ *
+ * The same is true of one place that all lanes load from where each stores to its own (a[tid] = x; y = a[3]).
+ * On a GPU all lanes have stored by then (cuSOLVER's tables of pairs are made so). In shared memory, which
+ * has few other uses for it, a store behind a load of what a lower lane stores is told in the same way.
+ */
+#include "softgpu/compiler/ir/flow.h"
+#include "softgpu/compiler/regions/regions.h"
+#include "softgpu/compiler/uniformity/uniformity.h"
+#include "softgpu/compiler/uniformity/warp_sync.h"
+
+#define TERMS_MAX    6u
+#define DEPTH_MAX    12u
+#define ACCESSES_MAX 256u /* of each kind, that are looked at in a function */
+#define PLACES_MAX   64u  /* that are followed */
+#define WARP         32
+
+/* number + Σ factor · root */
+struct sum {
+    uint64_t number;
+    uint32_t n;
+    bool known;
+    struct {
+        uint64_t root; /* a register, or where a variable is */
+        uint64_t factor;
+    } term[TERMS_MAX];
+};
+
+struct access {
+    uint32_t insn;
+    int64_t step; /* from each thread to the next */
+    struct sum address;
+    uint64_t crossed; /* the places that it must not pass before the lanes are together */
+    uint64_t own;     /* the bit of its own place, if it is followed */
+};
+
+struct accesses {
+    uint32_t n, room;
+    struct access *at;
+};
+
+struct search {
+    const struct sg_ptx_function *function;
+    const struct sg_uniformity *uniformities;
+    uint32_t *writer; /* by register: 1 + the only instruction that writes it, 0: none, UINT32_MAX: several */
+    uint32_t insn;    /* while writers are counted */
+    uint32_t n_places;
+    struct accesses loads, stores;
+};
+
+static void note_writer(void *user, uint32_t reg, bool written, bool maybe)
+{
+    struct search *search = user;
+    if (written)
+        search->writer[reg] = search->writer[reg] != 0 || maybe ? UINT32_MAX : search->insn + 1;
+}
+
+static void add_term(struct sum *sum, uint64_t root, uint64_t factor)
+{
+    uint32_t i = 0;
+    while (i < sum->n && sum->term[i].root != root)
+        i++;
+    if (i == sum->n) {
+        if (i == TERMS_MAX) {
+            sum->known = false;
+            return;
+        }
+        sum->term[sum->n++].root = root;
+        sum->term[i].factor = 0;
+    }
+    sum->term[i].factor += factor;
+    if (sum->term[i].factor == 0)
+        sum->term[i] = sum->term[--sum->n];
+}
+
+static uint64_t signed_number(const struct sg_insn *insn, uint64_t value)
+{
+    return sg_type_bytes((enum sg_type)insn->types[0]) == 4 ? (uint64_t)(int64_t)(int32_t)value : value;
+}
+
+static bool is_number(const struct sg_operand *operand)
+{
+    return operand->kind == SG_OPERAND_INTEGER;
+}
+
+static void add_operand(const struct search *search, struct sum *sum, const struct sg_operand *operand,
+                        uint64_t factor, uint32_t depth);
+
+/* Adds what an instruction computes, if it is a sum; false: it is none. */
+static bool add_result(const struct search *search, struct sum *sum, const struct sg_insn *insn,
+                       uint64_t factor, uint32_t depth)
+{
+    const struct sg_operand *in = &insn->operands[1];
+    if (depth == 0 || insn->guard != 0 || insn->n_operands < 2 ||
+        sg_type_is_float((enum sg_type)insn->types[0]))
+        return false;
+    switch (insn->form->op) {
+    case SG_OP_CVT:
+        if (sg_type_is_float((enum sg_type)insn->types[1]) || sg_type_bytes((enum sg_type)insn->types[1]) < 4)
+            return false;
+        add_operand(search, sum, &in[0], factor, depth);
+        return true;
+    case SG_OP_MOV:
+    case SG_OP_CVTA:
+        if (in[0].kind != SG_OPERAND_REG && in[0].kind != SG_OPERAND_VAR && !is_number(&in[0]))
+            return false;
+        add_operand(search, sum, &in[0], factor, depth);
+        return true;
+    case SG_OP_ADD:
+    case SG_OP_SUB:
+        for (uint32_t i = 0; i < 2; i++) {
+            uint64_t times = i == 1 && insn->form->op == SG_OP_SUB ? -factor : factor;
+            if (is_number(&in[i]))
+                sum->number += times * signed_number(insn, in[i].value);
+            else
+                add_operand(search, sum, &in[i], times, depth);
+        }
+        return true;
+    case SG_OP_SHL:
+        if (!is_number(&in[1]) || in[1].value > 31)
+            return false;
+        add_operand(search, sum, &in[0], factor << in[1].value, depth);
+        return true;
+    case SG_OP_MUL:
+    case SG_OP_MAD:
+        if (SG_MOD(insn, SG_GROUP_WIDE) == SG_HI || is_number(&in[0]) == is_number(&in[1]))
+            return false;
+        add_operand(search, sum, &in[is_number(&in[0])],
+                    factor * signed_number(insn, in[is_number(&in[1])].value), depth);
+        if (insn->form->op == SG_OP_MAD)
+            add_operand(search, sum, &in[2], factor, depth);
+        return true;
+    case SG_OP_OR: { /* of bits that are 0: a sum */
+        struct sum part = {.known = true};
+        if (!is_number(&in[1]) || in[1].value >= 1u << 16)
+            return false;
+        add_operand(search, &part, &in[0], 1, depth);
+        uint64_t all = part.number;
+        for (uint32_t i = 0; i < part.n; i++)
+            all |= part.term[i].factor;
+        if (!part.known || all == 0 || in[1].value >= (all & -all))
+            return false;
+        add_operand(search, sum, &in[0], factor, depth);
+        sum->number += factor * in[1].value;
+        return true;
+    }
+    default:
+        return false;
+    }
+}
+
+static void add_operand(const struct search *search, struct sum *sum, const struct sg_operand *operand,
+                        uint64_t factor, uint32_t depth)
+{
+    switch (operand->kind) {
+    case SG_OPERAND_INTEGER:
+        sum->number += factor * operand->value;
+        return;
+    case SG_OPERAND_VAR:
+        add_term(sum, (uint64_t)(uintptr_t)operand->var, factor);
+        sum->number += factor * operand->value;
+        return;
+    case SG_OPERAND_REG: {
+        uint32_t writer = search->writer[operand->reg];
+        if (writer == 0 || writer == UINT32_MAX ||
+            !add_result(search, sum, &search->function->insns[writer - 1], factor, depth - (depth != 0)))
+            add_term(sum, operand->reg, factor);
+        return;
+    }
+    default:
+        sum->known = false;
+    }
+}
+
+/* Is it an access to memory that lanes have in common? */
+static bool is_common(const struct sg_insn *insn)
+{
+    enum sg_op op = insn->form->op;
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    return (op == SG_OP_LD || op == SG_OP_ST) &&
+           (space == SG_MOD_SHARED || space == SG_MOD_GLOBAL || space == 0);
+}
+
+static void note_access(struct search *search, uint32_t index)
+{
+    const struct sg_insn *insn = &search->function->insns[index];
+    bool load = insn->form->op == SG_OP_LD;
+    const struct sg_operand *at = &insn->operands[load];
+    struct accesses *to = load ? &search->loads : &search->stores;
+    struct sg_uniformity uniformity = {.kind = SG_UNIFORMITY_AFFINE};
+    if (!is_common(insn) || to->n == to->room)
+        return;
+    if (at->kind == SG_OPERAND_REG)
+        uniformity = search->uniformities[at->reg];
+    if (uniformity.kind != SG_UNIFORMITY_AFFINE || (!load && uniformity.step == 0))
+        return;
+    struct access *access = &to->at[to->n];
+    *access = (struct access){.insn = index, .step = uniformity.step, .address = {.known = true}};
+    add_operand(search, &access->address, at, 1, DEPTH_MAX);
+    if (at->kind == SG_OPERAND_REG)
+        access->address.number += at->value;
+    to->n += access->address.known;
+}
+
+/* How many lanes further up does a lane load what is stored; 0: its own, or nothing is known. */
+static int64_t lanes_between(const struct access *store, const struct access *load)
+{
+    struct sum apart = load->address;
+    uint32_t common = 0;
+    apart.number -= store->address.number;
+    for (uint32_t i = 0; i < store->address.n; i++) {
+        uint32_t before = apart.n;
+        add_term(&apart, store->address.term[i].root, -store->address.term[i].factor);
+        common += apart.n < before;
+    }
+    const int64_t bytes = (int64_t)apart.number;
+    if (!apart.known || bytes == INT64_MIN) /* whose quotient by -1 there is not */
+        return 0;
+    if (apart.n == 0 && load->step == store->step)
+        return bytes % store->step == 0 && bytes / store->step > -WARP && bytes / store->step < WARP
+                   ? bytes / store->step
+                   : 0;
+    /* one place for all lanes, of those that each have one of their own */
+    for (uint32_t i = 0; i < apart.n; i++)
+        for (uint32_t n = 0; n < load->address.n; n++)
+            if (apart.term[i].root == load->address.term[n].root)
+                return 0;
+    return load->step == 0 && common > 0 ? 1 : 0;
+}
+
+static bool follow(struct search *search, struct access *access)
+{
+    if (access->own == 0 && search->n_places < PLACES_MAX)
+        access->own = (uint64_t)1 << search->n_places++;
+    return access->own != 0;
+}
+
+static void find_crossings(struct search *search)
+{
+    for (uint32_t l = 0; l < search->loads.n; l++)
+        for (uint32_t s = 0; s < search->stores.n; s++) {
+            struct access *load = &search->loads.at[l], *store = &search->stores.at[s];
+            int64_t lanes = lanes_between(store, load);
+            if (lanes != 0 && follow(search, store))
+                load->crossed |= store->own;
+            if (lanes < 0 && SG_MOD(&search->function->insns[load->insn], SG_GROUP_SPACE) == SG_MOD_SHARED &&
+                follow(search, load))
+                store->crossed |= load->own;
+        }
+}
+
+/* The places that lanes have been at since they were together, behind an instruction, which it marks. */
+static uint64_t step(struct sg_insn *insn, const struct access *access, uint64_t state)
+{
+    if (sg_is_meeting(insn))
+        return 0;
+    if (access != NULL && (access->crossed & state) != 0)
+        insn->aligns = true;
+    /* where a guard is false the lanes were not brought together */
+    return (access != NULL ? access->own : 0) | (insn->aligns && insn->guard == 0 ? 0 : state);
+}
+
+static void mark(struct sg_arena *arena, struct sg_ptx_function *function, const struct search *search)
+{
+    struct sg_flow flow = {0};
+    const struct access **by_insn = SG_NEW_ARRAY(arena, const struct access *, function->n_insns + 1);
+    for (uint32_t i = 0; i < search->loads.n; i++)
+        by_insn[search->loads.at[i].insn] = &search->loads.at[i];
+    for (uint32_t i = 0; i < search->stores.n; i++)
+        by_insn[search->stores.at[i].insn] = &search->stores.at[i];
+    sg_flow_build(arena, function, &flow);
+    uint64_t *in = SG_NEW_ARRAY(arena, uint64_t, flow.n_blocks + 1);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t block = 0; block < flow.n_blocks; block++) {
+            uint64_t state = in[block];
+            uint32_t to;
+            for (uint32_t i = flow.first[block]; i < flow.first[block + 1]; i++)
+                state = step(&function->insns[i], by_insn[i], state);
+            for (uint32_t i = 0; sg_flow_successor(&flow, block, i, &to); i++)
+                if (to != UINT32_MAX && (state & ~in[to]) != 0) {
+                    in[to] |= state;
+                    changed = true;
+                }
+        }
+    }
+}
+
+static struct accesses room_for(struct sg_arena *arena, uint32_t n)
+{
+    const uint32_t room = n < ACCESSES_MAX ? n : ACCESSES_MAX;
+    return (struct accesses){.room = room, .at = SG_NEW_ARRAY(arena, struct access, room)};
+}
+
+void sg_analyse_neighbours(struct sg_arena *arena, struct sg_ptx_function *function)
+{
+    uint32_t loads = 0, stores = 0;
+    for (uint32_t i = 0; i < function->n_insns; i++) {
+        loads += is_common(&function->insns[i]) && function->insns[i].form->op == SG_OP_LD;
+        stores += is_common(&function->insns[i]) && function->insns[i].form->op == SG_OP_ST;
+    }
+    if (loads == 0 || stores == 0)
+        return;
+    struct search *search = SG_NEW_ARRAY(arena, struct search, 1);
+    search->function = function;
+    search->loads = room_for(arena, loads);
+    search->stores = room_for(arena, stores);
+    search->writer = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
+    for (search->insn = 0; search->insn < function->n_insns; search->insn++)
+        sg_visit_registers(&function->insns[search->insn], note_writer, search);
+    search->uniformities = sg_uniformity_compute(arena, function, SG_AMONG_WARP);
+    for (uint32_t i = 0; i < function->n_insns; i++)
+        note_access(search, i);
+    find_crossings(search);
+    if (search->n_places > 0)
+        mark(arena, function, search);
+}

@@ -1,0 +1,420 @@
+/*
+ * uniformity.c - see uniformity.h. The uniformity of registers is found by going over the instructions until
+ * nothing changes any more; a register with several writers has a uniformity if they all agree on it.
+ */
+#include "softgpu/compiler/uniformity/uniformity.h"
+#include "softgpu/compiler/ir/flow.h"
+#include "softgpu/compiler/regions/matrices.h"
+#include "softgpu/compiler/regions/regions.h"
+
+#define STEP_NEAR 32 /* bytes from one thread's access to the next one's that still share cache lines */
+
+typedef struct sg_uniformity uniformity;
+
+static const uniformity divergent = {.kind = SG_UNIFORMITY_DIVERGENT},
+                        uniform = {.kind = SG_UNIFORMITY_AFFINE};
+
+static uniformity affine(int64_t step)
+{
+    return (uniformity){.kind = SG_UNIFORMITY_AFFINE, .step = step};
+}
+
+static bool is_uniform(uniformity c)
+{
+    return c.kind == SG_UNIFORMITY_AFFINE && c.step == 0;
+}
+
+static uniformity of_special(const struct sg_operand *operand)
+{
+    switch (operand->reg) {
+    case SG_SPECIAL_TID:
+        return affine(operand->component == 0 ? 1 : 0);
+    case SG_SPECIAL_LANEID:
+    case SG_SPECIAL_WARPID:
+    case SG_SPECIAL_LANEMASK_EQ:
+    case SG_SPECIAL_LANEMASK_LE:
+    case SG_SPECIAL_LANEMASK_LT:
+    case SG_SPECIAL_LANEMASK_GE:
+    case SG_SPECIAL_LANEMASK_GT:
+    case SG_SPECIAL_CLOCK:
+    case SG_SPECIAL_CLOCK_HI:
+    case SG_SPECIAL_CLOCK64:
+    case SG_SPECIAL_GLOBALTIMER:
+    case SG_SPECIAL_GLOBALTIMER_LO:
+    case SG_SPECIAL_GLOBALTIMER_HI:
+        return divergent;
+    default:
+        return uniform;
+    }
+}
+
+static uniformity of_operand(const uniformity *uniformities, const struct sg_operand *operand)
+{
+    uniformity all = uniform;
+    switch (operand->kind) {
+    case SG_OPERAND_REG:
+        return uniformities[operand->reg];
+    case SG_OPERAND_SPECIAL:
+        return of_special(operand);
+    case SG_OPERAND_VAR:
+        return operand->var->space == SG_SPACE_LOCAL ? divergent : uniform;
+    case SG_OPERAND_VECTOR:
+        for (uint32_t i = 0; i < operand->count; i++) {
+            uniformity item = of_operand(uniformities, &operand->items[i]);
+            if (item.kind == SG_UNIFORMITY_UNKNOWN || !is_uniform(item))
+                all = item.kind == SG_UNIFORMITY_UNKNOWN ? item : divergent;
+        }
+        return all;
+    default:
+        return uniform;
+    }
+}
+
+static uniformity product(const struct sg_operand *a, uniformity ca, const struct sg_operand *b,
+                          uniformity cb)
+{
+    if (is_uniform(ca) && is_uniform(cb))
+        return uniform;
+    if (a->kind == SG_OPERAND_INTEGER && cb.kind == SG_UNIFORMITY_AFFINE)
+        return affine((int64_t)((uint64_t)cb.step * a->value));
+    if (b->kind == SG_OPERAND_INTEGER && ca.kind == SG_UNIFORMITY_AFFINE)
+        return affine((int64_t)((uint64_t)ca.step * b->value));
+    return divergent;
+}
+
+static uniformity sum(uniformity a, uniformity b, int sign)
+{
+    if (a.kind != SG_UNIFORMITY_AFFINE || b.kind != SG_UNIFORMITY_AFFINE)
+        return divergent;
+    return affine((int64_t)((uint64_t)a.step + (uint64_t)sign * (uint64_t)b.step));
+}
+
+static bool is_float(enum sg_type type)
+{
+    return sg_type_is_float(type);
+}
+
+static bool is_jump_register_op(enum sg_op op)
+{
+    return op == SG_OP_SETP || op == SG_OP_AND || op == SG_OP_OR || op == SG_OP_XOR || op == SG_OP_NOT;
+}
+
+/* Threads differ in it at few places of a row, if at all. */
+static bool is_coarse(uniformity c)
+{
+    return is_uniform(c) || c.piecewise;
+}
+
+/*
+ * Affine values in steps that most likely are larger than a warp: quotients of a grid's threads, numbers of
+ * warps.
+ */
+static bool makes_coarse(const struct sg_insn *insn, const uniformity *in)
+{
+    const struct sg_operand *by = &insn->operands[2];
+    if ((in[1].kind != SG_UNIFORMITY_AFFINE && !in[1].piecewise) || !is_uniform(in[2]))
+        return false;
+    if (insn->form->op == SG_OP_DIV)
+        return by->kind != SG_OPERAND_INTEGER || by->value >= 32;
+    return insn->form->op == SG_OP_SHR && by->kind == SG_OPERAND_INTEGER && by->value >= 5;
+}
+
+/* The uniformity of what the instruction writes. */
+static uniformity of_result(const uniformity *uniformities, const struct sg_insn *insn)
+{
+    uniformity in[SG_INSN_OPERANDS] = {{0}};
+    bool all_uniform = true, all_piecewise = true, all_coarse = true;
+    enum sg_op op = insn->form->op;
+    if (insn->call != NULL || insn->form->n_operands == 0 || sg_is_matrix(insn))
+        return divergent;
+    for (uint32_t i = 0; i < insn->n_operands; i++) {
+        if ((insn->form->operand[i].flags & SG_OPF_DEST) != 0)
+            continue;
+        in[i] = of_operand(uniformities, &insn->operands[i]);
+        if (in[i].kind == SG_UNIFORMITY_UNKNOWN)
+            return in[i];
+        all_uniform &= is_uniform(in[i]);
+        all_piecewise &= in[i].kind == SG_UNIFORMITY_AFFINE || in[i].piecewise;
+        all_coarse &= is_coarse(in[i]);
+    }
+    const struct sg_operand *operands = insn->operands;
+    if (!all_uniform && ((all_coarse && (sg_is_arithmetic(op) || op == SG_OP_DIV || op == SG_OP_REM)) ||
+                         makes_coarse(insn, in)))
+        return (uniformity){.kind = SG_UNIFORMITY_DIVERGENT, .piecewise = true};
+    switch (op) {
+    case SG_OP_MOV:
+    case SG_OP_CVTA:
+        return in[1];
+    case SG_OP_CVT:
+        return all_uniform                                                                        ? uniform
+               : is_float((enum sg_type)insn->types[0]) || is_float((enum sg_type)insn->types[1]) ? divergent
+                                                                                                  : in[1];
+    case SG_OP_ADD:
+        return sum(in[1], in[2], 1);
+    case SG_OP_SUB:
+        return sum(in[1], in[2], -1);
+    case SG_OP_MUL:
+        return SG_MOD(insn, SG_GROUP_WIDE) == SG_HI && !all_uniform
+                   ? divergent
+                   : product(&operands[1], in[1], &operands[2], in[2]);
+    case SG_OP_MAD:
+        return SG_MOD(insn, SG_GROUP_WIDE) == SG_HI && !all_uniform
+                   ? divergent
+                   : sum(product(&operands[1], in[1], &operands[2], in[2]), in[3], 1);
+    case SG_OP_NEG:
+        return sum(uniform, in[1], -1);
+    case SG_OP_SHL:
+        if (operands[2].kind == SG_OPERAND_INTEGER && operands[2].value < 63 &&
+            in[1].kind == SG_UNIFORMITY_AFFINE)
+            return affine((int64_t)((uint64_t)in[1].step << operands[2].value));
+        break;
+    case SG_OP_LD:
+    case SG_OP_ATOM:
+    case SG_OP_SHFL:
+    case SG_OP_VOTE:
+    case SG_OP_MATCH:
+    case SG_OP_REDUX:
+    case SG_OP_ACTIVEMASK:
+    case SG_OP_ELECT:
+        return op == SG_OP_LD && all_uniform && SG_MOD(insn, SG_GROUP_SPACE) != SG_MOD_LOCAL ? uniform
+                                                                                             : divergent;
+    default:
+        break;
+    }
+    if (all_uniform)
+        return uniform;
+    return (uniformity){.kind = SG_UNIFORMITY_DIVERGENT,
+                        .piecewise = is_jump_register_op(op) && all_piecewise};
+}
+
+/*
+ * What is more regular in a warp than in a row: its threads differ in the lowest five bits of %tid.x alone,
+ * so that tid / 32 is the same for all and tid & 31 is affine. (Where rows are no multiples of 32 threads it
+ * is another guess.)
+ */
+static bool of_warp(const uniformity *uniformities, const struct sg_insn *insn, uniformity *result)
+{
+    if (insn->call != NULL || insn->n_operands < 2)
+        return false;
+    const struct sg_operand *in = &insn->operands[1];
+    if (insn->form->op == SG_OP_MOV && in->kind == SG_OPERAND_SPECIAL &&
+        (in->reg == SG_SPECIAL_LANEID || in->reg == SG_SPECIAL_WARPID)) {
+        *result = affine(in->reg == SG_SPECIAL_LANEID);
+        return true;
+    }
+    if (insn->n_operands < 3 || in->kind != SG_OPERAND_REG || in[1].kind != SG_OPERAND_INTEGER)
+        return false;
+    const uniformity from = uniformities[in->reg];
+    const uint64_t by = in[1].value, step = (uint64_t)from.step;
+    *result = uniform;
+    if (insn->form->op == SG_OP_AND && from.kind == SG_UNIFORMITY_DIVERGENT && from.bits != 0)
+        return (by & from.bits) == 0;
+    if (from.kind != SG_UNIFORMITY_AFFINE || step == 0 || step > 1u << 16 || (step & (step - 1)) != 0)
+        return false;
+    const uint64_t lanes = 31 * step; /* the bits in which they differ */
+    switch (insn->form->op) {
+    case SG_OP_SHR:
+        if (by < 64 && lanes >> by != 0)
+            *result = (uniformity){.kind = SG_UNIFORMITY_DIVERGENT, .bits = lanes >> by};
+        return by < 64;
+    case SG_OP_DIV:
+        return !is_float((enum sg_type)insn->types[0]) && by != 0 && by % (32 * step) == 0;
+    case SG_OP_REM:
+        *result = from;
+        return by != 0 && by % (32 * step) == 0;
+    case SG_OP_AND:
+        if ((by & lanes) != 0)
+            *result = from;
+        return (by & lanes) == 0 || (by & lanes) == lanes;
+    default:
+        return false;
+    }
+}
+
+struct join {
+    uniformity *uniformities;
+    uniformity result;
+    bool changed;
+};
+
+static void join(void *user, uint32_t reg, bool written, bool maybe)
+{
+    struct join *j = user;
+    uniformity *to = &j->uniformities[reg], before = *to;
+    (void)maybe;
+    if (!written || j->result.kind == SG_UNIFORMITY_UNKNOWN)
+        return;
+    if (to->kind == SG_UNIFORMITY_UNKNOWN) {
+        *to = j->result;
+    } else if (to->kind != j->result.kind || to->step != j->result.step) {
+        *to = divergent;
+    } else {
+        to->piecewise &= j->result.piecewise;
+        to->bits = to->bits == j->result.bits ? to->bits : 0;
+    }
+    j->changed |= to->kind != before.kind || to->step != before.step || to->piecewise != before.piecewise ||
+                  to->bits != before.bits;
+}
+
+struct sg_uniformity *sg_uniformity_compute(struct sg_arena *arena, const struct sg_ptx_function *function,
+                                            enum sg_uniformity_among among)
+{
+    struct join j = {.uniformities = SG_NEW_ARRAY(arena, uniformity, function->n_regs + 1), .changed = true};
+    while (j.changed) {
+        j.changed = false;
+        for (uint32_t i = 0; i < function->n_insns; i++) {
+            const struct sg_insn *insn = &function->insns[i];
+            if (among != SG_AMONG_WARP || !of_warp(j.uniformities, insn, &j.result))
+                j.result = of_result(j.uniformities, insn);
+            if (insn->guard != 0 && j.result.kind != SG_UNIFORMITY_UNKNOWN &&
+                !is_uniform(j.uniformities[insn->guard - 1]))
+                j.result = divergent;
+            sg_visit_registers(insn, join, &j);
+        }
+    }
+    return j.uniformities;
+}
+
+/* --- loops --- */
+
+/* The jump back that ends a loop; its instructions are those between label and jump. */
+struct loop {
+    uint32_t first, jump;
+};
+
+static bool jumps_back(const struct sg_ptx_function *function, uint32_t i, struct loop *loop)
+{
+    const struct sg_insn *insn = &function->insns[i];
+    if (insn->form->op != SG_OP_BRA)
+        return false;
+    *loop = (struct loop){function->labels[insn->operands[0].value].insn, i};
+    return loop->first <= i;
+}
+
+static bool leaves_rarely(const uniformity *uniformities, const struct sg_insn *insn)
+{
+    const uniformity *guard = insn->guard == 0 ? &uniform : &uniformities[insn->guard - 1];
+    return guard->kind == SG_UNIFORMITY_AFFINE || guard->piecewise;
+}
+
+/* Counts an access to memory for or against taking turns together. */
+static void judge_access(const uniformity *uniformities, const struct sg_insn *insn, uint32_t *near,
+                         uint32_t *far)
+{
+    enum sg_op op = insn->form->op;
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    if ((op != SG_OP_LD && op != SG_OP_ST && op != SG_OP_ATOM && op != SG_OP_RED) || space == SG_MOD_PARAM ||
+        space == SG_MOD_SHARED || space == SG_MOD_LOCAL)
+        return;
+    uniformity at = of_operand(uniformities, &insn->operands[op == SG_OP_LD || op == SG_OP_ATOM ? 1 : 0]);
+    bool is_near = at.kind == SG_UNIFORMITY_AFFINE && at.step >= -STEP_NEAR && at.step <= STEP_NEAR;
+    ++*(is_near ? near : far);
+}
+
+/* Does a condition that divides rows decide whether a thread comes to the loop at all? */
+static bool is_rarely_entered(const struct sg_ptx_function *function, const uniformity *uniformities,
+                              const struct loop *loop)
+{
+    for (uint32_t i = 0; i < loop->first; i++) {
+        const struct sg_insn *insn = &function->insns[i];
+        if (insn->form->op == SG_OP_BRX)
+            return true;
+        if (insn->form->op == SG_OP_BRA && function->labels[insn->operands[0].value].insn > loop->first &&
+            !leaves_rarely(uniformities, insn))
+            return true;
+    }
+    return false;
+}
+
+static bool worth_it(const struct sg_ptx_function *function, const uniformity *uniformities,
+                     const struct loop *loop)
+{
+    uint32_t near = 0, far = 0;
+    if (is_rarely_entered(function, uniformities, loop))
+        return false;
+    for (uint32_t i = loop->first; i <= loop->jump; i++) {
+        const struct sg_insn *insn = &function->insns[i];
+        struct loop inner;
+        if (sg_is_meeting(insn) || insn->yields || insn->call != NULL || insn->waits_in_loop ||
+            insn->form->op == SG_OP_BRX)
+            return false; /* it is cut anyway, or cannot be */
+        if (jumps_back(function, i, &inner) && i != loop->jump && inner.first >= loop->first && !insn->passes)
+            return false;
+        bool leaves = i == loop->jump || insn->form->op == SG_OP_EXIT || insn->form->op == SG_OP_RET;
+        if (insn->form->op == SG_OP_BRA && i != loop->jump) {
+            uint32_t to = function->labels[insn->operands[0].value].insn;
+            leaves = to < loop->first || to > loop->jump;
+        }
+        if (leaves && !leaves_rarely(uniformities, insn))
+            return false;
+        judge_access(uniformities, insn, &near, &far);
+    }
+    return near >= far;
+}
+
+static bool has_meeting(const struct sg_ptx_function *function, const struct loop *loop)
+{
+    for (uint32_t i = loop->first; i <= loop->jump; i++)
+        if (sg_is_meeting(&function->insns[i]) || function->insns[i].yields)
+            return true;
+    return false;
+}
+
+/* Does each turn of the loop begin with a point at which threads wait? */
+static bool begins_by_yielding(const struct sg_ptx_function *function, const struct loop *loop)
+{
+    for (uint32_t i = loop->first; i < loop->jump; i++) {
+        const struct sg_insn *insn = &function->insns[i];
+        enum sg_op op = insn->form->op;
+        if (insn->yields && insn->guard == 0)
+            return true;
+        if (op == SG_OP_BRA || op == SG_OP_BRX || op == SG_OP_RET || op == SG_OP_EXIT)
+            return false;
+    }
+    return false;
+}
+
+/*
+ * Does the loop look at the time? Threads that wait for it wait at the same time if they take turns, and one
+ * after the other if they do not.
+ */
+static bool watches_time(const struct sg_ptx_function *function, const struct loop *loop)
+{
+    bool watches = false;
+    if (begins_by_yielding(function, loop))
+        return false; /* the others have their turns meanwhile */
+    for (uint32_t i = loop->first; i <= loop->jump; i++) {
+        const struct sg_insn *insn = &function->insns[i];
+        if (insn->call != NULL || insn->waits_in_loop || insn->form->op == SG_OP_BRX)
+            return false;
+        for (uint32_t n = 0; n < insn->n_operands; n++)
+            watches |= insn->operands[n].kind == SG_OPERAND_SPECIAL &&
+                       insn->operands[n].reg >= SG_SPECIAL_CLOCK &&
+                       insn->operands[n].reg <= SG_SPECIAL_GLOBALTIMER_HI;
+    }
+    return watches;
+}
+
+void sg_analyse_lockstep(struct sg_arena *arena, struct sg_ptx_function *kernel)
+{
+    struct loop loop;
+    bool any = false;
+    for (uint32_t i = 0; i < kernel->n_insns; i++)
+        any |= jumps_back(kernel, i, &loop);
+    if (!any)
+        return;
+    const uniformity *uniformities = sg_uniformity_compute(arena, kernel, SG_AMONG_ROW);
+    /* inner loops end before those around them */
+    for (uint32_t i = 0; i < kernel->n_insns; i++)
+        if (jumps_back(kernel, i, &loop))
+            kernel->insns[i].passes = watches_time(kernel, &loop) || worth_it(kernel, uniformities, &loop);
+    /* a loop that threads go through one by one keeps no others from which they would come together */
+    for (uint32_t i = kernel->n_insns; i-- > 0;) {
+        if (!jumps_back(kernel, i, &loop) || kernel->insns[i].passes || has_meeting(kernel, &loop))
+            continue;
+        for (uint32_t n = loop.first; n < i; n++) {
+            struct loop inner;
+            kernel->insns[n].passes &= jumps_back(kernel, n, &inner) && watches_time(kernel, &inner);
+        }
+    }
+}

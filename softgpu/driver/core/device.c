@@ -1,0 +1,463 @@
+/*
+ * device.c - the devices and what they say about themselves.
+ *
+ * "Software GPU" is a device of compute capability 13.0 (SOFTGPU_CC) whose multiprocessors are the machine's cores.
+ * Everything it states is either what the engine does or a limit that the driver enforces; what is not
+ * supported is stated as 0. SOFTGPU_DEVICES=N makes N devices, SOFTGPU_MEMORY=SIZE the memory of each; the machine's
+ * cores work for all of them. CUDA_VISIBLE_DEVICES says which of them are seen and in which order (visible.c).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/parse.h"
+#include "common/cuda/capability.h"
+#include "softgpu/driver/context/context.h"
+#include "softgpu/driver/core/device.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/memory/pool.h"
+#include "softgpu/exec/exec.h"
+
+struct sg_device *sg_device(CUdevice ordinal)
+{
+    return ordinal >= 0 && ordinal < sg_state.n_devices ? &sg_state.devices[ordinal] : NULL;
+}
+
+static uint64_t memory_by_environment(int n_devices)
+{
+    const char *text = secure_getenv("SOFTGPU_MEMORY");
+    uint64_t size = 0;
+    char why[160];
+    if (text != NULL && *text != '\0') {
+        if (rg_parse_size(text, &size, why, sizeof why) == RG_OK && size >= 1u << 20)
+            return size & ~4095ull;
+        rg_warn("SOFTGPU_MEMORY: %s; at least 1M is needed: using half of the machine's memory",
+                size == 0 ? why : text);
+    }
+    uint64_t ram = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return ram / 2 / (uint64_t)n_devices & ~((2ull << 20) - 1);
+}
+
+static int devices_by_environment(void)
+{
+    const char *text = secure_getenv("SOFTGPU_DEVICES");
+    int64_t n = 1;
+    char why[160];
+    if (text != NULL && *text != '\0' &&
+        rg_parse_integer(text, 1, SG_DEVICES_MAX, &n, why, sizeof why) != RG_OK) {
+        rg_warn("SOFTGPU_DEVICES: %s: using 1", why);
+        n = 1;
+    }
+    return (int)n;
+}
+
+/*
+ * Libraries choose by it what of their code they load, and cuBLASLt does that by itself: where it has
+ * machine code that fits, it takes that, and PTX only for devices that are newer than it is. So this device says that
+ * it is newer than all of them, but for programs that compile for exactly what they find (common/cuda/capability.h).
+ */
+static uint32_t capability(void)
+{
+    const char *text = secure_getenv("SOFTGPU_CC");
+    const unsigned wish = text && *text ? rg_capability_parse(text) : rg_capability_wish();
+    if (wish >= SG_MAJOR_MIN * 10)
+        return wish;
+    if (text == NULL || *text == '\0')
+        return SG_CAPABILITY_DEFAULT;
+    rg_warn("SOFTGPU_CC: '%s' is no compute capability from %d.0 to 99.9: using %d.%d", text, SG_MAJOR_MIN,
+            SG_CAPABILITY_DEFAULT / 10, SG_CAPABILITY_DEFAULT % 10);
+    return SG_CAPABILITY_DEFAULT;
+}
+
+/* A UUID that stays the same on one machine: 'softgpu', the device's number, and the machine's host id. */
+static CUuuid make_uuid(int number)
+{
+    CUuuid uuid;
+    unsigned char *bytes = (unsigned char *)uuid.bytes;
+    uint64_t x = (uint64_t)gethostid() * 0x9E3779B97F4A7C15ull + (uint64_t)number;
+    memcpy(bytes, "softgpu", 7);
+    for (int i = 7; i < 15; i++) {
+        x ^= x >> 29;
+        x *= 0xBF58476D1CE4E5B9ull;
+        bytes[i] = (unsigned char)(x >> 56);
+    }
+    bytes[6] = (unsigned char)((bytes[6] & 0x0f) | 0x40);
+    bytes[8] = (unsigned char)((bytes[8] & 0x3f) | 0x80);
+    bytes[15] = (unsigned char)number;
+    return uuid;
+}
+
+CUresult sg_devices_init(void)
+{
+    CUuuid uuids[SG_DEVICES_MAX];
+    int numbers[SG_DEVICES_MAX];
+    const int n = devices_by_environment();
+    for (int i = 0; i < n; i++)
+        uuids[i] = make_uuid(i);
+    const int visible = sg_visible_devices(secure_getenv("CUDA_VISIBLE_DEVICES"), uuids, n, numbers);
+    if (visible == 0)
+        return CUDA_ERROR_NO_DEVICE;
+    for (int i = 0; i < visible; i++) {
+        struct sg_device *device = &sg_state.devices[i];
+        device->ordinal = i;
+        snprintf(device->name, sizeof device->name, "Software GPU");
+        device->uuid = uuids[numbers[i]];
+        device->pci_domain = 0x5347; /* no real domain of the host's: "SG" */
+        device->pci_bus = 1 + numbers[i];
+        device->multiprocessors = (int)sg_exec_cores();
+        device->memory_total = memory_by_environment(n);
+        device->default_pool = device->current_pool = sg_pool_new(device);
+        device->primary = sg_context_new(device, true, 0, 0);
+        if (device->default_pool == NULL || device->primary == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sg_state.n_devices = visible;
+    sg_state.capability = capability();
+    return CUDA_SUCCESS;
+}
+
+/* What does not depend on the machine. Attributes not named here and not computed below are 0: unsupported.
+ */
+static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
+    [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = SG_MAX_THREADS_PER_BLOCK,
+    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X] = SG_MAX_BLOCK_X,
+    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y] = SG_MAX_BLOCK_Y,
+    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z] = SG_MAX_BLOCK_Z,
+    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X] = SG_MAX_GRID_X,
+    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y] = SG_MAX_GRID_YZ,
+    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z] = SG_MAX_GRID_YZ,
+    [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK] = SG_SHARED_PER_BLOCK,
+    [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN] = SG_SHARED_OPTIN,
+    [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR] = SG_SHARED_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK] = SG_SHARED_RESERVED,
+    [CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY] = 65536,
+    [CU_DEVICE_ATTRIBUTE_WARP_SIZE] = SG_WARP,
+    [CU_DEVICE_ATTRIBUTE_MAX_PITCH] = SG_MAX_PITCH,
+    [CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK] = SG_REGISTERS_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR] = SG_REGISTERS_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_CLOCK_RATE] = 1000000, /* %clock counts at 1 GHz */
+    [CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE] = 1000000,
+    [CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH] = 64,
+    [CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] = SG_TEXTURE_ALIGNMENT_1D,
+    [CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT] = SG_TEXTURE_PITCH_ALIGNMENT,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH] = SG_TEXTURE_1D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH] = SG_TEXTURE_LINEAR_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH] = SG_TEXTURE_2D_WIDTH_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT] = SG_TEXTURE_2D_HEIGHT_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH] = SG_TEXTURE_PITCHED_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT] = SG_TEXTURE_PITCHED_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH] = SG_MAX_PITCH,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH] = SG_TEXTURE_2D_WIDTH_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT] = SG_TEXTURE_2D_HEIGHT_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH] = SG_TEXTURE_3D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT] = SG_TEXTURE_3D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH] = SG_TEXTURE_3D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE] = SG_TEXTURE_3D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE] = SG_TEXTURE_3D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE] = SG_TEXTURE_3D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH] = SG_TEXTURE_CUBE_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH] = SG_TEXTURE_CUBE_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS] = SG_TEXTURE_CUBE_LAYERS_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH] = SG_TEXTURE_LAYERED_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS] = SG_TEXTURE_LAYERS_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH] = SG_TEXTURE_LAYERED_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT] = SG_TEXTURE_LAYERED_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS] = SG_TEXTURE_LAYERS_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH] = SG_TEXTURE_1D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH] = SG_TEXTURE_2D_WIDTH_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT] = SG_TEXTURE_2D_HEIGHT_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH] = SG_TEXTURE_3D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT] = SG_TEXTURE_3D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH] = SG_TEXTURE_3D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH] = SG_TEXTURE_LAYERED_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS] = SG_TEXTURE_LAYERS_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH] = SG_TEXTURE_LAYERED_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT] = SG_TEXTURE_LAYERED_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS] = SG_TEXTURE_LAYERS_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH] = SG_TEXTURE_CUBE_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH] = SG_TEXTURE_CUBE_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS] = SG_TEXTURE_CUBE_LAYERS_MAX,
+    [CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT] = 512,
+    [CU_DEVICE_ATTRIBUTE_GPU_OVERLAP] = 1,
+    [CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT] = 2,
+    [CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = 1,
+    [CU_DEVICE_ATTRIBUTE_COMPUTE_MODE] = CU_COMPUTEMODE_DEFAULT,
+    [CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS] = 1,
+    [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR] = SG_THREADS_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR] = SG_BLOCKS_PER_SM,
+    [CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING] = 1,
+    [CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO] = 2,
+    [CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] = 1,
+    [CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH] = 1,
+    [CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 1, /* and concurrently: both sides are one process */
+    [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS] = 1,
+    [CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+    [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] = 1,
+    [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] = 1,
+    [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR] = 1,
+    [CU_DEVICE_ATTRIBUTE_NUMA_ID] = -1,
+    [CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID] = -1,
+    [CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT] = 1,
+};
+
+CUresult sg_device_attribute(const struct sg_device *device, int attribute, int *value)
+{
+    if (attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    long cache = 0;
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        *value = (int)sg_state.capability / 10;
+        break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        *value = (int)sg_state.capability % 10;
+        break;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: /* since 9.0; libraries tell devices apart by it */
+        *value = sg_state.capability >= 90;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *value = device->multiprocessors;
+        break;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+        *value = device->pci_bus;
+        break;
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+        *value = device->pci_device;
+        break;
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
+        *value = device->pci_domain;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
+        *value = device->pci_bus; /* a board of its own each */
+        break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+        cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+        if (cache <= 0)
+            cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+        *value = cache > 0 && cache < INT32_MAX ? (int)cache : 1 << 20;
+        break;
+    default:
+        *value = fixed_attributes[attribute];
+        break;
+    }
+    return CUDA_SUCCESS;
+}
+
+#define DEVICE_OR_RETURN(var, ordinal)                                                                       \
+    SG_RETURN_IF(sg_enter());                                                                                \
+    struct sg_device *var = sg_device(ordinal);                                                              \
+    if (var == NULL)                                                                                         \
+    return CUDA_ERROR_INVALID_DEVICE
+
+CUresult cuDeviceGet(CUdevice *out, int ordinal)
+{
+    SG_RETURN_IF(sg_enter());
+    if (out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sg_device(ordinal) == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *out = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    SG_RETURN_IF(sg_enter());
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = sg_state.n_devices;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int size, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    if (name == NULL || size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(name, (size_t)size, "%s", device->name);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    if (uuid == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *uuid = device->uuid;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
+{
+    return cuDeviceGetUuid_v2(uuid, ordinal);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    if (bytes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *bytes = device->memory_total;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    return value != NULL ? sg_device_attribute(device, (int)attribute, value) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    (void)device;
+    if (major == NULL || minor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *major = (int)sg_state.capability / 10;
+    *minor = (int)sg_state.capability % 10;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    (void)device;
+    if (properties == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *properties = (CUdevprop){.maxThreadsPerBlock = SG_MAX_THREADS_PER_BLOCK,
+                              .maxThreadsDim = {SG_MAX_BLOCK_X, SG_MAX_BLOCK_Y, SG_MAX_BLOCK_Z},
+                              .maxGridSize = {SG_MAX_GRID_X, SG_MAX_GRID_YZ, SG_MAX_GRID_YZ},
+                              .sharedMemPerBlock = SG_SHARED_PER_BLOCK,
+                              .totalConstantMemory = 65536,
+                              .SIMDWidth = SG_WARP,
+                              .memPitch = SG_MAX_PITCH,
+                              .regsPerBlock = SG_REGISTERS_PER_SM,
+                              .clockRate = 1000000,
+                              .textureAlign = 512};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    if (text == NULL || size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    int n = snprintf(text, (size_t)size, "%04X:%02X:%02X.0", (unsigned)device->pci_domain,
+                     (unsigned)device->pci_bus, (unsigned)device->pci_device);
+    return n < size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice *out, const char *text)
+{
+    SG_RETURN_IF(sg_enter());
+    if (out == NULL || text == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned domain = 0, bus, device, function = 0;
+    if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &device, &function) < 3) {
+        domain = 0x5347;
+        if (sscanf(text, "%x:%x.%x", &bus, &device, &function) < 2)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (int i = 0; i < sg_state.n_devices; i++) {
+        const struct sg_device *d = &sg_state.devices[i];
+        if ((unsigned)d->pci_domain == domain && (unsigned)d->pci_bus == bus &&
+            (unsigned)d->pci_device == device && function == 0) {
+            *out = i;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUdevice ordinal)
+{
+    DEVICE_OR_RETURN(device, ordinal);
+    (void)device;
+    if (value == NULL || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b)
+{
+    DEVICE_OR_RETURN(one, a);
+    const struct sg_device *other = sg_device(b);
+    if (other == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (can == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *can = one != other;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
+{
+    DEVICE_OR_RETURN(one, from);
+    const struct sg_device *other = sg_device(to);
+    if (other == NULL || one == other)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch ((unsigned)attribute) {
+    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+        *value = 1;
+        return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED:
+        *value = 0;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* Devices and host share the machine's memory and its atomic instructions. */
+static CUresult atomic_capabilities(unsigned int *capabilities, const CUatomicOperation *operations,
+                                    unsigned int count)
+{
+    if (capabilities == NULL || operations == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if ((unsigned)operations[i] >= CU_ATOMIC_OPERATION_MAX)
+            return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        const bool real = operations[i] >= CU_ATOMIC_OPERATION_FLOAT_ADD;
+        const bool swap =
+            operations[i] == CU_ATOMIC_OPERATION_EXCHANGE || operations[i] == CU_ATOMIC_OPERATION_CAS;
+        capabilities[i] = CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
+        if (!real)
+            capabilities[i] |= swap ? 0 : CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
+                                           unsigned int count, CUdevice device)
+{
+    SG_RETURN_IF(sg_enter());
+    if (sg_device(device) == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return atomic_capabilities(capabilities, operations, count);
+}
+
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
+                                          unsigned int count, CUdevice from, CUdevice to)
+{
+    SG_RETURN_IF(sg_enter());
+    if (sg_device(from) == NULL || sg_device(to) == NULL || from == to)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return atomic_capabilities(capabilities, operations, count);
+}

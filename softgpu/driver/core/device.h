@@ -1,0 +1,45 @@
+/* device.h - the limits of the device model: what attributes state and launches are held to. */
+#ifndef SG_DRIVER_CORE_DEVICE_H
+#define SG_DRIVER_CORE_DEVICE_H
+
+#define SG_WARP                  32
+#define SG_MAX_THREADS_PER_BLOCK 1024
+#define SG_MAX_BLOCK_X           1024
+#define SG_MAX_BLOCK_Y           1024
+#define SG_MAX_BLOCK_Z           64
+#define SG_MAX_GRID_X            2147483647
+#define SG_MAX_GRID_YZ           65535
+#define SG_SHARED_PER_BLOCK      (48 * 1024)
+#define SG_SHARED_RESERVED       1024
+#define SG_SHARED_PER_SM         (100 * 1024)
+#define SG_SHARED_OPTIN          (SG_SHARED_PER_SM - SG_SHARED_RESERVED)
+#define SG_THREADS_PER_SM        1536
+#define SG_BLOCKS_PER_SM         24
+#define SG_CLUSTER_PORTABLE      8 /* blocks of a cluster; with leave up to SG_CLUSTER_MAX (kernel_abi.h) */
+#define SG_REGISTERS_PER_SM      65536
+#define SG_REGISTERS_PER_THREAD  32 /* of any kernel: there is no register file to measure */
+#define SG_MAX_PITCH             2147483647
+
+/* Textures and arrays, in texels. */
+#define SG_TEXTURE_1D_MAX          131072
+#define SG_TEXTURE_2D_WIDTH_MAX    131072
+#define SG_TEXTURE_2D_HEIGHT_MAX   65536
+#define SG_TEXTURE_3D_MAX          16384
+#define SG_TEXTURE_LAYERED_MAX     32768
+#define SG_TEXTURE_LAYERS_MAX      2048
+#define SG_TEXTURE_CUBE_MAX        32768
+#define SG_TEXTURE_CUBE_LAYERS_MAX 2046
+#define SG_TEXTURE_LINEAR_MAX      (1 << 28)
+#define SG_TEXTURE_PITCHED_MAX     131072
+#define SG_TEXTURE_ALIGNMENT_1D    512 /* bytes */
+#define SG_TEXTURE_PITCH_ALIGNMENT 32
+
+#include "softgpu/driver/driver.h"
+
+/**
+ * The devices out of `n` that `text`, the value of CUDA_VISIBLE_DEVICES (NULL: not set), makes visible, in the order in
+ * which they are counted; returns how many. `out` has room for `n`.
+ */
+int sg_visible_devices(const char *text, const CUuuid *uuids, int n, int *out);
+
+#endif

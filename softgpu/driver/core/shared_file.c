@@ -1,0 +1,98 @@
+/* shared_file.c - see shared_file.h. */
+#include "softgpu/driver/core/shared_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "softgpu/driver/driver.h"
+
+#define MAGIC 0x53475348u
+
+int sg_shared_file_new(struct sg_shared_file *file)
+{
+    char name[64];
+    if (getrandom(file->secret, SG_SECRET, 0) != SG_SECRET)
+        return -1;
+    int n = snprintf(name, sizeof name, "softgpu:%c:%d:", (char)file->kind, file->device);
+    for (int i = 0; i < SG_SECRET; i++)
+        n += snprintf(name + n, sizeof name - (size_t)n, "%02x", file->secret[i]);
+    int number = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (number >= 0 &&
+        (ftruncate(number, (off_t)file->size) != 0 || fcntl(number, F_ADD_SEALS, F_SEAL_SHRINK) != 0)) {
+        close(number);
+        number = -1;
+    }
+    if (number < 0)
+        rg_warn("no file for %llu bytes of shared memory: %s", (unsigned long long)file->size,
+                strerror(errno));
+    return number;
+}
+
+bool sg_shared_file_known(int number, enum sg_shared_kind kind, struct sg_shared_file *out)
+{
+    char path[32], name[128], secret[2 * SG_SECRET + 1];
+    struct stat about;
+    char letter;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+    ssize_t length = readlink(path, name, sizeof name - 1);
+    if (length < 0 || fstat(number, &about) != 0)
+        return false;
+    name[length] = '\0';
+    if (sscanf(name, "/memfd:softgpu:%c:%d:%32[0-9a-f]", &letter, &out->device, secret) != 3 ||
+        letter != (char)kind || strlen(secret) != 2 * SG_SECRET)
+        return false;
+    const int seals = fcntl(number, F_GET_SEALS); /* what is no file in memory has none */
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || about.st_size <= 0)
+        return false;
+    for (int i = 0; i < SG_SECRET; i++) {
+        char digits[3] = {secret[2 * i], secret[2 * i + 1], '\0'};
+        out->secret[i] = (unsigned char)strtoul(digits, NULL, 16);
+    }
+    out->kind = kind;
+    out->size = (uint64_t)about.st_size;
+    return sg_device(out->device) != NULL;
+}
+
+void sg_shared_handle_make(void *handle, const struct sg_shared_file *file, int number, uint64_t offset,
+                           uint64_t size)
+{
+    struct sg_shared_handle made = {.magic = MAGIC,
+                                    .process = (int32_t)getpid(),
+                                    .file = number,
+                                    .kind = (uint32_t)file->kind,
+                                    .offset = offset,
+                                    .size = size};
+    memcpy(made.secret, file->secret, SG_SECRET);
+    memcpy(handle, &made, sizeof made);
+}
+
+bool sg_shared_handle_read(const void *handle, enum sg_shared_kind kind, struct sg_shared_handle *out)
+{
+    memcpy(out, handle, sizeof *out);
+    return out->magic == MAGIC && out->kind == (uint32_t)kind && out->process > 0 && out->file >= 0 &&
+           out->size > 0;
+}
+
+int sg_shared_handle_open(const struct sg_shared_handle *handle, struct sg_shared_file *out)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->process, handle->file);
+    int number = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (number < 0)
+        return -1;
+    if (!sg_shared_file_known(number, (enum sg_shared_kind)handle->kind, out) ||
+        memcmp(out->secret, handle->secret, SG_SECRET) != 0 || handle->offset > out->size ||
+        handle->size > out->size - handle->offset) {
+        close(number);
+        return -1;
+    }
+    return number;
+}

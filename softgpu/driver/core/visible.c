@@ -1,0 +1,84 @@
+/*
+ * visible.c - which devices an application sees: CUDA_VISIBLE_DEVICES as the driver reads it.
+ *
+ * The first entry says what the list is made of: numbers, or the beginnings of UUIDs ("GPU-…"). What is no such entry,
+ * names no device or more than one, ends the list; what stands before it counts. A device named twice leaves none.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "softgpu/driver/core/device.h"
+#include "softgpu/driver/driver.h"
+
+#define UUID_TEXT 41 /* "GPU-", 32 digits, 4 dashes, NUL */
+
+static void uuid_text(const CUuuid *uuid, char text[UUID_TEXT])
+{
+    char *at = text + sprintf(text, "GPU-");
+    for (int i = 0; i < 16; i++)
+        at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+                      (unsigned)(unsigned char)uuid->bytes[i]);
+}
+
+/* The one device whose UUID begins with the entry; -1: none or several. */
+static int by_uuid(const char *entry, size_t length, const CUuuid *uuids, int n)
+{
+    int found = -1;
+    for (int i = 0; i < n; i++) {
+        char text[UUID_TEXT];
+        uuid_text(&uuids[i], text);
+        if (length >= UUID_TEXT || strncmp(text, entry, length) != 0)
+            continue;
+        if (found >= 0)
+            return -1;
+        found = i;
+    }
+    return found;
+}
+
+/* The number that the entry begins with; -1: none, or no device has it. */
+static int by_number(const char *entry, size_t length, int n)
+{
+    int value = 0;
+    size_t i = length > 0 && *entry == '+';
+    if (i == length || !isdigit((unsigned char)entry[i]))
+        return -1;
+    for (; i < length && isdigit((unsigned char)entry[i]) && value < n; i++)
+        value = value * 10 + (entry[i] - '0');
+    return value < n ? value : -1;
+}
+
+int sg_visible_devices(const char *text, const CUuuid *uuids, int n, int *out)
+{
+    int count = 0;
+    if (text == NULL) {
+        for (int i = 0; i < n; i++)
+            out[i] = i;
+        return n;
+    }
+    text += strspn(text, " \t");
+    const bool uuid_list = strncmp(text, "GPU-", 4) == 0;
+    for (const char *at = text;;) {
+        const size_t skip = strspn(at, " \t");
+        const size_t all = strcspn(at, ",");
+        size_t length = all - (skip < all ? skip : all);
+        const char *entry = at + skip;
+        while (length > 0 && isspace((unsigned char)entry[length - 1]))
+            length--;
+        int device;
+        if (uuid_list)
+            device = length >= 4 && strncmp(entry, "GPU-", 4) == 0 ? by_uuid(entry, length, uuids, n) : -1;
+        else
+            device = by_number(entry, length, n);
+        if (device < 0)
+            return count;
+        for (int i = 0; i < count; i++)
+            if (out[i] == device)
+                return 0;
+        out[count++] = device;
+        if (at[all] == '\0')
+            return count;
+        at += all + 1;
+    }
+}

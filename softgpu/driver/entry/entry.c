@@ -1,0 +1,151 @@
+/*
+ * entry.c - how callers find the rest: cuGetProcAddress, cuGetExportTable, and what is said of functions that
+ * this driver does not have.
+ */
+#include "softgpu/driver/driver.h" /* first: it includes cuda.h so that the API is exported */
+
+#include <string.h>
+
+#include "common/cuda/export_tables.h"
+#include "common/cuda/runtime_calls.h"
+#include "generated/proto/api_table.h"
+#include "proto/api/proc_address.h"
+#include "softgpu/driver/context/context.h"
+#include "softgpu/driver/module/module.h"
+
+extern void *const sg_api[RG_API_COUNT]; /* generated: the exported functions by index */
+
+CUresult sg_unsupported(const char *name)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const char *said[RG_API_COUNT];
+    static size_t n_said;
+    CUresult entered = sg_enter();
+    if (entered != CUDA_SUCCESS)
+        return entered;
+    bool first = true;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n_said && first; i++)
+        first = said[i] != name;
+    if (first && n_said < RG_API_COUNT)
+        said[n_said++] = name;
+    pthread_mutex_unlock(&lock);
+    if (first)
+        rg_warn("%s is not supported by the software device", name);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult find(const char *name, void **function, int version, cuuint64_t flags,
+                     CUdriverProcAddressQueryResult *status)
+{
+    const cuuint64_t known =
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    int index;
+    if (name == NULL || function == NULL || (flags & ~known) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    const enum rg_proc_result result = rg_proc_find(name, version, flags, &index);
+    void *const call = rg_runtime_call(name, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
+                                       result == RG_PROC_FOUND ? sg_api[index] : NULL);
+    switch (result) {
+    case RG_PROC_FOUND:
+        *function = call;
+        *status = CU_GET_PROC_ADDRESS_SUCCESS;
+        break;
+    case RG_PROC_VERSION_NOT_ENOUGH:
+        *status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+        break;
+    default:
+        rg_debug("cuGetProcAddress: '%s' for CUDA %d is not known", name, version);
+        *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+        break;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    CUresult result = find(name, function, version, flags, &found);
+    if (result == CUDA_SUCCESS && found != CU_GET_PROC_ADDRESS_SUCCESS)
+        *function = NULL;
+    if (result == CUDA_SUCCESS && status != NULL)
+        *status = found;
+    return result;
+}
+
+CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
+{
+    CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    CUresult result = find(name, function, version, flags, &found);
+    return result == CUDA_SUCCESS && found != CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_ERROR_NOT_FOUND : result;
+}
+
+/* --- export tables --- */
+
+static int export_driver_version(void)
+{
+    return SG_DRIVER_VERSION;
+}
+
+static CUresult export_primary_context(CUcontext *out, CUdevice device)
+{
+    return cuDevicePrimaryCtxRetain(out, device);
+}
+
+static CUresult export_module_load(CUmodule *out, const void *image)
+{
+    return sg_module_load(image, out);
+}
+
+static CUcontext export_current_context(void)
+{
+    return sg_context_handle(sg_context_current());
+}
+
+static CUresult export_context_create(CUcontext *out, unsigned flags, CUdevice device)
+{
+    return cuCtxCreate_v2(out, flags, device);
+}
+
+static unsigned export_ptx_architecture(void)
+{
+    return sg_enter() == CUDA_SUCCESS ? sg_state.capability : 0;
+}
+
+static size_t export_devices(struct rg_integrity_device *out, size_t max)
+{
+    size_t n = 0;
+    for (; n < (size_t)sg_state.n_devices && n < max; n++) {
+        const struct sg_device *device = &sg_state.devices[n];
+        memcpy(out[n].uuid, device->uuid.bytes, sizeof out[n].uuid);
+        out[n].pci_domain = device->pci_domain;
+        out[n].pci_bus = device->pci_bus;
+        out[n].pci_device = device->pci_device;
+    }
+    return n;
+}
+
+static const struct rg_export_operations export_operations = {
+    .driver_version = export_driver_version,
+    .primary_context = export_primary_context,
+    .module_load = export_module_load,
+    .current_context = export_current_context,
+    .context_id = cuCtxGetId,
+    .context_create = export_context_create,
+    .function_count = cuModuleGetFunctionCount,
+    .functions = cuModuleEnumerateFunctions,
+    .ptx_architecture = export_ptx_architecture,
+    .devices = export_devices,
+};
+
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+    rg_export_tables_init(&export_operations);
+    return rg_export_table_get(table, id);
+}
+
+void sg_context_storage_reset(struct sg_context *context)
+{
+    rg_export_storage_reset(sg_context_handle(context));
+}

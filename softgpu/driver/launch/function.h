@@ -1,0 +1,29 @@
+/* function.h - attributes and limits of a kernel that functions, kernels, launches and occupancy share. */
+#ifndef SG_DRIVER_LAUNCH_FUNCTION_H
+#define SG_DRIVER_LAUNCH_FUNCTION_H
+
+#include "softgpu/driver/module/module.h"
+
+/** How many blocks of `threads` threads and `dynamic` bytes of shared memory fit on one multiprocessor. */
+int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *settings, unsigned threads,
+                 size_t dynamic);
+/** The value of a CUfunction_attribute. */
+CUresult sg_kernel_attribute(const struct sg_image *image, const struct sg_kernel *kernel,
+                             const struct sg_settings *settings, int attribute, int *value);
+/** Whether a grid of this shape is possible, `shared` bytes of dynamic shared memory included. */
+CUresult sg_launch_check_shape(const struct sg_kernel *kernel, const struct sg_settings *settings,
+                               const uint32_t grid[3], const uint32_t block[3], uint32_t shared);
+/**
+ * Of kernels whose launches count clusters (`__block_size__`): makes blocks of them, and of a block that is not given the one
+ * that the kernel requires.
+ */
+CUresult sg_launch_expand(const struct sg_kernel *kernel, uint32_t grid[3], uint32_t block[3]);
+/**
+ * The blocks of a cluster in each direction, from what the kernel, its settings and the launch (`wish`, zeros: nothing) say;
+ * zeros if none of them does. CUDA_ERROR_INVALID_CLUSTER_SIZE where they contradict each other, the grid cannot be divided
+ * so, or there are too many.
+ */
+CUresult sg_launch_cluster(const struct sg_kernel *kernel, const struct sg_settings *settings,
+                           const uint32_t grid[3], const uint32_t wish[3], uint32_t cluster[3]);
+
+#endif

@@ -1,0 +1,298 @@
+/*
+ * launch.c - kernel launches: all that can be checked is checked at the call, then the grid is queued.
+ *
+ * Parameters are copied at the call. Machine code is made at the call too, so a kernel that cannot be
+ * compiled fails there. A fault while the grid runs poisons the context and is logged with block, thread and
+ * address.
+ */
+#include <string.h>
+
+#include "common/cuda/graph/graph.h"
+#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/core/device.h"
+#include "softgpu/driver/launch/device_services.h"
+#include "softgpu/driver/launch/fault.h"
+#include "softgpu/driver/launch/function.h"
+#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/exec/exec.h"
+
+struct request {
+    uint32_t grid[3], block[3];
+    uint32_t shared;
+    uint32_t cluster[3]; /* zeros: the launch does not say */
+    bool cooperative;
+    const CUlaunchAttribute *attributes; /* as they were given, for captures */
+    unsigned n_attributes;
+};
+
+struct queued_grid {
+    struct sg_launch launch;
+    struct sg_module *module; /* reference held: keeps code and variables */
+};
+
+static void run_grid(struct sg_task *task)
+{
+    const struct queued_grid *grid = (const void *)task->payload;
+    struct sg_fault_report report = {0};
+    sg_exec_run(&grid->launch, &report);
+    struct sg_launch faulty = grid->launch;
+    if (report.child) {
+        faulty.kernel_name = report.kernel_name;
+        memcpy(faulty.grid, report.grid, sizeof(faulty.grid));
+        memcpy(faulty.block, report.block, sizeof(faulty.block));
+    }
+    CUresult error = sg_fault_tell(&faulty, &report);
+    if (error != CUDA_SUCCESS)
+        sg_context_poison(task->stream->context, error);
+}
+
+static void dispose_grid(struct sg_task *task)
+{
+    const struct queued_grid *grid = (const void *)task->payload;
+    sg_release(&grid->module->object);
+}
+
+CUresult sg_launch_check_shape(const struct sg_kernel *kernel, const struct sg_settings *settings,
+                               const uint32_t grid[3], const uint32_t block[3], uint32_t shared)
+{
+    const uint32_t block_max[3] = {SG_MAX_BLOCK_X, SG_MAX_BLOCK_Y, SG_MAX_BLOCK_Z};
+    const uint32_t grid_max[3] = {SG_MAX_GRID_X, SG_MAX_GRID_YZ, SG_MAX_GRID_YZ};
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; i++) {
+        if (grid[i] == 0 || grid[i] > grid_max[i] || block[i] == 0 || block[i] > block_max[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        threads *= block[i];
+    }
+    if (threads > SG_MAX_THREADS_PER_BLOCK ||
+        threads > kernel->max_threads) /* .maxntid; too many registers would be another error */
+        return CUDA_ERROR_INVALID_VALUE;
+    if (kernel->required_ntid[0] != 0)
+        for (int i = 0; i < 3; i++) {
+            uint32_t required = kernel->required_ntid[i] != 0 ? kernel->required_ntid[i] : 1;
+            if (block[i] != required)
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+    if (kernel->shared_static > SG_SHARED_OPTIN || shared > (uint32_t)settings->dynamic_shared_max)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_launch_expand(const struct sg_kernel *kernel, uint32_t grid[3], uint32_t block[3])
+{
+    if (!kernel->blocks_are_clusters)
+        return CUDA_SUCCESS;
+    bool given = block[0] != 1 || block[1] != 1 || block[2] != 1;
+    for (int i = 0; i < 3; i++) {
+        if (grid[i] > SG_MAX_GRID_X / kernel->required_cluster[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        grid[i] *= kernel->required_cluster[i];
+        if (!given && kernel->required_ntid[i] != 0)
+            block[i] = kernel->required_ntid[i];
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_launch_cluster(const struct sg_kernel *kernel, const struct sg_settings *settings,
+                           const uint32_t grid[3], const uint32_t wish[3], uint32_t cluster[3])
+{
+    bool required = kernel->required_cluster[0] != 0, said = wish[0] != 0 || wish[1] != 0 || wish[2] != 0;
+    uint64_t blocks = 1;
+    for (int i = 0; i < 3; i++) {
+        uint32_t set = required ? kernel->required_cluster[i] : (uint32_t)settings->cluster[i];
+        cluster[i] = said ? wish[i] : set;
+        if (said && set != 0 && set != wish[i])
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    }
+    bool none = cluster[0] == 0 && cluster[1] == 0 && cluster[2] == 0;
+    if (none)
+        return kernel->explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+    for (int i = 0; i < 3; i++) {
+        if (cluster[i] == 0 || cluster[i] > SG_CLUSTER_MAX || grid[i] % cluster[i] != 0)
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        blocks *= cluster[i];
+    }
+    return blocks > (settings->nonportable_cluster ? SG_CLUSTER_MAX : SG_CLUSTER_PORTABLE)
+               ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+               : CUDA_SUCCESS;
+}
+
+/* The grid as it is to run, and the shape of its clusters. */
+static CUresult check_shape(struct request *r, const struct sg_function *function, uint32_t cluster[3])
+{
+    SG_RETURN_IF(sg_launch_expand(function->kernel, r->grid, r->block));
+    SG_RETURN_IF(sg_launch_check_shape(function->kernel, function->settings, r->grid, r->block, r->shared));
+    SG_RETURN_IF(sg_launch_cluster(function->kernel, function->settings, r->grid, r->cluster, cluster));
+    if (r->cooperative) {
+        unsigned threads = r->block[0] * r->block[1] * r->block[2];
+        uint64_t room = (uint64_t)sg_occupancy(function->kernel, function->settings, threads, r->shared) *
+                        (uint64_t)function->module->context->device->multiprocessors;
+        uint64_t plane = (uint64_t)r->grid[0] * r->grid[1];
+        if (plane > room || plane * r->grid[2] > room)
+            return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Fills the parameter block from `params` (one pointer each) or from `extra` (a packed buffer). */
+static CUresult gather_params(const struct sg_kernel *kernel, void **params, void **extra, unsigned char *to)
+{
+    if (params != NULL && extra != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra != NULL) {
+        const void *buffer = NULL;
+        const size_t *size = NULL;
+        for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+            if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                buffer = extra[i + 1];
+            else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+                size = extra[i + 1];
+            else
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (kernel->params_size == 0)
+            return CUDA_SUCCESS;
+        if (buffer == NULL || size == NULL || *size < kernel->params_size)
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(to, buffer, kernel->params_size);
+        return CUDA_SUCCESS;
+    }
+    for (uint32_t i = 0; i < kernel->n_params; i++) {
+        if (params == NULL || params[i] == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(to + kernel->params[i].offset, params[i], kernel->params[i].size);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUfunction handle, CUstream stream_handle, const struct request *given, void **params,
+                       void **extra)
+{
+    struct request request = *given, *r = &request;
+    SG_BRING(SG_KIND_STREAM, stream_handle);
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_REF(struct sg_function) function = NULL;
+    SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
+    if (stream->context != sg_context_current())
+        return CUDA_ERROR_INVALID_HANDLE;
+    SG_RETURN_IF(sg_function_get(handle, stream->context, &function));
+    if (function->module->context != stream->context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    uint32_t cluster[3];
+    SG_RETURN_IF(check_shape(r, function, cluster));
+    if (rg_capture_takes(stream_handle)) {
+        CUlaunchConfig config = {
+            given->grid[0],  given->grid[1],  given->grid[2],
+            given->block[0], given->block[1], given->block[2],
+            r->shared,       stream_handle,   (CUlaunchAttribute *)(uintptr_t)r->attributes,
+            r->n_attributes};
+        return rg_capture_kernel(&config, handle, r->cooperative, params, extra);
+    }
+    const struct sg_kernel *kernel = function->kernel;
+    struct sg_text log = {0};
+    void *code;
+    CUresult result =
+        sg_compile_result(sg_program_code(function->module->image->program, function->index, &log, &code));
+    if (result != CUDA_SUCCESS)
+        rg_warn("kernel %s: %s", kernel->name, log.data != NULL ? log.data : "no code");
+    sg_text_fini(&log);
+    SG_RETURN_IF(result);
+
+    size_t head = (sizeof(struct queued_grid) + 15) & ~(size_t)15;
+    struct sg_task *task = sg_task_new(head + kernel->params_size, run_grid, NULL);
+    if (task == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    unsigned char *packed = task->payload + head;
+    result = gather_params(kernel, params, extra, packed);
+    if (result != CUDA_SUCCESS) {
+        sg_task_release(task);
+        return result;
+    }
+    struct queued_grid *grid = (void *)task->payload;
+    grid->launch = (struct sg_launch){
+        .kernel_name = kernel->name,
+        .code = code,
+        .form = kernel->form,
+        .cooperative = r->cooperative,
+        .grid = {r->grid[0], r->grid[1], r->grid[2]},
+        .block = {r->block[0], r->block[1], r->block[2]},
+        .cluster = {cluster[0], cluster[1], cluster[2]},
+        .params = packed,
+        .params_size = kernel->params_size,
+        .shared_static = kernel->shared_static,
+        .shared_dynamic = r->shared,
+        .stack_size = stream->context->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size,
+        .grid_id = sg_next_grid_id(),
+        .services = &sg_device_services,
+        .owner = function->module,
+    };
+    grid->module = function->module;
+    sg_acquire(&grid->module->object);
+    task->dispose = dispose_grid;
+    sg_submit(stream, task, NULL);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
+                        CUstream stream, void **params, void **extra)
+{
+    struct request r = {
+        .grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .shared = shared};
+    return launch(function, stream, &r, params, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                   unsigned int block_z, unsigned int shared, CUstream stream, void **params)
+{
+    struct request r = {.grid = {grid_x, grid_y, grid_z},
+                        .block = {block_x, block_y, block_z},
+                        .shared = shared,
+                        .cooperative = true};
+    return launch(function, stream, &r, params, NULL);
+}
+
+static CUresult apply_attribute(const CUlaunchAttribute *attribute, struct request *r)
+{
+    const CUlaunchAttributeValue *value = &attribute->value;
+    switch ((int)attribute->id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* a hint */
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: /* allows overlap, does not demand it */
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        r->cooperative = value->cooperative != 0;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        r->cluster[0] = value->clusterDim.x;
+        r->cluster[1] = value->clusterDim.y;
+        r->cluster[2] = value->clusterDim.z;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION: /* clusters may always be of the other size */
+        return CUDA_SUCCESS;
+    default:
+        rg_warn("a launch has attribute %d, which is not supported", (int)attribute->id);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+    SG_RETURN_IF(sg_enter());
+    if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct request r = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                        .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                        .shared = config->sharedMemBytes,
+                        .attributes = config->attrs,
+                        .n_attributes = config->numAttrs};
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        SG_RETURN_IF(apply_attribute(&config->attrs[i], &r));
+    return launch(function, config->hStream, &r, params, extra);
+}

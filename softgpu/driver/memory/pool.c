@@ -1,0 +1,401 @@
+/*
+ * pool.c - stream-ordered memory: cuMemAllocAsync, cuMemFreeAsync and pools.
+ *
+ * Memory is given out when asked for; a free takes effect when its stream comes to it. When memory runs out
+ * while frees are queued, the allocation waits for the context's work and tries again. Pools keep nothing
+ * back: what is reserved is what is used, and trimming finds nothing to trim.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/cuda/graph/graph.h"
+#include "softgpu/driver/memory/pool.h"
+#include "softgpu/driver/range/range.h"
+#include "softgpu/driver/stream/schedule.h"
+
+#define PAGE 4096ull
+#define UNIT 512ull /* in which a pool counts what is used */
+
+static void finish_pool(struct sg_object *object)
+{
+    struct sg_pool *pool = (struct sg_pool *)object;
+    pthread_mutex_destroy(&pool->lock);
+    if (pool->shared)
+        close(pool->file); /* ranges hold a reference */
+    free(pool);
+}
+
+struct sg_pool *sg_pool_new(struct sg_device *device)
+{
+    struct sg_pool *pool = calloc(1, sizeof *pool);
+    if (pool == NULL)
+        return NULL;
+    pthread_mutex_init(&pool->lock, NULL);
+    pool->device = device;
+    pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
+    pool->peer_access[device->ordinal] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    sg_handle_add(&pool->object, SG_KIND_POOL, finish_pool);
+    return pool;
+}
+
+static uint64_t units(uint64_t size)
+{
+    return (size + UNIT - 1) & ~(UNIT - 1);
+}
+
+void sg_pool_returned(struct sg_pool *pool, uint64_t size)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->used -= units(size);
+    pthread_mutex_unlock(&pool->lock);
+    sg_release(&pool->object);
+}
+
+void sg_pool_took(struct sg_pool *pool, uint64_t size)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->used += units(size);
+    sg_acquire(&pool->object);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Counts the allocation in; false if the pool's own limit forbids it. */
+static bool pool_take(struct sg_pool *pool, uint64_t size)
+{
+    uint64_t bytes = units(size);
+    pthread_mutex_lock(&pool->lock);
+    bool fits = size <= UINT64_MAX - PAGE &&
+                (pool->size_max == 0 || (bytes <= pool->size_max && pool->used <= pool->size_max - bytes));
+    if (fits) {
+        pool->used += bytes;
+        sg_acquire(&pool->object);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return fits;
+}
+
+static void note_high_marks(struct sg_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    if (pool->used > pool->used_high)
+        pool->used_high = pool->used;
+    if (pool->used > pool->reserved_high)
+        pool->reserved_high = pool->used;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, struct sg_stream *stream)
+{
+    if (out == NULL || size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (int attempt = 0; attempt < 2 && result == CUDA_ERROR_OUT_OF_MEMORY; attempt++) {
+        if (attempt > 0)
+            sg_context_wait(stream->context); /* frees may be queued */
+        if (!pool_take(pool, size))
+            continue;
+        uint64_t address;
+        result = pool->shared
+                     ? sg_pool_alloc_shared(pool, stream->context, size, &address)
+                     : sg_range_alloc(stream->context, pool->device, size, SG_RANGE_ASYNC, pool, &address);
+        if (result == CUDA_SUCCESS) {
+            note_high_marks(pool);
+            *out = address;
+        } else {
+            sg_pool_returned(pool, size);
+        }
+    }
+    return result;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream handle)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_allocate(out, size, stream->context->device->ordinal, handle);
+    pthread_mutex_lock(&sg_state.lock);
+    SG_REF(struct sg_pool) pool = stream->context->device->current_pool;
+    sg_acquire(&pool->object);
+    pthread_mutex_unlock(&sg_state.lock);
+    return allocate(out, size, pool, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool handle, CUstream stream_handle)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
+    if (rg_capture_takes(stream_handle))
+        return rg_capture_allocate(out, size, stream->context->device->ordinal, stream_handle);
+    SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
+    if (pool == NULL || pool->imported) /* what another process makes is all there is in it */
+        return CUDA_ERROR_INVALID_VALUE;
+    return allocate(out, size, pool, stream);
+}
+
+struct queued_free {
+    uint64_t address, size;
+    struct sg_pool *pool;
+};
+
+static void run_free(struct sg_task *task)
+{
+    const struct queued_free *f = (const void *)task->payload;
+    if (sg_range_free(f->address, SG_RANGE_ASYNC) == CUDA_SUCCESS)
+        sg_pool_returned(f->pool, f->size);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_free(address, handle);
+    if (address == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result;
+    if (rg_graph_memory_takes_free(address, &result))
+        return result;
+    struct sg_task *task = sg_task_new(sizeof(struct queued_free), run_free, NULL);
+    if (task == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct sg_range range;
+    if (!sg_range_begin_free(address, &range)) {
+        sg_task_release(task);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    task->always = true;
+    *(struct queued_free *)(void *)task->payload = (struct queued_free){range.base, range.size, range.pool};
+    return sg_stream_submit(stream, task);
+}
+
+/* --- pools --- */
+
+static CUresult location_device(const CUmemLocation *location, struct sg_device **device)
+{
+    if (location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *device = sg_device(location->id);
+    return *device != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
+{
+    struct sg_device *device;
+    SG_RETURN_IF(sg_enter());
+    if (out == NULL || properties == NULL || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    const bool to_share = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (!to_share && properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    SG_RETURN_IF(location_device(&properties->location, &device));
+    struct sg_pool *pool = sg_pool_new(device);
+    if (pool == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pool->size_max = properties->maxSize;
+    if (to_share && !sg_pool_share(pool)) {
+        sg_handle_remove(pool, SG_KIND_POOL);
+        sg_release(&pool->object);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = (CUmemoryPool)(void *)pool;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool handle)
+{
+    SG_RETURN_IF(sg_enter());
+    SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
+    if (pool == NULL || pool == pool->device->default_pool)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_handle_remove(pool, SG_KIND_POOL))
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_state.lock);
+    if (pool->device->current_pool == pool)
+        pool->device->current_pool = pool->device->default_pool;
+    pthread_mutex_unlock(&sg_state.lock);
+    sg_release(&pool->object);
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_pool(CUmemoryPool *out, CUdevice ordinal, bool current)
+{
+    SG_RETURN_IF(sg_enter());
+    struct sg_device *device = sg_device(ordinal);
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_state.lock);
+    *out = (CUmemoryPool)(void *)(current ? device->current_pool : device->default_pool);
+    pthread_mutex_unlock(&sg_state.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice ordinal)
+{
+    return device_pool(out, ordinal, false);
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice ordinal)
+{
+    return device_pool(out, ordinal, true);
+}
+
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
+{
+    SG_RETURN_IF(sg_enter());
+    struct sg_device *device = sg_device(ordinal);
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
+    if (pool == NULL || pool->device != device || pool->imported)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_state.lock);
+    device->current_pool = pool; /* destroying the pool resets this first */
+    pthread_mutex_unlock(&sg_state.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
+{
+    struct sg_device *device;
+    SG_RETURN_IF(sg_enter());
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    SG_RETURN_IF(location_device(location, &device));
+    return device_pool(out, device->ordinal, false);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
+{
+    struct sg_device *device;
+    SG_RETURN_IF(sg_enter());
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    SG_RETURN_IF(location_device(location, &device));
+    return device_pool(out, device->ordinal, true);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    struct sg_device *device;
+    SG_RETURN_IF(sg_enter());
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    SG_RETURN_IF(location_device(location, &device));
+    return cuDeviceSetMemPool(device->ordinal, pool);
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
+{
+    (void)keep;
+    SG_RETURN_IF(sg_enter());
+    SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
+    return pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    SG_RETURN_IF(sg_enter());
+    SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
+    if (pool == NULL || value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&pool->lock);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        *(int *)value = pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        *(cuuint64_t *)value = pool->release_threshold;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        *(cuuint64_t *)value = pool->used;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        *(cuuint64_t *)value = pool->reserved_high;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        *(cuuint64_t *)value = pool->used_high;
+        break;
+    default:
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return result;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    SG_RETURN_IF(sg_enter());
+    SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
+    if (pool == NULL || value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&pool->lock);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *(const int *)value != 0;
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool->release_threshold = *(const cuuint64_t *)value;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        if (*(const cuuint64_t *)value != 0)
+            result = CUDA_ERROR_INVALID_VALUE;
+        else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+            pool->used_high = pool->used;
+        else
+            pool->reserved_high = pool->used;
+        break;
+    default:
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return result;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
+{
+    SG_RETURN_IF(sg_enter());
+    SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
+    if (pool == NULL || (map == NULL && count > 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        struct sg_device *device;
+        SG_RETURN_IF(location_device(&map[i].location, &device));
+        if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+            map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (device == pool->device && map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_lock(&pool->lock);
+    for (size_t i = 0; i < count; i++)
+        pool->peer_access[map[i].location.id] = (int)map[i].flags;
+    pthread_mutex_unlock(&pool->lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
+{
+    struct sg_device *device;
+    SG_RETURN_IF(sg_enter());
+    SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
+    if (pool == NULL || flags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(location_device(location, &device));
+    pthread_mutex_lock(&pool->lock);
+    *flags = (CUmemAccess_flags)pool->peer_access[device->ordinal];
+    pthread_mutex_unlock(&pool->lock);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,106 @@
+/*
+ * image.c - programs: parsed from what source.c finds in a module image, shared by the modules made of them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softgpu/driver/module/module.h"
+
+CUresult sg_compile_result(enum sg_compile_status status)
+{
+    switch (status) {
+    case SG_COMPILE_OK:
+        return CUDA_SUCCESS;
+    case SG_COMPILE_INVALID_PTX:
+        return CUDA_ERROR_INVALID_PTX;
+    case SG_COMPILE_UNSUPPORTED_PTX:
+        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    case SG_COMPILE_NO_BINARY:
+    case SG_COMPILE_UNRESOLVED: /* what GPUs' drivers say where they cannot link what they have compiled */
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    case SG_COMPILE_NO_MEMORY:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_ERROR_UNKNOWN;
+}
+
+void sg_image_acquire(struct sg_image *image)
+{
+    atomic_fetch_add_explicit(&image->references, 1, memory_order_relaxed);
+}
+
+void sg_image_release(struct sg_image *image)
+{
+    if (image == NULL || atomic_fetch_sub_explicit(&image->references, 1, memory_order_acq_rel) != 1)
+        return;
+    sg_program_destroy(image->program);
+    sg_sources_fini(&image->sources);
+    free(image);
+}
+
+/* The architecture that the text was compiled for: 75 of ".target sm_75, …". */
+static int target_of(const char *text)
+{
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        int target;
+        line += strspn(line, " \t\r\n");
+        if (sscanf(line, ".target sm_%d", &target) == 1)
+            return target;
+    }
+    return (int)sg_state.capability;
+}
+
+/* Makes the program of the image's sources; gives up the image if that fails. */
+static CUresult parse(struct sg_image *image, struct sg_text *log, struct sg_image **out)
+{
+    CUresult result = sg_sources_program(&image->sources, log, &image->program);
+    if (result != CUDA_SUCCESS) {
+        sg_image_release(image);
+        return result;
+    }
+    image->target = target_of(image->sources.at[0].ptx);
+    while (sg_program_kernel(image->program, image->n_kernels) != NULL)
+        image->n_kernels++;
+    while (sg_program_variable(image->program, image->n_variables) != NULL)
+        image->n_variables++;
+    *out = image;
+    return CUDA_SUCCESS;
+}
+
+static struct sg_image *new_image(void)
+{
+    struct sg_image *image = calloc(1, sizeof *image);
+    if (image != NULL)
+        atomic_init(&image->references, 1);
+    return image;
+}
+
+CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **out)
+{
+    struct sg_image *image = new_image();
+    if (image == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = sg_sources_add_image(&image->sources, data, log);
+    if (result != CUDA_SUCCESS) {
+        sg_image_release(image);
+        return result;
+    }
+    return parse(image, log, out);
+}
+
+CUresult sg_image_again(const struct sg_image *image, struct sg_text *log, struct sg_image **out)
+{
+    struct sg_image *again = new_image();
+    if (again == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < image->sources.n; i++) {
+        CUresult result =
+            sg_sources_add_text(&again->sources, image->sources.at[i].ptx, image->sources.at[i].size);
+        if (result != CUDA_SUCCESS) {
+            sg_image_release(again);
+            return result;
+        }
+    }
+    return parse(again, log, out);
+}

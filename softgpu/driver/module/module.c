@@ -1,0 +1,448 @@
+/*
+ * module.c - modules: from an image to functions and variables in a context.
+ *
+ * Loading parses and checks the whole program; machine code is made when a function is first launched or
+ * asked about. Unloading waits for the work of the context.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/cuda/image_file.h"
+#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/core/device.h"
+#include "softgpu/driver/module/module.h"
+#include "softgpu/driver/range/range.h"
+#include "softgpu/driver/stream/schedule.h"
+
+/* --- options --- */
+
+CUresult sg_jit_options(struct sg_jit *jit, unsigned n, const CUjit_option *options, void **values)
+{
+    memset(jit, 0, sizeof *jit);
+    jit->started = rg_now_ns();
+    if (n > 0 && (options == NULL || values == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < n; i++) {
+        switch ((int)options[i]) {
+        case CU_JIT_WALL_TIME:
+            jit->wall_time = &values[i];
+            break;
+        case CU_JIT_INFO_LOG_BUFFER:
+            jit->info_log = values[i];
+            break;
+        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+            jit->info_size = (uintptr_t)values[i] & 0xffffffffu;
+            jit->info_size_out = &values[i];
+            break;
+        case CU_JIT_ERROR_LOG_BUFFER:
+            jit->error_log = values[i];
+            break;
+        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+            jit->error_size = (uintptr_t)values[i] & 0xffffffffu;
+            jit->error_size_out = &values[i];
+            break;
+        default: /* what is left guides code for real hardware */
+            if ((int)options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS)
+                return CUDA_ERROR_INVALID_VALUE;
+            break;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+static size_t write_log(char *buffer, size_t size, const char *text, size_t length)
+{
+    if (buffer == NULL || size == 0)
+        return 0;
+    size_t n = length < size - 1 ? length : size - 1;
+    memcpy(buffer, text, n);
+    buffer[n] = '\0';
+    return n > 0 ? n + 1 : 0;
+}
+
+void sg_jit_report(const struct sg_jit *jit, const struct sg_text *log, bool failed)
+{
+    const char *text = log->data != NULL ? log->data : "";
+    size_t length = strlen(text);
+    size_t error = write_log(jit->error_log, jit->error_size, failed ? text : "", failed ? length : 0);
+    size_t info = write_log(jit->info_log, jit->info_size, failed ? "" : text, failed ? 0 : length);
+    if (jit->error_size_out != NULL)
+        *jit->error_size_out = (void *)(uintptr_t)error;
+    if (jit->info_size_out != NULL)
+        *jit->info_size_out = (void *)(uintptr_t)info;
+    if (jit->wall_time != NULL) {
+        float ms = (float)((double)(rg_now_ns() - jit->started) / 1e6);
+        memcpy(jit->wall_time, &ms, sizeof ms);
+    }
+}
+
+/* --- variables --- */
+
+#define CONSTANT_BANK 65536u
+
+static uint64_t align_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Appends the variables of one kind to what is placed; offsets go to `addresses`. */
+static CUresult append_some(struct sg_module *module, bool managed, bool constant, uint64_t *total)
+{
+    for (uint32_t i = 0; i < module->image->n_variables; i++) {
+        const struct sg_variable *v = sg_program_variable(module->image->program, i);
+        if (v->external || v->managed != managed || v->constant != constant)
+            continue;
+        *total = align_up(*total, v->align > 16 ? v->align : 16);
+        module->addresses[i] = *total;
+        if (__builtin_add_overflow(*total, v->size > 0 ? v->size : 1, total))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
+}
+
+/*
+ * Allocates memory for the variables that are managed, or for those that are not, and sets their addresses. Constants
+ * lie in a bank of their own, whose size is that of a GPU's: reading behind an array of constants is no fault there.
+ */
+static CUresult place_some(struct sg_module *module, bool managed, uint64_t *memory)
+{
+    const struct sg_program *program = module->image->program;
+    const uint32_t n = module->image->n_variables;
+    uint64_t total = 0;
+    SG_RETURN_IF(append_some(module, managed, false, &total));
+    uint64_t bank = align_up(total, 256), end = bank;
+    SG_RETURN_IF(append_some(module, managed, true, &end));
+    if (end > bank)
+        total = end - bank < CONSTANT_BANK ? bank + CONSTANT_BANK : end;
+    if (managed)
+        total = align_up(total, 4096); /* whole pages are the host's or the device's */
+    if (total > 0)
+        SG_RETURN_IF(sg_range_alloc(module->context, module->context->device, total,
+                                    managed ? SG_RANGE_MANAGED_MODULE : SG_RANGE_MODULE, NULL, memory));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sg_variable *v = sg_program_variable(program, i);
+        if (!v->external && v->managed == managed)
+            module->addresses[i] += *memory;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Gives each variable its address in an allocation of the context's device; those that are managed have pages of their
+ * own. */
+static CUresult place_variables(struct sg_module *module)
+{
+    const uint32_t n = module->image->n_variables;
+    if (n == 0)
+        return CUDA_SUCCESS;
+    module->addresses = calloc(n, sizeof *module->addresses);
+    if (module->addresses == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    SG_RETURN_IF(place_some(module, false, &module->variables));
+    SG_RETURN_IF(place_some(module, true, &module->managed));
+    for (uint32_t i = 0; i < n; i++) {
+        sg_program_place(module->image->program, i, (void *)(uintptr_t)module->addresses[i]);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_module_variable(const struct sg_module *module, const char *name, CUdeviceptr *address,
+                            size_t *size)
+{
+    const struct sg_variable *found = NULL;
+    for (uint32_t i = 0; i < module->image->n_variables; i++) {
+        const struct sg_variable *v = sg_program_variable(module->image->program, i);
+        if (v->external || v->reference != SG_REFERENCE_NONE || strcmp(v->name, name) != 0 ||
+            (found != NULL && !v->visible))
+            continue;
+        found = v;
+        if (address != NULL)
+            *address = module->addresses[i];
+        if (size != NULL)
+            *size = v->size;
+    }
+    return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+enum sg_reference sg_module_reference(const struct sg_module *module, const char *name, CUdeviceptr *address)
+{
+    for (uint32_t i = 0; i < module->image->n_variables; i++) {
+        const struct sg_variable *v = sg_program_variable(module->image->program, i);
+        if (v->external || v->reference == SG_REFERENCE_NONE || strcmp(v->name, name) != 0)
+            continue;
+        *address = module->addresses[i];
+        return (enum sg_reference)v->reference;
+    }
+    return SG_REFERENCE_NONE;
+}
+
+/* --- life of a module --- */
+
+static void finish_module(struct sg_object *object)
+{
+    struct sg_module *module = (struct sg_module *)object;
+    sg_image_release(module->image);
+    if (module->variables != 0)
+        sg_range_free(module->variables, SG_RANGE_MODULE);
+    if (module->managed != 0)
+        sg_range_free(module->managed, SG_RANGE_MANAGED_MODULE);
+    sg_release(&module->context->object);
+    free(module->functions);
+    free(module->addresses);
+    free(module);
+}
+
+static void finish_function(struct sg_object *object)
+{
+    struct sg_function *function = (struct sg_function *)object;
+    sg_release(&function->module->object);
+    free(function);
+}
+
+void sg_settings_init(struct sg_settings *settings, const struct sg_kernel *kernel)
+{
+    int room = SG_SHARED_PER_BLOCK - (int)kernel->shared_static;
+    settings->dynamic_shared_max = room > 0 ? room : 0;
+    settings->carveout = -1;
+    settings->cache_config = CU_FUNC_CACHE_PREFER_NONE;
+}
+
+static CUresult make_functions(struct sg_module *module)
+{
+    uint32_t n = module->image->n_kernels;
+    module->functions = calloc(n > 0 ? n : 1, sizeof(struct sg_function *));
+    if (module->functions == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < n; i++) {
+        struct sg_function *function = calloc(1, sizeof *function);
+        if (function == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        function->module = module;
+        sg_acquire(&module->object);
+        function->index = i;
+        function->kernel = sg_program_kernel(module->image->program, i);
+        sg_settings_init(&function->own_settings, function->kernel);
+        function->settings = module->library != NULL
+                                 ? sg_kernel_settings(module->library, i, module->context->device->ordinal)
+                                 : &function->own_settings;
+        sg_handle_add(&function->object, SG_KIND_FUNCTION, finish_function);
+        module->functions[i] = function;
+    }
+    return CUDA_SUCCESS;
+}
+
+static void list_remove(struct sg_module *module)
+{
+    struct sg_context *context = module->context;
+    pthread_mutex_lock(&context->lock);
+    for (struct sg_module **link = &context->modules; *link != NULL; link = &(*link)->next)
+        if (*link == module) {
+            *link = module->next;
+            break;
+        }
+    pthread_mutex_unlock(&context->lock);
+}
+
+bool sg_module_destroy(struct sg_module *module)
+{
+    if (!sg_handle_remove(module, SG_KIND_MODULE))
+        return false;
+    list_remove(module);
+    sg_references_end(module);
+    for (uint32_t i = 0; module->functions != NULL && i < module->image->n_kernels; i++)
+        if (module->functions[i] != NULL && sg_handle_remove(module->functions[i], SG_KIND_FUNCTION))
+            sg_release(&module->functions[i]->object);
+    sg_release(&module->object);
+    return true;
+}
+
+CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_library *library,
+                       struct sg_text *log, struct sg_module **out)
+{
+    struct sg_module *module = calloc(1, sizeof *module);
+    if (module == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    module->context = context;
+    sg_acquire(&context->object);
+    module->generation = atomic_load(&context->generation);
+    module->image = image;
+    sg_image_acquire(image);
+    module->library = library;
+    sg_handle_add(&module->object, SG_KIND_MODULE, finish_module);
+    CUresult result = place_variables(module);
+    if (result == CUDA_SUCCESS)
+        result = sg_compile_result(sg_program_initialise(image->program, log));
+    if (result == CUDA_SUCCESS)
+        result = make_functions(module);
+    if (result != CUDA_SUCCESS) {
+        sg_module_destroy(module);
+        return result;
+    }
+    pthread_mutex_lock(&context->lock);
+    module->next = context->modules;
+    context->modules = module;
+    pthread_mutex_unlock(&context->lock);
+    *out = module;
+    return CUDA_SUCCESS;
+}
+
+void sg_modules_drop_context(struct sg_context *context)
+{
+    for (;;) {
+        pthread_mutex_lock(&context->lock);
+        struct sg_module *module = context->modules;
+        if (module != NULL)
+            sg_acquire(&module->object);
+        pthread_mutex_unlock(&context->lock);
+        if (module == NULL)
+            return;
+        if (!sg_module_destroy(module))
+            list_remove(module); /* another thread is unloading it */
+        sg_release(&module->object);
+    }
+}
+
+/* --- loading --- */
+
+static CUresult load(CUmodule *out, const void *data, unsigned n, const CUjit_option *options, void **values)
+{
+    struct sg_context *context;
+    struct sg_jit jit;
+    SG_RETURN_IF(sg_enter_context(&context));
+    if (out == NULL || data == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(sg_jit_options(&jit, n, options, values));
+    struct sg_text log = {0};
+    struct sg_image *image = NULL;
+    struct sg_module *module = NULL;
+    CUresult result = sg_image_load(data, &log, &image);
+    if (result == CUDA_SUCCESS) {
+        atomic_store(&image->placed, true);
+        result = sg_module_new(context, image, NULL, &log, &module);
+        sg_image_release(image);
+    }
+    sg_jit_report(&jit, &log, result != CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS)
+        *out = (CUmodule)(void *)module;
+    else
+        rg_info("loading a module: %s", log.data != NULL ? log.data : "failed");
+    sg_text_fini(&log);
+    return result;
+}
+
+CUresult sg_module_load(const void *data, CUmodule *out)
+{
+    return load(out, data, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *data, unsigned int n, CUjit_option *options,
+                            void **values)
+{
+    return load(out, data, n, options, values);
+}
+
+CUresult cuModuleLoadData(CUmodule *out, const void *data)
+{
+    return load(out, data, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *out, const void *data)
+{
+    return load(out, data, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoad(CUmodule *out, const char *path)
+{
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    if (out == NULL || path == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    RG_CLEANUP_FREE void *data = NULL;
+    size_t size;
+    SG_RETURN_IF(rg_cuda_image_read_file(path, &data, &size));
+    return load(out, data, 0, NULL, NULL);
+}
+
+CUresult cuModuleUnload(CUmodule handle)
+{
+    SG_BRING(SG_KIND_MODULE, handle);
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
+    if (module == NULL || module->library != NULL) /* a library's module goes with the library */
+        return CUDA_ERROR_INVALID_HANDLE;
+    sg_context_wait(module->context); /* its variables may be in use */
+    return sg_module_destroy(module) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+    SG_RETURN_IF(sg_enter());
+    if (mode == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = CU_MODULE_LAZY_LOADING;
+    return CUDA_SUCCESS;
+}
+
+/* --- questions --- */
+
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
+{
+    SG_BRING(SG_KIND_MODULE, handle);
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    if (out == NULL || name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
+    if (module == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    for (uint32_t i = 0; i < module->image->n_kernels; i++)
+        if (strcmp(module->functions[i]->kernel->name, name) == 0) {
+            *out = (CUfunction)(void *)module->functions[i];
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
+{
+    SG_BRING(SG_KIND_MODULE, handle);
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
+    if (module == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = module->image->n_kernels;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *out, unsigned int n, CUmodule handle)
+{
+    SG_BRING(SG_KIND_MODULE, handle);
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
+    if (module == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (out == NULL || n == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < n && i < module->image->n_kernels; i++)
+        out[i] = (CUfunction)(void *)module->functions[i];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule handle, const char *name)
+{
+    SG_BRING(SG_KIND_MODULE, handle);
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    if (name == NULL || (address == NULL && size == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
+    if (module == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return sg_module_variable(module, name, address, size);
+}

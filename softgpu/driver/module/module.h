@@ -1,0 +1,144 @@
+/*
+ * module.h - code and variables in contexts.
+ *
+ * An image is a program parsed from one or several PTX modules. A module is an image placed in one context: its variables have addresses
+ * there, its functions can be launched. A library is an image without a context, with a kernel for each
+ * entry; where a context is needed, it makes a module of itself for that context, once a life of the context.
+ */
+#ifndef SG_DRIVER_MODULE_MODULE_H
+#define SG_DRIVER_MODULE_MODULE_H
+
+#include "softgpu/compiler/compiler.h"
+#include "softgpu/compiler/ir/types.h"
+#include "softgpu/driver/driver.h"
+
+struct rg_cuda_image;
+struct sg_library;
+
+/* PTX modules that make one program; the texts are owned, each followed by a NUL. */
+struct sg_sources {
+    struct sg_source *at;
+    size_t n;
+};
+/** Adds the PTX that `data`, any kind of module image, holds. */
+CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, struct sg_text *log);
+/** The same of an image that has been identified, by whatever bounds there are. */
+CUresult sg_sources_add_found(struct sg_sources *sources, const struct rg_cuda_image *image,
+                              struct sg_text *log);
+/** Adds a copy of `size` bytes of text. */
+CUresult sg_sources_add_text(struct sg_sources *sources, const char *text, size_t size);
+/** Parses and links them. */
+CUresult sg_sources_program(const struct sg_sources *sources, struct sg_text *log, struct sg_program **out);
+/**
+ * Makes one module image of them: the text itself if there is one, else a container that sg_sources_add_image
+ * takes apart again. Free with free().
+ */
+CUresult sg_sources_bundle(const struct sg_sources *sources, void **image, size_t *size);
+void sg_sources_fini(struct sg_sources *sources);
+
+struct sg_image {
+    _Atomic uint32_t references;
+    _Atomic bool placed; /* its program's variables have addresses: it serves one module only */
+    struct sg_program *program;
+    struct sg_sources sources; /* to parse it again for another context */
+    uint32_t n_kernels, n_variables;
+    int target; /* the architecture of the PTX, like 75 */
+};
+
+/* What the application can set of a function; a kernel's is shared by its functions on one device. */
+struct sg_settings {
+    _Atomic int dynamic_shared_max;
+    _Atomic int carveout;
+    _Atomic int nonportable_cluster;
+    _Atomic int cluster[3]; /* blocks in each direction; zeros: not set */
+    _Atomic int cluster_policy;
+    _Atomic int cache_config;
+};
+
+struct sg_function {
+    struct sg_object object;
+    struct sg_module *module; /* reference held */
+    size_t index;
+    const struct sg_kernel *kernel;
+    struct sg_settings *settings; /* own_settings or the kernel's */
+    struct sg_settings own_settings;
+};
+
+struct sg_module {
+    struct sg_object object;
+    struct sg_context *context; /* reference held */
+    unsigned long long generation;
+    struct sg_image *image;
+    struct sg_library *library;   /* not owned; NULL for a module of its own */
+    uint64_t variables;           /* base of the memory of all variables but managed ones, 0 if none */
+    uint64_t managed;             /* of those that are managed */
+    uint64_t *addresses;          /* by variable */
+    struct sg_texref *references; /* to textures and surfaces, that were asked for */
+    struct sg_function **functions;
+    struct sg_module *next; /* in context->modules */
+};
+
+struct sg_kernel_object {
+    struct sg_object object;
+    struct sg_library *library; /* reference held */
+    size_t index;
+    const struct sg_kernel *kernel;
+    struct sg_settings settings[SG_DEVICES_MAX];
+};
+
+/* Options of loading calls, taken apart. */
+struct sg_jit {
+    char *error_log, *info_log;
+    size_t error_size, info_size;
+    void **error_size_out, **info_size_out; /* where the bytes written are reported */
+    void **wall_time;
+    uint64_t started;
+};
+
+CUresult sg_jit_options(struct sg_jit *jit, unsigned n, const CUjit_option *options, void **values);
+/** Reports the log through the options: the error log if `failed`, and the sizes in any case. */
+void sg_jit_report(const struct sg_jit *jit, const struct sg_text *log, bool failed);
+
+/** Makes this line the log; the log stays as it was if there is no memory. */
+void sg_log_say(struct sg_text *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** Parses what an application passed as a module image; *out has one reference. */
+CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **out);
+/** The same program once more. */
+CUresult sg_image_again(const struct sg_image *image, struct sg_text *log, struct sg_image **out);
+void sg_image_acquire(struct sg_image *image);
+void sg_image_release(struct sg_image *image);
+CUresult sg_compile_result(enum sg_compile_status status);
+
+/** Places the image in the context; the module is registered and has its handle's reference. */
+CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_library *library,
+                       struct sg_text *log, struct sg_module **out);
+/** Takes the module's and its functions' handles away and drops their references. False: it was no live
+ * module. */
+bool sg_module_destroy(struct sg_module *module);
+void sg_modules_drop_context(struct sg_context *context);
+/** The address and size of a variable; CUDA_ERROR_NOT_FOUND. */
+CUresult sg_module_variable(const struct sg_module *module, const char *name, CUdeviceptr *address,
+                            size_t *size);
+
+/** The library's module in `context`, made if needed; a reference is taken. */
+CUresult sg_library_module(struct sg_library *library, struct sg_context *context, struct sg_module **out);
+/**
+ * What `handle`, a CUfunction or a CUkernel passed as one, means in `context` (NULL: no context needed,
+ * kernels are refused); a reference is taken.
+ */
+CUresult sg_function_get(const void *handle, struct sg_context *context, struct sg_function **out);
+/** The image that the library was loaded from. Borrowed. */
+const struct sg_image *sg_library_image(const struct sg_library *library);
+void sg_settings_init(struct sg_settings *settings, const struct sg_kernel *kernel);
+/** The settings of kernel `index` of the library on a device. */
+struct sg_settings *sg_kernel_settings(struct sg_library *library, size_t index, int device);
+/** Starts loading a module of a fat binary wrapper, for the runtime's export tables. */
+CUresult sg_module_load(const void *data, CUmodule *out);
+
+/** What kind of reference the variable of a name is, and its address. */
+enum sg_reference sg_module_reference(const struct sg_module *module, const char *name, CUdeviceptr *address);
+/** Ends the references of a module that ends (texref.c). */
+void sg_references_end(struct sg_module *module);
+
+#endif

@@ -1,0 +1,93 @@
+/* range_host.c - page-locked host memory: what the device allocates for it, and memory that is registered. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "softgpu/driver/range/range_inside.h"
+
+CUresult sg_range_host_alloc(struct sg_context *context, uint64_t size, unsigned flags, void **address)
+{
+    if (size == 0 || size > SIZE_MAX / 2)
+        return size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    struct sg_range *range = calloc(1, sizeof *range);
+    if (range == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t bytes = (size + SG_PAGE - 1) & ~(SG_PAGE - 1);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        free(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *range = (struct sg_range){.base = (uintptr_t)at,
+                               .size = size,
+                               .span = bytes,
+                               .kind = SG_RANGE_HOST,
+                               .flags = flags,
+                               .device = context->device,
+                               .context = context,
+                               .context_generation = atomic_load(&context->generation)};
+    pthread_mutex_lock(&sg_memory.lock);
+    range->buffer_id = ++sg_memory.next_id;
+    bool kept = sg_range_set_insert(&sg_memory.host, range);
+    pthread_mutex_unlock(&sg_memory.lock);
+    if (!kept) {
+        munmap(at, bytes);
+        free(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *address = at;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_range_host_register(struct sg_context *context, void *address, uint64_t size, unsigned flags)
+{
+    uint64_t base = (uintptr_t)address;
+    if (address == NULL || size == 0 || base + size < base || sg_address_is_device(base))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sg_range *range = calloc(1, sizeof *range);
+    if (range == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *range = (struct sg_range){.base = base,
+                               .size = size,
+                               .span = size,
+                               .kind = SG_RANGE_REGISTERED,
+                               .flags = flags,
+                               .device = context->device,
+                               .context = context,
+                               .context_generation = atomic_load(&context->generation)};
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&sg_memory.lock);
+    size_t i = sg_range_set_upper(&sg_memory.host, base);
+    bool overlaps = (i > 0 && base - sg_memory.host.at[i - 1]->base < sg_memory.host.at[i - 1]->size) ||
+                    (i < sg_memory.host.n && sg_memory.host.at[i]->base - base < size);
+    range->buffer_id = ++sg_memory.next_id;
+    if (overlaps)
+        result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    else if (!sg_range_set_insert(&sg_memory.host, range))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_unlock(&sg_memory.lock);
+    if (result != CUDA_SUCCESS)
+        free(range);
+    return result;
+}
+
+void sg_range_drop_host(struct sg_range *range)
+{
+    sg_range_set_remove(&sg_memory.host, range);
+    if (range->kind == SG_RANGE_HOST)
+        munmap((void *)(uintptr_t)range->base, range->span);
+    free(range);
+}
+
+CUresult sg_range_host_free(void *address, enum sg_range_kind kind)
+{
+    CUresult result =
+        kind == SG_RANGE_HOST ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    pthread_mutex_lock(&sg_memory.lock);
+    struct sg_range *range = sg_range_set_find(&sg_memory.host, (uintptr_t)address);
+    if (range != NULL && range->base == (uintptr_t)address && range->kind == kind) {
+        sg_range_drop_host(range);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&sg_memory.lock);
+    return result;
+}

@@ -1,0 +1,43 @@
+/*
+ * range_inside.h - what the files of ranges share: range.c (the window, device allocations, questions), range_host.c,
+ * range_shared.c (memory of files that other processes may have mapped), range_mapped.c (addresses that applications reserve).
+ *
+ * One lock over all: system calls that map and unmap memory are made under it, so that addresses are never known before
+ * they are usable. What is declared here expects it to be held.
+ */
+#ifndef SG_DRIVER_RANGE_RANGE_INSIDE_H
+#define SG_DRIVER_RANGE_RANGE_INSIDE_H
+
+#include "softgpu/driver/range/range.h"
+#include "softgpu/driver/range/range_set.h"
+
+#define SG_PAGE 4096ull
+
+extern struct sg_memory {
+    pthread_mutex_t lock;
+    struct sg_range_set device, host, reserved;
+    /* of the window; start 0 until it is reserved. Allocations lie below `middle`, reservations above. */
+    uint64_t start, middle, end, cursor, reserved_cursor;
+    bool guarded; /* accesses behind an allocation are to be noticed at once */
+    uint64_t used[SG_DEVICES_MAX];
+    unsigned long long next_id;
+} sg_memory;
+
+/** Reserves the window of device addresses; false, and said, if there is none. */
+bool sg_window_reserve(void);
+/**
+ * Makes [at, at + size) of the window what it was before anything was mapped there. All that the window was told goes for
+ * it again: it merges with what is around it then, and a process may have only so many mappings.
+ */
+bool sg_window_map_nothing(void *at, uint64_t size);
+
+/** Bytes of the range's pages. */
+uint64_t sg_range_committed(const struct sg_range *range);
+void sg_range_keep_secret(struct sg_range *range, const unsigned char *secret);
+/** What can be done with a range's memory at all (CUmemAccess_flags): the engine's threads are the same for all devices. */
+unsigned char sg_range_access(const struct sg_range *range);
+/** Gives the pages of a device range, or of host memory, back and forgets the range. */
+void sg_range_drop(struct sg_range *range);
+void sg_range_drop_host(struct sg_range *range);
+
+#endif

@@ -1,0 +1,484 @@
+/*
+ * event.c - events: marks in streams that others can wait for and take times from.
+ *
+ * Recording puts a mark into the stream and makes the event refer to it, so waits queued before a later
+ * record keep the mark they meant. An event that was never recorded is complete. Destroying an event does not
+ * disturb its mark.
+ *
+ * An interprocess event has no mark but a page that all its processes have mapped: each record takes the next number, and
+ * puts it down as done when its stream gets there. The event is complete when the last number given out is done; those
+ * who wait look now and then.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cuda/graph/graph.h"
+#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/core/shared_file.h"
+#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/exec/exec.h"
+
+#define LOOK_MIN_NS 2000
+#define LOOK_MAX_NS 200000
+
+/* The page of an interprocess event. */
+struct event_page {
+    _Atomic uint64_t given, done; /* numbers of records */
+    _Atomic int32_t recorder;     /* process of the last record */
+};
+
+/* Outlives the event while work refers to it. */
+struct shared_event {
+    _Atomic uint32_t references;
+    struct event_page *page;
+    struct sg_shared_file about;
+    int file; /* -1: of another process */
+};
+
+struct sg_event {
+    struct sg_object object;
+    struct sg_context *context;    /* reference held */
+    unsigned long long generation; /* the life of the context it belongs to */
+    unsigned flags;
+    pthread_mutex_t lock;
+    struct sg_task *mark;        /* of the last record; reference held */
+    struct shared_event *shared; /* interprocess; else NULL */
+};
+
+/* --- interprocess events --- */
+
+static void release_shared(struct shared_event *shared)
+{
+    if (shared == NULL || atomic_fetch_sub(&shared->references, 1) != 1)
+        return;
+    if (shared->page != NULL)
+        munmap(shared->page, sizeof *shared->page);
+    if (shared->file >= 0)
+        close(shared->file);
+    free(shared);
+}
+
+/* The page of a file, which stays open if it is this process's own; NULL: no memory. */
+static struct shared_event *share(int file, bool own, const struct sg_shared_file *about)
+{
+    struct shared_event *shared = calloc(1, sizeof *shared);
+    void *page = mmap(NULL, sizeof *shared->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (shared == NULL || page == MAP_FAILED || !own)
+        close(file);
+    if (shared == NULL || page == MAP_FAILED) {
+        if (page != MAP_FAILED)
+            munmap(page, sizeof *shared->page);
+        free(shared);
+        return NULL;
+    }
+    atomic_init(&shared->references, 1);
+    shared->page = page;
+    shared->about = *about;
+    shared->file = own ? file : -1;
+    return shared;
+}
+
+static bool shared_done(const struct event_page *page, uint64_t number)
+{
+    if (atomic_load_explicit(&page->done, memory_order_acquire) >= number)
+        return true;
+    const int32_t recorder =
+        atomic_load(&page->recorder); /* a process that died completes nothing any more */
+    return recorder > 0 && recorder != (int32_t)getpid() && kill(recorder, 0) != 0 &&
+           atomic_load(&page->given) == number;
+}
+
+struct shared_work {
+    struct shared_event *shared;
+    uint64_t number;
+};
+
+static void run_shared_record(struct sg_task *task)
+{
+    const struct shared_work *work = (const void *)task->payload;
+    uint64_t before = atomic_load(&work->shared->page->done);
+    while (before < work->number &&
+           !atomic_compare_exchange_weak_explicit(&work->shared->page->done, &before, work->number,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+}
+
+/* Waits until the number is done, or the context that the wait belongs to has failed. */
+static void wait_shared(const struct shared_work *work, const struct sg_context *context)
+{
+    for (long pause = LOOK_MIN_NS; !shared_done(work->shared->page, work->number);) {
+        if (atomic_load(&context->sticky) != CUDA_SUCCESS)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        pause = pause * 2 < LOOK_MAX_NS ? pause * 2 : LOOK_MAX_NS;
+    }
+}
+
+static void run_shared_wait(struct sg_task *task)
+{
+    wait_shared((const struct shared_work *)(const void *)task->payload, task->stream->context);
+}
+
+static void dispose_shared(struct sg_task *task)
+{
+    release_shared(((struct shared_work *)(void *)task->payload)->shared);
+}
+
+static struct sg_task *shared_task(struct shared_event *shared, uint64_t number,
+                                   void (*run)(struct sg_task *))
+{
+    struct sg_task *task = sg_task_new(sizeof(struct shared_work), run, dispose_shared);
+    if (task == NULL)
+        return NULL;
+    atomic_fetch_add(&shared->references, 1);
+    *(struct shared_work *)(void *)task->payload = (struct shared_work){shared, number};
+    return task;
+}
+
+/* A task that puts the next number down. */
+static struct sg_task *shared_record(struct shared_event *shared)
+{
+    struct sg_task *task = shared_task(shared, 0, run_shared_record);
+    if (task == NULL)
+        return NULL;
+    task->always = true; /* others wait for it whatever becomes of this context */
+    atomic_store(&shared->page->recorder, (int32_t)getpid());
+    ((struct shared_work *)(void *)task->payload)->number = atomic_fetch_add(&shared->page->given, 1) + 1;
+    return task;
+}
+
+/* --- events --- */
+
+static void finish_event(struct sg_object *object)
+{
+    struct sg_event *event = (struct sg_event *)object;
+    sg_task_release(event->mark);
+    release_shared(event->shared);
+    sg_release(&event->context->object);
+    pthread_mutex_destroy(&event->lock);
+    free(event);
+}
+
+static CUresult event_get(CUevent handle, struct sg_event **out)
+{
+    SG_RETURN_IF(sg_enter());
+    struct sg_event *event = sg_handle_get(handle, SG_KIND_EVENT);
+    if (event == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = CUDA_SUCCESS;
+    if (!atomic_load(&event->context->active) ||
+        event->generation != atomic_load(&event->context->generation))
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    else
+        result = (CUresult)atomic_load(&event->context->sticky);
+    if (result != CUDA_SUCCESS)
+        sg_release(&event->object);
+    else
+        *out = event;
+    return result;
+}
+
+/* The mark with a reference, or NULL if the event was never recorded. */
+static struct sg_task *event_mark(struct sg_event *event)
+{
+    pthread_mutex_lock(&event->lock);
+    struct sg_task *mark = event->mark;
+    if (mark != NULL)
+        sg_task_acquire(mark);
+    pthread_mutex_unlock(&event->lock);
+    return mark;
+}
+
+static struct sg_event *event_new(struct sg_context *context, unsigned flags, struct shared_event *shared)
+{
+    struct sg_event *event = calloc(1, sizeof *event);
+    if (event == NULL)
+        return NULL;
+    pthread_mutex_init(&event->lock, NULL);
+    event->flags = flags;
+    event->shared = shared;
+    event->context = context;
+    event->generation = atomic_load(&context->generation);
+    sg_acquire(&context->object);
+    sg_handle_add(&event->object, SG_KIND_EVENT, finish_event);
+    return event;
+}
+
+CUresult cuEventCreate(CUevent *out, unsigned int flags)
+{
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    if (out == NULL || (flags & ~known) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct shared_event *shared = NULL;
+    if (flags & CU_EVENT_INTERPROCESS) {
+        if (!(flags & CU_EVENT_DISABLE_TIMING))
+            return CUDA_ERROR_INVALID_VALUE;
+        struct sg_shared_file about = {
+            .kind = SG_SHARED_EVENT, .device = context->device->ordinal, .size = 4096};
+        int file = sg_shared_file_new(&about);
+        shared = file < 0 ? NULL : share(file, true, &about);
+        if (shared == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct sg_event *event = event_new(context, flags, shared);
+    if (event == NULL) {
+        release_shared(shared);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = (CUevent)(void *)event;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
+{
+    struct sg_context *context;
+    SG_REF(struct sg_event) named = sg_handle_get(handle, SG_KIND_EVENT);
+    SG_BRINGING = sg_bring_context(named != NULL ? named->context : NULL);
+    SG_REF(struct sg_event) event = NULL;
+    SG_RETURN_IF(sg_enter_context(&context));
+    if (out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_RETURN_IF(event_get(handle, &event));
+    if (event->shared == NULL || event->shared->file < 0)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sg_shared_handle_make(out, &event->shared->about, event->shared->file, 0, event->shared->about.size);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
+{
+    struct sg_context *context;
+    struct sg_shared_handle meant;
+    struct sg_shared_file about;
+    SG_RETURN_IF(sg_enter_context(&context));
+    if (out == NULL || !sg_shared_handle_read(&handle, SG_SHARED_EVENT, &meant))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (meant.process == (int32_t)getpid())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    int file = sg_shared_handle_open(&meant, &about);
+    if (file < 0)
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct shared_event *shared = share(file, false, &about);
+    struct sg_event *event =
+        shared == NULL ? NULL : event_new(context, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS, shared);
+    if (event == NULL) {
+        release_shared(shared);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = (CUevent)(void *)event;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent handle)
+{
+    SG_RETURN_IF(sg_enter());
+    if (!sg_handle_remove(handle, SG_KIND_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    rg_capture_forget_event(handle);
+    struct sg_event *event = (struct sg_event *)(void *)handle;
+    CUresult result = (CUresult)atomic_load(&event->context->sticky);
+    sg_release(&event->object);
+    return result;
+}
+
+CUresult cuEventDestroy(CUevent handle)
+{
+    return cuEventDestroy_v2(handle);
+}
+
+static void set_mark(struct sg_event *event, struct sg_task *mark)
+{
+    pthread_mutex_lock(&event->lock);
+    struct sg_task *before = event->mark;
+    event->mark = mark;
+    pthread_mutex_unlock(&event->lock);
+    sg_task_release(before);
+}
+
+CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags)
+{
+    SG_REF(struct sg_event) event = NULL;
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
+    SG_RETURN_IF(event_get(handle, &event));
+    if ((flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (event->context != stream->context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult captured;
+    if (rg_capture_record(handle, stream_handle, flags, &captured))
+        return captured;
+    if (event->shared != NULL)
+        return sg_stream_submit(stream, shared_record(event->shared));
+    struct sg_task *mark = sg_task_new(0, NULL, NULL);
+    if (mark == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_task_acquire(mark);
+    sg_submit(stream, mark, NULL);
+    set_mark(event, mark);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    return cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT);
+}
+
+CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
+{
+    SG_REF(struct sg_context) context = NULL;
+    SG_REF(struct sg_event) event = NULL;
+    if (context_handle == NULL) {
+        SG_RETURN_IF(sg_enter());
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    SG_RETURN_IF(sg_context_argument(context_handle, &context));
+    SG_RETURN_IF(event_get(handle, &event));
+    if (event->context != context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    /* A stream of its own: the mark must not hold up the default stream. */
+    SG_REF(struct sg_stream) stream = sg_stream_new(context, CU_STREAM_NON_BLOCKING, 0, false);
+    if (stream != NULL)
+        sg_handle_remove(stream, SG_KIND_STREAM);
+    struct sg_task *mark = stream == NULL          ? NULL
+                           : event->shared != NULL ? shared_record(event->shared)
+                                                   : sg_task_new(0, NULL, NULL);
+    if (mark == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (event->shared == NULL) {
+        sg_task_acquire(mark);
+        set_mark(event, mark);
+    }
+    sg_submit_behind_context(stream, mark, context);
+    return CUDA_SUCCESS;
+}
+
+/* The caller waits in place of all work to come: that holds for streams that are yet to be made, too. */
+CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle)
+{
+    SG_REF(struct sg_context) context = NULL;
+    SG_REF(struct sg_event) event = NULL;
+    if (context_handle == NULL) {
+        SG_RETURN_IF(sg_enter());
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    SG_RETURN_IF(sg_context_argument(context_handle, &context));
+    SG_RETURN_IF(event_get(handle, &event));
+    if (event->shared != NULL) {
+        const struct shared_work work = {event->shared, atomic_load(&event->shared->page->given)};
+        wait_shared(&work, context);
+        return CUDA_SUCCESS;
+    }
+    struct sg_task *mark = event_mark(event);
+    if (mark != NULL) {
+        sg_task_wait(mark);
+        sg_task_release(mark);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags)
+{
+    SG_REF(struct sg_event) event = NULL;
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
+    SG_RETURN_IF(event_get(handle, &event));
+    if ((flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult captured;
+    if (rg_capture_wait(handle, stream_handle, flags, &captured))
+        return captured;
+    if (event->shared != NULL) {
+        const uint64_t number = atomic_load(&event->shared->page->given);
+        if (shared_done(event->shared->page, number))
+            return CUDA_SUCCESS;
+        return sg_stream_submit(stream, shared_task(event->shared, number, run_shared_wait));
+    }
+    struct sg_task *mark = event_mark(event);
+    if (mark == NULL)
+        return CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS;
+    if (!sg_task_done(mark)) {
+        struct sg_task *wait = sg_task_new(0, NULL, NULL);
+        if (wait == NULL)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        else
+            sg_submit(stream, wait, mark);
+    }
+    sg_task_release(mark);
+    return result;
+}
+
+CUresult cuEventQuery(CUevent handle)
+{
+    SG_REF(struct sg_event) event = NULL;
+    SG_RETURN_IF(event_get(handle, &event));
+    CUresult captured;
+    if (rg_capture_queried(handle, &captured))
+        return captured;
+    if (event->shared != NULL)
+        return shared_done(event->shared->page, atomic_load(&event->shared->page->given))
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_NOT_READY;
+    struct sg_task *mark = event_mark(event);
+    if (mark == NULL)
+        return CUDA_SUCCESS;
+    bool done = sg_task_done(mark);
+    sg_task_release(mark);
+    CUresult sticky = (CUresult)atomic_load(&event->context->sticky);
+    return sticky != CUDA_SUCCESS ? sticky : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent handle)
+{
+    SG_REF(struct sg_event) event = NULL;
+    SG_RETURN_IF(event_get(handle, &event));
+    if (rg_capture_event(handle))
+        return CUDA_ERROR_CAPTURED_EVENT;
+    if (event->shared != NULL) {
+        const struct shared_work work = {event->shared, atomic_load(&event->shared->page->given)};
+        wait_shared(&work, event->context);
+        sg_exec_flush_output();
+        return (CUresult)atomic_load(&event->context->sticky);
+    }
+    struct sg_task *mark = event_mark(event);
+    if (mark == NULL)
+        return CUDA_SUCCESS;
+    sg_task_wait(mark);
+    sg_task_release(mark);
+    sg_exec_flush_output();
+    return (CUresult)atomic_load(&event->context->sticky);
+}
+
+CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUevent end_handle)
+{
+    SG_REF(struct sg_event) start = NULL;
+    SG_REF(struct sg_event) end = NULL;
+    SG_RETURN_IF(event_get(start_handle, &start));
+    SG_RETURN_IF(event_get(end_handle, &end));
+    if (milliseconds == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (start->context != end->context || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct sg_task *from = event_mark(start), *to = event_mark(end);
+    CUresult result = CUDA_ERROR_INVALID_HANDLE; /* not recorded */
+    if (from != NULL && to != NULL) {
+        uint64_t began = sg_task_done_at(from), ended = sg_task_done_at(to);
+        result = began != 0 && ended != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        if (result == CUDA_SUCCESS)
+            *milliseconds = (float)((double)(int64_t)(ended - began) / 1e6);
+    }
+    sg_task_release(from);
+    sg_task_release(to);
+    return result;
+}
+
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
+{
+    return cuEventElapsedTime_v2(milliseconds, start, end);
+}

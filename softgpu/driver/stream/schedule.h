@@ -1,0 +1,101 @@
+/*
+ * schedule.h - streams as queues of tasks, and the executor threads that run them.
+ *
+ * A task is one piece of work of a stream. It runs when it is at the head of its stream and every task it was
+ * told to wait for has ended: so a stream that waits for an event occupies no thread. Tasks without a run
+ * function are marks (events, waits): they end as soon as they may, on whatever thread finds out.
+ *
+ * All of it is under one lock. Executor threads are made on demand, up to SG_EXECUTORS_MAX, and sleep when
+ * there is nothing to do. They block all signals but those of faults.
+ */
+#ifndef SG_DRIVER_STREAM_SCHEDULE_H
+#define SG_DRIVER_STREAM_SCHEDULE_H
+
+#include "softgpu/driver/driver.h"
+
+#define SG_EXECUTORS_MAX 64
+#define SG_PRIORITIES    6 /* 0 (least) to -5 (greatest) */
+
+struct sg_waiter;
+
+struct sg_task {
+    _Atomic uint32_t references;
+    bool done;   /* scheduler's lock */
+    bool always; /* runs though the context is poisoned */
+    uint32_t blockers;
+    struct sg_stream *stream;
+    struct sg_task *next;
+    struct sg_waiter *waiters;
+    uint64_t sequence; /* order of submission, over all streams */
+    uint64_t done_at;  /* ns */
+    void (*run)(struct sg_task *task);
+    void (*dispose)(struct sg_task *task); /* frees what the payload refers to; may be NULL */
+    _Alignas(16) unsigned char payload[];
+};
+
+struct sg_stream {
+    struct sg_object object;
+    struct sg_context *context;    /* reference held, but for the legacy stream */
+    unsigned long long generation; /* the life of the context it belongs to; the legacy stream's: any */
+    unsigned flags;
+    int priority;
+    unsigned long long id;
+    bool blocking; /* synchronises with the legacy stream */
+    bool legacy;
+    CUsynchronizationPolicy synchronization_policy;
+    /* scheduler's lock */
+    struct sg_task *head, *tail;
+    bool scheduled; /* in the ready queue, or a thread runs its head */
+    bool busy;      /* in context->work.busy */
+    bool advancing;
+    struct sg_stream *ready_next, *advance_next;
+    struct sg_stream *busy_next, *busy_previous;
+};
+
+/** A task with `payload_size` zeroed bytes of payload, or NULL. `run` NULL makes a mark. */
+struct sg_task *sg_task_new(size_t payload_size, void (*run)(struct sg_task *),
+                            void (*dispose)(struct sg_task *));
+void sg_task_release(struct sg_task *task);
+static inline void sg_task_acquire(struct sg_task *task)
+{
+    atomic_fetch_add_explicit(&task->references, 1, memory_order_relaxed);
+}
+
+/**
+ * Appends `task` to the stream, ordered after `after` (may be NULL) and after what the default stream's
+ * rules ask for. Takes over the caller's reference.
+ */
+void sg_submit(struct sg_stream *stream, struct sg_task *task, struct sg_task *after);
+/** sg_submit, and returns when the task has ended; runs it on this thread if it may run at once. */
+void sg_submit_wait(struct sg_stream *stream, struct sg_task *task);
+
+bool sg_task_done(struct sg_task *task);
+/** When the task ended, by the monotonic clock; 0 while it has not. */
+uint64_t sg_task_done_at(struct sg_task *task);
+void sg_task_wait(struct sg_task *task);
+bool sg_stream_idle(struct sg_stream *stream);
+/** Waits for all work queued before the call: of the stream, of all streams of the context. */
+void sg_stream_wait(struct sg_stream *stream);
+void sg_context_wait(struct sg_context *context);
+/** Waits for the work of the current context and of all primary ones. */
+void sg_wait_for_work(void);
+/** A mark behind all work of all streams of the context queued so far, submitted to `stream`. */
+void sg_submit_behind_context(struct sg_stream *stream, struct sg_task *task, struct sg_context *context);
+
+/* --- stream objects (stream.c) --- */
+
+/**
+ * The stream a handle names, with a reference: NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are resolved
+ * for the current context. Includes sg_enter_context, and the stream's own context's sticky error.
+ */
+CUresult sg_stream_get(CUstream handle, struct sg_stream **stream);
+struct sg_stream *sg_stream_new(struct sg_context *context, unsigned flags, int priority, bool legacy);
+/**
+ * As sg_submit without `after`, for a task that takes no longer than waking a thread: where nothing is before it, it
+ * runs here and now.
+ */
+void sg_submit_small(struct sg_stream *stream, struct sg_task *task);
+/** Submits `task`; for convenience returns CUDA_ERROR_OUT_OF_MEMORY if it is NULL. */
+CUresult sg_stream_submit(struct sg_stream *stream, struct sg_task *task);
+
+#endif

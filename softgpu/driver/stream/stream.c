@@ -1,0 +1,272 @@
+/*
+ * stream.c - stream objects and what can be asked of them.
+ *
+ * Null, legacy and per-thread handles are resolved here. A destroyed stream's queued work still completes:
+ * tasks hold their stream. Capture is the business of common/cuda/graph: here are only its refusals.
+ */
+#include <stdlib.h>
+
+#include "common/cuda/graph/graph.h"
+#include "softgpu/driver/context/context.h"
+#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/exec/exec.h"
+
+static _Atomic unsigned long long next_stream_id = 1;
+
+static void finish_stream(struct sg_object *object)
+{
+    struct sg_stream *stream = (struct sg_stream *)object;
+    if (!stream->legacy)
+        sg_release(&stream->context->object);
+    free(stream);
+}
+
+struct sg_stream *sg_stream_new(struct sg_context *context, unsigned flags, int priority, bool legacy)
+{
+    struct sg_stream *stream = calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return NULL;
+    stream->context = context;
+    stream->generation = atomic_load(&context->generation);
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->legacy = legacy;
+    stream->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+    stream->synchronization_policy = CU_SYNC_POLICY_AUTO;
+    stream->id = atomic_fetch_add(&next_stream_id, 1);
+    if (!legacy)
+        sg_acquire(&context->object);
+    sg_handle_add(&stream->object, SG_KIND_STREAM, finish_stream);
+    if (legacy) /* its names are NULL and CU_STREAM_LEGACY */
+        sg_handle_remove(stream, SG_KIND_STREAM);
+    return stream;
+}
+
+static CUresult default_stream(bool per_thread, bool any, struct sg_stream **out)
+{
+    struct sg_context *context;
+    SG_RETURN_IF(any ? sg_enter_context_any(&context) : sg_enter_context(&context));
+    struct sg_stream *stream = per_thread ? sg_thread_stream(context) : context->legacy;
+    if (stream == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_acquire(&stream->object);
+    *out = stream;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get(CUstream handle, bool any, struct sg_stream **out)
+{
+    if (handle == NULL)
+        return default_stream(sg_per_thread_default_stream, any, out);
+    if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
+        return default_stream(handle == CU_STREAM_PER_THREAD, any, out);
+    SG_RETURN_IF(sg_enter());
+    struct sg_stream *stream = sg_handle_get(handle, SG_KIND_STREAM);
+    if (stream == NULL)
+        return sg_context_current() == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = CUDA_SUCCESS;
+    if (!atomic_load(&stream->context->active) ||
+        stream->generation != atomic_load(&stream->context->generation))
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    else if (!any)
+        result = (CUresult)atomic_load(&stream->context->sticky);
+    if (result != CUDA_SUCCESS) {
+        sg_release(&stream->object);
+        return result;
+    }
+    *out = stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_stream_get(CUstream handle, struct sg_stream **out)
+{
+    return get(handle, false, out);
+}
+
+CUresult sg_stream_submit(struct sg_stream *stream, struct sg_task *task)
+{
+    if (task == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_submit(stream, task, NULL);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
+{
+    struct sg_context *context;
+    SG_RETURN_IF(sg_enter_context(&context));
+    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    int clamped = priority > 0 ? 0 : priority < 1 - SG_PRIORITIES ? 1 - SG_PRIORITIES : priority;
+    struct sg_stream *stream = sg_stream_new(context, flags, clamped, false);
+    if (stream == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = (CUstream)(void *)stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *out, unsigned int flags)
+{
+    return cuStreamCreateWithPriority(out, flags, 0);
+}
+
+CUresult cuStreamDestroy_v2(CUstream handle)
+{
+    SG_RETURN_IF(sg_enter());
+    if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD ||
+        !sg_handle_remove(handle, SG_KIND_STREAM))
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct sg_stream *stream = (struct sg_stream *)(void *)handle;
+    CUresult result = (CUresult)atomic_load(&stream->context->sticky);
+    sg_release(&stream->object);
+    return result;
+}
+
+CUresult cuStreamDestroy(CUstream handle)
+{
+    return cuStreamDestroy_v2(handle);
+}
+
+CUresult cuStreamQuery(CUstream handle)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_refuse(handle);
+    bool idle = sg_stream_idle(stream);
+    CUresult sticky = (CUresult)atomic_load(&stream->context->sticky);
+    return sticky != CUDA_SUCCESS ? sticky : idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuStreamSynchronize(CUstream handle)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (rg_capture_takes(handle))
+        return rg_capture_refuse(handle);
+    if (stream->legacy) { /* what it has been asked to do includes waiting for the blocking streams */
+        struct sg_task *mark = sg_task_new(0, NULL, NULL);
+        if (mark == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        sg_submit_wait(stream, mark);
+    } else {
+        sg_stream_wait(stream);
+    }
+    sg_exec_flush_output();
+    return (CUresult)atomic_load(&stream->context->sticky);
+}
+
+/* --- questions --- */
+
+CUresult cuStreamGetPriority(CUstream handle, int *priority)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(get(handle, true, &stream));
+    if (priority == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *priority = stream->priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(get(handle, true, &stream));
+    if (flags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = stream->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(get(handle, true, &stream));
+    if (id == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *id = stream->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream handle, CUdevice *device)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(get(handle, true, &stream));
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = stream->context->device->ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(get(handle, true, &stream));
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *context = sg_context_handle(stream->context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green)
+{
+    SG_RETURN_IF(cuStreamGetCtx(handle, context));
+    if (green != NULL)
+        *green = NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(get(handle, true, &stream));
+    if (green == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *green = NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        value->syncPolicy = stream->synchronization_policy;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        value->priority = stream->priority;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        value->memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *value)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (attribute != CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
+        return CUDA_ERROR_INVALID_VALUE;
+    stream->synchronization_policy = value->syncPolicy;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
+{
+    SG_REF(struct sg_stream) target = NULL;
+    SG_REF(struct sg_stream) source = NULL;
+    SG_RETURN_IF(sg_stream_get(to, &target));
+    SG_RETURN_IF(sg_stream_get(from, &source));
+    target->synchronization_policy = source->synchronization_policy;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,486 @@
+/*
+ * lanes_detached.c - threads of a block in loop form that have parted: each row of neighbours that are ready at one point is
+ * taken on by itself, and what they come to is counted as for fibers: barriers as in barrier.c, groups of lanes as in
+ * warp.c, with the same rules for threads that have ended. Threads that yield look again when no other thread of the block
+ * can go on; if nothing else has happened since they last did, the block waits for another one.
+ *
+ * Slot's thread only, on the fiber that runs the slot's blocks.
+ */
+#include "softgpu/exec/fault/fault.h"
+#include "softgpu/exec/lanes/lanes.h"
+
+#include "common/base/log.h"
+
+#include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/** Those of a warp's lanes that are at point `number`; there are points for all 32, the last of which may mean nothing. */
+static uint32_t lanes_at(const uint16_t points[SG_WARP_SIZE], uint16_t number)
+{
+    uint32_t lanes = 0;
+#if defined(__SSE2__)
+    const __m128i *p = (const __m128i *)(const void *)points, key = _mm_set1_epi16((short)number);
+    for (int i = 0; i < 2; i++) {
+        __m128i low = _mm_cmpeq_epi16(_mm_loadu_si128(p + 2 * i), key);
+        __m128i high = _mm_cmpeq_epi16(_mm_loadu_si128(p + 2 * i + 1), key);
+        lanes |= (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)) << 16 * i;
+    }
+#else
+    for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++)
+        lanes |= (uint32_t)(points[lane] == number) << lane;
+#endif
+    return lanes;
+}
+
+static void make_ready(struct sg_loop_block *m, uint32_t warp, uint32_t lanes)
+{
+    m->warps[warp].ready |= lanes;
+    m->n_ready += (uint32_t)__builtin_popcount(lanes);
+}
+
+static void release(struct sg_run *run, struct sg_lanes_barrier *barrier)
+{
+    struct sg_loop_block *m = run->loop;
+    m->whole_waiting &= ~(1u << (barrier - m->barriers));
+    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
+        uint32_t waiting = barrier->waiting[warp];
+        barrier->waiting[warp] = 0;
+        make_ready(m, warp, waiting);
+        if (!barrier->n_red)
+            continue;
+        SG_FOR_LANES(lane, waiting)
+        {
+            uint32_t thread = warp * SG_WARP_SIZE + lane;
+            const struct sg_point *point = sg_lanes_point(run, thread);
+            if (point->kind == SG_POINT_BARRIER_RED)
+                sg_lanes_set_result(m, thread,
+                                    point->mode == 0   ? barrier->sum
+                                    : point->mode == 1 ? barrier->sum == barrier->n_red
+                                                       : barrier->sum != 0);
+        }
+    }
+    barrier->n_red = barrier->sum = barrier->arrived = 0;
+}
+
+static void complete(struct sg_run *run, struct sg_lanes_barrier *barrier)
+{
+    if (barrier->arrived && barrier->arrived >= (barrier->count ? barrier->count : run->loop->live))
+        release(run, barrier);
+}
+
+static void fault(struct sg_run *run, uint32_t thread)
+{
+    const uint32_t *ntid = run->block.ntid;
+    struct sg_thread t = {.tid = {thread % ntid[0], thread / ntid[0] % ntid[1], thread / ntid[0] / ntid[1]},
+                          .block = &run->block};
+    sg_rt_fault(&t, SG_FAULT_ILLEGAL_INSTRUCTION);
+}
+
+/** `lanes`, all of one point and with the same operands as `thread`, come to a barrier. */
+static void arrive(struct sg_run *run, const struct sg_point *point, uint32_t warp, uint32_t lanes,
+                   uint32_t thread)
+{
+    struct sg_loop_block *m = run->loop;
+    uint32_t id = sg_lanes_operand(m, point, SG_POINT_A, point->a, SG_LANES_A, thread);
+    uint32_t count = sg_lanes_operand(m, point, SG_POINT_B, point->b, SG_LANES_B, thread);
+    if (id >= SG_BARRIERS || (point->kind == SG_POINT_BARRIER_RED && point->mode > 2))
+        fault(run, thread);
+    struct sg_lanes_barrier *barrier = &m->barriers[id];
+    if (point->kind == SG_POINT_BARRIER_ARRIVE && !count)
+        count = run->grid->n_threads;
+    uint32_t n = (uint32_t)__builtin_popcount(lanes), awaited = barrier->arrived ? barrier->count : count;
+    if (point->kind == SG_POINT_BARRIER && (!awaited || awaited - barrier->arrived >= n)) { /* in one go */
+        barrier->count = awaited;
+        barrier->arrived += n;
+        barrier->waiting[warp] |= lanes;
+        if (!awaited)
+            m->whole_waiting |= 1u << id;
+        complete(run, barrier);
+        return;
+    }
+    SG_FOR_LANES(lane, lanes)
+    {
+        uint32_t i = warp * SG_WARP_SIZE + lane;
+        if (barrier->arrived++ == 0)
+            barrier->count = count;
+        if (point->kind == SG_POINT_BARRIER_ARRIVE) {
+            make_ready(m, warp, 1u << lane);
+        } else {
+            barrier->waiting[warp] |= 1u << lane;
+            if (!barrier->count)
+                m->whole_waiting |= 1u << id;
+        }
+        if (point->kind == SG_POINT_BARRIER_RED) {
+            barrier->n_red++;
+            barrier->sum += sg_lanes_value(m, point, i) != 0;
+        }
+        complete(run, barrier);
+    }
+}
+
+/** Those of `lanes` that are at the same point as `lane`. */
+static uint32_t at_point_of(const struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t lane)
+{
+    const struct sg_point *point = sg_lanes_point(run, warp * SG_WARP_SIZE + lane);
+    uint32_t same = 0;
+    SG_FOR_LANES(other, lanes)
+    same |= (uint32_t)(sg_lanes_point(run, warp * SG_WARP_SIZE + other) == point) << other;
+    return same;
+}
+
+static void finish_group(struct sg_run *run, uint32_t warp, uint32_t index)
+{
+    struct sg_lanes_warp *w = &run->loop->warps[warp];
+    uint32_t group = w->groups[index].arrived, mask = w->groups[index].mask;
+    w->groups[index] = w->groups[--w->n_groups];
+    SG_FOR_LANES(lane, group & ~mask)
+    sg_lanes_exchange_each(run, warp, at_point_of(run, warp, group, lane), 1u << lane);
+    sg_lanes_exchange(run, warp, group & mask);
+    make_ready(run->loop, warp, group);
+}
+
+/** All that live of the mask are there, and one of them at least: who is not in its own mask does not end a group. */
+static bool is_complete(const struct sg_lanes_warp *w, const struct sg_warp_group *group)
+{
+    return group->arrived & group->mask && (group->mask & w->alive & ~group->arrived) == 0;
+}
+
+/** `lanes` come to an operation of the lanes in `mask`. */
+static void join(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t mask)
+{
+    struct sg_lanes_warp *w = &run->loop->warps[warp];
+    uint32_t i = 0;
+    while (i < w->n_groups && w->groups[i].mask != mask)
+        i++;
+    if (i == w->n_groups)
+        w->groups[w->n_groups++] = (struct sg_warp_group){.mask = mask};
+    w->groups[i].arrived |= lanes;
+    if (is_complete(w, &w->groups[i]))
+        finish_group(run, warp, i);
+}
+
+static uint32_t mask_of(const struct sg_run *run, uint32_t warp, uint32_t lane)
+{
+    uint32_t thread = warp * SG_WARP_SIZE + lane;
+    const struct sg_point *point = sg_lanes_point(run, thread);
+    return sg_lanes_operand(run->loop, point, SG_POINT_MASK, point->mask, SG_LANES_MASK, thread);
+}
+
+/**
+ * `lanes`, all at one point, come to an operation of the lanes in their masks. Those that do not agree on the mask, or are not
+ * in it, go on at once where all that they name are here; else they are kept with what they name, as fibers are (warp.c).
+ */
+static void join_by_masks(struct sg_run *run, uint32_t warp, uint32_t lanes)
+{
+    for (uint32_t todo = lanes; todo;) {
+        uint32_t mask = mask_of(run, warp, (uint32_t)__builtin_ctz(todo)), same = 0;
+        SG_FOR_LANES(other, todo)
+        same |= (uint32_t)(mask_of(run, warp, other) == mask) << other;
+        todo &= ~same;
+        uint32_t disagree = lanes & mask & ~same ? same : same & ~mask;
+        if (disagree && (mask & run->loop->warps[warp].alive & ~lanes) == 0) {
+            sg_lanes_exchange_each(run, warp, lanes, disagree);
+            make_ready(run->loop, warp, disagree);
+            same &= ~disagree;
+        }
+        if (same)
+            join(run, warp, same, mask);
+    }
+}
+
+/** Tells each lane that waits in activemask of the lanes of its warp that are at the same point. */
+static bool converge(struct sg_run *run, uint32_t warp)
+{
+    struct sg_loop_block *m = run->loop;
+    const uint16_t *points = (const uint16_t *)sg_lanes_column(m, SG_LANES_POINT) + warp * SG_WARP_SIZE;
+    uint32_t todo = m->warps[warp].converging;
+    bool any = todo != 0;
+    m->n_converging -= (uint32_t)__builtin_popcount(todo);
+    m->warps[warp].converging = 0;
+    while (todo) {
+        uint16_t point = points[__builtin_ctz(todo)];
+        uint32_t group = 0;
+        SG_FOR_LANES(lane, todo)
+        group |= (uint32_t)(points[lane] == point) << lane;
+        SG_FOR_LANES(lane, group)
+        sg_lanes_set_result(m, warp * SG_WARP_SIZE + lane, group);
+        make_ready(m, warp, group);
+        todo &= ~group;
+    }
+    return any;
+}
+
+static void end_lanes(struct sg_run *run, uint32_t warp, uint32_t lanes)
+{
+    struct sg_loop_block *m = run->loop;
+    struct sg_lanes_warp *w = &m->warps[warp];
+    w->alive &= ~lanes;
+    m->live -= (uint32_t)__builtin_popcount(lanes);
+    if (w->converging && w->converging == w->alive)
+        converge(run, warp);
+    for (uint32_t i = 0; i < w->n_groups;) {
+        if (is_complete(w, &w->groups[i]))
+            finish_group(run, warp, i);
+        else
+            i++;
+    }
+    for (uint32_t waiting = m->whole_waiting; waiting; waiting &= waiting - 1)
+        complete(run, &m->barriers[__builtin_ctz(waiting)]);
+}
+
+static void yield(struct sg_loop_block *m, const struct sg_point *point, uint32_t warp, uint32_t lanes)
+{
+    const uint32_t *value = (const uint32_t *)sg_lanes_column(m, SG_LANES_VALUE) + warp * SG_WARP_SIZE;
+    uint32_t passing = 0;
+    if (point->mode == SG_YIELD_UNLESS) {
+        SG_FOR_LANES(lane, lanes)
+        passing |= (uint32_t)(value[lane] != 0) << lane;
+    }
+    make_ready(m, warp, passing);
+    m->moved |= passing != 0;
+    m->warps[warp].yielding |= lanes & ~passing;
+    m->n_yielding += (uint32_t)__builtin_popcount(lanes & ~passing);
+}
+
+/** Those that have yielded look again. */
+static void wake(struct sg_run *run)
+{
+    struct sg_loop_block *m = run->loop;
+    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
+        make_ready(m, warp, m->warps[warp].yielding);
+        m->warps[warp].yielding = 0;
+    }
+    m->n_yielding = 0;
+}
+
+/** `lanes` of a warp have come to the same point. */
+static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t number)
+{
+    struct sg_loop_block *m = run->loop;
+    const struct sg_loop_code *code = run->grid->launch->code;
+    m->moved |= number == SG_POINT_END || code->points[number].kind != SG_POINT_YIELD;
+    if (number == SG_POINT_END) {
+        end_lanes(run, warp, lanes);
+        return;
+    }
+    const struct sg_point *point = &code->points[number];
+    const uint8_t even = SG_POINT_A | SG_POINT_B;
+    switch (point->kind) {
+    case SG_POINT_BARRIER:
+    case SG_POINT_BARRIER_ARRIVE:
+    case SG_POINT_BARRIER_RED:
+        if ((point->constant & even) == even) {
+            arrive(run, point, warp, lanes, warp * SG_WARP_SIZE);
+        } else {
+            SG_FOR_LANES(lane, lanes)
+            arrive(run, point, warp, 1u << lane, warp * SG_WARP_SIZE + lane);
+        }
+        break;
+    case SG_POINT_ACTIVEMASK:
+        m->warps[warp].converging |= lanes;
+        m->n_converging += (uint32_t)__builtin_popcount(lanes);
+        if (m->warps[warp].converging == m->warps[warp].alive)
+            converge(run, warp);
+        break;
+    case SG_POINT_PASS:
+        make_ready(m, warp, lanes);
+        break;
+    case SG_POINT_YIELD:
+        yield(m, point, warp, lanes);
+        break;
+    default:
+        join_by_masks(run, warp, lanes);
+        break;
+    }
+}
+
+/** Threads [first, end) have run: sorts them by what they came to. */
+static void arrive_row(struct sg_run *run, uint32_t first, uint32_t end)
+{
+    const uint16_t *points = sg_lanes_column(run->loop, SG_LANES_POINT);
+    for (uint32_t warp = first / SG_WARP_SIZE; warp * SG_WARP_SIZE < end; warp++) {
+        uint32_t base = warp * SG_WARP_SIZE, from = first > base ? first - base : 0;
+        uint32_t to = end - base < SG_WARP_SIZE ? end - base : SG_WARP_SIZE;
+        uint32_t todo = (to == SG_WARP_SIZE ? SG_ALL_LANES : (1u << to) - 1) & SG_ALL_LANES << from;
+        while (todo) {
+            uint16_t point = points[base + (uint32_t)__builtin_ctz(todo)];
+            uint32_t same = todo & lanes_at(points + base, point);
+            todo &= ~same;
+            come_to(run, warp, same, point);
+        }
+    }
+}
+
+void sg_lanes_part(struct sg_run *run)
+{
+    struct sg_loop_block *m = run->loop;
+    m->detached = true;
+    m->live = run->grid->n_threads;
+    m->n_ready = m->n_converging = m->n_yielding = m->whole_waiting = 0;
+    memset(m->barriers, 0, sizeof(m->barriers));
+    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++)
+        m->warps[warp] = (struct sg_lanes_warp){.alive = sg_lanes_of_warp(run, warp)};
+    arrive_row(run, 0, run->grid->n_threads);
+}
+
+/** Lets lanes go on whose masks disagree, but name lanes that are at the same point alone; as warp.c. */
+static void rescue(struct sg_run *run, uint32_t warp)
+{
+    struct sg_lanes_warp *w = &run->loop->warps[warp];
+    uint32_t waiting = 0, rescued = 0;
+    for (uint32_t i = 0; i < w->n_groups; i++)
+        waiting |= w->groups[i].arrived;
+    SG_FOR_LANES(lane, waiting)
+    {
+        uint32_t here = at_point_of(run, warp, waiting, lane);
+        if (mask_of(run, warp, lane) & w->alive & ~here)
+            continue;
+        sg_lanes_exchange_each(run, warp, here, 1u << lane);
+        rescued |= 1u << lane;
+    }
+    for (uint32_t i = 0; i < w->n_groups;) {
+        w->groups[i].arrived &= ~rescued;
+        if (w->groups[i].arrived)
+            i++;
+        else
+            w->groups[i] = w->groups[--w->n_groups];
+    }
+    make_ready(run->loop, warp, rescued);
+}
+
+static bool help_lanes(struct sg_run *run)
+{
+    struct sg_loop_block *m = run->loop;
+    bool converging = m->n_converging != 0;
+    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
+        if (converging)
+            converge(run, warp);
+        else
+            rescue(run, warp);
+    }
+    return m->n_ready != 0;
+}
+
+/** Nobody is ready: lets those go on that wait for what cannot come any more. As fibers do, schedule.h. */
+static bool help(struct sg_run *run)
+{
+    struct sg_loop_block *m = run->loop;
+    if (m->n_converging)
+        return help_lanes(run);
+    uint32_t ended = run->grid->n_threads - m->live;
+    for (unsigned i = 0; i < SG_BARRIERS; i++) {
+        struct sg_lanes_barrier *barrier = &m->barriers[i];
+        if (barrier->arrived && barrier->count && barrier->arrived + ended >= barrier->count)
+            release(run, barrier);
+    }
+    return m->n_ready != 0 || help_lanes(run);
+}
+
+/** Takes the first ready thread at or behind *first, and its neighbours at the same point: [*first, end); 0: none. */
+static uint32_t take_row(struct sg_run *run, uint32_t *first)
+{
+    struct sg_loop_block *m = run->loop;
+    const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
+    uint32_t warp = *first / SG_WARP_SIZE, n_warps = run->grid->n_warps, end;
+    uint32_t behind = SG_ALL_LANES << *first % SG_WARP_SIZE; /* lanes of the warp that may be taken */
+    while (warp < n_warps && !(m->warps[warp].ready & behind)) {
+        warp++;
+        behind = SG_ALL_LANES;
+    }
+    if (warp >= n_warps)
+        return 0;
+    uint32_t lane = (uint32_t)__builtin_ctz(m->warps[warp].ready & behind), at = warp * SG_WARP_SIZE + lane;
+    do {
+        uint32_t lanes = m->warps[warp].ready & lanes_at(points + warp * SG_WARP_SIZE, points[at]);
+        uint32_t ends = ~lanes & SG_ALL_LANES << lane; /* lanes that do not belong to it */
+        uint32_t to = ends ? (uint32_t)__builtin_ctz(ends) : SG_WARP_SIZE;
+        m->warps[warp].ready &= ends ? ~((1u << to) - (1u << lane)) : ~(SG_ALL_LANES << lane);
+        end = warp * SG_WARP_SIZE + to;
+        lane = 0;
+    } while (end % SG_WARP_SIZE == 0 && ++warp < n_warps && end == warp * SG_WARP_SIZE);
+    m->n_ready -= end - at;
+    *first = at;
+    return end;
+}
+
+/** Are all threads ready at the same point, and does no barrier remember arrivals? */
+static bool are_together(const struct sg_run *run)
+{
+    const struct sg_loop_block *m = run->loop;
+    const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
+    uint32_t n = run->grid->n_threads;
+    if (m->n_ready != n || memcmp(points, points + 1, (n - 1) * sizeof(*points)) != 0)
+        return false;
+    for (uint32_t i = 0; i < SG_BARRIERS; i++)
+        if (m->barriers[i].arrived)
+            return false;
+    return true;
+}
+
+/** Takes threads [first, end) from `point` on; afterwards each thread's point is in the context. */
+static void run_row(struct sg_run *run, uint32_t point, uint32_t first, uint32_t end)
+{
+    const struct sg_loop_code *code = run->grid->launch->code;
+    uint32_t next = code->regions[point](&run->loop->lanes, run->grid->params, first, end);
+    if (next)
+        sg_lanes_set_points(run, first, end, next);
+}
+
+enum sg_leave sg_lanes_run_detached(struct sg_run *run)
+{
+    struct sg_loop_block *m = run->loop;
+    const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
+    while (m->live) {
+        if (!m->n_ready && m->n_yielding && (m->moved || !help_lanes(run))) {
+            wake(run);
+            return SG_LEAVE_TURN;
+        }
+        if (!m->n_ready && !help(run))
+            return SG_LEAVE_DEADLOCK;
+        if (are_together(run)) {
+            m->point = points[0];
+            m->detached = false;
+            return SG_LEAVE_ENDED;
+        }
+        for (uint32_t first = 0, end; (end = take_row(run, &first)) != 0; first = end) {
+            if (sg_lanes_stopped(run))
+                return SG_LEAVE_STOPPED;
+            run_row(run, points[first], first, end);
+            arrive_row(run, first, end);
+        }
+    }
+    m->point = SG_POINT_END;
+    m->detached = false;
+    return SG_LEAVE_ENDED;
+}
+
+/** Of the threads that wait for ever; the first of them is the one to name. */
+void sg_lanes_report_deadlock(struct sg_run *run)
+{
+    const struct sg_loop_block *m = run->loop;
+    const uint32_t *ctaid = run->block.ctaid, *ntid = run->block.ntid;
+    uint32_t in_barriers = 0, thread = 0;
+    const struct sg_lanes_barrier *first = NULL;
+    for (uint32_t i = 0; i < SG_BARRIERS; i++) {
+        uint32_t waiting = 0;
+        for (uint32_t warp = 0; warp < run->grid->n_warps; warp++)
+            waiting += (uint32_t)__builtin_popcount(m->barriers[i].waiting[warp]);
+        if (waiting && !first)
+            first = &m->barriers[i];
+        in_barriers += waiting;
+    }
+    while (!(m->warps[thread / SG_WARP_SIZE].alive >> thread % SG_WARP_SIZE & 1))
+        thread++;
+    if (first)
+        rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait, %u of them in barriers "
+                 "(barrier %u has %u of %u arrivals), the others in warp operations",
+                 run->grid->launch->kernel_name, ctaid[0], ctaid[1], ctaid[2], m->live, in_barriers,
+                 (unsigned)(first - m->barriers), first->arrived, first->count ? first->count : m->live);
+    else
+        rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait in warp operations",
+                 run->grid->launch->kernel_name, ctaid[0], ctaid[1], ctaid[2], m->live);
+    uint32_t tid[3] = {thread % ntid[0], thread / ntid[0] % ntid[1], thread / ntid[0] / ntid[1]};
+    sg_grid_fault(run->grid, SG_FAULT_DEADLOCK, ctaid, tid, 0);
+}

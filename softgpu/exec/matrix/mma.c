@@ -1,0 +1,504 @@
+/*
+ * mma.c - matrices that the registers of a warp hold: multiplication, loads and stores, transposition.
+ *
+ * In thread form every lane brings a request and waits (warp.c); the last one to come does the work of all, so that
+ * nobody reads what another has not yet written. In loop form lanes_matrix.c makes the requests. Lanes that have exited, or never were, hold zeros, and are not stored.
+ *
+ * Where an element is. A lane has the numbers g = lane / 4 and t = lane % 4. A register of a or b holds E elements that
+ * follow each other in k (E = 32 / their bits; 1 for tf32 and f64). With MB = m / 8 and NB = n / 8:
+ *   register r of a: row g + 8 (r mod MB), and k = 4 E (r div MB) + t E + 0 … E-1
+ *   register r of b: column g + 8 (r mod NB), and k = 4 E (r div NB) + t E + 0 … E-1
+ *   element i of c, d: row g + 8 (i/2 mod MB), column 8 (i/2 div MB) + 2 t + i mod 2; f16 are two in a register
+ * For the shapes of mma.sync these are the layouts that PTX documents. Those of wmma are opaque; here they follow the
+ * same rule, and registers beyond those that a matrix needs (a and b of f16) repeat them from the first on.
+ *
+ * Arithmetic. Sums begin with c and take the products in ascending k. f16, bf16 and tf32 (its upper 19 bits) are
+ * multiplied and added in float, and so are the types of 8 bits and fewer: their products are exact unless they leave float's range. A result of type f16 is
+ * rounded once, at the end. f64 is a chain of fused multiply-adds. Integers are summed exactly, and wrap or saturate at
+ * the end.
+ */
+#include "softgpu/exec/fault/signals.h"
+#include "softgpu/exec/matrix/matrix.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- elements --- */
+
+static unsigned bits_of(uint8_t type)
+{
+    static const uint8_t bits[] = {
+        [SG_MATRIX_F16] = 16, [SG_MATRIX_BF16] = 16, [SG_MATRIX_TF32] = 32, [SG_MATRIX_F32] = 32,
+        [SG_MATRIX_F64] = 64, [SG_MATRIX_S8] = 8,    [SG_MATRIX_U8] = 8,    [SG_MATRIX_S4] = 4,
+        [SG_MATRIX_U4] = 4,   [SG_MATRIX_B1] = 1,    [SG_MATRIX_S32] = 32,  [SG_MATRIX_E4M3] = 8,
+        [SG_MATRIX_E5M2] = 8, [SG_MATRIX_E2M1] = 8,  [SG_MATRIX_E2M3] = 8,  [SG_MATRIX_E3M2] = 8};
+    return bits[type];
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static uint32_t bits_of_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+float sg_matrix_from_half(uint32_t half)
+{
+    uint32_t magnitude = half & 0x7fff, sign = (half & 0x8000) << 16;
+    if (magnitude >= 0x7c00)
+        return float_of(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
+    /* the exponent's bias differs by 112; multiplying makes subnormal numbers right as well */
+    return float_of(sign | bits_of_float(float_of(magnitude << 13) * 0x1p112f));
+}
+
+uint32_t sg_matrix_to_half(float value)
+{
+    uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000)
+        return 0x7fff;           /* the one NaN of these instructions */
+    if (magnitude >= 0x477ff000) /* 65520: rounds to infinity */
+        return sign | 0x7c00;
+    if (magnitude < 0x38800000) /* below 2^-14: a multiple of 2^-24, which adding 1/2 rounds to */
+        return sign | (bits_of_float(float_of(magnitude) + 0.5f) - 0x3f000000);
+    magnitude += 0xfff + (magnitude >> 13 & 1);
+    return sign | (magnitude - 0x38000000) >> 13;
+}
+
+/*
+ * Numbers of up to 8 bits: a sign, `exponent` bits, the rest mantissa. e5m2 has infinities and NaN as larger formats do,
+ * e4m3 has NaN alone, the others have neither.
+ */
+static float small_to_float(uint32_t bits, unsigned exponent, unsigned mantissa)
+{
+    uint32_t magnitude = bits & ((1u << (exponent + mantissa)) - 1),
+             sign = (bits >> (exponent + mantissa) & 1) << 31;
+    bool special = exponent == 5 ? magnitude >= 0x7c : exponent == 4 ? magnitude == 0x7f : false;
+    if (special)
+        return float_of(sign | (magnitude == 0x7c ? 0x7f800000 : 0x7fffffff));
+    int bias = (1 << (exponent - 1)) - 1;
+    /* as for half precision: the bias is put right by a multiplication */
+    return float_of(sign | bits_of_float(ldexpf(float_of(magnitude << (23 - mantissa)), 127 - bias)));
+}
+
+/* Element `e` of the register (for f64 of two words) at `words`. */
+static float get_float(const uint32_t *words, uint8_t type, unsigned e)
+{
+    switch (type) {
+    case SG_MATRIX_F16:
+        return sg_matrix_from_half(*words >> 16 * e & 0xffff);
+    case SG_MATRIX_BF16:
+        return float_of(*words >> 16 * e << 16);
+    case SG_MATRIX_TF32:
+        return float_of(*words & 0xffffe000);
+    case SG_MATRIX_E4M3:
+        return small_to_float(*words >> 8 * e, 4, 3);
+    case SG_MATRIX_E5M2:
+        return small_to_float(*words >> 8 * e, 5, 2);
+    case SG_MATRIX_E2M1:
+        return small_to_float(*words >> (8 * e + 2), 2, 1);
+    case SG_MATRIX_E2M3:
+        return small_to_float(*words >> 8 * e, 2, 3);
+    case SG_MATRIX_E3M2:
+        return small_to_float(*words >> 8 * e, 3, 2);
+    default:
+        return float_of(*words);
+    }
+}
+
+static int32_t get_integer(uint32_t word, uint8_t type, unsigned e)
+{
+    switch (type) {
+    case SG_MATRIX_S8:
+        return (int8_t)(word >> 8 * e);
+    case SG_MATRIX_U8:
+        return (uint8_t)(word >> 8 * e);
+    case SG_MATRIX_S4:
+        return (int32_t)((word >> 4 * e & 15) ^ 8) - 8;
+    case SG_MATRIX_U4:
+        return (int32_t)(word >> 4 * e & 15);
+    case SG_MATRIX_B1:
+        return (int32_t)(word >> e & 1);
+    default:
+        return (int32_t)word;
+    }
+}
+
+/* --- lanes and elements --- */
+
+/* Which of the three ways to compute the type takes. */
+enum path { PATH_FLOAT, PATH_DOUBLE, PATH_INTEGER };
+
+static enum path path_of(uint8_t type)
+{
+    if (type == SG_MATRIX_F64)
+        return PATH_DOUBLE;
+    return type <= SG_MATRIX_F32 || type >= SG_MATRIX_E4M3 ? PATH_FLOAT : PATH_INTEGER;
+}
+
+static void put_factor(void *to, enum path path, uint32_t place, const uint32_t *words, uint8_t type,
+                       unsigned e)
+{
+    if (path == PATH_FLOAT)
+        ((float *)to)[place] = get_float(words, type, e);
+    else if (path == PATH_DOUBLE)
+        memcpy((double *)to + place, words, sizeof(double));
+    else
+        ((int32_t *)to)[place] = get_integer(*words, type, e);
+}
+
+/*
+ * Spreads a lane's registers of a factor of `across` rows of a, or columns of b: element (x, y) with y along k goes to
+ * y * step_k + x * step_x.
+ */
+static void gather_factor(void *to, const uint32_t *words, uint8_t type, uint32_t lane, uint32_t across,
+                          uint32_t k, uint32_t step_x, uint32_t step_k)
+{
+    uint32_t g = lane / 4, t = lane % 4, blocks = across / 8;
+    uint32_t width = type == SG_MATRIX_F64 ? 2 : 1, per = 32 * width / bits_of(type);
+    uint32_t count = across * k / 32 / per;
+    enum path path = path_of(type);
+    for (uint32_t r = 0; r < count; r++) {
+        uint32_t x = g + 8 * (r % blocks), y = 4 * per * (r / blocks) + t * per;
+        for (uint32_t e = 0; e < per; e++)
+            put_factor(to, path, x * step_x + (y + e) * step_k, words + (size_t)r * width, type, e);
+    }
+}
+
+/* The place of a lane's element `i` of c or d, row by row. */
+static uint32_t sum_place(const struct sg_matrix_kind *kind, uint32_t lane, uint32_t i)
+{
+    uint32_t blocks = kind->m / 8u, row = lane / 4 + 8 * (i / 2 % blocks);
+    return row * kind->n + 8 * (i / 2 / blocks) + lane % 4 * 2 + i % 2;
+}
+
+static void gather_sum(struct sg_matrix_scratch *scratch, const struct sg_matrix_kind *kind, uint32_t lane,
+                       const uint32_t *words, uint8_t type)
+{
+    uint32_t count = kind->m * kind->n / 32u;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = sum_place(kind, lane, i);
+        if (type == SG_MATRIX_F64)
+            memcpy(&scratch->c.f64[place], words + (size_t)2 * i, sizeof(double));
+        else if (type == SG_MATRIX_S32)
+            scratch->c.s32[place] = (int32_t)words[i];
+        else if (type == SG_MATRIX_F32)
+            scratch->c.f32[place] = float_of(words[i]);
+        else
+            scratch->c.f32[place] = sg_matrix_from_half(words[i / 2] >> 16 * (i % 2) & 0xffff);
+    }
+}
+
+static void scatter_sum(const struct sg_matrix_scratch *scratch, const struct sg_matrix_kind *kind,
+                        uint32_t lane, uint32_t *words, uint8_t type)
+{
+    uint32_t count = kind->m * kind->n / 32u;
+    if (type == SG_MATRIX_F16)
+        memset(words, 0, count * sizeof(uint16_t));
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = sum_place(kind, lane, i);
+        if (type == SG_MATRIX_F64)
+            memcpy(words + (size_t)2 * i, &scratch->c.f64[place], sizeof(double));
+        else if (type == SG_MATRIX_S32)
+            words[i] = (uint32_t)scratch->c.s32[place];
+        else if (type == SG_MATRIX_F32)
+            words[i] = bits_of_float(scratch->c.f32[place]);
+        else
+            words[i / 2] |= sg_matrix_to_half(scratch->c.f32[place]) << 16 * (i % 2);
+    }
+}
+
+/* --- multiplication: c += a b, with c m by n, a k by m, b k by n in memory --- */
+
+static void multiply_float(struct sg_matrix_scratch *scratch, uint32_t m, uint32_t n, uint32_t k)
+{
+    for (uint32_t i = 0; i < m; i++) {
+        float *restrict c = &scratch->c.f32[i * n];
+        for (uint32_t l = 0; l < k; l++) {
+            const float *restrict b = &scratch->b.f32[l * n];
+            float a = scratch->a.f32[l * m + i];
+            for (uint32_t j = 0; j < n; j++)
+                c[j] += a * b[j];
+        }
+    }
+}
+
+static void multiply_double(struct sg_matrix_scratch *scratch, uint32_t m, uint32_t n, uint32_t k)
+{
+    for (uint32_t i = 0; i < m; i++)
+        for (uint32_t l = 0; l < k; l++)
+            for (uint32_t j = 0; j < n; j++)
+                scratch->c.f64[i * n + j] =
+                    fma(scratch->a.f64[l * m + i], scratch->b.f64[l * n + j], scratch->c.f64[i * n + j]);
+}
+
+/* Products of at most 16 bits, at most 256 of them: their sum fits 32 bits; adding c may not. */
+static void multiply_integer(struct sg_matrix_scratch *scratch, uint32_t m, uint32_t n, uint32_t k,
+                             uint8_t flags, bool bits)
+{
+    memset(scratch->sum, 0, (size_t)m * n * sizeof(int32_t));
+    for (uint32_t i = 0; i < m; i++) {
+        int32_t *restrict sum = &scratch->sum[i * n];
+        for (uint32_t l = 0; l < k; l++) {
+            const int32_t *restrict b = &scratch->b.s32[l * n];
+            int32_t a = scratch->a.s32[l * m + i];
+            if (bits && (flags & SG_MATRIX_XOR) != 0)
+                for (uint32_t j = 0; j < n; j++)
+                    sum[j] += a ^ b[j];
+            else
+                for (uint32_t j = 0; j < n; j++)
+                    sum[j] += a * b[j];
+        }
+    }
+    for (uint32_t i = 0; i < m * n; i++) {
+        int64_t sum = (int64_t)scratch->c.s32[i] + scratch->sum[i];
+        if ((flags & SG_MATRIX_SATURATE) != 0)
+            sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
+        scratch->c.s32[i] = (int32_t)(uint32_t)sum;
+    }
+}
+
+/*
+ * m8n8k4 of f16. Each quarter of the warp, lanes 4 q to 4 q + 3 and those 16 further, has an 8 by 4 matrix a, a 4 by 8
+ * matrix b and 8 by 8 sums. Of its eight lanes, lane i (the upper four are 4 to 7) holds
+ *   of a: row i; with .col, of rows 4 (i / 4) + 0 … 3 the column i mod 4
+ *   of b: column i; with .row, of columns 4 (i / 4) + 0 … 3 the row i mod 4
+ *   of f16 sums: row i; of float sums element e: row (i & 1) + (e & 2) + 4 (i / 4), column (e & 4) + (i & 2) + (e & 1)
+ */
+static void multiply_quarter(struct sg_matrix_request *const *requests, const struct sg_matrix_kind *kind,
+                             uint32_t quarter)
+{
+    static const struct sg_matrix_fragments zeros;
+    struct sg_matrix_fragments *fragments[8];
+    float a[8][4], b[4][8], c[8][8];
+    uint8_t from = kind->c_d & 15, to = kind->c_d >> 4;
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t lane = quarter * 4 + i % 4 + i / 4 * 16, base = i & 4;
+        fragments[i] = requests[lane] ? requests[lane]->fragments : NULL;
+        const struct sg_matrix_fragments *own = fragments[i] ? fragments[i] : &zeros;
+        for (uint32_t e = 0; e < 4; e++) {
+            float x = sg_matrix_from_half(own->a[e / 2] >> 16 * (e % 2) & 0xffff);
+            float y = sg_matrix_from_half(own->b[e / 2] >> 16 * (e % 2) & 0xffff);
+            bool columns = (kind->flags & SG_MATRIX_A_COLUMNS) != 0,
+                 rows = (kind->flags & SG_MATRIX_B_ROWS) != 0;
+            a[columns ? base + e : i][columns ? i % 4 : e] = x;
+            b[rows ? i % 4 : e][rows ? base + e : i] = y;
+        }
+        for (uint32_t e = 0; e < 8; e++) {
+            if (from == SG_MATRIX_F16)
+                c[i][e] = sg_matrix_from_half(own->c[e / 2] >> 16 * (e % 2) & 0xffff);
+            else
+                c[(i & 1) + (e & 2) + base][(e & 4) + (i & 2) + (e & 1)] = float_of(own->c[e]);
+        }
+    }
+    for (uint32_t i = 0; i < 8; i++)
+        for (uint32_t j = 0; j < 8; j++)
+            for (uint32_t l = 0; l < 4; l++)
+                c[i][j] += a[i][l] * b[l][j];
+    for (uint32_t i = 0; i < 8; i++) {
+        if (!fragments[i])
+            continue;
+        memset(fragments[i]->c, 0, 8 * sizeof(uint32_t));
+        for (uint32_t e = 0; e < 8; e++) {
+            if (to == SG_MATRIX_F16)
+                fragments[i]->c[e / 2] |= sg_matrix_to_half(c[i][e]) << 16 * (e % 2);
+            else
+                fragments[i]->c[e] =
+                    bits_of_float(c[(i & 1) + (e & 2) + (i & 4)][(e & 4) + (i & 2) + (e & 1)]);
+        }
+    }
+}
+
+static void multiply(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
+                     const struct sg_matrix_kind *kind)
+{
+    static const struct sg_matrix_fragments zeros;
+    uint32_t m = kind->m, n = kind->n, k = kind->k_quarter * 4u;
+    if (m == 8 && k == 4 && kind->a == SG_MATRIX_F16) {
+        for (uint32_t quarter = 0; quarter < 4; quarter++)
+            multiply_quarter(requests, kind, quarter);
+        return;
+    }
+    for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++) {
+        const struct sg_matrix_fragments *fragments = requests[lane] ? requests[lane]->fragments : &zeros;
+        gather_factor(&scratch->a, fragments->a, kind->a, lane, m, k, 1, m);
+        gather_factor(&scratch->b, fragments->b, kind->b, lane, n, k, 1, n);
+        gather_sum(scratch, kind, lane, fragments->c, kind->c_d & 15);
+    }
+    switch (path_of(kind->a)) {
+    case PATH_FLOAT:
+        multiply_float(scratch, m, n, k);
+        break;
+    case PATH_DOUBLE:
+        multiply_double(scratch, m, n, k);
+        break;
+    case PATH_INTEGER:
+        multiply_integer(scratch, m, n, k, kind->flags, kind->a == SG_MATRIX_B1);
+        break;
+    }
+    for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++)
+        if (requests[lane])
+            scatter_sum(scratch, kind, lane, requests[lane]->fragments->c, kind->c_d >> 4);
+}
+
+/* --- loads and stores of wmma --- */
+
+/* Element `e` of register `r` of a lane's fragment: its row and column. */
+static void element_place(const struct sg_matrix_kind *kind, uint32_t lane, uint32_t r, uint32_t e,
+                          uint32_t per, uint32_t *row, uint32_t *column)
+{
+    uint32_t which = kind->c_d, g = lane / 4, t = lane % 4;
+    if (which >= 2) {
+        uint32_t place = sum_place(kind, lane, r * per + e);
+        *row = place / kind->n;
+        *column = place % kind->n;
+        return;
+    }
+    uint32_t blocks = (which == 0 ? kind->m : kind->n) / 8u;
+    uint32_t unique = blocks * (kind->k_quarter / per);
+    r %= unique;
+    uint32_t x = g + 8 * (r % blocks), y = 4 * per * (r / blocks) + t * per + e;
+    *row = which == 0 ? x : y;
+    *column = which == 0 ? y : x;
+}
+
+static void access_fragment(struct sg_matrix_request *request, uint32_t lane, bool load)
+{
+    const struct sg_matrix_kind *kind = &request->kind;
+    unsigned bits = bits_of(kind->a);
+    uint32_t width = bits == 64 ? 2 : 1, per = 32 * width / bits, count = kind->b;
+    uint32_t *words = request->fragments->c;
+    for (uint32_t r = 0; r < count; r++) {
+        uint64_t packed = 0;
+        if (!load)
+            memcpy(&packed, words + (size_t)r * width, (size_t)width * 4);
+        for (uint32_t e = 0; e < per; e++) {
+            uint32_t row, column;
+            element_place(kind, lane, r, e, per, &row, &column);
+            uint64_t index = (kind->flags & SG_MATRIX_COLUMNS) != 0
+                                 ? (uint64_t)column * request->stride + row
+                                 : (uint64_t)row * request->stride + column;
+            unsigned char *at = request->address + index * bits / 8;
+            uint64_t value = packed >> e * bits;
+            if (!load) {
+                memcpy(at, &value, bits / 8);
+                continue;
+            }
+            value = 0;
+            memcpy(&value, at, bits < 8 ? 1 : bits / 8);
+            if (bits < 8)
+                value = value >> index * bits % 8 & ((1u << bits) - 1);
+            packed |= value << e * bits;
+        }
+        if (load)
+            memcpy(words + (size_t)r * width, &packed, (size_t)width * 4);
+    }
+}
+
+/* --- matrices of 8 rows of 16 bytes: ldmatrix, stmatrix, movmatrix --- */
+
+/* Puts the matrix that is in register `r` of the lanes together, or takes it apart. */
+static void move_square(struct sg_matrix_request *const *requests, uint32_t r, uint16_t square[8][8],
+                        bool transposed, bool put)
+{
+    for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++) {
+        uint32_t g = lane / 4, t = lane % 4;
+        if (!requests[lane])
+            continue;
+        uint16_t *first = transposed ? &square[2 * t][g] : &square[g][2 * t];
+        uint16_t *second = transposed ? &square[2 * t + 1][g] : &square[g][2 * t + 1];
+        uint32_t *word = &requests[lane]->fragments->c[r];
+        if (put) {
+            *word = *first | (uint32_t)*second << 16;
+        } else {
+            *first = (uint16_t)*word;
+            *second = (uint16_t)(*word >> 16);
+        }
+    }
+}
+
+static void move_squares(struct sg_matrix_request *const *requests, const struct sg_matrix_kind *kind)
+{
+    bool load = kind->operation == SG_MATRIX_LOAD_ROWS, transposed = (kind->flags & SG_MATRIX_COLUMNS) != 0;
+    for (uint32_t r = 0; r < kind->m; r++) {
+        uint16_t square[8][8] = {{0}};
+        if (!load)
+            move_square(requests, r, square, transposed, false);
+        for (uint32_t row = 0; row < 8; row++) {
+            struct sg_matrix_request *request = requests[r * 8 + row];
+            if (request && load)
+                memcpy(square[row], request->address, sizeof(square[row]));
+            else if (request)
+                memcpy(request->address, square[row], sizeof(square[row]));
+        }
+        if (load)
+            move_square(requests, r, square, transposed, true);
+    }
+}
+
+static void transpose(struct sg_matrix_request *const *requests)
+{
+    uint16_t square[8][8] = {{0}};
+    move_square(requests, 0, square, false, false);
+    move_square(requests, 0, square, true, true);
+}
+
+/* --- */
+
+void sg_matrix_resolve_same(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
+                            const struct sg_matrix_kind *kind)
+{
+    switch (kind->operation) {
+    case SG_MATRIX_MULTIPLY:
+        multiply(scratch, requests, kind);
+        break;
+    case SG_MATRIX_LOAD:
+    case SG_MATRIX_STORE:
+        for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++)
+            if (requests[lane])
+                access_fragment(requests[lane], lane, kind->operation == SG_MATRIX_LOAD);
+        break;
+    case SG_MATRIX_TRANSPOSE:
+        transpose(requests);
+        break;
+    default:
+        move_squares(requests, kind);
+        break;
+    }
+}
+
+void sg_matrix_resolve(const struct sg_exchange *x, uint32_t group)
+{
+    struct sg_matrix_scratch *scratch = sg_current_slot->matrices;
+    while (group) {
+        struct sg_matrix_request *requests[SG_WARP_SIZE] = {NULL};
+        struct sg_matrix_kind kind = {0};
+        uint32_t same = 0;
+        for (uint32_t rest = group; rest; rest &= rest - 1) {
+            uint32_t lane = (uint32_t)__builtin_ctz(rest);
+            struct sg_matrix_request *request = (struct sg_matrix_request *)(uintptr_t)x->value[lane];
+            if (!same)
+                kind = request->kind;
+            if (memcmp(&request->kind, &kind, sizeof(kind)) != 0)
+                continue;
+            requests[lane] = request;
+            same |= 1u << lane;
+        }
+        sg_matrix_resolve_same(scratch, requests, &kind);
+        group &= ~same;
+    }
+}
+
+struct sg_matrix_scratch *sg_matrix_scratch_get(struct sg_slot *slot)
+{
+    if (!slot->matrices)
+        slot->matrices = malloc(sizeof(*slot->matrices));
+    return slot->matrices;
+}

@@ -1,6 +1,0 @@
-/*
- * mma_plain.c - mma_vectors.h for any processor.
- */
-#define SG_MATRIX_MULTIPLY_NAME sg_matrix_multiply_plain
-
-#include "softgpu/exec/mma_vectors.h"

@@ -1,0 +1,155 @@
+"""The specification's parser: mistakes end with file, line and reason; the coverage page is the specification's."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "proto"))
+from generate import coverage, import_api, model, server  # noqa: E402
+
+SYMBOLS = """version 13000
+cuA | cuA 2000 legacy | CUresult (CUstream s, size_t n, const int *p)
+cuB | cuB 2000 legacy | CUresult (int *out)
+cuB_v2 | cuB 3020 legacy | CUresult (long *out)
+cuC_ptsz | cuC 7000 ptsz | CUresult (CUstream s)
+"""
+
+
+class Specification(unittest.TestCase):
+    def read(self, group, symbols=SYMBOLS):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "symbols.txt"), "w") as out:
+                out.write(symbols)
+            with open(os.path.join(folder, "g.api"), "w") as out:
+                out.write(group)
+            return model.read(folder)
+
+    def refused(self, group, line, words, symbols=SYMBOLS):
+        with self.assertRaises(model.SpecError) as caught:
+            self.read(group, symbols)
+        self.assertIn(f":{line}: ", str(caught.exception))
+        self.assertIn(words, str(caught.exception))
+
+    def test_good(self):
+        specification = self.read('group g "G"\ncuA sync p:in[n]=plain\nop rgX async (CUevent e)\n')
+        a, x = specification.wire_operations
+        self.assertEqual([p.role for p in a.parameters], ["handle", "value", "in-array"])
+        self.assertEqual([p.name for p in a.wire_order][0], "n")
+        self.assertEqual((a.number, x.number), (1, 2))
+
+    def test_mistakes(self):
+        head = 'group g "G"\n'
+        self.refused("cuA local\n", 1, "'group' must come first")
+        self.refused(head + "cuZ local\n", 2, "exports no function 'cuZ'")
+        self.refused(head + "cuA fast\n", 2, "unknown class 'fast'")
+        self.refused(head + "cuA sync\n", 2, "pointer 'p' needs a note")
+        self.refused(head + "cuA sync q:in\n", 2, "no parameter 'q'")
+        self.refused(head + "cuA sync p:in[m]\n", 2, "no parameter 'm'")
+        self.refused(head + "cuA sync p:inn\n", 2, "unknown note 'inn'")
+        self.refused(head + "cuB async out:out\n", 2, "is async but returns 'out'")
+        self.refused(head + "cuC_ptsz local\n", 2, "per-thread forms are generated")
+        self.refused(head + "cuA local\ncuA local\n", 3, "is also at")
+        self.refused(head + "cuA refused\n", 2, "needs the reason")
+        self.refused(head + "cuA refused because\n", 2, "needs the reason")
+        self.refused(head + "cuA local nonsense\n", 2, "cannot read 'nonsense'")
+        self.refused(head + "cuA local context=n\n", 2, "'n' brings cuA no context along")
+        self.refused(head + "cuA local context=m\n", 2, "'m' brings cuA no context along")
+        self.refused(head + "cuA local context=s->member\n", 2, "brings cuA no context along")
+        self.refused(head + "cuA local context=s context=none\n", 2, "cuA has 'context=' twice")
+        self.refused(head + "op rgX async (CUevent e) context=e\n", 2, "brings rgX no context along")
+        self.refused('group h "G"\n', 1, "named after")
+        self.refused(head, 2, "not a symbol line", symbols="version 13000\nnonsense\n")
+
+    def test_content_of_bytes(self):
+        """What a client sends as bytes gets to the driver by a line that says what it is, and no other."""
+        head = 'group g "G"\ncuB local\n'
+        self.refused(head + "cuA sync p:in\n", 3, "cuA: 'p' does not say what its bytes are")
+        self.refused(head + "cuA sync p:in[n]\n", 3, "does not say what its bytes are")
+        self.refused(head + "cuA sync p:bytes[n]\n", 3, "does not say what its bytes are")
+        self.refused(head + "cuA sync p:in?\n", 3, "does not say what its bytes are")
+        self.refused(head + "op rgX async (size_t n, const CUipcMemHandle *h) h:in\n", 3, "does not say what its bytes are")
+        self.refused(head + "cuA sync p:in=nonsense\n", 3, "unknown content 'nonsense'")
+        self.refused(head + "cuA sync p:out[n]=plain\n", 3, "sends no bytes")
+        self.refused(head + "cuA sync p:in=plain s:value=plain\n", 3, "sends no bytes")
+        self.refused(head + "cuA sync p:in=checked\n", 3, "without server=custom the driver gets it as it is")
+        self.refused(head + "cuA sync p:bytes[n]=data\n", 3, "without server=custom the driver gets it as it is")
+        self.refused(head + "cuA sync p:in=translated\n", 3, "'int' is no type of CUDA's")
+        self.refused(head + "op rgX sync (const CUlaunchAttribute *a) a:in=translated\n"
+                     "op rgY sync (const CUlaunchAttribute *a) a:in=plain\n", 4, "is translated at")
+        self.refused(head + "op rgY sync (const CUlaunchAttribute *a) a:in=checked server=custom\n"
+                     "op rgX sync (const CUlaunchAttribute *a) a:in=translated\n", 3, "is translated at")
+        good = self.read(head + "cuA sync p:in?=plain\nop rgX sync (const void *d) d:bytes[9]=data server=custom\n"
+                         "op rgY sync (unsigned n, const CUlaunchAttribute *a) a:in[n]=translated\n")
+        self.assertEqual([p.content for o in good.wire_operations for p in o.parameters if p.is_blob],
+                         ["plain", "data", "translated"])
+
+    def test_translated_before_the_driver(self):
+        group = 'group g "G"\nop rgY sync (unsigned n, const CUlaunchAttribute *a) a:in[n]=translated server=custom\n'
+        with tempfile.TemporaryDirectory() as folder:
+            server.emit(self.read(group), folder)
+            with open(os.path.join(folder, "server", "g.c")) as made:
+                code = made.read()
+        translation = code.index("rg_translate_CUlaunchAttribute(request, a, (size_t)(n))")
+        self.assertLess(code.index("rg_request_array_in"), translation)
+        self.assertLess(translation, code.index("rg_request_enter"))
+
+    def test_contexts(self):
+        said = self.read('group g "G"\ncuA sync p:in[n]=plain context=s\ncuB sync out:out context=none\ncuB_v2 local\n').operations
+        self.assertEqual([o.brings for o in said], [("s", "", "STREAM"), None, None])
+        self.assertEqual([o.needs_context for o in said], [True, False, True])
+        self.assertEqual([coverage.context(o) for o in said], ["that of `s`", "none", "a current one"])
+
+    def test_every_function_is_accounted_for(self):
+        some = self.read('group g "G"\ncuA local\n')
+        self.assertEqual(some.unaccounted(), ["cuB", "cuB_v2"])
+        every = self.read('group g "G"\ncuA local\ncuB unsupported\ncuB_v2 refused "a reason"\n')
+        self.assertEqual(every.unaccounted(), [])
+        self.assertEqual(every.operations[2].reason, "a reason")
+
+    def test_digest_follows_layout(self):
+        one = self.read('group g "G"\ncuA sync p:in[n]=plain\n').digest
+        self.assertEqual(one, self.read('# other words\ngroup g "G"\ncuA sync p:in[n]=data server=custom\n').digest)
+        self.assertNotEqual(one, self.read('group g "G"\ncuA sync p:bytes[n]=plain\n').digest)
+
+
+class Headers(unittest.TestCase):
+    """The comparison of symbols.txt with a toolkit's headers finds what differs."""
+    KNOWN = "# head\nversion 13000\ncuA | cuA 2000 legacy | CUresult (int a)\ncuB | cuB 3000 legacy | CUresult (int b)\n"
+
+    def test_same_toolkit(self):
+        symbols = {"cuA": ("cuA 2000 legacy", "CUresult", "int a"), "cuB": ("cuB 3000 legacy", "CUresult", "int b")}
+        known = import_api.text_of(13000, symbols)
+        self.assertEqual(import_api.differences(known, 13000, symbols), [])
+        changed = dict(symbols, cuB=("cuB 3000 legacy", "CUresult", "long b"))
+        self.assertIn("+cuB | cuB 3000 legacy | CUresult (long b)", import_api.differences(known, 13000, changed))
+        more = dict(symbols, cuC=("-", "CUresult", "void"))
+        self.assertIn("+cuC | - | CUresult (void)", import_api.differences(known, 13000, more))
+
+    def test_another_toolkit(self):
+        symbols = {"cuA": ("cuA 2000 legacy", "CUresult", "int x"), "cuOld": ("cuOld 1 legacy", "CUresult", "void")}
+        self.assertEqual(import_api.differences(self.KNOWN, 12090, symbols), [])
+        symbols["cuB"] = ("cuB 3010 legacy", "CUresult", "int b")
+        self.assertEqual(len(import_api.differences(self.KNOWN, 12090, symbols)), 1)
+
+
+class Project(unittest.TestCase):
+    def test_coverage_page_is_current(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "page.md")
+            coverage.emit(model.read(os.path.join(ROOT, "proto", "api")), page)
+            with open(page) as made, open(os.path.join(ROOT, "docs", "api-coverage.md")) as committed:
+                self.assertEqual(made.read(), committed.read(),
+                                 "run: python3 proto/generate --spec proto/api --coverage docs/api-coverage.md")
+
+    def test_generated_code_is_stable(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, os.path.join(ROOT, "proto", "generate"), "--spec", os.path.join(ROOT, "proto", "api")]
+            for name in ("a", "b"):
+                subprocess.run(command + ["--out", os.path.join(folder, name)], check=True)
+            self.assertEqual(subprocess.run(["diff", "-r", os.path.join(folder, "a"), os.path.join(folder, "b")]).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

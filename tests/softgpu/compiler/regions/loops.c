@@ -1,0 +1,298 @@
+/*
+ * loops.c - kernels give the same in loop form, without loops taken side by side, with a stack for each
+ * thread, and not optimised; in blocks of many shapes.
+ */
+#include "softgpu/exec/exec.h"
+#include "tests/softgpu/compiler/harness.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N = 8192, BLOCKS = 3 };
+
+static const char *const options[] = {NULL, "-lockstep", "-loops", "-all"};
+#define N_OPTIONS (sizeof(options) / sizeof(options[0]))
+
+static const uint32_t shapes[][3] = {{256, 1, 1}, {32, 1, 1}, {1, 1, 1},   {33, 1, 1}, {1000, 1, 1},
+                                     {16, 16, 1}, {7, 5, 3},  {1, 96, 1},  {8, 4, 4},  {1024, 1, 1},
+                                     {5, 1, 1},   {64, 2, 1}, {129, 1, 1}, {2, 2, 64}};
+#define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+static uint32_t in[N], out[N_OPTIONS][N];
+
+static struct sg_program *load(const char *path, const char *option)
+{
+    struct sg_program *program = NULL;
+    struct sg_text log = {0};
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    char *text = malloc(1 << 22);
+    size_t size = fread(text, 1, 1 << 22, file);
+    fclose(file);
+    if (option != NULL)
+        setenv("SOFTGPU_OPT", option, 1);
+    else
+        unsetenv("SOFTGPU_OPT");
+    cr_assert_eq(sg_program_create(text, size, 120, &log, &program), SG_COMPILE_OK, "%s", log.data);
+    free(text);
+    sg_text_fini(&log);
+    place_variables(program);
+    return program;
+}
+
+static void run(struct sg_program *program, size_t index, const uint32_t shape[3], uint32_t *result)
+{
+    const struct sg_kernel *kernel = sg_program_kernel(program, index);
+    struct sg_text log = {0};
+    void *code = NULL;
+    struct {
+        void *out, *in;
+        int n;
+    } params = {result, in, N / 2 - 5};
+    cr_assert_eq(sg_program_code(program, index, &log, &code), SG_COMPILE_OK, "%s: %s", kernel->name,
+                 log.data);
+    memset(result, 0, sizeof(out[0]));
+    struct sg_launch launch = {
+        .kernel_name = kernel->name,
+        .code = code,
+        .form = kernel->form,
+        .grid = {BLOCKS, 1, 1},
+        .block = {shape[0], shape[1], shape[2]},
+        .params = &params,
+        .params_size = kernel->params_size,
+        .shared_static = kernel->shared_static,
+        .stack_size = kernel->local_size,
+    };
+    struct sg_fault_report report;
+    int fault = sg_exec_run(&launch, &report);
+    cr_assert_eq(fault, 0, "%s (%u,%u,%u): fault %d", kernel->name, shape[0], shape[1], shape[2], fault);
+}
+
+/* Loop form where the name says so, unless it is switched off; and never where it cannot be. */
+static void check_form(const struct sg_kernel *kernel, size_t option)
+{
+    bool loops = strncmp(kernel->name, "loops_", 6) == 0, block = strncmp(kernel->name, "block_", 6) == 0;
+    if (block)
+        cr_expect_eq(kernel->form, SG_CODE_BLOCK, "%s", kernel->name);
+    else if (!loops)
+        cr_expect_eq(kernel->form, SG_CODE_THREAD, "%s", kernel->name);
+    else if (option == 0)
+        cr_expect_eq(kernel->form, SG_CODE_LOOPS, "%s", kernel->name);
+    else if (option >= 2)
+        cr_expect_neq(kernel->form, SG_CODE_LOOPS, "%s", kernel->name);
+}
+
+/* Every kernel of a file, which has so many, in every form and shape. */
+static void compare_forms(const char *path, size_t expected)
+{
+    struct sg_program *program;
+    const struct sg_kernel *kernel;
+    uint32_t seed = 12345;
+    static uint32_t results[48][N_SHAPES][N];
+    for (int i = 0; i < N; i++)
+        in[i] = seed = seed * 1664525u + 1013904223u;
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        program = load(path, options[option]);
+        size_t count = 0;
+        for (; (kernel = sg_program_kernel(program, count)) != NULL; count++) {
+            cr_assert_lt(count, 48);
+            check_form(kernel, option);
+            for (size_t shape = 0; shape < N_SHAPES; shape++) {
+                const uint32_t *s = shapes[shape];
+                run(program, count, s, out[option]);
+                if (option == 0)
+                    memcpy(results[count][shape], out[0], sizeof(out[0]));
+                for (uint32_t i = 0, bad = 0; i < BLOCKS * s[0] * s[1] * s[2] && bad < 3; i++) {
+                    bool same = out[option][i] == results[count][shape][i];
+                    bad += !same;
+                    cr_expect(same, "%s with %s, block (%u,%u,%u), thread %u: %08x, and %08x without",
+                              kernel->name, option == 0 ? "loops" : options[option], s[0], s[1], s[2], i,
+                              out[option][i], results[count][shape][i]);
+                }
+            }
+        }
+        cr_assert_eq(count, expected);
+        free_program(program);
+    }
+}
+
+Test(loops, same_results, .timeout = 400)
+{
+    compare_forms(LOOPS_PTX, 41);
+}
+
+Test(loops, waiting, .timeout = 400)
+{
+    compare_forms(WAITS_PTX, 21);
+}
+
+/*
+ * Runs a kernel of loops.cu with an option, in blocks of 256 threads, for numbers that all differ; the result
+ * is in out[option].
+ */
+static void run_kernel(const char *name, size_t option)
+{
+    const struct sg_kernel *kernel;
+    const uint32_t shape[3] = {256, 1, 1};
+    struct sg_program *program = load(LOOPS_PTX, options[option]);
+    size_t index = 0;
+    while ((kernel = sg_program_kernel(program, index)) != NULL && strcmp(kernel->name, name) != 0)
+        index++;
+    cr_assert_not_null(kernel, "%s", name);
+    for (uint32_t i = 0; i < N; i++)
+        in[i] = i * 2654435761u;
+    run(program, index, shape, out[option]);
+    free_program(program);
+}
+
+/* The sums before each lane in its warp: what a GPU gives whose lanes run together. */
+Test(loops, lanes_run_together)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_volatile_warp", option);
+        for (uint32_t i = 0, sum = 0; i < BLOCKS * 256; sum += in[i++]) {
+            sum = i % 32 == 0 ? 0 : sum;
+            cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
+        }
+    }
+}
+
+/*
+ * What others of the warp have written is seen where no barrier and no `volatile` asks for it: so it is on a
+ * GPU.
+ */
+Test(loops, lanes_see_what_others_wrote)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_plain_warp", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
+            uint32_t lane = i % 32, result = lane != 31 ? in[i + 1] : 0;
+            for (uint32_t back = 0; back <= 3 && back <= lane; back++)
+                result += 3 * in[i - back];
+            if (i % 256 == 0)
+                result += 5 * (in[i] + in[i + 30]);
+            cr_assert_eq(out[option][i], result, "option %zu, thread %u", option, i);
+        }
+    }
+}
+
+/* So it is where each warp has a row of its own. */
+Test(loops, lanes_see_what_others_wrote_in_rows)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_plain_rows", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
+            uint32_t lane = i % 32, sum = 0;
+            for (uint32_t turn = 0; turn < 3; turn++) {
+                sum *= 7;
+                for (uint32_t other = i - lane; other < i; other++)
+                    sum += in[other] + turn;
+            }
+            cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
+        }
+    }
+}
+
+Test(loops, local_variables_are_aligned)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_aligned_local", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++)
+            cr_assert_eq(out[option][i], in[i] + (i - in[i]) % 8, "option %zu, thread %u", option, i);
+    }
+}
+
+/* What all have loaded from one place is overwritten once all have it, as on a GPU. */
+Test(loops, marks_are_left_when_all_have_looked)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_marks", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++)
+            cr_assert_eq(out[option][i], in[i & ~7u] + 5, "option %zu, thread %u", option, i);
+    }
+}
+
+/* Votes of lanes that name those below them: what a GPU gives whose lanes run together. */
+Test(loops, masks_of_lower_lanes)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_masks_of_lower_lanes", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
+            uint32_t sum = 0;
+            for (uint32_t bit = 0; bit < 8; bit++) {
+                uint32_t votes = 0;
+                for (uint32_t other = i & ~31u; other < i; other++)
+                    votes += in[other] >> bit & 1;
+                sum += votes << 4 * bit / 2;
+            }
+            cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
+        }
+    }
+}
+
+/* Runs one block of PTX in both forms; the fault must be the same. */
+static void both_fault(const char *ptx, uint32_t threads, int fault)
+{
+    for (int loops = 0; loops < 2; loops++) {
+        if (loops)
+            unsetenv("SOFTGPU_OPT");
+        else
+            setenv("SOFTGPU_OPT", "-all", 1);
+        struct sg_program *program = program_of(ptx);
+        const void *params[1] = {in};
+        cr_expect_eq(sg_program_kernel(program, 0)->form, loops ? SG_CODE_LOOPS : SG_CODE_THREAD);
+        cr_expect_eq(run_grid(program, 2, threads, params), fault, "%s", ptx);
+        free_program(program);
+    }
+}
+
+/* Half the blocks store vectors of four equal words, the others look whether they are equal. */
+Test(loops, strong_vectors_are_accessed_at_once)
+{
+    _Alignas(16) static uint32_t words[8];
+    struct sg_program *program =
+        program_of(".entry k(.param .u64 p) { .reg .pred %p<3>; .reg .b32 %r<10>; .reg .b64 %a<2>;\n"
+                   "  ld.param.u64 %a1, [p]; mov.u32 %r1, %ctaid.x; and.b32 %r2, %r1, 1; mov.b32 %r3, 0;\n"
+                   "  setp.eq.u32 %p1, %r2, 0;\n"
+                   "again: @%p1 st.relaxed.gpu.global.v4.u32 [%a1], {%r3, %r3, %r3, %r3};\n"
+                   "  @!%p1 ld.relaxed.gpu.global.v4.u32 {%r4, %r5, %r6, %r7}, [%a1];\n"
+                   "  @%p1 bra next;\n"
+                   "  xor.b32 %r5, %r5, %r4; xor.b32 %r6, %r6, %r4; xor.b32 %r7, %r7, %r4;\n"
+                   "  or.b32 %r5, %r5, %r6; or.b32 %r5, %r5, %r7; setp.eq.u32 %p2, %r5, 0;\n"
+                   "  @!%p2 st.global.u32 [%a1+16], 1;\n"
+                   "next: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 50000; @%p2 bra again; ret; }");
+    const void *params[1] = {words};
+    cr_expect_eq(run_grid(program, 64, 1, params), SG_FAULT_NONE);
+    cr_expect_eq(words[4], 0);
+    free_program(program);
+}
+
+Test(loops, faults)
+{
+    both_fault(".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<2>; mov.u32 %r1, %tid.x;\n"
+               "  setp.lt.u32 %p1, %r1, 20; @%p1 bar.sync 1, 64; @!%p1 bar.sync 2, 64; ret; }",
+               40, SG_FAULT_DEADLOCK);
+    both_fault(".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<3>; mov.u32 %r1, %tid.x;\n"
+               "  setp.lt.u32 %p1, %r1, 5; @%p1 shfl.sync.idx.b32 %r2, %r1, 0, 31, 0xff;\n"
+               "  @!%p1 bar.sync 0; ret; }",
+               8, SG_FAULT_DEADLOCK);
+    both_fault(
+        ".entry k(.param .u64 p) { .reg .b64 %a<3>; .reg .b32 %r<3>; mov.u32 %r1, %tid.x; bar.sync 0;\n"
+        "  mul.wide.u32 %a1, %r1, 4; ld.global.u32 %r2, [%a1+16]; bar.sync 0; ld.param.u64 %a2, [p];\n"
+        "  st.global.u32 [%a2], %r2; ret; }",
+        64, SG_FAULT_ILLEGAL_ADDRESS);
+    /* as far from what another lane has stored as an address can be: a number that has no opposite */
+    both_fault(".entry k(.param .u64 p) { .reg .b64 %a<5>; .reg .b32 %r<3>; ld.param.u64 %a1, [p];\n"
+               "  mov.u32 %r1, %tid.x; cvt.u64.u32 %a2, %r1; bar.sync 0; sub.u64 %a3, %a1, %a2;\n"
+               "  st.global.u8 [%a3+4096], %r1; add.u64 %a4, %a3, 0x8000000000000000;\n"
+               "  ld.global.u8 %r2, [%a4+4096]; st.global.u8 [%a3+4096], %r2; ret; }",
+               32, SG_FAULT_ILLEGAL_ADDRESS);
+    both_fault(".entry k(.param .u64 p) { .reg .b32 %r<3>; mov.u32 %r1, %tid.x; add.u32 %r1, %r1, 10;\n"
+               "  bar.sync %r1; ret; }",
+               64, SG_FAULT_ILLEGAL_INSTRUCTION);
+    both_fault(
+        ".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<3>; mov.u32 %r1, %tid.x; bar.sync 0;\n"
+        "  setp.eq.u32 %p1, %r1, 17; @%p1 trap; bar.sync 0; ret; }",
+        64, SG_FAULT_TRAP);
+}

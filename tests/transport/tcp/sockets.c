@@ -1,0 +1,147 @@
+/*
+ * sockets.c - what is special to sockets: stale unix paths, the wildcard address, a connect that gets no
+ * answer, and the transport loaded as a part instead of linked.
+ *
+ * With an argument (the folder lib/remote-gpu) the part in it is loaded; without, the linked transport is
+ * used.
+ */
+#include "tests/transport/support.h"
+
+#include "common/base/clock.h"
+#include "common/base/path.h"
+
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static const struct rg_transport_options plain = {.filters = ""};
+
+static void test_stale_unix_path(void)
+{
+    char path[64], address[80], why[128] = "";
+    snprintf(path, sizeof path, "/tmp/remote-gpu-stale.%d", (int)getpid());
+    snprintf(address, sizeof address, "unix:%s", path);
+
+    /* left behind by a process that is gone */
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    strcpy(sun.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(fd, (struct sockaddr *)&sun, sizeof sun) == 0);
+    close(fd);
+    struct rg_listener *listener, *second;
+    CHECK_OK(rg_transport_listen(address, &plain, why, sizeof why, &listener));
+
+    /* of one that lives */
+    CHECK_STATUS(rg_transport_listen(address, &plain, why, sizeof why, &second), RG_ERR_UNREACHABLE);
+    CHECK(strcmp(why, "address already in use") == 0);
+    struct rg_conn *conn;
+    CHECK_STATUS(rg_listener_accept(listener, 0, &conn), RG_ERR_TIMEOUT); /* the look did not disturb it */
+
+    rg_listener_destroy(listener);
+    struct stat st;
+    CHECK(lstat(path, &st) != 0);
+
+    /* something that is not a socket stays */
+    FILE *file = fopen(path, "w");
+    CHECK(file);
+    fclose(file);
+    CHECK_STATUS(rg_transport_listen(address, &plain, why, sizeof why, &listener), RG_ERR_UNREACHABLE);
+    CHECK(lstat(path, &st) == 0 && S_ISREG(st.st_mode));
+    unlink(path);
+
+    CHECK_STATUS(rg_transport_listen("unix:/nonexistent/folder/socket", &plain, why, sizeof why, &listener),
+                 RG_ERR_UNREACHABLE);
+    CHECK(strcmp(why, "no such folder") == 0);
+}
+
+static void test_wildcard(void)
+{
+    struct rg_listener *listener;
+    char why[128] = "", address[64];
+    CHECK_OK(rg_transport_listen("*:0", &plain, why, sizeof why, &listener));
+    const char *port = strrchr(rg_listener_address(listener), ':');
+    snprintf(address, sizeof address, "127.0.0.1%s", port);
+    struct rg_conn *a, *b;
+    CHECK_OK(rg_transport_connect(address, &plain, why, sizeof why, &a));
+    CHECK_OK(rg_listener_accept(listener, 5000, &b));
+    CHECK(strncmp(rg_conn_peer(b), "127.0.0.1:", 10) == 0);
+    expect_good(a, b);
+    rg_conn_destroy(a);
+    rg_conn_destroy(b);
+    rg_listener_destroy(listener);
+}
+
+/* A listener whose queue is full does not answer: the connect gives up when its time is over. */
+static void test_connect_timeout(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof in;
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&in, sizeof in) == 0 && listen(fd, 0) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&in, &size) == 0);
+    char address[64], why[128] = "";
+    snprintf(address, sizeof address, "127.0.0.1:%d", ntohs(in.sin_port));
+    const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = 200};
+    struct rg_conn *conns[8] = {0};
+    enum rg_status status = RG_OK;
+    uint64_t before = 0;
+    int n = 0;
+    while (n < 8 && status == RG_OK) {
+        before = rg_now_ns();
+        status = rg_transport_connect(address, &options, why, sizeof why, &conns[n++]);
+    }
+    CHECK_STATUS(status, RG_ERR_UNREACHABLE);
+    CHECK(strcmp(why, "timed out") == 0);
+    uint64_t waited = rg_now_ns() - before;
+    CHECK(waited >= 199000000u && waited < 5000000000u);
+    for (int i = 0; i < n - 1; i++)
+        rg_conn_destroy(conns[i]);
+    close(fd);
+}
+
+/* The first address of a name answers nothing, or refuses; the second is tried. */
+static void test_second_address(void)
+{
+    struct rg_listener *listener;
+    char why[128] = "", address[64];
+    CHECK_OK(rg_transport_listen("127.0.0.1:0", &plain, why, sizeof why, &listener));
+    snprintf(address, sizeof address, "localhost%s", strrchr(rg_listener_address(listener), ':'));
+    struct rg_conn *a;
+    CHECK_OK(rg_transport_connect(address, &plain, why, sizeof why, &a));
+    rg_conn_destroy(a);
+    rg_listener_destroy(listener);
+}
+
+static void test_part(const char *library_dir)
+{
+    struct rg_conn *conn;
+    char why[256] = "";
+    rg_path_set_library_dir("/nonexistent");
+    CHECK_STATUS(rg_transport_connect("127.0.0.1:1", &plain, why, sizeof why, &conn), RG_ERR_UNREACHABLE);
+    CHECK(strcmp(why, "there is no transport tcp (/nonexistent/transport/tcp.so does not exist)") == 0);
+    rg_path_set_library_dir(library_dir);
+    CHECK_STATUS(rg_transport_connect("carrierpigeon://x", &plain, why, sizeof why, &conn),
+                 RG_ERR_UNREACHABLE);
+    CHECK(strstr(why, "there is no transport carrierpigeon") == why);
+    struct pair pair = pair_open("127.0.0.1:0", "", RG_WAIT_AUTO);
+    expect_good(pair.a, pair.b);
+    pair_close(&pair);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) {
+        alarm(60);
+        test_part(argv[1]);
+    } else {
+        test_begin(60);
+    }
+    test_stale_unix_path();
+    test_wildcard();
+    test_connect_timeout();
+    test_second_address();
+    return 0;
+}

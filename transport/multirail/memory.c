@@ -1,0 +1,258 @@
+/*
+ * memory.c - memory of all rails: what is registered is registered with each connection, GPUs' memory too, and what is
+ * advertised is advertised where it is of use.
+ *
+ * With a tag: over all connections, by whichever the data comes. Without: each piece over one, the first connection as long
+ * as it has room, or the rails while the peer uses them. What was advertised over a rail that is gone goes to others, once
+ * nothing more can be received by it.
+ *
+ * A GPU's memory is registered with all or with none, so that whichever rail carries it needs no processor for that: a rail
+ * that cannot have what is registered already is not taken.
+ */
+#include "transport/multipath/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { FIRST_KEEPS = 4 }; /* pieces that are left to the first connection while the peer uses rails */
+
+/* The first connection and those of rails, of all or of those that are left. memory_lock is held: they stay. */
+static unsigned connections(struct multipath *b, bool living, struct rg_conn *out[RG_MULTIPATH_CHANNELS + 1])
+{
+    unsigned n = 0;
+    out[n++] = b->first;
+    pthread_mutex_lock(&b->lock);
+    for (unsigned i = 0; i < b->options.channels; i++)
+        if (b->channels[i].conn && (!living || !b->channels[i].dropped))
+            out[n++] = b->channels[i].conn;
+    pthread_mutex_unlock(&b->lock);
+    return n;
+}
+
+/* --- registering --- */
+
+static enum rg_status add_memory(struct multipath *b, const struct rg_multipath_memory *one)
+{
+    if (b->n_memory == b->memory_capacity) {
+        const unsigned room = b->memory_capacity ? 2 * b->memory_capacity : 16;
+        struct rg_multipath_memory *memory = realloc(b->memory, room * sizeof *memory);
+        if (!memory)
+            return RG_ERR_NO_MEMORY;
+        b->memory = memory;
+        b->memory_capacity = room;
+    }
+    b->memory[b->n_memory++] = *one;
+    return RG_OK;
+}
+
+static void forget_memory(struct multipath *b, unsigned index)
+{
+    if (b->memory[index].fd >= 0)
+        close(b->memory[index].fd);
+    b->memory[index] = b->memory[--b->n_memory];
+}
+
+enum rg_status rg_multirail_prepare(struct multipath *b, struct rg_conn *conn)
+{
+    for (unsigned i = 0; i < b->n_memory; i++) {
+        const struct rg_multipath_memory *one = &b->memory[i];
+        if (!one->device) {
+            (void)rg_conn_register(conn, one->base, one->size); /* else it is copied */
+        } else if (rg_conn_register_device(conn, one->base, one->size, one->fd, one->offset) != RG_OK) {
+            rg_info("%s is no rail: its device does not take the GPU's memory", rg_conn_peer(conn));
+            return RG_ERR_UNSUPPORTED;
+        }
+    }
+    return RG_OK;
+}
+
+enum rg_status rg_multirail_register(struct multipath *b, void *base, size_t size)
+{
+    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
+    pthread_mutex_lock(&b->memory_lock);
+    enum rg_status status = rg_conn_register(b->first, base, size);
+    if (status == RG_OK) {
+        status = add_memory(b, &(struct rg_multipath_memory){.base = base, .size = size, .fd = -1});
+        if (status != RG_OK)
+            rg_conn_unregister(b->first, base);
+    }
+    if (status == RG_OK) {
+        const unsigned n = connections(b, true, conns);
+        for (unsigned i = 1; i < n; i++) {
+            const enum rg_status at_rail = rg_conn_register(conns[i], base, size);
+            status = at_rail == RG_ERR_NO_MEMORY ? at_rail : status; /* what has it uses it all the same */
+        }
+    }
+    pthread_mutex_unlock(&b->memory_lock);
+    return status;
+}
+
+unsigned rg_multirail_device_paths(struct multipath *b)
+{
+    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
+    unsigned paths = ~0u;
+    pthread_mutex_lock(&b->memory_lock);
+    const unsigned n = connections(b, true, conns);
+    for (unsigned i = 0; i < n; i++)
+        paths &= rg_conn_device_paths(conns[i]);
+    pthread_mutex_unlock(&b->memory_lock);
+    return paths;
+}
+
+enum rg_status rg_multirail_register_device(struct multipath *b, void *base, size_t size, int fd,
+                                            uint64_t offset)
+{
+    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
+    struct rg_multipath_memory one = {.base = base, .size = size, .device = true, .fd = -1, .offset = offset};
+    if (fd >= 0 && (one.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) /* for rails that come later */
+        return RG_ERR_NO_MEMORY;
+    pthread_mutex_lock(&b->memory_lock);
+    const unsigned n = connections(b, true, conns);
+    enum rg_status status = RG_OK;
+    unsigned done = 0;
+    for (; done < n && status == RG_OK; done++)
+        status = rg_conn_register_device(conns[done], base, size, fd, offset);
+    int error = errno;
+    if (status == RG_OK && (status = add_memory(b, &one)) != RG_OK)
+        error = ENOMEM;
+    else if (status != RG_OK)
+        done--; /* the one that failed */
+    for (unsigned i = 0; i < done && status != RG_OK; i++)
+        rg_conn_unregister(conns[i], base);
+    pthread_mutex_unlock(&b->memory_lock);
+    if (status != RG_OK && one.fd >= 0)
+        close(one.fd);
+    errno = error;
+    return status;
+}
+
+static void forget_adverts(struct adverts *adverts, const unsigned char *base, size_t size)
+{
+    for (unsigned i = 0; i < adverts->n;)
+        if (adverts->all[i].memory >= base && adverts->all[i].memory < base + size)
+            adverts->all[i] = adverts->all[--adverts->n];
+        else
+            i++;
+}
+
+void rg_multirail_unregister(struct multipath *b, void *base)
+{
+    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
+    pthread_mutex_lock(&b->memory_lock);
+    for (unsigned i = 0; i < b->n_memory; i++) {
+        if (b->memory[i].base != base)
+            continue;
+        const size_t size = b->memory[i].size;
+        pthread_mutex_lock(&b->lock);
+        forget_adverts(&b->first_adverts, base, size);
+        forget_adverts(&b->unplaced_adverts, base, size);
+        for (unsigned k = 0; k < b->options.channels; k++)
+            forget_adverts(&b->channels[k].adverts, base, size);
+        pthread_mutex_unlock(&b->lock);
+        forget_memory(b, i);
+        const unsigned n = connections(b, false, conns);
+        for (unsigned k = 0; k < n; k++)
+            rg_conn_unregister(conns[k], base);
+        break;
+    }
+    pthread_mutex_unlock(&b->memory_lock);
+}
+
+void rg_multirail_memory_end(struct multipath *b)
+{
+    while (b->n_memory)
+        forget_memory(b, b->n_memory - 1);
+}
+
+/* --- advertising --- */
+
+static bool advertise_by(struct rg_conn *conn, struct adverts *adverts, void *memory, size_t size,
+                         enum rg_status *status)
+{
+    if (adverts->n == RG_MULTIPATH_ADVERTS)
+        return false;
+    *status = rg_conn_advertise(conn, 0, 0, memory, size);
+    if (*status == RG_OK)
+        adverts->all[adverts->n++] = (struct advert){memory, size};
+    return *status == RG_OK;
+}
+
+/* By the rail over which the least is advertised. */
+static bool advertise_by_rail(struct multipath *b, void *memory, size_t size, enum rg_status *status)
+{
+    struct channel *best = NULL;
+    for (unsigned i = 0; i < b->options.channels; i++)
+        if (!b->channels[i].dropped && (!best || b->channels[i].adverts.n < best->adverts.n))
+            best = &b->channels[i];
+    return best && advertise_by(best->conn, &best->adverts, memory, size, status);
+}
+
+/* A piece without a tag; the lock is held. */
+static enum rg_status advertise_piece(struct multipath *b, void *memory, size_t size)
+{
+    enum rg_status status = RG_ERR_TIMEOUT;
+    if (b->peer_stripes && b->first_adverts.n >= FIRST_KEEPS && advertise_by_rail(b, memory, size, &status))
+        return status;
+    if (advertise_by(b->first, &b->first_adverts, memory, size, &status) || status == RG_ERR_UNSUPPORTED)
+        return status;
+    return advertise_by_rail(b, memory, size, &status) ? RG_OK : status;
+}
+
+void rg_multirail_readvertise(struct multipath *b)
+{
+    for (unsigned i = 0; i < b->options.channels; i++) {
+        struct channel *channel = &b->channels[i];
+        for (; channel->dropped && channel->closed && channel->reader_ended && channel->adverts.n &&
+               b->unplaced_adverts.n < RG_MULTIPATH_ADVERTS;)
+            b->unplaced_adverts.all[b->unplaced_adverts.n++] = channel->adverts.all[--channel->adverts.n];
+    }
+    while (b->unplaced_adverts.n && !b->ending && !b->interrupted) {
+        const struct advert *one = &b->unplaced_adverts.all[b->unplaced_adverts.n - 1];
+        if (advertise_piece(b, one->memory, one->size) != RG_OK)
+            break;
+        b->unplaced_adverts.n--;
+    }
+}
+
+enum rg_status rg_multirail_advertise(struct multipath *b, uint64_t tag, uint64_t base, void *memory,
+                                      size_t size)
+{
+    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
+    enum rg_status status;
+    if (!tag) {
+        pthread_mutex_lock(&b->lock);
+        rg_multirail_readvertise(b);
+        status = advertise_piece(b, memory, size);
+        pthread_mutex_unlock(&b->lock);
+        return status;
+    }
+    pthread_mutex_lock(&b->memory_lock);
+    const unsigned n = connections(b, true, conns);
+    status = rg_conn_advertise(b->first, tag, base, memory, size);
+    for (unsigned i = 1; i < n && status == RG_OK && size >= RG_MULTIRAIL_MIN; i++)
+        (void)rg_conn_advertise(conns[i], tag, base, memory, size); /* else what comes by it is asked for */
+    pthread_mutex_unlock(&b->memory_lock);
+    return status;
+}
+
+void rg_multirail_withdraw(struct multipath *b, uint64_t tag, void *memory)
+{
+    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
+    pthread_mutex_lock(&b->memory_lock);
+    const unsigned n = connections(b, false, conns);
+    for (unsigned i = 0; i < n; i++)
+        rg_conn_withdraw(conns[i], tag, memory);
+    pthread_mutex_unlock(&b->memory_lock);
+}
+
+void rg_multirail_advertised_is_back(struct adverts *adverts, const void *memory)
+{
+    const unsigned char *at = memory;
+    for (unsigned i = 0; i < adverts->n; i++)
+        if (at >= adverts->all[i].memory && at < adverts->all[i].memory + adverts->all[i].size) {
+            adverts->all[i] = adverts->all[--adverts->n];
+            return;
+        }
+}

@@ -1,0 +1,381 @@
+/*
+ * resumable.c - a connection that may change its link: what it is in, its making and destruction. See resumable.h, internal.h.
+ */
+#include "transport/resumable/internal.h"
+
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AGAIN_NS = 2000000000 }; /* a loss so soon after the last */
+
+/* --- state --------------------------------------------------------------------------------------------------- */
+
+void rg_resumable_sleep(struct rg_resumable *c, uint64_t until_ns)
+{
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    c->waiting++;
+    if (until_ns == UINT64_MAX)
+        pthread_cond_wait(&c->changed, &c->lock);
+    else
+        (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
+    c->waiting--;
+}
+
+void rg_resumable_changed(struct rg_resumable *c)
+{
+    if (c->waiting)
+        pthread_cond_broadcast(&c->changed);
+    if (c->polling && (c->state != RG_RESUMABLE_UP || c->ack_wanted || c->stopping))
+        rg_waker_wake(&c->waker);
+}
+
+void rg_resumable_end(struct rg_resumable *c, enum rg_status status)
+{
+    if (c->state == RG_RESUMABLE_OVER)
+        return;
+    c->state = RG_RESUMABLE_OVER;
+    c->over = status;
+    if (c->link)
+        rg_conn_interrupt(c->link);
+    if (c->control_conn)
+        rg_conn_interrupt(c->control_conn);
+    rg_resumable_changed(c);
+}
+
+void rg_resumable_break(struct rg_resumable *c, uint64_t epoch, enum rg_status status)
+{
+    if (epoch != c->epoch || (c->state != RG_RESUMABLE_UP && c->state != RG_RESUMABLE_REPLAYING))
+        return;
+    const bool ended = status == RG_ERR_CLOSED || rg_resumable_heard_lately(c->link);
+    const bool shows =
+        rg_resumable_shows_end(c->link); /* or the reconnector finds out whether it has ended */
+    if ((ended || !shows) && !c->peer_says_goaway)
+        rg_resumable_look_for_last_words(c);
+    const bool meant = ended && c->peer_says_goaway;
+    if (c->final || meant) {
+        rg_resumable_end(c, meant ? RG_ERR_CLOSED : status);
+        return;
+    }
+    c->state = RG_RESUMABLE_BROKEN;
+    c->has_ready = false;
+    /* A link that is lost at once and has carried nothing is no end of the last loss. */
+    const uint64_t carried = c->received + (c->queue ? c->queue->seq : c->sent + 1);
+    const uint64_t now = rg_now_ns();
+    const bool again = carried == c->carried && c->loss.since_ns && now - c->renewed_ns < AGAIN_NS;
+    const uint64_t since = again ? c->loss.since_ns : now;
+    c->carried = carried;
+    c->loss = (struct rg_resumable_loss){.status = status, .ended = ended, .since_ns = since};
+    c->loss.until_ns = c->loss.since_ns + c->options.patience_ns;
+    /* Who is inside comes out by itself where the connection has ended, and who reads may find the peer's word before; the
+     * reconnector makes sure of it. */
+    const bool reads_on = ended && shows && c->options.reads;
+    if (!reads_on && (!c->receiving || (!ended && shows)))
+        rg_conn_interrupt(c->link);
+    rg_resumable_changed(c);
+}
+
+/* --- words of its own -------------------------------------------------------------------------------------------- */
+
+struct rg_resumable_header rg_resumable_header_of(struct rg_resumable *c, enum rg_resumable_kind kind)
+{
+    c->told = c->received;
+    c->unacknowledged_bytes = 0;
+    c->ack_wanted = false;
+    return (struct rg_resumable_header){.kind = kind, .received = c->received};
+}
+
+void rg_resumable_say(struct rg_resumable *c, enum rg_resumable_kind kind)
+{
+    struct rg_resumable_header header = rg_resumable_header_of(c, kind);
+    const struct iovec part = {&header, sizeof header};
+    const uint64_t epoch = c->epoch;
+    struct rg_conn *link = c->link;
+    c->sending = true;
+    pthread_mutex_unlock(&c->lock);
+    enum rg_status status = rg_conn_send(link, &(struct rg_send){.msg = &part, .n_msg = 1});
+    pthread_mutex_lock(&c->lock);
+    c->sending = false;
+    if (status != RG_OK)
+        rg_resumable_break(c, epoch, status);
+    rg_resumable_changed(c);
+}
+
+bool rg_resumable_has_room(const struct rg_conn *link)
+{
+    struct pollfd p = {.fd = rg_conn_fd(link), .events = POLLOUT};
+    return p.fd >= 0 && poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
+}
+
+/* --- the rest ---------------------------------------------------------------------------------------------------- */
+
+static void resumable_interrupt(struct rg_conn *conn)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    pthread_mutex_lock(&c->lock);
+    rg_resumable_end(c, RG_ERR_CLOSED);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void resumable_set_read_ahead(struct rg_conn *conn)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    pthread_mutex_lock(&c->lock);
+    c->read_ahead = true;
+    if (c->link)
+        rg_conn_set_read_ahead(c->link);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* In a child of a fork: no lock may be trusted. */
+static void resumable_abandon(struct rg_conn *conn)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    if (c->link)
+        rg_conn_abandon(c->link);
+    if (c->control_conn)
+        rg_conn_abandon(c->control_conn);
+    rg_waker_fini(&c->waker);
+}
+
+/* Goes into the link for something short, if there is one that is well; gives up the lock until leave(). NULL: there is none. */
+static struct rg_conn *visit(struct rg_resumable *c)
+{
+    if (c->state != RG_RESUMABLE_UP)
+        return NULL;
+    struct rg_conn *link = c->link;
+    c->visitors++;
+    pthread_mutex_unlock(&c->lock);
+    return link;
+}
+
+/* The same for what must lease when it has been done: a link that has failed is gone then. */
+static struct rg_conn *visit_last(struct rg_resumable *c)
+{
+    while (c->dropping || (c->state == RG_RESUMABLE_BROKEN && c->link))
+        rg_resumable_sleep(c, UINT64_MAX);
+    struct rg_conn *link = c->link;
+    if (!link)
+        return NULL;
+    c->visitors++;
+    pthread_mutex_unlock(&c->lock);
+    return link;
+}
+
+static void leave(struct rg_resumable *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->visitors--;
+    rg_resumable_changed(c);
+}
+
+static enum rg_status resumable_register(struct rg_conn *conn, void *base, size_t size)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    enum rg_status status = RG_ERR_UNSUPPORTED;
+    struct rg_conn *link;
+    pthread_mutex_lock(&c->lock);
+    if ((link = visit(c)) != NULL) {
+        status = rg_conn_register(link, base, size);
+        leave(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+/* What was registered with a link goes with it at the latest. What is held until told may lie in this memory. */
+static void resumable_unregister(struct rg_conn *conn, void *base)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    struct rg_conn *link;
+    pthread_mutex_lock(&c->lock);
+    rg_resumable_end_all(c, &rg_lease_until_reply);
+    if ((link = visit_last(c)) != NULL) {
+        rg_conn_unregister(link, base);
+        leave(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+/*
+ * Adverts are those of a link, and end with it: nothing is placed any more once it has been dropped, before the peer hears
+ * of the next. What has been placed in part then comes again, by the next, to the same place.
+ */
+static enum rg_status resumable_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                          size_t size)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    enum rg_status status = RG_ERR_UNSUPPORTED;
+    struct rg_conn *link;
+    pthread_mutex_lock(&c->lock);
+    if ((link = visit(c)) != NULL) {
+        status = rg_conn_advertise(link, tag, base, memory, size);
+        leave(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+static void resumable_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    struct rg_conn *link;
+    pthread_mutex_lock(&c->lock);
+    if ((link = visit_last(c)) != NULL) {
+        rg_conn_withdraw(link, tag, memory);
+        leave(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static bool resumable_has_advertised(struct rg_conn *conn, size_t size)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    bool room = false;
+    struct rg_conn *link;
+    pthread_mutex_lock(&c->lock);
+    if ((link = visit(c)) != NULL) {
+        room = rg_conn_has_advertised(link, size);
+        leave(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return room;
+}
+
+static void resumable_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
+{
+    struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
+    pthread_mutex_lock(&c->lock);
+    if (c->link) /* also when all is over: a session tells at its end */
+        rg_conn_get_statistics(c->link, out);
+    out->bulk_copied_sent += c->former.bulk_copied_sent;
+    out->bulk_copied_received += c->former.bulk_copied_received;
+    out->bulk_direct_sent += c->former.bulk_direct_sent;
+    out->bulk_direct_received += c->former.bulk_direct_received;
+    out->bulk_kept = c->bulk_kept;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void resumable_destroy(struct rg_conn *conn)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    pthread_mutex_lock(&c->lock);
+    const bool good = c->state == RG_RESUMABLE_UP;
+    c->stopping = true;
+    if (good) /* what was sent is still delivered: the link is not interrupted */
+        c->state = RG_RESUMABLE_OVER;
+    else
+        rg_resumable_end(c, RG_ERR_CLOSED);
+    rg_waker_wake(&c->waker);
+    if (c->waiting)
+        pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->reconnector, NULL);
+    rg_conn_destroy(c->link);
+    rg_conn_destroy(c->control_conn);
+    rg_conn_destroy(c->former_link);
+    rg_retransmit_fini(c);
+    rg_waker_fini(&c->waker);
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+    free(c->copy);
+    free(c->last_words);
+    free(c);
+}
+
+static struct rg_transport_ops resumable_ops = {
+    .name = "resumable",
+    .send = rg_resumable_send,
+    .send_detached = rg_resumable_send_detached,
+    .end_lease = rg_resumable_end_lease,
+    .lease_ended = rg_resumable_lease_ended,
+    .recv = rg_resumable_recv,
+    .recv_bulk = rg_resumable_recv_bulk,
+    .interrupt = resumable_interrupt,
+    .destroy = resumable_destroy,
+    .set_read_ahead = resumable_set_read_ahead,
+    .abandon = resumable_abandon,
+    .register_memory = resumable_register,
+    .unregister_memory = resumable_unregister,
+    .advertise = resumable_advertise,
+    .withdraw = resumable_withdraw,
+    .take_advertised = rg_resumable_take_advertised,
+    .has_advertised = resumable_has_advertised,
+    .statistics = resumable_statistics,
+};
+
+static void complete_ops(void)
+{
+    rg_transport_complete(&resumable_ops, true);
+}
+
+static bool init_locks(struct rg_resumable *c)
+{
+    pthread_condattr_t attributes;
+    pthread_mutex_init(&c->lock, NULL);
+    if (pthread_condattr_init(&attributes) != 0)
+        return false;
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return true;
+}
+
+struct rg_conn *rg_resumable_create(struct rg_conn *link, struct rg_conn *control_conn,
+                                    const struct rg_resumable_options *options)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, complete_ops);
+    struct rg_resumable *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->head.ops = &resumable_ops;
+    /* the rest is what this does not pass on, or not from one link to the next */
+    c->head.caps = rg_conn_caps(link) &
+                   (RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_ASKS | RG_CAP_ADVERTISES);
+    c->head.caps |= RG_CAP_RETRANSMITS;
+    c->head.piece_least = link->piece_least;
+    c->head.rails = link->rails;
+    memcpy(c->head.transport, link->transport, sizeof c->head.transport);
+    memcpy(c->head.peer, link->peer, sizeof c->head.peer);
+    c->options = *options;
+    c->link = link;
+    c->control_conn = control_conn;
+    c->epoch = 1;
+    c->queue_last = &c->queue;
+    c->copy_all = rg_conn_fd(link) < 0;
+    c->copy = malloc(c->copy_all ? RG_MESSAGE_MAX : RG_RESUMABLE_COPIED_MAX);
+    if (c->copy && rg_waker_init(&c->waker) && init_locks(c)) {
+        if (rg_thread_create(&c->reconnector, "rg-reconnector", rg_resumable_reconnect_main, c) == RG_OK)
+            return &c->head;
+        pthread_cond_destroy(&c->changed);
+        pthread_mutex_destroy(&c->lock);
+    }
+    rg_waker_fini(&c->waker);
+    free(c->copy);
+    free(c);
+    return NULL;
+}
+
+struct rg_resumable *rg_resumable_of(struct rg_conn *conn)
+{
+    return conn && conn->ops == &resumable_ops ? (struct rg_resumable *)conn : NULL;
+}
+
+void rg_resumable_drop(struct rg_conn *conn)
+{
+    struct rg_resumable *c = rg_resumable_of(conn);
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    rg_resumable_break(c, c->epoch, RG_ERR_LOST);
+    if (c->state == RG_RESUMABLE_BROKEN && c->link) { /* there is nothing more to be read from it */
+        c->hurries = true;
+        rg_conn_interrupt(c->link);
+        rg_resumable_changed(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+}

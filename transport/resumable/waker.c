@@ -1,0 +1,77 @@
+/* waker.c - see waker.h. */
+#include "transport/resumable/waker.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The same descriptor under a high number, out of the way of what the process does with its own. */
+static int move_up(int fd)
+{
+    enum { HIGHEST = 1024, ROOM = 64 };
+    struct rlimit limit;
+    int from = 3;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 2 * ROOM)
+        from = (int)(limit.rlim_cur < HIGHEST ? limit.rlim_cur : HIGHEST) - ROOM;
+    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, from);
+    if (moved < 0)
+        return fd;
+    close(fd);
+    return moved;
+}
+
+static bool is_ours(const struct rg_waker *waker, int end)
+{
+    struct stat st;
+    return waker->fds[end] >= 0 && fstat(waker->fds[end], &st) == 0 && st.st_ino == waker->inode &&
+           st.st_dev == waker->device;
+}
+
+bool rg_waker_init(struct rg_waker *waker)
+{
+    struct stat st;
+    waker->fds[0] = waker->fds[1] = -1;
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
+        return false;
+    waker->fds[0] = move_up(fds[0]);
+    waker->fds[1] = move_up(fds[1]);
+    if (fstat(waker->fds[0], &st) != 0) {
+        rg_waker_fini(waker);
+        return false;
+    }
+    waker->inode = st.st_ino;
+    waker->device = st.st_dev;
+    return true;
+}
+
+int rg_waker_fd(struct rg_waker *waker)
+{
+    if (!is_ours(waker, 0) || !is_ours(waker, 1)) {
+        rg_waker_fini(waker);
+        (void)rg_waker_init(waker);
+    }
+    return waker->fds[0];
+}
+
+void rg_waker_wake(struct rg_waker *waker)
+{
+    if (is_ours(waker, 1))
+        (void)!write(waker->fds[1], "", 1); /* a full pipe wakes as well */
+}
+
+void rg_waker_rest(struct rg_waker *waker)
+{
+    char bytes[64];
+    while (is_ours(waker, 0) && read(waker->fds[0], bytes, sizeof bytes) == (ssize_t)sizeof bytes)
+        ;
+}
+
+void rg_waker_fini(struct rg_waker *waker)
+{
+    for (int end = 0; end < 2; end++)
+        if (is_ours(waker, end))
+            close(waker->fds[end]);
+    waker->fds[0] = waker->fds[1] = -1;
+}
