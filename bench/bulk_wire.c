@@ -7,6 +7,7 @@
  * Sends BYTES in messages of 1 MiB to another process over loopback TCP, waits for its word that all have come, and the
  * other way round. Prints the shortest time of each way in seconds.
  */
+#include "transport/connect/connect.h"
 #include "transport/operations.h"
 
 #include "common/base/clock.h"

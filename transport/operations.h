@@ -1,8 +1,8 @@
 /*
  * operations.h - what a transport is made of: one table of operations, and the heads of its objects.
  *
- * Internal to transport/. A transport fills a table by designated initialisers and hands it to
- * rg_transport_register (built in) or exports it from a loadable part (RG_TRANSPORT_PART). Registration
+ * Internal to transport/. A transport fills a table by designated initialisers, and is known to connect/registry.c or
+ * exports it from a loadable part (RG_TRANSPORT_PART). Registration
  * asserts the mandatory slots once and puts "not supported" functions into the optional ones left empty, so
  * that nobody has to test a slot for NULL. Filters use the same table for the connections they wrap, without
  * the slots that make connections.
@@ -16,7 +16,6 @@
 
 #include "common/base/log.h"
 #include "transport/address.h"
-#include "transport/filters/filter.h"
 #include "transport/transport.h"
 
 #include <string.h>
@@ -80,13 +79,6 @@ struct rg_conn {
     char peer[160];
 };
 
-/** Head of every listener. The front copies the filters in: they are applied to each connection accepted. */
-struct rg_listener {
-    const struct rg_transport_ops *ops;
-    struct rg_filter_chain filters;
-    char address[320];
-};
-
 /** A filter makes a connection of a connection. On failure `next` stays the caller's. */
 struct rg_filter {
     const char *name;
@@ -95,11 +87,23 @@ struct rg_filter {
     enum rg_status (*wrap)(struct rg_conn *next, const char *options, struct rg_conn **out);
 };
 
-/* --- registry --- */
+enum { RG_FILTERS_MAX = 4, RG_FILTER_OPTIONS_MAX = 256 };
 
-/** Makes `ops` known under its name, completing the table in place. A name already known keeps its first
- * table. */
-void rg_transport_register(struct rg_transport_ops *ops);
+/** Filters with their options, outermost first. */
+struct rg_filter_chain {
+    int count;
+    struct {
+        const struct rg_filter *filter;
+        char options[RG_FILTER_OPTIONS_MAX];
+    } links[RG_FILTERS_MAX];
+};
+
+/** Head of every listener. connect/ copies the filters in: they are applied to each connection accepted. */
+struct rg_listener {
+    const struct rg_transport_ops *ops;
+    struct rg_filter_chain filters;
+    char address[320];
+};
 
 /** Checks the mandatory slots of a table (abort: a bug of the transport) and fills the optional ones. */
 void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter);

@@ -15,6 +15,7 @@
 #include "client/core/optimisations.h"
 #include "client/core/thread.h"
 #include "client/managed/pinned.h"
+#include "client/managed/unified.h"
 #include "client/multiserver/fence.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/credit.h"
@@ -378,12 +379,12 @@ static CUresult send_held(struct transfer *t, size_t slice)
     return status;
 }
 
-/* By way of memory of our own where host and device share pages (rg_region_shared). */
+/* By way of memory of our own where host and device share pages (rg_unified_meets_region). */
 static CUresult box_in(const struct transfer *t, size_t slice)
 {
     struct transfer own = *t;
     CUresult status;
-    if (rg_region_shared(&t->host)) {
+    if (rg_unified_meets_region(&t->host)) {
         if (!rg_region_gather(&t->host, &own.host))
             return CUDA_ERROR_OUT_OF_MEMORY;
         own.passing = true;
@@ -416,7 +417,7 @@ static CUresult receive_out(const struct transfer *t, size_t slice)
 
 static CUresult box_out(const struct transfer *t, size_t slice)
 {
-    if (rg_region_shared(&t->host)) {
+    if (rg_unified_meets_region(&t->host)) {
         struct transfer through = *t;
         if (!rg_region_prepare(&t->host, &through.host))
             return CUDA_ERROR_OUT_OF_MEMORY;

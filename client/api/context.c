@@ -6,12 +6,12 @@
  */
 #include "client/api/context.h"
 
-#include "client/api/device.h"
 #include "client/api/export_table.h"
 #include "client/api/function.h"
 #include "client/cache/query_cache.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
@@ -20,6 +20,7 @@
 #include "client/multiserver/fence.h"
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/image_prefetch.h"
+#include "client/prefetch/loaded_images.h"
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
 #include "common/base/log.h"
@@ -40,12 +41,6 @@ static struct primary primaries[RG_DEVICES_MAX];
 
 #define FLAGS_MASK (CU_CTX_FLAGS_MASK)
 
-uint64_t rg_context_current(void)
-{
-    struct rg_thread *thread = rg_thread_if_any();
-    return thread ? rg_thread_context(thread) : 0;
-}
-
 static struct rg_context *shadow_of(CUcontext context)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context);
@@ -63,8 +58,6 @@ static CUresult allowed_on(CUdevice device)
 /* --- contexts that a fault has ended ------------------------------------------------------------------------ */
 
 #define CONTEXTS_MAX 256 /* looked at; a program with more finds out by its calls */
-
-atomic_bool rg_contexts_suspect;
 
 void rg_context_find_failed(void)
 {
@@ -159,7 +152,7 @@ static void forget_contents(uint64_t context)
     rg_timeline_forget_context(context);
     rg_map_remove_context(context);
     rg_export_table_context_ended(context);
-    rg_image_prefetch_context_ended(context);
+    rg_loaded_images_context_ended(context);
     rg_modules_context_ended(context);
     struct rg_context *shadow = shadow_of((CUcontext)context);
     if (shadow) { /* a primary context lives again */

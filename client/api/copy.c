@@ -16,6 +16,7 @@
 #include "client/core/optimisations.h"
 #include "client/core/thread.h"
 #include "client/managed/pinned.h"
+#include "client/managed/unified.h"
 #include "client/multiserver/fence.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/credit.h"
@@ -200,7 +201,7 @@ static CUresult copy_in_here(const struct copy *copy)
     if (status != CUDA_SUCCESS)
         return status;
     struct copy own = *copy;
-    if (rg_region_shared(host)) {
+    if (rg_unified_meets_region(host)) {
         if (!rg_region_gather(host, &own.host))
             return CUDA_ERROR_OUT_OF_MEMORY;
         own.passing = true;
@@ -261,7 +262,7 @@ static CUresult copy_out_here(const struct copy *copy)
     const struct rg_host_region *host = &copy->host;
     if (!rg_pinned_on_device(copy->device, copy->device_pitch, host->width, host->height))
         return CUDA_ERROR_INVALID_VALUE;
-    if (rg_region_shared(host)) {
+    if (rg_unified_meets_region(host)) {
         struct copy through = *copy;
         if (!rg_region_prepare(host, &through.host))
             return CUDA_ERROR_OUT_OF_MEMORY;

@@ -4,14 +4,14 @@
  */
 #include "client/api/device.h"
 
-#include "client/connect/servers.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"
-#include "client/core/thread.h"
+#include "client/query/servers.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -26,14 +26,6 @@ struct attributes {
     int values[ATTRIBUTES];
     unsigned results[ATTRIBUTES];
 };
-
-/* A device of the application's list: whose it is, and its number there. Constant once the sessions have begun. */
-struct entry {
-    struct rg_session *session;
-    CUdevice number;
-};
-static struct entry devices[RG_DEVICES_MAX];
-static unsigned n_devices;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct attributes *known[RG_DEVICES_MAX];
@@ -54,51 +46,6 @@ static const CUdevice_attribute absent[] = {
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
 };
-
-const struct rg_device_info *rg_device(CUdevice device)
-{
-    if (device < 0 || (unsigned)device >= n_devices)
-        return NULL;
-    const struct entry *entry = &devices[device];
-    return &entry->session->hello.devices[entry->number];
-}
-
-unsigned rg_device_count(void)
-{
-    return n_devices;
-}
-
-struct rg_session *rg_device_session(CUdevice device)
-{
-    return rg_device(device) ? devices[device].session : NULL;
-}
-
-CUdevice rg_device_there(const struct rg_session *session, CUdevice device)
-{
-    return rg_device_session(device) == session ? devices[device].number : -1;
-}
-
-CUdevice rg_device_here(const struct rg_session *session, CUdevice number)
-{
-    for (unsigned i = 0; i < n_devices; i++)
-        if (devices[i].session == session && devices[i].number == number)
-            return (CUdevice)i;
-    return -1;
-}
-
-void rg_device_list(unsigned device, struct rg_session *session, CUdevice number)
-{
-    devices[device] = (struct entry){session, number};
-    if (n_devices <= device)
-        n_devices = device + 1;
-}
-
-CUdevice rg_device_current(void)
-{
-    struct rg_thread *thread = rg_thread_if_any();
-    struct rg_shadow *shadow = thread ? rg_handle_shadow(RG_KIND_CONTEXT, rg_thread_context(thread)) : NULL;
-    return shadow ? shadow->context.device : -1;
-}
 
 static CUresult fetch(CUdevice device, struct attributes **out)
 {
@@ -130,7 +77,7 @@ static CUresult fetch(CUdevice device, struct attributes **out)
     attributes->values[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] &=
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
     int *domain = &attributes->values[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID];
-    *domain = (int)(((unsigned)*domain + devices[device].session->place * RG_SERVER_DOMAINS) & 0xffff);
+    *domain = (int)(((unsigned)*domain + rg_device_session(device)->place * RG_SERVER_DOMAINS) & 0xffff);
     const int shared = !rg_several_servers();
     attributes->values[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] =
         shared; /* both made here: client/managed/managed.h */
@@ -198,7 +145,7 @@ CUresult cuDeviceGetCount(int *count)
         return status;
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
-    *count = (int)n_devices;
+    *count = (int)rg_device_count();
     return CUDA_SUCCESS;
 }
 
@@ -302,7 +249,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
         if (sscanf(pciBusId, "%x:%x", &bus, &slot) != 2)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    for (CUdevice i = 0; (unsigned)i < n_devices; i++) {
+    for (CUdevice i = 0; (unsigned)i < rg_device_count(); i++) {
         unsigned d, b, s;
         if (sscanf(rg_device(i)->pci, "%x:%x:%x", &d, &b, &s) == 3 && d == domain && b == bus && s == slot) {
             *dev = i;

@@ -1,8 +1,8 @@
 /* event.c - events: created without a round trip, recorded without waiting, queried without asking where that will do. */
-#include "client/api/context.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
+#include "client/core/thread.h"
 #include "client/timeline/timeline.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"

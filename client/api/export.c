@@ -7,12 +7,12 @@
  * driver's; who imports it looks at the token without taking it out. When all copies of it are closed, the other end
  * sees that, and the worker is told with the next call of this file to close the driver's descriptor.
  */
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
+#include "client/core/thread.h"
 #include "common/base/log.h"
 #include "generated/client/operations.h"
 

@@ -4,9 +4,10 @@
  */
 #include "client/api/export_table.h"
 
-#include "client/api/context.h"
 #include "client/api/device.h"
+#include "client/core/device_list.h"
 #include "client/core/session.h"
+#include "client/core/thread.h"
 #include "common/cuda/export_tables.h"
 
 #include <string.h>

@@ -3,13 +3,13 @@
  */
 #include "client/api/function.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/cache/query_cache.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
+#include "client/core/thread.h"
 #include "client/multiserver/fence.h"
 #include "common/base/limits.h"
 #include "generated/client/operations.h"

@@ -1,10 +1,11 @@
 /*
  * init.c - initialisation, version, errors, and the look-up of entry points.
  */
-#include "client/api/device.h"
 #include "client/api/export_table.h"
+#include "client/connect/start.h"
 #include "client/core/api_table.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
 #include "common/base/log.h"
@@ -13,7 +14,6 @@
 #include "generated/proto/api_table.h"
 #include "proto/api/proc_address.h"
 
-#include <pthread.h>
 #include <string.h>
 
 CUresult cuInit(unsigned int flags)
@@ -24,7 +24,7 @@ CUresult cuInit(unsigned int flags)
         return CUDA_ERROR_NOT_PERMITTED;
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = rg_session_start();
+    CUresult status = rg_connect_start();
     if (status != CUDA_SUCCESS)
         return status;
     if (rg_device_count() == 0)
@@ -40,7 +40,7 @@ CUresult cuDriverGetVersion(int *driverVersion)
     if (!driverVersion)
         return CUDA_ERROR_INVALID_VALUE;
     /* Without a server this is a machine with a driver and no device: cuInit says so. */
-    *driverVersion = rg_session_start() == CUDA_SUCCESS ? rg_driver_version() : RG_API_VERSION;
+    *driverVersion = rg_connect_start() == CUDA_SUCCESS ? rg_driver_version() : RG_API_VERSION;
     return CUDA_SUCCESS;
 }
 
@@ -100,39 +100,4 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
         return CUDA_ERROR_INVALID_VALUE;
     *mode = CU_MODULE_LAZY_LOADING;
     return CUDA_SUCCESS;
-}
-
-/* --- what is not served -------------------------------------------------------------------------------- */
-
-/* Says once for each function why it is not supported. */
-static CUresult not_supported(const char *function, const char *why)
-{
-    /* A small set of names already told; a name that finds it full is told again, which does no harm. */
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static const char *told[RG_API_COUNT];
-    static size_t n_told;
-    CUresult ended = atomic_load(&rg_sessions_ended);
-    if (ended != CUDA_SUCCESS)
-        return ended;
-    bool known = false;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < n_told && !known; i++)
-        known = strcmp(told[i], function) == 0;
-    if (!known && n_told < RG_API_COUNT)
-        told[n_told++] = function;
-    pthread_mutex_unlock(&lock);
-    if (!known)
-        rg_warn("%s is not supported%s%s; it returns CUDA_ERROR_NOT_SUPPORTED", function, *why ? ": " : "",
-                why);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult rg_unsupported(const char *function)
-{
-    return not_supported(function, "");
-}
-
-CUresult rg_refuse(const char *function, const char *why)
-{
-    return not_supported(function, why);
 }

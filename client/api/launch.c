@@ -2,13 +2,14 @@
  * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the call
  * returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees them.
  */
-#include "client/api/context.h"
 #include "client/api/device.h"
 #include "client/api/function.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/session.h"
+#include "client/core/thread.h"
 #include "client/managed/pinned.h"
 #include "client/multiserver/replication.h"
 #include "common/base/limits.h"
@@ -221,7 +222,7 @@ static bool names_foreign_host_memory(const void *data, size_t size)
         uint64_t word;
         struct rg_range range;
         memcpy(&word, (const unsigned char *)data + at, sizeof word);
-        if (rg_map_find(word, &range) && range.mapped && rg_homes_differ(rg_pinned_mapped_in(word), 0))
+        if (rg_map_find(word, &range) && range.mapped && rg_homes_differ(range.mapped, 0))
             return true;
     }
     return false;

@@ -2,10 +2,10 @@
  * link.c - linking of device code. The worker's driver links; its logs are copied into the application's buffers with
  * every answer, the result into memory that lives as long as the state.
  */
-#include "client/api/context.h"
 #include "client/cache/image.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
+#include "client/core/thread.h"
 #include "common/base/limits.h"
 #include "common/cuda/image.h"
 #include "common/cuda/image_file.h"

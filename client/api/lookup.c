@@ -2,17 +2,17 @@
  * lookup.c - functions of modules and kernels of libraries, by name, by kernel or all of them. What has been found is
  * remembered, so a second look-up asks nobody; what is known of the image (image_cache.h) need not be waited for.
  */
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/api/function.h"
 #include "client/cache/image_cache.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"
+#include "client/core/thread.h"
 #include "common/base/limits.h"
 #include "generated/client/operations.h"
 

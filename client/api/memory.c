@@ -5,10 +5,9 @@
  * (address_map.h).
  */
 #include "client/api/memory.h"
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"

@@ -1,10 +1,8 @@
 /* module.c - modules and libraries: loading and unloading them. What is in them: lookup.c, variable.c. */
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/api/function.h"
-#include "client/api/variable.h"
 #include "client/cache/image.h"
 #include "client/cache/image_cache.h"
+#include "client/cache/variables.h"
 #include "client/core/call.h"
 #include "client/core/future.h"
 #include "client/core/handle.h"
@@ -17,7 +15,7 @@
 #include "client/multiserver/replication.h"
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/image_prefetch.h"
-#include "client/prefetch/startup_profile.h"
+#include "client/prefetch/loaded_images.h"
 #include "common/cuda/image_file.h"
 #include "generated/client/operations.h"
 
@@ -131,9 +129,7 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
     const bool logs = jit->info_size || jit->error_size;
     load.ahead =
         load.known && !logs && rg_image_cache_loads(load.known); /* now: others may learn it at any time */
-    uint64_t there = load.ahead ? rg_startup_profile_take(kind, load.known) : 0;
-    if (!there && load.known && !logs)
-        there = rg_image_prefetch_take(kind, load.known);
+    const uint64_t there = load.known && !logs ? rg_loaded_images_take(kind, load.known) : 0;
     if (there) {
         *out = there;
         return CUDA_SUCCESS;
@@ -224,9 +220,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
 static void before_unload(uint64_t module, const struct rg_shadow *shadow)
 {
     rg_managed_drop_owner(module);
-    rg_found_lock();
-    rg_variables_unmap(shadow->module.variables);
-    rg_found_unlock();
+    rg_variables_unmap(&shadow->module.variables);
 }
 
 /* What was found in a module ends with it. */
@@ -236,8 +230,8 @@ static void forget_found(struct rg_shadow *shadow)
     rg_found_free(&shadow->module.functions, RG_KIND_FUNCTION);
     rg_found_free(&shadow->module.textures, RG_KIND_TEXREF);
     rg_found_free(&shadow->module.surfaces, RG_KIND_SURFREF);
-    rg_variables_drop(&shadow->module.variables, 0);
     rg_found_unlock();
+    rg_variables_drop(&shadow->module.variables, 0);
 }
 
 /* A module that was loaded ahead is a library's. */
@@ -305,8 +299,8 @@ static void end_library_in(uint64_t library, uint64_t context)
     uint64_t handle;
     if (!shadow)
         return;
-    rg_found_lock();
     rg_variables_drop(&shadow->library.variables, context);
+    rg_found_lock();
     for (struct rg_found_function *found = shadow->library.kernels; found; found = found->next) {
         struct rg_shadow *kernel = rg_handle_shadow(RG_KIND_KERNEL, found->handle);
         while (kernel && (handle = rg_found_take(&kernel->function.by_context, context)) != 0)
@@ -390,8 +384,8 @@ CUresult cuLibraryUnload(CUlibrary library)
     rg_found_lock();
     struct rg_found_function *modules = shadow->library.modules;
     shadow->library.modules = NULL;
-    rg_variables_unmap(shadow->library.variables);
     rg_found_unlock();
+    rg_variables_unmap(&shadow->library.variables);
     for (const struct rg_found_function *found = modules; found; found = found->next) {
         const struct rg_shadow *module = rg_handle_shadow(RG_KIND_MODULE, found->handle);
         if (module)
@@ -408,8 +402,8 @@ CUresult cuLibraryUnload(CUlibrary library)
     }
     rg_found_free(&shadow->library.kernels, RG_KIND_KERNEL);
     rg_found_free(&modules, RG_KIND_COUNT);
-    rg_variables_drop(&shadow->library.variables, 0);
     rg_found_unlock();
+    rg_variables_drop(&shadow->library.variables, 0);
     rg_handle_delete(RG_KIND_LIBRARY, (uint64_t)library);
     return status;
 }

@@ -1,6 +1,6 @@
 /* multicast.c - multicast objects: handles like those of physical memory, exported and mapped as those are. */
-#include "client/api/device.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "generated/client/operations.h"
 

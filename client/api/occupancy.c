@@ -6,6 +6,7 @@
 #include "client/api/device.h"
 #include "client/api/function.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "generated/client/operations.h"
 #include "proto/launch_attribute.h"

@@ -3,9 +3,9 @@
  * here: it is asked for at the first call that needs it, its streams belong to it, and it ends with the green context.
  */
 #include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/api/stream.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/thread.h"
 #include "client/timeline/timeline.h"

@@ -4,8 +4,6 @@
  */
 #include "client/api/stream.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"

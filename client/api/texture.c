@@ -6,20 +6,19 @@
  */
 #include "client/api/texture.h"
 
-#include "client/api/context.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
+#include "client/core/thread.h"
+#include "common/base/hash_table.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#define BUCKETS 256
-
 struct object {
-    struct object *next;
+    struct rg_hash_link link; /* by number */
     unsigned long long number;
     const struct rg_session *session; /* whose number it is */
     uint64_t context;                 /* that it was made in */
@@ -30,15 +29,14 @@ struct object {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct object *buckets[BUCKETS];
+static struct rg_hash_table objects;
 
 static void add(struct object *object)
 {
     pthread_mutex_lock(&lock);
     object->session = rg_session_current();
     object->context = rg_context_current();
-    object->next = buckets[object->number % BUCKETS];
-    buckets[object->number % BUCKETS] = object;
+    rg_hash_table_add(&objects, &object->link, object->number);
     pthread_mutex_unlock(&lock);
 }
 
@@ -46,15 +44,14 @@ static void add(struct object *object)
 static bool find(unsigned long long number, bool surface, bool remove, struct object *out)
 {
     pthread_mutex_lock(&lock);
-    struct object **link = &buckets[number % BUCKETS];
     const struct rg_session *session = rg_session_current();
-    while (*link && ((*link)->number != number || (*link)->surface != surface || (*link)->session != session))
-        link = &(*link)->next;
-    struct object *object = *link;
+    struct object *object = (struct object *)rg_hash_table_first(&objects, number);
+    while (object && (object->surface != surface || object->session != session))
+        object = (struct object *)rg_hash_table_next(&object->link);
     if (object)
         *out = *object;
     if (object && remove)
-        *link = object->next;
+        rg_hash_table_remove(&objects, &object->link);
     pthread_mutex_unlock(&lock);
     if (object && remove)
         free(object);
@@ -63,10 +60,9 @@ static bool find(unsigned long long number, bool surface, bool remove, struct ob
 
 uint64_t rg_texture_context(uint64_t number)
 {
-    uint64_t context = 0;
     pthread_mutex_lock(&lock);
-    for (const struct object *at = buckets[number % BUCKETS]; at && !context; at = at->next)
-        context = at->number == number ? at->context : 0;
+    const struct object *object = (struct object *)rg_hash_table_first(&objects, number);
+    const uint64_t context = object ? object->context : 0;
     pthread_mutex_unlock(&lock);
     return context;
 }

@@ -6,9 +6,9 @@
  * handle for the client; how often the application has retained it is counted here. Access from the host's side is
  * refused; sharing with other processes is in export.c.
  */
-#include "client/api/device.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"

@@ -90,7 +90,7 @@ static struct rg_session *image_session(void)
     return thread && thread->target ? thread->target : rg_session_current();
 }
 
-/* --- by digest ------------------------------------------------------------------------------------------------ */
+/* --- by digest ------------------------------------------------------------------------------------------ */
 
 /* The bytes of an image while the worker may ask for them. */
 struct source {

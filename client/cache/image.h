@@ -12,8 +12,8 @@
 struct rg_reader;
 
 /**
- * An image in this process's memory as it is sent: containers one behind the other, each at a multiple of 16, with zeros
- * in between. One allocation.
+ * An image in this process's memory as it is sent: containers one behind the other, each at a multiple of 16,
+ * with zeros in between. One allocation.
  */
 struct rg_image_view {
     uint64_t size;
@@ -28,7 +28,10 @@ struct rg_image_view {
 CUresult rg_image_view(const void *pointer, struct rg_image_view **out);
 /** The digest of its bytes. */
 const struct rg_digest *rg_image_digest(struct rg_image_view *view);
-/** How long the bytes of an image stay where they are and as they are; a copy is made where that is not long enough. */
+/**
+ * How long the bytes of an image stay where they are and as they are; a copy is made where that is not long
+ * enough.
+ */
 enum rg_image_stay {
     RG_IMAGE_STAYS,         /* until the image has been loaded */
     RG_IMAGE_STAYS_IN_FILE, /* the same of what cannot be written in a program's or library's file */
@@ -52,7 +55,9 @@ CUresult rg_image_copy(const struct rg_image_view *view, struct rg_image_copy **
 CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t *id);
 #define RG_JIT_OPTIONS 64
 
-/** The JIT options of a call, taken apart: numbers to send, and buffers that the worker's logs are copied to. */
+/**
+ * The JIT options of a call, taken apart: numbers to send, and buffers that the worker's logs are copied to.
+ */
 struct rg_jit {
     unsigned count;
     CUjit_option options[RG_JIT_OPTIONS];

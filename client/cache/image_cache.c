@@ -1,19 +1,19 @@
 /*
- * image_cache.c - see image_cache.h. Everything in memory is only ever added to, under one lock; files are journal.h's.
+ * image_cache.c - see image_cache.h. Everything in memory is only ever added to, under one lock; files are
+ * journal.h's.
  */
 #include "client/cache/image_cache.h"
 
-#include "client/api/device.h"
 #include "client/cache/journal.h"
+#include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
+#include "common/base/hash_table.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define BUCKETS 64u
 
 enum record_type { RECORD_LOADS = 1, RECORD_FUNCTION, RECORD_TAKEN, RECORD_VARIABLE };
 
@@ -30,29 +30,21 @@ struct rg_cached_image {
     struct rg_cached_image_name image;
     CUdevice device;
     bool loads;
-    struct rg_cached_function *functions[BUCKETS];
+    struct rg_hash_table functions; /* by name */
     struct variable *variables, **last_variable;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_cached_image *all;
 
-/* --- in memory: the lock is held ---------------------------------------------------------------------------- */
-
-static unsigned bucket_of(const char *name)
-{
-    uint32_t hash = 2166136261u;
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 16777619u;
-    return (hash >> 8) % BUCKETS;
-}
+/* --- in memory: the lock is held ------------------------------------------------------------------------ */
 
 static struct rg_cached_function *find_function(struct rg_cached_image *known, const char *name)
 {
-    struct rg_cached_function *at = known->functions[bucket_of(name)];
-    while (at && strcmp(at->name, name) != 0)
-        at = at->next;
-    return at;
+    struct rg_hash_link *at = rg_hash_table_first(&known->functions, rg_hash_text(name));
+    while (at && strcmp(((struct rg_cached_function *)at)->name, name) != 0)
+        at = rg_hash_table_next(at);
+    return (struct rg_cached_function *)at;
 }
 
 /* False: it was there already, or there is no memory. */
@@ -64,12 +56,10 @@ static bool add_function(struct rg_cached_image *known, const char *name, const 
     struct rg_cached_function *function = malloc(sizeof *function + length + size);
     if (!function)
         return false;
-    struct rg_cached_function **bucket = &known->functions[bucket_of(name)];
-    *function = (struct rg_cached_function){
-        .next = *bucket, .size = size, .answer = (unsigned char *)function->name + length};
+    *function = (struct rg_cached_function){.size = size, .answer = (unsigned char *)function->name + length};
     memcpy(function->name, name, length);
     memcpy(function->answer, answer, size);
-    *bucket = function;
+    rg_hash_table_add(&known->functions, &function->link, rg_hash_text(name));
     return true;
 }
 
@@ -89,14 +79,14 @@ static bool add_variable(struct rg_cached_image *known, const char *name, bool m
     return true;
 }
 
+static void drop_function(struct rg_hash_link *function)
+{
+    free(function);
+}
+
 static void forget(struct rg_cached_image *known)
 {
-    for (unsigned i = 0; i < BUCKETS; i++)
-        while (known->functions[i]) {
-            struct rg_cached_function *function = known->functions[i];
-            known->functions[i] = function->next;
-            free(function);
-        }
+    rg_hash_table_clear(&known->functions, drop_function);
     while (known->variables) {
         struct variable *variable = known->variables;
         known->variables = variable->next;
@@ -157,7 +147,7 @@ static void keep_function(struct rg_cached_image *known, struct rg_cached_functi
     function->taken_kept |= taken;
 }
 
-/* --- the interface --------------------------------------------------------------------------------------------- */
+/* --- the interface -------------------------------------------------------------------------------------- */
 
 /* The entry with that name, read if it is new. */
 static struct rg_cached_image *entry_of(const struct rg_session *session, CUdevice device,
@@ -234,8 +224,8 @@ void rg_image_cache_drop(struct rg_cached_image *known)
 {
     pthread_mutex_lock(&lock);
     known->loads = false; /* the memory stays: answers have been handed out */
-    for (unsigned i = 0; i < BUCKETS; i++)
-        known->functions[i] = NULL;
+    free(known->functions.buckets);
+    known->functions = (struct rg_hash_table){0};
     known->variables = NULL;
     known->last_variable = &known->variables;
     rg_journal_remove(&known->records);

@@ -1,19 +1,20 @@
 /*
- * image_cache.h - what was learned of an image when this user's programs loaded it before, on a server in the same state: that
- * loading it succeeds, what its kernels are, which of its variables are asked for.
+ * image_cache.h - what was learned of an image when this user's programs loaded it before, on a server in the
+ * same state: that loading it succeeds, what its kernels are, which of its variables are asked for.
  *
- * A load that is known to succeed does not wait, nor do look-ups whose answers are known. Each is still sent, and its
- * answer compared when it comes: knowledge that turns out to be wrong is thrown away, and the call's error is reported by
- * the next call that waits, as asynchronous errors are. What "the same state" means the server says in its hello
- * (`answers`): its programs, driver, settings and devices.
+ * A load that is known to succeed does not wait, nor do look-ups whose answers are known. Each is still sent,
+ * and its answer compared when it comes: knowledge that turns out to be wrong is thrown away, and the call's
+ * error is reported by the next call that waits, as asynchronous errors are. What "the same state" means the
+ * server says in its hello (`answers`): its programs, driver, settings and devices.
  *
- * A file for each image in $XDG_CACHE_HOME/remote-gpu/answers (REMOTE_GPU_CACHE: another folder, or "off") is read at the
- * first load and added to as more is learned. Entries live as long as the process. Any thread.
+ * A file for each image in $XDG_CACHE_HOME/remote-gpu/answers (REMOTE_GPU_CACHE: another folder, or "off") is
+ * read at the first load and added to as more is learned. Entries live as long as the process. Any thread.
  */
 #ifndef RG_CLIENT_CACHE_IMAGE_CACHE_H
 #define RG_CLIENT_CACHE_IMAGE_CACHE_H
 
 #include "client/cache/image.h"
+#include "common/base/hash_table.h"
 #include "proto/kinds.h"
 
 #include <cuda.h>
@@ -23,8 +24,8 @@ struct rg_cached_image;
 struct rg_session;
 
 /**
- * What is known of an image that is to be loaded as `kind` (RG_KIND_MODULE, RG_KIND_LIBRARY) with these options on the
- * current session and device. NULL: nothing is kept.
+ * What is known of an image that is to be loaded as `kind` (RG_KIND_MODULE, RG_KIND_LIBRARY) with these
+ * options on the current session and device. NULL: nothing is kept.
  */
 struct rg_cached_image *rg_image_cache_find(enum rg_kind kind, struct rg_image_view *image,
                                             const struct rg_jit *jit);
@@ -37,7 +38,10 @@ struct rg_cached_image_name {
     uint64_t size;
 };
 const struct rg_cached_image_name *rg_image_cache_name(const struct rg_cached_image *known);
-/** The entry of an image that was loaded in an earlier session with a server in the same state; NULL as rg_image_cache_find. */
+/**
+ * The entry of an image that was loaded in an earlier session with a server in the same state; NULL as
+ * rg_image_cache_find.
+ */
 struct rg_cached_image *rg_image_cache_find_named(const struct rg_cached_image_name *image);
 /** Whether its answers are those for the current device. */
 bool rg_image_cache_here(const struct rg_cached_image *known);
@@ -49,11 +53,12 @@ void rg_image_cache_note_load(struct rg_cached_image *known);
 
 /** A kernel or function. */
 struct rg_cached_function {
-    struct rg_cached_function *next;
-    _Atomic bool taken;    /* of a kernel: its function in a context was asked for, and there was one */
-    bool kept, taken_kept; /* in the file */
+    struct rg_hash_link link; /* with the others of its image */
+    _Atomic bool taken;       /* of a kernel: its function in a context was asked for, and there was one */
+    bool kept, taken_kept;    /* in the file */
     size_t size;
-    /* that describes it: struct rg_function_info and its parameters. RG_FUNCTION_UNLOADED is not kept in the file */
+    /* that describes it: struct rg_function_info and its parameters. RG_FUNCTION_UNLOADED is not kept in the
+     * file */
     unsigned char *answer;
     char name[];
 };

@@ -1,6 +1,7 @@
 /*
- * journal.h - files of records that are only ever added to (common/cache/disk_cache.h), each checked by a digest of itself. What
- * follows a bad one is not believed: the file then begins anew. Threads: the caller's lock.
+ * journal.h - files of records that are only ever added to (common/cache/disk_cache.h), each checked by a
+ * digest of itself. What follows a bad one is not believed: the file then begins anew. Threads: the caller's
+ * lock.
  */
 #ifndef RG_CLIENT_CACHE_JOURNAL_H
 #define RG_CLIENT_CACHE_JOURNAL_H
@@ -27,7 +28,9 @@ struct rg_journal_record {
     size_t size;
 };
 
-/** The shelf of what this user's programs learn; NULL: nothing is kept (REMOTE_GPU_CACHE=off, or no place). */
+/**
+ * The shelf of what this user's programs learn; NULL: nothing is kept (REMOTE_GPU_CACHE=off, or no place).
+ */
 struct rg_disk_cache *rg_journal_shelf(void);
 /** Gives every record to `take`. False: one was bad, or `take` did not know it; the file is removed. */
 bool rg_journal_read(struct rg_journal *records,

@@ -1,28 +1,26 @@
 /* query_cache.c - a hash table of answers. See query_cache.h. */
 #include "client/cache/query_cache.h"
 
-#include "client/api/context.h"
 #include "client/core/call.h"
 #include "client/core/optimisations.h"
+#include "client/core/thread.h"
+#include "common/base/hash_table.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 1024u
-#define MOST    8192u /* answers; when there are more all are forgotten */
+#define MOST 8192u /* answers; when there are more all are forgotten */
 
 struct answer {
-    struct answer *next;
-    uint64_t hash;
+    struct rg_hash_link link;
     unsigned epoch;
     uint16_t key_size, size;
     unsigned char bytes[]; /* the key, then the answer */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct answer *answers[BUCKETS];
-static unsigned n_answers;
+static struct rg_hash_table answers;
 static atomic_uint epochs[RG_QUERY_CACHE_GROUPS];
 
 void rg_query_cache_begin(struct rg_cached_query *kept, enum rg_op op, enum rg_query_cache_group group,
@@ -53,20 +51,19 @@ void rg_query_cache_by(struct rg_cached_query *kept, const void *part, size_t si
 
 static uint64_t hash_of(const struct rg_cached_query *kept)
 {
-    uint64_t hash = 0xCBF29CE484222325ull; /* FNV-1a */
-    for (size_t i = 0; i < kept->key_size; i++)
-        hash = (hash ^ kept->key[i]) * 0x100000001B3ull;
-    return hash;
+    return rg_hash_bytes(RG_HASH_EMPTY, kept->key, kept->key_size);
 }
 
-/* The link to the answer, or the end of its bucket; the lock is held. */
-static struct answer **find(const struct rg_cached_query *kept, uint64_t hash)
+/* The lock is held. */
+static struct answer *find(const struct rg_cached_query *kept, uint64_t hash)
 {
-    struct answer **link = &answers[hash % BUCKETS];
-    while (*link && ((*link)->hash != hash || (*link)->key_size != kept->key_size ||
-                     memcmp((*link)->bytes, kept->key, kept->key_size) != 0))
-        link = &(*link)->next;
-    return link;
+    struct rg_hash_link *at = rg_hash_table_first(&answers, hash);
+    for (; at; at = rg_hash_table_next(at)) {
+        struct answer *answer = (struct answer *)at;
+        if (answer->key_size == kept->key_size && memcmp(answer->bytes, kept->key, kept->key_size) == 0)
+            return answer;
+    }
+    return NULL;
 }
 
 bool rg_query_cache_find(struct rg_cached_query *kept)
@@ -75,7 +72,7 @@ bool rg_query_cache_find(struct rg_cached_query *kept)
         return false;
     const uint64_t hash = hash_of(kept);
     pthread_mutex_lock(&lock);
-    const struct answer *answer = *find(kept, hash);
+    const struct answer *answer = find(kept, hash);
     const bool known = answer && answer->epoch == kept->epoch;
     if (known) {
         memcpy(kept->answer, answer->bytes + answer->key_size, answer->size);
@@ -102,16 +99,9 @@ void rg_query_cache_out(struct rg_cached_query *kept, const void *output, size_t
     kept->answer_size += size;
 }
 
-/* The lock is held. */
-static void forget_all(void)
+static void drop(struct rg_hash_link *answer)
 {
-    for (unsigned i = 0; i < BUCKETS; i++)
-        while (answers[i]) {
-            struct answer *answer = answers[i];
-            answers[i] = answer->next;
-            free(answer);
-        }
-    n_answers = 0;
+    free(answer);
 }
 
 void rg_query_cache_add(const struct rg_cached_query *kept)
@@ -122,19 +112,18 @@ void rg_query_cache_add(const struct rg_cached_query *kept)
     if (!answer)
         return; /* it will be asked for again */
     const uint64_t hash = hash_of(kept);
-    answer->hash = hash;
     answer->epoch = kept->epoch;
     answer->key_size = (uint16_t)kept->key_size;
     answer->size = (uint16_t)kept->answer_size;
     memcpy(answer->bytes, kept->key, kept->key_size);
     memcpy(answer->bytes + kept->key_size, kept->answer, kept->answer_size);
     pthread_mutex_lock(&lock);
-    if (n_answers == MOST)
-        forget_all();
-    struct answer **link = find(kept, hash), *old = *link;
-    answer->next = old ? old->next : NULL;
-    *link = answer;
-    n_answers += !old;
+    if (answers.n == MOST)
+        rg_hash_table_clear(&answers, drop);
+    struct answer *old = find(kept, hash);
+    if (old)
+        rg_hash_table_remove(&answers, &old->link);
+    rg_hash_table_add(&answers, &answer->link, hash);
     pthread_mutex_unlock(&lock);
     free(old);
 }
@@ -150,7 +139,7 @@ void rg_query_cache_context_ended(void)
         rg_query_cache_change((enum rg_query_cache_group)i);
 }
 
-/* --- settings ------------------------------------------------------------------------------------------------------ */
+/* --- settings ------------------------------------------------------------------------------------------- */
 
 bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned long long value)
 {

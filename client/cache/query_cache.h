@@ -1,10 +1,12 @@
 /*
- * query_cache.h - answers of the worker that are kept: those to questions whose answer only this client's own calls can change.
+ * query_cache.h - answers of the worker that are kept: those to questions whose answer only this client's own
+ * calls can change.
  *
- * Which they are is in the specification (`keeps=GROUP`), as is what changes them (`changes=GROUP`). An answer is found again
- * by the operation, its parameters and, where it needs one, the current context; only success is kept. Generated encoders
- * use this as follows: rg_query_cache_begin, rg_query_cache_by for each parameter, then rg_query_cache_find; if there is no answer, ask, and
- * rg_query_cache_out for each output of a success, then rg_query_cache_add.
+ * Which they are is in the specification (`keeps=GROUP`), as is what changes them (`changes=GROUP`). An
+ * answer is found again by the operation, its parameters and, where it needs one, the current context; only
+ * success is kept. Generated encoders use this as follows: rg_query_cache_begin, rg_query_cache_by for each
+ * parameter, then rg_query_cache_find; if there is no answer, ask, and rg_query_cache_out for each output of
+ * a success, then rg_query_cache_add.
  *
  * Any thread; one lock, a leaf.
  */
@@ -50,7 +52,10 @@ static inline void rg_query_cache_not(struct rg_cached_query *kept)
 {
     kept->fits = false;
 }
-/** Whether the answer is known, and the call is possible at all; then rg_query_cache_get gives the outputs in order. */
+/**
+ * Whether the answer is known, and the call is possible at all; then rg_query_cache_get gives the outputs in
+ * order.
+ */
 bool rg_query_cache_find(struct rg_cached_query *kept);
 void rg_query_cache_get(struct rg_cached_query *kept, void *to, size_t size);
 /** An output; NULL: the caller did not want it, so the answer is not whole and not kept. */
@@ -62,7 +67,7 @@ void rg_query_cache_change(enum rg_query_cache_group group);
 /** A context has ended: what is found by it may mean something else. */
 void rg_query_cache_context_ended(void);
 
-/* --- settings that are made again ------------------------------------------------------------------------------- */
+/* --- settings that are made again ----------------------------------------------------------------------- */
 
 #define RG_SETTINGS 32u /* of one object, by number */
 
@@ -72,9 +77,15 @@ struct rg_settings {
     unsigned long long value[RG_SETTINGS];
 };
 
-/** Whether a setting has this value already, so that setting it again changes nothing. `*settings` may be NULL. */
+/**
+ * Whether a setting has this value already, so that setting it again changes nothing. `*settings` may be
+ * NULL.
+ */
 bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned long long value);
-/** It has been set; makes `*settings` where there are none yet. They are never freed: others may be reading them. */
+/**
+ * It has been set; makes `*settings` where there are none yet. They are never freed: others may be reading
+ * them.
+ */
 void rg_setting_note(struct rg_settings **settings, unsigned which, unsigned long long value);
 /** It may have been set otherwise. */
 void rg_setting_forget(struct rg_settings *const *settings, unsigned which);

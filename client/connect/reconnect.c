@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
 

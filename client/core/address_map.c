@@ -99,12 +99,12 @@ bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out)
     return found;
 }
 
-void rg_map_set_mapped(uint64_t start, bool mapped)
+void rg_map_set_mapped(uint64_t start, uint64_t context)
 {
     pthread_mutex_lock(&lock);
     size_t at = after(start);
     if (at > 0 && ranges[at - 1].start == start)
-        ranges[at - 1].mapped = mapped;
+        ranges[at - 1].mapped = context;
     pthread_mutex_unlock(&lock);
 }
 
@@ -116,7 +116,7 @@ void rg_map_remove_context(uint64_t context)
         if (ranges[i].context != context || ranges[i].kind > RG_RANGE_GLOBAL) {
             ranges[kept] = ranges[i];
             if (ranges[kept].context == context)
-                ranges[kept].mapped = false; /* the device that it was mapped into is gone */
+                ranges[kept].mapped = 0; /* the device that it was mapped into is gone */
             kept++;
         }
     n_ranges = kept;

@@ -28,16 +28,17 @@ struct rg_range {
     enum rg_range_kind kind;
     uint64_t context; /* in which it was made */
     CUdevice device;
-    unsigned flags;      /* of the host allocation */
-    bool mapped;         /* host memory that the device addresses (client/managed/pinned.h) */
-    uint64_t id;         /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
-    uint64_t pool;       /* RG_RANGE_POOL */
+    unsigned flags; /* of the host allocation */
+    uint64_t
+        mapped;    /* host memory that the device addresses (client/managed/pinned.h): the context; else 0 */
+    uint64_t id;   /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+    uint64_t pool; /* RG_RANGE_POOL */
     uint64_t allocation; /* RG_RANGE_VIRTUAL: the handle of what is mapped */
 };
 
 static inline bool rg_range_on_device(const struct rg_range *range)
 {
-    return range->kind <= RG_RANGE_GLOBAL || range->mapped;
+    return range->kind <= RG_RANGE_GLOBAL || range->mapped != 0;
 }
 
 /** Page-locked memory of the host. */
@@ -58,8 +59,8 @@ bool rg_map_add(const struct rg_range *range);
 bool rg_map_find(uint64_t address, struct rg_range *out);
 /** Removes the range that begins at `start` and has one of the kinds (bits 1 << kind); false if there is none. */
 bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out);
-/** Notes whether the device addresses the host memory that begins at `start`. */
-void rg_map_set_mapped(uint64_t start, bool mapped);
+/** Notes the context in which the device addresses the host memory that begins at `start`; 0: it does not. */
+void rg_map_set_mapped(uint64_t start, uint64_t context);
 /** Removes all ranges of a context that has ended, but for host memory. */
 void rg_map_remove_context(uint64_t context);
 /** Whether [start, start + size) meets any range. */

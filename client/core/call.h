@@ -90,10 +90,10 @@ CUresult rg_call_post(struct rg_call *call);
  * CUDA_ERROR_INVALID_VALUE if the bulk memory could not be read.
  */
 CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk);
-/** Until rg_call_end_lease, the memory of bulk data that this thread's calls send stays as it is; or as `hold` says by itself. */
-void rg_call_begin_lease(struct rg_lease *hold);
+/** Until rg_call_end_lease, the memory of bulk data that this thread's calls send stays as it is; or as `lease` says by itself. */
+void rg_call_begin_lease(struct rg_lease *lease);
 /** The memory is not held any more. */
-void rg_call_end_lease(struct rg_lease *hold);
+void rg_call_end_lease(struct rg_lease *lease);
 /**
  * Where the bulk data of this thread's next reply goes: `height` rows of `width` bytes, `pitch` apart; memory NULL
  * takes that back. Before the operation's encoder is called; forgotten by rg_call_done.

@@ -9,7 +9,6 @@
  */
 #include "client/core/future.h"
 
-#include "client/api/context.h"
 #include "client/core/call.h"
 #include "client/core/probe.h"
 #include "client/core/queue.h"

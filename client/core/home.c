@@ -1,11 +1,9 @@
 /* home.c - see home.h. */
 #include "client/core/home.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/core/address_map.h"
+#include "client/core/device_list.h"
 #include "client/core/thread.h"
-#include "client/managed/pinned.h"
 
 uint64_t rg_home_look_up(enum rg_kind kind, uint64_t handle)
 {
@@ -24,7 +22,7 @@ uint64_t rg_home_look_up_address(uint64_t address)
     if (!rg_map_find(address, &range) || !rg_range_on_device(&range))
         return (uint64_t)(rg_map_reserved_by(address) + 1);
     if (range.mapped) /* by the first device that used it */
-        return rg_pinned_mapped_in(address);
+        return range.mapped;
     return range.context ? range.context : rg_home_look_up_device(range.device);
 }
 

@@ -10,8 +10,10 @@
 #ifndef RG_CLIENT_CORE_QUEUE_H
 #define RG_CLIENT_CORE_QUEUE_H
 
-#include "client/core/call.h"
 #include "common/base/status.h"
+#include "proto/delta.h"
+#include "proto/wire.h"
+#include "transport/resumable/resumable.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -19,7 +21,10 @@
 #include <sys/uio.h>
 
 struct rg_session;
+struct rg_thread;
 struct rg_delta;
+
+#define RG_BATCH_SIZE (RG_MESSAGE_MAX - RG_RESUMABLE_HEADER - RG_DELTA_GROWTH)
 
 /** How the bulk data of a batch leaves; of the thread whose call it belongs to, which waits until the batch has left. */
 struct rg_bulk_send {
@@ -51,19 +56,34 @@ struct rg_queue {
 
 /** Allocates the batches and starts the sender thread. */
 RG_MUST_CHECK enum rg_status rg_queue_start(struct rg_session *session);
+/** Takes the lock, with room in the current batch for `size` bytes of records. */
+void rg_queue_lock_for(struct rg_session *session, size_t size);
+/** Appends a record's header; with the lock, and room for it. */
+unsigned char *rg_queue_append(struct rg_queue *queue, const struct rg_thread *thread, uint16_t number,
+                               uint32_t size);
+/** Releases the lock behind a record that nobody waits for, and sees to it that the record is sent. */
+void rg_queue_leave(struct rg_session *session, struct rg_thread *thread);
+/**
+ * Sees to it that the record `seq`, whose reply the caller is about to wait for, leaves: by this thread if nobody sends, by
+ * who sends just now if it was taken along, else by the sender. To wait for the right to send would be to wait for a
+ * worker that may be waiting itself, until somebody reads what it sends: and who waits for a reply is the one to read.
+ */
+void rg_queue_send_awaited(struct rg_session *session, uint64_t seq);
+/**
+ * Releases the lock, and sends the batch, which the bulk data of its last record has closed, and that data: where the
+ * connection can, behind it and without any lock.
+ */
+enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_send *bulk);
 /** Sends everything appended so far. Any thread, without the lock. */
 void rg_queue_flush(struct rg_session *session);
-/** There is a part of a pull to send (transfer.h): lets the sender thread do it. */
+/** There is a piece of bulk data to send (struct rg_hooks, sender_piece): lets the sender thread do it. */
 void rg_queue_wake_sender(struct rg_session *session);
 /**
  * Sends an RG_MESSAGE_ANSWER; returns when the bulk memory may be reused. RG_ERR_FAULT: it could not be read, and was sent
- * as zeros. Other errors end the session. `hold`: of its memory, or NULL.
+ * as zeros. Other errors end the session. `lease`: of its memory, or NULL.
  */
 struct rg_answer;
 enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answer *answer,
-                               const struct iovec *bulk, int n_bulk, struct rg_lease *hold);
-
-/** Starts a thread that runs until the process ends. */
-RG_MUST_CHECK enum rg_status rg_thread_start(const char *name, void *(*main)(void *), void *argument);
+                               const struct iovec *bulk, int n_bulk, struct rg_lease *lease);
 
 #endif

@@ -8,16 +8,15 @@
 #include "client/core/receiver.h"
 
 #include "client/core/future.h"
+#include "client/core/hooks.h"
 #include "client/core/probe.h"
 #include "client/core/queue.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
-#include "client/prealloc/prealloc.h"
-#include "client/timeline/timeline.h"
-#include "client/transfer/transfer.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/base/uncancelled.h"
 #include "proto/codec.h"
 #include "proto/gpu_path.h"
@@ -36,12 +35,8 @@
 
 void rg_receiver_init(struct rg_session *session)
 {
-    pthread_condattr_t attributes;
     pthread_mutex_init(&session->receiver.lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&session->receiver.background_wake, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&session->receiver.background_wake);
 }
 
 static bool session_over(const struct rg_session *session)
@@ -58,11 +53,9 @@ static void malformed(struct rg_session *session, const char *what)
 /* Takes the bulk part of a reply into the rows its caller named. */
 static enum rg_status take_bulk(struct rg_session *session, struct rg_waiter *waiter, size_t size)
 {
-    if (!waiter->bulk || size != waiter->bulk_width * waiter->bulk_height)
+    if (!waiter->bulk.memory || size != rg_region_size(&waiter->bulk))
         return size ? rg_conn_recv_bulk(session->conn, NULL, size) : RG_OK;
-    struct rg_host_region area = {
-        waiter->bulk, waiter->bulk_pitch, waiter->bulk_width, waiter->bulk_height, 0, 0};
-    return rg_region_receive(&area, 0, size, session->conn);
+    return rg_region_receive(&waiter->bulk, 0, size, session->conn);
 }
 
 /* The outputs and the bulk data of a reply. False: there is no memory for it. */
@@ -155,21 +148,6 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
     case RG_NOTICE_OUTPUT:
         print_output(&notice, &in);
         return;
-    case RG_NOTICE_PREALLOC:
-        if (!rg_prealloc_notice(session, &notice, &in))
-            malformed(session, "notice of memory");
-        return;
-    case RG_NOTICE_DONE:
-        if (!rg_timeline_notice(session, &notice, &in))
-            malformed(session, "notice of what is done");
-        return;
-    case RG_NOTICE_RECLAIM:
-        rg_prealloc_reclaim_asked(session, notice.id);
-        return;
-    case RG_NOTICE_CREDIT:
-        if (!rg_credit_notice(session, notice.arg[0]))
-            malformed(session, "notice of room that was not taken");
-        return;
     case RG_NOTICE_GPU_PATH:
         if (notice.arg[0] >= RG_DEVICES_MAX || notice.arg[1] >= RG_GPU_PATH_PATHS)
             malformed(session, "notice of a way to a GPU");
@@ -181,10 +159,11 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
         if (!RG_PROBED(times_notice) || !rg_probe->times_notice(session, &notice, message->bulk_size))
             malformed(session, "times that were not asked for");
         return;
-    default:
-        if (rg_transfer_notice(session, &notice, message->bulk_size) == RG_ERR_PROTOCOL)
-            malformed(session, "notice of an unknown transfer");
-        return;
+    default: {
+        rg_notice_handler *handler = notice.type < RG_NOTICE_TYPES ? rg_hooks.notice[notice.type] : NULL;
+        if (!handler || !handler(session, &notice, &in, message->bulk_size))
+            malformed(session, "notice");
+    }
     }
 }
 
@@ -287,9 +266,7 @@ static bool look(struct rg_session *session)
     for (;;) {
         const uint64_t expected = receiver->expected, received = session->stats.received_messages;
         const bool due = receiver->notices_due > 0;
-        const uint64_t until_ns = rg_now_ns() + pause_ns;
-        const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
-                                       .tv_nsec = (long)(until_ns % 1000000000)};
+        const struct timespec until = rg_timespec(rg_now_ns() + pause_ns);
         receiver->looks = true;
         const bool woken = pthread_cond_timedwait(&receiver->background_wake, &receiver->lock, &until) == 0;
         receiver->looks = false;
@@ -348,7 +325,8 @@ static void expect(struct rg_session *session, int change)
     struct rg_receiver *receiver = &session->receiver;
     receiver->notices_due += change;
     if (!receiver->background_started && receiver->notices_due > 0)
-        receiver->background_started = rg_thread_start("rg-receiver", background_main, session) == RG_OK;
+        receiver->background_started =
+            rg_thread_create_detached("rg-receiver", background_main, session) == RG_OK;
 }
 
 void rg_receiver_expect_notices(struct rg_session *session, int change)

@@ -15,8 +15,6 @@
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/core/stats.h"
-#include "client/timeline/positions.h"
-#include "client/transfer/credit.h"
 #include "common/base/limits.h"
 #include "common/sync/chunk_size.h"
 #include "generated/proto/ops.h"
@@ -52,7 +50,6 @@ struct rg_session {
     struct rg_queue queue;
     struct rg_receiver receiver;
     struct rg_chunk_size pace; /* of bulk data to the server */
-    struct rg_credit room;
     struct rg_stats stats;
     _Atomic uint64_t quickest_ns; /* that a call waited for its reply: about a round trip; 0: none has yet */
     _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_gpu_path, as far as the worker has told */
@@ -63,12 +60,14 @@ extern struct rg_session rg_sessions[RG_SERVERS_MAX];
 extern unsigned rg_n_sessions;
 /** CUDA_SUCCESS from cuInit on, for as long as one session lives. */
 extern _Atomic CUresult rg_sessions_ended;
-
+/** What became of the attempt to begin them, or the error with which the last one has ended. */
+extern CUresult rg_sessions_outcome;
 /**
- * Connects if that has not happened yet. CUDA_SUCCESS, or the error that this and every later attempt returns
- * (CUDA_ERROR_NO_DEVICE: no server, or it refused; told once on stderr with the reason). Any thread.
+ * A worker has told of an error that ends a context, but not of which one: an operation may have failed for the context of
+ * its stream, and failures arrive later. The next call that needs a context finds out (struct rg_hooks, contexts_suspect).
  */
-CUresult rg_session_start(void);
+extern atomic_bool rg_contexts_suspect;
+
 /** Marks a session as over, tells the user why (one line, once), wakes all who wait. Any thread. */
 void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -3,9 +3,8 @@
  */
 #include "client/core/thread.h"
 
+#include "client/core/hooks.h"
 #include "client/core/session.h"
-#include "client/prealloc/prealloc.h"
-#include "client/timeline/timeline.h"
 #include "common/base/limits.h"
 #include "generated/client/operations.h"
 
@@ -14,7 +13,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_thread **threads; /* by number; grows, entries stay */
-static uint32_t n_lanes, capacity;
+static uint32_t n_threads, capacity;
 static uint32_t *free_numbers;
 static uint32_t n_free;
 static pthread_key_t thread_end;
@@ -28,7 +27,7 @@ static void end_at(struct rg_thread *thread, struct rg_session *session)
     thread->target = NULL;
 }
 
-static void lane_end(void *pointer)
+static void thread_end_of(void *pointer)
 {
     struct rg_thread *thread = pointer;
     own = thread; /* the calls below find it; the thread is about to end */
@@ -36,13 +35,13 @@ static void lane_end(void *pointer)
     const bool any =
         atomic_load(&rg_sessions_ended) == CUDA_SUCCESS; /* not in a forked child, where locks may be held */
     if (any)
-        rg_prealloc_give_back_lane(thread->number);
+        rg_hooks.thread_ends(thread);
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (thread->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
             end_at(thread, &rg_sessions[i]);
     own = NULL;
     if (any)
-        rg_timeline_end_thread(&thread->timeline);
+        rg_hooks.thread_ended(thread);
     pthread_mutex_lock(&lock);
     memset(thread->at, 0, sizeof thread->at);
     thread->generation++;
@@ -52,13 +51,13 @@ static void lane_end(void *pointer)
 
 static void make_key(void)
 {
-    pthread_key_create(&thread_end, lane_end);
+    pthread_key_create(&thread_end, thread_end_of);
 }
 
 /* Room for one more thread; the lock is held. */
 static bool grow(void)
 {
-    if (n_lanes < capacity)
+    if (n_threads < capacity)
         return true;
     uint32_t more = capacity ? capacity * 2 : 64;
     struct rg_thread **bigger = realloc(threads, more * sizeof *bigger);
@@ -77,15 +76,15 @@ static struct rg_thread *take_thread(void)
 {
     if (n_free)
         return threads[free_numbers[--n_free]];
-    if (n_lanes == RG_CLIENT_THREADS_MAX || !grow())
+    if (n_threads == RG_CLIENT_THREADS_MAX || !grow())
         return NULL;
     struct rg_thread *thread = calloc(1, sizeof *thread);
     if (!thread)
         return NULL;
     pthread_cond_init(&thread->waiter.wake, NULL);
-    thread->number = n_lanes;
+    thread->number = n_threads;
     thread->generation = 1;
-    threads[n_lanes++] = thread;
+    threads[n_threads++] = thread;
     return thread;
 }
 
@@ -117,12 +116,17 @@ struct rg_thread *rg_thread_of_token(uint32_t token)
 {
     struct rg_thread *thread = NULL;
     pthread_mutex_lock(&lock);
-    if ((token & 0xffffu) < n_lanes)
+    if ((token & 0xffffu) < n_threads)
         thread = threads[token & 0xffffu];
     if (thread && rg_thread_token(thread) != token)
         thread = NULL;
     pthread_mutex_unlock(&lock);
     return thread;
+}
+
+uint64_t rg_context_current(void)
+{
+    return own ? rg_thread_context(own) : 0;
 }
 
 bool rg_thread_push_context(struct rg_thread *thread, uint64_t context)

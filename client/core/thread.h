@@ -6,6 +6,7 @@
 #define RG_CLIENT_CORE_THREAD_H
 
 #include "client/core/handle.h"
+#include "client/core/region.h"
 #include "common/base/limits.h"
 
 #include <cuda.h>
@@ -31,9 +32,7 @@ struct rg_waiter {
     uint64_t received;     /* bytes of the reply as it came, bulk data included */
     unsigned char *output; /* small, or allocated */
     unsigned char small[RG_REPLY_SMALL];
-    /* where bulk data of the reply goes */
-    unsigned char *bulk;
-    size_t bulk_pitch, bulk_width, bulk_height;
+    struct rg_host_region bulk; /* where bulk data of the reply goes; no memory: nowhere */
 };
 
 struct rg_future;
@@ -57,7 +56,7 @@ struct rg_thread {
     unsigned
         sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/core/queue.c) */
     struct rg_future *future; /* the next answer is not waited for (client/core/future.h); NULL */
-    struct rg_lease *hold;    /* of bulk data that its calls send (rg_call_begin_lease); NULL */
+    struct rg_lease *lease;   /* of bulk data that its calls send (rg_call_begin_lease); NULL */
 };
 
 /** The calling thread's thread, made on first use; NULL if there are too many or memory ran out. */
@@ -74,6 +73,8 @@ static inline uint64_t rg_thread_context(const struct rg_thread *thread)
 {
     return thread->n_contexts ? thread->contexts[thread->n_contexts - 1] : 0;
 }
+/** The calling thread's current context handle, 0 if none; no checks. */
+uint64_t rg_context_current(void);
 /** Replaces the top of the stack (0: removes it); false: out of memory. */
 bool rg_thread_set_context(struct rg_thread *thread, uint64_t context);
 bool rg_thread_push_context(struct rg_thread *thread, uint64_t context);

@@ -5,13 +5,13 @@
  */
 #include "client/managed/managed.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/api/memory.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
+#include "client/core/thread.h"
 #include "client/managed/unified.h"
 #include "client/prefetch/startup_profile.h"
 #include "common/base/log.h"

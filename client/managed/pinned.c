@@ -1,12 +1,12 @@
 /* pinned.c - see pinned.h. `lock` is held for writing while memory is mapped or its mapping ends. */
 #include "client/managed/pinned.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/session.h"
+#include "client/core/thread.h"
 #include "client/managed/unified.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
@@ -218,19 +218,8 @@ static CUresult map_range(const struct rg_range *range)
     mapped->next = all_mapped;
     all_mapped = mapped;
     atomic_fetch_sub(&n_unmapped, 1);
-    rg_map_set_mapped(range->start, true);
+    rg_map_set_mapped(range->start, mapped->context);
     return CUDA_SUCCESS;
-}
-
-uint64_t rg_pinned_mapped_in(uint64_t address)
-{
-    uint64_t context = 0;
-    pthread_rwlock_rdlock(&lock);
-    for (const struct mapped *mapped = all_mapped; mapped && !context; mapped = mapped->next)
-        if (address >= mapped->start && address < mapped->end)
-            context = mapped->context;
-    pthread_rwlock_unlock(&lock);
-    return context;
 }
 
 static bool to_be_mapped(uint64_t address, struct rg_range *range)
@@ -264,7 +253,7 @@ static void unmap_range(uint64_t start)
         *at = mapped->next;
         free(mapped);
         drop_unused_areas();
-        rg_map_set_mapped(start, false);
+        rg_map_set_mapped(start, 0);
         atomic_fetch_add(&n_unmapped, 1);
         break;
     }
@@ -283,7 +272,7 @@ void rg_pinned_context_ends(uint64_t context)
         if (mapped->registered)
             rg_unified_recall(mapped->start, mapped->end - mapped->start);
         end_shares(mapped);
-        rg_map_set_mapped(mapped->start, false);
+        rg_map_set_mapped(mapped->start, 0);
         atomic_fetch_add(&n_unmapped, 1);
         *at = mapped->next;
         free(mapped);

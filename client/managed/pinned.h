@@ -38,9 +38,6 @@ bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t he
  * may use at once, a synchronous copy has been done when its call returns. Returns `status`, or the wait's error.
  */
 CUresult rg_pinned_copied(CUresult status, uint64_t to, uint64_t from, CUstream stream, bool asynchronous);
-/** The context that the page-locked memory at `address` is mapped in; 0: it is not mapped. */
-uint64_t rg_pinned_mapped_in(uint64_t address);
-
 /** Around a copy that reads or writes host memory where it is: none of it is mapped meanwhile. */
 bool rg_pinned_forbid_mapping(void);
 void rg_pinned_allow_mapping(bool held);

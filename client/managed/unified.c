@@ -4,9 +4,9 @@
  */
 #include "client/managed/unified.h"
 
-#include "client/api/context.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
+#include "client/core/thread.h"
 #include "client/managed/faults.h"
 #include "client/managed/partial_pages.h"
 #include "client/managed/pinned.h"

@@ -273,7 +273,7 @@ bool rg_unified_start_service(void)
     fetched = mmap(NULL, FETCH_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fetched == MAP_FAILED || !rg_faults_start() || pthread_atfork(before_fork, NULL, NULL) != 0)
         return false;
-    service_started = rg_thread_start("rg-share", service_main, NULL) == RG_OK;
+    service_started = rg_thread_create_detached("rg-share", service_main, NULL) == RG_OK;
     return service_started;
 }
 

@@ -10,7 +10,6 @@
  */
 #include "client/multiserver/fence.h"
 
-#include "client/api/context.h"
 #include "client/core/call.h"
 #include "client/core/thread.h"
 #include "client/timeline/timeline.h"

@@ -8,9 +8,9 @@
  * only asks; what would change a server is refused.) The lock of what is kept is only ever tried, so that a fork while
  * another thread has it costs the child a question at a time and no more.
  */
-#include "client/connect/query.h"
 #include "client/core/optimisations.h"
 #include "client/nvml/nvml.h"
+#include "client/query/query.h"
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"

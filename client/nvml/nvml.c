@@ -7,10 +7,10 @@
  */
 #include "client/nvml/nvml.h"
 
-#include "client/connect/query.h"
-#include "client/connect/servers.h"
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
+#include "client/query/query.h"
+#include "client/query/servers.h"
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"

@@ -7,7 +7,7 @@
  */
 #include "client/prealloc/prealloc.h"
 
-#include "client/api/context.h"
+#include "client/core/call.h"
 #include "client/core/future.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
@@ -15,12 +15,12 @@
 #include "client/core/session.h"
 #include "client/core/thread.h"
 #include "common/base/clock.h"
+#include "common/base/hash_table.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS    256u
 #define STOCKS_MAX 1024u
 #define FIRST      2u            /* so many are made ready at first */
 #define LARGE      (64ull << 20) /* of blocks of this size, no more than that */
@@ -31,7 +31,7 @@
 #define UNREAD_MAX 64u /* notices that may be due at a time */
 
 struct stock {
-    struct stock *next;
+    struct rg_hash_link link;
     struct rg_prealloc_key key;
     struct rg_session *session;
     uint64_t context;
@@ -48,8 +48,7 @@ struct stock {
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct stock *stocks[BUCKETS];
-static unsigned n_stocks;
+static struct rg_hash_table stocks;
 static uint64_t next_ticket = 1;
 static atomic_uint live[RG_SERVERS_MAX]; /* stocks with a ticket */
 static atomic_uint awaited;              /* stocks with a future */
@@ -66,23 +65,37 @@ static uint32_t thread_of(const struct rg_prealloc_key *key)
     return key->stream == CU_STREAM_PER_THREAD && thread ? thread->number + 1 : 0;
 }
 
-static struct stock **bucket_of(const struct rg_prealloc_key *key, uint64_t context)
+static uint64_t hash_of(const struct rg_prealloc_key *key, uint64_t context)
 {
-    const uint64_t mixed = (key->size * 0x9E3779B97F4A7C15ull) ^ (key->height * 0xC2B2AE3D27D4EB4Full) ^
-                           ((uint64_t)(uintptr_t)key->stream << 7) ^ context ^ (uint64_t)key->kind;
-    return &stocks[(mixed ^ mixed >> 29 ^ mixed >> 47) % BUCKETS];
+    return (key->size * 0x9E3779B97F4A7C15ull) ^ (key->height * 0xC2B2AE3D27D4EB4Full) ^
+           ((uint64_t)(uintptr_t)key->stream << 7) ^ context ^ (uint64_t)key->kind;
+}
+
+/* The next one, or NULL; the lock is held. For all, `at` is NULL at first, and the next one is asked for before `at` ends. */
+static struct stock *after(const struct stock *at)
+{
+    return (struct stock *)rg_hash_table_after(&stocks, at ? &at->link : NULL);
 }
 
 /* The lock is held. */
 static struct stock *find(const struct rg_prealloc_key *key, uint64_t context)
 {
-    for (struct stock *stock = *bucket_of(key, context); stock; stock = stock->next)
+    struct rg_hash_link *at = rg_hash_table_first(&stocks, hash_of(key, context));
+    for (; at; at = rg_hash_table_next(at)) {
+        struct stock *stock = (struct stock *)at;
         if (stock->context == context && stock->key.kind == key->kind && stock->key.size == key->size &&
             stock->key.height == key->height && stock->key.element == key->element &&
             stock->key.stream == key->stream && stock->key.pool == key->pool &&
             stock->thread == thread_of(key))
             return stock;
+    }
     return NULL;
+}
+
+static void forget(struct stock *stock)
+{
+    rg_hash_table_remove(&stocks, &stock->link);
+    free(stock);
 }
 
 /* The session of the current context, if memory can be made ready there. */
@@ -205,17 +218,11 @@ bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_prealloc_bloc
 /* Makes room: of what was asked for, and is not made ready, nothing is remembered. Both locks are held. */
 static void forget_idle(void)
 {
-    for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct stock **link = &stocks[i]; *link;) {
-            struct stock *stock = *link;
-            if (stock->ticket) {
-                link = &stock->next;
-                continue;
-            }
-            *link = stock->next;
-            free(stock);
-            n_stocks--;
-        }
+    for (struct stock *at = after(NULL), *next; at; at = next) {
+        next = after(at);
+        if (!at->ticket)
+            forget(at);
+    }
 }
 
 /* A stock for what was asked for; NULL: there are too many. Both locks are held. */
@@ -225,16 +232,13 @@ static struct stock *remember(const struct rg_prealloc_key *key, struct rg_sessi
     struct stock *stock = find(key, context);
     if (stock)
         return stock;
-    if (n_stocks == STOCKS_MAX)
+    if (stocks.n == STOCKS_MAX)
         forget_idle();
-    stock = n_stocks < STOCKS_MAX ? calloc(1, sizeof *stock) : NULL;
+    stock = stocks.n < STOCKS_MAX ? calloc(1, sizeof *stock) : NULL;
     if (!stock)
         return NULL;
-    struct stock **bucket = bucket_of(key, context);
-    *stock = (struct stock){
-        .next = *bucket, .key = *key, .session = session, .context = context, .thread = thread_of(key)};
-    *bucket = stock;
-    n_stocks++;
+    *stock = (struct stock){.key = *key, .session = session, .context = context, .thread = thread_of(key)};
+    rg_hash_table_add(&stocks, &stock->link, hash_of(key, context));
     return stock;
 }
 
@@ -364,30 +368,24 @@ static bool is_meant(const struct stock *stock, const struct which *which)
 static unsigned collect(const struct which *which, struct rg_session **sessions, uint64_t *tickets)
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct stock **link = &stocks[i]; *link && n < RG_PREALLOC_MAX;) {
-            struct stock *stock = *link;
-            if (!is_meant(stock, which)) {
-                link = &stock->next;
-                continue;
-            }
-            if (stock->ticket) {
-                sessions[n] = stock->session;
-                tickets[n++] = stock->ticket;
-                atomic_fetch_sub(&live[stock->session->number], 1);
-            }
-            drop_promise(stock);
-            if (which->unused_since) { /* that it was wanted is remembered */
-                stock->ticket = 0;
-                stock->n = stock->due = stock->target = 0;
-                stock->foreseen = false;
-                link = &stock->next;
-                continue;
-            }
-            *link = stock->next;
-            free(stock);
-            n_stocks--;
+    for (struct stock *stock = after(NULL), *next; stock && n < RG_PREALLOC_MAX; stock = next) {
+        next = after(stock);
+        if (!is_meant(stock, which))
+            continue;
+        if (stock->ticket) {
+            sessions[n] = stock->session;
+            tickets[n++] = stock->ticket;
+            atomic_fetch_sub(&live[stock->session->number], 1);
         }
+        drop_promise(stock);
+        if (which->unused_since) { /* that it was wanted is remembered */
+            stock->ticket = 0;
+            stock->n = stock->due = stock->target = 0;
+            stock->foreseen = false;
+        } else {
+            forget(stock);
+        }
+    }
     return n;
 }
 
@@ -430,7 +428,7 @@ bool rg_prealloc_give_back(struct rg_session *session)
 static bool some(void)
 {
     pthread_mutex_lock(&lock);
-    const bool any = n_stocks != 0;
+    const bool any = stocks.n != 0;
     pthread_mutex_unlock(&lock);
     return any;
 }
@@ -453,7 +451,7 @@ void rg_prealloc_give_back_pool(CUmemoryPool pool)
         (void)give_back(&(struct which){.by_pool = true, .pool = pool});
 }
 
-void rg_prealloc_give_back_lane(uint32_t thread)
+void rg_prealloc_give_back_thread(uint32_t thread)
 {
     if (some())
         (void)give_back(&(struct which){.thread = thread + 1});
@@ -471,25 +469,27 @@ void rg_prealloc_age(struct rg_session *session)
 
 static _Atomic uint64_t recalls[RG_SERVERS_MAX]; /* to be answered; 0: none */
 
-void rg_prealloc_reclaim_asked(struct rg_session *session, uint64_t recall)
+bool rg_prealloc_reclaim_notice(struct rg_session *session, const struct rg_notice *notice,
+                                struct rg_reader *in, size_t bulk_size)
 {
-    atomic_store(&recalls[session->number], recall);
+    (void)in, (void)bulk_size;
+    atomic_store(&recalls[session->number], notice->id);
     rg_queue_wake_sender(session);
+    return true;
 }
 
 /* Empties the stocks of a session, and makes do without for a while. The lock is held. */
 static size_t empty(const struct rg_session *session, struct rg_prealloc_return *out, size_t most)
 {
     size_t n = 0;
-    for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct stock *stock = stocks[i]; stock; stock = stock->next) {
-            if (stock->session != session || !stock->ticket)
-                continue;
-            for (; stock->n && n < most; stock->n--)
-                out[n++] = (struct rg_prealloc_return){stock->ticket, stock->blocks[stock->n - 1].address};
-            stock->target = 0;
-            stock->poor = POOR;
-        }
+    for (struct stock *stock = after(NULL); stock; stock = after(stock)) {
+        if (stock->session != session || !stock->ticket)
+            continue;
+        for (; stock->n && n < most; stock->n--)
+            out[n++] = (struct rg_prealloc_return){stock->ticket, stock->blocks[stock->n - 1].address};
+        stock->target = 0;
+        stock->poor = POOR;
+    }
     return n;
 }
 
@@ -525,15 +525,16 @@ void rg_prealloc_answer_reclaim(struct rg_session *session)
 /* The lock is held. */
 static struct stock *find_ticket(const struct rg_session *session, uint64_t ticket)
 {
-    for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct stock *stock = stocks[i]; stock; stock = stock->next)
-            if (stock->ticket == ticket && stock->session == session)
-                return stock;
-    return NULL;
+    struct stock *stock = after(NULL);
+    while (stock && (stock->ticket != ticket || stock->session != session))
+        stock = after(stock);
+    return stock;
 }
 
-bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in)
+bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
+                        size_t bulk_size)
 {
+    (void)bulk_size;
     const uint64_t ready = notice->arg[0], refused = notice->arg[1];
     if (!notice->id || ready > RG_PREALLOC_MAX || refused > RG_PREALLOC_MAX)
         return false;

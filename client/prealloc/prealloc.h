@@ -19,9 +19,8 @@
 #ifndef RG_CLIENT_PREALLOC_PREALLOC_H
 #define RG_CLIENT_PREALLOC_PREALLOC_H
 
-#include "proto/codec.h"
+#include "client/core/hooks.h"
 #include "proto/prealloc.h"
-#include "proto/wire.h"
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -56,20 +55,17 @@ bool rg_prealloc_give_back(struct rg_session *session);
 void rg_prealloc_give_back_context(uint64_t context);
 void rg_prealloc_give_back_stream(CUstream stream);
 void rg_prealloc_give_back_pool(CUmemoryPool pool);
-void rg_prealloc_give_back_lane(uint32_t thread);
+void rg_prealloc_give_back_thread(uint32_t thread);
 
-/** Whether anything is ready or due; then rg_prealloc_age is to be called every RG_PREALLOC_AGE_MS. */
+/** Whether anything is ready or due; then rg_prealloc_age is to be called every RG_SENDER_IDLE_MS. */
 bool rg_prealloc_any(const struct rg_session *session);
 /** Gives back what was not needed for long. */
 void rg_prealloc_age(struct rg_session *session);
-#define RG_PREALLOC_AGE_MS 100
 
-/** RG_NOTICE_RECLAIM has come: the sender is to answer it. */
-void rg_prealloc_reclaim_asked(struct rg_session *session, uint64_t recall);
 /** Answers a recall, if there is one, with what is ready. The sender thread. */
 void rg_prealloc_answer_reclaim(struct rg_session *session);
 
-/** RG_NOTICE_PREALLOC has come. False: it is malformed. */
-bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in);
+/** RG_NOTICE_PREALLOC, and RG_NOTICE_RECLAIM, which the sender then answers. */
+rg_notice_handler rg_prealloc_notice, rg_prealloc_reclaim_notice;
 
 #endif

@@ -5,44 +5,19 @@
 
 #define LEGACY 1u /* its handle */
 
-static uint32_t *find(const struct rg_device_table *table, uint64_t handle)
-{
-    size_t at = (size_t)(handle * 0x9e3779b97f4a7c15ull >> 32) & (table->capacity - 1);
-    while (table->numbers[at] && table->handles[at] != handle)
-        at = (at + 1) & (table->capacity - 1);
-    table->handles[at] = handle;
-    return &table->numbers[at];
-}
+struct numbered {
+    struct rg_hash_link link; /* by handle */
+    uint32_t number;
+};
 
-static bool grow(struct rg_device_table *table)
+static uint32_t number_of(struct rg_hash_table *table, uint64_t handle)
 {
-    const size_t capacity = table->capacity ? table->capacity * 2 : 64;
-    struct rg_device_table larger = {.handles = calloc(capacity, sizeof *larger.handles),
-                                     .numbers = calloc(capacity, sizeof *larger.numbers),
-                                     .n = table->n,
-                                     .capacity = capacity};
-    if (!larger.handles || !larger.numbers) {
-        free(larger.handles);
-        free(larger.numbers);
-        return false;
+    struct numbered *at = (struct numbered *)rg_hash_table_first(table, handle);
+    if (!at && (at = malloc(sizeof *at))) {
+        at->number = (uint32_t)table->n;
+        rg_hash_table_add(table, &at->link, handle);
     }
-    for (size_t i = 0; i < table->capacity; i++)
-        if (table->numbers[i])
-            *find(&larger, table->handles[i]) = table->numbers[i];
-    free(table->handles);
-    free(table->numbers);
-    *table = larger;
-    return true;
-}
-
-static uint32_t number_of(struct rg_device_table *table, uint64_t handle)
-{
-    if (table->n * 2 >= table->capacity && !grow(table))
-        return UINT32_MAX;
-    uint32_t *number = find(table, handle);
-    if (!*number)
-        *number = (uint32_t)++table->n;
-    return *number - 1;
+    return at ? at->number : UINT32_MAX;
 }
 
 bool rg_device_names_init(struct rg_device_names *names)
@@ -51,16 +26,15 @@ bool rg_device_names_init(struct rg_device_names *names)
     return rg_device_stream(names, LEGACY, false) == 0 && rg_device_event(names, 0) == 0;
 }
 
-static void free_table(struct rg_device_table *table)
+static void drop(struct rg_hash_link *numbered)
 {
-    free(table->handles);
-    free(table->numbers);
+    free(numbered);
 }
 
 void rg_device_names_free(struct rg_device_names *names)
 {
-    free_table(&names->streams);
-    free_table(&names->events);
+    rg_hash_table_clear(&names->streams, drop);
+    rg_hash_table_clear(&names->events, drop);
     free(names->non_blocking);
     *names = (struct rg_device_names){0};
 }

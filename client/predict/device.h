@@ -9,6 +9,8 @@
 #ifndef RG_CLIENT_PREDICT_DEVICE_H
 #define RG_CLIENT_PREDICT_DEVICE_H
 
+#include "common/base/hash_table.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,15 +31,9 @@ struct rg_device_use {
     uint64_t time;
 };
 
-/* Numbers from 0 for handles: a hash table, half of it free. */
-struct rg_device_table {
-    uint64_t *handles;
-    uint32_t *numbers; /* + 1; 0: free */
-    size_t n, capacity;
-};
-
+/* Numbers from 0 for handles. */
 struct rg_device_names {
-    struct rg_device_table streams, events;
+    struct rg_hash_table streams, events;
     bool *non_blocking; /* by stream */
 };
 

@@ -1,15 +1,18 @@
 /*
- * image_prefetch.h - on a first start, when nothing is known of a program (image_cache.h, startup_profile.h): its questions are asked before it
- * does, many at a time.
+ * image_prefetch.h - on a first start, when nothing is known of a program (image_cache.h, startup_profile.h):
+ * its questions are asked before it does, many at a time.
  *
- *   - With its first context, the images in its own files (own_images.h), as long as they are few and small, are loaded on
- *     the server, and all that is in them comes back in one answer for each. When the program loads one, as a library or as
+ *   - With its first context, the images in its own files (own_images.h), as long as they are few and small,
+ *     are loaded on
+ *     the server, and all that is in them comes back in one answer for each. When the program loads one, as a
+ *     library or as
  *     a module, it is there, and so are the answers about its kernels and variables.
  *   - Any other load, which waits for its result, asks with it what kernels there are.
  *
- * All of it is what the server's driver says of these very objects, so nothing is guessed but that the program will use
- * them; they are its own only once it does. What is loaded in vain costs the server some memory until the session ends. A
- * program that started before (with a server in the same state) is known and asks for none of it. Any thread.
+ * All of it is what the server's driver says of these very objects, so nothing is guessed but that the
+ * program will use them; they are its own only once it does. What is loaded in vain costs the server some
+ * memory until the session ends. A program that started before (with a server in the same state) is known and
+ * asks for none of it. Any thread.
  */
 #ifndef RG_CLIENT_PREFETCH_IMAGE_PREFETCH_H
 #define RG_CLIENT_PREFETCH_IMAGE_PREFETCH_H
@@ -18,12 +21,10 @@
 
 struct rg_future;
 
-/** A context was made. The first time: sends what is likely to be needed; the calling thread's thread is used. */
+/**
+ * A context was made. The first time: sends what is likely to be needed; the calling thread's thread is used.
+ */
 void rg_image_prefetch_context(uint64_t context);
-/** It ends. Before its modules do: those that could not be loaded are none. No locks held. */
-void rg_image_prefetch_context_ended(uint64_t context);
-/** The module or library of this image that was loaded in the current context before it was asked for; 0: there is none. */
-uint64_t rg_image_prefetch_take(enum rg_kind kind, struct rg_cached_image *known);
 
 /** Behind the record of a load that is going to be waited for: asks what is in it. NULL: it is not asked. */
 struct rg_future *rg_image_prefetch_describe(enum rg_kind kind, uint64_t handle,

@@ -1,7 +1,7 @@
 /*
- * own_images.c - see own_images.h. Sections are not part of what is loaded, so the file is opened to find them; what the
- * file says is believed only as far as it lies in the parts that the loader has mapped. Each file is held (dlopen) while its
- * images are taken.
+ * own_images.c - see own_images.h. Sections are not part of what is loaded, so the file is opened to find
+ * them; what the file says is believed only as far as it lies in the parts that the loader has mapped. Each
+ * file is held (dlopen) while its images are taken.
  */
 #include "client/prefetch/own_images.h"
 

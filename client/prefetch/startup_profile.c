@@ -1,17 +1,18 @@
-/* startup_profile.c - see startup_profile.h. One lock guards the lists; it is not held while anything is sent or waited for. */
+/* startup_profile.c - see startup_profile.h. One lock guards the lists; it is not held while anything is sent
+ * or waited for. */
 #include "client/prefetch/startup_profile.h"
 
-#include "client/api/context.h"
-#include "client/api/device.h"
-#include "client/api/variable.h"
 #include "client/cache/journal.h"
+#include "client/cache/variables.h"
 #include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
 #include "client/prealloc/prealloc.h"
+#include "client/prefetch/loaded_images.h"
 #include "common/base/cleanup.h"
 #include "generated/client/operations.h"
 
@@ -24,14 +25,14 @@
 
 #define IMAGES_MAX 4096u /* of one program */
 #define STATES_MAX 64u
-#define WISHES_MAX RG_PREALLOC_HINTS /* kinds of memory, of one program */
-#define WISH_MAX   8u                /* of one kind; beyond, client/prealloc/prealloc.h sees to it */
+#define HINTS_MAX  RG_PREALLOC_HINTS /* kinds of memory, of one program */
+#define HINT_MAX   8u                /* of one kind; beyond, client/prealloc/prealloc.h sees to it */
 #define NOTED_MAX  1024u             /* allocations of a start; those that follow cost nothing */
 
 enum record_type { RECORD_CONTEXT = 1, RECORD_IMAGE, RECORD_STARTED, RECORD_MEMORY };
 
 /* On disk, and here: an image whose variables were asked for. */
-struct likely {
+struct remembered_image {
     uint8_t answers[RG_DIGEST_SIZE]; /* the state of the server that this is about (session.h: hello) */
     uint32_t device;
     uint32_t reserved;
@@ -46,18 +47,10 @@ struct memory {
 };
 
 /* Memory in a primary context that the program had, or has now. */
-struct wish {
+struct hint {
     struct memory memory;
     uint64_t bytes;     /* of each, as far as this process knows */
     unsigned now, most; /* of this process */
-};
-
-/* One that has been loaded ahead and not been taken. */
-struct loaded {
-    struct loaded *next;
-    const struct rg_cached_image *known;
-    uint64_t context, handle;
-    struct rg_future *future;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -66,17 +59,16 @@ static atomic_bool active;
 static uint8_t states[STATES_MAX][RG_DIGEST_SIZE]; /* of servers with which it has started */
 static unsigned n_states;
 static uint64_t contexts, begun; /* devices, a bit each: of records, and of this process */
-static struct likely *images;
+static struct remembered_image *images;
 static unsigned n_images, capacity;
-static struct loaded *waiting;
-static struct wish wishes[WISHES_MAX];
-static unsigned n_wishes;
+static struct hint hints[HINTS_MAX];
+static unsigned n_hints;
 static atomic_uint noted;
 static pid_t owner;
 
-/* --- what is remembered: the lock is held ------------------------------------------------------------------------- */
+/* --- what is remembered: the lock is held --------------------------------------------------------------- */
 
-static bool known_already(const struct likely *image)
+static bool known_already(const struct remembered_image *image)
 {
     for (unsigned i = 0; i < n_images; i++)
         if (memcmp(&images[i], image, sizeof *image) == 0)
@@ -84,13 +76,13 @@ static bool known_already(const struct likely *image)
     return false;
 }
 
-static bool add(const struct likely *image)
+static bool add(const struct remembered_image *image)
 {
     if (n_images == IMAGES_MAX || known_already(image))
         return false;
     if (n_images == capacity) {
         const unsigned more = capacity ? capacity * 2 : 64;
-        struct likely *bigger = realloc(images, more * sizeof *bigger);
+        struct remembered_image *bigger = realloc(images, more * sizeof *bigger);
         if (!bigger)
             return false;
         images = bigger;
@@ -101,18 +93,18 @@ static bool add(const struct likely *image)
 }
 
 /* The entry of this memory; NULL: there is none, and no room for one more. */
-static struct wish *wish_of(const struct memory *memory)
+static struct hint *hint_of(const struct memory *memory)
 {
-    for (unsigned i = 0; i < n_wishes; i++) {
-        const struct memory *have = &wishes[i].memory;
+    for (unsigned i = 0; i < n_hints; i++) {
+        const struct memory *have = &hints[i].memory;
         if (have->size == memory->size && have->height == memory->height && have->kind == memory->kind &&
             have->element == memory->element && have->device == memory->device)
-            return &wishes[i];
+            return &hints[i];
     }
-    if (n_wishes == WISHES_MAX)
+    if (n_hints == HINTS_MAX)
         return NULL;
-    wishes[n_wishes] = (struct wish){.memory = *memory};
-    return &wishes[n_wishes++];
+    hints[n_hints] = (struct hint){.memory = *memory};
+    return &hints[n_hints++];
 }
 
 static bool take_memory(const struct rg_journal_record *record)
@@ -121,15 +113,15 @@ static bool take_memory(const struct rg_journal_record *record)
     if (record->size != sizeof memory)
         return false;
     memcpy(&memory, record->data, sizeof memory);
-    struct wish *wish = wish_of(&memory);
-    if (wish)
-        wish->memory.count = memory.count < WISH_MAX ? memory.count : WISH_MAX;
+    struct hint *hint = hint_of(&memory);
+    if (hint)
+        hint->memory.count = memory.count < HINT_MAX ? memory.count : HINT_MAX;
     return true;
 }
 
 static bool take_record(void *user, const struct rg_journal_record *record)
 {
-    struct likely image;
+    struct remembered_image image;
     (void)user;
     if (record->type == RECORD_STARTED && record->size == RG_DIGEST_SIZE) {
         if (n_states < STATES_MAX)
@@ -153,10 +145,10 @@ static bool take_record(void *user, const struct rg_journal_record *record)
 static void forget_unwanted(void)
 {
     unsigned kept = 0;
-    for (unsigned i = 0; i < n_wishes; i++)
-        if (wishes[i].memory.count)
-            wishes[kept++] = wishes[i];
-    n_wishes = kept;
+    for (unsigned i = 0; i < n_hints; i++)
+        if (hints[i].memory.count)
+            hints[kept++] = hints[i];
+    n_hints = kept;
 }
 
 /* The program's file and command line; false: nobody knows. */
@@ -185,9 +177,9 @@ uint64_t rg_startup_profile_contexts(void)
     if (active) {
         records.shelf = rg_journal_shelf();
         memcpy(records.name, name.bytes, sizeof records.name);
-        contexts = n_images = n_states = n_wishes = 0;
+        contexts = n_images = n_states = n_hints = 0;
         if (!rg_journal_read(&records, take_record, NULL))
-            contexts = n_images = n_states = n_wishes = 0;
+            contexts = n_images = n_states = n_hints = 0;
         forget_unwanted();
         owner = getpid();
     }
@@ -214,7 +206,8 @@ bool rg_startup_profile_is_new(void)
 void rg_startup_profile_note_image(const struct rg_cached_image *known)
 {
     const struct rg_session *session = rg_session_current();
-    struct likely image = {.device = (uint32_t)rg_device_current(), .image = *rg_image_cache_name(known)};
+    struct remembered_image image = {.device = (uint32_t)rg_device_current(),
+                                     .image = *rg_image_cache_name(known)};
     memcpy(image.answers, session->hello.answers, sizeof image.answers);
     pthread_mutex_lock(&lock);
     if (active && image.image.plain && add(&image))
@@ -222,7 +215,7 @@ void rg_startup_profile_note_image(const struct rg_cached_image *known)
     pthread_mutex_unlock(&lock);
 }
 
-/* --- memory -------------------------------------------------------------------------------------------------------- */
+/* --- memory --------------------------------------------------------------------------------------------- */
 
 /* Whether what is allocated and freed still belongs to the start. */
 static bool is_noted(void)
@@ -250,14 +243,14 @@ void rg_startup_profile_note_memory(const struct rg_prealloc_key *key, size_t by
                                   .element = key->element,
                                   .device = (uint32_t)device};
     pthread_mutex_lock(&lock);
-    struct wish *wish = wish_of(&memory);
-    if (wish) {
-        wish->bytes = bytes;
-        if (++wish->now > wish->most)
-            wish->most = wish->now;
-        if (wish->most > wish->memory.count && wish->memory.count < WISH_MAX) {
-            wish->memory.count++;
-            rg_journal_add(&records, RECORD_MEMORY, 0, NULL, &wish->memory, sizeof wish->memory);
+    struct hint *hint = hint_of(&memory);
+    if (hint) {
+        hint->bytes = bytes;
+        if (++hint->now > hint->most)
+            hint->most = hint->now;
+        if (hint->most > hint->memory.count && hint->memory.count < HINT_MAX) {
+            hint->memory.count++;
+            rg_journal_add(&records, RECORD_MEMORY, 0, NULL, &hint->memory, sizeof hint->memory);
         }
     }
     pthread_mutex_unlock(&lock);
@@ -269,22 +262,22 @@ void rg_startup_profile_note_free(uint64_t context, size_t bytes)
     if (device < 0)
         return;
     pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < n_wishes; i++)
-        if (wishes[i].now && wishes[i].bytes == bytes && wishes[i].memory.device == (uint32_t)device) {
-            wishes[i].now--;
+    for (unsigned i = 0; i < n_hints; i++)
+        if (hints[i].now && hints[i].bytes == bytes && hints[i].memory.device == (uint32_t)device) {
+            hints[i].now--;
             break;
         }
     pthread_mutex_unlock(&lock);
 }
 
 /* Has made ready what the program had in that context, which is current. */
-static void foresee_memory(CUdevice device)
+static void prefetch_memory(CUdevice device)
 {
-    struct rg_prealloc_key keys[WISHES_MAX];
-    unsigned counts[WISHES_MAX], n = 0;
+    struct rg_prealloc_key keys[HINTS_MAX];
+    unsigned counts[HINTS_MAX], n = 0;
     pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < n_wishes; i++) {
-        const struct memory *memory = &wishes[i].memory;
+    for (unsigned i = 0; i < n_hints; i++) {
+        const struct memory *memory = &hints[i].memory;
         if (memory->device != (uint32_t)device || !memory->count)
             continue;
         keys[n] = (struct rg_prealloc_key){.kind = (enum rg_prealloc_kind)memory->kind,
@@ -302,29 +295,29 @@ __attribute__((destructor)) static void note_unwanted(void)
 {
     if (!atomic_load(&active) || owner != getpid() || pthread_mutex_trylock(&lock) != 0)
         return;
-    for (unsigned i = 0; i < n_wishes; i++) {
-        struct memory *memory = &wishes[i].memory;
-        if (wishes[i].most < memory->count && begun >> memory->device & 1) {
-            memory->count = wishes[i].most;
+    for (unsigned i = 0; i < n_hints; i++) {
+        struct memory *memory = &hints[i].memory;
+        if (hints[i].most < memory->count && begun >> memory->device & 1) {
+            memory->count = hints[i].most;
             rg_journal_add(&records, RECORD_MEMORY, 0, NULL, memory, sizeof *memory);
         }
     }
     pthread_mutex_unlock(&lock);
 }
 
-/* --- what is done ahead ------------------------------------------------------------------------------------------- */
+/* --- what is done ahead --------------------------------------------------------------------------------- */
 
 /* Loads an image in the current context, if that is known to succeed. */
-static void load(const struct likely *likely)
+static void load(const struct remembered_image *remembered)
 {
-    const struct rg_cached_image_name *image = &likely->image;
+    const struct rg_cached_image_name *image = &remembered->image;
     const bool library = image->kind == RG_KIND_LIBRARY;
     struct rg_cached_image *known = rg_image_cache_find_named(image);
     uint64_t id, handle = 0;
     if (!known || !rg_image_cache_loads(known) ||
         rg_image_name(&image->digest, image->size, &id) != CUDA_SUCCESS)
         return;
-    struct loaded *loaded = calloc(1, sizeof *loaded);
+    struct rg_loaded_image *loaded = calloc(1, sizeof *loaded);
     struct rg_future *future =
         loaded ? rg_future_begin(library ? RG_OP_rgLibraryLoad : RG_OP_rgModuleLoad, NULL) : NULL;
     if (future)
@@ -343,12 +336,11 @@ static void load(const struct likely *likely)
     }
     if (future && rg_future_end(future, status) == CUDA_SUCCESS) {
         rg_variables_ask((enum rg_kind)image->kind, handle, known);
-        *loaded = (struct loaded){
-            .known = known, .context = rg_context_current(), .handle = handle, .future = future};
-        pthread_mutex_lock(&lock);
-        loaded->next = waiting;
-        waiting = loaded;
-        pthread_mutex_unlock(&lock);
+        loaded->context = rg_context_current();
+        loaded->as[library ? RG_LOADED_LIBRARY : RG_LOADED_MODULE].known = known;
+        loaded->as[library ? RG_LOADED_LIBRARY : RG_LOADED_MODULE].handle = handle;
+        loaded->future = future;
+        rg_loaded_images_add(loaded);
         return;
     }
     if (handle)
@@ -366,43 +358,19 @@ void rg_startup_profile_context(CUdevice device, uint64_t context)
         rg_journal_add(&records, RECORD_CONTEXT, (uint32_t)device, NULL, NULL, 0);
     const bool again = begun >> device & 1;
     begun |= 1ull << device;
-    const bool foresees = active && !again;
+    const bool prefetches = active && !again;
     const unsigned n = rg_optimise[RG_OPT_IMAGES] ? n_images : 0;
     pthread_mutex_unlock(&lock);
-    if (!foresees || !thread || !rg_thread_push_context(thread, context))
+    if (!prefetches || !thread || !rg_thread_push_context(thread, context))
         return;
     for (unsigned i = 0; i < n; i++) {
         pthread_mutex_lock(&lock);
-        const struct likely image = images[i];
+        const struct remembered_image image = images[i];
         pthread_mutex_unlock(&lock);
         if (image.device == (uint32_t)device &&
             memcmp(image.answers, rg_session_current()->hello.answers, sizeof image.answers) == 0)
             load(&image);
     }
-    foresee_memory(device); /* whoever waits for that finds the images there */
+    prefetch_memory(device); /* whoever waits for that finds the images there */
     thread->n_contexts--;
-}
-
-uint64_t rg_startup_profile_take(enum rg_kind kind, const struct rg_cached_image *known)
-{
-    const uint64_t context = rg_context_current();
-    pthread_mutex_lock(&lock);
-    struct loaded **link = &waiting;
-    while (*link && ((*link)->known != known || (*link)->context != context))
-        link = &(*link)->next;
-    struct loaded *loaded = *link;
-    if (loaded)
-        *link = loaded->next;
-    pthread_mutex_unlock(&lock);
-    if (!loaded)
-        return 0;
-    /* Its answer came, or comes, with those of all the others. */
-    uint64_t handle = rg_future_wait(loaded->future, NULL) == CUDA_SUCCESS ? loaded->handle : 0;
-    if (!rg_handle_known(kind, loaded->handle))
-        handle = 0; /* its context has ended */
-    else if (!handle)
-        rg_handle_delete(kind, loaded->handle);
-    rg_future_release(loaded->future);
-    free(loaded);
-    return handle;
 }

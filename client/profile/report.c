@@ -9,6 +9,7 @@
 #include "client/profile/threads.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -137,7 +138,7 @@ bool rg_profile_report_start(const char *wish)
     pthread_mutex_lock(&lock);
     write_new(false);
     pthread_mutex_unlock(&lock);
-    if (rg_thread_start("rg-profile", writer_main, NULL) != RG_OK)
+    if (rg_thread_create_detached("rg-profile", writer_main, NULL) != RG_OK)
         rg_warn("cannot start a thread; the profile is written at the end only");
     return true;
 }

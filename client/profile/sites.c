@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS     256
 #define SHARE       100   /* unwinding takes at most one part in this of the time waited */
 #define COST_FIRST  2000  /* ns, before it was measured */
 #define COST_MOST   50000 /* the first time in a library takes much longer, but it is once */
@@ -20,8 +19,7 @@
 static int (*unwind)(void **frames, int max) = backtrace;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rg_site *buckets[BUCKETS];
-static size_t n_sites;
+static struct rg_hash_table sites;
 static uint64_t unknown_waited;
 
 static __thread uint64_t debt_waited, debt_waits, debt_round_trips, due;
@@ -45,14 +43,11 @@ static uint64_t next_due(void)
     return mean / 2 + mean * (random_state >> 16) / 65536;
 }
 
-static unsigned hash(const struct rg_site *site)
+static uint64_t hash_of(const struct rg_site *site)
 {
-    uint64_t h = (uint64_t)site->api * 0x9e3779b97f4a7c15u;
-    for (int i = 0; i < site->n; i++)
-        h = (h ^ (uintptr_t)site->frames[i]) * 0x100000001b3u;
-    for (const char *c = site->python; c && *c; c++)
-        h = (h ^ (unsigned char)*c) * 0x100000001b3u;
-    return (unsigned)(h ^ h >> 32) % BUCKETS;
+    uint64_t hash = rg_hash_bytes(RG_HASH_EMPTY, &site->api, sizeof site->api);
+    hash = rg_hash_bytes(hash, site->frames, (size_t)site->n * sizeof *site->frames);
+    return site->python ? rg_hash_bytes(hash, site->python, strlen(site->python)) : hash;
 }
 
 static bool same(const struct rg_site *a, const struct rg_site *b)
@@ -65,19 +60,19 @@ static bool same(const struct rg_site *a, const struct rg_site *b)
 /* The kept site like `key`, made if there is none; NULL: no room. The lock is held. */
 static struct rg_site *find(const struct rg_site *key)
 {
-    struct rg_site **bucket = &buckets[hash(key)], *site = *bucket;
-    while (site && !same(site, key))
-        site = site->next;
-    if (site || n_sites == RG_SITES_MAX || !(site = malloc(sizeof *site)))
+    const uint64_t hash = hash_of(key);
+    struct rg_hash_link *at = rg_hash_table_first(&sites, hash);
+    while (at && !same((struct rg_site *)at, key))
+        at = rg_hash_table_next(at);
+    struct rg_site *site = (struct rg_site *)at;
+    if (site || sites.n == RG_SITES_MAX || !(site = malloc(sizeof *site)))
         return site;
     *site = *key;
     if (key->python && !(site->python = strdup(key->python))) {
         free(site);
         return NULL;
     }
-    site->next = *bucket;
-    *bucket = site;
-    n_sites++;
+    rg_hash_table_add(&sites, &site->link, hash);
     return site;
 }
 
@@ -133,10 +128,10 @@ size_t rg_profile_sites_top(struct rg_site *top, size_t max, size_t *more, uint6
     pthread_mutex_lock(&lock);
     *unknown = unknown_waited;
     size_t n = 0;
-    struct rg_site *all = malloc((n_sites + 1) * sizeof *all);
-    for (unsigned i = 0; all && i < BUCKETS; i++)
-        for (struct rg_site *site = buckets[i]; site; site = site->next)
-            all[n++] = *site;
+    struct rg_site *all = malloc((sites.n + 1) * sizeof *all);
+    struct rg_hash_link *at = NULL;
+    while (all && (at = rg_hash_table_after(&sites, at)))
+        all[n++] = *(struct rg_site *)at;
     pthread_mutex_unlock(&lock);
     if (!all)
         return 0;

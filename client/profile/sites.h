@@ -9,6 +9,8 @@
 #ifndef RG_CLIENT_PROFILE_SITES_H
 #define RG_CLIENT_PROFILE_SITES_H
 
+#include "common/base/hash_table.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,7 +18,7 @@
 #define RG_SITES_MAX   1024
 
 struct rg_site {
-    struct rg_site *next; /* in its bucket */
+    struct rg_hash_link link;
     int api;
     int n;
     void *frames[RG_SITE_FRAMES]; /* return addresses, innermost first */

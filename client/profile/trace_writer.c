@@ -12,6 +12,7 @@
 #include "common/base/crc32.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "transport/control.h"
 
 #include <errno.h>
@@ -280,7 +281,7 @@ bool rg_trace_writer_start(const char *wish)
         optimisations[i] = rg_optimisation_name((enum rg_optimisation)i);
     write_names(RG_TRACE_OPTIMISATIONS, optimisations, RG_OPT_COUNT);
     pthread_mutex_unlock(&lock);
-    if (rg_thread_start("rg-record", writer_main, NULL) != RG_OK)
+    if (rg_thread_create_detached("rg-record", writer_main, NULL) != RG_OK)
         rg_warn("cannot start a thread; the trace is written at the end only");
     return true;
 }

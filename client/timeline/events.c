@@ -249,8 +249,10 @@ static void note_completed(const struct rg_subscription *subscription, const str
     }
 }
 
-bool rg_timeline_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in)
+bool rg_timeline_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
+                        size_t bulk_size)
 {
+    (void)bulk_size;
     if (notice->arg[0] > RG_MESSAGE_MAX / sizeof(struct rg_done))
         return false;
     for (uint64_t i = 0; i < notice->arg[0]; i++) {

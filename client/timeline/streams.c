@@ -1,9 +1,8 @@
 /* streams.c - how far streams and contexts are, and calls that ask or wait for them. See timeline.h. */
-#include "client/api/context.h"
+#include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/receiver.h"
-#include "client/managed/unified.h"
 #include "client/timeline/internal.h"
 #include "common/base/thread.h"
 #include "generated/client/operations.h"
@@ -39,7 +38,7 @@ struct rg_context *rg_timeline_trusted(uint64_t handle)
 
 CUresult rg_timeline_found_done(struct rg_session *session)
 {
-    rg_unified_settle();
+    rg_hooks.has_waited();
     return rg_session_take_latched(session);
 }
 
@@ -236,7 +235,8 @@ static void polled_stream(CUstream stream, bool done)
     if (!RG_PROBED(polled))
         return;
     const bool own = stream == CU_STREAM_PER_THREAD;
-    rg_probe_polled(own ? RG_TIME_THREAD_STREAM | rg_thread_current()->number : (uint64_t)stream, false, done);
+    rg_probe_polled(own ? RG_TIME_THREAD_STREAM | rg_thread_current()->number : (uint64_t)stream, false,
+                    done);
 }
 
 CUresult rg_timeline_query_stream(CUstream stream)

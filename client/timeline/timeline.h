@@ -20,6 +20,7 @@
 
 #include "client/core/call.h"
 #include "client/core/handle.h"
+#include "client/core/hooks.h"
 #include "client/core/session.h"
 
 /** Whether a record may give the device something to do. Operations that are not named here may. */
@@ -116,8 +117,8 @@ void rg_timeline_before_end(uint64_t context);
 void rg_timeline_waited(CUstream stream);
 /** A host function has shown the program how far the device is: what is not done is asked for again. */
 void rg_timeline_new_epoch(void);
-/** RG_NOTICE_DONE has come. False: it is malformed. */
-bool rg_timeline_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in);
+/** RG_NOTICE_DONE. */
+rg_notice_handler rg_timeline_notice;
 
 void rg_timeline_forget_event(CUevent event);
 /** The thread of a per-thread stream ends. */

@@ -10,24 +10,19 @@
 #ifndef RG_CLIENT_TRANSFER_CREDIT_H
 #define RG_CLIENT_TRANSFER_CREDIT_H
 
-#include <stdatomic.h>
+#include "client/core/hooks.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct rg_session;
 
-/** Of one session; credit.c's. */
-struct rg_credit {
-    _Atomic uint64_t taken, freed; /* bytes since it began */
-    atomic_bool told;              /* the worker knows that it is to tell */
-};
-
 /** Takes room for a record with `size` bytes of data; false: there is none. May ask the worker. */
 bool rg_credit_take(struct rg_session *session, size_t size);
 /** The record was not sent. */
 void rg_credit_return(struct rg_session *session, size_t size);
-/** RG_NOTICE_CREDIT has come. False: it is malformed. */
-bool rg_credit_notice(struct rg_session *session, uint64_t freed);
+/** RG_NOTICE_CREDIT. */
+rg_notice_handler rg_credit_notice;
 
 #endif

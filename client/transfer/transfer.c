@@ -22,6 +22,7 @@
 #include "client/timeline/timeline.h"
 #include "client/transfer/pieces.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/base/uncancelled.h"
 
 #include <pthread.h>
@@ -528,7 +529,7 @@ static enum rg_status host_call_due(struct rg_session *session, const struct rg_
     *due_last = call;
     due_last = &call->next;
     if (!call_thread_started)
-        call_thread_started = rg_thread_start("rg-host-call", call_main, NULL) == RG_OK;
+        call_thread_started = rg_thread_create_detached("rg-host-call", call_main, NULL) == RG_OK;
     pthread_cond_signal(&call_due);
     pthread_mutex_unlock(&lock);
     rg_receiver_expect_notices(session, -1);
@@ -814,8 +815,7 @@ static enum rg_status question_answered(struct rg_session *session, const struct
     return RG_OK;
 }
 
-enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice,
-                                  size_t bulk_size)
+static enum rg_status dispatch(struct rg_session *session, const struct rg_notice *notice, size_t bulk_size)
 {
     switch (notice->type) {
     case RG_NOTICE_HOST_CALL:
@@ -829,4 +829,11 @@ enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_no
     default:
         return RG_ERR_PROTOCOL;
     }
+}
+
+bool rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
+                        size_t bulk_size)
+{
+    (void)in;
+    return dispatch(session, notice, bulk_size) != RG_ERR_PROTOCOL;
 }

@@ -10,7 +10,8 @@
 #ifndef RG_CLIENT_TRANSFER_TRANSFER_H
 #define RG_CLIENT_TRANSFER_TRANSFER_H
 
-#include "client/transfer/region.h"
+#include "client/core/hooks.h"
+#include "client/core/region.h"
 #include "proto/wire.h"
 #include "transport/transport.h"
 
@@ -101,9 +102,8 @@ struct rg_page_request {
 void rg_page_request_send(struct rg_page_request *question);
 void rg_page_request_wait(struct rg_page_request *question);
 
-/** Handles a notice; the reader calls it. The bulk data of the message is taken from its connection. */
-enum rg_status rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice,
-                                  size_t bulk_size);
+/** RG_NOTICE_HOST_CALL, LANDING, PULL and UNIFIED. The bulk data of the message is taken from its connection. */
+rg_notice_handler rg_transfer_notice;
 /** Sends one piece of a queued part of a pull; false if there is none. The sender thread calls it. */
 bool rg_rendezvous_send_next(struct rg_session *session);
 

@@ -76,6 +76,15 @@ enum rg_status rg_thread_create(pthread_t *out, const char *name, void *(*run)(v
     return RG_OK;
 }
 
+enum rg_status rg_thread_create_detached(const char *name, void *(*run)(void *), void *arg)
+{
+    pthread_t thread;
+    enum rg_status status = rg_thread_create(&thread, name, run, arg);
+    if (status == RG_OK)
+        pthread_detach(thread);
+    return status;
+}
+
 bool rg_thread_has_others(void)
 {
     struct stat tasks; /* a folder with one for each thread: its links are those, itself and its parent's */

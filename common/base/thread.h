@@ -16,6 +16,9 @@
 RG_MUST_CHECK enum rg_status rg_thread_create(pthread_t *out, const char *name, void *(*run)(void *),
                                               void *arg);
 
+/** Starts a thread that runs until the process ends. */
+RG_MUST_CHECK enum rg_status rg_thread_create_detached(const char *name, void *(*run)(void *), void *arg);
+
 /**
  * Whether this process has threads besides the calling one and those that rg_thread_create made (of this library). Asks
  * the kernel, about a microsecond; true where it cannot tell.

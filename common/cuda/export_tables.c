@@ -33,8 +33,8 @@ static uint64_t unknown_slot(const char *table, unsigned slot)
     M(t, h, 3)                                                                                               \
     M(t, h, 4)                                                                                               \
     M(t, h, 5)                                                                                               \
-    M(t, h, 6) M(t, h, 7) M(t, h, 8) M(t, h, 9) M(t, h, a) M(t, h, b) M(t, h, c) M(t, h, d) M(t, h, e)       \
-        M(t, h, f)
+    M(t, h, 6)                                                                                               \
+    M(t, h, 7) M(t, h, 8) M(t, h, 9) M(t, h, a) M(t, h, b) M(t, h, c) M(t, h, d) M(t, h, e) M(t, h, f)
 #define DEFINE_SLOT(t, h, l)                                                                                 \
     static uint64_t t##_slot_##h##l(void)                                                                    \
     {                                                                                                        \

@@ -126,7 +126,7 @@ def owner(operation):
 
 def again(operation):
     """Out of memory is the answer only when there is nothing that the worker keeps ready; else it is tried again."""
-    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && rg_prealloc_give_back(call.session))",
+    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && rg_hooks.out_of_memory(call.session))",
             f"        return rg_op_{operation.name}({operation.arguments});"]
 
 
@@ -134,7 +134,7 @@ def again_aside(operation):
     """The same of a raw answer, for which the worker does so itself where it has executed the record in its place."""
     if "compiles" not in operation.flags or operation.options.get("again") == "custom":
         return []
-    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && call.aside && rg_prealloc_give_back(call.session)) {",
+    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && call.aside && rg_hooks.out_of_memory(call.session)) {",
             "        rg_call_done(&call);", f"        return rg_op_{operation.name}({operation.arguments}, reply);", "    }"]
 
 
@@ -324,7 +324,7 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/prealloc/prealloc.h"', '#include "client/core/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/core/handle.h"', '#include "client/cache/query_cache.h"', '#include "client/core/home.h"', '#include "client/multiserver/replication.h"', '#include "client/managed/pinned.h"', '#include "client/timeline/timeline.h"',
+        lines = [HEAD, '#include "client/core/hooks.h"', '#include "client/core/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/core/handle.h"', '#include "client/cache/query_cache.h"', '#include "client/core/home.h"', '#include "client/multiserver/replication.h"', '#include "client/managed/pinned.h"', '#include "client/timeline/timeline.h"',
                  '#include "generated/client/operations.h"', "", "#include <string.h>", ""]
         for operation in group.operations:
             if operation.on_wire:

@@ -15,7 +15,7 @@
 #include "server/daemon/handshake.h"
 #include "server/daemon/notify.h"
 #include "server/daemon/sessions.h"
-#include "transport/transport.h"
+#include "transport/connect/connect.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,6 +6,7 @@
 #include "common/base/log_limit.h"
 #include "common/base/thread.h"
 #include "server/handshake/resume.h"
+#include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/multipath/join.h"
 

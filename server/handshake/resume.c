@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
 #include "server/handshake/channels.h"
+#include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
 

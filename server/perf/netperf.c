@@ -12,6 +12,7 @@
 
 #include "common/base/log.h"
 #include "server/perf/perftest.h"
+#include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/multipath/multipath.h"
 #include "transport/upgrade/upgrade.h"

@@ -101,32 +101,3 @@ const char *sg_device_runtime(const struct sg_source *sources, size_t count)
             return cooperative_groups;
     return NULL;
 }
-
-enum sg_device_call sg_device_call_find(const struct sg_ptx_function *function)
-{
-    static const struct {
-        const char *name;
-        uint32_t n_params;
-    } calls[] = {
-#define CALL(name, n_params) {#name, n_params},
-        SG_DEVICE_CALLS(CALL)
-#undef CALL
-    };
-    static const char nvcc[] = "__cudaCDP2", plain[] = "cuda", per_thread[] = "_ptsz";
-    const char *name = function->name;
-    if (function->n_returns != 1)
-        return SG_CALL_COUNT;
-    if (strncmp(name, nvcc, sizeof(nvcc) - 1) == 0)
-        name += sizeof(nvcc) - 1;
-    else if (!function->defined && strncmp(name, plain, sizeof(plain) - 1) == 0)
-        name += sizeof(plain) - 1;
-    else
-        return SG_CALL_COUNT;
-    for (uint32_t i = 0; i < SG_CALL_COUNT; i++) {
-        size_t length = strlen(calls[i].name);
-        if (function->n_params == calls[i].n_params && strncmp(name, calls[i].name, length) == 0 &&
-            (name[length] == '\0' || strcmp(name + length, per_thread) == 0))
-            return (enum sg_device_call)i;
-    }
-    return SG_CALL_COUNT;
-}

@@ -4,6 +4,7 @@
  * from compilers is flat.
  */
 #include "softgpu/compiler/initial.h"
+#include "softgpu/compiler/parse/ast.h"
 
 #include <string.h>
 

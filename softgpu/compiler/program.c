@@ -3,12 +3,14 @@
  * makes code generation one at a time; what is known after creation never changes and is read without it.
  */
 #include "softgpu/compiler/analysis/analysis.h"
+#include "softgpu/compiler/check/check.h"
 #include "softgpu/compiler/codegen/codegen.h"
 #include "softgpu/compiler/device_runtime.h"
 #include "softgpu/compiler/initial.h"
 #include "softgpu/compiler/jit/cache.h"
 #include "softgpu/compiler/jit/jit.h"
 #include "softgpu/compiler/jit/symbols.h"
+#include "softgpu/compiler/parse/ast.h"
 #include "softgpu/compiler/regions/matrices.h"
 #include "softgpu/compiler/regions/regions.h"
 #include "softgpu/compiler/uniformity/uniformity.h"

@@ -36,6 +36,8 @@ extern __thread bool sg_per_thread_default_stream;
 
 /* --- objects and handles (handle.c) --------------------------------------------------------------------- */
 
+struct sg_context;
+
 enum sg_kind {
     SG_KIND_CONTEXT = 1,
     SG_KIND_STREAM,
@@ -58,10 +60,23 @@ struct sg_object {
     _Atomic uint32_t references;
     void (*finish)(struct sg_object *object); /* frees it; called when the last reference goes */
     struct sg_object *bucket_next;            /* handle table */
+    struct sg_context *context;               /* that it belongs to, reference held; NULL: to none */
+    unsigned long long generation;            /* the life of that context in which it was made */
 };
 
-/** Starts `object` with one reference, the handle's, and makes its address a valid handle. */
-void sg_handle_add(struct sg_object *object, enum sg_kind kind, void (*finish)(struct sg_object *));
+/**
+ * Starts `object` with one reference, the handle's, and makes its address a valid handle. It belongs to `context`, or to
+ * none (NULL).
+ */
+void sg_handle_add(struct sg_object *object, enum sg_kind kind, struct sg_context *context,
+                   void (*finish)(struct sg_object *));
+/** Whether the life of the context that the object, which belongs to one, was made in lasts. */
+bool sg_object_lives(const struct sg_object *object);
+/**
+ * The object that `handle` names, with a reference, if it belongs to a context that lives: else
+ * CUDA_ERROR_INVALID_HANDLE or CUDA_ERROR_CONTEXT_IS_DESTROYED.
+ */
+CUresult sg_handle_get_living(const void *handle, enum sg_kind kind, void **object);
 /** The live object that `handle` names, with a reference taken, or NULL. */
 void *sg_handle_get(const void *handle, enum sg_kind kind);
 /** Makes the handle invalid; true for the one caller that did it, who then owns the handle's reference. */
@@ -82,7 +97,6 @@ static inline void sg_release_p(void *p)
 
 /* --- device and process (device.c, init.c) -------------------------------------------------------------- */
 
-struct sg_context;
 struct sg_pool;
 
 struct sg_device {

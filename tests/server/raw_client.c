@@ -1,5 +1,6 @@
 /* raw_client.c - see raw_client.h. */
 #include "tests/server/raw_client.h"
+#include "transport/connect/connect.h"
 
 #include "proto/codec.h"
 #include "server/modules.h"

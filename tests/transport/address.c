@@ -1,5 +1,7 @@
 /* address.c - addresses and filter chains, as text. */
 #include "transport/address.h"
+#include "transport/connect/connect.h"
+#include "transport/connect/registry.h"
 #include "transport/operations.h"
 
 #include <criterion/criterion.h>

@@ -5,7 +5,8 @@
 #include "conformance.h"
 
 #include "common/base/clock.h"
-#include "transport/tcp/frame.h"
+#include "transport/connect/connect.h"
+#include "transport/frame.h"
 
 #include <fcntl.h>
 #include <poll.h>

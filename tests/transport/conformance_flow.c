@@ -5,7 +5,7 @@
 #include "conformance.h"
 
 #include "common/base/clock.h"
-#include "transport/tcp/frame.h"
+#include "transport/frame.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* support.c - see support.h. */
 #include "support.h"
 
+#include "transport/connect/connect.h"
 #include "transport/operations.h"
 
 #include <stdio.h>

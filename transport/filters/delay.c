@@ -27,6 +27,7 @@
 #include "common/base/clock.h"
 #include "common/base/parse.h"
 #include "common/base/thread.h"
+#include "transport/filters/option.h"
 #include "transport/operations.h"
 #include "transport/queue.h"
 

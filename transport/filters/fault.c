@@ -27,8 +27,9 @@
  * Without options everything passes. Counters are the sender's and the receiver's; no threads.
  */
 #include "common/base/parse.h"
+#include "transport/filters/option.h"
+#include "transport/frame.h"
 #include "transport/operations.h"
-#include "transport/tcp/frame.h"
 
 #include <poll.h>
 #include <stdatomic.h>

@@ -1,5 +1,6 @@
 /* join.c - see join.h. */
 #include "transport/multipath/join.h"
+#include "transport/connect/connect.h"
 
 #include "transport/control.h"
 #include "transport/operations.h"

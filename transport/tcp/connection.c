@@ -23,7 +23,7 @@
  *
  * Threads: fields are the receiver's or the sender's as marked; `interrupted` is anyone's.
  */
-#include "transport/tcp/frame.h"
+#include "transport/frame.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/zerocopy.h"
 

@@ -1,5 +1,6 @@
 /* upgrade.c - see upgrade.h. */
 #include "transport/upgrade/upgrade.h"
+#include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"

@@ -6,7 +6,7 @@
 
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
-#include "client/connect/query.h"
+#include "client/query/query.h"
 #include "common/base/log.h"
 
 #include <stdlib.h>

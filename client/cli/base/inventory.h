@@ -5,7 +5,7 @@
 #define RG_CLIENT_CLI_BASE_INVENTORY_H
 
 #include "client/cli/base/settings.h"
-#include "client/connect/query.h"
+#include "client/query/query.h"
 #include "proto/control/control.h"
 
 struct rg_answer_of {

@@ -5,8 +5,8 @@
 #include "common/base/log.h"
 #include "proto/netperf.h"
 #include "transport/address.h"
+#include "transport/connect/connect.h"
 #include "transport/control.h"
-#include "transport/filters/filter.h"
 #include "transport/multipath/multipath.h"
 #include "transport/topology/rails.h"
 
@@ -24,14 +24,13 @@ enum { REPLY_MS = 20000, SAMPLES_MAX = 20000, SAMPLES_MIN = 20, WARM = 5 };
 enum rg_status rg_perf_link_filter(const char *description, char *filter, size_t filter_size, char *why,
                                    size_t why_size)
 {
-    struct rg_filter_chain chain;
     if (!*description || strchr(description, ';') ||
         snprintf(filter, filter_size, "delay:%s", description) >= (int)filter_size) {
         rg_explain(why, why_size, "'%s' does not describe a network (like oneway=1ms,bandwidth=10Gb)",
                    description);
         return RG_ERR_INVALID;
     }
-    return rg_filter_chain_parse(filter, &chain, why, why_size);
+    return rg_transport_check_filters(filter, why, why_size);
 }
 
 /* --- opening --- */

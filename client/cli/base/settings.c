@@ -6,8 +6,8 @@
  */
 #include "client/cli/base/settings.h"
 
-#include "client/connect/servers.h"
 #include "client/core/optimisations.h"
+#include "client/query/servers.h"
 #include "common/base/log.h"
 #include "common/sync/adaptive_wait.h"
 #include "transport/multipath/multipath.h"

@@ -6,6 +6,7 @@
 #define SG_COMPILER_ANALYSIS_ANALYSIS_H
 
 #include "softgpu/compiler/ir/ir.h"
+#include "softgpu/device_calls.h"
 
 /** The functions that a kernel may reach, the kernel first. */
 struct sg_reach {
@@ -93,5 +94,10 @@ enum sg_builtin {
     SG_BUILTIN_DEVICE_CALL /* of the device runtime: sg_device_call_find tells which */
 };
 enum sg_builtin sg_builtin_find(const struct sg_ptx_function *function);
+/**
+ * Which of the functions that the engine serves this one is; else SG_CALL_COUNT. Those of nvcc's library are
+ * served even where the library is linked in: what it defines are calls of NVIDIA's system for devices.
+ */
+enum sg_device_call sg_device_call_find(const struct sg_ptx_function *function);
 
 #endif

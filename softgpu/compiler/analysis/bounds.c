@@ -8,7 +8,7 @@
  * may hold anything.
  */
 #include "softgpu/compiler/analysis/analysis.h"
-#include "softgpu/compiler/regions/regions.h"
+#include "softgpu/compiler/ir/traits.h"
 
 #define WALKS       6
 #define ANYTHING    UINT64_MAX

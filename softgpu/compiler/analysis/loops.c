@@ -12,7 +12,7 @@
  */
 #include "softgpu/compiler/analysis/analysis.h"
 #include "softgpu/compiler/ir/flow.h"
-#include "softgpu/compiler/regions/regions.h"
+#include "softgpu/compiler/ir/traits.h"
 
 struct walk {
     uint32_t *order, *low, *component, *next, *stack, *path;

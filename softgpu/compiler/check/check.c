@@ -4,8 +4,6 @@
  */
 #include "softgpu/compiler/check/checker.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,70 +11,8 @@
  * Of PTX 9 what is known is taken, and what is not known is an error of its own; what 10 may change nobody
  * knows.
  */
-#define NEWEST_VERSION 99
-/* A thread has at most 512 KiB of its own memory; no device has shared memory of this size. */
-#define SG_LOCAL_LIMIT  (512u << 10)
-#define SG_SHARED_LIMIT (1u << 20)
+#define NEWEST_VERSION  99
 #define SG_SOURCE_LIMIT (1u << 16) /* numbers of source files */
-
-void sg_check_fail(struct sg_checker *checker, const char *format, ...)
-{
-    char message[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof(message), format, arguments);
-    va_end(arguments);
-    const struct sg_ast_statement *statement = checker->statement;
-    uint32_t line = statement == NULL ? 0 : statement->line;
-    if (statement != NULL && statement->kind == SG_STATEMENT_INSTRUCTION)
-        sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s: %.*s", message,
-                (int)statement->instruction.text.size, statement->instruction.text.data);
-    sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s", message);
-}
-
-static _Noreturn void fail_at(struct sg_checker *checker, uint32_t line, const char *message,
-                              struct sg_slice name)
-{
-    sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s '%.*s'", message, (int)name.size,
-            name.data);
-}
-
-struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast_variable *ast,
-                                 struct sg_ptx_function *function)
-{
-    struct sg_var *var = SG_NEW(checker->arena, struct sg_var);
-    uint32_t element = sg_type_bytes(ast->type) * ast->vector;
-    var->name = sg_arena_string(checker->arena, ast->name);
-    var->space = ast->space;
-    var->type = ast->type;
-    var->line = ast->line;
-    var->linkage = ast->linkage;
-    var->initial = ast->initial;
-    var->managed = ast->managed;
-    var->reference = ast->reference;
-    var->function = function;
-    var->align = ast->align != 0 ? ast->align : element == 0 ? 1 : element;
-    var->unsized = ast->is_array && ast->count == 0;
-    if (__builtin_mul_overflow((uint64_t)element, ast->count, &var->size) || var->size > UINT64_C(1) << 40)
-        fail_at(checker, ast->line, "variable is too large:", ast->name);
-    if ((ast->space == SG_SPACE_LOCAL && var->size > SG_LOCAL_LIMIT) ||
-        (ast->space == SG_SPACE_SHARED && var->size > SG_SHARED_LIMIT))
-        fail_at(checker, ast->line, "variable is too large:", ast->name);
-    if (var->unsized && ast->linkage != SG_LINKAGE_EXTERN)
-        fail_at(checker, ast->line, "only .extern arrays can be without a size:", ast->name);
-    if (ast->reference && (ast->space != SG_SPACE_GLOBAL || ast->is_array || ast->initial != NULL))
-        fail_at(checker, ast->line,
-                "references are .global, single and without initial values here:", ast->name);
-    if (ast->initial != NULL && ast->space != SG_SPACE_GLOBAL && ast->space != SG_SPACE_CONST)
-        fail_at(checker, ast->line, "only .global and .const variables can have initial values:", ast->name);
-    return var;
-}
-
-struct sg_symbol *sg_check_module_symbol(struct sg_checker *checker, struct sg_slice name)
-{
-    struct sg_symbol *own = sg_map_get(checker->unit, name);
-    return own != NULL ? own : sg_map_get(&checker->module->symbols, name);
-}
 
 /* The symbol that a declaration with this linkage would declare again. */
 static struct sg_symbol *declared_before(struct sg_checker *checker, struct sg_slice name,
@@ -105,63 +41,21 @@ static void declare_module_variable(struct sg_checker *checker, const struct sg_
     struct sg_ptx_module *module = checker->module;
     struct sg_symbol *known = declared_before(checker, ast->name, ast->linkage);
     if (ast->space == SG_SPACE_REG || ast->space == SG_SPACE_LOCAL || ast->space == SG_SPACE_PARAM)
-        fail_at(checker, ast->line, "state space not allowed at module scope:", ast->name);
+        sg_check_fail_at(checker, ast->line, "state space not allowed at module scope:", ast->name);
     struct sg_var *var = sg_check_variable(checker, ast, NULL);
     if (known != NULL) {
         /* a declaration and its definition, in either order; a weak or common definition and any other */
         if (known->kind != SG_SYMBOL_VAR)
-            fail_at(checker, ast->line, "already defined:", ast->name);
+            sg_check_fail_at(checker, ast->line, "already defined:", ast->name);
         bool known_strong = is_strong(known->var->linkage), strong = is_strong(ast->linkage);
         if (known_strong && strong)
-            fail_at(checker, ast->line, "already defined:", ast->name);
+            sg_check_fail_at(checker, ast->line, "already defined:", ast->name);
         if (strong || (known->var->linkage == SG_LINKAGE_EXTERN && ast->linkage != SG_LINKAGE_EXTERN))
             *known->var = *var;
         return;
     }
     declare_symbol(checker, ast->name, ast->linkage, (struct sg_symbol){.kind = SG_SYMBOL_VAR, .var = var});
     *SG_PUSH(checker->arena, module->vars, module->n_vars, module->var_capacity) = var;
-}
-
-void sg_check_signature(struct sg_checker *checker, struct sg_ptx_function *function,
-                        const struct sg_ast_prototype *prototype)
-{
-    struct {
-        const struct sg_ast_variable *from;
-        uint32_t count;
-        struct sg_var **to;
-        uint32_t *to_count;
-    } sides[2] = {{prototype->params, prototype->n_params, &function->params, &function->n_params},
-                  {prototype->returns, prototype->n_returns, &function->returns, &function->n_returns}};
-    for (int side = 0; side < 2; side++) {
-        *sides[side].to = SG_NEW_ARRAY(checker->arena, struct sg_var, sides[side].count);
-        *sides[side].to_count = sides[side].count;
-        uint64_t offset = 0;
-        for (uint32_t i = 0; i < sides[side].count; i++) {
-            const struct sg_ast_variable *ast = &sides[side].from[i];
-            struct sg_var *var = &(*sides[side].to)[i];
-            if (ast->space != SG_SPACE_PARAM && (ast->space != SG_SPACE_REG || function->is_entry))
-                fail_at(checker, ast->line, "parameter is not in .param space:", ast->name);
-            if (ast->space == SG_SPACE_REG && ast->vector > 1)
-                fail_at(checker, ast->line, "a parameter is a vector of registers:", ast->name);
-            struct sg_ast_variable copy = *ast;
-            if (copy.is_array && copy.count == 0)
-                copy.linkage = SG_LINKAGE_EXTERN; /* .param .b8 x[]: variadic */
-            *var = *sg_check_variable(checker, &copy, function);
-            var->index = i;
-            var->is_return = side == 1;
-            var->by_register = ast->space == SG_SPACE_REG;
-            var->space = SG_SPACE_PARAM;
-            offset = (offset + var->align - 1) & ~(uint64_t)(var->align - 1);
-            var->offset = (uint32_t)offset;
-            offset += var->size;
-        }
-        if (side == 0) {
-            if (offset > 65536)
-                sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, function->line,
-                        "parameters of '%s' are too large", function->name);
-            function->params_size = (uint32_t)offset;
-        }
-    }
 }
 
 /*
@@ -175,16 +69,16 @@ static struct sg_ptx_function *declare_function(struct sg_checker *checker, cons
     struct sg_ptx_function *function;
     if (known != NULL) {
         if (known->kind != SG_SYMBOL_FUNCTION)
-            fail_at(checker, ast->line, "already defined:", ast->name);
+            sg_check_fail_at(checker, ast->line, "already defined:", ast->name);
         function = known->function;
         if (!ast->has_body || (function->defined && ast->linkage == SG_LINKAGE_WEAK))
             return NULL;
         if (function->defined && function->linkage != SG_LINKAGE_WEAK)
-            fail_at(checker, ast->line, "already defined:", ast->name);
+            sg_check_fail_at(checker, ast->line, "already defined:", ast->name);
         if (function->defined)
             return NULL; /* a weak one came first: any will do */
         if (function->n_params != ast->signature.n_params || function->n_returns != ast->signature.n_returns)
-            fail_at(checker, ast->line, "declared before with other parameters:", ast->name);
+            sg_check_fail_at(checker, ast->line, "declared before with other parameters:", ast->name);
     } else {
         function = SG_NEW(checker->arena, struct sg_ptx_function);
         function->name = sg_arena_string(checker->arena, ast->name);
@@ -205,32 +99,6 @@ static struct sg_ptx_function *declare_function(struct sg_checker *checker, cons
     function->blocks_are_clusters = ast->blocks_are_clusters;
     sg_check_signature(checker, function, &ast->signature);
     return function;
-}
-
-void sg_check_take_address(struct sg_checker *checker, struct sg_ptx_function *function)
-{
-    struct sg_ptx_module *module = checker->module;
-    if (function->address_taken)
-        return;
-    function->address_taken = true;
-    function->handle = module->n_handles;
-    *SG_PUSH(checker->arena, module->handles, module->n_handles, module->handle_capacity) = function;
-}
-
-/* Every symbol in an initialiser must exist; functions in it can be called through pointers. */
-void sg_check_initial(struct sg_checker *checker, struct sg_ast_initial *initial)
-{
-    if (initial->kind == SG_INITIAL_SYMBOL) {
-        struct sg_symbol *symbol = sg_check_module_symbol(checker, initial->symbol);
-        if (symbol == NULL)
-            fail_at(checker, initial->line, "unknown symbol", initial->symbol);
-        if (symbol->kind == SG_SYMBOL_FUNCTION)
-            sg_check_take_address(checker, symbol->function->alias_of != NULL ? symbol->function->alias_of
-                                                                              : symbol->function);
-        initial->resolved = symbol;
-    }
-    for (uint32_t i = 0; i < initial->n_items; i++)
-        sg_check_initial(checker, &initial->items[i]);
 }
 
 static void check_target(struct sg_checker *checker, const struct sg_ast *ast, uint32_t capability)
@@ -277,7 +145,7 @@ static void check_aliases(struct sg_checker *checker, const struct sg_ast *ast)
         struct sg_symbol *target = sg_check_module_symbol(checker, alias->target);
         struct sg_symbol *name = sg_check_module_symbol(checker, alias->name);
         if (target == NULL || target->kind != SG_SYMBOL_FUNCTION || !target->function->defined)
-            fail_at(checker, alias->line, "alias of an unknown function", alias->target);
+            sg_check_fail_at(checker, alias->line, "alias of an unknown function", alias->target);
         if (name == NULL)
             sg_map_put(checker->unit, checker->arena, alias->name, target);
         else if (name->kind == SG_SYMBOL_FUNCTION)

@@ -4,7 +4,7 @@
 #ifndef SG_COMPILER_CHECK_CHECKER_H
 #define SG_COMPILER_CHECK_CHECKER_H
 
-#include "softgpu/compiler/ir/ir.h"
+#include "softgpu/compiler/check/check.h"
 
 #define SG_CHECK_SCOPES 64
 
@@ -32,6 +32,9 @@ struct sg_opcode {
 
 _Noreturn void sg_check_fail(struct sg_checker *checker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/** For module scope, where no statement is in work. */
+_Noreturn void sg_check_fail_at(struct sg_checker *checker, uint32_t line, const char *message,
+                                struct sg_slice name);
 
 /** A name at module scope. */
 struct sg_symbol *sg_check_module_symbol(struct sg_checker *checker, struct sg_slice name);
@@ -44,6 +47,7 @@ struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast
 /** The symbols in a variable's initial value. */
 void sg_check_initial(struct sg_checker *checker, struct sg_ast_initial *initial);
 uint32_t sg_check_new_register(struct sg_checker *checker, enum sg_type type);
+/** The address of the function, or of what it is an alias of, is taken. */
 void sg_check_take_address(struct sg_checker *checker, struct sg_ptx_function *function);
 /** The body of a function whose header is known. */
 void sg_check_body(struct sg_checker *checker, struct sg_ptx_function *function,
@@ -53,18 +57,17 @@ void sg_check_signature(struct sg_checker *checker, struct sg_ptx_function *func
                         const struct sg_ast_prototype *prototype);
 
 struct sg_opcode *sg_check_opcode(struct sg_checker *checker, const struct sg_ast_instruction *ast);
+/** Checks an instruction as the table knows it, and adds it to the function. */
 void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instruction *ast);
 /**
- * Whether the instruction is written in a way that the table does not have; then `out` is what stands for it,
- * behind instructions that have been added to the function.
+ * The same for one as written: what the table does not have becomes several instructions that mean the same.
  */
-bool sg_check_rewrite(struct sg_checker *checker, const struct sg_ast_instruction *ast,
-                      struct sg_ast_instruction *out);
+void sg_check_written(struct sg_checker *checker, const struct sg_ast_instruction *ast);
 /** Fails unless an operand of this kind may stand where an instruction wants `type`. */
 void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type, bool dest,
                    bool wider);
-/** The rules of the instructions on matrices. */
-void sg_check_mma(struct sg_checker *checker, struct sg_insn *insn);
+/** Whether the instruction's type is one of these names, which spaces separate. */
+bool sg_check_type_in(const struct sg_insn *insn, const char *names);
 void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out);
 /** Fails unless the operand, which stood in brackets, can be an address. */
 void sg_check_address(struct sg_checker *checker, const struct sg_operand *operand);
@@ -74,7 +77,6 @@ void sg_check_address(struct sg_checker *checker, const struct sg_operand *opera
  */
 void sg_check_video_operand(struct sg_checker *checker, const struct sg_insn *insn, uint32_t number,
                             const struct sg_ast_operand *ast, struct sg_operand *out);
-void sg_check_video(struct sg_checker *checker, const struct sg_insn *insn);
 /** All operands of a copy of a tensor. */
 void sg_check_tensor(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
 /** True and the register's number and component if the name is one of %tid and its like. */
@@ -83,5 +85,25 @@ bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, 
 const struct sg_form *sg_check_texture_form(struct sg_slice base);
 void sg_check_texture(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
 void sg_check_call(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
+
+/* Rules of groups of instructions, which instruction.c calls. */
+void sg_check_mov(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_conversion(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_pair_conversion(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_rounding(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_division(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_multiply_add(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_memory(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_cvta(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_atomic(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_bulk_copy(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_bulk_reduction(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_store_async(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_branch_indexed(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_barrier(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_vote(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_redux(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_mma(struct sg_checker *checker, struct sg_insn *insn);
+void sg_check_video(struct sg_checker *checker, struct sg_insn *insn);
 
 #endif

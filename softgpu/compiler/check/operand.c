@@ -1,5 +1,6 @@
 /*
- * operand.c - names in operands to registers, variables, functions, labels and special registers.
+ * operand.c - names in operands to registers, variables, functions, labels and special registers; and whether
+ * an operand may stand where an instruction wants a type.
  */
 #include "softgpu/compiler/check/checker.h"
 
@@ -211,4 +212,90 @@ void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *a
     case SG_AST_LIST:
         sg_check_fail(checker, "a list in parentheses is not an operand here");
     }
+}
+
+/* --- types --- */
+
+/* May an operand of register type `have` stand where an instruction wants `want`? */
+static bool register_fits(enum sg_type have, enum sg_type want, bool wider)
+{
+    if (have == SG_PRED || want == SG_PRED)
+        return have == want;
+    uint16_t have_bits = sg_types[have].bits, want_bits = sg_types[want].bits;
+    if (have_bits != want_bits && !(wider && have_bits > want_bits))
+        return false;
+    if (have_bits > want_bits) /* .u8 in a .f32 register makes no sense; .b8 is bits */
+        return sg_types[have].class != SG_CLASS_FLOAT || sg_types[want].class == SG_CLASS_BITS;
+    bool have_float = sg_type_is_float(have), want_float = sg_type_is_float(want);
+    bool have_bit = sg_types[have].class == SG_CLASS_BITS, want_bit = sg_types[want].class == SG_CLASS_BITS;
+    return have_bit || want_bit || have_float == want_float;
+}
+
+static const char *register_type(struct sg_checker *checker, const struct sg_operand *operand)
+{
+    return sg_types[checker->function->regs[operand->reg].type].name;
+}
+
+void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type, bool dest,
+                   bool wider)
+{
+    switch (operand->kind) {
+    case SG_OPERAND_REG:
+        if (!register_fits((enum sg_type)checker->function->regs[operand->reg].type, type, wider))
+            sg_check_fail(checker, "a register of type .%s does not fit where .%s is wanted",
+                          register_type(checker, operand), sg_types[type].name);
+        break;
+    case SG_OPERAND_SINK:
+        if (!dest)
+            sg_check_fail(checker, "'_' cannot be read");
+        return;
+    case SG_OPERAND_INTEGER:
+        if (sg_type_is_float(type))
+            sg_check_fail(checker, "an integer where .%s is wanted", sg_types[type].name);
+        break;
+    case SG_OPERAND_FLOAT32:
+    case SG_OPERAND_FLOAT64:
+        if (type == SG_PRED || sg_types[type].class == SG_CLASS_SIGNED ||
+            sg_types[type].class == SG_CLASS_UNSIGNED)
+            sg_check_fail(checker, "a floating-point number where .%s is wanted", sg_types[type].name);
+        break;
+    case SG_OPERAND_SPECIAL:
+        break;
+    case SG_OPERAND_VAR:
+    case SG_OPERAND_FUNCTION:
+        if (sg_types[type].bits < 32 || sg_type_is_float(type))
+            sg_check_fail(checker, "an address where .%s is wanted", sg_types[type].name);
+        break;
+    default:
+        sg_check_fail(checker, "wrong kind of operand where .%s is wanted", sg_types[type].name);
+    }
+    if (dest && operand->kind != SG_OPERAND_REG)
+        sg_check_fail(checker, "the result must be a register");
+    if (operand->negated && type != SG_PRED)
+        sg_check_fail(checker, "'!' is for predicates");
+}
+
+void sg_check_address(struct sg_checker *checker, const struct sg_operand *operand)
+{
+    if (operand->kind == SG_OPERAND_REG) {
+        enum sg_type type = (enum sg_type)checker->function->regs[operand->reg].type;
+        if ((sg_types[type].bits != 64 && sg_types[type].bits != 32) || sg_type_is_float(type))
+            sg_check_fail(checker, "a register of type .%s cannot be an address", sg_types[type].name);
+    } else if (operand->kind != SG_OPERAND_VAR && operand->kind != SG_OPERAND_INTEGER) {
+        sg_check_fail(checker, "not an address");
+    }
+}
+
+bool sg_check_type_in(const struct sg_insn *insn, const char *names)
+{
+    const char *name = sg_types[insn->types[0]].name;
+    for (const char *p = names; *p != '\0';) {
+        uint32_t size = 0;
+        while (p[size] != ' ' && p[size] != '\0')
+            size++;
+        if (sg_slice_is((struct sg_slice){p, size}, name))
+            return true;
+        p += size + (p[size] == ' ');
+    }
+    return false;
 }

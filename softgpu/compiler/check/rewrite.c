@@ -171,8 +171,7 @@ static void move_vector(struct sg_checker *checker, struct sg_ast_instruction *a
     write_words(checker, ast, text);
 }
 
-bool sg_check_rewrite(struct sg_checker *checker, const struct sg_ast_instruction *ast,
-                      struct sg_ast_instruction *out)
+void sg_check_written(struct sg_checker *checker, const struct sg_ast_instruction *ast)
 {
     bool old =
         (sg_slice_is(ast->base, "shfl") || sg_slice_is(ast->base, "vote")) && !has_modifier(ast, "sync");
@@ -182,18 +181,16 @@ bool sg_check_rewrite(struct sg_checker *checker, const struct sg_ast_instructio
     /* the first is the result, or an address */
     for (uint32_t i = 1; i < ast->n_operands; i++)
         sums |= has_sum(checker, &ast->operands[i]);
-    if (!old && !sums && !vector)
-        return false;
-    *out = *ast;
+    struct sg_ast_instruction out = *ast;
     if (sums) {
-        out->operands = SG_NEW_ARRAY(checker->scratch, struct sg_ast_operand, ast->n_operands);
-        out->operands[0] = ast->operands[0];
+        out.operands = SG_NEW_ARRAY(checker->scratch, struct sg_ast_operand, ast->n_operands);
+        out.operands[0] = ast->operands[0];
         for (uint32_t i = 1; i < ast->n_operands; i++)
-            out->operands[i] = without_sum(checker, ast, ast->operands[i]);
+            out.operands[i] = without_sum(checker, ast, ast->operands[i]);
     }
     if (old)
-        add_lanes(checker, out);
+        add_lanes(checker, &out);
     if (vector)
-        move_vector(checker, out);
-    return true;
+        move_vector(checker, &out);
+    sg_check_instruction(checker, &out);
 }

@@ -6,19 +6,6 @@
 
 #include "softgpu/compiler/check/checker.h"
 
-bool sg_is_video(const struct sg_form *form)
-{
-    return form->op >= SG_OP_VADD && form->op <= SG_OP_VMAD;
-}
-
-unsigned sg_video_lanes(const struct sg_form *form)
-{
-    const char *end = form->base;
-    while (*end != '\0')
-        end++;
-    return end[-1] == '2' ? 2 : end[-1] == '4' ? 4 : 1;
-}
-
 /* The digit at a place of a selector, below `limit`. */
 static unsigned digit(struct sg_checker *checker, struct sg_slice text, uint32_t at, unsigned limit)
 {
@@ -79,7 +66,7 @@ void sg_check_video_operand(struct sg_checker *checker, const struct sg_insn *in
                                       : choice(checker, ast->component, lanes);
 }
 
-void sg_check_video(struct sg_checker *checker, const struct sg_insn *insn)
+void sg_check_video(struct sg_checker *checker, struct sg_insn *insn)
 {
     const struct sg_operand *operands = insn->operands;
     if (SG_MOD(insn, SG_GROUP_CMP) > SG_HS)

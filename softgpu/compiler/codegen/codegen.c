@@ -4,6 +4,7 @@
  * inlines it.
  */
 #include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/loops/loops.h"
 
 #include <llvm-c/IRReader.h>
 #include <stdio.h>
@@ -132,6 +133,7 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_ptx_function *kernel
 {
     sg_check_resolved(gen->arena->diagnostics, gen->reach, true);
     set_types(gen);
+    gen->emit = sg_gen_instruction;
     if (gen->form == SG_CODE_LOOPS)
         sg_regions_compute(gen->arena, kernel, &gen->regions);
     if (gen->form == SG_CODE_BLOCK)

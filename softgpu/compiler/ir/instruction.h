@@ -199,6 +199,10 @@ enum { SG_CACHE_CG = 2, SG_CACHE_CV = 5 };
 enum { SG_MOD_SHARED = 1, SG_MOD_GLOBAL, SG_MOD_LOCAL, SG_MOD_CONST, SG_MOD_PARAM };
 #define SG_MOD_CLUSTER 7 /* .shared::cluster: in addresses; as a modifier it is SG_MOD_SHARED with a mark */
 
+/**
+ * Opcodes, by group: each group has an emitter (codegen/function.c), which takes it from its first to its
+ * last.
+ */
 enum sg_op {
     /* integer */
     SG_OP_ADD,
@@ -217,6 +221,9 @@ enum sg_op {
     SG_OP_NEG,
     SG_OP_MIN,
     SG_OP_MAX,
+    SG_OP_DP4A,
+    SG_OP_DP2A,
+    /* bits */
     SG_OP_POPC,
     SG_OP_CLZ,
     SG_OP_BFIND,
@@ -226,8 +233,6 @@ enum sg_op {
     SG_OP_BMSK,
     SG_OP_SZEXT,
     SG_OP_FNS,
-    SG_OP_DP4A,
-    SG_OP_DP2A,
     SG_OP_PRMT,
     SG_OP_SHF,
     SG_OP_SHL,
@@ -238,7 +243,7 @@ enum sg_op {
     SG_OP_NOT,
     SG_OP_CNOT,
     SG_OP_LOP3,
-    /* floating point: the families above with float types, and */
+    /* floating point */
     SG_OP_FADD,
     SG_OP_FSUB,
     SG_OP_FMUL,
@@ -263,35 +268,51 @@ enum sg_op {
     SG_OP_SET,
     SG_OP_SELP,
     SG_OP_SLCT,
-    /* data movement */
-    SG_OP_MOV,
+    /* conversion */
     SG_OP_CVT,
     SG_OP_CVT_PACK,
     SG_OP_CVT_SATURATE_PACK,
+    /* memory */
+    SG_OP_MOV,
     SG_OP_LD,
     SG_OP_ST,
+    SG_OP_PREFETCH,
+    SG_OP_ALLOCA,
+    SG_OP_STACKSAVE,
+    SG_OP_STACKRESTORE,
+    /* spaces of addresses */
     SG_OP_CVTA,
     SG_OP_ISSPACEP,
-    SG_OP_PREFETCH,
+    SG_OP_MAPA,
+    SG_OP_GETCTARANK,
+    /* copies */
     SG_OP_CP_ASYNC,
     SG_OP_CP_ASYNC_STEP,
     SG_OP_CP_BULK,
     SG_OP_CP_REDUCE_BULK,
-    SG_OP_CP_TENSOR,
-    SG_OP_CP_REDUCE_TENSOR,
-    SG_OP_CP_TENSOR_PREFETCH,
-    SG_OP_TENSORMAP_COPY,
     SG_OP_TRY_CANCEL,
     SG_OP_IS_CANCELED,
     SG_OP_FIRST_CTAID,
     SG_OP_ST_ASYNC,
     SG_OP_RED_ASYNC,
     SG_OP_ST_BULK,
-    SG_OP_ALLOCA,
-    SG_OP_STACKSAVE,
-    SG_OP_STACKRESTORE,
-    SG_OP_MAPA,
-    SG_OP_GETCTARANK,
+    /* tensors */
+    SG_OP_CP_TENSOR,
+    SG_OP_CP_REDUCE_TENSOR,
+    SG_OP_CP_TENSOR_PREFETCH,
+    SG_OP_TENSORMAP_COPY,
+    /* atomics */
+    SG_OP_ATOM,
+    SG_OP_RED,
+    SG_OP_FENCE,
+    /* barriers in shared memory */
+    SG_OP_MBARRIER_SETUP,
+    SG_OP_MBARRIER_ARRIVE,
+    SG_OP_MBARRIER_ARRIVE_EXPECT,
+    SG_OP_MBARRIER_EXPECT,
+    SG_OP_MBARRIER_WAIT,
+    SG_OP_MBARRIER_COPIED,
+    SG_OP_MBARRIER_COUNT,
     /* control */
     SG_OP_BRA,
     SG_OP_BRX,
@@ -304,17 +325,7 @@ enum sg_op {
     /* threads */
     SG_OP_BAR,
     SG_OP_CLUSTER_BARRIER,
-    SG_OP_MBARRIER_SETUP,
-    SG_OP_MBARRIER_ARRIVE,
-    SG_OP_MBARRIER_ARRIVE_EXPECT,
-    SG_OP_MBARRIER_EXPECT,
-    SG_OP_MBARRIER_WAIT,
-    SG_OP_MBARRIER_COPIED,
-    SG_OP_MBARRIER_COUNT,
     SG_OP_BAR_WARP,
-    SG_OP_FENCE,
-    SG_OP_ATOM,
-    SG_OP_RED,
     SG_OP_SHFL,
     SG_OP_VOTE,
     SG_OP_MATCH,
@@ -341,7 +352,7 @@ enum sg_op {
     SG_OP_VSHL,
     SG_OP_VSHR,
     SG_OP_VMAD,
-    /* textures and surfaces: texture.c, not the table */
+    /* textures and surfaces: check/texture.c, not the table */
     SG_OP_TEX,
     SG_OP_TXQ,
     SG_OP_SULD,

@@ -7,9 +7,9 @@
 #define SG_COMPILER_IR_IR_H
 
 #include "softgpu/compiler/ir/instruction.h"
-#include "softgpu/compiler/parse/ast.h"
 
 struct sg_ptx_function;
+struct sg_ast_initial;
 
 /** A variable: module scope, or a function's .local, .shared or .param. */
 struct sg_var {
@@ -224,14 +224,5 @@ struct sg_symbol {
         struct sg_ptx_function *prototype; /* a nameless function that has the signature */
     };
 };
-
-/**
- * Resolves and checks `count` modules as one: what is .visible or .weak in one satisfies .extern in the
- * others, names without linkage are the module's own. What is not needed afterwards is put into `scratch`,
- * which is empty again at the end. Fails through the arenas' diagnostics; `scratch` is then the caller's to
- * clear.
- */
-struct sg_ptx_module *sg_check(struct sg_arena *arena, struct sg_arena *scratch, struct sg_ast *const *asts,
-                               size_t count, uint32_t capability);
 
 #endif

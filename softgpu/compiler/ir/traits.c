@@ -1,7 +1,9 @@
 /*
- * traits.c - which registers an instruction reads and writes.
+ * traits.c - what analyses ask of single instructions: which registers one reads and writes, and to which
+ * class it belongs.
  */
-#include "softgpu/compiler/regions/regions.h"
+#include "softgpu/compiler/ir/traits.h"
+#include "softgpu/compiler/ir/video.h"
 
 static void visit_operand(const struct sg_operand *operand, bool written, bool maybe,
                           sg_register_visitor visit, void *user)
@@ -49,4 +51,77 @@ void sg_visit_registers(const struct sg_insn *insn, sg_register_visitor visit, v
     }
     if (known && insn->n_operands > 0 && (form->operand[0].flags & SG_OPF_PAIR) != 0)
         visit_operand(&insn->operands[insn->n_operands], true, maybe, visit, user);
+}
+
+bool sg_is_matrix(const struct sg_insn *insn)
+{
+    return insn->form->op >= SG_OP_MMA && insn->form->op <= SG_OP_MOVMATRIX;
+}
+
+bool sg_is_video(const struct sg_form *form)
+{
+    return form->op >= SG_OP_VADD && form->op <= SG_OP_VMAD;
+}
+
+unsigned sg_video_lanes(const struct sg_form *form)
+{
+    const char *end = form->base;
+    while (*end != '\0')
+        end++;
+    return end[-1] == '2' ? 2 : end[-1] == '4' ? 4 : 1;
+}
+
+bool sg_is_meeting(const struct sg_insn *insn)
+{
+    switch (insn->form->op) {
+    case SG_OP_BAR:
+    case SG_OP_BAR_WARP:
+    case SG_OP_ELECT:
+    case SG_OP_SHFL:
+    case SG_OP_VOTE:
+    case SG_OP_MATCH:
+    case SG_OP_REDUX:
+    case SG_OP_ACTIVEMASK:
+        return true;
+    default:
+        return sg_is_matrix(insn);
+    }
+}
+
+bool sg_is_point(const struct sg_insn *insn)
+{
+    return insn->passes || insn->aligns || insn->yields || (sg_is_meeting(insn) && !insn->joins);
+}
+
+bool sg_is_arithmetic(enum sg_op op)
+{
+    switch (op) {
+    case SG_OP_ADD:
+    case SG_OP_SUB:
+    case SG_OP_MUL:
+    case SG_OP_MAD:
+    case SG_OP_NEG:
+    case SG_OP_MIN:
+    case SG_OP_MAX:
+    case SG_OP_SHL:
+    case SG_OP_SHR:
+    case SG_OP_AND:
+    case SG_OP_OR:
+    case SG_OP_XOR:
+    case SG_OP_NOT:
+    case SG_OP_BFE:
+    case SG_OP_BFI:
+    case SG_OP_LOP3:
+    case SG_OP_SETP:
+    case SG_OP_SELP:
+    case SG_OP_MOV:
+    case SG_OP_CVT:
+    case SG_OP_CVTA:
+    case SG_OP_FADD:
+    case SG_OP_FSUB:
+    case SG_OP_FMUL:
+        return true;
+    default:
+        return false;
+    }
 }

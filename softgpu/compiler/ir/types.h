@@ -98,6 +98,14 @@ enum sg_space sg_space_from_name(struct sg_slice name);
 /**
  * Variables that are references: .texref and .surfref. They hold the handle of a texture or surface object.
  */
+enum sg_linkage {
+    SG_LINKAGE_NONE,
+    SG_LINKAGE_EXTERN,
+    SG_LINKAGE_VISIBLE,
+    SG_LINKAGE_WEAK,
+    SG_LINKAGE_COMMON
+};
+
 enum sg_reference { SG_REFERENCE_NONE, SG_REFERENCE_TEXTURE, SG_REFERENCE_SURFACE };
 
 #endif

@@ -56,14 +56,6 @@ struct sg_ast_initial {
     uint32_t line;
 };
 
-enum sg_linkage {
-    SG_LINKAGE_NONE,
-    SG_LINKAGE_EXTERN,
-    SG_LINKAGE_VISIBLE,
-    SG_LINKAGE_WEAK,
-    SG_LINKAGE_COMMON
-};
-
 /** A variable or a parameter. */
 struct sg_ast_variable {
     uint32_t line;

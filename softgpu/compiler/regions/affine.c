@@ -4,6 +4,7 @@
  * the whole block.
  */
 #include "softgpu/compiler/ir/flow.h"
+#include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/regions/matrices.h"
 #include "softgpu/compiler/regions/regions.h"
 #include "softgpu/compiler/uniformity/uniformity.h"

@@ -4,6 +4,7 @@
  * or else what is computed anew or affine (regions.h).
  */
 #include "softgpu/compiler/regions/divergence.h"
+#include "softgpu/compiler/ir/traits.h"
 
 #include <string.h>
 

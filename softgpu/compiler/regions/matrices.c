@@ -9,28 +9,14 @@
  */
 #include "softgpu/compiler/regions/matrices.h"
 #include "softgpu/compiler/ir/flow.h"
+#include "softgpu/compiler/ir/traits.h"
+#include "softgpu/compiler/regions/regions.h"
 
 #include <string.h>
 
 #define RUN_MAX    256u /* instructions of a point */
 #define ACCESS_MAX 32u  /* of them such that access memory: each has a column for its address */
 #define SIGHT      512u /* how far behind a run one looks for more of it */
-
-bool sg_is_matrix(const struct sg_insn *insn)
-{
-    switch (insn->form->op) {
-    case SG_OP_MMA:
-    case SG_OP_WMMA_MMA:
-    case SG_OP_WMMA_LOAD:
-    case SG_OP_WMMA_STORE:
-    case SG_OP_LDMATRIX:
-    case SG_OP_STMATRIX:
-    case SG_OP_MOVMATRIX:
-        return true;
-    default:
-        return false;
-    }
-}
 
 bool sg_matrix_accesses(const struct sg_insn *insn)
 {

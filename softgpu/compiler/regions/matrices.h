@@ -4,10 +4,8 @@
 #ifndef SG_COMPILER_REGIONS_MATRICES_H
 #define SG_COMPILER_REGIONS_MATRICES_H
 
-#include "softgpu/compiler/regions/regions.h"
+#include "softgpu/compiler/ir/traits.h"
 
-/** mma, wmma, ldmatrix, stmatrix, movmatrix. */
-bool sg_is_matrix(const struct sg_insn *insn);
 /** Does it load or store? */
 bool sg_matrix_accesses(const struct sg_insn *insn);
 /** Are its matrices in registers alone, so that they can be handed over in the context? */

@@ -2,6 +2,7 @@
  * points.c - where a kernel in loop form is cut, and whether it can be.
  */
 #include "softgpu/compiler/ir/flow.h"
+#include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/regions/matrices.h"
 #include "softgpu/compiler/regions/regions.h"
 
@@ -9,28 +10,6 @@
 #define LOCAL_MAX   4096u /* bytes of .local variables a thread */
 #define GROWTH_MAX  4u    /* how often the regions may hold an instruction, on average … */
 #define GROWTH_FREE 4000u /* … beyond so many instructions */
-
-bool sg_is_meeting(const struct sg_insn *insn)
-{
-    switch (insn->form->op) {
-    case SG_OP_BAR:
-    case SG_OP_BAR_WARP:
-    case SG_OP_ELECT:
-    case SG_OP_SHFL:
-    case SG_OP_VOTE:
-    case SG_OP_MATCH:
-    case SG_OP_REDUX:
-    case SG_OP_ACTIVEMASK:
-        return true;
-    default:
-        return sg_is_matrix(insn);
-    }
-}
-
-bool sg_is_point(const struct sg_insn *insn)
-{
-    return insn->passes || insn->aligns || insn->yields || (sg_is_meeting(insn) && !insn->joins);
-}
 
 /*
  * A thread that waits for what another writes comes to a point on its way back to where it looks (grid

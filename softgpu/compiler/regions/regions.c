@@ -8,6 +8,7 @@
  */
 #include "softgpu/compiler/regions/regions.h"
 #include "softgpu/compiler/ir/flow.h"
+#include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/regions/matrices.h"
 
 #include <string.h>
@@ -34,16 +35,6 @@ static void step_back(struct sets *sets, const struct sg_insn *insn)
     sg_visit_registers(insn, set_live, sets);
     sets->reading = true;
     sg_visit_registers(insn, set_live, sets);
-}
-
-bool sg_regions_merge(uint64_t *to, const uint64_t *from, uint32_t n)
-{
-    bool changed = false;
-    for (uint32_t i = 0; i < n; i++) {
-        changed |= (from[i] & ~to[i]) != 0;
-        to[i] |= from[i];
-    }
-    return changed;
 }
 
 static void live_at_end(const struct sg_flow *flow, uint32_t block, uint64_t *const *live_in, uint64_t *live,

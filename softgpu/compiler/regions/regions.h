@@ -46,15 +46,6 @@ struct sg_regions {
 void sg_points_mark_yields(struct sg_ptx_function *kernel);
 /** Can the kernel be cut? It needs a point, and nothing that only a fiber can do. */
 bool sg_regions_possible(struct sg_arena *arena, const struct sg_reach *reach);
-/** Do threads meet at the instruction? */
-bool sg_is_meeting(const struct sg_insn *insn);
-/**
- * Is the instruction a point? Meetings are, where threads wait, and jumps that they had better take together
- * (uniformity.h).
- */
-bool sg_is_point(const struct sg_insn *insn);
-/** Does it only compute its result from its operands, cheaply? */
-bool sg_is_arithmetic(enum sg_op op);
 /** By register: 1 + the instruction that can compute it anew, or 0. */
 uint32_t *sg_rematerialise_find(struct sg_arena *arena, const struct sg_ptx_function *function);
 void sg_regions_compute(struct sg_arena *arena, const struct sg_ptx_function *kernel,
@@ -80,7 +71,15 @@ static inline bool sg_regions_has(const uint64_t *set, uint32_t reg)
 }
 
 /** `to` gets all of `from`, both of `n` words; true if that is news. */
-bool sg_regions_merge(uint64_t *to, const uint64_t *from, uint32_t n);
+static inline bool sg_regions_merge(uint64_t *to, const uint64_t *from, uint32_t n)
+{
+    bool changed = false;
+    for (uint32_t i = 0; i < n; i++) {
+        changed |= (from[i] & ~to[i]) != 0;
+        to[i] |= from[i];
+    }
+    return changed;
+}
 
 /* affine.c: parts of sg_regions_compute, in this order, once columns have their places */
 struct sg_flow;
@@ -89,9 +88,5 @@ void sg_regions_find_affine(struct sg_arena *arena, const struct sg_flow *flow, 
 /** What is affine at the end of some turn, as far as there is place. */
 void sg_regions_find_kept(struct sg_arena *arena, const struct sg_ptx_function *kernel,
                           struct sg_regions *regions);
-
-/** Calls `visit` for each register that the instruction reads or writes (`maybe`: perhaps not). */
-typedef void (*sg_register_visitor)(void *user, uint32_t reg, bool written, bool maybe);
-void sg_visit_registers(const struct sg_insn *insn, sg_register_visitor visit, void *user);
 
 #endif

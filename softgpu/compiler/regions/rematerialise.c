@@ -2,6 +2,7 @@
  * rematerialise.c - registers that need not be kept across points, because what they hold follows from the
  * thread's place and the kernel's parameters and is computed anew with few instructions.
  */
+#include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/regions/matrices.h"
 #include "softgpu/compiler/regions/regions.h"
 
@@ -29,39 +30,6 @@ static void keep_in_column(void *user, uint32_t reg, bool written, bool maybe)
     (void)written;
     (void)maybe;
     cost[reg] = 255;
-}
-
-bool sg_is_arithmetic(enum sg_op op)
-{
-    switch (op) {
-    case SG_OP_ADD:
-    case SG_OP_SUB:
-    case SG_OP_MUL:
-    case SG_OP_MAD:
-    case SG_OP_NEG:
-    case SG_OP_MIN:
-    case SG_OP_MAX:
-    case SG_OP_SHL:
-    case SG_OP_SHR:
-    case SG_OP_AND:
-    case SG_OP_OR:
-    case SG_OP_XOR:
-    case SG_OP_NOT:
-    case SG_OP_BFE:
-    case SG_OP_BFI:
-    case SG_OP_LOP3:
-    case SG_OP_SETP:
-    case SG_OP_SELP:
-    case SG_OP_MOV:
-    case SG_OP_CVT:
-    case SG_OP_CVTA:
-    case SG_OP_FADD:
-    case SG_OP_FSUB:
-    case SG_OP_FMUL:
-        return true;
-    default:
-        return false;
-    }
 }
 
 /* Its result follows from its operands, and it is cheap and does no harm wherever it is computed. */

@@ -12,7 +12,7 @@
  * has few other uses for it, a store behind a load of what a lower lane stores is told in the same way.
  */
 #include "softgpu/compiler/ir/flow.h"
-#include "softgpu/compiler/regions/regions.h"
+#include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/uniformity/uniformity.h"
 #include "softgpu/compiler/uniformity/warp_sync.h"
 

@@ -13,7 +13,9 @@
 /** A register's value in the threads of one row or warp (they differ in %tid.x alone). */
 struct sg_uniformity {
     enum { SG_UNIFORMITY_UNKNOWN, SG_UNIFORMITY_AFFINE, SG_UNIFORMITY_DIVERGENT } kind;
-    /* of a divergent one: it changes at few places of a row, as comparisons and quotients of affine values do */
+    /*
+     * of a divergent one: it changes at few places of a row, as comparisons and quotients of affine values do
+     */
     bool piecewise;
     int64_t step;  /* affine: from each thread to the next */
     uint64_t bits; /* divergent, among a warp: the only ones in which lanes differ; 0: unknown */
@@ -28,6 +30,9 @@ enum sg_uniformity_among { SG_AMONG_ROW, SG_AMONG_WARP };
 /** By register; memory of the arena. */
 struct sg_uniformity *sg_uniformity_compute(struct sg_arena *arena, const struct sg_ptx_function *function,
                                             enum sg_uniformity_among among);
+/** Of an operand, from that of the registers. */
+struct sg_uniformity sg_uniformity_of(const struct sg_uniformity *uniformities,
+                                      const struct sg_operand *operand);
 /**
  * Marks the jumps back (insn->passes) of loops whose turns the threads of a block should take together,
  * because they all go round about as often and their accesses to memory lie side by side.

@@ -17,9 +17,9 @@
  * on a GPU, too.
  */
 #include "softgpu/compiler/uniformity/warp_sync.h"
+#include "softgpu/compiler/ir/traits.h"
 
 #include "softgpu/compiler/ir/flow.h"
-#include "softgpu/compiler/regions/regions.h"
 
 /* Since the lanes were last together; WATCHED: one of the accesses was volatile, so now all of them count. */
 enum { LOADED = 1, STORED = 2, WATCHED = 4, TAKEN = 8 };

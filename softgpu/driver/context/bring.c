@@ -2,31 +2,7 @@
 #include "softgpu/driver/context/bring.h"
 
 #include "softgpu/driver/context/context.h"
-#include "softgpu/driver/memory/array.h"
-#include "softgpu/driver/module/module.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
-
-/* The context that the object of a handle belongs to, which holds a reference; NULL: to none. */
-static struct sg_context *context_of(enum sg_kind kind, struct sg_object *object)
-{
-    switch (kind) {
-    case SG_KIND_CONTEXT:
-        return (struct sg_context *)object;
-    case SG_KIND_STREAM:
-        return ((struct sg_stream *)object)->context;
-    case SG_KIND_MODULE:
-        return ((struct sg_module *)object)->context;
-    case SG_KIND_FUNCTION:
-        return ((struct sg_function *)object)->module->context;
-    case SG_KIND_ARRAY:
-        return ((struct sg_array *)object)->context;
-    case SG_KIND_MIPMAP:
-        return ((struct sg_mipmap *)object)->context;
-    default:
-        return NULL;
-    }
-}
 
 static bool has_context(void)
 {
@@ -45,7 +21,8 @@ bool sg_bring(enum sg_kind kind, const void *handle)
     if (has_context())
         return false;
     SG_REF(struct sg_object) object = sg_handle_get(handle, kind);
-    return object != NULL && sg_bring_context(context_of(kind, object));
+    return object != NULL &&
+           sg_bring_context(kind == SG_KIND_CONTEXT ? (struct sg_context *)object : object->context);
 }
 
 /* Memory that outlives its context, as that of pools does, is of none any more. */

@@ -3,21 +3,24 @@
  */
 #include <stdlib.h>
 
+#include "common/cuda/export_tables.h"
 #include "softgpu/driver/context/context.h"
-#include "softgpu/driver/module/module.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
 static _Atomic unsigned long long next_context_id = 1;
+static void (*drop_modules)(struct sg_context *context);
 
 /* --- life of a context --- */
 
 static void finish_context(struct sg_object *object)
 {
     struct sg_context *context = (struct sg_context *)object;
-    if (context->legacy != NULL)
+    if (context->legacy != NULL) {
+        context->legacy->object.context = NULL; /* it holds no reference */
         sg_release(&context->legacy->object);
+    }
     pthread_mutex_destroy(&context->lock);
     free(context);
 }
@@ -33,7 +36,7 @@ struct sg_context *sg_context_new(struct sg_device *device, bool primary, unsign
     context->primary = primary;
     context->flags = flags;
     context->api_version = api_version;
-    sg_handle_add(&context->object, SG_KIND_CONTEXT, finish_context);
+    sg_handle_add(&context->object, SG_KIND_CONTEXT, NULL, finish_context);
     context->legacy = sg_stream_new(context, 0, 0, true);
     if (context->legacy == NULL) {
         sg_handle_remove(context, SG_KIND_CONTEXT);
@@ -61,7 +64,11 @@ CUresult sg_context_start(struct sg_context *context)
     return CUDA_SUCCESS;
 }
 
-/* Ends a life: finishes its work, then frees what it owns. */
+void sg_context_at_end(void (*drop)(struct sg_context *context))
+{
+    drop_modules = drop;
+}
+
 void sg_context_stop(struct sg_context *context)
 {
     if (atomic_load(&sg_state.exiting)) { /* the process's end takes the work along, finished or not */
@@ -70,11 +77,21 @@ void sg_context_stop(struct sg_context *context)
     }
     sg_context_wait(context);
     sg_exec_flush_output();
-    sg_context_storage_reset(context);
+    rg_export_storage_reset(sg_context_handle(context));
     atomic_store(&context->active, false);
     atomic_fetch_add(&context->generation, 1);
-    sg_modules_drop_context(context);
+    drop_modules(context);
     sg_ranges_drop_context(context);
+}
+
+void sg_wait_for_work(void)
+{
+    struct sg_context *current = sg_context_current();
+    for (int i = 0; i < sg_state.n_devices; i++)
+        if (atomic_load(&sg_state.devices[i].primary->active))
+            sg_context_wait(sg_state.devices[i].primary);
+    if (current != NULL && !current->primary && atomic_load(&current->active))
+        sg_context_wait(current);
 }
 
 bool sg_context_flags_valid(unsigned flags)

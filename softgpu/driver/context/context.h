@@ -14,7 +14,9 @@ void sg_context_pop(void);
 /** Ends a life: finishes the context's work, then frees what it owns. */
 void sg_context_stop(struct sg_context *context);
 bool sg_context_flags_valid(unsigned flags);
-/** Called when a context's life ends: destroys context-local storage that others hung on it. */
-void sg_context_storage_reset(struct sg_context *context);
+/** Waits for the work of the current context and of all primary ones. */
+void sg_wait_for_work(void);
+/** Says what frees the modules of a context that ends, in the thread that ends it. Before the first context (cuInit). */
+void sg_context_at_end(void (*drop_modules)(struct sg_context *context));
 
 #endif

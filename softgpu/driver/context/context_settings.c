@@ -3,7 +3,7 @@
  */
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/context.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
 CUresult cuCtxGetDevice_v2(CUdevice *out, CUcontext handle)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "softgpu/driver/context/context.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 struct thread_stream {
     struct thread_stream *next;

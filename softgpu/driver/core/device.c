@@ -13,10 +13,7 @@
 
 #include "common/base/parse.h"
 #include "common/cuda/capability.h"
-#include "softgpu/driver/context/context.h"
 #include "softgpu/driver/core/device.h"
-#include "softgpu/driver/driver.h"
-#include "softgpu/driver/memory/pool.h"
 #include "softgpu/exec/exec.h"
 
 struct sg_device *sg_device(CUdevice ordinal)
@@ -107,10 +104,6 @@ CUresult sg_devices_init(void)
         device->pci_bus = 1 + numbers[i];
         device->multiprocessors = (int)sg_exec_cores();
         device->memory_total = memory_by_environment(n);
-        device->default_pool = device->current_pool = sg_pool_new(device);
-        device->primary = sg_context_new(device, true, 0, 0);
-        if (device->default_pool == NULL || device->primary == NULL)
-            return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sg_state.n_devices = visible;
     sg_state.capability = capability();

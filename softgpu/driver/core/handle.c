@@ -37,11 +37,17 @@ static struct sg_object **find(const void *handle, uint64_t h)
     return link;
 }
 
-void sg_handle_add(struct sg_object *object, enum sg_kind kind, void (*finish)(struct sg_object *))
+void sg_handle_add(struct sg_object *object, enum sg_kind kind, struct sg_context *context,
+                   void (*finish)(struct sg_object *))
 {
     uint64_t h = hash(object);
     object->kind = kind;
     object->finish = finish;
+    if (context != NULL) {
+        object->context = context;
+        object->generation = atomic_load(&context->generation);
+        sg_acquire(&context->object);
+    }
     atomic_init(&object->references, 1);
     pthread_mutex_lock(&shards[h % SHARDS].lock);
     struct sg_object **bucket = &shards[h % SHARDS].buckets[h / SHARDS % BUCKETS];
@@ -65,6 +71,25 @@ void *sg_handle_get(const void *handle, enum sg_kind kind)
     return object;
 }
 
+bool sg_object_lives(const struct sg_object *object)
+{
+    return atomic_load(&object->context->active) &&
+           object->generation == atomic_load(&object->context->generation);
+}
+
+CUresult sg_handle_get_living(const void *handle, enum sg_kind kind, void **out)
+{
+    struct sg_object *object = sg_handle_get(handle, kind);
+    if (object == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!sg_object_lives(object)) {
+        sg_release(object);
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    *out = object;
+    return CUDA_SUCCESS;
+}
+
 bool sg_handle_remove(const void *handle, enum sg_kind kind)
 {
     uint64_t h = hash(handle);
@@ -79,6 +104,10 @@ bool sg_handle_remove(const void *handle, enum sg_kind kind)
 
 void sg_release(struct sg_object *object)
 {
-    if (object != NULL && atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) == 1)
-        object->finish(object);
+    if (object == NULL || atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) != 1)
+        return;
+    struct sg_context *context = object->context;
+    object->finish(object);
+    if (context != NULL)
+        sg_release(&context->object);
 }

@@ -1,6 +1,5 @@
 /*
- * entry.c - how callers find the rest: cuGetProcAddress, cuGetExportTable, and what is said of functions that
- * this driver does not have.
+ * entry.c - how callers find the rest: cuGetProcAddress, cuGetExportTable.
  */
 #include "softgpu/driver/driver.h" /* first: it includes cuda.h so that the API is exported */
 
@@ -11,29 +10,8 @@
 #include "generated/proto/api_table.h"
 #include "proto/api/proc_address.h"
 #include "softgpu/driver/context/context.h"
-#include "softgpu/driver/module/module.h"
 
 extern void *const sg_api[RG_API_COUNT]; /* generated: the exported functions by index */
-
-CUresult sg_unsupported(const char *name)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static const char *said[RG_API_COUNT];
-    static size_t n_said;
-    CUresult entered = sg_enter();
-    if (entered != CUDA_SUCCESS)
-        return entered;
-    bool first = true;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < n_said && first; i++)
-        first = said[i] != name;
-    if (first && n_said < RG_API_COUNT)
-        said[n_said++] = name;
-    pthread_mutex_unlock(&lock);
-    if (first)
-        rg_warn("%s is not supported by the software device", name);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
 
 static CUresult find(const char *name, void **function, int version, cuuint64_t flags,
                      CUdriverProcAddressQueryResult *status)
@@ -95,7 +73,7 @@ static CUresult export_primary_context(CUcontext *out, CUdevice device)
 
 static CUresult export_module_load(CUmodule *out, const void *image)
 {
-    return sg_module_load(image, out);
+    return cuModuleLoadData(out, image);
 }
 
 static CUcontext export_current_context(void)
@@ -143,9 +121,4 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
     rg_export_tables_init(&export_operations);
     return rg_export_table_get(table, id);
-}
-
-void sg_context_storage_reset(struct sg_context *context)
-{
-    rg_export_storage_reset(sg_context_handle(context));
 }

@@ -26,8 +26,8 @@ static struct sg_settings settings_of(const struct sg_module *module, const stru
                                       size_t index)
 {
     struct sg_settings settings;
-    if (module->library != NULL)
-        return *sg_kernel_settings(module->library, index, module->context->device->ordinal);
+    if (module->kernels != NULL)
+        return module->kernels[index]->settings[module->object.context->device->ordinal];
     sg_settings_init(&settings, kernel);
     return settings;
 }
@@ -53,7 +53,7 @@ static int prepare(const struct sg_launch *parent, const void *function, struct 
     child->form = kernel->form;
     child->params_size = kernel->params_size;
     child->shared_static = kernel->shared_static;
-    child->stack_size = module->context->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size;
+    child->stack_size = module->object.context->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size;
     child->grid_id = sg_next_grid_id();
     child->services = parent->services;
     child->owner = parent->owner;
@@ -87,7 +87,7 @@ static int attribute(const struct sg_launch *parent, int attribute, int ordinal,
 static uint64_t limit(const struct sg_launch *parent, int limit)
 {
     const struct sg_module *module = parent->owner;
-    return module->context->limits[limit];
+    return module->object.context->limits[limit];
 }
 
 static int function_attribute(const struct sg_launch *parent, const void *function, int attribute, int *value)
@@ -144,7 +144,7 @@ static int device(const struct sg_launch *parent, int *count)
 {
     const struct sg_module *module = parent->owner;
     *count = sg_state.n_devices;
-    return module->context->device->ordinal;
+    return module->object.context->device->ordinal;
 }
 
 const struct sg_device_services sg_device_services = {

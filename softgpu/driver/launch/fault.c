@@ -8,6 +8,7 @@
 #include "softgpu/driver/launch/fault.h"
 
 #include "common/base/log.h"
+#include "common/cuda/errors.h"
 #include "softgpu/driver/range/range.h"
 
 #include <ctype.h>
@@ -204,13 +205,11 @@ static bool wants_report(void)
 CUresult sg_fault_tell(const struct sg_launch *launch, const struct sg_fault_report *report)
 {
     CUresult error = error_of(report->fault);
-    const char *name = "";
     char *line = NULL;
     size_t size = 0;
     if (error == CUDA_SUCCESS)
         return error;
     FILE *text = open_memstream(&line, &size);
-    cuGetErrorName(error, &name);
     if (text != NULL) {
         name_thread(text, report);
         if (has_address(report))
@@ -219,7 +218,7 @@ CUresult sg_fault_tell(const struct sg_launch *launch, const struct sg_fault_rep
             fputs("; SOFTGPU_REPORT=1 tells more", text);
         fclose(text);
     }
-    rg_warn("kernel %s: %s %s", launch->kernel_name, name, line != NULL ? line : "");
+    rg_warn("kernel %s: %s %s", launch->kernel_name, rg_cuda_error_name(error), line != NULL ? line : "");
     free(line);
     if (wants_report())
         write_report(launch, report);

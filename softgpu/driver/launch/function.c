@@ -7,13 +7,13 @@
 #include "softgpu/driver/context/bring.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 CUresult sg_function_get(const void *handle, struct sg_context *context, struct sg_function **out)
 {
     struct sg_function *function = sg_handle_get(handle, SG_KIND_FUNCTION);
     if (function != NULL) {
-        if (function->module->generation != atomic_load(&function->module->context->generation)) {
+        if (!sg_object_lives(&function->object)) {
             sg_release(&function->object);
             return CUDA_ERROR_INVALID_HANDLE;
         }

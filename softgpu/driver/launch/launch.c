@@ -13,7 +13,7 @@
 #include "softgpu/driver/launch/device_services.h"
 #include "softgpu/driver/launch/fault.h"
 #include "softgpu/driver/launch/function.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
 struct request {
@@ -43,77 +43,13 @@ static void run_grid(struct sg_task *task)
     }
     CUresult error = sg_fault_tell(&faulty, &report);
     if (error != CUDA_SUCCESS)
-        sg_context_poison(task->stream->context, error);
+        sg_context_poison(task->stream->object.context, error);
 }
 
 static void dispose_grid(struct sg_task *task)
 {
     const struct queued_grid *grid = (const void *)task->payload;
     sg_release(&grid->module->object);
-}
-
-CUresult sg_launch_check_shape(const struct sg_kernel *kernel, const struct sg_settings *settings,
-                               const uint32_t grid[3], const uint32_t block[3], uint32_t shared)
-{
-    const uint32_t block_max[3] = {SG_MAX_BLOCK_X, SG_MAX_BLOCK_Y, SG_MAX_BLOCK_Z};
-    const uint32_t grid_max[3] = {SG_MAX_GRID_X, SG_MAX_GRID_YZ, SG_MAX_GRID_YZ};
-    uint64_t threads = 1;
-    for (int i = 0; i < 3; i++) {
-        if (grid[i] == 0 || grid[i] > grid_max[i] || block[i] == 0 || block[i] > block_max[i])
-            return CUDA_ERROR_INVALID_VALUE;
-        threads *= block[i];
-    }
-    if (threads > SG_MAX_THREADS_PER_BLOCK ||
-        threads > kernel->max_threads) /* .maxntid; too many registers would be another error */
-        return CUDA_ERROR_INVALID_VALUE;
-    if (kernel->required_ntid[0] != 0)
-        for (int i = 0; i < 3; i++) {
-            uint32_t required = kernel->required_ntid[i] != 0 ? kernel->required_ntid[i] : 1;
-            if (block[i] != required)
-                return CUDA_ERROR_INVALID_VALUE;
-        }
-    if (kernel->shared_static > SG_SHARED_OPTIN || shared > (uint32_t)settings->dynamic_shared_max)
-        return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
-}
-
-CUresult sg_launch_expand(const struct sg_kernel *kernel, uint32_t grid[3], uint32_t block[3])
-{
-    if (!kernel->blocks_are_clusters)
-        return CUDA_SUCCESS;
-    bool given = block[0] != 1 || block[1] != 1 || block[2] != 1;
-    for (int i = 0; i < 3; i++) {
-        if (grid[i] > SG_MAX_GRID_X / kernel->required_cluster[i])
-            return CUDA_ERROR_INVALID_VALUE;
-        grid[i] *= kernel->required_cluster[i];
-        if (!given && kernel->required_ntid[i] != 0)
-            block[i] = kernel->required_ntid[i];
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult sg_launch_cluster(const struct sg_kernel *kernel, const struct sg_settings *settings,
-                           const uint32_t grid[3], const uint32_t wish[3], uint32_t cluster[3])
-{
-    bool required = kernel->required_cluster[0] != 0, said = wish[0] != 0 || wish[1] != 0 || wish[2] != 0;
-    uint64_t blocks = 1;
-    for (int i = 0; i < 3; i++) {
-        uint32_t set = required ? kernel->required_cluster[i] : (uint32_t)settings->cluster[i];
-        cluster[i] = said ? wish[i] : set;
-        if (said && set != 0 && set != wish[i])
-            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    }
-    bool none = cluster[0] == 0 && cluster[1] == 0 && cluster[2] == 0;
-    if (none)
-        return kernel->explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
-    for (int i = 0; i < 3; i++) {
-        if (cluster[i] == 0 || cluster[i] > SG_CLUSTER_MAX || grid[i] % cluster[i] != 0)
-            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        blocks *= cluster[i];
-    }
-    return blocks > (settings->nonportable_cluster ? SG_CLUSTER_MAX : SG_CLUSTER_PORTABLE)
-               ? CUDA_ERROR_INVALID_CLUSTER_SIZE
-               : CUDA_SUCCESS;
 }
 
 /* The grid as it is to run, and the shape of its clusters. */
@@ -125,7 +61,7 @@ static CUresult check_shape(struct request *r, const struct sg_function *functio
     if (r->cooperative) {
         unsigned threads = r->block[0] * r->block[1] * r->block[2];
         uint64_t room = (uint64_t)sg_occupancy(function->kernel, function->settings, threads, r->shared) *
-                        (uint64_t)function->module->context->device->multiprocessors;
+                        (uint64_t)function->module->object.context->device->multiprocessors;
         uint64_t plane = (uint64_t)r->grid[0] * r->grid[1];
         if (plane > room || plane * r->grid[2] > room)
             return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -172,10 +108,10 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     SG_REF(struct sg_stream) stream = NULL;
     SG_REF(struct sg_function) function = NULL;
     SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
-    if (stream->context != sg_context_current())
+    if (stream->object.context != sg_context_current())
         return CUDA_ERROR_INVALID_HANDLE;
-    SG_RETURN_IF(sg_function_get(handle, stream->context, &function));
-    if (function->module->context != stream->context)
+    SG_RETURN_IF(sg_function_get(handle, stream->object.context, &function));
+    if (function->module->object.context != stream->object.context)
         return CUDA_ERROR_INVALID_HANDLE;
     uint32_t cluster[3];
     SG_RETURN_IF(check_shape(r, function, cluster));
@@ -220,7 +156,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
         .params_size = kernel->params_size,
         .shared_static = kernel->shared_static,
         .shared_dynamic = r->shared,
-        .stack_size = stream->context->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size,
+        .stack_size = stream->object.context->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size,
         .grid_id = sg_next_grid_id(),
         .services = &sg_device_services,
         .owner = function->module,

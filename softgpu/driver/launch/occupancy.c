@@ -5,7 +5,7 @@
 #include "softgpu/driver/context/bring.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/function.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 static size_t shared_of_block(const struct sg_kernel *kernel, size_t dynamic)
 {
@@ -118,7 +118,7 @@ static CUresult measure_clusters(const struct sg_function *function, const CUlau
     *room = threads > UINT32_MAX ? 0
                                  : (uint64_t)sg_occupancy(function->kernel, function->settings,
                                                           (unsigned)threads, config->sharedMemBytes) *
-                                       (uint64_t)function->module->context->device->multiprocessors;
+                                       (uint64_t)function->module->object.context->device->multiprocessors;
     return CUDA_SUCCESS;
 }
 

@@ -10,7 +10,7 @@
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 #define ROW_ALIGNMENT 32u
 
@@ -40,22 +40,12 @@ CUresult sg_array_format(CUarray_format format, unsigned channels, uint32_t *siz
 static void finish_array(struct sg_object *object)
 {
     struct sg_array *array = (struct sg_array *)object;
-    sg_release(&array->context->object);
     free(array);
 }
 
 CUresult sg_array_get(CUarray handle, struct sg_array **out)
 {
-    struct sg_array *array = sg_handle_get(handle, SG_KIND_ARRAY);
-    if (array == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!atomic_load(&array->context->active) ||
-        array->generation != atomic_load(&array->context->generation)) {
-        sg_release(&array->object);
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    }
-    *out = array;
-    return CUDA_SUCCESS;
+    return sg_handle_get_living(handle, SG_KIND_ARRAY, (void **)out);
 }
 
 /* Whether the extents are those of an array of the kind that the flags name. */
@@ -107,10 +97,7 @@ CUresult sg_array_create(struct sg_context *context, const CUDA_ARRAY3D_DESCRIPT
         return result;
     }
     array->level = level;
-    array->context = context;
-    array->generation = atomic_load(&context->generation);
-    sg_acquire(&context->object);
-    sg_handle_add(&array->object, SG_KIND_ARRAY, finish_array);
+    sg_handle_add(&array->object, SG_KIND_ARRAY, context, finish_array);
     *out = array;
     return CUDA_SUCCESS;
 }
@@ -153,11 +140,11 @@ CUresult cuArrayDestroy(CUarray handle)
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED && sg_handle_remove(handle, SG_KIND_ARRAY))
         sg_release((struct sg_object *)(void *)handle); /* its memory went with the context */
     SG_RETURN_IF(result);
-    sg_context_wait(array->context);
+    sg_context_wait(array->object.context);
     if (!sg_handle_remove(handle, SG_KIND_ARRAY))
         return CUDA_ERROR_INVALID_HANDLE;
     sg_range_free(array->base, SG_RANGE_ARRAY);
-    result = (CUresult)atomic_load(&array->context->sticky);
+    result = (CUresult)atomic_load(&array->object.context->sticky);
     sg_release(&array->object); /* the handle's */
     return result;
 }

@@ -11,8 +11,6 @@
 
 struct sg_array {
     struct sg_object object;
-    struct sg_context *context; /* reference held */
-    unsigned long long generation;
     CUDA_ARRAY3D_DESCRIPTOR descriptor; /* as asked for */
     uint64_t base, pitch;
     uint32_t texel_size;
@@ -22,8 +20,6 @@ struct sg_array {
 
 struct sg_mipmap {
     struct sg_object object;
-    struct sg_context *context; /* reference held */
-    unsigned long long generation;
     CUDA_ARRAY3D_DESCRIPTOR descriptor; /* as asked for */
     unsigned n_levels;
     struct sg_array *level[SG_TEXTURE_LEVELS]; /* references held */

@@ -18,7 +18,7 @@
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/memory/copy.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
 #define KEEP_ASIDE_MAX 65536
@@ -93,7 +93,7 @@ static void run_transfer(struct sg_task *task)
     }
     rg_warn("a copy or fill was queued for memory at 0x%llx that has been freed since",
             (unsigned long long)(from_held ? t->to.address : t->from.address));
-    sg_context_poison(task->stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
+    sg_context_poison(task->stream->object.context, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 /* What kind of memory the side is. `device`: the call says it is device memory, so it must be known. */
@@ -195,7 +195,7 @@ static CUresult transfer(struct transfer *t, bool to_device, bool from_device, b
     sg_submit_wait(stream, task);
     if (!asynchronous)
         sg_exec_flush_output();
-    return (CUresult)atomic_load(&stream->context->sticky);
+    return (CUresult)atomic_load(&stream->object.context->sticky);
 }
 
 /* --- one dimension --- */

@@ -8,7 +8,7 @@
 #include "softgpu/driver/context/bring.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 {

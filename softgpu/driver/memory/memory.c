@@ -11,7 +11,7 @@
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/pool.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {

@@ -8,29 +8,19 @@
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 static void finish_mipmap(struct sg_object *object)
 {
     struct sg_mipmap *mipmap = (struct sg_mipmap *)object;
     for (unsigned i = 0; i < mipmap->n_levels; i++)
         sg_release(&mipmap->level[i]->object);
-    sg_release(&mipmap->context->object);
     free(mipmap);
 }
 
 CUresult sg_mipmap_get(CUmipmappedArray handle, struct sg_mipmap **out)
 {
-    struct sg_mipmap *mipmap = sg_handle_get(handle, SG_KIND_MIPMAP);
-    if (mipmap == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!atomic_load(&mipmap->context->active) ||
-        mipmap->generation != atomic_load(&mipmap->context->generation)) {
-        sg_release(&mipmap->object);
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    }
-    *out = mipmap;
-    return CUDA_SUCCESS;
+    return sg_handle_get_living(handle, SG_KIND_MIPMAP, (void **)out);
 }
 
 static size_t halved(size_t extent, unsigned times)
@@ -94,15 +84,12 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRI
             mipmap->level[mipmap->n_levels++] = array;
         }
     }
-    mipmap->context = context;
-    mipmap->generation = atomic_load(&context->generation);
-    sg_acquire(&context->object);
     if (result != CUDA_SUCCESS) {
         drop_levels(mipmap, true);
         finish_mipmap(&mipmap->object);
         return result;
     }
-    sg_handle_add(&mipmap->object, SG_KIND_MIPMAP, finish_mipmap);
+    sg_handle_add(&mipmap->object, SG_KIND_MIPMAP, context, finish_mipmap);
     *out = (CUmipmappedArray)(void *)mipmap;
     return CUDA_SUCCESS;
 }
@@ -117,11 +104,11 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
         sg_release((struct sg_object *)(void *)handle);
     }
     SG_RETURN_IF(result);
-    sg_context_wait(mipmap->context);
+    sg_context_wait(mipmap->object.context);
     if (!sg_handle_remove(handle, SG_KIND_MIPMAP))
         return CUDA_ERROR_INVALID_HANDLE;
     drop_levels(mipmap, true);
-    result = (CUresult)atomic_load(&mipmap->context->sticky);
+    result = (CUresult)atomic_load(&mipmap->object.context->sticky);
     sg_release(&mipmap->object); /* the handle's */
     return result;
 }

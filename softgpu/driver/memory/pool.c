@@ -11,7 +11,7 @@
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/memory/pool.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 #define PAGE 4096ull
 #define UNIT 512ull /* in which a pool counts what is used */
@@ -34,7 +34,7 @@ struct sg_pool *sg_pool_new(struct sg_device *device)
     pool->device = device;
     pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
     pool->peer_access[device->ordinal] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    sg_handle_add(&pool->object, SG_KIND_POOL, finish_pool);
+    sg_handle_add(&pool->object, SG_KIND_POOL, NULL, finish_pool);
     return pool;
 }
 
@@ -91,13 +91,13 @@ static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, st
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (int attempt = 0; attempt < 2 && result == CUDA_ERROR_OUT_OF_MEMORY; attempt++) {
         if (attempt > 0)
-            sg_context_wait(stream->context); /* frees may be queued */
+            sg_context_wait(stream->object.context); /* frees may be queued */
         if (!pool_take(pool, size))
             continue;
         uint64_t address;
-        result = pool->shared
-                     ? sg_pool_alloc_shared(pool, stream->context, size, &address)
-                     : sg_range_alloc(stream->context, pool->device, size, SG_RANGE_ASYNC, pool, &address);
+        result = pool->shared ? sg_pool_alloc_shared(pool, stream->object.context, size, &address)
+                              : sg_range_alloc(stream->object.context, pool->device, size, SG_RANGE_ASYNC,
+                                               pool, &address);
         if (result == CUDA_SUCCESS) {
             note_high_marks(pool);
             *out = address;
@@ -113,9 +113,9 @@ CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream handle)
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
-        return rg_capture_allocate(out, size, stream->context->device->ordinal, handle);
+        return rg_capture_allocate(out, size, stream->object.context->device->ordinal, handle);
     pthread_mutex_lock(&sg_state.lock);
-    SG_REF(struct sg_pool) pool = stream->context->device->current_pool;
+    SG_REF(struct sg_pool) pool = stream->object.context->device->current_pool;
     sg_acquire(&pool->object);
     pthread_mutex_unlock(&sg_state.lock);
     return allocate(out, size, pool, stream);
@@ -126,7 +126,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool han
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
     if (rg_capture_takes(stream_handle))
-        return rg_capture_allocate(out, size, stream->context->device->ordinal, stream_handle);
+        return rg_capture_allocate(out, size, stream->object.context->device->ordinal, stream_handle);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || pool->imported) /* what another process makes is all there is in it */
         return CUDA_ERROR_INVALID_VALUE;

@@ -16,8 +16,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "softgpu/driver/context/context.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 struct sg_allocation {
     struct sg_object object;
@@ -148,7 +149,7 @@ static void add_allocation(struct sg_allocation *allocation, struct sg_device *d
     allocation->properties = *properties;
     allocation->size = size;
     allocation->handles = 1;
-    sg_handle_add(&allocation->object, SG_KIND_ALLOCATION, finish_allocation);
+    sg_handle_add(&allocation->object, SG_KIND_ALLOCATION, NULL, finish_allocation);
 }
 
 /* A part of the file for `size` bytes; the lock is held. */
@@ -327,16 +328,6 @@ static void unmapped(struct sg_allocation *allocation)
 }
 
 /* What queued work may still use is not taken away under it. */
-void sg_wait_for_work(void)
-{
-    struct sg_context *current = sg_context_current();
-    for (int i = 0; i < sg_state.n_devices; i++)
-        if (atomic_load(&sg_state.devices[i].primary->active))
-            sg_context_wait(sg_state.devices[i].primary);
-    if (current != NULL && !current->primary && atomic_load(&current->active))
-        sg_context_wait(current);
-}
-
 CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 {
     SG_RETURN_IF(sg_enter());

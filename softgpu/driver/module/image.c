@@ -7,24 +7,6 @@
 
 #include "softgpu/driver/module/module.h"
 
-CUresult sg_compile_result(enum sg_compile_status status)
-{
-    switch (status) {
-    case SG_COMPILE_OK:
-        return CUDA_SUCCESS;
-    case SG_COMPILE_INVALID_PTX:
-        return CUDA_ERROR_INVALID_PTX;
-    case SG_COMPILE_UNSUPPORTED_PTX:
-        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-    case SG_COMPILE_NO_BINARY:
-    case SG_COMPILE_UNRESOLVED: /* what GPUs' drivers say where they cannot link what they have compiled */
-        return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    case SG_COMPILE_NO_MEMORY:
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return CUDA_ERROR_UNKNOWN;
-}
-
 void sg_image_acquire(struct sg_image *image)
 {
     atomic_fetch_add_explicit(&image->references, 1, memory_order_relaxed);

@@ -12,7 +12,7 @@
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 struct instance {
     struct instance *next;
@@ -59,7 +59,7 @@ static CUresult make_kernels(struct sg_library *library)
         kernel->kernel = sg_program_kernel(library->image->program, i);
         for (int d = 0; d < SG_DEVICES_MAX; d++)
             sg_settings_init(&kernel->settings[d], kernel->kernel);
-        sg_handle_add(&kernel->object, SG_KIND_KERNEL, finish_kernel);
+        sg_handle_add(&kernel->object, SG_KIND_KERNEL, NULL, finish_kernel);
         library->kernels[i] = kernel;
     }
     return CUDA_SUCCESS;
@@ -67,7 +67,7 @@ static CUresult make_kernels(struct sg_library *library)
 
 static void drop_instance(struct instance *instance)
 {
-    sg_context_wait(instance->module->context);
+    sg_context_wait(instance->module->object.context);
     sg_module_destroy(instance->module); /* its context may have done that already */
     sg_release(&instance->module->object);
     free(instance);
@@ -95,11 +95,6 @@ static bool destroy_library(struct sg_library *library)
     return true;
 }
 
-struct sg_settings *sg_kernel_settings(struct sg_library *library, size_t index, int device)
-{
-    return &library->kernels[index]->settings[device];
-}
-
 const struct sg_image *sg_library_image(const struct sg_library *library)
 {
     return library->image;
@@ -113,13 +108,13 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
     struct instance **link = &library->instances;
     while (*link != NULL) {
         struct instance *i = *link;
-        if (i->module->generation != atomic_load(&i->module->context->generation)) {
+        if (!sg_object_lives(&i->module->object)) {
             *link = i->next;
             i->next = dead;
             dead = i;
             continue;
         }
-        if (i->module->context == context)
+        if (i->module->object.context == context)
             break;
         link = &i->next;
     }
@@ -135,7 +130,7 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
                 result = sg_image_again(image, &log, &image);
         }
         if (result == CUDA_SUCCESS) {
-            result = sg_module_new(context, image, library, &log, &made->module);
+            result = sg_module_new(context, image, library->kernels, &log, &made->module);
             sg_image_release(image);
         }
         if (result == CUDA_SUCCESS) {
@@ -187,7 +182,7 @@ static CUresult load(CUlibrary *out, const void *data, unsigned n_jit, const CUj
         return result;
     }
     pthread_mutex_init(&library->lock, NULL);
-    sg_handle_add(&library->object, SG_KIND_LIBRARY, finish_library);
+    sg_handle_add(&library->object, SG_KIND_LIBRARY, NULL, finish_library);
     result = make_kernels(library);
     if (result != CUDA_SUCCESS)
         destroy_library(library);

@@ -15,7 +15,6 @@
 
 struct link_state {
     struct sg_object object;
-    struct sg_context *context; /* reference held */
     pthread_mutex_t lock;
     struct sg_jit jit;
     struct sg_sources sources;
@@ -28,7 +27,6 @@ static void finish_link(struct sg_object *object)
     sg_sources_fini(&state->sources);
     pthread_mutex_destroy(&state->lock);
     free(state->image);
-    sg_release(&state->context->object);
     free(state);
 }
 
@@ -44,10 +42,8 @@ CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **values, C
     if (state == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     state->jit = jit;
-    state->context = context;
-    sg_acquire(&context->object);
     pthread_mutex_init(&state->lock, NULL);
-    sg_handle_add(&state->object, SG_KIND_LINK, finish_link);
+    sg_handle_add(&state->object, SG_KIND_LINK, context, finish_link);
     *out = (CUlinkState)(void *)state;
     return CUDA_SUCCESS;
 }
@@ -87,8 +83,8 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
     struct sg_context *context;
     struct sg_jit jit;
     (void)name;
+    SG_BRING(SG_KIND_LINK, handle);
     SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);
-    SG_BRINGING = sg_bring_context(state != NULL ? state->context : NULL);
     SG_RETURN_IF(sg_enter_context(&context));
     if (state == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -109,8 +105,7 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
                           CUjit_option *options, void **values)
 {
     struct sg_context *context;
-    SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);
-    SG_BRINGING = sg_bring_context(state != NULL ? state->context : NULL);
+    SG_BRING(SG_KIND_LINK, handle);
     SG_RETURN_IF(sg_enter_context(&context));
     if (path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -123,8 +118,8 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
 CUresult cuLinkComplete(CUlinkState handle, void **image, size_t *size)
 {
     struct sg_context *context;
+    SG_BRING(SG_KIND_LINK, handle);
     SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);
-    SG_BRINGING = sg_bring_context(state != NULL ? state->context : NULL);
     SG_RETURN_IF(sg_enter_context(&context));
     if (state == NULL)
         return CUDA_ERROR_INVALID_HANDLE;

@@ -14,7 +14,7 @@
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 /* --- options --- */
 
@@ -119,7 +119,7 @@ static CUresult place_some(struct sg_module *module, bool managed, uint64_t *mem
     if (managed)
         total = align_up(total, 4096); /* whole pages are the host's or the device's */
     if (total > 0)
-        SG_RETURN_IF(sg_range_alloc(module->context, module->context->device, total,
+        SG_RETURN_IF(sg_range_alloc(module->object.context, module->object.context->device, total,
                                     managed ? SG_RANGE_MANAGED_MODULE : SG_RANGE_MODULE, NULL, memory));
     for (uint32_t i = 0; i < n; i++) {
         const struct sg_variable *v = sg_program_variable(program, i);
@@ -187,7 +187,6 @@ static void finish_module(struct sg_object *object)
         sg_range_free(module->variables, SG_RANGE_MODULE);
     if (module->managed != 0)
         sg_range_free(module->managed, SG_RANGE_MANAGED_MODULE);
-    sg_release(&module->context->object);
     free(module->functions);
     free(module->addresses);
     free(module);
@@ -223,10 +222,10 @@ static CUresult make_functions(struct sg_module *module)
         function->index = i;
         function->kernel = sg_program_kernel(module->image->program, i);
         sg_settings_init(&function->own_settings, function->kernel);
-        function->settings = module->library != NULL
-                                 ? sg_kernel_settings(module->library, i, module->context->device->ordinal)
+        function->settings = module->kernels != NULL
+                                 ? &module->kernels[i]->settings[module->object.context->device->ordinal]
                                  : &function->own_settings;
-        sg_handle_add(&function->object, SG_KIND_FUNCTION, finish_function);
+        sg_handle_add(&function->object, SG_KIND_FUNCTION, module->object.context, finish_function);
         module->functions[i] = function;
     }
     return CUDA_SUCCESS;
@@ -234,7 +233,7 @@ static CUresult make_functions(struct sg_module *module)
 
 static void list_remove(struct sg_module *module)
 {
-    struct sg_context *context = module->context;
+    struct sg_context *context = module->object.context;
     pthread_mutex_lock(&context->lock);
     for (struct sg_module **link = &context->modules; *link != NULL; link = &(*link)->next)
         if (*link == module) {
@@ -249,7 +248,8 @@ bool sg_module_destroy(struct sg_module *module)
     if (!sg_handle_remove(module, SG_KIND_MODULE))
         return false;
     list_remove(module);
-    sg_references_end(module);
+    if (module->references != NULL)
+        module->end_references(module);
     for (uint32_t i = 0; module->functions != NULL && i < module->image->n_kernels; i++)
         if (module->functions[i] != NULL && sg_handle_remove(module->functions[i], SG_KIND_FUNCTION))
             sg_release(&module->functions[i]->object);
@@ -257,19 +257,16 @@ bool sg_module_destroy(struct sg_module *module)
     return true;
 }
 
-CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_library *library,
+CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_kernel_object **kernels,
                        struct sg_text *log, struct sg_module **out)
 {
     struct sg_module *module = calloc(1, sizeof *module);
     if (module == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    module->context = context;
-    sg_acquire(&context->object);
-    module->generation = atomic_load(&context->generation);
     module->image = image;
     sg_image_acquire(image);
-    module->library = library;
-    sg_handle_add(&module->object, SG_KIND_MODULE, finish_module);
+    module->kernels = kernels;
+    sg_handle_add(&module->object, SG_KIND_MODULE, context, finish_module);
     CUresult result = place_variables(module);
     if (result == CUDA_SUCCESS)
         result = sg_compile_result(sg_program_initialise(image->program, log));
@@ -331,11 +328,6 @@ static CUresult load(CUmodule *out, const void *data, unsigned n, const CUjit_op
     return result;
 }
 
-CUresult sg_module_load(const void *data, CUmodule *out)
-{
-    return load(out, data, 0, NULL, NULL);
-}
-
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *data, unsigned int n, CUjit_option *options,
                             void **values)
 {
@@ -370,9 +362,9 @@ CUresult cuModuleUnload(CUmodule handle)
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
-    if (module == NULL || module->library != NULL) /* a library's module goes with the library */
+    if (module == NULL || module->kernels != NULL) /* a library's module goes with the library */
         return CUDA_ERROR_INVALID_HANDLE;
-    sg_context_wait(module->context); /* its variables may be in use */
+    sg_context_wait(module->object.context); /* its variables may be in use */
     return sg_module_destroy(module) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -55,6 +55,8 @@ struct sg_settings {
     _Atomic int cache_config;
 };
 
+struct sg_kernel_object;
+
 struct sg_function {
     struct sg_object object;
     struct sg_module *module; /* reference held */
@@ -66,14 +68,13 @@ struct sg_function {
 
 struct sg_module {
     struct sg_object object;
-    struct sg_context *context; /* reference held */
-    unsigned long long generation;
     struct sg_image *image;
-    struct sg_library *library;   /* not owned; NULL for a module of its own */
-    uint64_t variables;           /* base of the memory of all variables but managed ones, 0 if none */
-    uint64_t managed;             /* of those that are managed */
-    uint64_t *addresses;          /* by variable */
-    struct sg_texref *references; /* to textures and surfaces, that were asked for */
+    struct sg_kernel_object **kernels; /* of its library, by index; NULL: it is a module of its own */
+    uint64_t variables;                /* base of the memory of all variables but managed ones, 0 if none */
+    uint64_t managed;                  /* of those that are managed */
+    uint64_t *addresses;               /* by variable */
+    struct sg_texref *references;      /* to textures and surfaces, that were asked for */
+    void (*end_references)(struct sg_module *module); /* set with the first of them */
     struct sg_function **functions;
     struct sg_module *next; /* in context->modules */
 };
@@ -111,7 +112,7 @@ void sg_image_release(struct sg_image *image);
 CUresult sg_compile_result(enum sg_compile_status status);
 
 /** Places the image in the context; the module is registered and has its handle's reference. */
-CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_library *library,
+CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_kernel_object **kernels,
                        struct sg_text *log, struct sg_module **out);
 /** Takes the module's and its functions' handles away and drops their references. False: it was no live
  * module. */
@@ -131,14 +132,8 @@ CUresult sg_function_get(const void *handle, struct sg_context *context, struct 
 /** The image that the library was loaded from. Borrowed. */
 const struct sg_image *sg_library_image(const struct sg_library *library);
 void sg_settings_init(struct sg_settings *settings, const struct sg_kernel *kernel);
-/** The settings of kernel `index` of the library on a device. */
-struct sg_settings *sg_kernel_settings(struct sg_library *library, size_t index, int device);
-/** Starts loading a module of a fat binary wrapper, for the runtime's export tables. */
-CUresult sg_module_load(const void *data, CUmodule *out);
 
 /** What kind of reference the variable of a name is, and its address. */
 enum sg_reference sg_module_reference(const struct sg_module *module, const char *name, CUdeviceptr *address);
-/** Ends the references of a module that ends (texref.c). */
-void sg_references_end(struct sg_module *module);
 
 #endif

@@ -33,6 +33,24 @@ void sg_log_say(struct sg_text *log, const char *format, ...)
     log->size = (size_t)n;
 }
 
+CUresult sg_compile_result(enum sg_compile_status status)
+{
+    switch (status) {
+    case SG_COMPILE_OK:
+        return CUDA_SUCCESS;
+    case SG_COMPILE_INVALID_PTX:
+        return CUDA_ERROR_INVALID_PTX;
+    case SG_COMPILE_UNSUPPORTED_PTX:
+        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    case SG_COMPILE_NO_BINARY:
+    case SG_COMPILE_UNRESOLVED: /* what GPUs' drivers say where they cannot link what they have compiled */
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    case SG_COMPILE_NO_MEMORY:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_ERROR_UNKNOWN;
+}
+
 static CUresult fatbin_result(enum rg_fatbin_status status, struct sg_text *log)
 {
     switch (status) {

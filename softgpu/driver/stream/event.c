@@ -18,7 +18,7 @@
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/bring.h"
 #include "softgpu/driver/core/shared_file.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
 #define LOOK_MIN_NS 2000
@@ -40,8 +40,6 @@ struct shared_event {
 
 struct sg_event {
     struct sg_object object;
-    struct sg_context *context;    /* reference held */
-    unsigned long long generation; /* the life of the context it belongs to */
     unsigned flags;
     pthread_mutex_t lock;
     struct sg_task *mark;        /* of the last record; reference held */
@@ -119,7 +117,7 @@ static void wait_shared(const struct shared_work *work, const struct sg_context 
 
 static void run_shared_wait(struct sg_task *task)
 {
-    wait_shared((const struct shared_work *)(const void *)task->payload, task->stream->context);
+    wait_shared((const struct shared_work *)(const void *)task->payload, task->stream->object.context);
 }
 
 static void dispose_shared(struct sg_task *task)
@@ -157,7 +155,6 @@ static void finish_event(struct sg_object *object)
     struct sg_event *event = (struct sg_event *)object;
     sg_task_release(event->mark);
     release_shared(event->shared);
-    sg_release(&event->context->object);
     pthread_mutex_destroy(&event->lock);
     free(event);
 }
@@ -165,15 +162,9 @@ static void finish_event(struct sg_object *object)
 static CUresult event_get(CUevent handle, struct sg_event **out)
 {
     SG_RETURN_IF(sg_enter());
-    struct sg_event *event = sg_handle_get(handle, SG_KIND_EVENT);
-    if (event == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    CUresult result = CUDA_SUCCESS;
-    if (!atomic_load(&event->context->active) ||
-        event->generation != atomic_load(&event->context->generation))
-        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    else
-        result = (CUresult)atomic_load(&event->context->sticky);
+    struct sg_event *event;
+    SG_RETURN_IF(sg_handle_get_living(handle, SG_KIND_EVENT, (void **)&event));
+    const CUresult result = (CUresult)atomic_load(&event->object.context->sticky);
     if (result != CUDA_SUCCESS)
         sg_release(&event->object);
     else
@@ -200,10 +191,7 @@ static struct sg_event *event_new(struct sg_context *context, unsigned flags, st
     pthread_mutex_init(&event->lock, NULL);
     event->flags = flags;
     event->shared = shared;
-    event->context = context;
-    event->generation = atomic_load(&context->generation);
-    sg_acquire(&context->object);
-    sg_handle_add(&event->object, SG_KIND_EVENT, finish_event);
+    sg_handle_add(&event->object, SG_KIND_EVENT, context, finish_event);
     return event;
 }
 
@@ -237,8 +225,7 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
 {
     struct sg_context *context;
-    SG_REF(struct sg_event) named = sg_handle_get(handle, SG_KIND_EVENT);
-    SG_BRINGING = sg_bring_context(named != NULL ? named->context : NULL);
+    SG_BRING(SG_KIND_EVENT, handle);
     SG_REF(struct sg_event) event = NULL;
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL)
@@ -281,7 +268,7 @@ CUresult cuEventDestroy_v2(CUevent handle)
         return CUDA_ERROR_INVALID_HANDLE;
     rg_capture_forget_event(handle);
     struct sg_event *event = (struct sg_event *)(void *)handle;
-    CUresult result = (CUresult)atomic_load(&event->context->sticky);
+    CUresult result = (CUresult)atomic_load(&event->object.context->sticky);
     sg_release(&event->object);
     return result;
 }
@@ -308,7 +295,7 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned
     SG_RETURN_IF(event_get(handle, &event));
     if ((flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (event->context != stream->context)
+    if (event->object.context != stream->object.context)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult captured;
     if (rg_capture_record(handle, stream_handle, flags, &captured))
@@ -339,7 +326,7 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
     }
     SG_RETURN_IF(sg_context_argument(context_handle, &context));
     SG_RETURN_IF(event_get(handle, &event));
-    if (event->context != context)
+    if (event->object.context != context)
         return CUDA_ERROR_INVALID_HANDLE;
     /* A stream of its own: the mark must not hold up the default stream. */
     SG_REF(struct sg_stream) stream = sg_stream_new(context, CU_STREAM_NON_BLOCKING, 0, false);
@@ -430,7 +417,7 @@ CUresult cuEventQuery(CUevent handle)
         return CUDA_SUCCESS;
     bool done = sg_task_done(mark);
     sg_task_release(mark);
-    CUresult sticky = (CUresult)atomic_load(&event->context->sticky);
+    CUresult sticky = (CUresult)atomic_load(&event->object.context->sticky);
     return sticky != CUDA_SUCCESS ? sticky : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -442,9 +429,9 @@ CUresult cuEventSynchronize(CUevent handle)
         return CUDA_ERROR_CAPTURED_EVENT;
     if (event->shared != NULL) {
         const struct shared_work work = {event->shared, atomic_load(&event->shared->page->given)};
-        wait_shared(&work, event->context);
+        wait_shared(&work, event->object.context);
         sg_exec_flush_output();
-        return (CUresult)atomic_load(&event->context->sticky);
+        return (CUresult)atomic_load(&event->object.context->sticky);
     }
     struct sg_task *mark = event_mark(event);
     if (mark == NULL)
@@ -452,7 +439,7 @@ CUresult cuEventSynchronize(CUevent handle)
     sg_task_wait(mark);
     sg_task_release(mark);
     sg_exec_flush_output();
-    return (CUresult)atomic_load(&event->context->sticky);
+    return (CUresult)atomic_load(&event->object.context->sticky);
 }
 
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUevent end_handle)
@@ -463,7 +450,8 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUeven
     SG_RETURN_IF(event_get(end_handle, &end));
     if (milliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (start->context != end->context || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
+    if (start->object.context != end->object.context ||
+        ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_HANDLE;
     struct sg_task *from = event_mark(start), *to = event_mark(end);
     CUresult result = CUDA_ERROR_INVALID_HANDLE; /* not recorded */

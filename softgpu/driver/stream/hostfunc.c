@@ -5,7 +5,7 @@
  * not called once the context has failed; a stream callback is, and gets the error.
  */
 #include "common/cuda/graph/graph.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 struct host_call {
     CUhostFn function;
@@ -22,7 +22,8 @@ static void run_host_call(struct sg_task *task)
     if (call->function != NULL)
         call->function(call->user);
     else
-        call->callback(call->stream, (CUresult)atomic_load(&task->stream->context->sticky), call->user);
+        call->callback(call->stream, (CUresult)atomic_load(&task->stream->object.context->sticky),
+                       call->user);
     sg_in_host_function = before;
 }
 

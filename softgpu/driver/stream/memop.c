@@ -8,7 +8,7 @@
 
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 #define LOOK_MIN_NS 2000
 #define LOOK_MAX_NS 200000
@@ -29,7 +29,7 @@ static void run_write(struct sg_task *task)
 {
     const struct memop *op = (const void *)task->payload;
     if (!sg_range_holds(op->address, op->wide ? 8 : 4))
-        sg_context_poison(task->stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
+        sg_context_poison(task->stream->object.context, CUDA_ERROR_ILLEGAL_ADDRESS);
     else if (op->wide)
         __atomic_store_n((uint64_t *)(uintptr_t)op->address, op->value, __ATOMIC_RELEASE);
     else
@@ -55,10 +55,10 @@ static bool satisfied(const struct memop *op)
 static void run_wait(struct sg_task *task)
 {
     const struct memop *op = (const void *)task->payload;
-    const struct sg_context *context = task->stream->context;
+    const struct sg_context *context = task->stream->object.context;
     for (long pause = LOOK_MIN_NS; atomic_load(&context->sticky) == CUDA_SUCCESS;) {
         if (!sg_range_holds(op->address, op->wide ? 8 : 4)) {
-            sg_context_poison(task->stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
+            sg_context_poison(task->stream->object.context, CUDA_ERROR_ILLEGAL_ADDRESS);
             return;
         }
         if (satisfied(op))

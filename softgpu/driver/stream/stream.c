@@ -8,39 +8,8 @@
 
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/context.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
-
-static _Atomic unsigned long long next_stream_id = 1;
-
-static void finish_stream(struct sg_object *object)
-{
-    struct sg_stream *stream = (struct sg_stream *)object;
-    if (!stream->legacy)
-        sg_release(&stream->context->object);
-    free(stream);
-}
-
-struct sg_stream *sg_stream_new(struct sg_context *context, unsigned flags, int priority, bool legacy)
-{
-    struct sg_stream *stream = calloc(1, sizeof *stream);
-    if (stream == NULL)
-        return NULL;
-    stream->context = context;
-    stream->generation = atomic_load(&context->generation);
-    stream->flags = flags;
-    stream->priority = priority;
-    stream->legacy = legacy;
-    stream->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
-    stream->synchronization_policy = CU_SYNC_POLICY_AUTO;
-    stream->id = atomic_fetch_add(&next_stream_id, 1);
-    if (!legacy)
-        sg_acquire(&context->object);
-    sg_handle_add(&stream->object, SG_KIND_STREAM, finish_stream);
-    if (legacy) /* its names are NULL and CU_STREAM_LEGACY */
-        sg_handle_remove(stream, SG_KIND_STREAM);
-    return stream;
-}
 
 static CUresult default_stream(bool per_thread, bool any, struct sg_stream **out)
 {
@@ -61,16 +30,12 @@ static CUresult get(CUstream handle, bool any, struct sg_stream **out)
     if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
         return default_stream(handle == CU_STREAM_PER_THREAD, any, out);
     SG_RETURN_IF(sg_enter());
-    struct sg_stream *stream = sg_handle_get(handle, SG_KIND_STREAM);
-    if (stream == NULL)
-        return sg_context_current() == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
-    CUresult result = CUDA_SUCCESS;
-    if (!atomic_load(&stream->context->active) ||
-        stream->generation != atomic_load(&stream->context->generation))
-        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    else if (!any)
-        result = (CUresult)atomic_load(&stream->context->sticky);
-    if (result != CUDA_SUCCESS) {
+    struct sg_stream *stream;
+    CUresult result = sg_handle_get_living(handle, SG_KIND_STREAM, (void **)&stream);
+    if (result == CUDA_ERROR_INVALID_HANDLE && sg_context_current() == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    SG_RETURN_IF(result);
+    if (!any && (result = (CUresult)atomic_load(&stream->object.context->sticky)) != CUDA_SUCCESS) {
         sg_release(&stream->object);
         return result;
     }
@@ -117,7 +82,7 @@ CUresult cuStreamDestroy_v2(CUstream handle)
         !sg_handle_remove(handle, SG_KIND_STREAM))
         return CUDA_ERROR_INVALID_HANDLE;
     struct sg_stream *stream = (struct sg_stream *)(void *)handle;
-    CUresult result = (CUresult)atomic_load(&stream->context->sticky);
+    CUresult result = (CUresult)atomic_load(&stream->object.context->sticky);
     sg_release(&stream->object);
     return result;
 }
@@ -134,7 +99,7 @@ CUresult cuStreamQuery(CUstream handle)
     if (rg_capture_takes(handle))
         return rg_capture_refuse(handle);
     bool idle = sg_stream_idle(stream);
-    CUresult sticky = (CUresult)atomic_load(&stream->context->sticky);
+    CUresult sticky = (CUresult)atomic_load(&stream->object.context->sticky);
     return sticky != CUDA_SUCCESS ? sticky : idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -153,7 +118,7 @@ CUresult cuStreamSynchronize(CUstream handle)
         sg_stream_wait(stream);
     }
     sg_exec_flush_output();
-    return (CUresult)atomic_load(&stream->context->sticky);
+    return (CUresult)atomic_load(&stream->object.context->sticky);
 }
 
 /* --- questions --- */
@@ -194,7 +159,7 @@ CUresult cuStreamGetDevice(CUstream handle, CUdevice *device)
     SG_RETURN_IF(get(handle, true, &stream));
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *device = stream->context->device->ordinal;
+    *device = stream->object.context->device->ordinal;
     return CUDA_SUCCESS;
 }
 
@@ -204,7 +169,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
     SG_RETURN_IF(get(handle, true, &stream));
     if (context == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *context = sg_context_handle(stream->context);
+    *context = sg_context_handle(stream->object.context);
     return CUDA_SUCCESS;
 }
 

@@ -16,13 +16,12 @@
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/module/module.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 struct sg_texref {
     struct sg_object object;
-    struct sg_context *context; /* of its module, reference held; NULL: it is of none */
-    struct sg_texref *next;     /* of its module */
-    char *name;                 /* NULL: made by cuTexRefCreate, of no module */
+    struct sg_texref *next; /* of its module */
+    char *name;             /* NULL: made by cuTexRefCreate, of no module */
     bool surface;
     uint64_t *variable; /* where kernels find the object's number; NULL: nowhere */
     unsigned long long bound;
@@ -38,8 +37,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void finish_reference(struct sg_object *object)
 {
     struct sg_texref *reference = (struct sg_texref *)object;
-    if (reference->context != NULL)
-        sg_release(&reference->context->object);
     free(reference->name);
     free(reference);
 }
@@ -71,7 +68,8 @@ static void bind(struct sg_texref *reference)
     *reference->variable = made;
 }
 
-static CUresult create(struct sg_texref **out, const char *name, bool surface)
+/* `context`: of its module; NULL: it is of none. */
+static CUresult create(struct sg_texref **out, struct sg_context *context, const char *name, bool surface)
 {
     struct sg_texref *reference = calloc(1, sizeof *reference);
     if (reference == NULL || (name != NULL && (reference->name = strdup(name)) == NULL)) {
@@ -81,9 +79,21 @@ static CUresult create(struct sg_texref **out, const char *name, bool surface)
     reference->surface = surface;
     reference->format = CU_AD_FORMAT_FLOAT;
     reference->channels = 1;
-    sg_handle_add(&reference->object, surface ? SG_KIND_SURFREF : SG_KIND_TEXREF, finish_reference);
+    sg_handle_add(&reference->object, surface ? SG_KIND_SURFREF : SG_KIND_TEXREF, context, finish_reference);
     *out = reference;
     return CUDA_SUCCESS;
+}
+
+static void end_references(struct sg_module *module)
+{
+    while (module->references != NULL) {
+        struct sg_texref *reference = module->references;
+        module->references = reference->next;
+        reference->variable = NULL; /* it has gone with the module */
+        unbind(reference);
+        if (sg_handle_remove(reference, reference->surface ? SG_KIND_SURFREF : SG_KIND_TEXREF))
+            sg_release(&reference->object);
+    }
 }
 
 static CUresult find(void *out, CUmodule handle, const char *name, bool surface)
@@ -105,29 +115,17 @@ static CUresult find(void *out, CUmodule handle, const char *name, bool surface)
     struct sg_texref *reference = module->references;
     while (reference != NULL && strcmp(reference->name, name) != 0)
         reference = reference->next;
-    if (reference == NULL && (result = create(&reference, name, surface)) == CUDA_SUCCESS) {
+    if (reference == NULL &&
+        (result = create(&reference, module->object.context, name, surface)) == CUDA_SUCCESS) {
         reference->variable = (uint64_t *)(uintptr_t)address;
-        reference->context = module->context;
-        sg_acquire(&module->context->object);
         reference->next = module->references;
         module->references = reference;
+        module->end_references = end_references;
     }
     pthread_mutex_unlock(&lock);
     if (result == CUDA_SUCCESS)
         *(void **)out = reference;
     return result;
-}
-
-void sg_references_end(struct sg_module *module)
-{
-    while (module->references != NULL) {
-        struct sg_texref *reference = module->references;
-        module->references = reference->next;
-        reference->variable = NULL; /* it has gone with the module */
-        unbind(reference);
-        if (sg_handle_remove(reference, reference->surface ? SG_KIND_SURFREF : SG_KIND_TEXREF))
-            sg_release(&reference->object);
-    }
 }
 
 CUresult cuModuleGetTexRef(CUtexref *out, CUmodule module, const char *name)
@@ -146,7 +144,7 @@ CUresult cuTexRefCreate(CUtexref *out)
     SG_RETURN_IF(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(create(&reference, NULL, false));
+    SG_RETURN_IF(create(&reference, NULL, NULL, false));
     *out = (CUtexref)(void *)reference;
     return CUDA_SUCCESS;
 }
@@ -165,8 +163,8 @@ CUresult cuTexRefDestroy(CUtexref handle)
 
 #define ENTER(handle, kind)                                                                                  \
     struct sg_context *context;                                                                              \
+    SG_BRING(kind, handle);                                                                                  \
     SG_REF(struct sg_texref) r = sg_handle_get(handle, kind);                                                \
-    SG_BRINGING = sg_bring_context(r == NULL ? NULL : r->context);                                           \
     SG_RETURN_IF(sg_enter_context(&context));                                                                \
     if (r == NULL)                                                                                           \
         return CUDA_ERROR_INVALID_HANDLE;

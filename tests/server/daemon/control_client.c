@@ -10,6 +10,7 @@
  * Prints what comes, one message a line: "hello session=… devices=0,1 driver=… kind=… software=…",
  * "refusal CODE REASON", "inventory devices=N sessions=N", "end REASON", "move TRANSPORT", "closed", "lost".
  */
+#include "transport/connect/connect.h"
 #include "transport/control.h"
 
 #include <poll.h>

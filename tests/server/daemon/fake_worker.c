@@ -8,6 +8,7 @@
  * signals. The client's command line steers it: "worker:stubborn" ignores SIGTERM, "worker:crash" aborts,
  * "worker:fail" exits 3.
  */
+#include "transport/connect/connect.h"
 #include "transport/control.h"
 
 #include <dirent.h>

@@ -3,10 +3,11 @@
  * named.
  */
 #include "tests/transport/support.h"
+#include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
+#include "transport/frame.h"
 #include "transport/operations.h"
-#include "transport/tcp/frame.h"
 
 #include <poll.h>
 #include <pthread.h>

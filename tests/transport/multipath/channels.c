@@ -3,6 +3,7 @@
  * connections opened when they help, and admitted by the server.
  */
 #include "tests/transport/support.h"
+#include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
 #include "transport/multipath/join.h"

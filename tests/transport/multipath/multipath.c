@@ -5,6 +5,7 @@
  * What all transports do alike is in conformance.c (bundle+tcp and others).
  */
 #include "tests/transport/support.h"
+#include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
 #include "transport/multipath/compression_policy.h"

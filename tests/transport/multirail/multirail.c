@@ -7,6 +7,7 @@
  *   transport_multirail_test [rdma SECONDS]     rdma: traffic alone, over the two links of tests/rdma-vm
  */
 #include "tests/transport/support.h"
+#include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
 #include "transport/multipath/multipath.h"
@@ -499,9 +500,9 @@ static void close_by_hand(struct by_hand *hand)
 static void announce(struct by_hand *hand, uint64_t number, size_t size)
 {
     const struct rg_out_of_band head = {.kind = RG_MESSAGE_OUT_OF_BAND,
-                                   .version = RG_PROTOCOL_MAJOR,
-                                   .bulk_size = (uint32_t)size,
-                                   .number = number};
+                                        .version = RG_PROTOCOL_MAJOR,
+                                        .bulk_size = (uint32_t)size,
+                                        .number = number};
     CHECK_OK(send_bytes(hand->pair.a, &head, sizeof head, NULL, 0));
 }
 

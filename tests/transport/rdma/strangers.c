@@ -6,6 +6,7 @@
  * Who does not show the listener's token is refused; who shows it and then says nothing holds up nobody else.
  */
 #include "tests/transport/support.h"
+#include "transport/connect/connect.h"
 #include "transport/rdma/wire.h"
 
 #include "common/base/clock.h"

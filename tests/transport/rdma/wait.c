@@ -3,6 +3,7 @@
  * gone where the device does not tell, and beside another thread.
  */
 #include "tests/transport/support.h"
+#include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
 #include "transport/operations.h"

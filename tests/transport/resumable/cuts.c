@@ -4,6 +4,7 @@
  * the conversation that makes the next link.
  */
 #include "tests/transport/resumable/ends.h"
+#include "transport/connect/connect.h"
 
 #include <poll.h>
 #include <stdlib.h>

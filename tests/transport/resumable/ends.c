@@ -1,5 +1,6 @@
 /* resumable_ends.c - see resumable_ends.h. */
 #include "tests/transport/resumable/ends.h"
+#include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
 

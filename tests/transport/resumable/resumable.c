@@ -3,6 +3,7 @@
  * idle, alone or at their end; what cannot be mended ends; what a peer may not say is refused; and memory that is held.
  */
 #include "tests/transport/resumable/ends.h"
+#include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
 

@@ -6,6 +6,7 @@
  * used.
  */
 #include "tests/transport/support.h"
+#include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
 #include "common/base/path.h"

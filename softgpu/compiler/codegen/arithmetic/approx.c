@@ -3,7 +3,7 @@
  * can compute for many threads at once. They are within two units of the last place (sin and cos: of 1; tanh:
  * 2^-14), which is more than PTX asks for. Polynomials are least-squares fits over the reduced arguments.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
 
 #define B gen->builder
 

@@ -1,7 +1,7 @@
 /*
  * bits.c - logic, shifts and bit fields. Shifts by the width or more give 0 (or the sign).
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
 
 #define B gen->builder
 
@@ -247,72 +247,55 @@ static void write_u32(struct sg_codegen *gen, LLVMValueRef value)
     sg_gen_write(gen, &gen->insn->operands[0], SG_U32, value);
 }
 
-bool sg_gen_bits(struct sg_codegen *gen)
+LLVMValueRef sg_emit_bits(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_AND:
-        sg_gen_result(gen, LLVMBuildAnd(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), ""));
-        return true;
+        return LLVMBuildAnd(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), "");
     case SG_OP_OR:
-        sg_gen_result(gen, LLVMBuildOr(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), ""));
-        return true;
+        return LLVMBuildOr(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), "");
     case SG_OP_XOR:
-        sg_gen_result(gen, LLVMBuildXor(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), ""));
-        return true;
+        return LLVMBuildXor(B, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), "");
     case SG_OP_NOT:
-        sg_gen_result(gen, LLVMBuildNot(B, sg_gen_operand(gen, 1), ""));
-        return true;
+        return LLVMBuildNot(B, sg_gen_operand(gen, 1), "");
     case SG_OP_CNOT: {
         LLVMValueRef a = sg_gen_operand(gen, 1);
         LLVMValueRef zero = sg_gen_compare(gen, LLVMIntEQ, a, LLVMConstNull(LLVMTypeOf(a)));
-        sg_gen_result(gen, LLVMBuildZExt(B, zero, LLVMTypeOf(a), ""));
-        return true;
+        return LLVMBuildZExt(B, zero, LLVMTypeOf(a), "");
     }
     case SG_OP_SHL:
-        sg_gen_result(
-            gen, sg_gen_unwrapped(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2), SHIFT_LEFT)));
-        return true;
+        return sg_gen_unwrapped(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2), SHIFT_LEFT));
     case SG_OP_SHR:
-        sg_gen_result(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2),
-                                 sg_type_is_signed(type_of(gen)) ? SHIFT_SIGNED : SHIFT_RIGHT));
-        return true;
+        return shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2),
+                     sg_type_is_signed(type_of(gen)) ? SHIFT_SIGNED : SHIFT_RIGHT);
     case SG_OP_SHF:
-        sg_gen_result(gen, funnel_shift(gen));
-        return true;
+        return funnel_shift(gen);
     case SG_OP_LOP3:
-        sg_gen_result(gen, any_logic(gen));
-        return true;
+        return any_logic(gen);
     case SG_OP_PRMT:
-        sg_gen_result(gen, permute(gen));
-        return true;
+        return permute(gen);
     case SG_OP_BFE:
-        sg_gen_result(gen, extract_field(gen));
-        return true;
+        return extract_field(gen);
     case SG_OP_BFI:
-        sg_gen_result(gen, insert_field(gen));
-        return true;
+        return insert_field(gen);
     case SG_OP_BMSK:
-        sg_gen_result(gen, bit_mask(gen));
-        return true;
+        return bit_mask(gen);
     case SG_OP_SZEXT:
-        sg_gen_result(gen, extend_from(gen));
-        return true;
+        return extend_from(gen);
     case SG_OP_FNS:
-        sg_gen_result(gen, find_nth(gen));
-        return true;
+        return find_nth(gen);
     case SG_OP_BREV:
-        sg_gen_result(gen, sg_gen_math(gen, "llvm.bitreverse", sg_gen_operand(gen, 1), NULL, NULL));
-        return true;
+        return sg_gen_math(gen, "llvm.bitreverse", sg_gen_operand(gen, 1), NULL, NULL);
     case SG_OP_POPC:
         write_u32(gen, to_u32(gen, sg_gen_math(gen, "llvm.ctpop", sg_gen_operand(gen, 1), NULL, NULL)));
-        return true;
+        return NULL;
     case SG_OP_CLZ:
         write_u32(gen, count_leading(gen, sg_gen_operand(gen, 1)));
-        return true;
+        return NULL;
     case SG_OP_BFIND:
         write_u32(gen, find_high(gen));
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

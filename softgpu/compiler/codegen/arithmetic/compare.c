@@ -1,7 +1,7 @@
 /*
  * compare.c - setp, set, selp, slct.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
 
 #define B gen->builder
 
@@ -132,24 +132,23 @@ static void select_by_sign(struct sg_codegen *gen)
     sg_gen_result(gen, sg_gen_select(gen, p, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2)));
 }
 
-bool sg_gen_comparison(struct sg_codegen *gen)
+LLVMValueRef sg_emit_comparison(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_SETP:
         set_predicate(gen);
-        return true;
+        return NULL;
     case SG_OP_SET:
         set_value(gen);
-        return true;
+        return NULL;
     case SG_OP_SELP: {
         LLVMValueRef p = sg_gen_read(gen, &gen->insn->operands[3], SG_PRED);
-        sg_gen_result(gen, sg_gen_select(gen, p, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2)));
-        return true;
+        return sg_gen_select(gen, p, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2));
     }
     case SG_OP_SLCT:
         select_by_sign(gen);
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

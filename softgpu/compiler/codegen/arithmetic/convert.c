@@ -2,7 +2,7 @@
  * convert.c - cvt. Conversions to integers clamp; NaN becomes 0, but the smallest number (or,
  * unsigned, the top bit) if a double is converted or the integer has 64 bits.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
 
 #define B gen->builder
 
@@ -127,15 +127,6 @@ static LLVMValueRef integer_to_float(struct sg_codegen *gen, LLVMValueRef value,
 
 /* --- between floating-point types --- */
 
-LLVMValueRef sg_gen_clamp_finite(struct sg_codegen *gen, LLVMValueRef value, enum sg_type to)
-{
-    uint32_t greatest = to == SG_F16 ? 0x477fe000u : 0x7f7f0000u; /* 65504 or bfloat16's greatest */
-    LLVMValueRef top = LLVMConstBitCast(sg_gen_const(gen, 32, greatest), gen->f32);
-    LLVMValueRef bottom = LLVMConstBitCast(sg_gen_const(gen, 32, greatest | 0x80000000u), gen->f32);
-    value = sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOGT, value, top, ""), top, value);
-    return sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOLT, value, bottom, ""), bottom, value);
-}
-
 static LLVMValueRef f32_to_tf32(struct sg_codegen *gen, LLVMValueRef value, uint8_t round)
 {
     LLVMValueRef bits = sg_gen_cast(gen, value, gen->i32), add = sg_gen_const(gen, 32, 0);
@@ -227,7 +218,7 @@ static void saturate_and_pack(struct sg_codegen *gen)
     sg_gen_write(gen, &insn->operands[0], SG_B32, packed);
 }
 
-bool sg_gen_convert(struct sg_codegen *gen)
+LLVMValueRef sg_emit_conversion(struct sg_codegen *gen)
 {
     if (gen->insn->form->op == SG_OP_CVT)
         convert(gen);
@@ -236,6 +227,6 @@ bool sg_gen_convert(struct sg_codegen *gen)
     else if (gen->insn->form->op == SG_OP_CVT_SATURATE_PACK)
         saturate_and_pack(gen);
     else
-        return false;
-    return true;
+        sg_gen_lacks(gen);
+    return NULL;
 }

@@ -3,7 +3,7 @@
  * rounding more changes nothing, since float has more than twice their digits) and fused multiply-add in
  * double, rounded to odd. The approximate instructions compute more exactly than a GPU does.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
 
 #define B gen->builder
 
@@ -352,7 +352,7 @@ static void test_property(struct sg_codegen *gen)
     sg_gen_write(gen, &gen->insn->operands[0], SG_PRED, value);
 }
 
-bool sg_gen_float(struct sg_codegen *gen)
+LLVMValueRef sg_emit_float(struct sg_codegen *gen)
 {
     enum sg_op op = gen->insn->form->op;
     if (op >= SG_OP_FADD && op <= SG_OP_FNEG)
@@ -362,6 +362,6 @@ bool sg_gen_float(struct sg_codegen *gen)
     else if (op == SG_OP_TESTP)
         test_property(gen);
     else
-        return false;
-    return true;
+        sg_gen_lacks(gen);
+    return NULL;
 }

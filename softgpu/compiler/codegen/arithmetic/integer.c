@@ -2,7 +2,7 @@
  * integer.c - integer arithmetic. Everything wraps; nothing traps: division by zero gives all ones,
  * and the smallest number divided by -1 gives itself.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
 
 #define B gen->builder
 
@@ -219,65 +219,54 @@ static LLVMValueRef dot_product(struct sg_codegen *gen, bool four)
     return sum;
 }
 
-bool sg_gen_integer(struct sg_codegen *gen)
+LLVMValueRef sg_emit_integer(struct sg_codegen *gen)
 {
     enum sg_type type = type_of(gen);
     switch (gen->insn->form->op) {
     case SG_OP_ADD:
-        sg_gen_result(gen, add_sub(gen, false));
-        return true;
+        return add_sub(gen, false);
     case SG_OP_SUB:
-        sg_gen_result(gen, add_sub(gen, true));
-        return true;
+        return add_sub(gen, true);
     case SG_OP_ADDC:
-        sg_gen_result(gen, add_carry(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), false, true));
-        return true;
+        return add_carry(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), false, true);
     case SG_OP_SUBC:
-        sg_gen_result(gen, add_carry(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), true, true));
-        return true;
+        return add_carry(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2), true, true);
     case SG_OP_MUL:
         multiply(gen);
-        return true;
+        return NULL;
     case SG_OP_MAD:
         multiply_add(gen, false);
-        return true;
+        return NULL;
     case SG_OP_MADC:
         multiply_add(gen, true);
-        return true;
+        return NULL;
     case SG_OP_MUL24:
     case SG_OP_MAD24:
-        sg_gen_result(gen, multiply24(gen));
-        return true;
+        return multiply24(gen);
     case SG_OP_SAD:
-        sg_gen_result(gen, absolute_difference(gen));
-        return true;
+        return absolute_difference(gen);
     case SG_OP_DIV:
-        sg_gen_result(gen, divide(gen, false));
-        return true;
+        return divide(gen, false);
     case SG_OP_REM:
-        sg_gen_result(gen, divide(gen, true));
-        return true;
+        return divide(gen, true);
     case SG_OP_ABS:
-        sg_gen_result(gen, sg_gen_math(gen, "llvm.smax", sg_gen_operand(gen, 1),
-                                       LLVMBuildNeg(B, sg_gen_operand(gen, 1), ""), NULL));
-        return true;
+        return sg_gen_math(gen, "llvm.smax", sg_gen_operand(gen, 1),
+                           LLVMBuildNeg(B, sg_gen_operand(gen, 1), ""), NULL);
     case SG_OP_NEG:
-        sg_gen_result(gen, LLVMBuildNeg(B, sg_gen_operand(gen, 1), ""));
-        return true;
+        return LLVMBuildNeg(B, sg_gen_operand(gen, 1), "");
     case SG_OP_MIN:
     case SG_OP_MAX: {
         LLVMValueRef a = sg_gen_operand(gen, 1), b = sg_gen_operand(gen, 2);
         bool packed = type == SG_U16X2 || type == SG_S16X2;
-        sg_gen_result(gen, packed ? each_half(gen, a, b, min_max) : min_max(gen, a, b));
-        return true;
+        return packed ? each_half(gen, a, b, min_max) : min_max(gen, a, b);
     }
     case SG_OP_DP4A:
         sg_gen_write(gen, &gen->insn->operands[0], SG_B32, dot_product(gen, true));
-        return true;
+        return NULL;
     case SG_OP_DP2A:
         sg_gen_write(gen, &gen->insn->operands[0], SG_B32, dot_product(gen, false));
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

@@ -8,7 +8,7 @@
  * addition rounds it. What is too large becomes the greatest number, and so does NaN, without its sign, where
  * the format has none.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
 
 #define B gen->builder
 

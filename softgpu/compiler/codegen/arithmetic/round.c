@@ -7,7 +7,7 @@
  * nearest float to s is the wanted one or its neighbour, which comparing with s and the sign of the error
  * decides.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
 
 #define B gen->builder
 
@@ -40,6 +40,15 @@ LLVMValueRef sg_gen_relu(struct sg_codegen *gen, LLVMValueRef value)
 {
     LLVMValueRef negative = LLVMBuildFCmp(B, LLVMRealOLE, value, zero_like(value), "");
     return sg_gen_select(gen, negative, zero_like(value), value);
+}
+
+LLVMValueRef sg_gen_clamp_finite(struct sg_codegen *gen, LLVMValueRef value, enum sg_type to)
+{
+    uint32_t greatest = to == SG_F16 ? 0x477fe000u : 0x7f7f0000u; /* 65504 or bfloat16's greatest */
+    LLVMValueRef top = LLVMConstBitCast(sg_gen_const(gen, 32, greatest), gen->f32);
+    LLVMValueRef bottom = LLVMConstBitCast(sg_gen_const(gen, 32, greatest | 0x80000000u), gen->f32);
+    value = sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOGT, value, top, ""), top, value);
+    return sg_gen_select(gen, LLVMBuildFCmp(B, LLVMRealOLT, value, bottom, ""), bottom, value);
 }
 
 /* --- directed rounding --- */

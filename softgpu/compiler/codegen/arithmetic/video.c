@@ -4,7 +4,7 @@
  * lanes of the first two operands. A value computes in 128 bits and lanes in 32, so that nothing is lost
  * before saturation.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
 
 #include "softgpu/compiler/ir/video.h"
 
@@ -204,14 +204,12 @@ static void operate_on_lanes(struct sg_codegen *gen, unsigned lanes)
     sg_gen_write(gen, &operands[0], to, accumulate ? sum : packed);
 }
 
-bool sg_gen_video(struct sg_codegen *gen)
+LLVMValueRef sg_emit_video(struct sg_codegen *gen)
 {
-    if (!sg_is_video(gen->insn->form))
-        return false;
     unsigned lanes = sg_video_lanes(gen->insn->form);
     if (lanes == 1)
         operate_on_one(gen);
     else
         operate_on_lanes(gen, lanes);
-    return true;
+    return NULL;
 }

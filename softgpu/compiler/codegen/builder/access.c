@@ -8,7 +8,7 @@
  * still be turned into vector code; the price is that the fault is told late, without its place. Watched
  * kernels (SOFTGPU_REPORT) call the engine before each access instead.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/builder/builder.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
  * special.c - special registers. Those that do not change are read once, at the function's start.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/builder/builder.h"
 
 static LLVMValueRef field(struct sg_codegen *gen, LLVMBuilderRef builder, LLVMValueRef base, size_t offset,
                           LLVMTypeRef type, bool invariant)

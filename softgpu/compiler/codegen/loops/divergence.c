@@ -10,10 +10,10 @@
  *
  * It gives the number of the leaf, and from bit 8 how many threads, this one included. It computes what the
  * tests depend on for the thread, and for each comparison on its way how long its operands stay on the same
- * side of each other. At a leaf that ends a turn it leaves in `exits` what the registers hold that can be kept
- * once a block.
+ * side of each other. At a leaf that ends a turn it leaves in `exits` what the registers hold that can be
+ * kept once a block.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/loops/loops.h"
 
 #include <stdio.h>
 
@@ -185,7 +185,7 @@ static void go(struct leading *l, const struct sg_divergence_node *node)
             continue;
         limit_by_use(l, &insns[node->insns[i]], &node->uses[i]); /* before it overwrites its operands */
         gen->insn = &insns[node->insns[i]];
-        sg_gen_instruction(gen);
+        gen->emit(gen);
     }
     if (node->test == UINT32_MAX) {
         leave(l, &l->tree->leaves[node->leaf]);

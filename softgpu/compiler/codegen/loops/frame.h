@@ -7,7 +7,7 @@
 #ifndef SG_COMPILER_CODEGEN_LOOPS_FRAME_H
 #define SG_COMPILER_CODEGEN_LOOPS_FRAME_H
 
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/loops/loops.h"
 
 #include <stdio.h>
 

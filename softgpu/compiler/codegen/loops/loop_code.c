@@ -1,7 +1,7 @@
 /*
  * loop_code.c - what the engine is given of a kernel in loop form: its struct sg_loop_code.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/loops/loops.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,51 +3,21 @@
  * start, affine, firsts, decisions). With `affine`, registers that the region's check has found to be affine
  * along the row that begins at thread `start` are taken to be so, which lets LLVM see consecutive addresses
  * and conditions that are the same for all. What the row's first thread had in them is in `firsts`, since its
- * turn may have changed it in the context. `decisions` says which tests are known to go which way (divergence.h).
+ * turn may have changed it in the context. `decisions` says which tests are known to go which way
+ * (divergence.h).
  *
  * It begins at `point` and returns the next point, or SG_POINT_END: a switch at its start goes to the place
  * behind the point. Before it returns it stores the operands of the operation that the threads meet for, and
  * the registers that may have changed; when it goes on it loads the registers, and the operation's results,
  * which the engine left there. Registers that can be computed anew are, before the switch.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/loops/loops.h"
+#include "softgpu/compiler/codegen/memory/memory.h"
+#include "softgpu/compiler/codegen/threads/threads.h"
+#include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/regions/matrices.h"
 
 #define B gen->builder
-
-bool sg_gen_in_loops(const struct sg_codegen *gen)
-{
-    return gen->form == SG_CODE_LOOPS && gen->function->is_entry;
-}
-
-/* The thread's element of the column that begins at `column` times the stride. */
-static LLVMValueRef element(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type)
-{
-    LLVMBuilderRef entry = gen->entry_builder;
-    LLVMValueRef start = LLVMBuildMul(entry, gen->stride, sg_gen_const(gen, 64, column), "");
-    start = LLVMBuildGEP2(entry, gen->i8, gen->context_memory, &start, 1, "");
-    LLVMValueRef index = sg_gen_linear(gen);
-    index = LLVMBuildZExt(entry, index, gen->i64, "");
-    return LLVMBuildGEP2(entry, type, start, &index, 1, "");
-}
-
-static LLVMValueRef load_element(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type)
-{
-    LLVMValueRef value = LLVMBuildLoad2(B, type, element(gen, column, type), "");
-    LLVMSetMetadata(value, gen->access_group_kind, gen->access_group);
-    return value;
-}
-
-static void store_element(struct sg_codegen *gen, uint32_t column, LLVMValueRef value)
-{
-    LLVMValueRef store = LLVMBuildStore(B, value, element(gen, column, LLVMTypeOf(value)));
-    LLVMSetMetadata(store, gen->access_group_kind, gen->access_group);
-}
-
-void sg_gen_store_column(struct sg_codegen *gen, uint32_t column, LLVMValueRef value)
-{
-    store_element(gen, column, value);
-}
 
 /* Columns hold predicates as bytes. */
 static void store_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type, LLVMValueRef slot)
@@ -55,7 +25,7 @@ static void store_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type
     LLVMValueRef value = LLVMBuildLoad2(B, type, slot, "");
     if (type == gen->i1)
         value = LLVMBuildZExt(B, value, gen->i8, "");
-    store_element(gen, column, value);
+    sg_gen_store_column(gen, column, value);
 }
 
 /*
@@ -69,7 +39,7 @@ static void load_affine(struct sg_codegen *gen, uint32_t reg, uint32_t place_amo
     int64_t step = gen->regions.step[reg];
     LLVMTypeRef stored = type == gen->i1 ? gen->i8 : type;
     LLVMValueRef affine = LLVMGetParam(gen->self, 7), start = LLVMGetParam(gen->self, 6);
-    LLVMValueRef own = element(gen, column, stored), index = sg_gen_const(gen, 64, place_among);
+    LLVMValueRef own = sg_gen_column(gen, column, stored), index = sg_gen_const(gen, 64, place_among);
     LLVMValueRef first = LLVMBuildGEP2(B, gen->i64, LLVMGetParam(gen->self, 8), &index, 1, "");
     LLVMValueRef value = LLVMBuildLoad2(B, stored, sg_gen_select(gen, affine, first, own), "");
     LLVMSetMetadata(value, gen->access_group_kind, gen->access_group);
@@ -89,89 +59,22 @@ static void load_affine(struct sg_codegen *gen, uint32_t reg, uint32_t place_amo
 
 static void load_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type, LLVMValueRef slot)
 {
-    LLVMValueRef value = load_element(gen, column, type == gen->i1 ? gen->i8 : type);
+    LLVMValueRef value = sg_gen_load_column(gen, column, type == gen->i1 ? gen->i8 : type);
     if (type == gen->i1)
         value = LLVMBuildTrunc(B, value, type, "");
     LLVMBuildStore(B, value, slot);
 }
 
-/* --- before the switch --- */
-
-struct rematerialise {
-    struct sg_codegen *gen;
-    uint8_t *done; /* by instruction */
-};
-
-static void rematerialise(struct rematerialise *r, uint32_t reg);
-
-static void rematerialise_operand(void *user, uint32_t reg, bool written, bool maybe)
-{
-    (void)maybe;
-    if (!written)
-        rematerialise(user, reg);
-}
-
-static void rematerialise(struct rematerialise *r, uint32_t reg)
-{
-    struct sg_codegen *gen = r->gen;
-    uint32_t by = gen->regions.rematerialised[reg];
-    if (by == 0 || r->done[by - 1])
-        return;
-    const struct sg_insn *insn = &gen->function->insns[by - 1];
-    r->done[by - 1] = 1;
-    sg_visit_registers(insn, rematerialise_operand, r);
-    gen->insn = insn;
-    sg_gen_instruction(gen);
-}
-
-void sg_gen_rematerialise(struct sg_codegen *gen, uint8_t *done, uint32_t reg)
-{
-    struct rematerialise r = {gen, done};
-    rematerialise(&r, reg);
-}
-
-LLVMValueRef sg_gen_guards(struct sg_codegen *gen)
-{
-    struct rematerialise r = {gen, SG_NEW_ARRAY(gen->arena, uint8_t, gen->function->n_insns + 1)};
-    LLVMValueRef stops = sg_gen_const(gen, 1, 0);
-    for (uint32_t i = 0; i < gen->guards.count; i++) {
-        const struct sg_insn *insn = &gen->function->insns[gen->guards.insns[i]];
-        struct sg_operand guard = {
-            .kind = SG_OPERAND_REG, .reg = insn->guard - 1, .negated = insn->guard_negated};
-        rematerialise(&r, guard.reg);
-        stops = LLVMBuildOr(B, stops, sg_gen_read(gen, &guard, SG_PRED), "");
-    }
-    return stops;
-}
-
 void sg_gen_points_begin(struct sg_codegen *gen)
 {
-    struct rematerialise r = {gen, SG_NEW_ARRAY(gen->arena, uint8_t, gen->function->n_insns + 1)};
+    uint8_t *done = SG_NEW_ARRAY(gen->arena, uint8_t, gen->function->n_insns + 1);
     gen->points = SG_NEW_ARRAY(gen->arena, struct sg_point, gen->regions.n_points + 1);
     for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
         if (sg_regions_has(gen->regions.crossing, reg))
-            rematerialise(&r, reg);
+            sg_gen_rematerialise(gen, done, reg);
     LLVMBasicBlockRef begin = sg_gen_block(gen, "begin");
     gen->dispatch = LLVMBuildSwitch(B, LLVMGetParam(gen->self, 5), begin, gen->regions.n_points);
     LLVMPositionBuilderAtEnd(B, begin);
-}
-
-LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *var)
-{
-    LLVMBuilderRef entry = gen->entry_builder;
-    LLVMValueRef thread = LLVMBuildZExt(entry, sg_gen_linear(gen), gen->i64, "");
-    LLVMValueRef offset = LLVMBuildMul(entry, thread, sg_gen_const(gen, 64, gen->regions.local_size), "");
-    offset = LLVMBuildAdd(entry, offset, sg_gen_const(gen, 64, gen->regions.local[var->index]), "");
-    return LLVMBuildGEP2(entry, gen->i8, gen->local, &offset, 1, "");
-}
-
-void sg_gen_end(struct sg_codegen *gen)
-{
-    sg_gen_report_misaligned(gen);
-    if (sg_gen_in_loops(gen))
-        LLVMBuildRet(B, sg_gen_const(gen, 32, SG_POINT_END));
-    else
-        LLVMBuildRetVoid(B);
 }
 
 /* --- a point --- */
@@ -197,7 +100,7 @@ static void operand(struct sg_codegen *gen, struct sg_point *point, uint8_t flag
         *constant = (uint32_t)LLVMConstIntGetZExtValue(value);
         point->constant |= flag;
     } else {
-        store_element(gen, column, value);
+        sg_gen_store_column(gen, column, value);
     }
 }
 
@@ -206,10 +109,10 @@ static void store_value(struct sg_codegen *gen, LLVMValueRef value)
 {
     if (LLVMTypeOf(value) == gen->i64) {
         LLVMValueRef high = LLVMBuildLShr(B, value, sg_gen_const(gen, 64, 32), "");
-        store_element(gen, SG_LANES_VALUE_HIGH, LLVMBuildTrunc(B, high, gen->i32, ""));
+        sg_gen_store_column(gen, SG_LANES_VALUE_HIGH, LLVMBuildTrunc(B, high, gen->i32, ""));
         value = LLVMBuildTrunc(B, value, gen->i32, "");
     }
-    store_element(gen, SG_LANES_VALUE, value);
+    sg_gen_store_column(gen, SG_LANES_VALUE, value);
 }
 
 /* Unless the frame keeps them once for the whole block: bit 0 of the decisions. */
@@ -285,7 +188,7 @@ static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode,
 
 static LLVMValueRef result(struct sg_codegen *gen)
 {
-    return load_element(gen, SG_LANES_RESULT, gen->i32);
+    return sg_gen_load_column(gen, SG_LANES_RESULT, gen->i32);
 }
 
 static LLVMValueRef is_set(struct sg_codegen *gen, LLVMValueRef word)
@@ -300,7 +203,7 @@ static void write_pair(struct sg_codegen *gen)
     sg_gen_write(gen, &insn->operands[0], SG_B32, result(gen));
     if (insn->operands[insn->n_operands].kind == SG_OPERAND_REG)
         sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED,
-                     is_set(gen, load_element(gen, SG_LANES_PREDICATE, gen->i32)));
+                     is_set(gen, sg_gen_load_column(gen, SG_LANES_PREDICATE, gen->i32)));
 }
 
 /*
@@ -360,10 +263,10 @@ static void elect(struct sg_codegen *gen)
     const struct sg_insn *insn = gen->insn;
     LLVMValueRef mask = u32_operand(gen, 1);
     if (LLVMIsAConstantInt(mask) == NULL) /* it is wanted behind the point, too */
-        store_element(gen, SG_LANES_MASK, mask);
+        sg_gen_store_column(gen, SG_LANES_MASK, mask);
     meet(gen, SG_POINT_WARP_SYNC, 0, NULL, NULL, NULL, mask);
     if (LLVMIsAConstantInt(mask) == NULL)
-        mask = load_element(gen, SG_LANES_MASK, gen->i32);
+        mask = sg_gen_load_column(gen, SG_LANES_MASK, gen->i32);
     LLVMValueRef arguments[2] = {mask, sg_gen_const(gen, 1, 0)};
     LLVMValueRef leader = sg_gen_intrinsic(gen, "llvm.cttz", &gen->i32, 1, arguments, 2);
     sg_gen_write(gen, &insn->operands[0], SG_B32, leader);
@@ -387,7 +290,7 @@ static void matrices(struct sg_codegen *gen)
          sg_gen_const(gen, 32, gen->n_matrices - first), sg_gen_const(gen, 32, UINT32_MAX));
 }
 
-bool sg_gen_points(struct sg_codegen *gen)
+bool sg_emit_point(struct sg_codegen *gen)
 {
     if (!sg_gen_in_loops(gen))
         return false;

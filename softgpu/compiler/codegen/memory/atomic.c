@@ -2,7 +2,8 @@
  * atomic.c - atom, red, fences. What the host has no instruction for is a loop around compare-and-
  * swap; 128 bits go through a function of math.h.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
+#include "softgpu/compiler/codegen/memory/memory.h"
 
 #define B gen->builder
 
@@ -261,7 +262,7 @@ static void fence(struct sg_codegen *gen)
         sg_gen_runtime(gen, "sg_rt_fence", gen->nothing, &gen->thread, 1);
 }
 
-bool sg_gen_atomic(struct sg_codegen *gen)
+LLVMValueRef sg_emit_atomic(struct sg_codegen *gen)
 {
     const struct sg_operand *operands = gen->insn->operands;
     bool vector = SG_MOD(gen->insn, SG_GROUP_VEC) != 0;
@@ -269,20 +270,19 @@ bool sg_gen_atomic(struct sg_codegen *gen)
     case SG_OP_ATOM:
         if (vector) {
             operate_vector(gen, &operands[0], &operands[2]);
-            return true;
+            return NULL;
         }
-        sg_gen_result(gen, operate(gen, 2));
-        return true;
+        return operate(gen, 2);
     case SG_OP_RED:
         if (vector)
             operate_vector(gen, NULL, &operands[1]);
         else
             operate(gen, 1);
-        return true;
+        return NULL;
     case SG_OP_FENCE:
         fence(gen);
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

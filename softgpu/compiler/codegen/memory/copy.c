@@ -3,7 +3,7 @@
  * are made at once, which is one of the times at which they may be made, so that there is nothing to wait for
  * afterwards.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/memory/memory.h"
 
 #define B gen->builder
 
@@ -256,35 +256,35 @@ static void first_ctaid(struct sg_codegen *gen)
         sg_gen_write(gen, vector ? &to->items[i] : to, SG_B32, sg_gen_const(gen, 32, 0));
 }
 
-bool sg_gen_copy(struct sg_codegen *gen)
+LLVMValueRef sg_emit_copy(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_CP_ASYNC:
         copy_async(gen);
-        return true;
+        return NULL;
     case SG_OP_CP_BULK:
     case SG_OP_CP_REDUCE_BULK:
         copy_bulk(gen);
-        return true;
+        return NULL;
     case SG_OP_ST_ASYNC:
     case SG_OP_RED_ASYNC:
         store_async(gen);
-        return true;
+        return NULL;
     case SG_OP_ST_BULK:
         store_bulk(gen);
-        return true;
+        return NULL;
     case SG_OP_CP_ASYNC_STEP:
-        return true;
+        return NULL;
     case SG_OP_TRY_CANCEL:
         try_cancel(gen);
-        return true;
+        return NULL;
     case SG_OP_IS_CANCELED:
         sg_gen_write(gen, &gen->insn->operands[0], SG_PRED, sg_gen_const(gen, 1, 0));
-        return true;
+        return NULL;
     case SG_OP_FIRST_CTAID:
         first_ctaid(gen);
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

@@ -8,7 +8,7 @@
  *
  * Copies that PTX calls asynchronous have been made by the time that a barrier hears of them.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/memory/memory.h"
 
 #define B gen->builder
 
@@ -176,15 +176,15 @@ static void wait(struct sg_codegen *gen)
     sg_gen_write(gen, &gen->insn->operands[0], SG_PRED, value);
 }
 
-bool sg_gen_mbarrier(struct sg_codegen *gen)
+LLVMValueRef sg_emit_mbarrier(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_MBARRIER_SETUP:
         set_up(gen);
-        return true;
+        return NULL;
     case SG_OP_MBARRIER_ARRIVE:
         arrive_by_thread(gen);
-        return true;
+        return NULL;
     case SG_OP_MBARRIER_ARRIVE_EXPECT: {
         LLVMValueRef address = word_address(gen, 1);
         bool drop = SG_MOD(gen->insn, SG_GROUP_MBARRIER_ARRIVE) == SG_MBARRIER_ARRIVE_DROP;
@@ -192,26 +192,25 @@ bool sg_gen_mbarrier(struct sg_codegen *gen)
             sg_gen_fail(gen, "not a form of this instruction");
         expect_bytes(gen, address, 2, false);
         order(gen, LLVMAtomicOrderingRelease);
-        sg_gen_result(gen, arrive(gen, address, word_const(gen, 1), drop));
-        return true;
+        return arrive(gen, address, word_const(gen, 1), drop);
     }
     case SG_OP_MBARRIER_EXPECT:
         expect_bytes(gen, word_address(gen, 0), 1, SG_MOD(gen->insn, SG_GROUP_EXPECT) == SG_COMPLETE_TX);
-        return true;
+        return NULL;
     case SG_OP_MBARRIER_WAIT:
         wait(gen);
-        return true;
+        return NULL;
     case SG_OP_MBARRIER_COUNT: {
         LLVMValueRef missing = LLVMBuildAnd(B, sg_gen_operand(gen, 1), word_const(gen, FIELD_MASK), "");
         sg_gen_write(gen, &gen->insn->operands[0], SG_U32, LLVMBuildTrunc(B, missing, gen->i32, ""));
-        return true;
+        return NULL;
     }
     case SG_OP_MBARRIER_COPIED:
         /* without .noinc the arrival was not expected, and is added before it is taken off */
         if (SG_MOD(gen->insn, SG_GROUP_QUIET) != 0)
             arrive(gen, word_address(gen, 0), word_const(gen, 1), false);
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

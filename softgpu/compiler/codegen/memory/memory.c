@@ -4,7 +4,7 @@
  * Weak accesses are ordinary loads and stores. Volatile and relaxed ones are atomic (monotonic) and volatile;
  * acquire and release say so.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/memory/memory.h"
 
 #define B gen->builder
 
@@ -94,8 +94,7 @@ static void load_entry_param(struct sg_codegen *gen)
     LLVMValueRef address = sg_gen_address(gen, &insn->operands[1], SG_MOD_PARAM);
     for (uint32_t i = 0; i < width; i++) {
         const struct sg_operand *element = width == 1 ? to : &to->items[i];
-        bool pointer =
-            element->kind == SG_OPERAND_REG && gen->function->regs[element->reg].pointer && bytes == 8;
+        bool pointer = sg_gen_is_pointer(gen, element) && bytes == 8;
         LLVMTypeRef llvm = pointer ? gen->pointer : sg_gen_type(gen, type);
         values[i] = LLVMBuildLoad2(gen->builder, llvm, element_address(gen, address, i, bytes), "");
         LLVMSetAlignment(values[i], bytes < 16 ? bytes : 16);
@@ -170,8 +169,7 @@ static void load(struct sg_codegen *gen)
     for (uint32_t i = 0; i < width; i++) {
         const struct sg_operand *element = width == 1 ? to : &to->items[i];
         /* a pointer is loaded as one, see analysis */
-        bool pointer =
-            element->kind == SG_OPERAND_REG && gen->function->regs[element->reg].pointer && bytes == 8;
+        bool pointer = sg_gen_is_pointer(gen, element) && bytes == 8;
         LLVMTypeRef llvm = pointer && !is_strong(gen) ? gen->pointer : sg_gen_type(gen, type);
         values[i] = LLVMBuildLoad2(B, llvm, element_address(gen, address, i, bytes), "");
         shape_access(gen, values[i], is_strong(gen) ? bytes : element_align(width, i, bytes), true);
@@ -235,28 +233,14 @@ static void move_vector(struct sg_codegen *gen, enum sg_type type)
     }
 }
 
-static bool is_pointer(struct sg_codegen *gen, const struct sg_operand *operand)
-{
-    return operand->kind == SG_OPERAND_REG && gen->function->regs[operand->reg].pointer;
-}
-
-bool sg_gen_copy_pointer(struct sg_codegen *gen)
-{
-    const struct sg_operand *to = &gen->insn->operands[0], *from = &gen->insn->operands[1];
-    if (!is_pointer(gen, to) || !is_pointer(gen, from))
-        return false;
-    LLVMBuildStore(B, LLVMBuildLoad2(B, gen->pointer, gen->registers[from->reg], ""),
-                   gen->registers[to->reg]);
-    return true;
-}
-
 static void move(struct sg_codegen *gen)
 {
     const struct sg_operand *to = &gen->insn->operands[0], *from = &gen->insn->operands[1];
     enum sg_type type = (enum sg_type)gen->insn->types[0];
     if (to->kind == SG_OPERAND_VECTOR || from->kind == SG_OPERAND_VECTOR) {
         move_vector(gen, type);
-    } else if (is_pointer(gen, to) && from->kind == SG_OPERAND_VAR && from->var->space != SG_SPACE_SHARED) {
+    } else if (sg_gen_is_pointer(gen, to) && from->kind == SG_OPERAND_VAR &&
+               from->var->space != SG_SPACE_SHARED) {
         LLVMBuildStore(B, sg_gen_address(gen, from, 0), gen->registers[to->reg]);
     } else if (!sg_gen_copy_pointer(gen)) {
         sg_gen_result(gen, sg_gen_read(gen, from, type));
@@ -286,42 +270,41 @@ static void prefetch(struct sg_codegen *gen)
     sg_gen_intrinsic(gen, "llvm.prefetch", &gen->pointer, 1, arguments, 4);
 }
 
-bool sg_gen_memory(struct sg_codegen *gen)
+LLVMValueRef sg_emit_memory(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_MOV:
         move(gen);
-        return true;
+        return NULL;
     case SG_OP_LD:
         if (is_entry_param(gen, &gen->insn->operands[1]))
             load_entry_param(gen);
         else
             load(gen);
-        return true;
+        return NULL;
     case SG_OP_ST:
         store(gen);
-        return true;
+        return NULL;
     case SG_OP_PREFETCH:
         prefetch(gen);
-        return true;
+        return NULL;
     case SG_OP_ALLOCA:
         allocate(gen);
-        return true;
+        return NULL;
     case SG_OP_STACKSAVE: {
         LLVMValueRef stack = sg_gen_intrinsic(
             gen, "llvm.stacksave", &gen->pointer,
             LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stacksave", 14)) ? 1 : 0, NULL, 0);
-        sg_gen_result(gen, LLVMBuildPtrToInt(B, stack, gen->i64, ""));
-        return true;
+        return LLVMBuildPtrToInt(B, stack, gen->i64, "");
     }
     case SG_OP_STACKRESTORE: {
         LLVMValueRef stack = LLVMBuildIntToPtr(B, sg_gen_operand(gen, 0), gen->pointer, "");
         sg_gen_intrinsic(gen, "llvm.stackrestore", &gen->pointer,
                          LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stackrestore", 17)) ? 1 : 0,
                          &stack, 1);
-        return true;
+        return NULL;
     }
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

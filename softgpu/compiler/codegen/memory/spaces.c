@@ -2,32 +2,15 @@
  * spaces.c - cvta, isspacep, and the addresses of the shared memory of other blocks of the cluster: mapa,
  * getctarank.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/memory/memory.h"
 
 #define B gen->builder
-
-uint8_t sg_gen_space(const struct sg_codegen *gen)
-{
-    return SG_MOD(gen->insn, SG_GROUP_CLUSTER_WINDOW) != 0 ? SG_MOD_CLUSTER
-                                                           : SG_MOD(gen->insn, SG_GROUP_SPACE);
-}
 
 /* --- the windows of a cluster: see SG_WINDOW --- */
 
 static LLVMValueRef wide_const(struct sg_codegen *gen, uint64_t value)
 {
     return sg_gen_const(gen, 64, value);
-}
-
-static LLVMValueRef shared_base(struct sg_codegen *gen)
-{
-    return LLVMBuildPtrToInt(B, sg_gen_shared_base(gen), gen->i64, "");
-}
-
-/* Where the shared memory of the cluster's first block begins. */
-static LLVMValueRef cluster_base(struct sg_codegen *gen)
-{
-    return sg_gen_block_field(gen, offsetof(struct sg_block, cluster_shared), gen->i64);
 }
 
 static LLVMValueRef offset_of(struct sg_codegen *gen, LLVMValueRef address)
@@ -40,29 +23,11 @@ static LLVMValueRef window_of(struct sg_codegen *gen, LLVMValueRef address)
     return LLVMBuildLShr(B, address, wide_const(gen, SG_WINDOW_BITS), "");
 }
 
-LLVMValueRef sg_gen_cluster_pointer(struct sg_codegen *gen, LLVMValueRef address)
-{
-    LLVMValueRef own = sg_gen_compare(gen, LLVMIntULT, address, wide_const(gen, SG_WINDOW));
-    LLVMValueRef first = LLVMBuildSub(B, cluster_base(gen), wide_const(gen, SG_WINDOW), "");
-    LLVMValueRef base = sg_gen_select(gen, own, shared_base(gen), first);
-    return LLVMBuildIntToPtr(B, LLVMBuildAdd(B, base, address, ""), gen->pointer, "");
-}
-
-LLVMValueRef sg_gen_in_window(struct sg_codegen *gen, LLVMValueRef pointer, LLVMValueRef rank)
-{
-    LLVMValueRef distance =
-        LLVMBuildSub(B, LLVMBuildPtrToInt(B, pointer, gen->i64, ""), cluster_base(gen), "");
-    LLVMValueRef window = LLVMBuildShl(B, rank, wide_const(gen, SG_WINDOW_BITS), "");
-    LLVMValueRef address =
-        LLVMBuildAdd(B, LLVMBuildAdd(B, cluster_base(gen), window, ""), offset_of(gen, distance), "");
-    return LLVMBuildIntToPtr(B, address, gen->pointer, "");
-}
-
 /* The .shared::cluster address of a generic one; in the thread's own block the .shared address. */
 static LLVMValueRef to_cluster(struct sg_codegen *gen, LLVMValueRef generic)
 {
-    LLVMValueRef own = LLVMBuildSub(B, generic, shared_base(gen), "");
-    LLVMValueRef other = LLVMBuildSub(B, generic, cluster_base(gen), "");
+    LLVMValueRef own = LLVMBuildSub(B, generic, sg_gen_shared_address(gen), "");
+    LLVMValueRef other = LLVMBuildSub(B, generic, sg_gen_cluster_base(gen), "");
     other = LLVMBuildAdd(B, other, wide_const(gen, SG_WINDOW), "");
     return sg_gen_select(gen, sg_gen_compare(gen, LLVMIntULT, own, wide_const(gen, SG_WINDOW)), own, other);
 }
@@ -86,8 +51,9 @@ static void map_address(struct sg_codegen *gen)
     if (window)
         there = LLVMBuildAdd(B, there, wide_const(gen, SG_WINDOW), "");
     else
-        there = LLVMBuildAdd(B, there, cluster_base(gen), "");
-    LLVMValueRef offset = offset_of(gen, window ? address : LLVMBuildSub(B, address, cluster_base(gen), ""));
+        there = LLVMBuildAdd(B, there, sg_gen_cluster_base(gen), "");
+    LLVMValueRef offset =
+        offset_of(gen, window ? address : LLVMBuildSub(B, address, sg_gen_cluster_base(gen), ""));
     LLVMValueRef value = LLVMBuildAdd(B, there, offset, "");
     sg_gen_result(gen, insn->types[0] == SG_U64 ? value : LLVMBuildTrunc(B, value, gen->i32, ""));
 }
@@ -103,7 +69,7 @@ static void rank_of_address(struct sg_codegen *gen)
         LLVMValueRef own = sg_gen_compare(gen, LLVMIntEQ, window, sg_gen_const(gen, 32, 0));
         rank = sg_gen_select(gen, own, mine, LLVMBuildSub(B, window, sg_gen_const(gen, 32, 1), ""));
     } else {
-        LLVMValueRef offset = LLVMBuildSub(B, address, cluster_base(gen), "");
+        LLVMValueRef offset = LLVMBuildSub(B, address, sg_gen_cluster_base(gen), "");
         rank = LLVMBuildTrunc(B, window_of(gen, offset), gen->i32, "");
     }
     sg_gen_write(gen, &insn->operands[0], SG_U32, rank);
@@ -126,24 +92,18 @@ static void convert_address(struct sg_codegen *gen)
         value = to ? to_cluster(gen, value)
                    : LLVMBuildPtrToInt(B, sg_gen_cluster_pointer(gen, value), gen->i64, "");
     else
-        value =
-            to ? LLVMBuildSub(B, value, shared_base(gen), "") : LLVMBuildAdd(B, value, shared_base(gen), "");
+        value = to ? LLVMBuildSub(B, value, sg_gen_shared_address(gen), "")
+                   : LLVMBuildAdd(B, value, sg_gen_shared_address(gen), "");
     sg_gen_result(gen, value);
 }
 
 /* --- isspacep --- */
 
-static LLVMValueRef in_range(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef base,
-                             LLVMValueRef size)
-{
-    return sg_gen_compare(gen, LLVMIntULT, LLVMBuildSub(B, address, base, ""), size);
-}
-
 static LLVMValueRef in_shared(struct sg_codegen *gen, LLVMValueRef address)
 {
-    LLVMValueRef base = shared_base(gen);
+    LLVMValueRef base = sg_gen_shared_address(gen);
     LLVMValueRef size = sg_gen_block_field(gen, offsetof(struct sg_block, shared_total), gen->i32);
-    return in_range(gen, address, base, LLVMBuildZExt(B, size, gen->i64, ""));
+    return sg_gen_in_range(gen, address, base, LLVMBuildZExt(B, size, gen->i64, ""));
 }
 
 /* In the shared memory of any block of the cluster. */
@@ -151,30 +111,12 @@ static LLVMValueRef in_cluster(struct sg_codegen *gen, LLVMValueRef address)
 {
     if (!gen->reach->clustered)
         return in_shared(gen, address);
-    LLVMValueRef distance = LLVMBuildSub(B, address, cluster_base(gen), "");
+    LLVMValueRef distance = LLVMBuildSub(B, address, sg_gen_cluster_base(gen), "");
     LLVMValueRef blocks = LLVMBuildZExt(B, sg_gen_special(gen, SG_SPECIAL_CLUSTER_NCTARANK, 0), gen->i64, "");
     LLVMValueRef size = sg_gen_block_field(gen, offsetof(struct sg_block, shared_total), gen->i32);
     LLVMValueRef fits =
         sg_gen_compare(gen, LLVMIntULT, offset_of(gen, distance), LLVMBuildZExt(B, size, gen->i64, ""));
     return LLVMBuildAnd(B, fits, sg_gen_compare(gen, LLVMIntULT, window_of(gen, distance), blocks), "");
-}
-
-/*
- * The stack is what lies near this frame: fibers have less than this, and nothing else is mapped
- * around them. In loop form the kernel's own variables lie in memory of the engine.
- */
-LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address)
-{
-    LLVMValueRef level = sg_gen_const(gen, 32, 0);
-    LLVMValueRef frame = sg_gen_intrinsic(gen, "llvm.frameaddress", &gen->pointer, 1, &level, 1);
-    frame = LLVMBuildPtrToInt(B, frame, gen->i64, "");
-    frame = LLVMBuildSub(B, frame, sg_gen_const(gen, 64, 65536), "");
-    LLVMValueRef on_stack = in_range(gen, address, frame, sg_gen_const(gen, 64, 131072));
-    if (gen->form != SG_CODE_LOOPS)
-        return on_stack;
-    LLVMValueRef base = sg_gen_block_field(gen, offsetof(struct sg_block, local), gen->i64);
-    LLVMValueRef size = sg_gen_block_field(gen, offsetof(struct sg_block, local_size), gen->i64);
-    return LLVMBuildOr(B, on_stack, in_range(gen, address, base, size), "");
 }
 
 static LLVMValueRef in_const(struct sg_codegen *gen, LLVMValueRef address)
@@ -184,8 +126,8 @@ static LLVMValueRef in_const(struct sg_codegen *gen, LLVMValueRef address)
         const struct sg_var *var = gen->module->vars[i];
         if (var->space == SG_SPACE_CONST)
             value = LLVMBuildOr(B, value,
-                                in_range(gen, address, sg_gen_variable_address(gen, var, 0),
-                                         sg_gen_const(gen, 64, var->size)),
+                                sg_gen_in_range(gen, address, sg_gen_variable_address(gen, var, 0),
+                                                sg_gen_const(gen, 64, var->size)),
                                 "");
     }
     return value;
@@ -208,8 +150,8 @@ static void is_in_space(struct sg_codegen *gen)
     case SG_MOD_PARAM:
         if (!gen->function->is_entry)
             sg_gen_fail(gen, "isspacep.param is supported in kernels only");
-        value = in_range(gen, address, LLVMBuildPtrToInt(B, gen->params, gen->i64, ""),
-                         sg_gen_const(gen, 64, gen->function->params_size));
+        value = sg_gen_in_range(gen, address, LLVMBuildPtrToInt(B, gen->params, gen->i64, ""),
+                                sg_gen_const(gen, 64, gen->function->params_size));
         break;
     default:
         value =
@@ -219,22 +161,22 @@ static void is_in_space(struct sg_codegen *gen)
     sg_gen_write(gen, &gen->insn->operands[0], SG_PRED, value);
 }
 
-bool sg_gen_spaces(struct sg_codegen *gen)
+LLVMValueRef sg_emit_space(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_CVTA:
         convert_address(gen);
-        return true;
+        return NULL;
     case SG_OP_ISSPACEP:
         is_in_space(gen);
-        return true;
+        return NULL;
     case SG_OP_MAPA:
         map_address(gen);
-        return true;
+        return NULL;
     case SG_OP_GETCTARANK:
         rank_of_address(gen);
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

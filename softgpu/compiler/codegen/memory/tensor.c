@@ -3,7 +3,7 @@
  * The operands are the map's address, the coordinates, the place in shared memory, and what the form has
  * besides: the mbarrier, the mask of a multicast (tensor.c).
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/memory/memory.h"
 
 #define B gen->builder
 
@@ -89,20 +89,20 @@ static void copy_map(struct sg_codegen *gen)
     LLVMBuildFence(B, LLVMAtomicOrderingRelease, 0, "");
 }
 
-bool sg_gen_tensor(struct sg_codegen *gen)
+LLVMValueRef sg_emit_tensor(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
     switch (insn->form->op) {
     case SG_OP_CP_TENSOR:
     case SG_OP_CP_REDUCE_TENSOR:
         copy_box(gen);
-        return true;
+        return NULL;
     case SG_OP_CP_TENSOR_PREFETCH:
-        return true;
+        return NULL;
     case SG_OP_TENSORMAP_COPY:
         copy_map(gen);
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

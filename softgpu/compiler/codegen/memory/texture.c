@@ -8,7 +8,8 @@
  * once for a loop.
  */
 #include "softgpu/exec/texture/texture.h"
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/arithmetic/arithmetic.h"
+#include "softgpu/compiler/codegen/memory/memory.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -190,16 +191,14 @@ static LLVMValueRef handle_of(struct sg_codegen *gen)
     return value;
 }
 
-bool sg_gen_texture(struct sg_codegen *gen)
+LLVMValueRef sg_emit_texture(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
     const enum sg_op op = insn->form->op;
     const enum sg_type type = (enum sg_type)insn->types[0];
-    if (op != SG_OP_TEX && op != SG_OP_TXQ && op != SG_OP_SULD && op != SG_OP_SUST && op != SG_OP_SURED)
-        return false;
     LLVMValueRef arguments[5] = {gen->thread, handle_of(gen), sg_gen_const(gen, 32, insn->texture)};
     if (op == SG_OP_TEX && gen_direct(gen, arguments[1]))
-        return true;
+        return NULL;
     if (op == SG_OP_TXQ) {
         if (insn->n_operands > 2) { /* of a level; all that are too high are the same */
             LLVMValueRef level = sg_gen_read(gen, &insn->operands[2].items[0], SG_B32);
@@ -210,7 +209,7 @@ bool sg_gen_texture(struct sg_codegen *gen)
         }
         LLVMValueRef value = sg_gen_runtime(gen, "sg_rt_txq", gen->i32, arguments, 3);
         sg_gen_write(gen, &insn->operands[1].items[0], SG_B32, value);
-        return true;
+        return NULL;
     }
     const struct sg_operand *values = &insn->operands[2];
     arguments[3] = words(gen);
@@ -220,13 +219,13 @@ bool sg_gen_texture(struct sg_codegen *gen)
                        : sg_type_is_signed(type) ? LLVMBuildSExt(B, value, gen->i64, "")
                                                  : LLVMBuildZExt(B, value, gen->i64, "");
         sg_gen_runtime(gen, "sg_rt_sured", gen->nothing, arguments, 5);
-        return true;
+        return NULL;
     }
     LLVMValueRef memory = arguments[4] = frame_memory(gen, 16);
     if (op == SG_OP_SUST) {
         store_items(gen, values, type, memory);
         sg_gen_runtime(gen, "sg_rt_sust", gen->nothing, arguments, 5);
-        return true;
+        return NULL;
     }
     sg_gen_runtime(gen, op == SG_OP_TEX ? "sg_rt_tex" : "sg_rt_suld", gen->nothing, arguments, 5);
     if (op == SG_OP_TEX) {
@@ -236,5 +235,5 @@ bool sg_gen_texture(struct sg_codegen *gen)
     } else {
         load_items(gen, values, type, memory);
     }
-    return true;
+    return NULL;
 }

@@ -5,8 +5,8 @@
  * function is the address of its place in the module's list of handles; a call through a pointer looks the
  * place up in a table that each kernel has of its own, and faults if the pointer is none of those addresses.
  */
-#include "softgpu/compiler/codegen/codegen.h"
-#include "softgpu/compiler/device_runtime.h"
+#include "softgpu/compiler/analysis/analysis.h"
+#include "softgpu/compiler/codegen/threads/threads.h"
 
 #include <stdio.h>
 
@@ -183,6 +183,15 @@ static void call(struct sg_codegen *gen)
     }
 }
 
+void sg_gen_end(struct sg_codegen *gen)
+{
+    sg_gen_report_misaligned(gen);
+    if (sg_gen_in_loops(gen))
+        LLVMBuildRet(B, sg_gen_const(gen, 32, SG_POINT_END));
+    else
+        LLVMBuildRetVoid(B);
+}
+
 /* Results that are registers in the function's signature go to where the caller wants them. */
 static void give_back(struct sg_codegen *gen)
 {
@@ -196,7 +205,7 @@ static void give_back(struct sg_codegen *gen)
     sg_gen_end(gen);
 }
 
-bool sg_gen_control(struct sg_codegen *gen)
+LLVMValueRef sg_emit_control(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_BRA:
@@ -208,7 +217,7 @@ bool sg_gen_control(struct sg_codegen *gen)
         break;
     case SG_OP_CALL:
         call(gen);
-        return true;
+        return NULL;
     case SG_OP_RET:
         give_back(gen);
         break;
@@ -225,13 +234,12 @@ bool sg_gen_control(struct sg_codegen *gen)
         sg_gen_fault(gen, SG_FAULT_TRAP);
         break;
     case SG_OP_NOP: /* hints, and what waits for grids that have ended before this one starts */
-        return true;
+        return NULL;
     case SG_OP_POLICY:
-        sg_gen_result(gen, sg_gen_const(gen, 64, 0));
-        return true;
+        return sg_gen_const(gen, 64, 0);
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
     continue_in_new_block(gen);
-    return true;
+    return NULL;
 }

@@ -6,7 +6,7 @@
  */
 #include "softgpu/compiler/ir/mma.h"
 
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/threads/threads.h"
 #include "softgpu/compiler/regions/matrices.h"
 
 #include <stddef.h>
@@ -216,24 +216,24 @@ static void access_rows(struct sg_codegen *gen)
         take(gen, 0, kind.m, SG_B32);
 }
 
-bool sg_gen_mma(struct sg_codegen *gen)
+LLVMValueRef sg_emit_matrix(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_MMA:
     case SG_OP_WMMA_MMA:
         multiply(gen);
-        return true;
+        return NULL;
     case SG_OP_WMMA_LOAD:
     case SG_OP_WMMA_STORE:
         access_fragment(gen);
-        return true;
+        return NULL;
     case SG_OP_LDMATRIX:
     case SG_OP_STMATRIX:
     case SG_OP_MOVMATRIX:
         access_rows(gen);
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }
 

@@ -2,7 +2,7 @@
  * warp.c - what threads do together: barriers, shuffles, votes. All of it is calls of the engine, but for
  * kernels in loop form, which see points.c.
  */
-#include "softgpu/compiler/codegen/codegen.h"
+#include "softgpu/compiler/codegen/threads/threads.h"
 
 #define B gen->builder
 
@@ -162,42 +162,41 @@ static void cluster_barrier(struct sg_codegen *gen)
     sg_gen_runtime(gen, wait ? "sg_rt_cluster_wait" : "sg_rt_cluster_arrive", gen->nothing, &gen->thread, 1);
 }
 
-bool sg_gen_threads(struct sg_codegen *gen)
+LLVMValueRef sg_emit_warp(struct sg_codegen *gen)
 {
     switch (gen->insn->form->op) {
     case SG_OP_BAR:
         barrier(gen);
-        return true;
+        return NULL;
     case SG_OP_BAR_WARP: {
         LLVMValueRef arguments[2] = {gen->thread, u32_operand(gen, 0)};
         sg_gen_runtime(gen, "sg_rt_warp_sync", gen->nothing, arguments, 2);
-        return true;
+        return NULL;
     }
     case SG_OP_ELECT:
         elect(gen);
-        return true;
+        return NULL;
     case SG_OP_CLUSTER_BARRIER:
         cluster_barrier(gen);
-        return true;
+        return NULL;
     case SG_OP_SHFL:
         shuffle(gen);
-        return true;
+        return NULL;
     case SG_OP_VOTE:
         vote(gen);
-        return true;
+        return NULL;
     case SG_OP_MATCH:
         match(gen);
-        return true;
+        return NULL;
     case SG_OP_REDUX:
         reduce(gen);
-        return true;
+        return NULL;
     case SG_OP_ACTIVEMASK:
-        sg_gen_result(gen, sg_gen_runtime(gen, "sg_rt_activemask", gen->i32, &gen->thread, 1));
-        return true;
+        return sg_gen_runtime(gen, "sg_rt_activemask", gen->i32, &gen->thread, 1);
     case SG_OP_NANOSLEEP:
         sg_gen_runtime(gen, "sg_rt_yield", gen->nothing, &gen->thread, 1);
-        return true;
+        return NULL;
     default:
-        return false;
+        sg_gen_lacks(gen);
     }
 }

@@ -1,11 +1,12 @@
 /*
  * query.c - one question to one server over a connection of its own.
  */
-#include "client/connect/query.h"
+#include "client/query/query.h"
 
-#include "client/connect/servers.h"
+#include "client/query/servers.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
+#include "transport/connect/connect.h"
 #include "transport/control.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* servers.c - see servers.h. */
-#include "client/connect/servers.h"
+#include "client/query/servers.h"
 
-#include "client/connect/query.h"
+#include "client/query/query.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
 #include "transport/address.h"

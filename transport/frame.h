@@ -1,6 +1,6 @@
 /* frame.h - what stands before each message on a byte stream: 16 bytes, little-endian. */
-#ifndef RG_TRANSPORT_TCP_FRAME_H
-#define RG_TRANSPORT_TCP_FRAME_H
+#ifndef RG_TRANSPORT_FRAME_H
+#define RG_TRANSPORT_FRAME_H
 
 #include "common/base/limits.h"
 #include "common/base/status.h"

@@ -1,5 +1,5 @@
 /*
- * call.c - the call instruction:
+ * control.c - the rules of calls, indexed jumps and what threads do together. The call instruction is
  *
  *     call{.uni} (returns), target, (arguments), prototype;
  *
@@ -74,4 +74,34 @@ void sg_check_call(struct sg_checker *checker, struct sg_insn *insn, const struc
         check_shapes(checker, symbol->prototype, call);
     else if (symbol == NULL || symbol->kind != SG_SYMBOL_TABLE)
         sg_check_fail(checker, "'%.*s' is not a call prototype", (int)name.size, name.data);
+}
+
+/* --- the rest of control --- */
+
+void sg_check_branch_indexed(struct sg_checker *checker, struct sg_insn *insn)
+{
+    if (insn->operands[1].kind != SG_OPERAND_TABLE)
+        sg_check_fail(checker, "operand 2 must be a .branchtargets label");
+}
+
+void sg_check_barrier(struct sg_checker *checker, struct sg_insn *insn)
+{
+    bool red = SG_MOD(insn, SG_GROUP_BAR) == SG_BAR_RED;
+    if (red != (SG_MOD(insn, SG_GROUP_REDUCE) != 0) ||
+        (red && (insn->types[0] == SG_PRED) != (SG_MOD(insn, SG_GROUP_REDUCE) != SG_REDUCE_POPC)) ||
+        (SG_MOD(insn, SG_GROUP_BAR) == SG_BAR_ARRIVE && insn->n_operands != 2))
+        sg_check_fail(checker, "not a form of this instruction");
+}
+
+void sg_check_vote(struct sg_checker *checker, struct sg_insn *insn)
+{
+    if ((SG_MOD(insn, SG_GROUP_VOTE) == SG_VOTE_BALLOT) != (insn->types[0] == SG_B32))
+        sg_check_fail(checker, "not a form of this instruction");
+}
+
+void sg_check_redux(struct sg_checker *checker, struct sg_insn *insn)
+{
+    if (insn->types[0] == SG_F32 && SG_MOD(insn, SG_GROUP_REDUX) != SG_REDUX_MIN &&
+        SG_MOD(insn, SG_GROUP_REDUX) != SG_REDUX_MAX)
+        sg_check_fail(checker, "the operation does not fit type .f32");
 }

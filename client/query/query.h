@@ -1,8 +1,8 @@
 /*
  * query.h - asking a server what it has, without a session: for the command and for the client core.
  */
-#ifndef RG_CLIENT_CONNECT_QUERY_H
-#define RG_CLIENT_CONNECT_QUERY_H
+#ifndef RG_CLIENT_QUERY_QUERY_H
+#define RG_CLIENT_QUERY_QUERY_H
 
 #include "proto/control/control.h"
 

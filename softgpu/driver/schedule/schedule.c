@@ -13,7 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/uncancelled.h"
 #include "common/sync/wait_queue.h"
-#include "softgpu/driver/stream/schedule.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 /* A thread that sleeps until `outstanding` tasks have ended. */
 struct thread_wait {
@@ -40,30 +40,6 @@ static struct {
     struct sg_task *garbage; /* tasks whose last use here is over; released without the lock */
 } scheduler = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-struct sg_task *sg_task_new(size_t payload_size, void (*run)(struct sg_task *),
-                            void (*dispose)(struct sg_task *))
-{
-    struct sg_task *task = NULL;
-    if (payload_size > SIZE_MAX / 2 || posix_memalign((void **)&task, 16, sizeof *task + payload_size) != 0)
-        return NULL;
-    memset(task, 0, sizeof *task + payload_size);
-    atomic_init(&task->references, 1);
-    task->run = run;
-    task->dispose = dispose;
-    return task;
-}
-
-void sg_task_release(struct sg_task *task)
-{
-    if (task == NULL || atomic_fetch_sub_explicit(&task->references, 1, memory_order_acq_rel) != 1)
-        return;
-    if (task->dispose != NULL)
-        task->dispose(task);
-    if (task->stream != NULL)
-        sg_release(&task->stream->object);
-    free(task);
-}
-
 static void lock(void)
 {
     pthread_mutex_lock(&scheduler.lock);
@@ -86,7 +62,7 @@ static void unlock(void)
 
 static void busy_add(struct sg_stream *stream)
 {
-    struct sg_context_work *work = &stream->context->work;
+    struct sg_context_work *work = &stream->object.context->work;
     stream->busy = true;
     stream->busy_previous = NULL;
     stream->busy_next = work->busy;
@@ -97,7 +73,7 @@ static void busy_add(struct sg_stream *stream)
 
 static void busy_remove(struct sg_stream *stream)
 {
-    struct sg_context_work *work = &stream->context->work;
+    struct sg_context_work *work = &stream->object.context->work;
     if (stream->busy_previous != NULL)
         stream->busy_previous->busy_next = stream->busy_next;
     else
@@ -259,9 +235,9 @@ static void block_on_context(struct sg_stream *stream, struct sg_task *task, str
 /* The dependencies that the legacy default stream's rules demand of a task about to enter `stream`. */
 static void block_by_default_stream(struct sg_stream *stream, struct sg_task *task)
 {
-    struct sg_stream *legacy = stream->context->legacy;
+    struct sg_stream *legacy = stream->object.context->legacy;
     if (stream->legacy)
-        block_on_context(stream, task, stream->context, true);
+        block_on_context(stream, task, stream->object.context, true);
     else if (stream->blocking && legacy->tail != NULL)
         block_on(task, legacy->tail);
 }
@@ -284,7 +260,7 @@ static void run_head_unlocked(struct sg_stream *stream)
 {
     struct sg_task *task = stream->head;
     unlock();
-    if (task->always || atomic_load(&stream->context->sticky) == CUDA_SUCCESS)
+    if (task->always || atomic_load(&stream->object.context->sticky) == CUDA_SUCCESS)
         task->run(task);
     lock();
 }

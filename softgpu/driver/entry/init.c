@@ -1,7 +1,7 @@
 /*
- * init.c - cuInit, version, entry checks and error texts.
+ * init.c - cuInit, version and error texts.
  *
- * Nothing happens in a process before its first cuInit. A fork of a process that had called it is not
+ * cuInit makes the devices, and a primary context and a memory pool for each. A fork of a process that had called it is not
  * initialised and cannot be: the device's threads and memory did not come along.
  */
 
@@ -11,13 +11,12 @@
 
 #include "common/cuda/errors.h"
 #include "common/cuda/runtime_calls.h"
+#include "softgpu/driver/context/context.h"
+#include "softgpu/driver/core/device.h"
+#include "softgpu/driver/memory/pool.h"
+#include "softgpu/driver/module/module.h"
 
-__thread bool sg_per_thread_default_stream;
-__thread bool sg_in_host_function;
-struct sg_state sg_state = {
-    .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; /* destructors run under it may call the driver */
-
-static atomic_bool starting; /* a thread is in sg_devices_init */
+static atomic_bool starting; /* a thread is in start */
 
 static void in_fork_child(void)
 {
@@ -36,12 +35,18 @@ static void at_exit(void)
     atomic_store(&sg_state.exiting, true);
 }
 
-CUresult sg_enter(void)
+static CUresult start(void)
 {
-    if (!atomic_load_explicit(&sg_state.initialised, memory_order_acquire) ||
-        atomic_load_explicit(&sg_state.forked, memory_order_relaxed))
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return sg_in_host_function ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+    SG_RETURN_IF(sg_devices_init());
+    sg_context_at_end(sg_modules_drop_context);
+    for (int i = 0; i < sg_state.n_devices; i++) {
+        struct sg_device *device = &sg_state.devices[i];
+        device->default_pool = device->current_pool = sg_pool_new(device);
+        device->primary = sg_context_new(device, true, 0, 0);
+        if (device->default_pool == NULL || device->primary == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult cuInit(unsigned int flags)
@@ -59,7 +64,7 @@ CUresult cuInit(unsigned int flags)
     atomic_store(&starting, true);
     pthread_mutex_lock(&sg_state.lock);
     if (!atomic_load(&sg_state.initialised)) {
-        result = sg_devices_init();
+        result = start();
         if (result == CUDA_SUCCESS) {
             atexit(at_exit);
             atomic_store_explicit(&sg_state.initialised, true, memory_order_release);

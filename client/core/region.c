@@ -1,7 +1,5 @@
 /* region.c - see region.h. */
-#include "client/transfer/region.h"
-
-#include "client/managed/unified.h"
+#include "client/core/region.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +42,6 @@ int rg_region_iovec(const struct rg_host_region *region, size_t offset, size_t s
         *covered += part;
     }
     return n;
-}
-
-bool rg_region_shared(const struct rg_host_region *region)
-{
-    return rg_unified_meets((uint64_t)(uintptr_t)region->memory, rg_region_extent(region));
 }
 
 bool rg_region_prepare(const struct rg_host_region *region, struct rg_host_region *packed)

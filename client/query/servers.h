@@ -2,8 +2,8 @@
  * servers.h - the servers as the user names them: "a,b" means the GPUs of both, as one list in this order; "a|b" the
  * first of the two that will do. REMOTE_GPU_SERVER, -s and the configuration file are all of this form.
  */
-#ifndef RG_CLIENT_CONNECT_SERVERS_H
-#define RG_CLIENT_CONNECT_SERVERS_H
+#ifndef RG_CLIENT_QUERY_SERVERS_H
+#define RG_CLIENT_QUERY_SERVERS_H
 
 #include "common/base/limits.h"
 

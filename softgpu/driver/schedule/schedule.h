@@ -8,8 +8,8 @@
  * All of it is under one lock. Executor threads are made on demand, up to SG_EXECUTORS_MAX, and sleep when
  * there is nothing to do. They block all signals but those of faults.
  */
-#ifndef SG_DRIVER_STREAM_SCHEDULE_H
-#define SG_DRIVER_STREAM_SCHEDULE_H
+#ifndef SG_DRIVER_SCHEDULE_SCHEDULE_H
+#define SG_DRIVER_SCHEDULE_SCHEDULE_H
 
 #include "softgpu/driver/driver.h"
 
@@ -35,8 +35,6 @@ struct sg_task {
 
 struct sg_stream {
     struct sg_object object;
-    struct sg_context *context;    /* reference held, but for the legacy stream */
-    unsigned long long generation; /* the life of the context it belongs to; the legacy stream's: any */
     unsigned flags;
     int priority;
     unsigned long long id;
@@ -77,8 +75,6 @@ bool sg_stream_idle(struct sg_stream *stream);
 /** Waits for all work queued before the call: of the stream, of all streams of the context. */
 void sg_stream_wait(struct sg_stream *stream);
 void sg_context_wait(struct sg_context *context);
-/** Waits for the work of the current context and of all primary ones. */
-void sg_wait_for_work(void);
 /** A mark behind all work of all streams of the context queued so far, submitted to `stream`. */
 void sg_submit_behind_context(struct sg_stream *stream, struct sg_task *task, struct sg_context *context);
 

@@ -3,8 +3,8 @@
  *
  * Threads: any; there is no state. Copies touch the application's memory as it does itself.
  */
-#ifndef RG_CLIENT_TRANSFER_REGION_H
-#define RG_CLIENT_TRANSFER_REGION_H
+#ifndef RG_CLIENT_CORE_REGION_H
+#define RG_CLIENT_CORE_REGION_H
 
 #include "transport/transport.h"
 
@@ -29,8 +29,6 @@ uint64_t rg_region_extent(const struct rg_host_region *region);
 /** iovecs of packed bytes [offset, offset+size) of an region, at most `max`; returns how many, *covered the bytes. */
 int rg_region_iovec(const struct rg_host_region *region, size_t offset, size_t size, struct iovec *out,
                     int max, size_t *covered);
-/** Whether a page of the region is shared (client/managed/unified.h): then a thread that holds a lock must not touch it. */
-bool rg_region_shared(const struct rg_host_region *region);
 /** Copies an region into memory of its own, which `*packed` describes and the caller frees. False: no memory. */
 bool rg_region_gather(const struct rg_host_region *region, struct rg_host_region *packed);
 /** Memory for an region, to be received into and then copied back by rg_region_scatter, which frees it. */

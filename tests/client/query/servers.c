@@ -1,5 +1,5 @@
 /* The list of servers: all of a,b; the first of a|b; addresses of devices that stay apart. */
-#include "client/connect/servers.h"
+#include "client/query/servers.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

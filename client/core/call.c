@@ -1,0 +1,375 @@
+/*
+ * call.c - the life of one record (call.h): which session and context it is for, its place in the queue, its reply.
+ *
+ * The happy path of a call that is posted: bind, reserve a record, rg_queue_leave. Of one that waits: the same, then the record is
+ * sent and the thread reads the connection until its reply is there. What cannot be sent is said before anything is
+ * appended; what fails behind that ends the session.
+ */
+#include "client/core/call.h"
+
+#include "client/core/device_list.h"
+#include "client/core/future.h"
+#include "client/core/home.h"
+#include "client/core/hooks.h"
+#include "client/core/optimisations.h"
+#include "client/core/probe.h"
+#include "client/core/queue.h"
+#include "client/core/receiver.h"
+#include "client/core/session.h"
+#include "client/core/thread.h"
+#include "client/timeline/timeline.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "common/base/tuning.h"
+#include "proto/wire.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
+#define SHORT_WAIT_NS  5000000
+
+__thread bool rg_per_thread_default_stream;
+
+/* Finds the session of a call that names something of another server, and the context to use there. */
+static CUresult bind_to_owner(struct rg_call *call, unsigned flags, uint64_t owner)
+{
+    struct rg_session *session = owner ? rg_home_session(owner) : call->thread->target;
+    if (!session || session == call->session)
+        return CUDA_SUCCESS;
+    call->session = session;
+    if (!(flags & RG_CALL_CONTEXT))
+        return CUDA_SUCCESS;
+    call->context = owner > rg_n_sessions ? owner : atomic_load(&session->context);
+    return rg_handle_shadow(RG_KIND_CONTEXT, call->context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* Fills in thread, session and context of a call, or returns the error it must return. */
+static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
+{
+    CUresult ended = atomic_load_explicit(&rg_sessions_ended, memory_order_acquire);
+    if (ended != CUDA_SUCCESS)
+        return ended;
+    struct rg_thread *thread = rg_thread_current();
+    if (!thread)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (thread->host_call)
+        return CUDA_ERROR_NOT_PERMITTED;
+    const uint64_t context = rg_thread_context(thread);
+    const struct rg_shadow *shadow = context ? rg_handle_shadow(RG_KIND_CONTEXT, context) : NULL;
+    call->thread = thread;
+    call->session = shadow ? shadow->context.session : &rg_sessions[0];
+    call->context = flags & RG_CALL_CONTEXT ? context : 0;
+    if (flags & RG_CALL_CONTEXT) {
+        if (atomic_load_explicit(&rg_contexts_suspect, memory_order_relaxed))
+            rg_hooks.contexts_suspect();
+        CUresult sticky =
+            shadow ? atomic_load_explicit(&shadow->context.sticky, memory_order_relaxed) : CUDA_SUCCESS;
+        if (sticky != CUDA_SUCCESS)
+            return sticky;
+        if (!shadow)
+            return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+    }
+    return owner || thread->target ? bind_to_owner(call, flags, owner) : CUDA_SUCCESS;
+}
+
+CUresult rg_call_allowed(unsigned flags)
+{
+    struct rg_call call;
+    CUresult status = bind(&call, flags, 0);
+    if (status == CUDA_SUCCESS && (flags & RG_CALL_CONTEXT))
+        status = atomic_load_explicit(&call.session->ended, memory_order_acquire);
+    return status;
+}
+
+CUresult rg_call_allowed_anywhere(void)
+{
+    const CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    return status == CUDA_ERROR_INVALID_CONTEXT || status == CUDA_ERROR_CONTEXT_IS_DESTROYED
+               ? rg_call_allowed(0)
+               : status;
+}
+
+bool rg_call_stands_aside(const struct rg_session *session)
+{
+    return (session->hello.capabilities & RG_CONTROL_CAP_AWAITED) && rg_thread_has_others();
+}
+
+bool rg_call_waits_are_short(const struct rg_session *session)
+{
+    const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);
+    return quickest > 0 && quickest < SHORT_WAIT_NS;
+}
+
+void rg_call_sets_home(const struct rg_call *call, uint64_t handle)
+{
+    if (call->context || rg_several_servers())
+        rg_handle_set_home(handle, call->context ? call->context : call->session->number + 1u);
+}
+
+CUdevice rg_call_device(const struct rg_call *call, CUdevice device)
+{
+    return rg_several_servers() ? rg_device_there(call->session, device) : device;
+}
+
+void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t offset)
+{
+    for (size_t i = 1; i <= count && rg_several_servers(); i++) {
+        CUmemLocation location;
+        unsigned char *at = call->writer.at - i * size + offset;
+        memcpy(&location, at, sizeof location);
+        if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+            location.id = rg_device_there(call->session, location.id);
+        memcpy(at, &location, sizeof location);
+    }
+}
+
+/* Held while records that belong together are put into several streams, and while a call that blocks is put. */
+static pthread_mutex_t together = PTHREAD_MUTEX_INITIALIZER;
+
+void rg_calls_together_begin(void)
+{
+    pthread_mutex_lock(&together);
+}
+
+void rg_calls_together_end(void)
+{
+    pthread_mutex_unlock(&together);
+}
+
+/* Whether the call's session can take such a record; its size and the server's number of the operation. */
+static CUresult check_record(const struct rg_call *call, enum rg_op op, size_t size, uint32_t *record_size,
+                             uint16_t *number)
+{
+    const CUresult ended = atomic_load_explicit(&call->session->ended, memory_order_acquire);
+    if (ended != CUDA_SUCCESS)
+        return ended;
+    *number = call->session->op_numbers[op];
+    if (!*number)
+        return rg_unsupported(rg_op_names[op]);
+    if (size >
+        RG_BATCH_SIZE - sizeof(struct rg_message_header) - CONTEXT_RECORD - sizeof(struct rg_record) - 8)
+        return CUDA_ERROR_INVALID_VALUE;
+    *record_size = (uint32_t)((sizeof(struct rg_record) + size + 7) & ~(size_t)7);
+    return CUDA_SUCCESS;
+}
+
+/* Tells the worker which context is the thread's, if it takes another one for it. The queue's lock is held. */
+static void tell_context(const struct rg_call *call)
+{
+    struct rg_session *session = call->session;
+    uint64_t *sent = &call->thread->at[session->number].sent_context;
+    if (!call->context || *sent == call->context)
+        return;
+    unsigned char *at = rg_queue_append(&session->queue, call->thread,
+                                        session->op_numbers[RG_OP_rgLaneSetContext], CONTEXT_RECORD);
+    memcpy(at + sizeof(struct rg_record), &call->context, sizeof call->context);
+    *sent = call->context;
+    atomic_store_explicit(&session->context, call->context, memory_order_relaxed);
+}
+
+/* Takes the queue's lock, with room for the record and for one of its context behind what has been appended. */
+static void lock_queue(const struct rg_call *call, unsigned flags)
+{
+    const bool blocks = (flags & RG_CALL_BLOCKS) && rg_several_servers();
+    if (blocks)
+        pthread_mutex_lock(&together);
+    rg_queue_lock_for(call->session, call->size + CONTEXT_RECORD);
+    if (blocks) /* its place is taken */
+        pthread_mutex_unlock(&together);
+}
+
+/* Appends the record, whose parameters are still to be written, and counts it. The queue's lock is held. */
+static void reserve(struct rg_call *call, uint16_t number, unsigned flags)
+{
+    struct rg_session *session = call->session;
+    tell_context(call);
+    call->thread->at[session->number].announced = true;
+    session->stats.calls++;
+    call->thread->position = rg_timeline_submit(&session->timeline, (enum rg_op)call->op, flags);
+    call->record = rg_queue_append(&session->queue, call->thread, number, call->size);
+    call->writer.at = call->record + sizeof(struct rg_record);
+    if (call->size > sizeof(struct rg_record))
+        memset(call->record + call->size - 8, 0, 8); /* padding; the parameters overwrite what is theirs */
+    rg_probe_post(call->op, session->queue.next_seq - 1, call->size);
+}
+
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t home)
+{
+    uint16_t number;
+    bool sharing = false;
+    CUresult status = bind(call, flags, home);
+    if (status == CUDA_SUCCESS)
+        status = check_record(call, op, size, &call->size, &number);
+    if (status == CUDA_SUCCESS && (flags & RG_CALL_WORK))
+        status = rg_hooks.work_begins(op == RG_OP_rgLaunch || op == RG_OP_rgGraphRun, &sharing);
+    if (status != CUDA_SUCCESS)
+        return status;
+    call->op = (uint16_t)op;
+    call->lasts = flags & RG_CALL_LASTS;
+    call->stays = (flags & RG_CALL_BLOCKS) && rg_hooks.blocks_on_context(rg_thread_context(call->thread));
+    call->aside = (flags & RG_CALL_COMPILES) && rg_call_stands_aside(call->session);
+    lock_queue(call, flags);
+    reserve(call, number, flags);
+    if (sharing)
+        rg_hooks.work_ends();
+    return CUDA_SUCCESS;
+}
+
+/* Sends the call and waits for its reply; returns what became of this very call. */
+static CUresult wait_for_reply(struct rg_call *call)
+{
+    struct rg_session *session = call->session;
+    struct rg_queue *queue = &session->queue;
+    struct rg_waiter *waiter = &call->thread->waiter;
+    const uint32_t token = rg_thread_token(call->thread);
+    memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
+    if (call->aside)
+        memcpy(call->record + offsetof(struct rg_record, flags), &(uint16_t){RG_RECORD_AWAITED},
+               sizeof(uint16_t));
+    rg_receiver_prepare(session, waiter, token);
+    session->stats.round_trips++;
+    const uint64_t seq = queue->next_seq - 1;
+    const bool bulk = queue->current->bulk != NULL; /* the caller's memory, until it has left */
+    pthread_mutex_unlock(&queue->lock);
+    const uint64_t began = rg_now_ns();
+    if (bulk)
+        rg_queue_flush(session);
+    else
+        rg_queue_send_awaited(session, seq);
+    rg_receiver_wait(session, waiter);
+    call->thread->sends_after_wait = RG_INLINE_SEND_AFTER_WAIT;
+    const uint64_t waited = rg_now_ns() - began;
+    const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&session->stats.waited_ns, waited, memory_order_relaxed);
+    if (quickest == 0 || waited < quickest)
+        atomic_store_explicit(&session->quickest_ns, waited, memory_order_relaxed);
+    rg_probe_bytes(0, waiter->received);
+    rg_probe_waited(began, 1);
+    call->reply = rg_reader_of(waiter->output, waiter->size);
+    CUresult result = waiter->result;
+    if (rg_error_is_sticky(result))
+        atomic_store(&rg_contexts_suspect, true);
+    if (result == CUDA_SUCCESS)
+        rg_hooks.has_waited();
+    return result;
+}
+
+/*
+ * A call that is only posted returns nobody else's error, with and without the optimisation: its caller undoes what it
+ * registered for a record that failed, and must not where the worker has taken it.
+ */
+CUresult rg_call_post(struct rg_call *call)
+{
+    if (!rg_optimise[RG_OPT_ASYNC] || call->stays) {
+        CUresult status = wait_for_reply(call);
+        rg_call_done(call);
+        return status;
+    }
+    rg_queue_leave(call->session, call->thread);
+    return CUDA_SUCCESS;
+}
+
+CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk)
+{
+    struct rg_session *session = call->session;
+    struct rg_bulk_send own = {.send = {.bulk = bulk,
+                                        .n_bulk = n_bulk,
+                                        .lease = call->thread->lease,
+                                        .detachable = rg_optimise[RG_OPT_ASYNC]}};
+    enum rg_status sent;
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < n_bulk; i++)
+        rg_probe_bytes(bulk[i].iov_len, 0);
+    if (n_bulk)
+        session->queue.current->bulk = &own;
+    if (rg_optimise[RG_OPT_ASYNC]) {
+        const uint64_t since = rg_probe_wait();
+        sent = rg_queue_send_bulk(session, &own);
+        rg_probe_waited(since, 0);
+    } else {
+        result = wait_for_reply(call);
+        rg_call_done(call);
+        sent = own.status;
+    }
+    if (sent == RG_ERR_FAULT)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sent == RG_OK ? result : atomic_load(&session->ended);
+}
+
+void rg_call_begin_lease(struct rg_lease *lease)
+{
+    struct rg_thread *thread = rg_thread_current();
+    if (thread)
+        thread->lease = lease;
+}
+
+void rg_call_end_lease(struct rg_lease *lease)
+{
+    struct rg_thread *thread = rg_thread_current();
+    if (thread)
+        thread->lease = NULL;
+    if (rg_lease_ended(lease))
+        return;
+    rg_receiver_poll(rg_session_current()); /* acknowledgements may stand behind what else has come */
+    rg_lease_end(lease);
+}
+
+void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height)
+{
+    struct rg_thread *thread = rg_thread_current();
+    if (thread)
+        thread->waiter.bulk =
+            (struct rg_host_region){.memory = memory, .pitch = pitch, .width = width, .height = height};
+}
+
+CUresult rg_call_wait_own(struct rg_call *call)
+{
+    struct rg_future *future = rg_future_takes(call->thread, call->op);
+    if (future) {
+        const uint32_t token = rg_future_prepare(future, call->session);
+        memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
+        rg_queue_leave(call->session, call->thread);
+        call->reply = rg_reader_of(NULL, 0);
+        call->thread = NULL; /* there is nothing to release */
+        return CUDA_SUCCESS;
+    }
+    return wait_for_reply(call);
+}
+
+CUresult rg_call_wait(struct rg_call *call)
+{
+    const CUresult result = rg_call_wait_own(call);
+    const bool waited = call->thread != NULL;
+    return result == CUDA_SUCCESS && waited ? rg_session_take_latched(call->session) : result;
+}
+
+void rg_call_done(struct rg_call *call)
+{
+    if (!call->thread)
+        return; /* it was never sent */
+    struct rg_waiter *waiter = &call->thread->waiter;
+    if (waiter->output != waiter->small)
+        free(waiter->output);
+    waiter->output = waiter->small;
+    waiter->size = 0;
+    waiter->bulk.memory = NULL;
+}
+
+void rg_call_output(struct rg_call *call, void *to, size_t size)
+{
+    const void *data = rg_get(&call->reply, size);
+    if (data && to)
+        memcpy(to, data, size);
+}
+
+CUresult rg_call_outputs_read(struct rg_call *call)
+{
+    if (!call->reply.bad)
+        return CUDA_SUCCESS;
+    struct rg_session *session = call->session;
+    rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s answered %s with too few bytes",
+                   session->server, rg_op_names[call->op]);
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+}

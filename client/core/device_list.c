@@ -1,0 +1,58 @@
+/* device_list.c - the devices of all servers as one list. See device_list.h. */
+#include "client/core/device_list.h"
+
+#include "client/core/session.h"
+#include "client/core/thread.h"
+
+/* A device of the application's list: whose it is, and its number there. Constant once the sessions have begun. */
+struct entry {
+    struct rg_session *session;
+    CUdevice number;
+};
+static struct entry devices[RG_DEVICES_MAX];
+static unsigned n_devices;
+
+const struct rg_device_info *rg_device(CUdevice device)
+{
+    if (device < 0 || (unsigned)device >= n_devices)
+        return NULL;
+    const struct entry *entry = &devices[device];
+    return &entry->session->hello.devices[entry->number];
+}
+
+unsigned rg_device_count(void)
+{
+    return n_devices;
+}
+
+struct rg_session *rg_device_session(CUdevice device)
+{
+    return rg_device(device) ? devices[device].session : NULL;
+}
+
+CUdevice rg_device_there(const struct rg_session *session, CUdevice device)
+{
+    return rg_device_session(device) == session ? devices[device].number : -1;
+}
+
+CUdevice rg_device_here(const struct rg_session *session, CUdevice number)
+{
+    for (unsigned i = 0; i < n_devices; i++)
+        if (devices[i].session == session && devices[i].number == number)
+            return (CUdevice)i;
+    return -1;
+}
+
+void rg_device_list(unsigned device, struct rg_session *session, CUdevice number)
+{
+    devices[device] = (struct entry){session, number};
+    if (n_devices <= device)
+        n_devices = device + 1;
+}
+
+CUdevice rg_device_current(void)
+{
+    struct rg_thread *thread = rg_thread_if_any();
+    struct rg_shadow *shadow = thread ? rg_handle_shadow(RG_KIND_CONTEXT, rg_thread_context(thread)) : NULL;
+    return shadow ? shadow->context.device : -1;
+}

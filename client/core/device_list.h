@@ -1,0 +1,29 @@
+/*
+ * device_list.h - the devices of all servers, as the one list that the application sees. Constant once the sessions have
+ * begun. Any thread.
+ */
+#ifndef RG_CLIENT_CORE_DEVICE_LIST_H
+#define RG_CLIENT_CORE_DEVICE_LIST_H
+
+#include "proto/control/control.h"
+
+#include <cuda.h>
+
+struct rg_session;
+
+/** The device's entry of the handshake, or NULL if there is no such device. */
+const struct rg_device_info *rg_device(CUdevice device);
+/** How many there are, of all servers. */
+unsigned rg_device_count(void);
+/** The session of a device's server, or NULL if there is no such device. */
+struct rg_session *rg_device_session(CUdevice device);
+/** The number that a session's server gives a device; -1 if it is another server's. */
+CUdevice rg_device_there(const struct rg_session *session, CUdevice device);
+/** The device that a session's server gives this number. */
+CUdevice rg_device_here(const struct rg_session *session, CUdevice number);
+/** Puts a session's device into the list; while sessions begin. */
+void rg_device_list(unsigned device, struct rg_session *session, CUdevice number);
+/** The current context's device; -1 if there is none. */
+CUdevice rg_device_current(void);
+
+#endif

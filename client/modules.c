@@ -1,0 +1,70 @@
+/*
+ * modules.c - which part of the client hears of what. This file is above all parts, and the only one that knows them all; what
+ * several of them hear is told in the order that is written here.
+ */
+#include "client/modules.h"
+
+#include "client/api/context.h"
+#include "client/core/hooks.h"
+#include "client/core/thread.h"
+#include "client/managed/unified.h"
+#include "client/prealloc/prealloc.h"
+#include "client/prefetch/startup_profile.h"
+#include "client/timeline/timeline.h"
+#include "client/transfer/credit.h"
+#include "client/transfer/transfer.h"
+
+static void sender_idle(struct rg_session *session)
+{
+    rg_prealloc_answer_reclaim(session);
+    rg_prealloc_age(session);
+}
+
+static void hello(struct rg_client_hello *hello)
+{
+    hello->contexts = rg_startup_profile_contexts();
+}
+
+static void thread_ends(struct rg_thread *thread)
+{
+    rg_prealloc_give_back_thread(thread->number);
+}
+
+static void thread_ended(struct rg_thread *thread)
+{
+    rg_timeline_end_thread(&thread->timeline);
+}
+
+void rg_modules_register(void)
+{
+    if (rg_hooks.hello)
+        return; /* another entry was asked for before */
+    rg_hooks = (struct rg_hooks){
+        .contexts_suspect = rg_context_find_failed,
+        .blocks_on_context = rg_timeline_blocks_on_context,
+        .work_begins = rg_unified_begin_work,
+        .work_ends = rg_unified_end_work,
+        .has_waited = rg_unified_settle,
+        .out_of_memory = rg_prealloc_give_back,
+        .sender_is_due = rg_prealloc_any,
+        .sender_idle = sender_idle,
+        .sender_runs = rg_prealloc_answer_reclaim,
+        .sender_piece = rg_rendezvous_send_next,
+        .notice =
+            {
+                [RG_NOTICE_HOST_CALL] = rg_transfer_notice,
+                [RG_NOTICE_DEFERRED_READ] = rg_transfer_notice,
+                [RG_NOTICE_RENDEZVOUS] = rg_transfer_notice,
+                [RG_NOTICE_MANAGED] = rg_transfer_notice,
+                [RG_NOTICE_PREALLOC] = rg_prealloc_notice,
+                [RG_NOTICE_RECLAIM] = rg_prealloc_reclaim_notice,
+                [RG_NOTICE_DONE] = rg_timeline_notice,
+                [RG_NOTICE_CREDIT] = rg_credit_notice,
+            },
+        .hello = hello,
+        .session_settles = rg_transfers_settle,
+        .session_ended = rg_transfers_drop,
+        .thread_ends = thread_ends,
+        .thread_ended = thread_ended,
+    };
+}

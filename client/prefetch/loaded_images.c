@@ -1,0 +1,108 @@
+/* loaded_images.c - see loaded_images.h. */
+#include "client/prefetch/loaded_images.h"
+
+#include "client/core/future.h"
+#include "client/core/handle.h"
+#include "client/core/thread.h"
+
+#include <pthread.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rg_loaded_image *images;
+
+enum rg_kind rg_loaded_image_kind(enum rg_loaded_form form)
+{
+    return form == RG_LOADED_LIBRARY ? RG_KIND_LIBRARY : RG_KIND_MODULE;
+}
+
+void rg_loaded_image_drop(struct rg_loaded_image *image, enum rg_loaded_form form)
+{
+    rg_handle_delete(rg_loaded_image_kind(form), image->as[form].handle);
+    image->as[form].handle = 0;
+}
+
+void rg_loaded_images_add(struct rg_loaded_image *image)
+{
+    pthread_mutex_lock(&lock);
+    image->next = images;
+    images = image;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Waits for the answer of an image, of which nothing is known yet; releases the reference to it. */
+static void settle(struct rg_loaded_image *image, struct rg_future *future)
+{
+    struct rg_reader answer;
+    const CUresult status = rg_future_wait(future, &answer);
+    pthread_mutex_lock(&lock);
+    if (image->future == future) {
+        if (status == CUDA_SUCCESS && image->read)
+            image->read(image, &answer);
+        for (unsigned form = 0; status != CUDA_SUCCESS && form < RG_LOADED_FORMS; form++)
+            rg_loaded_image_drop(image, form);
+        image->future = NULL;
+        rg_future_release(future);
+    }
+    pthread_mutex_unlock(&lock);
+    rg_future_release(future);
+}
+
+void rg_loaded_images_context_ended(uint64_t context)
+{
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        struct rg_loaded_image *image = images;
+        while (image && !(image->future && image->read && image->context == context))
+            image = image->next;
+        struct rg_future *future = image ? image->future : NULL;
+        if (future)
+            rg_future_keep(future);
+        pthread_mutex_unlock(&lock);
+        if (!future)
+            return;
+        settle(image, future);
+    }
+}
+
+/* The program gets the image in this form, and in no other. 0: it has been taken, or it was not loaded. */
+static uint64_t take(struct rg_loaded_image *image, enum rg_loaded_form form)
+{
+    pthread_mutex_lock(&lock);
+    const uint64_t handle = image->as[form].handle;
+    if (handle)
+        image->as[form].handle = 0;
+    if (handle && form == RG_LOADED_LIBRARY)
+        rg_loaded_image_drop(image, RG_LOADED_MODULE);
+    else if (handle)
+        image->as[RG_LOADED_LIBRARY].handle = 0; /* it stays behind its module */
+    struct rg_loaded_image **link = &images;
+    while (*link && *link != image)
+        link = &(*link)->next;
+    if (*link) /* `next` stays: others may stand there */
+        *link = image->next;
+    pthread_mutex_unlock(&lock);
+    return handle;
+}
+
+uint64_t rg_loaded_images_take(enum rg_kind kind, struct rg_cached_image *known)
+{
+    const enum rg_loaded_form form = kind == RG_KIND_LIBRARY ? RG_LOADED_LIBRARY : RG_LOADED_MODULE;
+    const uint64_t context = rg_context_current();
+    pthread_mutex_lock(&lock);
+    struct rg_loaded_image *image = images;
+    while (image && (image->as[form].known != known || !image->as[form].handle || image->context != context))
+        image = image->next;
+    struct rg_future *future = image ? image->future : NULL;
+    if (future)
+        rg_future_keep(future);
+    pthread_mutex_unlock(&lock);
+    if (future)
+        settle(image, future);
+    const uint64_t handle = image ? take(image, form) : 0;
+    if (!handle || !rg_handle_known(kind, handle)) /* its context may have ended */
+        return 0;
+    if (!image->taken || image->taken(kind, handle, known))
+        return handle;
+    rg_handle_delete(kind, handle);
+    return 0;
+}

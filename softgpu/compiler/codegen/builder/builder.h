@@ -1,0 +1,187 @@
+/*
+ * builder.h - what all emitters build on: the state of one kernel's code generation, LLVM values and types,
+ * operands, addresses and checks of accesses. It knows no emitter; those of a group are in the group's
+ * header.
+ *
+ * A PTX register is a stack slot of the LLVM type that suits it (integers of its width, float, double, i1, or
+ * a pointer where analysis found addresses); LLVM turns slots into values. Packed and small floats are
+ * integers in slots and become float only inside of operations.
+ */
+#ifndef SG_COMPILER_CODEGEN_BUILDER_BUILDER_H
+#define SG_COMPILER_CODEGEN_BUILDER_BUILDER_H
+
+#include "softgpu/compiler/analysis/analysis.h"
+#include "softgpu/compiler/regions/divergence.h"
+#include "softgpu/compiler/regions/regions.h"
+
+#include <llvm-c/Core.h>
+
+struct sg_codegen {
+    struct sg_arena *arena;
+    struct sg_ptx_module *module;
+    const struct sg_reach *reach;
+    const struct sg_shared_layout *shared;
+    enum sg_code_form form;
+    bool watched;  /* each access is told to the engine before it is made: for reports */
+    bool has_half; /* the host converts between half and float itself */
+
+    /** Generates the instruction `insn`, without its guard: for what is computed anew. */
+    void (*emit)(struct sg_codegen *gen);
+
+    LLVMContextRef context;
+    LLVMModuleRef llvm;
+    LLVMBuilderRef builder;
+    LLVMBuilderRef entry_builder; /* for values that are computed once, at the function's start */
+    LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, pointer, nothing;
+    LLVMValueRef handle_table; /* code of the functions whose address is taken, in this kernel */
+    LLVMValueRef access_group; /* metadata: accesses that do not depend on those of other threads */
+    unsigned access_group_kind, invariant_kind;
+    LLVMValueRef *functions; /* by place in reach */
+
+    /* of a kernel in loop form, while its body is generated; points.c */
+    struct sg_regions regions;     /* in block form only what the guards need */
+    struct sg_point *points;       /* by number */
+    struct sg_matrix_op *matrices; /* of all points */
+    uint32_t n_matrices, matrices_capacity;
+    LLVMValueRef dispatch; /* the switch at the body's start */
+    LLVMValueRef context_memory, local, stride;
+
+    struct sg_guards guards;          /* of a kernel in block form, if it has no divergence tree */
+    struct sg_divergence *divergence; /* by point; of a kernel in block form that of its start */
+    struct sg_tests tests;            /* what loops of the frame decide beforehand */
+
+    /* of the function in work */
+    struct sg_ptx_function *function;
+    const struct sg_insn *insn;
+    LLVMValueRef self, thread, params;
+    LLVMValueRef *registers, *variables, *formals_in, *formals_out;
+    LLVMBasicBlockRef *labels;
+    LLVMValueRef carry;
+    LLVMValueRef misaligned; /* the bits of addresses that should have been zero */
+    const struct sg_low_bits *low_bits;
+    const uint64_t *bounds; /* of registers */
+    LLVMValueRef specials[40][4];
+    LLVMValueRef block_pointer, shared_base, fragments;
+};
+
+/* --- value.c --- */
+
+LLVMTypeRef sg_gen_type(struct sg_codegen *gen, enum sg_type type);
+LLVMTypeRef sg_gen_int(struct sg_codegen *gen, unsigned bits);
+LLVMValueRef sg_gen_const(struct sg_codegen *gen, unsigned bits, uint64_t value);
+LLVMValueRef sg_gen_intrinsic(struct sg_codegen *gen, const char *name, LLVMTypeRef *overloads,
+                              unsigned n_overloads, LLVMValueRef *arguments, unsigned count);
+/** An intrinsic that is overloaded by the type of its first argument. */
+LLVMValueRef sg_gen_math(struct sg_codegen *gen, const char *name, LLVMValueRef a, LLVMValueRef b,
+                         LLVMValueRef c);
+/** Calls a function of the runtime or of math.h; declared on first use. */
+LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRef result,
+                            LLVMValueRef *arguments, unsigned count);
+LLVMValueRef sg_gen_compare(struct sg_codegen *gen, LLVMIntPredicate predicate, LLVMValueRef a,
+                            LLVMValueRef b);
+LLVMValueRef sg_gen_select(struct sg_codegen *gen, LLVMValueRef condition, LLVMValueRef yes, LLVMValueRef no);
+LLVMValueRef sg_gen_cast(struct sg_codegen *gen, LLVMValueRef value, LLVMTypeRef type);
+/** Part number `i`, of `bits` bits, of an integer; and two integers of one type as one of twice its bits. */
+LLVMValueRef sg_gen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits);
+LLVMValueRef sg_gen_join(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef high);
+LLVMBasicBlockRef sg_gen_block(struct sg_codegen *gen, const char *name);
+/** Fails; the log gets the message and the instruction in work. */
+_Noreturn void sg_gen_fail(struct sg_codegen *gen, const char *message);
+/** For opcodes that an emitter should know, and does not. */
+_Noreturn void sg_gen_lacks(struct sg_codegen *gen);
+
+/* --- operand.c --- */
+
+/** The value of an operand, as the LLVM type of `type`. */
+LLVMValueRef sg_gen_read(struct sg_codegen *gen, const struct sg_operand *operand, enum sg_type type);
+void sg_gen_write(struct sg_codegen *gen, const struct sg_operand *operand, enum sg_type type,
+                  LLVMValueRef value);
+/** The host address that an address operand means in a state space. */
+LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *operand, uint8_t space);
+/** The address of a variable as an integer, in its own space. */
+LLVMValueRef sg_gen_variable_address(struct sg_codegen *gen, const struct sg_var *var, uint64_t offset);
+/** The address of a function, as an integer: not code, see the indirect call. */
+LLVMValueRef sg_gen_handle_address(struct sg_codegen *gen, uint32_t handle);
+/**
+ * The value, which was just computed as the result of the instruction in work, or as the product in it: if it
+ * is known not to wrap (sg_bound_of_result), LLVM is told.
+ */
+LLVMValueRef sg_gen_unwrapped(struct sg_codegen *gen, LLVMValueRef value);
+/** Shorthand for operand `i` of the instruction in work as its type 0. */
+LLVMValueRef sg_gen_operand(struct sg_codegen *gen, uint32_t i);
+void sg_gen_result(struct sg_codegen *gen, LLVMValueRef value);
+/**
+ * mov, cvta: a pointer from one register to another, without the way through an integer; false: they are not
+ * both kept so.
+ */
+bool sg_gen_copy_pointer(struct sg_codegen *gen);
+/** Is it a register that is kept as a pointer? */
+bool sg_gen_is_pointer(const struct sg_codegen *gen, const struct sg_operand *operand);
+
+/* --- special.c --- */
+
+LLVMValueRef sg_gen_special(struct sg_codegen *gen, enum sg_special special, uint32_t component);
+/** The thread's number in its block; made at the function's start. */
+LLVMValueRef sg_gen_linear(struct sg_codegen *gen);
+LLVMValueRef sg_gen_block_pointer(struct sg_codegen *gen);
+LLVMValueRef sg_gen_shared_base(struct sg_codegen *gen);
+LLVMValueRef sg_gen_block_field(struct sg_codegen *gen, size_t offset, LLVMTypeRef type);
+
+/* --- window.c --- */
+
+/** The space of the instruction's addresses for sg_gen_address: SG_MOD_… with SG_MOD_CLUSTER. */
+uint8_t sg_gen_space(const struct sg_codegen *gen);
+/** Where the shared memory of the thread's block, and that of the first block of its cluster, begins. */
+LLVMValueRef sg_gen_shared_address(struct sg_codegen *gen);
+LLVMValueRef sg_gen_cluster_base(struct sg_codegen *gen);
+/** What a .shared::cluster address (of 64 bits) points to. */
+LLVMValueRef sg_gen_cluster_pointer(struct sg_codegen *gen, LLVMValueRef address);
+/** The place in the shared memory of block `rank` (of 64 bits) that `pointer` has in its block's. */
+LLVMValueRef sg_gen_in_window(struct sg_codegen *gen, LLVMValueRef pointer, LLVMValueRef rank);
+LLVMValueRef sg_gen_in_range(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef base,
+                             LLVMValueRef size);
+/** Whether a generic address (an integer) is one of the thread's own memory. */
+LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address);
+
+/* --- access.c --- */
+
+/**
+ * To be called before an access of `bytes` (aligned to its size, 32 at most) at `address`, which the operand
+ * means in a state space (SG_MOD_… or 0).
+ */
+void sg_gen_access(struct sg_codegen *gen, const struct sg_operand *operand, LLVMValueRef address,
+                   uint8_t space, uint32_t bytes, enum sg_access access);
+/** Ends the launch with a fault; the builder is left behind an unreachable end. */
+void sg_gen_fault(struct sg_codegen *gen, enum sg_fault kind);
+/** Tells the engine where a watched kernel is, before what may fault without an access. */
+void sg_gen_place(struct sg_codegen *gen);
+/** Passes what the function knows of misaligned accesses on to the thread; before it returns. */
+void sg_gen_report_misaligned(struct sg_codegen *gen);
+
+/* --- column.c: kernels in loop form --- */
+
+/** Is the function in work the body of a kernel in loop form? */
+bool sg_gen_in_loops(const struct sg_codegen *gen);
+/** The thread's element of the column of the context that begins at `column` times the stride. */
+LLVMValueRef sg_gen_column(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type);
+LLVMValueRef sg_gen_load_column(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type);
+void sg_gen_store_column(struct sg_codegen *gen, uint32_t column, LLVMValueRef value);
+/** Memory of a .local variable. */
+LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *var);
+
+/* --- slots.c --- */
+
+/**
+ * Begins a function, with slots for its registers; returns the block to which the entry has to branch in the
+ * end.
+ */
+LLVMBasicBlockRef sg_gen_begin(struct sg_codegen *gen, struct sg_ptx_function *function, LLVMValueRef self);
+void sg_gen_make_variables(struct sg_codegen *gen);
+/**
+ * The same for a function of the frame's that computes something for a thread as the kernel would; it is
+ * inlined.
+ */
+LLVMBasicBlockRef sg_gen_begin_helper(struct sg_codegen *gen, struct sg_ptx_function *kernel,
+                                      const char *name);
+
+#endif

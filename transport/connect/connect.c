@@ -1,0 +1,140 @@
+/*
+ * connect.c - making connections: an address names a transport, the options the filters around it.
+ *
+ * What can fail is explained in `why` for whoever asked to connect. Threads: as the callers' are.
+ */
+#include "transport/connect/connect.h"
+
+#include "transport/connect/registry.h"
+
+#include <stdlib.h>
+
+enum { CONNECT_TIMEOUT_MS = 10000 };
+
+/* The caller's options made whole, and the chain that they name; `fallback` is that of who does not name any.
+ */
+static enum rg_status prepare(const struct rg_transport_options *given, const char *fallback,
+                              struct rg_transport_options *options, struct rg_filter_chain *chain, char *why,
+                              size_t why_size)
+{
+    *options = given ? *given : (struct rg_transport_options){0};
+    if (options->wait == RG_WAIT_DEFAULT) {
+        struct rg_adaptive_wait wait;
+        rg_adaptive_wait_init(&wait, RG_WAIT_DEFAULT);
+        options->wait = wait.mode;
+    }
+    if (options->connect_timeout_ms <= 0)
+        options->connect_timeout_ms = CONNECT_TIMEOUT_MS;
+    return rg_filter_chain_parse(options->filters ? options->filters : fallback, chain, why, why_size);
+}
+
+enum rg_status rg_transport_connect(const char *address, const struct rg_transport_options *given, char *why,
+                                    size_t why_size, struct rg_conn **out)
+{
+    struct rg_address parsed;
+    struct rg_transport_options options;
+    struct rg_filter_chain chain;
+    enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
+    if (status == RG_OK)
+        status = prepare(given, secure_getenv("REMOTE_GPU_FILTER"), &options, &chain, why, why_size);
+    if (status != RG_OK)
+        return status;
+    const struct rg_transport_ops *ops = rg_transport_find(parsed.transport, why, why_size);
+    if (!ops)
+        return RG_ERR_UNREACHABLE;
+    struct rg_conn *conn = NULL;
+    status = ops->connect(&parsed, &options, why, why_size, &conn);
+    if (status != RG_OK)
+        return status == RG_ERR_INVALID ? status : RG_ERR_UNREACHABLE;
+    conn->ops = ops;
+    status = rg_filter_chain_apply(&chain, &conn);
+    if (status != RG_OK) {
+        rg_explain(why, why_size, "a filter failed: %s", rg_status_string(status));
+        return RG_ERR_UNREACHABLE;
+    }
+    *out = conn;
+    return RG_OK;
+}
+
+enum rg_status rg_transport_listen(const char *address, const struct rg_transport_options *given, char *why,
+                                   size_t why_size, struct rg_listener **out)
+{
+    struct rg_address parsed;
+    struct rg_transport_options options;
+    struct rg_filter_chain chain;
+    enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
+    if (status == RG_OK)
+        status = prepare(given, "", &options, &chain, why, why_size);
+    if (status != RG_OK)
+        return status;
+    const struct rg_transport_ops *ops = rg_transport_find(parsed.transport, why, why_size);
+    if (!ops)
+        return RG_ERR_UNREACHABLE;
+    struct rg_listener *listener = NULL;
+    status = ops->listen(&parsed, &options, why, why_size, &listener);
+    if (status != RG_OK)
+        return status == RG_ERR_INVALID ? status : RG_ERR_UNREACHABLE;
+    listener->ops = ops;
+    listener->filters = chain;
+    *out = listener;
+    return RG_OK;
+}
+
+enum rg_status rg_transport_adopt_fd(int fd, const struct rg_transport_options *given, struct rg_conn **out)
+{
+    struct rg_transport_options options;
+    struct rg_filter_chain chain;
+    char why[256];
+    if (prepare(given, "", &options, &chain, why, sizeof why) != RG_OK) {
+        rg_error("%s", why);
+        return RG_ERR_INVALID;
+    }
+    const struct rg_transport_ops *ops = rg_transport_find("tcp", why, sizeof why);
+    if (!ops) {
+        rg_error("%s", why);
+        return RG_ERR_NOT_FOUND;
+    }
+    struct rg_conn *conn = NULL;
+    enum rg_status status = ops->adopt_fd(fd, &options, &conn);
+    if (status != RG_OK)
+        return status;
+    conn->ops = ops;
+    status = rg_filter_chain_apply(&chain, &conn);
+    if (status == RG_OK)
+        *out = conn;
+    return status;
+}
+
+enum rg_status rg_listener_accept(struct rg_listener *listener, int timeout_ms, struct rg_conn **out)
+{
+    struct rg_conn *conn = NULL;
+    enum rg_status status = listener->ops->accept(listener, timeout_ms, &conn);
+    if (status != RG_OK)
+        return status;
+    conn->ops = listener->ops;
+    status = rg_filter_chain_apply(&listener->filters, &conn);
+    if (status == RG_OK)
+        *out = conn;
+    return status;
+}
+
+const char *rg_listener_address(const struct rg_listener *listener)
+{
+    return listener->address;
+}
+
+int rg_listener_fd(const struct rg_listener *listener)
+{
+    return listener->ops->listener_fd(listener);
+}
+
+void rg_listener_interrupt(struct rg_listener *listener)
+{
+    listener->ops->listener_interrupt(listener);
+}
+
+void rg_listener_destroy(struct rg_listener *listener)
+{
+    if (listener)
+        listener->ops->listener_destroy(listener);
+}

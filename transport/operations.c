@@ -1,0 +1,190 @@
+/*
+ * operations.c - completes tables of operations: asserts the mandatory slots, and fills the optional ones that are empty.
+ *
+ * Threads: a table is completed before a connection uses it, by who registers it.
+ */
+#include "transport/operations.h"
+
+#include <stdlib.h>
+
+/* --- operations that a transport does not have --- */
+
+static enum rg_status no_adopt_fd(int fd, const struct rg_transport_options *options, struct rg_conn **out)
+{
+    (void)fd, (void)options, (void)out;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static int no_listener_fd(const struct rg_listener *listener)
+{
+    (void)listener;
+    return -1;
+}
+
+static int no_fd(const struct rg_conn *conn)
+{
+    (void)conn;
+    return -1;
+}
+
+static enum rg_status no_send_detached(struct rg_conn *conn, struct rg_send *send)
+{
+    (void)conn, (void)send;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static void no_end_lease(struct rg_conn *conn, struct rg_lease *lease)
+{
+    (void)conn;
+    lease->conn = NULL;
+}
+
+static bool no_lease(struct rg_conn *conn, const struct rg_lease *lease)
+{
+    (void)conn, (void)lease;
+    return true;
+}
+
+static enum rg_status no_register(struct rg_conn *conn, void *base, size_t size)
+{
+    (void)conn, (void)base, (void)size;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static void no_unregister(struct rg_conn *conn, void *base)
+{
+    (void)conn, (void)base;
+}
+
+static unsigned no_device_paths(struct rg_conn *conn)
+{
+    (void)conn;
+    return 0;
+}
+
+static enum rg_status no_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
+                                         uint64_t offset)
+{
+    (void)conn, (void)base, (void)size, (void)fd, (void)offset;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static bool never_direct(struct rg_conn *conn, const void *memory, size_t size)
+{
+    (void)conn, (void)memory, (void)size;
+    return false;
+}
+
+static enum rg_status no_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                   size_t size)
+{
+    (void)conn, (void)tag, (void)base, (void)memory, (void)size;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static void no_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
+{
+    (void)conn, (void)tag, (void)memory;
+}
+
+static enum rg_status nothing_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+{
+    (void)conn, (void)most, (void)memory;
+    *size = 0;
+    return RG_OK;
+}
+
+static bool none_advertised(struct rg_conn *conn, size_t size)
+{
+    (void)conn, (void)size;
+    return false;
+}
+
+static bool needs_no_credit(struct rg_conn *conn)
+{
+    (void)conn;
+    return true;
+}
+
+static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
+{
+    (void)conn, (void)out;
+}
+
+/* right for a connection that holds no descriptor (abandon), whose peer sees its end anyway (reset) or that never reads
+ * ahead (set_read_ahead) */
+static void nothing_to_do(struct rg_conn *conn)
+{
+    (void)conn;
+}
+
+/* right for a connection whose receiver notices by itself that the peer is gone */
+static void no_control(struct rg_conn *conn, const struct rg_conn *control_conn)
+{
+    (void)conn, (void)control_conn;
+}
+
+/* An empty mandatory slot is a bug that no caller can do anything about; it shows at the first use of the
+ * transport. */
+#define REQUIRE(slot)                                                                                        \
+    do {                                                                                                     \
+        if (!ops->slot) {                                                                                    \
+            rg_error("transport %s has no operation " #slot, ops->name);                                     \
+            abort();                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
+{
+    if (!is_filter) {
+        REQUIRE(connect);
+        REQUIRE(listen);
+        REQUIRE(accept);
+        REQUIRE(listener_interrupt);
+        REQUIRE(listener_destroy);
+    }
+    REQUIRE(send);
+    REQUIRE(recv);
+    REQUIRE(recv_bulk);
+    REQUIRE(interrupt);
+    REQUIRE(destroy);
+    if (!ops->adopt_fd)
+        ops->adopt_fd = no_adopt_fd;
+    if (!ops->listener_fd)
+        ops->listener_fd = no_listener_fd;
+    if (!ops->send_detached)
+        ops->send_detached = no_send_detached;
+    if (!ops->end_lease) {
+        ops->end_lease = no_end_lease;
+        ops->lease_ended = no_lease;
+    }
+    if (!ops->reset)
+        ops->reset = nothing_to_do;
+    if (!ops->set_read_ahead)
+        ops->set_read_ahead = nothing_to_do;
+    if (!ops->has_credit)
+        ops->has_credit = needs_no_credit;
+    if (!ops->set_control)
+        ops->set_control = no_control;
+    if (!ops->fd)
+        ops->fd = no_fd;
+    if (!ops->abandon)
+        ops->abandon = nothing_to_do;
+    if (!ops->register_memory)
+        ops->register_memory = no_register;
+    if (!ops->unregister_memory)
+        ops->unregister_memory = no_unregister;
+    if (!ops->register_device) {
+        ops->device_paths = no_device_paths;
+        ops->register_device = no_register_device;
+        ops->writes_directly = never_direct;
+    }
+    if (!ops->advertise) {
+        ops->advertise = no_advertise;
+        ops->withdraw = no_withdraw;
+        ops->take_advertised = nothing_advertised;
+        ops->has_advertised = none_advertised;
+    }
+    if (!ops->statistics)
+        ops->statistics = no_statistics;
+}
