@@ -33,20 +33,20 @@
 __thread bool rg_per_thread_default_stream;
 
 /* Finds the session of a call that names something of another server, and the context to use there. */
-static CUresult bind_to_owner(struct rg_call *call, unsigned flags, uint64_t owner)
+static CUresult bind_to_home(struct rg_call *call, unsigned flags, uint64_t home)
 {
-    struct rg_session *session = owner ? rg_home_session(owner) : call->thread->target;
-    if (!session || session == call->session)
+    struct rg_session *session = rg_home_session(home);
+    if (session == call->session)
         return CUDA_SUCCESS;
     call->session = session;
     if (!(flags & RG_CALL_CONTEXT))
         return CUDA_SUCCESS;
-    call->context = owner > rg_n_sessions ? owner : atomic_load(&session->context);
+    call->context = home > rg_n_sessions ? home : atomic_load(&session->context);
     return rg_handle_shadow(RG_KIND_CONTEXT, call->context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /* Fills in thread, session and context of a call, or returns the error it must return. */
-static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
+static CUresult bind(struct rg_call *call, unsigned flags, uint64_t home)
 {
     CUresult ended = atomic_load_explicit(&rg_sessions_ended, memory_order_acquire);
     if (ended != CUDA_SUCCESS)
@@ -71,7 +71,7 @@ static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
         if (!shadow)
             return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     }
-    return owner || thread->target ? bind_to_owner(call, flags, owner) : CUDA_SUCCESS;
+    return home ? bind_to_home(call, flags, home) : CUDA_SUCCESS;
 }
 
 CUresult rg_call_allowed(unsigned flags)

@@ -64,10 +64,10 @@ bool rg_call_stands_aside(const struct rg_session *session);
 /** Whether a round trip to `session` takes less than a driver needs to compile a small function, some milliseconds. Any thread. */
 bool rg_call_waits_are_short(const struct rg_session *session);
 /**
- * `owner`: of what the call names (client/core/home.h); where that is another server's than the current context, the call
- * goes there, in the owner's context.
+ * `home`: of what the call names (client/core/home.h); where that is another server's than the current context, the call
+ * goes there, in its context.
  */
-CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t owner);
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t home);
 /**
  * Around calls that put records into the streams of two servers, of which one waits for the other (fence.c). No call
  * that blocks is put between them: else a worker could wait, in cuMemFree, for the first record, whose counterpart stands

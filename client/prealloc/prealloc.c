@@ -393,22 +393,15 @@ static bool give_back(const struct which *which)
 {
     struct rg_session *sessions[RG_PREALLOC_MAX];
     uint64_t tickets[RG_PREALLOC_MAX];
-    struct rg_thread *thread = rg_thread_current();
     bool any = false;
     unsigned n;
-    if (!thread)
-        return false;
     pthread_mutex_lock(&order);
     do {
         pthread_mutex_lock(&lock);
         n = collect(which, sessions, tickets);
         pthread_mutex_unlock(&lock);
-        struct rg_session *const target = thread->target;
-        for (unsigned i = 0; i < n; i++) {
-            thread->target = sessions[i];
-            any |= rg_op_rgMemReturn(tickets[i]) == CUDA_SUCCESS;
-        }
-        thread->target = target;
+        for (unsigned i = 0; i < n; i++)
+            any |= rg_op_rgMemReturn(tickets[i], rg_home_of_session(sessions[i])) == CUDA_SUCCESS;
     } while (n == RG_PREALLOC_MAX);
     pthread_mutex_unlock(&order);
     return any;

@@ -83,6 +83,8 @@ def decode(p):
 
 def op_declaration(operation):
     declaration = operation.declaration
+    if "home" in operation.flags:
+        declaration = ("" if declaration == "void" else declaration + ", ") + "uint64_t home"
     if operation.raw_reply:
         declaration = ("" if declaration == "void" else declaration + ", ") + "struct rg_call *reply"
     if "bulk" in operation.flags:
@@ -105,7 +107,9 @@ def flags(operation):
 
 
 def owner(operation):
-    """Whose the call is: its stream's, another object's, a device's, or that of the memory it names."""
+    """Whose the call is: the caller says so, or its stream's, another object's, a device's, or that of the memory it names."""
+    if "home" in operation.flags:
+        return "home"
     handles = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
     if operation.needs_context: # a context that is named besides the current one
         handles = [p for p in handles if p.kind != "CONTEXT"]
@@ -124,10 +128,14 @@ def owner(operation):
     return "0"
 
 
+def arguments(operation):
+    return operation.arguments + (", home" if "home" in operation.flags else "")
+
+
 def again(operation):
     """Out of memory is the answer only when there is nothing that the worker keeps ready; else it is tried again."""
     return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && rg_hooks.out_of_memory(call.session))",
-            f"        return rg_op_{operation.name}({operation.arguments});"]
+            f"        return rg_op_{operation.name}({arguments(operation)});"]
 
 
 def again_aside(operation):
@@ -135,7 +143,7 @@ def again_aside(operation):
     if "compiles" not in operation.flags or operation.options.get("again") == "custom":
         return []
     return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && call.aside && rg_hooks.out_of_memory(call.session)) {",
-            "        rg_call_done(&call);", f"        return rg_op_{operation.name}({operation.arguments}, reply);", "    }"]
+            "        rg_call_done(&call);", f"        return rg_op_{operation.name}({arguments(operation)}, reply);", "    }"]
 
 
 def kept(operation):
