@@ -45,6 +45,8 @@ void rg_modules_register(void)
         .work_begins = rg_unified_begin_work,
         .work_ends = rg_unified_end_work,
         .has_waited = rg_unified_settle,
+        .host_call_begins = rg_unified_host_call_begins,
+        .host_call_ends = rg_unified_host_call_ends,
         .out_of_memory = rg_prealloc_give_back,
         .sender_is_due = rg_prealloc_any,
         .sender_idle = sender_idle,

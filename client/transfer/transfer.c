@@ -13,12 +13,12 @@
  */
 #include "client/transfer/transfer.h"
 
+#include "client/core/hooks.h"
 #include "client/core/probe.h"
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
-#include "client/managed/unified.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/pieces.h"
 #include "common/base/log.h"
@@ -488,12 +488,12 @@ static void *call_main(void *unused)
         if (thread)
             thread->host_call = true;
         rg_timeline_new_epoch(); /* that it runs shows how far the stream is */
-        rg_unified_host_call_begins();
+        rg_hooks.host_call_begins();
         if (call->callback)
             call->callback(call->stream, call->status, call->user);
         else
             call->function(call->user);
-        rg_unified_host_call_ends();
+        rg_hooks.host_call_ends();
         finished(HOST_CALL);
         struct rg_answer answer = {.type = RG_ANSWER_HOST_DONE, .id = call->id};
         rg_queue_answer(call->session, &answer, NULL, 0, NULL);
