@@ -35,7 +35,6 @@ struct rg_waiter {
     struct rg_host_region bulk; /* where bulk data of the reply goes; no memory: nowhere */
 };
 
-struct rg_future;
 struct rg_lease;
 
 struct rg_thread {
@@ -54,8 +53,7 @@ struct rg_thread {
     struct rg_thread_timeline timeline;
     unsigned
         sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/core/queue.c) */
-    struct rg_future *future; /* the next answer is not waited for (client/core/future.h); NULL */
-    struct rg_lease *lease;   /* of bulk data that its calls send (rg_call_begin_lease); NULL */
+    struct rg_lease *lease; /* of bulk data that its calls send (rg_call_begin_lease); NULL */
 };
 
 /** The calling thread's thread, made on first use; NULL if there are too many or memory ran out. */
