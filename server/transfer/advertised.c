@@ -24,7 +24,7 @@ struct rg_advertised {
 
 static struct rg_advertised *make(struct rg_worker *worker)
 {
-    const unsigned n = RG_ADVERTISED_CHUNKS + rg_multipath_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
+    const unsigned n = RG_ADVERTISED_CHUNKS + rg_conn_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
     struct rg_advertised *ring = calloc(1, sizeof *ring + n * sizeof *ring->chunks);
     if (!ring)
         return NULL;

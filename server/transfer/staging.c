@@ -262,7 +262,7 @@ CUresult rg_staging_arrive(struct rg_request *request, struct rg_worker_context 
         return result;
     /* in pieces: what has arrived is copied while the rest arrives, and from memory that is still in a cache */
     unsigned char *at = buffer->memory;
-    const size_t most = rg_multipath_rails(request->worker->conn)
+    const size_t most = rg_conn_rails(request->worker->conn)
                             ? size
                             : IN_PIECE; /* all rails write what is asked for at once */
     while (offset < size && result == CUDA_SUCCESS) {
